@@ -1,8 +1,10 @@
-//! Keeps idle cores from halting.
+//! Prevents idle cores from halting.
 //!
-//! On a virtual machine a halted core takes tens of microseconds to wake, and a lone client pays that
-//! on every round trip; adding load can then make everything *faster*. A spinner on every core, at idle
-//! priority, is preempted at once by any other thread and keeps the core awake otherwise.
+//! On a virtual machine a halted core takes tens of microseconds to wake, which a single client
+//! pays on every round trip; adding load can then make everything *faster*. A spinner on every
+//! core, at idle
+//! priority, is preempted immediately by any other thread and keeps the core awake
+//! otherwise.
 
 use std::{
     sync::{
@@ -27,8 +29,8 @@ impl KeepAwake {
     /// Starts the spinners.
     ///
     /// # Errors
-    /// When the system refuses idle priority or the binding to a core; all spinners end then, because a
-    /// spinner at ordinary priority would take time from the servers.
+    /// When the system refuses idle priority or the binding to a core; all spinner spinner at normal priority
+    /// would take time from the servers, so none is left running.
     pub fn start() -> Result<Self, String> {
         let allowed = sched_getaffinity(None)
             .map_err(|error| format!("cannot read the allowed cores: {error}"))?;

@@ -1,10 +1,11 @@
-//! The one clock for measuring; figures use no other time.
+//! The only clock for measuring; figures use no other time.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use replimeter_model::time::Nanos;
 
-/// A run's monotonic clock. Its zero is its creation; the calendar time of that moment is kept only to
+/// A run's monotonic clock. Its zero is its creation; the calendar time of that moment is stored
+/// only to
 /// print dates, never to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -39,7 +40,7 @@ impl Clock {
         self.origin_unix_us
     }
 
-    /// Returns the smallest difference between successive readings, out of many.
+    /// Returns the smallest difference between different readings, out of many.
     #[must_use]
     pub fn step(&self) -> Duration {
         let mut smallest = Duration::MAX;
@@ -65,11 +66,12 @@ pub fn thread_cpu() -> Duration {
     )
 }
 
-/// Readings of both clocks that tie one to the other; the closest pair counts.
+/// Paired readings of both clocks; the closest pair is used.
 const TIES: usize = 100;
 
-/// This machine's calendar clock, tied once to the monotonic one, so that it cannot step between two
-/// readings. For comparisons with servers' clocks, never for a lag.
+/// This machine's calendar clock, related once to the monotonic one, so that it cannot step between
+/// two
+/// readings. For comparison with servers' clocks, never for a lag.
 #[derive(Clone, Copy, Debug)]
 pub struct Calendar {
     origin: Instant,
@@ -79,7 +81,7 @@ pub struct Calendar {
 }
 
 impl Calendar {
-    /// Ties the two clocks.
+    /// Relates the two clocks.
     #[must_use]
     pub fn tie() -> Self {
         let mut best: Option<Self> = None;
@@ -112,7 +114,7 @@ impl Calendar {
         self.unix + Nanos::from(self.origin.elapsed())
     }
 
-    /// Returns the maximum error of the tie between the two clocks.
+    /// Returns the maximum error of the relation between the two clocks.
     #[must_use]
     pub fn bound(&self) -> Nanos {
         self.bound

@@ -10,13 +10,13 @@ use replimeter_engine::{
 /// Why a measurement did not begin, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// A server failed, or is not suitable for the measurement.
+    /// A server failed, or does not meet a precondition.
     #[error(transparent)]
     Server(#[from] ServerError),
     /// The samples could not be stored.
     #[error("cannot store the samples: {0}")]
     Sink(String),
-    /// An action on the servers from outside failed.
+    /// A fault could not be injected into the servers.
     #[error(transparent)]
     Source(SourceError),
     /// An applier could not be restored after the measurement had failed.
@@ -27,10 +27,10 @@ pub enum MeasureError {
         /// Why the applier could not be restored; its hint has the statements that restore it.
         held: ServerError,
     },
-    /// A measuring thread panicked.
+    /// A thread panicked.
     #[error("internal error: a measuring thread ended unexpectedly")]
     Thread,
-    /// The user stopped the run before it began.
+    /// The user interrupted the run before it began.
     #[error("interrupted before the measurement began")]
     Interrupted,
 }
@@ -45,7 +45,7 @@ impl From<SourceError> for MeasureError {
 }
 
 impl MeasureError {
-    /// Returns the hint.
+    /// Returns the suggested remedy.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -60,7 +60,7 @@ impl MeasureError {
     }
 }
 
-/// Returns an error when the user stops the run.
+/// Returns an error when the user has interrupted.
 pub(crate) fn heed(stop: &AtomicBool) -> Result<(), MeasureError> {
     if stop.load(Ordering::Relaxed) {
         Err(MeasureError::Interrupted)

@@ -1,62 +1,61 @@
-//! How a server's calendar clock stands against a clock of ours, with a bound;
-//! and whether it was set while we measured.
+//! The offset of a server's calendar clock from this machine's, with a bound; and whether the clock
+//! was set during the measurement.
 //!
-//! A server read its clock somewhere between our two readings around the
-//! question, so that each answer says between what the offset lies (Cristian
-//! 1989). It lies in all of these intervals at once, so their intersection is
-//! narrower than any (Marzullo & Owicki 1983).
+//! A server reads its clock between the two local readings around a query, so each answer gives an
+//! interval for the offset (Cristian 1989). The offset lies in all of these intervals, so their
+//! intersection is narrower than any (Marzullo & Owicki 1983).
 
 use replimeter_engine::{ServerError, Session};
 use replimeter_model::time::Nanos;
 
 use crate::clock::Clock;
 
-/// Answers that warm up the way.
+/// Answers that warm up the connection, and are discarded.
 const WARM_UP: usize = 3;
-/// Answers after which a far server has been asked for long enough.
+/// Number of answers that is enough for a distant server.
 const ENOUGH: usize = 5;
-/// What a server's microseconds resolve: it cuts off what is finer.
+/// Resolution of a server's microseconds: it truncates the rest.
 const RESOLUTION: Nanos = Nanos(1_000);
-/// How far two clocks may drift apart, in parts per million: what a kernel that
-/// follows NTP slews at most (adjtimex(2)). More is a step.
+/// Maximum drift between two clocks, in parts per million: the maximum slew of a kernel that
+/// follows NTP (adjtimex(2)). More is a step.
 const DRIFT_PPM: i64 = 500;
-/// How far a drift departs from a steady one between two measurements.
+/// Maximum deviation from a steady drift between two measurements.
 const WANDER_PPM: i64 = 1;
-/// How often a clock that is set during the measurement is measured again.
+/// Maximum attempts to measure a clock that is set during the measurement.
 const TRIES: u32 = 3;
-/// Measurements that are kept; beyond that every other one goes.
+/// Maximum number of stored measurements; beyond it every other one is dropped.
 const MOST: usize = 4_096;
 
-/// How long a server is asked.
+/// How long a server is queried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Answers wanted.
+    /// Number of answers.
     pub(crate) answers: usize,
-    /// After that much time a few will do.
+    /// After this time a few answers are enough.
     pub(crate) longest: Nanos,
 }
 
 impl Patience {
-    /// For a person who wants to know.
+    /// For a report to the user.
     pub(crate) const EXAMINE: Self = Self {
         answers: 30,
         longest: Nanos(2_000_000_000),
     };
-    /// For figures that the bound goes into.
+    /// For figures that include the bound.
     const MEASURE: Self = Self {
         answers: 150,
         longest: Nanos(500_000_000),
     };
 }
 
-/// An answer, and our clock before the question and after the answer.
+/// An answer, with the local clock before the query and after the answer.
 pub(crate) struct Answer<T> {
     pub(crate) before: Nanos,
     pub(crate) after: Nanos,
     pub(crate) said: T,
 }
 
-/// Asks until there are enough answers or it has taken long.
+/// Queries until there are enough answers or the time is over.
 pub(crate) fn repeat<T>(
     now: &dyn Fn() -> Nanos,
     patience: Patience,
@@ -81,22 +80,22 @@ pub(crate) fn repeat<T>(
     Ok(answers)
 }
 
-/// A server's clock against ours at one moment.
+/// A server's clock relative to this machine's at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// When, on our clock.
+    /// When, on the local clock.
     pub at: Nanos,
-    /// The server's time (nanoseconds since 1970) less ours.
+    /// The server's time (nanoseconds since 1970) less the local time.
     pub offset: Nanos,
     /// The true offset lies within `offset` ± this.
     pub bound: Nanos,
-    /// How many answers it comes from.
+    /// Number of answers it is computed from.
     pub count: u64,
 }
 
 impl Offset {
-    /// How far the server's clock is ahead of another's, ± the second: both were
-    /// measured against the same clock of ours.
+    /// Returns how far the server's clock is ahead of another's, ± the second: both were measured
+    /// against the same local clock.
     #[must_use]
     pub fn against(&self, other: &Self) -> (Nanos, Nanos) {
         (self.offset - other.offset, self.bound + other.bound)
@@ -106,18 +105,18 @@ impl Offset {
 /// A server's clock was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// By how much, forwards when positive.
+    /// The step, positive when forwards.
     pub by: Nanos,
-    /// ± this.
+    /// Error bound of the step.
     pub bound: Nanos,
-    /// Between these two points on our clock.
+    /// Between these two points on the local clock.
     pub between: (Nanos, Nanos),
 }
 
-/// `ppm` millionths of a time, at least 1 ns for any time at all.
+/// Returns `ppm` millionths of a time, at least 1 ns unless the time is 0.
 fn share(of: Nanos, ppm: i64) -> Nanos {
     let of = of.0.saturating_abs();
-    // Whole millions first: the product of the rest cannot overflow.
+    // Whole millions first: the product of the remainder cannot overflow.
     Nanos(
         (of / 1_000_000)
             .saturating_mul(ppm)
@@ -125,8 +124,8 @@ fn share(of: Nanos, ppm: i64) -> Nanos {
     )
 }
 
-/// The offset that all answers allow, or `None` when they contradict one another:
-/// the clock was set between them.
+/// Returns the offset that all answers allow, or `None` when they contradict one another: the clock
+/// was set between them.
 fn estimate(answers: &[Answer<Nanos>]) -> Option<Offset> {
     let fastest = answers
         .iter()
@@ -143,7 +142,7 @@ fn estimate(answers: &[Answer<Nanos>]) -> Option<Offset> {
         low = low.max((answer.said - answer.after).0 - drift);
         high = high.min((answer.said + RESOLUTION - answer.before).0 + drift);
     }
-    // Rounded up, so that neither end is outside.
+    // Rounded up, so that both ends are inside.
     let bound = high.checked_sub(low).filter(|width| *width >= 0)? / 2 + 1;
     Some(Offset {
         at,
@@ -153,20 +152,21 @@ fn estimate(answers: &[Answer<Nanos>]) -> Option<Offset> {
     })
 }
 
-/// Measures a server's clock against ours; `None` when it tells no time.
+/// Measures a server's clock relative to the local one; `None` when it returns no time.
 ///
 /// # Errors
-/// When the server does not answer, or its clock is set all the while.
+/// When the server does not answer, or its clock is set repeatedly.
 pub(crate) fn measure(
     session: &mut Session,
     now: &dyn Fn() -> Nanos,
     patience: Patience,
 ) -> Result<Option<Offset>, ServerError> {
     let doing = "cannot read the server's clock";
-    // Of our session only: without summer time no local time means two moments.
+    // For this session only: without summer time every local time is unique.
     session.run(doing, "SET SESSION time_zone = '+00:00'")?;
     for _ in 0..TRIES {
-        // Should a server run with sysdate_is_now, the statement began between our readings too.
+        // If a server runs with sysdate_is_now, the statement began between the local readings,
+        // too.
         let answers = repeat(now, patience, || {
             session.value(doing, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")
         })?;
@@ -205,16 +205,16 @@ fn unix(text: &str) -> Option<Nanos> {
     ))
 }
 
-/// A measurement in the course of a run.
+/// A measurement during a run.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     offset: Offset,
-    /// Whether the clock was set since the one before.
+    /// Whether the clock was set since the previous one.
     set: bool,
 }
 
-/// A server's clock in the course of a run: measured before, now and then, and
-/// after. Between two measurements the drift counts as steady.
+/// A server's clock during a run: measured before, repeatedly during, and after it. Between two
+/// measurements the drift is assumed to be steady.
 #[derive(Clone, Debug)]
 pub struct ServerClock {
     points: Vec<Point>,
@@ -222,20 +222,20 @@ pub struct ServerClock {
 }
 
 impl ServerClock {
-    /// Measures for the first time; `None` when the server tells no time. Takes
-    /// 150 answers or half a second.
+    /// Measures for the first time; `None` when the server returns no time. Takes 150 answers or
+    /// 0.5 s.
     ///
     /// # Errors
-    /// When the server does not answer, or its clock is set all the while.
+    /// When the server does not answer, or its clock is set repeatedly.
     pub fn measure(session: &mut Session, clock: &Clock) -> Result<Option<Self>, ServerError> {
         let first = measure(session, &|| clock.now(), Patience::MEASURE)?;
         Ok(first.map(Self::from_first))
     }
 
-    /// Measures again, and tells whether the clock was set since the last time.
+    /// Measures again, and returns the step if the clock was set since the last time.
     ///
     /// # Errors
-    /// When the server does not answer, or its clock is set all the while.
+    /// When the server does not answer, or its clock is set repeatedly.
     pub fn again(
         &mut self,
         session: &mut Session,
@@ -255,7 +255,7 @@ impl ServerClock {
         }
     }
 
-    /// A clock that stands at the same offset all the while.
+    /// Returns a clock with a constant offset.
     #[cfg(test)]
     pub(crate) fn fixed(offset: Nanos, bound: Nanos) -> Self {
         Self::from_first(Offset {
@@ -266,7 +266,7 @@ impl ServerClock {
         })
     }
 
-    /// Measures it `later`, when it was set by so much.
+    /// Adds a measurement `later`, after a step of `by`.
     #[cfg(test)]
     pub(crate) fn step_for_test(&mut self, later: Nanos, by: Nanos) {
         let last = self.last();
@@ -293,7 +293,7 @@ impl ServerClock {
             offset: new,
             set: step.is_some(),
         });
-        // One that steps all the time need not be remembered in every step.
+        // If it steps repeatedly, not every step is stored.
         if let Some(step) = step
             && self.steps.len() < MOST
         {
@@ -305,7 +305,7 @@ impl ServerClock {
         step
     }
 
-    /// Drops every other measurement, but neither end nor the knowledge of a step.
+    /// Drops every other measurement, but neither end, and keeps the marks of steps.
     fn thin(&mut self) {
         let last = self.points.len() - 1;
         let mut set = false;
@@ -320,22 +320,21 @@ impl ServerClock {
         self.points = kept;
     }
 
-    /// The first measurement.
+    /// Returns the first measurement.
     #[must_use]
     pub fn first(&self) -> Offset {
-        // There is one from the beginning on.
+        // There is one from the beginning.
         self.points[0].offset
     }
 
-    /// The latest measurement.
+    /// Returns the latest measurement.
     #[must_use]
     pub fn last(&self) -> Offset {
         self.points[self.points.len() - 1].offset
     }
 
-    /// By how much a placed time may have been wrong at most when it was placed with
-    /// what was known until then: the bound of the last measurement, and how far the
-    /// next one lay from it, steps apart.
+    /// Returns the maximum error of a converted time at the time of its conversion: the bound of
+    /// the last measurement, and the distance of the next one from it, without steps.
     #[must_use]
     pub fn worst_bound(&self) -> Nanos {
         let moved = |pair: &[Point]| {
@@ -354,15 +353,15 @@ impl ServerClock {
             .max(self.last().bound)
     }
 
-    /// Every step seen, in order.
+    /// Returns all steps, in order.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// The offset at a point on our clock; `None` between two measurements between
-    /// which the clock was set. Before the first and after the last measurement
-    /// the bound grows with what clocks may drift.
+    /// Returns the offset at a point on the local clock; `None` between two measurements between
+    /// which the clock was set. Before the first and after the last measurement the bound grows
+    /// with the maximum drift.
     #[must_use]
     pub fn at(&self, point: Nanos) -> Option<Offset> {
         let after = self
@@ -397,20 +396,20 @@ impl ServerClock {
         Some(Offset {
             at: point,
             offset: between(one.offset, other.offset),
-            // Two divisions that cut off.
+            // Two divisions that truncate.
             bound: between(one.bound, other.bound) + share(nearest, WANDER_PPM) + Nanos(2),
             count: one.count + other.count,
         })
     }
 
-    /// Where on our clock the server's time (nanoseconds since 1970) lies, ± the
-    /// second; `near` is a point on our clock that is not far from it, such as the
-    /// write's send. `None` when the clock was set about then.
+    /// Converts the server's time (nanoseconds since 1970) to the local clock, ± the second; `near`
+    /// is a point on the local clock close to it, such as the write's send. `None` when the clock
+    /// was set at about that time.
     #[must_use]
     pub fn place(&self, server: Nanos, near: Nanos) -> Option<(Nanos, Nanos)> {
         let mut offset = self.at(near)?;
-        // The offset hardly changes with the point, so this settles at once,
-        // unless a step lies between.
+        // The offset hardly changes with the point, so this converges immediately, unless a step
+        // lies between.
         for _ in 0..4 {
             let point = server - offset.offset;
             let found = self.at(point)?;

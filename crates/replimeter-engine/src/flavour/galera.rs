@@ -111,7 +111,7 @@ mod tests {
         );
         assert!(
             one.same_cluster(&node("u", "")),
-            "addresses are not always told"
+            "addresses are not always known"
         );
         assert!(!one.same_cluster(&node("u", "c:1,d:1")));
         assert!(!one.same_cluster(&node("v", "a:1,b:1")));

@@ -1,12 +1,12 @@
-//! How the servers' clocks stand against one another.
+//! Differences between the servers' clocks.
 
 use replimeter_model::doctor::{ClockDifference, Finding, FindingCode, Severity};
 
 use super::{View, among, topology::Tie};
-/// From which difference on clocks falsify what is read from them.
+/// The smallest difference that is reported, in microseconds.
 const TOLERATED_US: f64 = 1_000.0;
 
-/// Every server's clock against its source's, or the writer's in a cluster.
+/// Returns each server's clock relative to its source's, or the writer's in a cluster.
 pub(super) fn differences(view: &View<'_>) -> Vec<ClockDifference> {
     let of = |index: usize| {
         let source = match view.tie(index) {
@@ -25,7 +25,7 @@ pub(super) fn differences(view: &View<'_>) -> Vec<ClockDifference> {
     (0..view.servers.len()).filter_map(of).collect()
 }
 
-/// Clocks that differ by more than a measurement of them can be wrong.
+/// Returns findings for clocks whose difference exceeds the error of its measurement.
 pub(super) fn check(differences: &[ClockDifference]) -> Vec<Finding> {
     let apart = differences
         .iter()

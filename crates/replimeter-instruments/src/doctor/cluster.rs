@@ -1,4 +1,4 @@
-//! Galera clusters and groups: who is in them, and does everyone take part?
+//! Galera clusters and groups: their members, and whether all are active.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{
     examination::{Examination, State},
 };
 
-/// The share of time from which on flow control is part of every figure, in percent.
+/// The smallest share of time in flow control that is reported, in percent.
 const STOPPED_PERCENT: f64 = 1.0;
 
 pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
@@ -124,7 +124,7 @@ fn of_member(server: &Examination, state: &State) -> Vec<Finding> {
     findings
 }
 
-/// What the nodes of each Galera cluster say together.
+/// Returns findings about all nodes of each Galera cluster.
 fn galera(view: &View<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let nodes = || {
@@ -204,7 +204,7 @@ fn galera(view: &View<'_>) -> Vec<Finding> {
     findings
 }
 
-/// What the members of each group say together.
+/// Returns findings about all members of each group.
 fn groups(view: &View<'_>) -> Vec<Finding> {
     let members = || {
         view.reached()
@@ -225,7 +225,7 @@ fn groups(view: &View<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Members that are not named, and sizes without a majority.
+/// Returns findings about unnamed members, and cluster sizes without a majority after a split.
 fn size(members: u64, named: u64, what: &str, names: &[&str]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if members > named {

@@ -1,4 +1,4 @@
-//! Reaching the servers, who they are, and what their user may do.
+//! Connections to the servers, their identities, and privileges of their user.
 
 use replimeter_engine::{ErrorKind, ServerError, flavour, flavour::statements};
 use replimeter_model::{
@@ -38,7 +38,7 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
     findings
 }
 
-/// A server that could not be examined.
+/// Returns the finding for a server that could not be examined.
 fn absent(server: &Examination, error: &ServerError) -> Option<Finding> {
     let code = match error.kind {
         ErrorKind::AccessDenied => Code::AccessDenied,
@@ -67,7 +67,8 @@ fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State
     let mut refused = |error: Option<&ServerError>, severity, what: &str, privilege: &str| {
         findings.extend(error.map(|error| unseen(server, state, error, severity, what, privilege)));
     };
-    // Without it a replica is refused; a primary or a node is known by other means.
+    // A replica is refused without it; the relation of a primary or a node is known from other
+    // data.
     let other_means = writer || matches!(view.tie(index), Tie::Galera | Tie::Group);
     refused(
         state.channels.as_ref().err(),
@@ -102,7 +103,7 @@ fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State
     findings
 }
 
-/// What the user lacks on the schema.
+/// Returns a finding about privileges that the user lacks on the schema.
 fn missing(wanted: &[&str], server: &Examination, state: &State) -> Option<Finding> {
     let Some(grants) = &state.grants else {
         return Some(about(
@@ -125,7 +126,7 @@ fn missing(wanted: &[&str], server: &Examination, state: &State) -> Option<Findi
     })
 }
 
-/// What could not be read, for lack of a privilege or otherwise.
+/// Returns a finding about data that could not be read, for lack of a privilege or otherwise.
 fn unseen(
     server: &Examination,
     state: &State,
@@ -152,7 +153,7 @@ fn unseen(
     )
 }
 
-/// Servers that are one, or take each other's names.
+/// Returns findings about servers that are identical, or share an identity.
 fn identities(view: &View<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
@@ -178,7 +179,7 @@ fn identities(view: &View<'_>) -> Vec<Finding> {
             } else if own.server_id == identity.server_id
                 && one_cluster(state, other) != Some(Tie::Galera)
             {
-                // Galera's nodes are to have one server_id when they share GTIDs.
+                // Galera nodes that share GTIDs have one server_id by design.
                 findings.push(among(
                     Severity::Error,
                     Code::DuplicateServerId,

@@ -1,4 +1,4 @@
-//! Transactions that a replica has and the server above it has not.
+//! Transactions that a replica has but its source does not.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
 
 use super::{View, about, examination::State, number, topology::Tie};
 
-/// GTIDs that a message names.
+/// Maximum length of GTIDs in a message.
 const NAMED: usize = 200;
 
 pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
@@ -88,7 +88,7 @@ fn of_sets(
         ))];
     }
     let mut expected = expected_uuids(view);
-    // Servers that are not named may be above it by another channel.
+    // Servers that are not named may be sources through another channel.
     for channel in state.channels() {
         let named = state
             .channels()
@@ -135,7 +135,7 @@ fn of_sets(
     drafts
 }
 
-/// UUIDs that stand for a group, whose members may have its transactions in any order.
+/// Returns the UUIDs that stand for a group, whose members may have its transactions in any order.
 fn expected_uuids(view: &View<'_>) -> BTreeSet<String> {
     let of = |state: &State| {
         let view_change = state
@@ -187,7 +187,7 @@ fn of_domains(
     let mut drafts = Vec::new();
     if !errant.is_empty() {
         let top_log = binlog(&top.facts);
-        // A server that was this one's replica once need not have logged what it applied.
+        // A former replica of this server need not have logged what it applied.
         if !top_log.logs_updates && !top_applied.is_empty() {
             return vec![unknown(&format!(
                 "{} were written on it, and {top_name}, a former replica, does not log what it applies",

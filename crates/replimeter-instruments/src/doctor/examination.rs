@@ -1,5 +1,5 @@
-//! Everything that is read from one server before anything is judged. Writes
-//! nothing, takes no lock, and goes on without what the user may not see.
+//! Reads everything from one server before any check. Writes nothing, takes no lock, and continues
+//! without data that the user may not read.
 
 use std::collections::BTreeMap;
 
@@ -38,56 +38,56 @@ pub(super) struct Examination {
     pub(super) name: String,
     /// Host and port.
     pub(super) address: String,
-    /// What it is said to be.
+    /// Its declared role.
     pub(super) role: Option<Role>,
-    /// What it says of itself, or why it says nothing.
+    /// Its state, or why it could not be examined.
     pub(super) state: Result<Box<State>, ServerError>,
 }
 
 impl Examination {
-    /// How messages name it.
+    /// Returns its name in messages.
     pub(super) fn title(&self) -> String {
         format!("{} ({})", self.name, self.address)
     }
 
-    /// Its state, when it could be examined.
+    /// Returns its state, when it could be examined.
     pub(super) fn seen(&self) -> Option<&State> {
         self.state.as_ref().ok().map(Box::as_ref)
     }
 }
 
-/// What stands in the schema `replimeter`.
+/// The table of that name in the schema `replimeter`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum OurTable {
-    /// Nothing in our way.
+    /// None.
     #[default]
     None,
-    /// A table with our mark.
+    /// A table with Replimeter's mark.
     Ours,
     /// A table without it.
     Foreign,
 }
 
-/// What one server says of itself.
+/// The state of one server.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     /// Whether the connection is encrypted.
     pub(super) tls: bool,
-    /// What the URL asks for.
+    /// The mode requested by the URL.
     pub(super) ssl_mode: SslMode,
-    /// Whether the server is reached without leaving this machine.
+    /// Whether the server runs on this machine.
     pub(super) loopback: bool,
-    /// Connecting and logging in.
+    /// Time to connect and log in.
     pub(super) connect_us: f64,
-    /// An empty select.
+    /// The round trip of an empty select.
     pub(super) round_trip: RoundTrip,
-    /// Its clock against ours.
+    /// Its clock relative to this machine's.
     pub(super) clock: Option<ClockOffset>,
     /// Every global variable.
     pub(super) facts: Facts,
-    /// The user as the server knows it, quoted.
+    /// The user as the server reports it, quoted.
     pub(super) user: String,
-    /// What the user may do; `None` when the server does not tell.
+    /// The user's privileges; `None` when the server does not show them.
     pub(super) grants: Option<Grants>,
     /// Replication channels.
     pub(super) channels: Result<Vec<Channel>, ServerError>,
@@ -95,46 +95,46 @@ pub(super) struct State {
     pub(super) galera: Option<NodeState>,
     /// Its group.
     pub(super) group: Result<Option<GroupState>, ServerError>,
-    /// Its part as a semi-synchronous primary.
+    /// Its state as a semi-synchronous primary.
     pub(super) semi_sync: Option<PrimaryState>,
-    /// Its part as a semi-synchronous replica.
+    /// Its state as a semi-synchronous replica.
     pub(super) acknowledges: ReplicaState,
-    /// Whether `SYSDATE()` is no clock there.
+    /// Whether `SYSDATE()` is the start of the statement.
     pub(super) sysdate_is_now: bool,
     /// Every counter.
     pub(super) counters: BTreeMap<String, String>,
-    /// For how long flow control stopped writes during the examination, and how
-    /// long that was, in nanoseconds.
+    /// How long flow control stopped writes during the examination, and the length of the
+    /// examination, in nanoseconds.
     pub(super) stopped: Option<(u64, u64)>,
     /// Filters of the binary log; `None` when it is off.
     pub(super) binlog_filters: Result<Option<Filters>, ServerError>,
     /// Which transactions it has executed.
     pub(super) executed: Executed,
-    /// What stands where our table would.
+    /// The table in the place of the probe table.
     pub(super) table: Result<OurTable, ServerError>,
     /// The connection that holds the lock of a run.
     pub(super) measured_by: Option<String>,
-    /// Earlier servers that this one is, under another address.
+    /// Earlier entries that are the same server, under another address.
     pub(super) same_as: Vec<usize>,
 }
 
 impl State {
-    /// A counter's value.
+    /// Returns a counter's value.
     pub(super) fn counter(&self, name: &str) -> Option<u64> {
         self.counters.get(name)?.parse().ok()
     }
 
-    /// The group it belongs to, as far as the user may see.
+    /// Returns its group, as far as the user may read it.
     pub(super) fn group(&self) -> Option<&GroupState> {
         self.group.as_ref().ok().and_then(Option::as_ref)
     }
 
-    /// Its channels, as far as the user may see.
+    /// Returns its channels, as far as the user may read them.
     pub(super) fn channels(&self) -> &[Channel] {
         self.channels.as_deref().unwrap_or_default()
     }
 
-    /// Product and number.
+    /// Returns the product and version.
     pub(super) fn version(&self) -> String {
         let number = self
             .facts
@@ -146,33 +146,33 @@ impl State {
     }
 }
 
-/// An open server, for what is asked after all have been seen.
+/// An open server, for queries after all servers have been read.
 pub(super) struct Open {
     /// With its own session.
     pub(super) surveyed: Surveyed,
     visit: Visit,
 }
 
-/// What goes with an open server.
+/// The context of an examination.
 pub(super) struct Visit {
-    /// When its examination began, on the calendar.
+    /// When the examination began, by the calendar clock.
     begun: Nanos,
-    /// The client's address of the session, as this server sees it.
+    /// The address of the session's client, as this server sees it.
     client: Option<String>,
 }
 
 impl Open {
-    /// The server by itself, for those who look at several.
+    /// Splits off the server, for functions that need several servers.
     pub(super) fn split(self) -> (Surveyed, Visit) {
         (self.surveyed, self.visit)
     }
 
-    /// Puts together what was split.
+    /// Joins what was split.
     pub(super) fn join(surveyed: Surveyed, visit: Visit) -> Self {
         Self { surveyed, visit }
     }
 
-    /// Whether `other` is a session of this very server.
+    /// Returns whether `other` is a session of the same server.
     pub(super) fn is(&mut self, other: &Self) -> Result<bool, ServerError> {
         let Some(client) = &other.visit.client else {
             return Ok(false);
@@ -184,7 +184,7 @@ impl Open {
         Ok(seen.as_ref() == Some(client))
     }
 
-    /// The server's clock against ours.
+    /// Returns the server's clock relative to this machine's.
     pub(super) fn clock(
         &mut self,
         calendar: &Calendar,
@@ -194,8 +194,7 @@ impl Open {
             .flatten())
     }
 
-    /// For how long flow control stopped writes since the beginning, and how long
-    /// that is.
+    /// Returns how long flow control stopped writes since the beginning, and the time since then.
     pub(super) fn stopped(
         &mut self,
         state: &State,
@@ -229,7 +228,7 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(State, Open), ServerE
     let node = &declared.node;
     node.check_files()?;
     let before = calendar.now();
-    // A session of its own: the next one finds names and caches warm.
+    // A separate session: the first one has warmed up name resolution and caches.
     let mut timed = Session::open(node)?;
     let connect_us = (calendar.now() - before).as_micros();
     let round_trip = round_trip(&mut timed, calendar)?;
@@ -267,7 +266,7 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(State, Open), ServerE
         counters: settings::counters(session)?,
         stopped: None,
         binlog_filters: survivable(flavour::binlog_filters(facts.engine, session))?,
-        // Read when it is known who writes: a replica's before its source's.
+        // Read once the writer is known: from replicas before their sources.
         executed: Executed::Unknown("not queried".to_owned()),
         table: survivable(our_table(session))?,
         measured_by: session.value(
@@ -289,7 +288,7 @@ fn our_table(session: &mut Session) -> Result<OurTable, ServerError> {
     })
 }
 
-/// Whether the server was not there at all, rather than not willing.
+/// Returns whether the server was unreachable, rather than refusing.
 pub(super) fn is_absent(error: &ServerError) -> bool {
     matches!(
         error.kind,
@@ -297,7 +296,7 @@ pub(super) fn is_absent(error: &ServerError) -> bool {
     )
 }
 
-/// Round trips of an empty select.
+/// Measures round trips of an empty select.
 fn round_trip(session: &mut Session, calendar: &Calendar) -> Result<RoundTrip, ServerError> {
     let answers = repeat(&|| calendar.now(), Patience::EXAMINE, || {
         session.run("cannot be queried", "SELECT 1")
@@ -315,7 +314,7 @@ fn round_trip(session: &mut Session, calendar: &Calendar) -> Result<RoundTrip, S
     })
 }
 
-/// The server's clock against ours; `None` when it tells no time.
+/// Returns the server's clock relative to this machine's; `None` when it returns no time.
 fn offset(session: &mut Session, calendar: &Calendar) -> Result<Option<ClockOffset>, ServerError> {
     let measured = offset::measure(session, &|| calendar.now(), Patience::EXAMINE)?;
     Ok(measured.map(|measured| ClockOffset {

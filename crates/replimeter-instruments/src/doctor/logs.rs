@@ -37,7 +37,7 @@ fn of_log(
 ) -> Vec<Finding> {
     let mut findings = Vec::from_iter(written(view, index, server, state, log));
     let tie = view.tie(index);
-    // What is written here, or goes on from here.
+    // For servers that write, or that others replicate from.
     if log.on && (matches!(tie, Tie::Writer | Tie::Galera | Tie::Group) || view.is_source(index)) {
         findings.extend(format(server, log));
         findings.extend(filters(server, state));
@@ -45,7 +45,7 @@ fn of_log(
     findings
 }
 
-/// Whether a server logs what it writes and applies.
+/// Returns whether a server logs its writes and the transactions that it applies.
 fn written(
     view: &View<'_>,
     index: usize,
@@ -99,7 +99,7 @@ fn written(
     Some(about(severity, code, server, message, hint))
 }
 
-/// What is written into the log, and how.
+/// Returns findings about the format of the log.
 fn format(server: &Examination, log: &Binlog) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |severity, code, message: String, hint: String| {
@@ -111,13 +111,13 @@ fn format(server: &Examination, log: &Binlog) -> Vec<Finding> {
             Severity::Warning,
             Code::BinlogFormat,
             "binlog_format=STATEMENT: replicas execute statements again, possibly with other results; clusters, most parallel appliers and many tools need ROW".to_owned(),
-            "SET GLOBAL binlog_format=ROW; holds for new connections; put it into the option file too".to_owned(),
+            "SET GLOBAL binlog_format=ROW; and set it in the option file too; it applies to new connections".to_owned(),
         ),
         other => add(
             Severity::Info,
             Code::BinlogFormat,
             format!("binlog_format={other}: some statements are logged as text and executed again on replicas, others as rows"),
-            "SET GLOBAL binlog_format=ROW; to have what is measured be the same for every statement".to_owned(),
+            "SET GLOBAL binlog_format=ROW; so that all statements are replicated alike".to_owned(),
         ),
     }
     if !matches!(log.row_image.as_str(), "FULL" | "") {
@@ -134,7 +134,7 @@ fn format(server: &Examination, log: &Binlog) -> Vec<Finding> {
     findings
 }
 
-/// What the log leaves out.
+/// Returns a finding about the log's filters.
 fn filters(server: &Examination, state: &State) -> Option<Finding> {
     let Ok(Some(filters)) = &state.binlog_filters else {
         return None;
@@ -164,7 +164,7 @@ fn gtids(view: &View<'_>, index: usize, server: &Examination, state: &State) -> 
     let mut findings = Vec::new();
     let mode = state.facts.get("gtid_mode");
     if !matches!(mode, "" | "ON") {
-        // Said once, of where transactions get theirs.
+        // Reported once, for the server that assigns GTIDs.
         if matches!(view.tie(index), Tie::Writer) {
             findings.push(about(
                 Severity::Info,
@@ -207,7 +207,7 @@ fn not_strict(view: &View<'_>) -> Option<Finding> {
             Severity::Info,
             Code::GtidNotStrict,
             format!("gtid_strict_mode is OFF on {}: binary logs can contain out-of-order GTIDs without an error", lax.join(", ")),
-            "SET GLOBAL gtid_strict_mode=ON; makes that an error of the replica; in the option file too",
+            "SET GLOBAL gtid_strict_mode=ON; and in the option file too, to make it an error of the replica",
         )
     })
 }
@@ -221,7 +221,7 @@ fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) 
                 Code::SingleThreadedApplier,
                 server,
                 "one thread applies the writes of other nodes (wsrep_slave_threads=1)",
-                "SET GLOBAL wsrep_slave_threads=4; lets transactions be applied beside one another",
+                "SET GLOBAL wsrep_slave_threads=4; to apply transactions in parallel",
             ));
         }
         return findings;
@@ -281,7 +281,8 @@ fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) 
     findings
 }
 
-/// What a crash takes, where that is not the same everywhere or not nothing.
+/// Returns a finding about acknowledged transactions that a crash loses, where servers differ or
+/// some may lose them.
 fn durability(view: &View<'_>) -> Option<Finding> {
     let all: Vec<(&str, bool, String)> = view
         .reached()

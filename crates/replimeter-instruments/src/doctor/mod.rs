@@ -1,7 +1,7 @@
-//! Tells a person everything about a set of servers that is odd, or good to know
-//! before measuring. First everything is read, then it is judged: the judging is
-//! pure, so that any state can be tried on it. Nothing is written anywhere, no
-//! lock is taken and no setting is changed but our own sessions' time zone.
+//! Examines a set of servers and reports problems, and facts to know before a measurement. All data
+//! is read first and then checked by pure functions, which can be tested with any state. Nothing is
+//! written, no lock is taken and no setting is changed except the time zone of Replimeter's own
+//! sessions.
 
 mod clocks;
 mod cluster;
@@ -31,12 +31,12 @@ use crate::{
     survey::{Surveyed, relate},
 };
 
-/// How long a source may take to record what its replicas have already applied:
-/// with semi-synchronous replication it does so after their acknowledgement.
+/// How long a source may take to record transactions that its replicas have already applied: with
+/// semi-synchronous replication it records them after their acknowledgement.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// Examines every server, also those behind one that cannot be reached, and
-/// judges what was found. `progress` is told what is being done.
+/// Examines every server, including those behind an unreachable one, and checks the results.
+/// `progress` receives the current step.
 #[must_use]
 pub fn examine(declared: &[Member], progress: &mut dyn FnMut(&str)) -> Diagnosis {
     let calendar = Calendar::tie();
@@ -62,7 +62,7 @@ pub fn examine(declared: &[Member], progress: &mut dyn FnMut(&str)) -> Diagnosis
     diagnose(&servers, &topology, mode)
 }
 
-/// Asks a server more. One that is lost in between was not examined.
+/// Queries a server again. One whose connection is lost counts as not examined.
 fn ask(
     server: &mut Examination,
     open: &mut Option<Open>,
@@ -76,7 +76,7 @@ fn ask(
     }
 }
 
-/// Finds servers that were named twice, among those that could be.
+/// Finds servers that were named twice, among those that may be the same.
 fn find_same(servers: &mut [Examination], open: &mut [Option<Open>]) {
     for (later, server) in servers.iter_mut().enumerate().skip(1) {
         let (before, rest) = open.split_at_mut(later);
@@ -96,7 +96,7 @@ fn find_same(servers: &mut [Examination], open: &mut [Option<Open>]) {
     }
 }
 
-/// The ties between the servers, and the mode as a measurement would name it.
+/// Returns the relations between the servers, and the mode of a measurement of them.
 fn relations(
     servers: &[Examination],
     open: &mut [Option<Open>],
@@ -121,9 +121,9 @@ fn relations(
     (topology(servers, Some(related)), mode)
 }
 
-/// Reads which transactions every server has executed: replicas before sources,
-/// so that what was on its way is no difference; once more what a difference
-/// would be held against, after a while.
+/// Reads which transactions every server has executed: replicas before sources, so that
+/// transactions in transit are not a difference; where a difference is found, the source is read
+/// again after a pause.
 fn read_executed(servers: &mut [Examination], open: &mut [Option<Open>], topology: &Topology) {
     let mut order: Vec<usize> = (0..servers.len())
         .filter(|index| topology.writer != Some(*index))
@@ -148,10 +148,10 @@ fn read_executed(servers: &mut [Examination], open: &mut [Option<Open>], topolog
     }
 }
 
-/// Judges what was read.
+/// Judges the data.
 fn diagnose(servers: &[Examination], topology: &Topology, mode: Option<String>) -> Diagnosis {
     let view = View { servers, topology };
-    // A server by itself replicates to nobody here, unless it is in a cluster.
+    // A single server has no replica here, unless it is in a cluster.
     let mode = match view.topology.writer.and_then(|writer| view.state(writer)) {
         Some(state) if servers.len() == 1 => rows::cluster(state),
         _ => mode,
@@ -167,7 +167,7 @@ fn diagnose(servers: &[Examination], topology: &Topology, mode: Option<String>) 
     findings.extend(clocks::check(&clocks));
     findings.extend(settings::check(&view));
     findings.extend(refused(&view, &findings));
-    // Stable: within a severity the order is that of the checks and the servers.
+    // Stable: within a severity, findings keep the order of checks and servers.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Diagnosis {
         mode,
@@ -178,8 +178,8 @@ fn diagnose(servers: &[Examination], topology: &Topology, mode: Option<String>) 
     }
 }
 
-/// Why a measurement would refuse these servers as a set, unless that was said of
-/// the server already, with more words.
+/// Returns why a measurement would refuse these servers as a set, unless a more detailed finding
+/// reports it already.
 fn refused(view: &View<'_>, said: &[Finding]) -> Option<Finding> {
     let error = view.topology.refused.as_ref()?;
     let same = |finding: &&Finding| {
@@ -205,7 +205,7 @@ fn refused(view: &View<'_>, said: &[Finding]) -> Option<Finding> {
     })
 }
 
-/// What checks look at.
+/// The data that checks use.
 #[derive(Clone, Copy)]
 struct View<'a> {
     servers: &'a [Examination],
@@ -213,12 +213,12 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// A server's state, when it could be examined.
+    /// Returns a server's state, when it could be examined.
     fn state(&self, index: usize) -> Option<&'a State> {
         self.servers[index].seen()
     }
 
-    /// Every server that could be examined, with its number.
+    /// Returns every server that could be examined, with its index.
     fn reached(&self) -> impl Iterator<Item = (usize, &'a Examination, &'a State)> + use<'a> {
         self.servers
             .iter()
@@ -226,12 +226,12 @@ impl<'a> View<'a> {
             .filter_map(|(index, server)| Some((index, server, server.seen()?)))
     }
 
-    /// How a server comes by what is written.
+    /// Returns how a server comes by what is written.
     fn tie(&self, index: usize) -> &'a Tie {
         &self.topology.ties[index]
     }
 
-    /// Whether another of the servers replicates from this one.
+    /// Returns whether another of the servers replicates from this one.
     fn is_source(&self, index: usize) -> bool {
         self.topology
             .sources
@@ -240,13 +240,13 @@ impl<'a> View<'a> {
             .any(|source| *source == Some(index))
     }
 
-    /// The server's name in messages.
+    /// Returns the server's name in messages.
     fn title(&self, index: usize) -> String {
         self.servers[index].title()
     }
 }
 
-/// A finding about one server, which its message begins with.
+/// Returns a finding about one server; its message begins with the server.
 fn about(
     severity: Severity,
     code: FindingCode,
@@ -263,12 +263,12 @@ fn about(
     }
 }
 
-/// A number of things.
+/// Returns a count with its noun.
 fn number(count: u64, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A finding about several servers.
+/// Returns a finding about several servers.
 fn among(
     severity: Severity,
     code: FindingCode,

@@ -1,4 +1,4 @@
-//! Channels: do they run, where do they come from, what do they leave out?
+//! Channels: their state, their sources, their filters.
 
 use replimeter_engine::{
     filter::Filters,
@@ -46,7 +46,7 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Where a channel comes from, for people.
+/// Returns the description of a channel's source.
 pub(super) fn source_name(view: &View<'_>, index: usize, channel: &Channel) -> String {
     let known = view.state(index).and_then(|state| {
         state
@@ -63,7 +63,7 @@ pub(super) fn source_name(view: &View<'_>, index: usize, channel: &Channel) -> S
     }
 }
 
-/// A channel in messages.
+/// Returns the name of a channel in messages.
 fn words(channel: &Channel) -> String {
     let name = if channel.name.is_empty() {
         String::new()
@@ -145,7 +145,7 @@ fn of_channel(
     findings
 }
 
-/// What to do about a channel that does not run.
+/// Returns the hint for a channel that is not running.
 fn mending(engine: Engine, channel: &Channel) -> String {
     let start = statements::start(engine, channel, statements::Part::Both);
     if channel.sql_error.is_empty() && channel.io_error.is_empty() {
@@ -162,7 +162,7 @@ fn mending(engine: Engine, channel: &Channel) -> String {
     }
 }
 
-/// What a channel leaves out.
+/// Returns a finding about a channel's filters.
 fn filtered(server: &Examination, channel: &Channel, words: &str, used: bool) -> Option<Finding> {
     if let Some(reason) = channel.filters.swallows(SCHEMA, TABLE).filter(|_| used) {
         return Some(about(
@@ -188,7 +188,7 @@ fn filtered(server: &Examination, channel: &Channel, words: &str, used: bool) ->
     })
 }
 
-/// Filters in the server's words.
+/// Returns filters as the server reports them.
 pub(super) fn stated(filters: &Filters) -> Vec<String> {
     let lists = [
         ("Do_DB", &filters.do_schemas),
@@ -209,7 +209,7 @@ pub(super) fn stated(filters: &Filters) -> Vec<String> {
     out
 }
 
-/// A source that is a replica itself, and keeps what it applies to itself.
+/// Returns a finding about a source that is a replica and does not log what it applies.
 fn chain_broken(view: &View<'_>, index: usize) -> Option<Finding> {
     let state = view.state(index)?;
     let passes_on =
@@ -249,7 +249,7 @@ fn circular(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// What servers say of their lag; never a measurement.
+/// Returns the lag as servers report it; never a measurement.
 fn seconds_behind(view: &View<'_>) -> Option<Finding> {
     let said: Vec<String> = view
         .reached()

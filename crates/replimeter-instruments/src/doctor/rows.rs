@@ -1,4 +1,4 @@
-//! A row of the document for each server.
+//! The document's row for each server.
 
 use replimeter_engine::flavour::{Channel, appliers};
 use replimeter_model::doctor::{ChannelRow, DoctorRow, Relation};
@@ -94,7 +94,7 @@ fn row(view: &View<'_>, index: usize) -> DoctorRow {
     }
 }
 
-/// A server of which nothing is known but what was declared.
+/// Returns the row of a server whose declaration is all that is known.
 fn unreached(server: &Examination) -> DoctorRow {
     DoctorRow {
         name: server.name.clone(),
@@ -116,7 +116,7 @@ fn unreached(server: &Examination) -> DoctorRow {
     }
 }
 
-/// The cluster that the server is in, in a word.
+/// Returns the name of the server's cluster.
 pub(super) fn cluster(state: &State) -> Option<String> {
     if state.galera.is_some() {
         return Some("galera".to_owned());
@@ -142,7 +142,7 @@ fn channel(view: &View<'_>, index: usize, state: &State, number: usize) -> Chann
     }
 }
 
-/// How the server stands, in one line.
+/// Returns a one-line description of the server's state.
 fn words(state: &State, tie: &Tie, used: Option<&ChannelRow>) -> String {
     let mut parts = Vec::new();
     if let Some(node) = &state.galera {

@@ -1,4 +1,4 @@
-//! Semi-synchronous replication: is what is configured in effect?
+//! Semi-synchronous replication: whether the configuration is in effect.
 
 use replimeter_engine::flavour::{
     Channel,
@@ -19,7 +19,7 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
         let Some(primary) = &state.semi_sync else {
             continue;
         };
-        // A replica may be prepared for the day on which it becomes the primary.
+        // A replica may be configured for a later role as primary.
         let writes = matches!(view.tie(index), Tie::Writer) || view.is_source(index);
         if primary.enabled && (writes || primary.clients > 0) {
             findings.extend(of_primary(view, index, primary).into_iter().map(
@@ -152,7 +152,7 @@ fn of_replica(
             format!("its receiving thread started before that: {restart}"),
         )),
         (true, false, _) => {
-            // Others may do it for this one.
+            // Other replicas may acknowledge instead.
             let enough =
                 primary.active && primary.clients >= primary.wait_for && primary.clients > 0;
             Some((
@@ -180,7 +180,7 @@ fn of_replica(
     }
 }
 
-/// How a channel replicates really, in a word.
+/// Returns the actual mode of a channel.
 pub(super) fn mode(replica: &State, primary: Option<&PrimaryState>) -> &'static str {
     let acknowledged =
         primary.is_some_and(|primary| primary.enabled && primary.active && primary.clients > 0);

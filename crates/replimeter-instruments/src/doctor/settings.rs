@@ -1,4 +1,4 @@
-//! Settings and circumstances that falsify a run, or cost.
+//! Settings that make results invalid, or add to them.
 
 use replimeter_engine::flavour::{group::GroupState, settings, statements};
 use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
@@ -10,9 +10,9 @@ use super::{
 };
 use crate::survey::{WaitingReads, waiting_reads};
 
-/// Connections that a run takes where it writes, and elsewhere.
+/// Connections that a run needs on the writer, and on each other server.
 const TAKES: (u64, u64) = (4, 2);
-/// Free connections below which others soon find none, in percent of all.
+/// Below this share of free connections a finding is reported, in percent.
 const SCARCE_PERCENT: u64 = 5;
 
 pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
@@ -39,7 +39,8 @@ fn access(view: &View<'_>, index: usize, server: &Examination, state: &State) ->
                 "it takes the writes, but it is read-only ({name}={})",
                 state.facts.get(name)
             ),
-            // Of a replica or a secondary it must stay so: what is written there is on no other server.
+            // A replica or a secondary must stay read-only: no other server receives what is written
+            // there.
             if state.group().is_some_and(is_secondary) || !view.topology.sources[index].is_empty() {
                 "name the server that takes the writes as the primary".to_owned()
             } else {
@@ -47,7 +48,7 @@ fn access(view: &View<'_>, index: usize, server: &Examination, state: &State) ->
             },
         )),
         (Tie::Channel { .. }, None) => {
-            // Whom the writer replicates from is meant to be able to take over.
+            // The source of the writer is prepared to take over.
             let sources = &view.topology.sources;
             let circle = view
                 .topology
@@ -79,12 +80,12 @@ fn access(view: &View<'_>, index: usize, server: &Examination, state: &State) ->
     }
 }
 
-/// Whether the group leaves the writing to another member.
+/// Returns whether another member of the group takes the writes.
 fn is_secondary(group: &GroupState) -> bool {
     group.single_primary && group.own().is_some_and(|own| own.role == "SECONDARY")
 }
 
-/// What sessions begin with.
+/// Returns findings about defaults of sessions.
 fn sessions(server: &Examination, state: &State) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |severity, code, message: String, hint: &str| {
@@ -107,7 +108,7 @@ fn sessions(server: &Examination, state: &State) -> Vec<Finding> {
             Severity::Info,
             Code::AutocommitOff,
             "autocommit=0 for new sessions: clients that do not change it keep reading from one old snapshot".to_owned(),
-            "SET GLOBAL autocommit=ON; Replimeter sets it for its own sessions",
+            "SET GLOBAL autocommit=ON; (Replimeter's own sessions set it anyway)",
         );
     }
     if settings::isolation(&state.facts) == "SERIALIZABLE" {
@@ -115,7 +116,7 @@ fn sessions(server: &Examination, state: &State) -> Vec<Finding> {
             Severity::Warning,
             Code::IsolationSerializable,
             "sessions begin as SERIALIZABLE: reads inside transactions lock rows, and appliers wait for them".to_owned(),
-            "SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ; for the time of the measurement",
+            "SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ; during the measurement",
         );
     }
     if state.sysdate_is_now {
@@ -137,7 +138,7 @@ fn connections(
 ) -> Option<Finding> {
     let most: u64 = state.facts.get("max_connections").parse().ok()?;
     let used = state.counter("Threads_connected")?;
-    // One of them is ours, and goes before a run begins.
+    // One of them is Replimeter's, and ends before a run begins.
     let free = (most + 1).saturating_sub(used);
     let takes = if matches!(view.tie(index), Tie::Writer) {
         TAKES.0
@@ -181,7 +182,7 @@ fn costs(server: &Examination, state: &State) -> Vec<Finding> {
                 .join(" "),
         ));
     }
-    // MariaDB has it off by default, and has no stages in it.
+    // MariaDB disables it by default, and has no stages in it.
     let stages = state.facts.engine == replimeter_model::engine::Engine::MySql;
     if stages && state.facts.get("performance_schema") == "OFF" {
         findings.push(about(
@@ -195,7 +196,7 @@ fn costs(server: &Examination, state: &State) -> Vec<Finding> {
     findings
 }
 
-/// What runs of ours left, or are doing.
+/// Returns findings about running measurements, and tables left by earlier ones.
 fn ours(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Vec<Finding> {
     let mut findings = Vec::new();
     let writer = matches!(view.tie(index), Tie::Writer);
@@ -234,7 +235,7 @@ fn ours(view: &View<'_>, index: usize, server: &Examination, state: &State) -> V
     findings
 }
 
-/// Major and minor, then the rest.
+/// Returns major and minor version, then the rest.
 fn number(version: &str) -> Vec<u64> {
     let digits = version.split(['-', ' ']).next().unwrap_or_default();
     digits
@@ -293,7 +294,7 @@ fn versions(view: &View<'_>) -> Vec<Finding> {
             ));
         }
     }
-    // Said once for servers that nothing else is known of.
+    // Reported once, for servers without other findings.
     if findings.is_empty() && view.topology.writer.is_none() {
         let versions: std::collections::BTreeSet<String> = view
             .reached()

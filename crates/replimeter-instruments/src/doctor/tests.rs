@@ -1,4 +1,4 @@
-//! Fabricated states: each classic fault has its finding, and health has none.
+//! Fabricated states: each common fault has its finding, and healthy servers have none.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A healthy server with this `server_id`, from 1.
+/// Returns a healthy server with this `server_id`, from 1.
 fn state(engine: Engine, id: usize) -> State {
     let common = [
         ("server_id", ["1", "2", "3"][id - 1]),
@@ -118,7 +118,7 @@ fn state(engine: Engine, id: usize) -> State {
     }
 }
 
-/// A healthy channel from the server with this `server_id`.
+/// Returns a healthy channel from the server with this `server_id`.
 fn channel(engine: Engine, source: usize) -> Channel {
     Channel {
         source_host: "127.0.0.1".to_owned(),
@@ -146,7 +146,7 @@ fn server(name: &str, port: usize, state: State) -> Examination {
     }
 }
 
-/// A primary and replicas of it.
+/// Returns a primary and replicas of it.
 fn cluster(engine: Engine, replicas: usize) -> Vec<Examination> {
     let mut servers = vec![server("primary", 1, state(engine, 1))];
     for id in 2..2 + replicas {
@@ -176,7 +176,7 @@ fn judged(servers: &[Examination]) -> Diagnosis {
     diagnose(servers, &topology(servers, None), None)
 }
 
-/// The severity and the server of the finding with this code.
+/// Returns the severity and the server of the finding with this code.
 fn found(servers: &[Examination], code: FindingCode) -> Option<(Severity, Option<String>)> {
     judged(servers)
         .findings
@@ -204,7 +204,7 @@ fn assert_found(servers: &[Examination], code: FindingCode, severity: Severity, 
     );
 }
 
-/// A cluster with one thing changed.
+/// Returns a cluster with one thing changed.
 fn with(engine: Engine, change: impl FnOnce(&mut Vec<Examination>)) -> Vec<Examination> {
     let mut servers = cluster(engine, 2);
     change(&mut servers);
@@ -264,7 +264,7 @@ fn servers_that_could_not_be_examined() {
             servers[1].state = Err(ServerError { kind, ..error });
         });
         assert_found(&servers, code, Severity::Error, "replica1");
-        // The others are judged all the same.
+        // The other servers are still examined.
         assert_eq!(judged(&servers).results[2].relation, Relation::Channel);
         assert_eq!(judged(&servers).not_reached(), ["replica1"]);
     }
@@ -353,7 +353,7 @@ fn channels_that_do_not_run() {
             .message
             .contains("Duplicate entry (error 1062)")
     );
-    // One that never connected is known by the address it goes for.
+    // One that never connected is identified by its address.
     let servers = with(Engine::MariaDb, |servers| {
         let channel = channel_of(servers, 1);
         channel.io_running = "Connecting".to_owned();
@@ -526,12 +526,12 @@ fn semi_sync() -> PrimaryState {
     }
 }
 
-/// A replica's side: configured, in effect.
+/// Returns a replica's side: configured, in effect.
 fn acknowledging((enabled, active): (bool, bool)) -> ReplicaState {
     ReplicaState { enabled, active }
 }
 
-/// Semi-synchronous servers with one thing changed.
+/// Returns semi-synchronous servers with one thing changed.
 fn semi(change: impl FnOnce(&mut PrimaryState, &mut (bool, bool))) -> Vec<Examination> {
     with(Engine::MySql, |servers| {
         let (mut primary, mut replica) = (semi_sync(), (true, true));
@@ -587,7 +587,7 @@ fn semi_sync_that_is_none() {
         Severity::Warning,
         "replica1",
     );
-    // Another replica acknowledges in its place, or none does.
+    // Another replica acknowledges instead, or none does.
     let spare = semi(|primary, replica| (primary.clients, *replica) = (1, (false, false)));
     assert_found(
         &spare,
@@ -800,12 +800,12 @@ fn errant_transactions_of_mysql() {
         "replica1",
     );
     assert_eq!(found(&ahead, FindingCode::ErrantTransactions), None);
-    // Behind is no fault.
+    // Being behind is not a fault.
     let behind = with(Engine::MySql, |servers| {
         of(servers, 1).executed = executed(format!("{}:1-5", UUIDS[0]))
     });
     assert_eq!(judged(&behind).status(), DoctorStatus::Ok);
-    // What comes by another channel is expected.
+    // Transactions from another channel are expected.
     let other = with(Engine::MySql, |servers| {
         of(servers, 1).executed = executed(format!("{}:1-9,{GROUP}:1-2", UUIDS[0]));
         let mut second = channel(Engine::MySql, 3);
@@ -814,7 +814,7 @@ fn errant_transactions_of_mysql() {
         of(servers, 1).channels.as_mut().unwrap().push(second);
     });
     assert_eq!(found(&other, FindingCode::ErrantTransactions), None);
-    // A chain's end is held against its top.
+    // The end of a chain is compared with its top.
     let chain = with(Engine::MySql, |servers| {
         *channel_of(servers, 2) = channel(Engine::MySql, 2);
         of(servers, 2).executed = executed(format!("{}:1-9,{}:7", UUIDS[0], UUIDS[2]));
@@ -842,7 +842,7 @@ fn errant_transactions_of_mariadb() {
         Severity::Warning,
         "replica1",
     );
-    // It was the primary once, and the present one has it all.
+    // It is a former primary, and the current one has all of its transactions.
     let once = with(Engine::MariaDb, |servers| {
         of(servers, 0).executed = domains("0-2-5,0-1-9", "0-2-5");
         of(servers, 1).executed = domains("0-2-5,0-1-9", "0-1-9");

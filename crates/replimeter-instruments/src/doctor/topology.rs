@@ -1,4 +1,4 @@
-//! Who replicates from whom, as far as the servers that answered tell.
+//! The replication topology, as far as reachable servers show it.
 
 use replimeter_engine::{ServerError, flavour::Channel};
 use replimeter_model::target::Role;
@@ -6,32 +6,32 @@ use replimeter_model::target::Role;
 use super::examination::{Examination, State};
 use crate::survey::{self, Relation, Relations};
 
-/// How a server comes by what is written.
+/// How a server receives writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Tie {
-    /// It is where rows are written.
+    /// It is the writer.
     Writer,
-    /// From another server, by its channel with this number.
+    /// From another server, by a channel.
     Channel {
-        /// The other server's number.
+        /// The index of the other server.
         source: usize,
-        /// The channel's number on the replica.
+        /// The index of the channel on the replica.
         channel: usize,
     },
     /// As a node of the writer's Galera cluster.
     Galera,
     /// As a member of the writer's group.
     Group,
-    /// Not from any of these servers.
+    /// From none of these servers.
     None,
-    /// It could not be asked.
+    /// It could not be read.
     Unknown,
 }
 
-/// Who writes, and how everyone else hangs on it.
+/// The writer, and the relation of every other server to it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Topology {
-    /// The server that is written to, if it can be told.
+    /// The writer, if it can be determined.
     pub(super) writer: Option<usize>,
     /// For each server, in order.
     pub(super) ties: Vec<Tie>,
@@ -41,7 +41,7 @@ pub(super) struct Topology {
     pub(super) refused: Option<ServerError>,
 }
 
-/// Who a channel comes from.
+/// Returns the source of a channel.
 fn source_of(servers: &[Examination], channel: &Channel) -> Option<usize> {
     servers.iter().position(|server| {
         server
@@ -51,7 +51,7 @@ fn source_of(servers: &[Examination], channel: &Channel) -> Option<usize> {
     })
 }
 
-/// A channel that never connected knows only an address.
+/// Returns the source by its address: a channel that never connected has nothing else.
 fn addressed(servers: &[Examination], channel: &Channel) -> Option<usize> {
     let address = if channel.source_host.contains(':') {
         format!("[{}]:{}", channel.source_host, channel.source_port)
@@ -61,7 +61,7 @@ fn addressed(servers: &[Examination], channel: &Channel) -> Option<usize> {
     servers.iter().position(|server| server.address == address)
 }
 
-/// Whether two servers are of one cluster.
+/// Returns the cluster that two servers have in common.
 pub(super) fn one_cluster(one: &State, other: &State) -> Option<Tie> {
     match survey::one_cluster(
         [one.galera.as_ref(), other.galera.as_ref()],
@@ -73,8 +73,8 @@ pub(super) fn one_cluster(one: &State, other: &State) -> Option<Tie> {
     }
 }
 
-/// Draws the ties. `related` is what a measurement makes of the same servers;
-/// `None` when some could not be asked, and it could only be wrong.
+/// Determines the relations. `related` is a measurement's view of the same servers; `None` when
+/// some could not be read, which would make it wrong.
 pub(super) fn topology(
     servers: &[Examination],
     related: Option<Result<Relations, ServerError>>,
@@ -142,7 +142,7 @@ fn probable_writer(servers: &[Examination], sources: &[Vec<Option<usize>>]) -> O
             .find(|(_, state)| state.facts.identity().uuid == primary.uuid)
             .map(|(index, _)| index);
     }
-    // Whom others replicate from, and who replicates from nobody here.
+    // A server that others replicate from, and that replicates from none of these.
     let root = |index: usize| {
         sources[index].iter().all(Option::is_none) && servers[index].role != Some(Role::Replica)
     };
@@ -182,7 +182,7 @@ fn tie(
             .enumerate()
             .filter_map(|(channel, source)| Some((channel, (*source)?)))
     };
-    // The channel that leads to the writer, else any.
+    // The channel that leads to the writer, otherwise any.
     let leads = |(_, source): &(usize, usize)| {
         writer.is_some_and(|writer| reaches(sources, *source, writer))
     };
@@ -192,7 +192,7 @@ fn tie(
     }
 }
 
-/// Whether `from` is `to`, or replicates from it over however many servers.
+/// Returns whether `from` is `to`, or replicates from it directly or indirectly.
 pub(super) fn reaches(sources: &[Vec<Option<usize>>], from: usize, to: usize) -> bool {
     survey::reaches(|at| sources[at].iter().flatten().copied(), from, to)
 }

@@ -21,8 +21,8 @@ fn reads_the_servers_time_exactly() {
     }
 }
 
-/// What a server would have said whose clock is ahead by `offset` at our zero
-/// and drifts; trips are (there, back) and follow one another.
+/// Returns the readings of a server whose clock is ahead by `offset` at the local zero and drifts;
+/// trips are (there, back) and follow one another.
 fn answers(offset: i64, drift_ppm: i64, begun: i64, trips: &[(i64, i64)]) -> Vec<Answer<Nanos>> {
     let mut now = begun;
     let mut answer = |(there, back): &(i64, i64)| {

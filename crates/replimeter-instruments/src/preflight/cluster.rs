@@ -1,4 +1,4 @@
-//! Servers that passed, and how they stand in the course of a run.
+//! Servers that passed the checks, and their state during a run.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,27 +10,27 @@ use replimeter_model::{manifest::ServerRecord, warning::Warning};
 
 use crate::survey::{Relation, Relations, Surveyed};
 
-/// A replica that passed; also a member of a cluster that is not the one written to.
+/// A replica that passed; also a member of a cluster other than the writer.
 pub struct CheckedReplica {
     /// The server.
     pub server: Surveyed,
-    /// How it comes by what is written.
+    /// How it receives writes.
     pub relation: Relation,
 }
 
-/// How a replica stands in the middle of a run.
+/// The state of a replica during a run.
 #[derive(Clone, Debug)]
 pub struct ReplicaState {
     /// Whether it replicates.
     pub running: bool,
-    /// Whether it has failed in a way that does not mend itself.
+    /// Whether it has failed and does not recover automatically.
     pub failed: bool,
-    /// In one line.
+    /// A one-line description.
     pub words: String,
 }
 
 impl CheckedReplica {
-    /// The delay that its administrators configured on the way from the primary.
+    /// Returns the delay configured between it and the primary.
     #[must_use]
     pub fn delay(&self) -> Duration {
         match &self.relation {
@@ -39,8 +39,8 @@ impl CheckedReplica {
         }
     }
 
-    /// How it stands now, asked for on a new connection and with little patience:
-    /// the replica may be frozen.
+    /// Returns its current state, read on a new connection with a short timeout: the replica may
+    /// hang.
     ///
     /// # Errors
     /// When the replica does not answer or no longer belongs to the target.
@@ -91,7 +91,7 @@ impl CheckedReplica {
         }
     }
 
-    /// Whether it still replicates.
+    /// Checks that it still replicates.
     fn verify(&self) -> Result<(), ServerError> {
         let state = self.state_now()?;
         if state.running {
@@ -105,20 +105,20 @@ impl CheckedReplica {
     }
 }
 
-/// Servers that passed, and what a reader should know of them.
+/// Servers that passed, with warnings.
 pub struct Cluster {
-    /// Where rows are written.
+    /// The writer.
     pub primary: Surveyed,
-    /// Where they are awaited.
+    /// The servers on which rows are awaited.
     pub replicas: Vec<CheckedReplica>,
-    /// How they replicate, in a word.
+    /// The replication mode.
     pub mode: &'static str,
-    /// What was found that does not forbid the run.
+    /// Findings that do not prevent the run.
     pub warnings: Vec<Warning>,
 }
 
 impl Cluster {
-    /// The servers with their relations.
+    /// Returns the servers with their relations.
     pub(crate) fn of(servers: Vec<Surveyed>, relations: Relations, warnings: Vec<Warning>) -> Self {
         let servers = servers.into_iter().zip(relations.of);
         let mut replicas: Vec<CheckedReplica> = servers
@@ -132,19 +132,19 @@ impl Cluster {
         }
     }
 
-    /// All servers, the primary first.
+    /// Returns all servers, the primary first.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Surveyed> {
         let replicas = self.replicas.iter().map(|replica| &replica.server);
         std::iter::once(&self.primary).chain(replicas)
     }
 
-    /// The same, for questions.
+    /// Returns the same, mutable.
     pub(crate) fn servers_mut(&mut self) -> impl Iterator<Item = &mut Surveyed> {
         let replicas = self.replicas.iter_mut().map(|replica| &mut replica.server);
         std::iter::once(&mut self.primary).chain(replicas)
     }
 
-    /// Records of all servers for the manifest; the primary first.
+    /// Returns records of all servers for the manifest; the primary first.
     #[must_use]
     pub fn records(&self) -> Vec<ServerRecord> {
         let record = |server: &Surveyed| server.facts.record(&server.session);
@@ -163,15 +163,15 @@ impl Cluster {
             .collect()
     }
 
-    /// Whether every replica or member still replicates.
+    /// Checks that every replica or member still replicates.
     ///
     /// # Errors
-    /// When one does not, or does not answer: the first, with what it says of itself.
+    /// When one does not, or does not answer: the first, with its state.
     pub fn verify(&self) -> Result<(), ServerError> {
         self.replicas.iter().try_for_each(CheckedReplica::verify)
     }
 
-    /// The names of the replicas, in order.
+    /// Returns the names of the replicas, in order.
     #[must_use]
     pub fn replica_names(&self) -> Vec<String> {
         self.replicas
@@ -180,7 +180,7 @@ impl Cluster {
             .collect()
     }
 
-    /// How to reach the replicas, in order.
+    /// Returns how to reach the replicas, in order.
     #[must_use]
     pub fn replica_nodes(&self) -> Vec<Node> {
         self.replicas
@@ -189,7 +189,7 @@ impl Cluster {
             .collect()
     }
 
-    /// The replicas, or other members, that do not take part any more: their numbers, and how each of them stands.
+    /// Returns the replicas, or other members, that are no longer active: their indexes and states.
     #[must_use]
     pub fn absent(&self) -> Vec<(usize, String)> {
         let replicas = self.replicas.iter().enumerate();
@@ -198,8 +198,8 @@ impl Cluster {
             .collect()
     }
 
-    /// How the members of a cluster stand now, in a line; nothing for servers that
-    /// replicate by channels, whose errors tell it.
+    /// Returns the current state of a cluster's members, in one line; `None` for servers with
+    /// replication channels, whose errors show it.
     #[must_use]
     pub fn members_now(&self) -> Option<String> {
         if !matches!(self.mode, "galera" | "group") {
@@ -222,9 +222,8 @@ impl Cluster {
         Some(words.collect::<Vec<_>>().join("; "))
     }
 
-    /// Why the primary no longer replicates as it did when the run began: a
-    /// semi-synchronous one that fell back to asynchronous replication, even for a
-    /// while.
+    /// Returns why the replication mode changed since the run began: a semi-synchronous primary
+    /// fell back to asynchronous replication, even temporarily.
     ///
     /// # Errors
     /// When the primary does not answer.
@@ -246,7 +245,7 @@ impl Cluster {
         )))
     }
 
-    /// The smallest `max_allowed_packet` of all servers, in bytes.
+    /// Returns the smallest `max_allowed_packet` of all servers, in bytes.
     #[must_use]
     pub fn max_allowed_packet(&self) -> Option<u64> {
         self.servers()

@@ -1,6 +1,5 @@
-//! Checks before anything is written: are these the servers, do they replicate
-//! from one another, may the user do what is needed, would a setting falsify
-//! the run?
+//! Checks before anything is written: identity of the servers, replication between them,
+//! privileges, and settings that would make results invalid.
 
 mod cluster;
 
@@ -22,25 +21,23 @@ use crate::{
     survey::{self, Relation, Surveyed, not_running, relate},
 };
 
-/// What the writer's user needs on the schema.
+/// Privileges of the writer's user on the schema.
 pub const PRIMARY_PRIVILEGES: [&str; 5] = ["CREATE", "DROP", "INSERT", "DELETE", "SELECT"];
-/// What the observer's user needs on the schema.
+/// Privileges of the observer's user on the schema.
 pub const REPLICA_PRIVILEGES: [&str; 1] = ["SELECT"];
 
-/// Connects to every server, finds out how they hang together and checks all of
-/// them; writes nothing.
+/// Connects to every server, determines the topology and checks all servers; writes nothing.
 ///
 /// # Errors
-/// On the first thing that forbids the run, naming the server, the cause and
-/// what to try.
+/// On the first finding that prevents the run, with the server, the cause and a hint.
 pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     check_for(declared, &PRIMARY_PRIVILEGES)
 }
 
-/// The same for a measurement whose writer needs other privileges on the schema.
+/// Like [`check`], for a measurement whose writer needs other privileges on the schema.
 ///
 /// # Errors
-/// As of [`check`].
+/// Like [`check`].
 pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Cluster, ServerError> {
     let mut servers: Vec<Surveyed> = Vec::new();
     for one in declared {
@@ -51,7 +48,7 @@ pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Clus
         servers.push(server);
     }
     let mut warnings = Vec::new();
-    // What the primary lacks is said before what a replica lacks.
+    // The primary's missing privileges are reported first.
     if let Some(index) = declared
         .iter()
         .position(|one| one.role == Some(Role::Primary))
@@ -72,8 +69,7 @@ pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Clus
     Ok(Cluster::of(servers, relations, warnings))
 }
 
-/// Refuses a server in between that does not log what it applies: nothing would
-/// come through it.
+/// Refuses an intermediate server that does not log what it applies: it would pass on nothing.
 fn refuse_broken_chain(servers: &[Surveyed], relations: &[Relation]) -> Result<(), ServerError> {
     for (server, relation) in servers.iter().zip(relations) {
         let Relation::Channel { source, .. } = relation else {
@@ -145,7 +141,7 @@ fn check_primary(
             "check that the replica's side is enabled and that its receiving thread was started afterwards (`replimeter doctor` shows both)",
         ));
     }
-    // A Galera cluster replicates by itself.
+    // A Galera cluster replicates without a binary log.
     if galera.is_none() && !facts.on("log_bin") {
         return Err(session.unfit(
             "cannot be the primary",
@@ -204,8 +200,8 @@ fn check_privileges(
     Err(error)
 }
 
-/// Refuses two addresses of one server: a lock taken by name through one is seen
-/// through the other. Writes nothing, and neither names nor numbers can deceive.
+/// Refuses two addresses of one server: a named lock taken through one is visible through the
+/// other. Writes nothing, and does not depend on names or ids.
 fn different_servers(one: &mut Session, other: &mut Session) -> Result<(), ServerError> {
     let name = format!(
         "replimeter.same.{}.{}",
@@ -226,7 +222,7 @@ fn different_servers(one: &mut Session, other: &mut Session) -> Result<(), Serve
     ))
 }
 
-/// Refuses members that do not take part fully.
+/// Refuses members that are not active.
 fn check_membership(server: &Surveyed) -> Result<(), ServerError> {
     let doing = "is not an active member of its cluster";
     if let Some(state) = server.galera.as_ref().filter(|state| !state.synced()) {
@@ -249,7 +245,7 @@ fn check_membership(server: &Surveyed) -> Result<(), ServerError> {
     }
 }
 
-/// Warns of reads that wait by themselves: they hide lag from whoever reads.
+/// Warns of reads that wait for replication: they hide lag from readers.
 fn warn_of_waiting_reads(server: &Surveyed, warnings: &mut Vec<Warning>) {
     let waits = survey::waiting_reads(server.galera.as_ref(), server.group())
         .map(|waiting| waiting.setting);

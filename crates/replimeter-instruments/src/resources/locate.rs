@@ -1,4 +1,4 @@
-//! The process of a server that runs on this machine, by the socket it listens on.
+//! Finds the process of a server on this machine, by the socket on which it listens.
 
 use std::{
     collections::HashSet,
@@ -13,17 +13,17 @@ use procfs::{
 };
 use replimeter_engine::Node;
 
-/// Programs whose process is a server; others that listen (a tunnel, a proxy) are not it.
+/// Programs whose process is a server; other listeners (a tunnel, a proxy) are not.
 const PROGRAMS: [&str; 2] = ["mariadbd", "mysqld"];
 
-/// Why a server's process is not seen.
+/// Why a server's process is not visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unseen {
-    /// Its address is not this machine's.
+    /// Its address belongs to another machine.
     Elsewhere,
-    /// Nothing that we may look at listens there.
+    /// No process visible to this user listens there.
     Hidden,
-    /// What listens there is no database server.
+    /// The listening process is not a database server.
     NoServer(String),
     /// It has ended.
     Gone,
@@ -44,7 +44,7 @@ impl fmt::Display for Unseen {
 }
 
 impl Unseen {
-    /// What to try.
+    /// Returns the suggested remedy.
     pub(super) fn hint(&self) -> &'static str {
         match self {
             Self::Elsewhere => {
@@ -59,7 +59,7 @@ impl Unseen {
     }
 }
 
-/// The process that listens at a node's address.
+/// Returns the process that listens at a node's address.
 pub(super) fn server(node: &Node) -> Result<u32, Unseen> {
     let (host, port) = (node.endpoint.host.clone(), node.endpoint.port);
     let look = move || look(&host, port);
@@ -70,7 +70,7 @@ pub(super) fn server(node: &Node) -> Result<u32, Unseen> {
     owner(&sockets)
 }
 
-/// The numbers of the sockets that listen at the address, if it is ours.
+/// Returns the numbers of the sockets that listen at the address, if it belongs to this machine.
 fn look(host: &str, port: u16) -> Result<HashSet<u64>, Unseen> {
     let addresses: Vec<IpAddr> = (host, port)
         .to_socket_addrs()
@@ -82,7 +82,7 @@ fn look(host: &str, port: u16) -> Result<HashSet<u64>, Unseen> {
     if !addresses.iter().any(ours) {
         return Err(Unseen::Elsewhere);
     }
-    // The calling thread's, which may be in another namespace than the process.
+    // Those of the calling thread, which may be in another namespace than the process.
     let read = |name: &str| {
         let path = format!("/proc/thread-self/net/{name}");
         TcpNetEntries::from_file(path, current_system_info())
@@ -108,12 +108,12 @@ fn look(host: &str, port: u16) -> Result<HashSet<u64>, Unseen> {
     }
 }
 
-/// Whether two addresses are one, also where one is the other in IPv6's clothes.
+/// Returns whether two addresses are equal, including IPv4 addresses mapped to IPv6.
 fn same(one: IpAddr, other: IpAddr) -> bool {
     one.to_canonical() == other.to_canonical()
 }
 
-/// The process that holds one of the sockets.
+/// Returns the process that holds one of the sockets.
 fn owner(sockets: &HashSet<u64>) -> Result<u32, Unseen> {
     let Ok(processes) = all_processes() else {
         return Err(Unseen::Hidden);
@@ -135,8 +135,8 @@ fn owner(sockets: &HashSet<u64>) -> Result<u32, Unseen> {
     Err(stranger.map_or(Unseen::Hidden, Unseen::NoServer))
 }
 
-/// The name of the program when it is no database server. Servers that bring a loader
-/// of their own are that loader's second word.
+/// Returns the name of the program when it is not a database server. For servers with their own
+/// loader, the server is the loader's first argument.
 fn program(process: &Process) -> Option<String> {
     let words = process.cmdline().unwrap_or_default();
     let name = |word: &String| word.rsplit('/').next().unwrap_or(word).to_owned();

@@ -1,8 +1,8 @@
-//! What servers use: processor time, context switches, input and output, by the
-//! process where it can be seen and by the server's own counters.
+//! Resource usage of servers: processor time, context switches, input and output, from the process
+//! where it is visible and from the server's own counters.
 //!
-//! Readings are of counters that only grow; what was used is the difference of two.
-//! A server that is gone, or does not tell, leaves blanks and never ends a run.
+//! Readings are of counters that only increase; usage is the difference of two. A server that is
+//! gone, or has no counters, leaves blanks and never ends a run.
 
 mod locate;
 mod process;
@@ -29,10 +29,10 @@ use self::{
 };
 use crate::clock::Clock;
 
-/// How long a server may take to tell its counters in the middle of a run.
+/// Timeout for reading a server's counters during a run.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// One server and how its counters are read.
+/// One server and the source of its counters.
 struct Source {
     node: Node,
     role: Role,
@@ -46,14 +46,14 @@ pub struct Meter {
     servers: Vec<Source>,
 }
 
-/// The counters of one server at one moment.
+/// The counters of one server at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Counted {
     process: Option<ProcessCounters>,
     status: Option<Counters>,
 }
 
-/// The counters of every server at one moment.
+/// The counters of every server at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// The middle of the reading.
@@ -62,8 +62,8 @@ pub struct Reading {
 }
 
 impl Meter {
-    /// Connects to each server once, and finds the processes of those that run here by
-    /// their listening sockets, where they are not known.
+    /// Connects to each server once, and finds unknown processes of local servers by their
+    /// listening sockets.
     ///
     /// # Errors
     /// When a server cannot be reached.
@@ -90,7 +90,7 @@ impl Meter {
         })
     }
 
-    /// What stays blank, and why.
+    /// Returns warnings about counters that stay blank.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
@@ -118,13 +118,13 @@ impl Meter {
         warnings
     }
 
-    /// Reads everything: about a millisecond for each server, at its expense too.
+    /// Reads all counters: takes about a millisecond per server, partly of the server's time.
     pub fn read(&mut self) -> Reading {
         self.take(true)
     }
 
-    /// Reads of each server what costs it nothing: its process, or its own counters
-    /// where that cannot be seen.
+    /// Reads what costs the servers nothing: their processes, or their own counters where these are
+    /// not visible.
     pub fn glance(&mut self) -> Reading {
         self.take(false)
     }
@@ -142,7 +142,7 @@ impl Meter {
         }
     }
 
-    /// What each server used between two readings, in the servers' order.
+    /// Returns each server's usage between two readings, in the servers' order.
     #[must_use]
     pub fn between(&self, from: &Reading, to: &Reading) -> Vec<ServerUse> {
         self.servers
@@ -170,7 +170,7 @@ impl Source {
         Counted { process, status }
     }
 
-    /// The server's own counters; it may be gone, or come again.
+    /// Returns the server's own counters; reconnects if needed.
     fn ask(&mut self) -> Option<Counters> {
         if self.session.is_none() {
             self.session = Session::open(&self.node).ok();
@@ -202,9 +202,9 @@ impl Source {
     }
 }
 
-/// The difference of two readings of one server, without its name.
+/// Returns the difference of two readings of one server, without its name.
 fn used(source: UseSource, length: Nanos, from: Counted, to: Counted) -> ServerUse {
-    // A counter that went back began anew: the server was started again.
+    // A counter that decreased was reset: the server was restarted.
     let less = |from: Option<u64>, to: Option<u64>| Some(to?.checked_sub(from?)? as f64);
     let process = |pick: fn(&ProcessCounters) -> Option<u64>| {
         less(
@@ -219,7 +219,7 @@ fn used(source: UseSource, length: Nanos, from: Counted, to: Counted) -> ServerU
         )
     };
     let cpu_us = process(|counters| Some(counters.cpu_ns)).map(|nanos| nanos / 1e3);
-    // The kernel divides by a clock of its own, of 10 ms as a rule.
+    // The kernel counts these in ticks, usually of 10 ms.
     let user = process(|counters| Some(counters.user_ticks));
     let system = process(|counters| Some(counters.system_ticks));
     let share = |part: Option<f64>| {

@@ -4,40 +4,40 @@ use std::{collections::HashMap, fs, io::Read};
 
 use procfs::process::Process as Seen;
 
-/// Counters of a process since it was first looked at, or since it started.
+/// Counters of a process since its first reading, or since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProcessCounters {
-    /// Processor time of every thread, ended ones included.
+    /// Processor time of all threads, including ended ones.
     pub(super) cpu_ns: u64,
-    /// Of the kernel's coarser account, outside the kernel.
+    /// Time in user mode, from the kernel's coarser accounting.
     pub(super) user_ticks: u64,
-    /// In the kernel.
+    /// Time in the kernel.
     pub(super) system_ticks: u64,
-    /// Context switches of every thread.
+    /// Context switches of all threads.
     pub(super) switches: u64,
-    /// Of those, by the scheduler.
+    /// Involuntary ones.
     pub(super) involuntary: u64,
-    /// Bytes fetched from storage; `None` when the system does not tell us.
+    /// Bytes read from storage; `None` when the system does not show them.
     pub(super) read_bytes: Option<u64>,
-    /// Bytes sent to storage.
+    /// Bytes written to storage.
     pub(super) write_bytes: Option<u64>,
 }
 
-/// A process, and what is known of its threads.
+/// A process, with the state of its threads.
 #[derive(Debug)]
 pub(super) struct Process {
     seen: Seen,
-    /// Tells it from a later process of the same number.
+    /// Distinguishes it from a later process with the same id.
     started: u64,
-    /// Each thread's switches when it was last looked at: voluntary, involuntary.
+    /// Each thread's switches at the last reading: voluntary, involuntary.
     tasks: HashMap<i32, [u64; 2]>,
-    /// Of all threads since the first look, those that have ended since included.
+    /// Switches of all threads since the first reading, including threads that ended since.
     switches: [u64; 2],
     tells_io: bool,
 }
 
 impl Process {
-    /// The process of this number, if there is one.
+    /// Returns the process with this id, if it exists.
     pub(super) fn new(pid: u32) -> Option<Self> {
         let seen = Seen::new(i32::try_from(pid).ok()?).ok()?;
         let stat = seen.stat().ok().filter(|stat| stat.state != 'Z')?;
@@ -51,12 +51,12 @@ impl Process {
         })
     }
 
-    /// Whether bytes read and written are shown to us.
+    /// Returns whether the system shows bytes read and written.
     pub(super) fn tells_io(&self) -> bool {
         self.tells_io
     }
 
-    /// Its counters; `None` when it has ended.
+    /// Returns its counters; `None` when it has ended.
     pub(super) fn read(&mut self) -> Option<ProcessCounters> {
         let pid = self.seen.pid;
         let cpu_ns = cpu_clock(pid)?;
@@ -82,9 +82,8 @@ impl Process {
         })
     }
 
-    /// Adds what every thread has switched since the last look. A thread that began
-    /// and ended in between is missed; what one did between the last look and its end
-    /// is, too.
+    /// Adds the switches of every thread since the last reading. Threads that began and ended in
+    /// between are missed, as are the switches of a thread between the last reading and its end.
     fn look_at_tasks(&mut self, pid: i32) {
         let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else {
             return;
@@ -102,13 +101,13 @@ impl Process {
             let Some(now) = read.ok().and_then(|_| switches(&text)) else {
                 continue;
             };
-            // Below what it was: another thread of the same number.
+            // Below the last value: another thread with the same id.
             let before = self
                 .tasks
                 .get(&tid)
                 .copied()
                 .filter(|before| before[0] <= now[0] && before[1] <= now[1]);
-            // At the first look everything lies in the past.
+            // At the first reading all switches are in the past.
             let before = if first {
                 now
             } else {
@@ -123,7 +122,7 @@ impl Process {
     }
 }
 
-/// The last two lines of a thread's status: its switches, voluntary and not.
+/// Returns the last two lines of a thread's status: its switches, voluntary and involuntary.
 fn switches(status: &[u8]) -> Option<[u64; 2]> {
     let text = std::str::from_utf8(status).ok()?;
     let value = |name: &str| {
@@ -138,9 +137,9 @@ fn switches(status: &[u8]) -> Option<[u64; 2]> {
     ])
 }
 
-/// Processor time of a process in nanoseconds, by the clock that the kernel keeps for
-/// it. Its number is made as `MAKE_PROCESS_CPUCLOCK` makes it (Linux,
-/// `posix-timers.h`), which is what `clock_getcpuclockid` does.
+/// Returns the processor time of a process in nanoseconds, by the kernel's clock for it. The clock
+/// id is computed like `MAKE_PROCESS_CPUCLOCK` (Linux, `posix-timers.h`), which
+/// `clock_getcpuclockid` uses.
 fn cpu_clock(pid: i32) -> Option<u64> {
     const SCHED: i32 = 2;
     let clock = (!pid << 3) | SCHED;
@@ -174,7 +173,7 @@ mod tests {
             while began.elapsed().as_millis() < 40 {
                 black_box(0);
             }
-            // Waits now and then, so that it switches.
+            // Waits repeatedly, so that it switches.
             for _ in 0..50 {
                 thread::sleep(std::time::Duration::from_micros(100));
             }

@@ -1,5 +1,5 @@
-//! A meter that is read all the while, so that what any stretch of the run used can be
-//! told afterwards.
+//! A meter that is read continuously, so that the usage of any time span of the run can be computed
+//! afterwards.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -14,12 +14,12 @@ use super::{Counted, Meter, Reading, process::ProcessCounters};
 
 use crate::sync::lock;
 
-/// Readings that are kept; every other one is given up when there would be more.
+/// Maximum number of stored readings; beyond it every other one is dropped.
 const MOST: usize = 4096;
-/// How often the servers are asked for their own counters too.
+/// Interval between readings of the servers' own counters.
 const ASK: Duration = Duration::from_secs(1);
 
-/// What the thread and its owner share.
+/// State shared by the thread and its owner.
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
@@ -28,12 +28,12 @@ struct Shared {
 struct State {
     meter: Meter,
     readings: Vec<Reading>,
-    /// Between two kept readings.
+    /// The interval between two stored readings.
     every: Duration,
     ended: bool,
 }
 
-/// A meter that is read on a thread of its own.
+/// A meter that is read on a separate thread.
 pub struct Watch {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -45,8 +45,8 @@ fn open(shared: &Shared) -> MutexGuard<'_, State> {
 }
 
 impl Watch {
-    /// Begins to look at the servers' processes as often as this, and to ask them once
-    /// a second.
+    /// Starts to read the servers' processes at this interval, and their own counters once a
+    /// second.
     #[must_use]
     pub fn start(mut meter: Meter, every: Duration) -> Self {
         let first = meter.read();
@@ -68,7 +68,7 @@ impl Watch {
         Self { shared, thread }
     }
 
-    /// Reads everything now.
+    /// Reads all counters now.
     #[must_use]
     pub fn read(&self) -> Reading {
         let mut state = open(&self.shared);
@@ -77,15 +77,14 @@ impl Watch {
         reading
     }
 
-    /// What each server used between two readings.
+    /// Returns each server's usage between two readings.
     #[must_use]
     pub fn between(&self, from: &Reading, to: &Reading) -> Vec<ServerUse> {
         open(&self.shared).meter.between(from, to)
     }
 
-    /// What each server used between two moments of the past. Between the readings
-    /// that were taken counters are taken to grow evenly; before the first and behind
-    /// the last nothing is known.
+    /// Returns each server's usage between two times in the past. Between readings counters are
+    /// interpolated; before the first and after the last the usage is unknown.
     #[must_use]
     pub fn over(&self, from: Nanos, to: Nanos) -> Vec<ServerUse> {
         let state = open(&self.shared);
@@ -93,7 +92,7 @@ impl Watch {
         state.meter.between(&from, &to)
     }
 
-    /// What was used in each of so many equal parts of a stretch of the past.
+    /// Returns the usage in each of `parts` equal parts of a time span in the past.
     #[must_use]
     pub fn course(&self, from: Nanos, to: Nanos, parts: u32) -> Vec<Vec<ServerUse>> {
         let point =
@@ -103,7 +102,7 @@ impl Watch {
             .collect()
     }
 
-    /// Stops looking.
+    /// Ends the thread.
     pub fn finish(mut self) {
         self.end();
     }
@@ -124,7 +123,7 @@ impl Drop for Watch {
 }
 
 impl State {
-    /// Keeps a reading. Counters only grow, so leaving some out loses no use.
+    /// Stores a reading. Counters only increase, so dropping some loses no usage.
     fn keep(&mut self, reading: Reading) {
         self.readings.push(reading);
         if self.readings.len() > MOST {
@@ -165,14 +164,14 @@ fn look(shared: &Shared) {
     }
 }
 
-/// The counters at a moment, from the readings around it.
+/// Returns the counters at a time, interpolated from the readings around it.
 fn at(readings: &[Reading], moment: Nanos) -> Reading {
     let servers = readings.first().map_or(0, |reading| reading.servers.len());
     let after = readings.partition_point(|reading| reading.at <= moment);
     let of = |server: usize| {
         let known = |reading: &&Reading| reading.servers.get(server).is_some();
         let (before, behind) = (&readings[..after], &readings[after..]);
-        // The two kinds of counters are not in every reading.
+        // Not every reading has both kinds of counters.
         let process = between(
             moment,
             before
@@ -207,7 +206,7 @@ fn at(readings: &[Reading], moment: Nanos) -> Reading {
     }
 }
 
-/// The value at a moment between two, if there is one on each side.
+/// Returns the value at a time between two, if both exist.
 fn between<T: Copy>(
     moment: Nanos,
     before: Option<(Nanos, T)>,
@@ -226,7 +225,7 @@ fn between<T: Copy>(
     ))
 }
 
-/// A counter on its way from one value to the next; one that began anew stays.
+/// Interpolates a counter; one that was reset keeps its value.
 fn step(from: u64, to: u64, share: f64) -> u64 {
     from + (to.saturating_sub(from) as f64 * share).round() as u64
 }

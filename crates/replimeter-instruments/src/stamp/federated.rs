@@ -1,4 +1,4 @@
-//! The join of both servers' stamps on the replica, through a FEDERATED table.
+//! Joins the stamps of both servers on the replica, through a FEDERATED table.
 
 use std::ops::RangeInclusive;
 
@@ -13,13 +13,11 @@ use replimeter_model::engine::Engine;
 use super::{Stamped, micros, udf_micros};
 use crate::{survey::Surveyed, table::MARK};
 
-/// The primary's table as a FEDERATED table on a replica, so that the replica
-/// joins the two itself, as published. It is made and dropped with the binary
-/// log off and is replicated nowhere.
+/// The primary's table as a FEDERATED table on a replica, so that the replica joins the two, as
+/// published. It is created and dropped with the binary log off and is not replicated.
 ///
-/// As long as it is there its definition on the replica holds the password of
-/// the primary's user, readable by those who may see that definition and in
-/// whatever log of statements the replica keeps.
+/// While it exists, its definition on the replica contains the password of the primary's user,
+/// readable by users who may read that definition and in any statement log of the replica.
 pub struct Federated {
     session: Session,
     dropped: bool,
@@ -28,7 +26,7 @@ pub struct Federated {
 impl Drop for Federated {
     fn drop(&mut self) {
         if !self.dropped {
-            // Best effort: `remove` reports what fails.
+            // Best effort: `remove` reports errors.
             let _ = self
                 .session
                 .run("cannot remove the federated table", DROP_FEDERATED);
@@ -40,12 +38,12 @@ const DROP_FEDERATED: &str = "DROP TABLE IF EXISTS `replimeter`.`lag_probe_prima
 const NO_FEDERATED: &str = "cannot join through a FEDERATED table";
 
 impl Federated {
-    /// Makes the table on a replica; `primary` is how the replica reaches the
-    /// primary, and with which user and password.
+    /// Creates the table on a replica; `primary` is how the replica reaches the primary, with user
+    /// and password.
     ///
     /// # Errors
-    /// When the engine is not there, the replica or the primary refuses, or the
-    /// user or password cannot be written in such a definition.
+    /// When the engine is missing, the replica or the primary refuses, or the user or password
+    /// cannot be expressed in such a definition.
     pub fn create(replica: &Surveyed, primary: &Node) -> Result<Self, ServerError> {
         let mut session = Session::open(&replica.node)?;
         require_federated(&mut session, replica.facts.engine)?;
@@ -67,7 +65,7 @@ impl Federated {
                 "GRANT {privilege} ON *.* to the user: the table must not be replicated"
             )))?;
         if replica.galera.is_some() {
-            // A cluster replicates definitions in spite of that.
+            // A cluster replicates definitions nevertheless.
             session.run(NO_FEDERATED, "SET SESSION wsrep_on = OFF")?;
         }
         refuse_foreign(&mut session)?;
@@ -93,15 +91,14 @@ impl Federated {
         Ok(made)
     }
 
-    /// The stamps of both servers, joined on the replica by the row: the primary's
-    /// and the replica's, for those rows that both have. Take `pages` of a large
-    /// range.
+    /// Returns the stamps of both servers, joined by row on the replica: the primary's and the
+    /// replica's, for rows that both have. Use `pages` for a large range.
     ///
     /// # Errors
     /// When the replica does not reach the primary, or a connection breaks.
     pub fn join(&mut self, ids: RangeInclusive<u64>) -> Result<[Vec<Stamped>; 2], ServerError> {
-        // One range of the primary's rows is fetched, and each is looked up here; the
-        // other order would ask the primary for each row by itself.
+        // One range of the primary's rows is fetched, and each is looked up here; the other order
+        // would query the primary for each row.
         let sql = format!(
             "SELECT p.id, {}, p.stamp_udf, {}, r.stamp_udf FROM `replimeter`.`lag_probe_primary` p \
              STRAIGHT_JOIN `replimeter`.`lag_probe` r ON r.id = p.id WHERE p.id BETWEEN {} AND {} ORDER BY p.id",
@@ -136,8 +133,8 @@ impl Federated {
     /// Drops the table.
     ///
     /// # Errors
-    /// When the replica refuses or the connection is gone; the password is still
-    /// in the table's definition then.
+    /// When the replica refuses or the connection is lost; the password is still in the table's
+    /// definition then.
     pub fn remove(mut self) -> Result<(), ServerError> {
         self.dropped = true;
         self.session.run("cannot remove the federated table", DROP_FEDERATED).map_err(|error| ServerError {
@@ -166,7 +163,7 @@ fn require_federated(session: &mut Session, engine: Engine) -> Result<(), Server
     ))
 }
 
-/// The connection as FEDERATED takes it: as it is written, nothing can be escaped.
+/// Returns the connection string for FEDERATED, in which nothing can be escaped.
 fn connection(session: &Session, primary: &Node) -> Result<String, ServerError> {
     let password = primary
         .password
@@ -215,7 +212,7 @@ fn refuse_foreign(session: &mut Session) -> Result<(), ServerError> {
     }
 }
 
-/// The server may quote the definition it refuses.
+/// Removes the password from an error, in which the server may quote the definition.
 fn without_password(mut error: ServerError, primary: &Node, engine: Engine) -> ServerError {
     if let Some(password) = primary
         .password
@@ -224,7 +221,7 @@ fn without_password(mut error: ServerError, primary: &Node, engine: Engine) -> S
         .filter(|password| !password.is_empty())
     {
         error.cause = error.cause.replace(password, "(password)");
-        // Quotations may end in the middle of it.
+        // Quotations may be truncated within it.
         if error.cause.contains("mysql://") {
             error.cause = "it rejects the definition of the FEDERATED table".to_owned();
         }

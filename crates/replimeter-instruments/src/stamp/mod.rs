@@ -1,9 +1,9 @@
-//! The method `stamp`: the statement that writes a row runs again on the
-//! replica, and both executions stamp the row with their server's clock.
+//! The method `stamp`: the replica executes the statement that writes a row again, and both
+//! executions stamp the row with their server's clock.
 //!
-//! That needs the statement to be replicated and not the row it made: a session
-//! in the format STATEMENT. The stamps tell execution, not visibility, by two
-//! clocks; [`crate::offset`] measures how these stand.
+//! This requires that the statement is replicated, not its row: a session with
+//! binlog_format=STATEMENT. The stamps are times of execution, not of visibility, by two clocks;
+//! [`crate::offset`] measures their offset.
 
 mod federated;
 
@@ -26,36 +26,36 @@ use crate::{
 
 pub use self::federated::Federated;
 
-/// Rows that one read takes at most: what comes back is held in memory.
+/// Maximum rows of one read, whose result is held in memory.
 pub const PAGE: u64 = 5_000;
-/// Pairs of equal stamps that are no coincidence of microseconds any more.
+/// Number of pairs of equal stamps that excludes a coincidence.
 const NO_COINCIDENCE: usize = 4;
-/// What servers' microseconds resolve: of two of them each cuts off less than that.
+/// Resolution of servers' microseconds: each truncates less than that.
 const RESOLUTION: Nanos = Nanos(1_000);
-/// How far `NOW_USEC()` may be from `SYSDATE(6)` to be the same clock in the same zone.
+/// Maximum difference between `NOW_USEC()` and `SYSDATE(6)` for the same clock in the same zone.
 const SAME_CLOCK_US: i64 = 10_000_000;
 
 const DOING: &str = "cannot measure by `stamp`";
 
-/// Which clocks stamp the rows; at least one does.
+/// The clocks that stamp the rows; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamps {
     /// `SYSDATE(6)`.
     pub sysdate: bool,
-    /// Our function `NOW_USEC()`.
+    /// The function `NOW_USEC()`.
     pub udf: bool,
-    /// Why one of them does not.
+    /// Why one of them is missing.
     pub lacking: Vec<String>,
 }
 
 impl Stamps {
-    /// Finds out which stamps all servers can give. Asks only, and changes the
-    /// format of no session but one of its own.
+    /// Determines which stamps all servers support. Only reads, and changes the format of a
+    /// separate session only.
     ///
     /// # Errors
-    /// When rows cannot be stamped on their replicas at all, with the reason: the
-    /// binary log is off, the format STATEMENT is refused, the row would be
-    /// shipped, or no function is there.
+    /// When rows cannot be stamped on their replicas at all, with the reason: the binary log is
+    /// off, binlog_format=STATEMENT is refused, the row would be replicated, or there is no stamp
+    /// function.
     pub fn find(cluster: &mut Cluster) -> Result<Self, ServerError> {
         let galera = cluster.mode == "galera";
         let primary = &mut cluster.primary;
@@ -73,7 +73,7 @@ impl Stamps {
                 "enable the binary log",
             ));
         }
-        // The survey's session writes our table's definition and is left as it is.
+        // The discovery's session writes the table's definition and is not changed.
         prepare(&mut Session::open(&primary.node)?, &primary.facts)?;
         refuse_rows_in_between(cluster)?;
         let mut lacking = Vec::new();
@@ -104,7 +104,7 @@ impl Stamps {
         })
     }
 
-    /// The expressions for the columns `stamp` and `stamp_udf`.
+    /// Returns the expressions for the columns `stamp` and `stamp_udf`.
     #[must_use]
     pub fn expressions(&self) -> [&'static str; 2] {
         [
@@ -113,8 +113,8 @@ impl Stamps {
         ]
     }
 
-    /// The statement that writes one row and has it stamped; its parameters are
-    /// those of [`crate::table::INSERT`].
+    /// Returns the statement that writes and stamps one row; its parameters are those of
+    /// [`crate::table::INSERT`].
     #[must_use]
     pub fn insert(&self) -> String {
         let [sysdate, udf] = self.expressions();
@@ -124,9 +124,8 @@ impl Stamps {
     }
 }
 
-/// Makes the writer's session one whose statements run again on the replicas.
-/// The schema `replimeter` becomes its default where it is there, for filters
-/// judge a statement by that.
+/// Makes the replicas execute the session's statements again. The schema `replimeter` becomes its
+/// default if it exists, since filters judge a statement by the default schema.
 ///
 /// # Errors
 /// When the server does not let the session change its format, with the reason.
@@ -144,14 +143,14 @@ pub fn prepare(writer: &mut Session, facts: &Facts) -> Result<(), ServerError> {
     }
     // Stamps without a zone are read as UTC.
     writer.run(DOING, "SET SESSION time_zone = '+00:00'")?;
-    // InnoDB refuses statements for the log under READ COMMITTED (error 1665).
+    // InnoDB refuses logged statements under READ COMMITTED (error 1665).
     writer.run(
         DOING,
         "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     )?;
     match writer.run(DOING, "SET SESSION binlog_format = STATEMENT") {
         Ok(()) => {}
-        // It may be the session's format already.
+        // The session may already have the format.
         Err(_) if statement_format(writer)? => {}
         Err(error) if error.kind == ErrorKind::Privilege => {
             let stays = facts.get("binlog_format");
@@ -187,8 +186,7 @@ fn statement_format(session: &mut Session) -> Result<bool, ServerError> {
         == Some("STATEMENT"))
 }
 
-/// A replica in between hands on the statement only when it logs statements
-/// itself; otherwise those behind it have its stamps.
+/// Refuses intermediate replicas that log rows: replicas behind them would have their stamps.
 fn refuse_rows_in_between(cluster: &Cluster) -> Result<(), ServerError> {
     for replica in &cluster.replicas {
         let Relation::Channel { channel, .. } = &replica.relation else {
@@ -211,9 +209,9 @@ fn refuse_rows_in_between(cluster: &Cluster) -> Result<(), ServerError> {
                 ),
 match facts.engine {
                     Engine::MariaDb => {
-                        "SET GLOBAL binlog_format=STATEMENT there and restart its applier (a sandbox: --server-option replicas:binlog_format=STATEMENT), or leave the servers behind it out"
+                        "SET GLOBAL binlog_format=STATEMENT there and restart its applier (a sandbox: --server-option replicas:binlog_format=STATEMENT), or leave out the servers that replicate from it"
                     }
-                    // A replica of MySQL's that logs statements stops at the first row (error 1666).
+                    // A MySQL replica that logs statements stops at the first row (error 1666).
                     Engine::MySql => {
                         "leave out the servers that replicate from it, or, if nothing writes rows, set binlog_format=STATEMENT on every server (a sandbox: --server-option binlog_format=STATEMENT)"
                     }
@@ -224,13 +222,13 @@ match facts.engine {
     Ok(())
 }
 
-/// Why `SYSDATE()` is no clock there.
+/// Returns why `SYSDATE()` returns no current time there.
 fn lacks_sysdate(session: &mut Session) -> Result<Option<String>, ServerError> {
     let words = "it runs with sysdate_is_now: SYSDATE() is the start of the statement, on a replica the primary's";
     Ok(sysdate_is_now(session)?.then(|| words.to_owned()))
 }
 
-/// Why `NOW_USEC()` gives no stamp there.
+/// Returns why `NOW_USEC()` returns no stamp there.
 fn lacks_udf(session: &mut Session) -> Result<Option<String>, ServerError> {
     session.run(DOING, "SET SESSION time_zone = '+00:00'")?;
     let sysdate = format!("SELECT CONCAT(NOW_USEC(), ' ', {})", micros("SYSDATE(6)"));
@@ -256,8 +254,8 @@ fn lacks_udf(session: &mut Session) -> Result<Option<String>, ServerError> {
     })
 }
 
-/// An expression for the microseconds since 1970 of a DATETIME in UTC, whatever
-/// the session's zone.
+/// Returns an expression for the microseconds since 1970 of a DATETIME in UTC, regardless of the
+/// session's zone.
 fn micros(datetime: &str) -> String {
     format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', {datetime})")
 }
@@ -273,7 +271,7 @@ pub struct Stamped {
     pub udf: Option<i64>,
 }
 
-/// Splits ids into ranges that one read may take.
+/// Splits ids into ranges for one read each.
 pub fn pages(ids: RangeInclusive<u64>) -> impl Iterator<Item = RangeInclusive<u64>> {
     let (mut next, last) = (Some(*ids.start()).filter(|_| !ids.is_empty()), *ids.end());
     std::iter::from_fn(move || {
@@ -284,8 +282,8 @@ pub fn pages(ids: RangeInclusive<u64>) -> impl Iterator<Item = RangeInclusive<u6
     })
 }
 
-/// Reads the stamps that a server has for these rows, in order; rows that it does
-/// not have are left out. Take [`pages`] of a large range.
+/// Reads a server's stamps of these rows, in order; rows that it does not have are omitted. Use
+/// [`pages`] for a large range.
 ///
 /// # Errors
 /// When the server refuses it or the connection breaks.
@@ -307,8 +305,8 @@ pub fn read(session: &mut Session, ids: RangeInclusive<u64>) -> Result<Vec<Stamp
     rows.map_err(|error| session.error("cannot read the stamps", &error))
 }
 
-/// Microseconds since 1970 of what `NOW_USEC()` says, `YYYY-MM-DD HH:MM:SS.uuuuuu`
-/// in UTC.
+/// Returns the microseconds since 1970 of a result of `NOW_USEC()`, `YYYY-MM-DD HH:MM:SS.uuuuuu` in
+/// UTC.
 fn udf_micros(text: &str) -> Option<i64> {
     let bytes: &[u8; 26] = text.as_bytes().try_into().ok()?;
     let digits = |from: usize, to: usize| {
@@ -345,7 +343,7 @@ fn udf_micros(text: &str) -> Option<i64> {
     Some(seconds * 1_000_000 + digits(20, 26)?)
 }
 
-/// Days since 1970-01-01 of a date (Hinnant, "chrono-Compatible Low-Level Date
+/// Returns the days since 1970-01-01 of a date (Hinnant, "chrono-Compatible Low-Level Date
 /// Algorithms", days_from_civil).
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     // Years begin in March, so that the leap day is a year's last.
@@ -355,7 +353,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// Lag of one row from execution to execution. Negative lag is kept as it is.
+/// Lag of one row between the two executions. Negative lag is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampedLag {
     /// The row.
@@ -364,27 +362,27 @@ pub struct StampedLag {
     pub sysdate: Option<Nanos>,
     /// By `NOW_USEC()`.
     pub udf: Option<Nanos>,
-    /// The true lag lies within ± this: both clocks' bounds, and what
-    /// microseconds resolve.
+    /// The true lag lies within ± this: the bounds of both clocks, and the resolution of
+    /// microseconds.
     pub bound: Nanos,
 }
 
-/// Rows of the primary held against a replica's.
+/// Rows of the primary, joined with a replica's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
     /// Lags, in order of the rows.
     pub lags: Vec<StampedLag>,
     /// Rows that the replica does not have.
     pub missing: u64,
-    /// Rows whose lag cannot be told because a server's clock was set about then.
+    /// Rows whose lag is unknown because a server's clock was set at about that time.
     pub untold: u64,
-    /// Rows that the replica has with the very same stamps.
+    /// Rows whose stamps on the replica are identical.
     pub equal: u64,
 }
 
 impl Joined {
-    /// Whether the rows were shipped in place of the statements, so that there is
-    /// no stamp of the replica's. A few equal microseconds may be a coincidence.
+    /// Returns whether rows were replicated instead of statements, so that the replica has no
+    /// stamps of its own. A few equal microseconds may be a coincidence.
     #[must_use]
     pub fn shipped(&self) -> bool {
         let found = self.lags.len() as u64 + self.untold;
@@ -394,7 +392,7 @@ impl Joined {
     /// Refuses stamps that are the primary's own.
     ///
     /// # Errors
-    /// When the rows were shipped.
+    /// When rows were replicated.
     pub fn refuse_shipped(&self, replica: &Session) -> Result<(), ServerError> {
         if !self.shipped() {
             return Ok(());
@@ -407,8 +405,8 @@ impl Joined {
     }
 }
 
-/// Joins the rows of two servers, both in order, and corrects their clocks.
-/// `near` is a point on our clock close to a row's write, such as its send.
+/// Joins the rows of two servers, both in order, and corrects their clocks. `near` is a point on
+/// the local clock close to a row's write, such as its send.
 #[must_use]
 pub fn join(
     primary: &[Stamped],
@@ -433,7 +431,7 @@ pub fn join(
                 return Ok(None);
             };
             let (from, from_bound) = clocks[0].place(nanos(one), near(row.id)).ok_or(Set)?;
-            // The replica executes it somewhat later.
+            // The replica executes it slightly later.
             let (to, to_bound) = clocks[1].place(nanos(other), from).ok_or(Set)?;
             bound = bound.max(from_bound + to_bound + RESOLUTION);
             Ok(Some(to - from))
@@ -451,7 +449,7 @@ pub fn join(
     joined
 }
 
-/// A clock was set about then.
+/// A clock was set at about that time.
 struct Set;
 
 fn nanos(micros: i64) -> Nanos {

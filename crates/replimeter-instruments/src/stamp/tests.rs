@@ -71,7 +71,7 @@ fn row(id: u64, us: i64) -> Stamped {
     }
 }
 
-/// A clock that is ahead of ours by the epoch and so much.
+/// Returns a clock that is ahead of the local one by the epoch plus an offset.
 fn clock(ahead_us: i64) -> ServerClock {
     ServerClock::fixed(nanos(EPOCH_US + ahead_us), Nanos(20_000))
 }

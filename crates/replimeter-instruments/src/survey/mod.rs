@@ -1,6 +1,5 @@
-//! What a set of servers says of itself, and who replicates from whom. Reads
-//! only; judging whether a run may begin is `preflight`'s, telling a person
-//! everything that is odd is `doctor`'s.
+//! Discovers the state of a set of servers and their topology. Only reads; `preflight` decides
+//! whether a run may begin, `doctor` reports everything to the user.
 
 mod refusal;
 mod relation;
@@ -27,31 +26,31 @@ use replimeter_model::{
 use self::{refusal::contradiction, relation::relation, writer::writer};
 pub(crate) use self::{refusal::not_running, relation::one_cluster};
 
-/// How long a question may take in the middle of a run.
+/// Timeout of a query during a run.
 const IMPATIENT: Duration = Duration::from_secs(1);
 
-/// One server and what it says of itself.
+/// One server and its state.
 pub struct Surveyed {
     /// How to reach it.
     pub node: Node,
-    /// A session for questions outside the measuring path.
+    /// A session for queries outside the measuring path.
     pub session: Session,
-    /// What it is.
+    /// Its facts.
     pub facts: Facts,
-    /// Its replication channels; an error when the user may not see them.
+    /// Its replication channels; an error when the user may not read them.
     pub channels: Result<Vec<Channel>, ServerError>,
-    /// Its Galera state, when it is such a node.
+    /// Its Galera state, when it is a Galera node.
     pub galera: Option<NodeState>,
-    /// Its group, when it is a member of one; an error when the user may not see it.
+    /// Its group, when it is a member; an error when the user may not read it.
     pub group: Result<Option<GroupState>, ServerError>,
-    /// Its part as a semi-synchronous primary, when it knows of that.
+    /// Its state as a semi-synchronous primary, when it supports that.
     pub semi_sync: Option<PrimaryState>,
-    /// Its part as a semi-synchronous replica.
+    /// Its state as a semi-synchronous replica.
     pub acknowledges: ReplicaState,
 }
 
 impl Surveyed {
-    /// Connects and asks.
+    /// Connects and reads the state.
     ///
     /// # Errors
     /// When the server cannot be reached or the connection breaks.
@@ -61,7 +60,7 @@ impl Surveyed {
         let facts = Facts::read(&mut session)?;
         let mut channels = survivable(flavour::channels(facts.engine, &mut session))?;
         if let Ok(channels) = &mut channels {
-            // Those of a group's own are no replication from elsewhere.
+            // A group's own channels do not lead to other servers.
             channels.retain(|channel| !channel.name.starts_with("group_replication_"));
         }
         let channels = channels.map_err(|mut error| {
@@ -89,7 +88,7 @@ impl Surveyed {
         })
     }
 
-    /// A warning when the connection is in the clear and leaves this machine.
+    /// Returns a warning when the connection is unencrypted and leaves this machine.
     pub(crate) fn unencrypted(&self) -> Option<Warning> {
         let endpoint = &self.node.endpoint;
         let clear = !self.session.tls()
@@ -104,7 +103,7 @@ impl Surveyed {
         })
     }
 
-    /// The server with little patience, for questions in the middle of a run.
+    /// Returns the server with a short timeout, for queries during a run.
     #[must_use]
     pub fn impatient(&self) -> Node {
         Node {
@@ -113,7 +112,7 @@ impl Surveyed {
         }
     }
 
-    /// Of a primary on which semi-synchronous replication was in effect: how many transactions it has committed since
+    /// Returns, for a primary on which semi-synchronous replication was in effect: the transactions committed since
     /// without an acknowledgement, and whether it is in effect now.
     pub(crate) fn semi_sync_since(&mut self) -> Result<Option<(u64, bool)>, ServerError> {
         let Some(before) = self
@@ -130,7 +129,7 @@ impl Surveyed {
         }))
     }
 
-    /// The group it belongs to, as far as the user may see.
+    /// Returns its group, as far as the user may read it.
     #[must_use]
     pub fn group(&self) -> Option<&GroupState> {
         self.group.as_ref().ok().and_then(Option::as_ref)
@@ -144,7 +143,7 @@ impl Surveyed {
     }
 }
 
-/// Connects to every server and asks it.
+/// Connects to every server and reads its state.
 ///
 /// # Errors
 /// When one cannot be reached, or leads to the same server as one before it.
@@ -171,15 +170,15 @@ pub(crate) fn read_each(declared: &[Member]) -> Result<Vec<Surveyed>, ServerErro
     Ok(servers)
 }
 
-/// A setting by which reads or writes wait for replication, and its mending.
+/// A setting that makes reads or writes wait for replication, with a hint.
 pub(crate) struct WaitingReads {
     /// The variable and its value.
     pub(crate) setting: String,
-    /// The statement that ends it.
+    /// The statement that resets it.
     pub(crate) mend: &'static str,
 }
 
-/// Whether a member's reads, or writes, wait for replication by themselves.
+/// Returns the setting that makes a member's reads, or writes, wait for replication.
 pub(crate) fn waiting_reads(
     galera: Option<&NodeState>,
     group: Option<&GroupState>,
@@ -204,7 +203,7 @@ pub(crate) fn waiting_reads(
     }
 }
 
-/// Keeps a missing privilege apart from a connection that broke.
+/// Separates a missing privilege from a lost connection.
 pub(crate) fn survivable<T>(
     result: Result<T, ServerError>,
 ) -> Result<Result<T, ServerError>, ServerError> {
@@ -216,18 +215,18 @@ pub(crate) fn survivable<T>(
     }
 }
 
-/// How a server comes by what the writer writes.
+/// How a server receives the writer's writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// It is where rows are written.
+    /// It is the writer.
     Writer,
     /// By a replication channel.
     Channel {
-        /// The number of the server it replicates from, among the surveyed.
+        /// The index of its source, among the discovered servers.
         source: usize,
         /// The channel.
         channel: Box<Channel>,
-        /// Configured delays on the whole way from the writer, in seconds.
+        /// Total configured delay between it and the writer, in seconds.
         delay_s: u64,
     },
     /// As a node of the same Galera cluster.
@@ -236,18 +235,18 @@ pub enum Relation {
     Group,
 }
 
-/// Who writes, and how every server comes by what is written.
+/// The writer, and how every server receives its writes.
 #[derive(Debug)]
 pub struct Relations {
-    /// The number of the server that is written to.
+    /// The index of the writer.
     pub writer: usize,
     /// For each server, in order.
     pub of: Vec<Relation>,
-    /// The mode in a word: `async`, `semi-sync`, `chain`, `galera`, `group`.
+    /// The mode: `async`, `semi-sync`, `chain`, `galera`, `group`.
     pub mode: &'static str,
 }
 
-/// Who a channel of one of `servers` comes from: its number among them.
+/// Returns the index of the source of a channel among `servers`.
 #[must_use]
 pub fn source_of(servers: &[Surveyed], channel: &Channel) -> Option<usize> {
     servers
@@ -255,12 +254,12 @@ pub fn source_of(servers: &[Surveyed], channel: &Channel) -> Option<usize> {
         .position(|server| channel.comes_from(&server.facts.identity()))
 }
 
-/// Finds out who is the writer and how everyone else hangs on it, and holds that
-/// against what was declared.
+/// Determines the writer and every other server's relation to it, and compares them with the
+/// declarations.
 ///
 /// # Errors
-/// When a server does not hang on the writer, or contradicts what was declared:
-/// naming both sides.
+/// When a server does not replicate from the writer, or contradicts its declaration, with both
+/// sides.
 pub fn relate(servers: &[Surveyed], declared: &[Member]) -> Result<Relations, ServerError> {
     let sources: Vec<Vec<(usize, &Channel)>> = servers
         .iter()
@@ -294,7 +293,7 @@ pub fn relate(servers: &[Surveyed], declared: &[Member]) -> Result<Relations, Se
     Ok(Relations { writer, of, mode })
 }
 
-/// The mode of replication, in a word.
+/// Returns the replication mode.
 fn mode(servers: &[Surveyed], writer: usize, of: &[Relation]) -> &'static str {
     let chained = of
         .iter()
@@ -320,8 +319,8 @@ fn mode(servers: &[Surveyed], writer: usize, of: &[Relation]) -> &'static str {
     }
 }
 
-/// Whether `from` is `to`, or replicates from it over however many servers.
-/// `sources` are those that a server replicates from.
+/// Returns whether `from` is `to`, or replicates from it directly or indirectly. `sources` returns
+/// a server's sources.
 pub(crate) fn reaches<I: IntoIterator<Item = usize>>(
     sources: impl Fn(usize) -> I,
     from: usize,

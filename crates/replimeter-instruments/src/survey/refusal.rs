@@ -1,11 +1,11 @@
-//! Why servers are refused: what they say contradicts what was declared.
+//! Errors for servers whose state contradicts their declaration.
 
 use replimeter_engine::{ServerError, Session, flavour::Channel, source::Member};
 use replimeter_model::target::Role;
 
 use super::{Relation, Surveyed};
 
-/// Why a server gets nothing of what the writer writes.
+/// Returns why a server does not receive the writer's writes.
 pub(super) fn stranger(writer: &Surveyed, server: &Surveyed) -> ServerError {
     let session = &server.session;
     let doing = "is not a replica of the given primary";
@@ -42,7 +42,7 @@ pub(super) fn stranger(writer: &Surveyed, server: &Surveyed) -> ServerError {
             "check that this is the right server, and set up replication first",
         );
     }
-    // A channel that never connected knows no source yet; its state tells why.
+    // A channel that never connected has no source yet; its state shows why.
     if let Some(channel) = channels
         .iter()
         .find(|channel| channel.source_server_id == 0)
@@ -76,7 +76,7 @@ pub(super) fn stranger(writer: &Surveyed, server: &Surveyed) -> ServerError {
     )
 }
 
-/// A channel that does not do its work.
+/// Returns the error for a channel that is not running.
 pub(crate) fn not_running(session: &Session, channel: &Channel) -> ServerError {
     session.unfit(
         "does not replicate",
@@ -85,7 +85,7 @@ pub(crate) fn not_running(session: &Session, channel: &Channel) -> ServerError {
     )
 }
 
-/// What a server says that its declared role or source denies, and what to do.
+/// Returns how a server's state contradicts its declared role or source, and a hint.
 pub(super) fn contradiction(
     servers: &[Surveyed],
     index: usize,

@@ -1,4 +1,4 @@
-//! How a server comes by what the writer writes.
+//! Determines how a server receives the writer's writes.
 
 use replimeter_engine::{
     ServerError,
@@ -7,7 +7,7 @@ use replimeter_engine::{
 
 use super::{Relation, Surveyed, refusal::stranger};
 
-/// The cluster that two servers are both of, if any: [`Relation::Galera`] or
+/// Returns the cluster that two servers have in common, if any: [`Relation::Galera`] or
 /// [`Relation::Group`].
 pub(crate) fn one_cluster(
     galera: [Option<&NodeState>; 2],
@@ -20,16 +20,16 @@ pub(crate) fn one_cluster(
     }
 }
 
-/// A server on the way from a replica to the writer.
+/// A server on the path from a replica to the writer.
 struct Upstream<'a> {
     at: usize,
-    /// The replica's own channel on this way, and its source.
+    /// The replica's own channel on this path, and its source.
     first: Option<(usize, &'a Channel)>,
-    /// Configured delays so far.
+    /// Total configured delay so far.
     delay_s: u64,
 }
 
-/// How the server `index` hangs on the writer.
+/// Returns the relation of the server `index` to the writer.
 pub(super) fn relation(
     servers: &[Surveyed],
     writer: usize,
@@ -39,7 +39,7 @@ pub(super) fn relation(
     if let Some(member) = servers[index].same_cluster(&servers[writer]) {
         return Ok(member);
     }
-    // Breadth first over the channels, upstream, until the writer or one of its cluster.
+    // Breadth first over the channels, upstream, until the writer or a member of its cluster.
     let mut reached = vec![false; servers.len()];
     reached[index] = true;
     let mut frontier = vec![Upstream {
@@ -50,7 +50,7 @@ pub(super) fn relation(
     while !frontier.is_empty() {
         let mut next = Vec::new();
         for step in frontier {
-            // Of a cluster behind a replica every member has what one of them receives.
+            // Every member of a cluster behind a replica has what one of them receives.
             for sibling in 0..servers.len() {
                 if servers[step.at].same_cluster(&servers[sibling]).is_some()
                     && !std::mem::replace(&mut reached[sibling], true)
@@ -66,7 +66,7 @@ pub(super) fn relation(
                 let first = step.first.unwrap_or((source, channel));
                 let delay_s = step.delay_s + channel.delay_s;
                 if source == writer || servers[source].same_cluster(&servers[writer]).is_some() {
-                    // Without a channel of its own it has it from its cluster.
+                    // Without its own channel it receives the writes through its cluster.
                     if step.first.is_none() && step.at != index {
                         return Ok(servers[index]
                             .same_cluster(&servers[step.at])

@@ -1,12 +1,12 @@
-//! Which of several servers is written to.
+//! Determines the writer among several servers.
 
 use replimeter_engine::{ServerError, flavour::Channel, source::Member};
 use replimeter_model::target::Role;
 
 use super::{Surveyed, reaches};
 
-/// The number of the server that is written to: the one that is declared the primary, or that of a group, or the one
-/// that replicates from none of the others.
+/// Returns the index of the writer: the declared primary, or that of a group, or the server that
+/// replicates from none of the others.
 pub(super) fn writer(
     servers: &[Surveyed],
     declared: &[Member],
@@ -22,7 +22,7 @@ pub(super) fn writer(
     }
 }
 
-/// Whether neither its group nor its channels contradict that a server is the primary.
+/// Checks that neither its group nor its channels contradict that a server is the primary.
 fn confirm(
     servers: &[Surveyed],
     index: usize,
@@ -39,12 +39,12 @@ fn confirm(
             format!(
                 "it is declared the primary, but in its group it is {} and the primary is {}",
                 own.role,
-                primary.map_or("nobody", |member| &member.address)
+                primary.map_or("unknown", |member| &member.address)
             ),
             "name the group's primary as the primary, or leave the roles out",
         ));
     }
-    // Servers that replicate in a ring are usual with one writer.
+    // Servers that replicate in a ring usually have one writer.
     let of = |at: usize| sources[at].iter().map(|(source, _)| *source);
     if let Some(source) = of(index).find(|source| !reaches(of, *source, index)) {
         let source = &servers[source].session;
@@ -60,7 +60,7 @@ fn confirm(
     Ok(())
 }
 
-/// The primary of a group that has one.
+/// Returns the primary of a group that has one.
 fn primary_of_group(servers: &[Surveyed]) -> Result<Option<usize>, ServerError> {
     let group = servers
         .iter()
@@ -83,7 +83,7 @@ fn primary_of_group(servers: &[Surveyed]) -> Result<Option<usize>, ServerError> 
     })
 }
 
-/// The only server, or cluster, that replicates from none of the others.
+/// Returns the only server, or cluster, that replicates from none of the others.
 fn root(
     servers: &[Surveyed],
     declared: &[Member],
@@ -101,7 +101,7 @@ fn root(
             "declare the server that takes the writes as the primary",
         )),
         [first, rest @ ..] => {
-            // Members of one cluster are equal: the first one named takes the writes.
+            // Members of one cluster are equal: the first one named is the writer.
             let stranger = rest
                 .iter()
                 .find(|other| servers[*first].same_cluster(&servers[**other]).is_none());

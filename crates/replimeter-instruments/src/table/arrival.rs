@@ -1,4 +1,4 @@
-//! Waiting until a server has what was written before: that is not to be measured.
+//! Waits until a server has earlier writes, which are not to be measured.
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
@@ -11,11 +11,11 @@ use replimeter_engine::{
 
 use crate::{MeasureError, pacing::poll};
 
-/// Connects and waits until the server is `there`. `late` is what has not arrived otherwise, and what to try.
+/// Connects and waits until `there` returns true. `late` is the missing object and a hint.
 ///
 /// # Errors
-/// When it does not arrive within `patience`, the address leads to another server than
-/// it did before, or the user ends the run.
+/// When it does not arrive within `patience`, the address now leads to another server, or the user
+/// interrupts.
 pub(crate) fn arrival(
     node: &Node,
     identity: &Identity,
@@ -42,7 +42,7 @@ pub(crate) fn arrival(
                 kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA),
                 ..
             }) => Ok(None),
-            // A member of a cluster that makes the table just now.
+            // A member of a cluster that is just creating the table.
             Err(error) if conflict(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }

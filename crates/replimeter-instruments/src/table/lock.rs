@@ -1,18 +1,18 @@
-//! The lock that says that somebody is measuring a server.
+//! The lock that marks a server as being measured.
 
 use replimeter_engine::{ServerError, Session};
 
 use crate::{preflight::Cluster, survey::Surveyed};
 
-/// A lock by this name says that somebody is measuring.
+/// The name of the lock.
 pub(crate) const LOCK: &str = "replimeter.run";
 
-/// Keeps the primary's session beside the measuring path from being closed as
-/// idle, and makes sure that the run still holds its lock.
+/// Prevents the server from closing the primary's session, which is outside the measuring path, as
+/// idle, and checks that the run still holds its lock.
 ///
 /// # Errors
-/// When another run has taken the lock meanwhile. A server that does not answer
-/// is none: the measuring path will say so.
+/// When another run has taken the lock. A server that does not answer is no error: the measuring
+/// path reports it.
 pub fn keep_alive(cluster: &mut Cluster) -> Result<(), ServerError> {
     let doing = "cannot keep the session alive";
     let Surveyed { node, session, .. } = &mut cluster.primary;

@@ -1,4 +1,4 @@
-//! The table that rows are written to: ours, created by us, dropped by us.
+//! The table that rows are written to, created and dropped by Replimeter.
 
 mod arrival;
 mod lock;
@@ -27,38 +27,38 @@ pub use self::{
 };
 use crate::preflight::{CheckedReplica, Cluster};
 
-/// Begins the comment of every table of ours.
+/// The beginning of the comment of every table of Replimeter.
 pub(crate) const MARK: &str = "replimeter: made by a measurement and removed by it";
-/// How long a second attempt at the removal may take.
+/// Timeout of a second attempt to remove the table.
 const PATIENT: Duration = Duration::from_secs(30);
-/// How long a replica is waited for when the user wants to be gone.
+/// Timeout for a replica when the user has interrupted.
 const HURRIED: Duration = Duration::from_millis(500);
-/// How long a replica may take to apply what an earlier run, or a script's teardown, removed.
+/// Timeout for a replica to apply what an earlier run, or a script's teardown, removed.
 pub(crate) const SETTLE: Duration = Duration::from_secs(2);
-/// Time between two questions to a server that is waited for.
+/// Interval between queries of a server that is waited for.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The most rows of one DELETE, which is one transaction: every replica applies it as a whole, and a cluster
+/// Maximum rows of one DELETE, which is one transaction: every replica applies it as a whole, and a cluster
 /// certifies it as a whole.
 pub(crate) const SLICE: u64 = 10_000;
 
 /// The statement that writes one row.
 pub const INSERT: &str =
     "INSERT INTO `replimeter`.`lag_probe` (id, sequence, sent_us, payload) VALUES (?, ?, ?, ?)";
-/// The statement that reads every row not seen yet.
+/// The statement that reads all rows not seen yet.
 pub const UNSEEN: &str = "SELECT id FROM `replimeter`.`lag_probe` WHERE id > ?";
-/// The statement whose round trip is the yardstick of the floor.
+/// The statement whose round trip is the reference for the floor.
 pub const POINT_SELECT: &str = "SELECT id FROM `replimeter`.`lag_probe` WHERE id = ?";
 
 /// The columns of the lag measurement's rows.
 const LAG_COLUMNS: &str = "id BIGINT UNSIGNED NOT NULL PRIMARY KEY, sequence INT UNSIGNED NOT NULL, \
      sent_us BIGINT NOT NULL, payload LONGBLOB NOT NULL, stamp DATETIME(6) NULL, stamp_udf VARCHAR(26) NULL";
 
-/// Our table on the primary, for as long as a measurement lasts. Dropped without
-/// [`remove`](Self::remove), as a panic does, it still removes the table there.
+/// The table on the primary, for the duration of a measurement. Dropping this without
+/// [`remove`](Self::remove), as a panic does, still removes the table there.
 #[derive(Debug)]
 pub struct ProbeTable {
     primary: Node,
-    /// Names this very run; a table with another comment is not ours to drop.
+    /// Identifies this run; a table with another comment is not dropped.
     comment: String,
     schema: Schema,
     removed: bool,
@@ -69,7 +69,7 @@ impl Drop for ProbeTable {
         if self.removed {
             return;
         }
-        // The run's own session may be in the middle of anything; what fails here the next run removes.
+        // The run's own session may be in any state; the next run removes what fails here.
         if let Ok(mut session) = Session::open(&self.primary) {
             let _ = self.drop_on(&mut session, HURRIED);
         }
@@ -87,8 +87,8 @@ fn refuse_foreign(session: &Session, found: &Found) -> Result<(), ServerError> {
     }
 }
 
-/// Takes the lock and makes sure that nothing of anybody else's is in the table's place on any server; what the
-/// primary has there.
+/// Takes the lock, checks that no server has a foreign table in the table's place, and returns what the primary
+/// has there.
 fn clear(cluster: &mut Cluster, patience: Duration) -> Result<Found, ServerError> {
     let session = &mut cluster.primary.session;
     take_lock(session)?;
@@ -120,14 +120,12 @@ fn clear(cluster: &mut Cluster, patience: Duration) -> Result<Found, ServerError
 }
 
 impl ProbeTable {
-    /// Makes the table, after looking on every server that nothing of anybody
-    /// else's is in its place: a table that only a replica has would otherwise
-    /// break its replication. A replica that has yet to apply the removal of an
-    /// earlier run's table is waited for.
+    /// Creates the table, after checking that no server has a foreign table in its place: a table
+    /// that only a replica has would otherwise break its replication. A replica that has yet to
+    /// apply the removal of an earlier run's table is waited for.
     ///
     /// # Errors
-    /// When something is in its place, somebody else is measuring, or a server
-    /// refuses.
+    /// When something is in its place, another run is measuring, or a server refuses.
     pub fn create(
         cluster: &mut Cluster,
         patience: Duration,
@@ -135,10 +133,10 @@ impl ProbeTable {
         Self::create_with(cluster, patience, LAG_COLUMNS)
     }
 
-    /// The same with other columns, for another measurement.
+    /// Like [`create`](Self::create), with other columns, for another measurement.
     ///
     /// # Errors
-    /// As of [`create`](Self::create).
+    /// Like [`create`](Self::create).
     pub fn create_with(
         cluster: &mut Cluster,
         patience: Duration,
@@ -150,8 +148,8 @@ impl ProbeTable {
         let session = &mut cluster.primary.session;
         let schema = Schema::make(session, &others)?;
         if found.comment.is_some() {
-            // We hold the lock, so the run that made it is over. A replica from which
-            // it was removed by hand must not stumble.
+            // This run holds the lock, so the run that created the table is over. A replica from
+            // which it was removed by hand must not fail.
             session.run(
                 "cannot remove an earlier run's table",
                 "DROP TABLE IF EXISTS `replimeter`.`lag_probe`",
@@ -172,8 +170,8 @@ impl ProbeTable {
             schema,
             removed: false,
         };
-        // The default schema is ours, so that filters by default schema treat the
-        // definition as they treat the rows.
+        // The default schema is `replimeter`, so that filters by default schema treat the
+        // definition like the rows.
         session.run("cannot use the schema", "USE `replimeter`")?;
         let create = format!(
             "CREATE TABLE `replimeter`.`lag_probe` ({columns}) ENGINE=InnoDB COMMENT='{comment}'"
@@ -182,15 +180,14 @@ impl ProbeTable {
         Ok((table, warnings))
     }
 
-    /// Leaves the table where it is, because its servers go anyway.
+    /// Leaves the table, because its servers are removed anyway.
     pub fn abandon(mut self) {
         self.removed = true;
     }
 
-    /// Drops the table, and the schema if we made it and nobody else put
-    /// anything into it on any named server; then waits, for `patience` and any deliberate delay, until
-    /// the replicas have done the same, or until `stop`. Returns warnings about
-    /// whatever could not be removed.
+    /// Drops the table, and the schema if Replimeter created it and no named server has other objects
+    /// in it; then waits, for `patience` and any deliberate delay, until the replicas have done the
+    /// same, or until `stop`. Returns warnings about everything that could not be removed.
     pub fn remove(
         mut self,
         cluster: &mut Cluster,
@@ -209,8 +206,8 @@ impl ProbeTable {
         let dropped = self
             .drop_on(&mut cluster.primary.session, applied)
             .or_else(|_| {
-                // The session may have been lost with what ended the run, or the disk may stall: a
-                // removal that is under way holds the next one up, so this one is patient.
+                // The session may have been lost with the error that ended the run, or the disk may
+                // stall: a removal in progress blocks the next one, so this one has a long timeout.
                 cluster.primary.session = Session::open(&Node {
                     answer: PATIENT,
                     ..cluster.primary.node.clone()
@@ -231,7 +228,7 @@ impl ProbeTable {
             } else {
                 patience + replica.delay()
             };
-            // The run's own session may have idled out, and the replica be frozen.
+            // The run's own session may have idled out, and the replica may hang.
             let session = &replica.server.session;
             match Session::open(&replica.server.impatient()) {
                 Ok(mut now) => {
@@ -249,8 +246,8 @@ impl ProbeTable {
         warnings
     }
 
-    /// Removes the table if it is the one we made, and the schema if that is ours to
-    /// drop; the warning that it is not.
+    /// Removes the table if this run created it, and the schema if Replimeter may drop it; returns
+    /// the warning if the schema stays.
     fn drop_on(
         &self,
         session: &mut Session,

@@ -1,4 +1,4 @@
-//! The rows that the table may hold, and their removal.
+//! The rows in the table, and their removal.
 
 use std::ops::Range;
 
@@ -6,17 +6,17 @@ use replimeter_engine::{ServerError, Session};
 
 use super::SLICE;
 
-/// The rows that the table may hold: it is emptied before they become too many.
+/// The rows in the table: it is emptied before they become too many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Their ids; the end is the next row's.
+    /// Their ids; the end is the next row's id.
     pub ids: Range<u64>,
     /// Bytes of their payloads.
     pub bytes: u64,
 }
 
 impl Default for Held {
-    /// Those of a new table: none, and the first id is 1.
+    /// Returns the state of a new table: no rows, and the first id is 1.
     fn default() -> Self {
         Self {
             ids: 1..1,
@@ -26,21 +26,21 @@ impl Default for Held {
 }
 
 impl Held {
-    /// Payload bytes from which on the table is emptied.
+    /// Payload bytes at which the table is emptied.
     pub const MAX_BYTES: u64 = 64 << 20;
-    /// Rows from which on the table is emptied: ten transactions, so that the pause is no longer than one for
+    /// Rows at which the table is emptied: ten transactions, so that the pause is no longer than one for
     /// [`MAX_BYTES`](Self::MAX_BYTES) in rows of 1,000 bytes (67,000 rows), and a replica has applied them long
     /// before any usual `--timeout`.
     pub const MAX_ROWS: u64 = 100_000;
 
-    /// Whether the table is to be emptied.
+    /// Returns whether the table must be emptied.
     #[must_use]
     pub fn full(&self) -> bool {
         self.bytes >= Self::MAX_BYTES || self.ids.end - self.ids.start >= Self::MAX_ROWS
     }
 }
 
-/// Parts of ids, each of at most [`SLICE`] rows.
+/// Splits ids into ranges of at most [`SLICE`] rows.
 fn slices(ids: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let end = ids.end;
     std::iter::successors(Some(ids.start), |first| first.checked_add(SLICE))
@@ -49,7 +49,8 @@ fn slices(ids: Range<u64>) -> impl Iterator<Item = Range<u64>> {
 }
 
 /// Removes rows from the table, with one transaction for each [`SLICE`] of them, until `halted`. Not TRUNCATE, which is
-/// DDL and would stall a Galera cluster; and by id, since a DELETE with a LIMIT is unsafe for a binary log of statements.
+/// DDL and would stall a Galera cluster; and by id, since a DELETE with a LIMIT is unsafe for a statement-based binary
+/// log.
 ///
 /// # Errors
 /// When the server refuses.
@@ -68,8 +69,8 @@ pub(crate) fn remove_rows(
     Ok(())
 }
 
-/// The payload of every row is a prefix of this: bytes without a pattern that a
-/// compressing server could shrink.
+/// Returns the bytes of which every row's payload is a prefix: without a pattern that a compressing
+/// server could shrink.
 #[must_use]
 pub fn payload(longest: u64) -> Vec<u8> {
     // Weyl sequence with a mixing multiplication (Steele et al. 2014).

@@ -1,4 +1,4 @@
-//! The schema `replimeter` on every server, and what is in it.
+//! The schema `replimeter` on every server, and its contents.
 
 use std::{
     thread,
@@ -14,19 +14,19 @@ use replimeter_model::warning::{Warning, WarningCode};
 use super::{HURRIED, MARK, POLL_INTERVAL, SETTLE};
 use crate::{SCHEMA, TABLE};
 
-/// Follows the mark when the schema was made along with the table.
+/// Follows the mark when the schema was created along with the table.
 const MADE_SCHEMA: &str = "; with the schema";
-/// How long a server may take to answer what it has in the schema.
+/// Timeout for reading a server's objects in the schema.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// What a server has in our schema, as far as the user may see.
+/// A server's objects in the schema, as far as the user may see them.
 pub(crate) struct Found {
     schema: bool,
-    /// The comment of our table's name.
+    /// The comment of the table with the probe table's name.
     pub(crate) comment: Option<String>,
-    /// Tables with our mark.
+    /// Number of tables with Replimeter's mark.
     ours: u64,
-    /// Names of everything else: tables, views, routines, events.
+    /// Names of all other objects: tables, views, routines, events.
     foreign: Vec<String>,
 }
 
@@ -74,20 +74,20 @@ pub(crate) fn find(session: &mut Session) -> Result<Found, ServerError> {
     })
 }
 
-/// The schema `replimeter` of a run. Dropping it replicates, so every named server is asked what it has there: when
-/// the run begins, and again right before the drop.
+/// The schema `replimeter` of a run. Dropping it replicates, so every named server is checked for objects in it:
+/// when the run begins, and immediately before the drop.
 #[derive(Clone, Debug)]
 pub(crate) struct Schema {
     /// The named servers other than the primary.
     others: Vec<Node>,
-    /// Whether the primary has it from a run of this tool.
+    /// Whether Replimeter created it on the primary.
     made: bool,
-    /// Why it is not ours to drop all the same.
+    /// Why it must not be dropped nevertheless.
     kept_for: Option<String>,
 }
 
 impl Schema {
-    /// Makes the schema on the primary where that has none. A server that has it before the primary does keeps it.
+    /// Creates the schema on the primary unless it exists. A server that has it before the primary keeps it.
     ///
     /// # Errors
     /// When the primary refuses.
@@ -108,7 +108,7 @@ impl Schema {
             schema.made = primary.value(doing, &marked)?.is_some();
         } else {
             let deadline = Instant::now() + SETTLE;
-            // An empty one may go with an earlier run's removal that is on its way.
+            // An empty one may be removed by an earlier run's removal that is still replicating.
             schema.kept_for = schema.others.iter().find_map(|node| {
                 match ask(node, ANSWER, deadline, |found| {
                     !found.schema || !found.foreign.is_empty()
@@ -127,7 +127,7 @@ impl Schema {
         Ok(schema)
     }
 
-    /// How the comments of this run's tables begin.
+    /// Returns the beginning of the comments of this run's tables.
     pub(crate) fn mark(&self) -> String {
         format!(
             "{MARK}{}",
@@ -139,9 +139,9 @@ impl Schema {
         )
     }
 
-    /// Drops the schema if a run of this tool made it and neither the primary nor any other named server has anything
-    /// in it that is not ours; a server may take `patience` to apply what a script has removed. Returns the warning
-    /// that it stays because of a server. Tables of ours on the primary, such as another data set, keep it without one.
+    /// Drops the schema if Replimeter created it and neither the primary nor any other named server has foreign objects
+    /// in it; a server may take `patience` to apply a script's removals. Returns the warning if it stays because of a
+    /// server. Other tables of Replimeter on the primary, such as another data set, keep it without a warning.
     ///
     /// # Errors
     /// When the primary refuses.
@@ -201,7 +201,8 @@ impl Schema {
     }
 }
 
-/// What a server has in the schema, asked over a connection of its own until that is `settled` or the time is over.
+/// Returns a server's objects in the schema, read over a separate connection until `settled` returns true or the
+/// time is over.
 ///
 /// # Errors
 /// When it does not answer, or its user may not see all of the schema.

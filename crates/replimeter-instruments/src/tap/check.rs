@@ -1,5 +1,4 @@
-//! Whether servers can be followed; reads only, and needs no more than the privileges
-//! of replication.
+//! Checks whether servers can be followed; only reads, and needs only replication privileges.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +17,10 @@ use crate::{
     survey::{Relation, Relations, read_each, relate},
 };
 
-/// Connects to every server, finds out how they hang together, and checks that each
-/// can be followed.
+/// Connects to every server, determines the topology, and checks that each server can be followed.
 ///
 /// # Errors
-/// On the first thing that forbids it, naming the server, the cause and what to try.
+/// On the first finding that prevents it, with the server, the cause and a hint.
 pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let servers = read_each(declared)?;
     let mut warnings = Vec::new();
@@ -31,7 +29,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
         .position(|one| one.role == Some(Declaration::Primary));
     let unseen = servers.iter().find(|server| server.channels.is_err());
     let relations = match (declared_writer, unseen) {
-        // Who replicates from whom is declared, and the streams themselves will show it.
+        // The topology is declared, and the streams will show it.
         (Some(writer), Some(unseen)) => {
             warnings.push(Warning::new(
                 WarningCode::ServerUnusable,
@@ -63,7 +61,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     Ok(cluster)
 }
 
-/// Whether what replicas show can be matched with the primary; warns of delays.
+/// Checks that the replicas' transactions can be matched with the primary's; warns of delays.
 fn check_replicas(cluster: &mut Cluster) -> Result<(), ServerError> {
     let primary = &cluster.primary;
     for replica in &cluster.replicas {
@@ -100,10 +98,10 @@ fn check_replicas(cluster: &mut Cluster) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// A `server_id` for each connection: random ones, or the given one and those above it.
+/// Returns a `server_id` for each connection: random ones, or the given one and those above it.
 ///
 /// # Errors
-/// When a given one is somebody's.
+/// When a given one is in use.
 pub(crate) fn server_ids(
     cluster: &mut Cluster,
     given: Option<u32>,

@@ -1,4 +1,4 @@
-//! Servers' clocks beside ours, for the commit times that MySQL writes into its log.
+//! Clocks of servers relative to the local one, for the commit times in MySQL's log.
 
 use replimeter_engine::{Node, Session};
 use replimeter_model::{tap::TapClock, time::Nanos};
@@ -8,10 +8,10 @@ use crate::{
     offset::{ServerClock, Step},
 };
 
-/// How often the clocks are measured.
+/// Interval between measurements of the clocks.
 const EVERY: Nanos = Nanos(30_000_000_000);
 
-/// One server's clock and the connection over which it is asked for.
+/// One server's clock and the connection over which it is measured.
 struct Asked {
     node: Node,
     session: Option<Session>,
@@ -29,7 +29,7 @@ impl Asked {
         asked
     }
 
-    /// Measures; a server that does not answer now is asked again the next time.
+    /// Measures the clock; a server that does not answer is measured the next time.
     fn ask(&mut self, clock: &Clock) -> Option<Step> {
         if self.session.is_none() {
             self.session = Session::open(&self.node).ok();
@@ -49,8 +49,8 @@ impl Asked {
     }
 }
 
-/// The clocks of all followed servers, the primary's first; none when the servers
-/// write no times into their logs.
+/// The clocks of all followed servers, the primary's first; empty when the servers write no times
+/// into their logs.
 #[derive(Default)]
 pub(super) struct Clocks {
     asked: Vec<Asked>,
@@ -58,7 +58,7 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// Measures each for the first time.
+    /// Measures each clock for the first time.
     pub(super) fn measure<'a>(nodes: impl Iterator<Item = &'a Node>, clock: &Clock) -> Self {
         let asked = nodes.map(|node| Asked::open(node, clock)).collect();
         Self {
@@ -67,7 +67,7 @@ impl Clocks {
         }
     }
 
-    /// Measures again when it is time; what it says of clocks that were set.
+    /// Measures again when due; returns messages about clocks that were set.
     pub(super) fn again(&mut self, clock: &Clock) -> Vec<String> {
         if self.asked.is_empty() || clock.now() < self.due {
             return Vec::new();
@@ -89,14 +89,14 @@ impl Clocks {
         steps
     }
 
-    /// A time of a server's clock, in µs since 1970, on ours; `near` is a point that
-    /// is not far from it. `None` when the clock is not known or was set about then.
+    /// Converts a time of a server's clock, in µs since 1970, to the local clock; `near` is a point
+    /// close to it. `None` when the clock is unknown or was set at about that time.
     pub(super) fn place(&self, server: usize, unix_us: i64, near: Nanos) -> Option<Nanos> {
         let known = self.asked.get(server)?.known.as_ref()?;
         Some(known.place(Nanos(unix_us.checked_mul(1000)?), near)?.0)
     }
 
-    /// How each stood against ours.
+    /// Returns the record of each clock's offset.
     pub(super) fn records(&mut self, clock: &Clock) -> Vec<TapClock> {
         self.due = Nanos(0);
         self.again(clock);

@@ -1,21 +1,21 @@
-//! Which transactions count, and what they are counted under.
+//! The transactions that count, and the groups they are counted in.
 
 use std::collections::HashMap;
 
 use replimeter_engine::binlog::TableId;
 use replimeter_model::plan::{By, TapPlan};
 
-/// Groups kept; what comes after has the last one.
+/// Maximum number of groups; later ones are counted in the last one.
 const MOST: usize = 1000;
 
-/// The verdict on one set of tables.
+/// The result for one set of tables.
 #[derive(Clone, Debug, Default)]
 struct Verdict {
     wanted: bool,
     groups: Vec<usize>,
 }
 
-/// Judges sets of tables, once each.
+/// Determines the groups of sets of tables, once for each set.
 #[derive(Debug)]
 pub(super) struct Groups {
     by: Option<By>,
@@ -35,8 +35,8 @@ fn parse(names: &[String]) -> Vec<(String, Option<String>)> {
     names.iter().map(one).collect()
 }
 
-/// Whether a table is among these; a statement, whose table nobody knows, is only among
-/// whole schemas.
+/// Returns whether a table is in the list; a statement, whose table is unknown, is only in whole
+/// schemas.
 fn among(list: &[(String, Option<String>)], schema: &str, table: &str) -> bool {
     list.iter()
         .any(|(of, name)| of == schema && name.as_deref().is_none_or(|name| name == table))
@@ -45,7 +45,7 @@ fn among(list: &[(String, Option<String>)], schema: &str, table: &str) -> bool {
 impl Groups {
     pub(super) fn new(plan: &TapPlan) -> Self {
         let (only, except) = (parse(&plan.include), parse(&plan.exclude));
-        // Set 0: tables that nobody asked for, or that are not known.
+        // Set 0: tables that were not requested, or are unknown.
         let none = Verdict {
             wanted: only.is_empty(),
             groups: Vec::new(),
@@ -61,7 +61,7 @@ impl Groups {
         }
     }
 
-    /// Takes over what a stream has learned.
+    /// Adds the tables and sets that a stream has found.
     pub(super) fn learn(
         &mut self,
         names: &mut Vec<(String, String)>,
@@ -118,26 +118,26 @@ impl Groups {
         self.groups.len() - 1
     }
 
-    /// Whether transactions of this set count.
+    /// Returns whether transactions of this set count.
     pub(super) fn wanted(&self, set: u32) -> bool {
         self.verdicts
             .get(set as usize)
             .is_some_and(|verdict| verdict.wanted)
     }
 
-    /// The groups of a set.
+    /// Returns the groups of a set.
     pub(super) fn of(&self, set: u32) -> &[usize] {
         self.verdicts
             .get(set as usize)
             .map_or(&[], |verdict| &verdict.groups)
     }
 
-    /// Schemas and tables of all groups.
+    /// Returns schemas and tables of all groups.
     pub(super) fn all(&self) -> &[(String, String)] {
         &self.groups
     }
 
-    /// With these groups.
+    /// Returns an instance with these groups.
     #[cfg(test)]
     pub(super) fn named(groups: Vec<(String, String)>) -> Self {
         let (only, except, names) = (Vec::new(), Vec::new(), Vec::new());
@@ -152,7 +152,7 @@ impl Groups {
         }
     }
 
-    /// Schema and table of a group.
+    /// Returns schema and table of a group.
     pub(super) fn name(&self, group: usize) -> (String, String) {
         self.groups
             .get(group)

@@ -1,4 +1,4 @@
-//! The matching thread's part: joins what arrived on every stream, and sums up.
+//! The matching thread: joins the arrivals of all streams, and summarizes them.
 
 use std::{sync::atomic::Ordering, thread, time::Duration};
 
@@ -19,14 +19,14 @@ use super::{
 };
 use crate::{MeasureError, clock::Clock};
 
-/// How often the matching thread looks for arrivals.
+/// Interval between checks for arrivals.
 const NAP: Duration = Duration::from_millis(10);
-/// How often what is given up is looked for.
+/// Interval between removals of expired arrivals.
 const SWEEP: Nanos = Nanos(1_000_000_000);
-/// How long, at the end, the replicas have for what is still on the way.
+/// At the end, how long replicas may take for transactions in transit.
 const GRACE: Nanos = Nanos(2_000_000_000);
 
-/// The matching thread's part.
+/// State of the matching thread.
 pub(super) struct Joining<'a> {
     plan: &'a TapPlan,
     clock: &'a Clock,
@@ -34,20 +34,20 @@ pub(super) struct Joining<'a> {
     groups: Groups,
     summary: Summary,
     clocks: Clocks,
-    /// Replicas; the second connection to the primary comes behind them.
+    /// The number of replicas; the second connection to the primary comes after them.
     count: usize,
-    /// Whether the primary is followed twice, still.
+    /// Whether the primary is still followed twice.
     twice: bool,
-    /// Servers that are out of reach, and since when.
+    /// Unreachable servers, and since when.
     lost: Vec<Option<Nanos>>,
     pub(super) outcome: Outcome,
     spare: Vec<Vec<Tapped>>,
-    /// What arrives from the primary later does not count.
+    /// Later arrivals from the primary do not count.
     end: Option<Nanos>,
 }
 
 impl<'a> Joining<'a> {
-    /// Joins the streams of these records with the first of them, the primary's.
+    /// Joins the streams of these records with the primary's, the first of them.
     pub(super) fn new(
         plan: &'a TapPlan,
         clock: &'a Clock,
@@ -134,15 +134,15 @@ impl<'a> Joining<'a> {
         }
     }
 
-    /// Takes what has arrived on every stream.
+    /// Takes all arrivals of every stream.
     fn drain(
         &mut self,
         streams: &[Stream],
         now: Nanos,
         listener: &mut Listener<'_>,
     ) -> Result<(), MeasureError> {
-        // Taken from the primary last and looked at first: what the replicas have by then,
-        // it has too.
+        // Taken from the primary last and processed first: it has all transactions that the
+        // replicas have by then.
         let mut batches: Vec<(usize, Vec<Tapped>, Vec<Note>)> = Vec::with_capacity(streams.len());
         for (index, stream) in streams.iter().enumerate().rev() {
             let mut arrivals = self.spare.pop().unwrap_or_default();
@@ -237,7 +237,7 @@ impl<'a> Joining<'a> {
         listener: &mut Listener<'_>,
     ) -> Result<(), MeasureError> {
         let name = self.outcome.streams[index].name.clone();
-        // Of the second connection to the primary the end is no loss.
+        // The end of the second connection to the primary is not a loss.
         let floor = index == self.count + 1;
         match note {
             Note::Lost(error) => {
@@ -285,7 +285,7 @@ impl<'a> Joining<'a> {
         }
     }
 
-    /// Hands on a stretch.
+    /// Reports a window.
     fn window(
         &mut self,
         start: Nanos,
@@ -305,7 +305,7 @@ impl<'a> Joining<'a> {
             ));
         }
         let windows = self.summary.window(start, end, &standing);
-        // What is left at the end of the last whole stretch is often nothing.
+        // The remainder after the last complete window is often empty.
         let nothing = windows
             .iter()
             .all(|window| window.transactions == 0 && window.matched == 0);
@@ -315,7 +315,7 @@ impl<'a> Joining<'a> {
         listener.tell(Event::Windows(&windows))
     }
 
-    /// `cpu` is the matching thread's own.
+    /// Ends the run; `cpu` is the matching thread's own processor time.
     pub(super) fn finish(mut self, streams: &[Stream], mut cpu: Duration) -> Outcome {
         self.matcher.sweep(self.clock.now());
         let mut anonymous = 0;
@@ -347,7 +347,7 @@ impl<'a> Joining<'a> {
                 .map(|oldest| now - oldest);
             standing.push((self.matcher.pending(replica), behind));
         }
-        // What a replica showed just before the end may have been beyond it on the primary.
+        // Transactions that a replica showed just before the end may be beyond it on the primary.
         self.matcher.finish(self.end.unwrap_or(now) - GRACE);
         for (replica, (pending, behind)) in standing.into_iter().enumerate() {
             let (unmatched, before) = (

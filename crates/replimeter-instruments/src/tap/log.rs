@@ -1,5 +1,5 @@
-//! Arrivals on the primary's stream that replicas have not shown yet: packed into a
-//! few bytes each, and spilled to a file when there are many.
+//! Arrivals on the primary's stream that replicas have not shown yet: packed into a few bytes each,
+//! and spilled to a file when there are many.
 
 use std::{
     collections::VecDeque,
@@ -14,9 +14,9 @@ use replimeter_model::time::Nanos;
 
 /// Bytes of a segment.
 const SEGMENT: usize = 64 << 10;
-/// The longest entry: three numbers of up to ten bytes.
+/// Maximum length of an entry: three numbers of up to ten bytes.
 const LONGEST: usize = 30;
-/// Segments kept in memory, of all logs together; the others go to the file.
+/// Maximum segments in memory, of all logs together; the others are in the file.
 const IN_MEMORY: usize = 128;
 
 /// One arrival.
@@ -24,13 +24,13 @@ const IN_MEMORY: usize = 128;
 pub(crate) struct Entry {
     /// The transaction's number within its source.
     pub(crate) number: u64,
-    /// When it arrived; `None` when nobody was listening at that time.
+    /// When it arrived; `None` while a connection was lost.
     pub(crate) at: Option<Nanos>,
-    /// The set of tables that it touches.
+    /// The set of tables that it changes.
     pub(crate) set: u32,
 }
 
-/// A file without a name, in slots of one segment.
+/// An unnamed file, in slots of one segment.
 #[derive(Debug, Default)]
 pub(crate) struct Spill {
     file: Option<File>,
@@ -40,11 +40,11 @@ pub(crate) struct Spill {
 }
 
 impl Spill {
-    /// A file in this folder; it vanishes with the process. Without a folder everything
+    /// Creates a file in this folder; it vanishes with the process. Without a folder everything
     /// stays in memory.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub(crate) fn new(folder: Option<&Path>) -> io::Result<Self> {
         let Some(folder) = folder else {
             return Ok(Self::default());
@@ -99,7 +99,7 @@ impl Spill {
         }
     }
 
-    /// Bytes of the file, at its largest.
+    /// Returns the maximum size of the file, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.slots * SEGMENT as u64
     }
@@ -111,7 +111,7 @@ enum Place {
     File { slot: u64, length: usize },
 }
 
-/// What the next entry is told as a difference from.
+/// The entry that the next one is encoded as a difference from.
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     number: u64,
@@ -139,7 +139,7 @@ fn take(bytes: &[u8], offset: &mut usize) -> Option<u64> {
     }
 }
 
-/// Small numbers of either sign become small numbers.
+/// Encodes small numbers of either sign as small numbers.
 fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
@@ -191,7 +191,7 @@ pub(crate) struct Log {
     before: Before,
     /// The highest number so far.
     pub(crate) highest: u64,
-    /// How many there were.
+    /// The number of entries.
     pub(crate) count: u64,
 }
 
@@ -199,7 +199,7 @@ impl Log {
     /// Adds an arrival.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When writing fails.
     pub(crate) fn push(&mut self, entry: &Entry, spill: &mut Spill) -> io::Result<()> {
         if self.open.len() + LONGEST > SEGMENT {
             let full = std::mem::take(&mut self.open);
@@ -222,7 +222,7 @@ impl Log {
     }
 }
 
-/// A place in a log, from its beginning to its end.
+/// A position in a log.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
     segment: u64,
@@ -232,7 +232,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// One that has passed everything so far.
+    /// Returns a cursor after all current entries.
     pub(crate) fn at_end(log: &Log) -> Self {
         Self {
             segment: log.first + log.sealed.len() as u64,
@@ -242,15 +242,15 @@ impl Cursor {
         }
     }
 
-    /// The segment that it stands in.
+    /// Returns its segment.
     pub(crate) fn segment(&self) -> u64 {
         self.segment
     }
 
-    /// The next arrival, if there is one yet.
+    /// Returns the next arrival, if there is one yet.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When reading fails.
     pub(crate) fn next(&mut self, log: &Log, spill: &Spill) -> io::Result<Option<Entry>> {
         loop {
             let index = self.segment.saturating_sub(log.first) as usize;

@@ -1,7 +1,7 @@
-//! Joins what arrived on the primary's stream with what arrived on the replicas'.
+//! Matches arrivals on the primary's stream with those on the replicas'.
 //!
-//! Nothing in here knows of servers or clocks: it is fed with arrivals and hands back
-//! pairs. Memory does not grow with how far a replica is behind.
+//! Needs neither servers nor clocks: it receives arrivals and returns pairs. Memory does not grow
+//! with the replicas' lag.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,23 +18,23 @@ use serde::{Deserialize, Serialize};
 
 use super::log::{Cursor, Entry, Log, Spill};
 
-/// How far ahead a transaction is looked for that is not next: replicas may commit in
-/// another order than the primary, by as much as their appliers work beside one another.
+/// How far ahead a transaction is searched that is not next: replicas may commit in another order
+/// than the primary, within the range of their parallel appliers.
 const LOOK_AHEAD: usize = 1 << 14;
-/// Passed-over arrivals kept of one source.
+/// Maximum skipped arrivals kept per source.
 const MOST_SKIPPED: usize = 1 << 16;
-/// The most transactions that are both in what the primary had executed and in its stream.
+/// Maximum transactions that are both in the primary's executed set and in its stream.
 const OVERLAP: usize = 256;
-/// Arrivals on a replica kept that the primary's stream has not shown yet.
+/// Maximum arrivals on a replica kept for the primary's stream.
 const MOST_EARLY: usize = 1 << 17;
-/// How long the other stream is waited for when a replica shows something first.
+/// Timeout for the primary's stream when a replica shows a transaction first.
 const PATIENCE: Nanos = Nanos(10_000_000_000);
-/// Transactions of the same source that must follow one before it counts as left out.
+/// Number of later transactions of the same source after which a missing one counts as left out.
 const PASSED: u64 = 1000;
-/// Sources told apart: a server, a domain, a tag each make one.
+/// Maximum number of sources: each server, domain or tag is one.
 const MOST_SOURCES: usize = 1 << 12;
 
-/// Where a transaction comes from: all of a GTID but its number.
+/// The origin of a transaction: its GTID without the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// MariaDB: domain and server.
@@ -43,7 +43,7 @@ pub enum Source {
     Uuid(Uuid, Tag),
 }
 
-/// A GTID as a source and a number.
+/// Splits a GTID into source and number.
 #[must_use]
 pub fn split(gtid: &Gtid) -> (Source, u64) {
     match gtid {
@@ -57,74 +57,72 @@ pub fn split(gtid: &Gtid) -> (Source, u64) {
 pub struct Arrival {
     /// The transaction.
     pub gtid: Gtid,
-    /// When; `None` when nobody was listening at that time.
+    /// When; `None` while a connection was lost.
     pub at: Option<Nanos>,
-    /// The set of tables it touches, a number of the caller's; of the primary's
-    /// arrivals only.
+    /// The set of tables that it changes, numbered by the caller; for the primary's arrivals only.
     pub set: u32,
 }
 
-/// A transaction that both streams have shown.
+/// A transaction that arrived on both streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Which replica, from 0.
+    /// The replica's index, from 0.
     pub replica: usize,
     /// Its arrival from the primary.
     pub on_primary: Nanos,
     /// Its arrival from the replica.
     pub on_replica: Nanos,
-    /// The set of tables it touches.
+    /// The set of tables that it changes.
     pub set: u32,
 }
 
 impl Match {
-    /// Replica's arrival less the primary's; negative when it was seen there first.
+    /// Returns the replica's arrival less the primary's; negative when the replica was first.
     #[must_use]
     pub fn lag(&self) -> Nanos {
         self.on_replica - self.on_primary
     }
 }
 
-/// Why transactions have no lag.
+/// Reasons for transactions without lag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unmatched {
-    /// Nobody was listening when they arrived on one of the streams: a connection was
-    /// lost and made again.
+    /// They arrived on one of the streams while its connection was lost.
     pub unheard: u64,
-    /// The replica left them out and showed a thousand later ones: a filter, or a hole in
-    /// its stream.
+    /// The replica skipped them and showed a thousand later ones: a filter, or a gap in its stream.
     pub left_out: u64,
-    /// They are on the replica, and not on the primary's stream: written there, or in a
-    /// hole of the primary's stream.
+    /// They are on the replica, and not on the primary's stream: written there, or in a gap of the
+    /// primary's stream.
     pub foreign: u64,
-    /// More were waiting for the primary's stream than are kept.
+    /// Too many were waiting for the primary's stream.
     pub overflow: u64,
 }
 
 impl Unmatched {
-    /// All of the primary's that have no lag; what is on the replica only is none of them.
+    /// Returns the number of the primary's transactions without lag; those only on the replica are
+    /// not included.
     #[must_use]
     pub fn of_primary(&self) -> u64 {
         self.unheard + self.left_out
     }
 }
 
-/// Passed over by a replica.
+/// A transaction skipped by a replica.
 #[derive(Clone, Copy, Debug)]
 struct Skipped {
     entry: Entry,
-    /// How many of the source the replica had shown by then.
+    /// The number of transactions of the source that the replica had shown by then.
     shown: u64,
 }
 
-/// One source as one replica has shown it.
+/// The state of one source on one replica.
 #[derive(Debug, Default)]
 struct Shown {
     cursor: Cursor,
-    /// Taken off the log and not shown yet.
+    /// Taken from the log and not shown yet.
     head: Option<Entry>,
     skipped: HashMap<u64, Skipped>,
-    /// Shown before the primary's stream did; to be passed over in the log.
+    /// Shown before the primary's stream did; to be skipped in the log.
     done: HashSet<u64>,
     shown: u64,
 }
@@ -141,12 +139,12 @@ struct Replica {
     early: HashMap<(usize, u64), Early>,
     unmatched: Unmatched,
     before_start: u64,
-    /// Of the primary's arrivals, those of which there is nothing more to expect.
+    /// The primary's arrivals that need no further matching.
     settled: u64,
     retired: bool,
 }
 
-/// What the primary had executed before its stream began.
+/// The primary's executed set before its stream began.
 #[derive(Debug, Default)]
 struct Baseline {
     set: GtidSet,
@@ -187,12 +185,12 @@ impl Baseline {
     }
 }
 
-/// Joins streams by GTID.
+/// Matches streams by GTID.
 #[derive(Debug)]
 pub struct Matcher {
     numbers: HashMap<Source, usize>,
     sources: Vec<Source>,
-    /// The last source and its number: most transactions have the one before them.
+    /// The last source and its index: most transactions have the same source as the previous one.
     last: Option<(Source, usize)>,
     logs: Vec<Log>,
     replicas: Vec<Replica>,
@@ -203,11 +201,11 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// For so many replicas. `executed` is what the primary had executed when its stream
-    /// began; `folder` is where arrivals go that are too many for memory.
+    /// Returns a matcher for this number of replicas. `executed` is the primary's executed set when
+    /// its stream began; `folder` is for arrivals that exceed memory.
     ///
     /// # Errors
-    /// When no file can be made there.
+    /// When a file cannot be created there.
     pub fn new(replicas: usize, executed: &str, folder: Option<&Path>) -> io::Result<Self> {
         Ok(Self {
             numbers: HashMap::new(),
@@ -246,10 +244,10 @@ impl Matcher {
         Some(number)
     }
 
-    /// A transaction arrived from the primary.
+    /// Handles an arrival from the primary.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When the file cannot be read or written.
     pub fn primary(&mut self, arrival: &Arrival, out: &mut impl FnMut(Match)) -> io::Result<()> {
         let (source, number) = split(&arrival.gtid);
         self.arrivals += 1;
@@ -281,10 +279,10 @@ impl Matcher {
         Ok(())
     }
 
-    /// A transaction arrived from a replica; `now` is the time by which its waiting counts.
+    /// Handles an arrival from a replica; `now` starts its timeout.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When the file cannot be read or written.
     pub fn replica(
         &mut self,
         index: usize,
@@ -305,7 +303,7 @@ impl Matcher {
         let next = shown
             .head(log, spill)?
             .is_some_and(|head| head.number == number);
-        // What came before the beginning is looked for no further than the two may overlap.
+        // Transactions before the beginning are searched only within the possible overlap.
         let old = !next && self.baseline.has(&self.sources[source], number);
         if let Some(entry) =
             shown.find(number, if old { OVERLAP } else { MOST_SKIPPED }, log, spill)?
@@ -314,7 +312,7 @@ impl Matcher {
         } else if old && (number <= log.highest || replica.early.len() >= OVERLAP) {
             replica.before_start += 1;
         } else if self.closed {
-            // It comes after the end of the primary's stream.
+            // It is after the end of the primary's stream.
         } else if replica.early.len() < MOST_EARLY {
             replica.early.insert(
                 (source, number),
@@ -329,8 +327,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// Gives up what is no longer to be expected, and frees room. To be called about once
-    /// a second.
+    /// Drops expired arrivals, and frees memory. To be called about once a second.
     pub fn sweep(&mut self, now: Nanos) {
         for replica in &mut self.replicas {
             replica.sweep(now, &self.baseline, &self.sources);
@@ -346,8 +343,7 @@ impl Matcher {
         }
     }
 
-    /// Begins anew for a replica whose stream has a hole: what arrived from the primary
-    /// until now counts as unheard.
+    /// Restarts a replica whose stream has a gap: the primary's arrivals so far count as unheard.
     pub fn restart(&mut self, index: usize) {
         let replica = &mut self.replicas[index];
         replica.unmatched.unheard += self.arrivals - replica.settled;
@@ -362,7 +358,7 @@ impl Matcher {
         replica.early.clear();
     }
 
-    /// Expects nothing more of a replica.
+    /// Stops waiting for a replica.
     pub fn retire(&mut self, index: usize) {
         self.replicas[index].retired = true;
         self.replicas[index].early = HashMap::new();
@@ -372,18 +368,19 @@ impl Matcher {
             .for_each(|shown| *shown = Shown::default());
     }
 
-    /// Says that the primary's stream has ended: replicas are awaited, and what they show
-    /// beyond it does not count.
+    /// Marks the end of the primary's stream: replicas are still awaited, but their later
+    /// transactions do not count.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Ends: what waited for the primary's stream since before this moment waited in vain.
+    /// Ends matching: arrivals that have waited for the primary's stream since before this time
+    /// count as unmatched.
     pub fn finish(&mut self, at: Nanos) {
         self.sweep(Nanos(at.0.saturating_add(PATIENCE.0)));
     }
 
-    /// The primary's transactions that a replica has still to show.
+    /// Returns the number of the primary's transactions that a replica has not shown yet.
     #[must_use]
     pub fn pending(&self, index: usize) -> u64 {
         let replica = &self.replicas[index];
@@ -394,10 +391,10 @@ impl Matcher {
         }
     }
 
-    /// When the oldest of them arrived from the primary.
+    /// Returns when the oldest of them arrived from the primary.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When the file cannot be read.
     pub fn oldest_pending(&mut self, index: usize) -> io::Result<Option<Nanos>> {
         let replica = &mut self.replicas[index];
         let mut oldest = None;
@@ -417,19 +414,20 @@ impl Matcher {
         Ok(oldest)
     }
 
-    /// Why transactions have no lag on a replica.
+    /// Returns the reasons for a replica's transactions without lag.
     #[must_use]
     pub fn unmatched(&self, index: usize) -> Unmatched {
         self.replicas[index].unmatched
     }
 
-    /// A replica's transactions that the primary had executed before its stream began.
+    /// Returns the number of a replica's transactions that the primary had executed before its
+    /// stream began.
     #[must_use]
     pub fn before_start(&self, index: usize) -> u64 {
         self.replicas[index].before_start
     }
 
-    /// Bytes of the file that pending arrivals were spilled to, at its largest.
+    /// Returns the maximum size of the file of pending arrivals, in bytes.
     #[must_use]
     pub fn spilled_bytes(&self) -> u64 {
         self.spill.bytes()
@@ -437,7 +435,7 @@ impl Matcher {
 }
 
 impl Shown {
-    /// The next of the log that was not shown yet.
+    /// Returns the next entry of the log that was not shown yet.
     fn head(&mut self, log: &Log, spill: &Spill) -> io::Result<Option<Entry>> {
         while self.head.is_none() {
             let Some(entry) = self.cursor.next(log, spill)? else {
@@ -450,8 +448,8 @@ impl Shown {
         Ok(self.head)
     }
 
-    /// Takes the arrival with this number out, wherever it waits; passes over others for
-    /// it as long as fewer than `most` are passed over.
+    /// Removes the arrival with this number, wherever it waits; skips others while fewer than
+    /// `most` are skipped.
     fn find(
         &mut self,
         number: u64,
@@ -465,7 +463,7 @@ impl Shown {
             self.shown += 1;
             return Ok(Some(skipped.entry));
         }
-        // In vain, and everything would be passed over for it.
+        // It is not there, and everything would be skipped for it.
         if number > log.highest {
             return Ok(None);
         }

@@ -1,8 +1,8 @@
-//! Lag of every transaction of the real traffic, from the binary logs of primary and
-//! replicas, each followed over a connection of its own. Nothing is written anywhere.
+//! Lag of every transaction of the real traffic, from the binary logs of primary and replicas, each
+//! followed over a separate connection. Nothing is written.
 //!
-//! A thread for each server stamps what arrives (`stream`), one thread joins the
-//! streams (`matcher`) and sums up. `matcher` can be used by itself.
+//! A thread per server stamps arrivals (`stream`), one thread matches the streams (`matcher`) and
+//! summarizes them. `matcher` can be used on its own.
 
 mod check;
 mod clocks;
@@ -43,21 +43,21 @@ use crate::{
     preflight::Cluster,
 };
 
-/// What happens in the course of a run.
+/// An event during a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// The figures of a stretch, one for each replica (or one without a replica's name when
-    /// there is none).
+    /// The figures of a window, one for each replica (or one without a replica's name when there is
+    /// none).
     Windows(&'a [TapWindow]),
-    /// A connection was lost or is there again, or a clock was set.
+    /// A connection was lost or restored, or a clock was set.
     Note(&'a str),
 }
 
-/// What the caller does with the run as it goes.
+/// The caller's callbacks during the run.
 pub struct Listener<'a> {
-    /// Takes every event; an error ends the run.
+    /// Receives every event; an error ends the run.
     pub on: &'a mut dyn FnMut(Event<'_>) -> Result<(), String>,
-    /// Becomes true when the user wants the run to end.
+    /// Becomes true when the user interrupts.
     pub stop: &'a AtomicBool,
 }
 
@@ -67,37 +67,37 @@ impl Listener<'_> {
     }
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// A row for each replica; the caller fills in the shape.
     pub results: Vec<TapRow>,
-    /// The lag behind each of them.
+    /// The lag distribution of each of them.
     pub lags: Vec<SignedHistogram>,
-    /// What the method itself adds.
+    /// The floor of the method.
     pub floor: Option<TapFloor>,
     /// The followed logs, the primary's first.
     pub streams: Vec<TapStream>,
     /// Clocks of servers that write times into their logs.
     pub clocks: Vec<TapClock>,
-    /// How long the servers were followed.
+    /// The duration of the measurement.
     pub measured: Nanos,
-    /// Processor time of ours, all threads of the measurement.
+    /// Processor time of all measuring threads.
     pub cpu: Duration,
     /// Transactions of the primary, of all schemas.
     pub transactions: u64,
-    /// Bytes of arrivals that waited on disk, at most.
+    /// Maximum bytes of arrivals that waited on disk.
     pub spilled_bytes: u64,
-    /// Whether the user ended it.
+    /// Whether the user interrupted it.
     pub interrupted: bool,
-    /// What ended it early.
+    /// The error that ended it early.
     #[serde(skip)]
     pub failure: Option<MeasureError>,
-    /// What a reader must know.
+    /// Warnings about the results.
     pub warnings: Vec<Warning>,
 }
 
-/// Follows until the plan's time is over, the user ends it or a server fails for good.
+/// Follows until the plan's time is over, the user interrupts or a server fails permanently.
 ///
 /// # Errors
 /// When a server cannot be followed from the beginning.
@@ -113,7 +113,7 @@ pub fn run(
     let count = cluster.replicas.len();
     let twice = !plan.floor_duration.0.is_zero();
     let ids = check::server_ids(cluster, plan.server_id, count + 1 + usize::from(twice))?;
-    // The replicas first: whatever the primary's stream shows, theirs will show too.
+    // The replicas first: their streams then include everything that the primary's shows.
     let mut followers = Vec::new();
     for (server, id) in cluster.servers().skip(1).zip(&ids) {
         followers.push(Follower::open(
@@ -127,7 +127,7 @@ pub fn run(
     if twice {
         followers.push(Follower::open(node, facts, ids[count + 1], &Start::Now)?);
     }
-    // Only MySQL writes times of its own.
+    // Only MySQL logs commit times.
     let clocks = match facts.engine {
         Engine::MySql => Clocks::measure(cluster.servers().map(|server| &server.node), clock),
         Engine::MariaDb => Clocks::default(),

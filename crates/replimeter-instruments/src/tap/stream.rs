@@ -1,4 +1,4 @@
-//! One thread that follows one server, whatever becomes of the connection.
+//! A thread that follows one server, and reconnects when needed.
 
 use std::{
     collections::HashMap,
@@ -23,18 +23,18 @@ use crate::{
     sync::lock,
 };
 
-/// The first pause before a lost connection is made again; each further one is twice as long.
+/// Initial pause before reconnecting; it doubles each time.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The longest of these pauses.
+/// Maximum pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How long a server may be out of reach.
+/// Maximum time that a server may be unreachable.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Arrivals that wait to be matched; the stream is not read on while there are more.
+/// Maximum arrivals waiting to be matched; beyond it the stream is not read further.
 const MOST_WAITING: usize = 1 << 16;
-/// Sets of tables told apart.
+/// Maximum number of distinct sets of tables.
 const MOST_SETS: usize = 1 << 16;
 
-/// A transaction as the matching thread gets it.
+/// A transaction for the matching thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tapped {
     pub(crate) arrival: Arrival,
@@ -42,25 +42,25 @@ pub(crate) struct Tapped {
     pub(crate) commit: Option<CommitTimes>,
 }
 
-/// What became of the connection.
+/// A change of the connection.
 #[derive(Debug)]
 pub(crate) enum Note {
-    /// It was lost, and why.
+    /// It was lost, with the cause.
     Lost(ServerError),
-    /// It is there again. With a hole, part of the stream is lost for good.
+    /// It is restored. With a hole, part of the stream is lost permanently.
     Back { hole: bool, after: Duration },
-    /// It will not be there again.
+    /// It is lost permanently.
     Failed(ServerError),
 }
 
-/// What a thread has for the matching thread.
+/// Data for the matching thread.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     pub(crate) arrivals: Vec<Tapped>,
     pub(crate) notes: Vec<Note>,
-    /// Schema and table by [`TableId`], those not handed over yet.
+    /// Schema and table by [`TableId`], not yet passed on.
     pub(crate) names: Vec<(String, String)>,
-    /// Sets of tables, numbered from 1, those not handed over yet.
+    /// Sets of tables, numbered from 1, not yet passed on.
     pub(crate) sets: Vec<Vec<TableId>>,
     /// Transactions without a GTID.
     pub(crate) anonymous: u64,
@@ -79,7 +79,7 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        // Nothing is left half done under the lock.
+        // The data is consistent whenever the lock is free.
         lock(&self.inbox)
     }
 
@@ -87,7 +87,7 @@ impl Stream {
         self.halt.load(Ordering::Relaxed)
     }
 
-    /// Follows until halted; rests for so long after what has arrived was read.
+    /// Follows until halted; pauses after each read.
     pub(crate) fn follow(
         &self,
         mut follower: Follower,
@@ -99,7 +99,7 @@ impl Stream {
         let mut batch: Vec<Tapped> = Vec::new();
         let mut sets: HashMap<Vec<TableId>, u32> = HashMap::new();
         let mut named = 0;
-        // After a lost connection, where the log ended when it was there again.
+        // After a lost connection: the end of the log at the time of reconnecting.
         let mut late: Option<Option<Position>> = None;
         while !self.halted() {
             let unheard = late.is_some();
@@ -164,7 +164,7 @@ impl Stream {
         inbox.cpu = clock::thread_cpu();
     }
 
-    /// Makes a lost connection again; `None` when that is not to be.
+    /// Reconnects; returns `None` when that is not possible.
     fn again(&self, follower: &mut Follower, error: ServerError) -> Option<()> {
         let began = Instant::now();
         let note = |note| self.inbox().notes.push(note);
@@ -193,7 +193,7 @@ impl Stream {
                     });
                     return Some(());
                 }
-                // That part of the log is gone: what can be had is what comes.
+                // That part of the log was purged: continue with new transactions.
                 Err(error) if error.kind == ErrorKind::Statement(code::DUMP_REFUSED) && !gone => {
                     gone = true
                 }
@@ -207,7 +207,7 @@ impl Stream {
     }
 }
 
-/// Whether a failure may pass by itself.
+/// Returns whether a failure may be temporary.
 fn may_come_back(error: &ServerError) -> bool {
     !matches!(
         error.kind,
@@ -215,7 +215,7 @@ fn may_come_back(error: &ServerError) -> bool {
     )
 }
 
-/// The number of a set of tables; 0 when there are too many.
+/// Returns the index of a set of tables; 0 when there are too many.
 fn number(
     sets: &mut HashMap<Vec<TableId>, u32>,
     tables: &[TableId],

@@ -1,4 +1,4 @@
-//! Sums up what was matched, in memory that does not grow with the run.
+//! Summarizes matched transactions, in memory that does not grow with the run.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::record;
 
-/// Digits kept of lag by group; there may be a thousand groups.
+/// Digits of lag by group; there may be a thousand groups.
 const GROUP_DIGITS: u8 = 2;
 
-/// The primary's transactions of a group.
+/// The primary's transactions in a group.
 #[derive(Debug, Default)]
 struct Group {
     transactions: u64,
@@ -40,21 +40,21 @@ struct Replica {
     by_servers: SignedHistogram,
 }
 
-/// A transaction's commits by the servers' clocks, on ours; `None` where the
-/// clock is not known.
+/// A transaction's commits by the servers' clocks, converted to the local clock; `None` where the
+/// clock is unknown.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct CommitsPlaced {
     pub(super) on_primary: Option<Nanos>,
     pub(super) on_replica: Option<Nanos>,
 }
 
-/// What the summary is made of, for a record of the run.
+/// Inputs of the summary, for a record of the run.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reading {
     /// A transaction arrived from the primary.
     Primary { bytes: u64, groups: Vec<usize> },
-    /// A replica has shown it too.
+    /// It arrived from a replica, too.
     Matched {
         replica: usize,
         on_primary: Nanos,
@@ -62,18 +62,18 @@ enum Reading {
         groups: Vec<usize>,
         commits: Option<CommitsPlaced>,
     },
-    /// The second connection to the primary has shown it too.
+    /// It arrived on the second connection to the primary, too.
     Floor {
         on_primary: Nanos,
         on_replica: Nanos,
     },
-    /// A stretch is over; what each replica still has to show, and how old the oldest of it is.
+    /// The end of a window; with each replica's pending transactions and the age of the oldest.
     Window {
         start: Nanos,
         end: Nanos,
         standing: Vec<(u64, Option<Nanos>)>,
     },
-    /// The run is over for a replica.
+    /// The end of the run for a replica.
     Row {
         replica: usize,
         pending: u64,
@@ -84,7 +84,7 @@ enum Reading {
     },
 }
 
-/// Everything that a run comes to.
+/// The summary of a run.
 #[derive(Debug)]
 pub(super) struct Summary {
     names: Vec<String>,
@@ -112,7 +112,7 @@ impl Summary {
         }
     }
 
-    /// A transaction arrived from the primary.
+    /// Adds a transaction of the primary.
     pub(super) fn primary(&mut self, bytes: u64, groups: &[usize]) {
         record::reading(|| Reading::Primary {
             bytes,
@@ -129,7 +129,7 @@ impl Summary {
         }
     }
 
-    /// Both have shown it.
+    /// Adds a match.
     pub(super) fn matched(
         &mut self,
         one: &Match,
@@ -180,7 +180,7 @@ impl Summary {
         }
     }
 
-    /// Both connections to the primary have shown it.
+    /// Adds a match of both connections to the primary.
     pub(super) fn floor(&mut self, one: &Match) {
         record::reading(|| Reading::Floor {
             on_primary: one.on_primary,
@@ -190,8 +190,8 @@ impl Summary {
         self.floor_abs.record(Nanos(one.lag().0.abs()));
     }
 
-    /// The figures since the last window; `standing` has what each replica still has to
-    /// show, and how old the oldest of it is.
+    /// Returns the figures since the last window; `standing` has each replica's pending
+    /// transactions and the age of the oldest.
     pub(super) fn window(
         &mut self,
         start: Nanos,
@@ -235,12 +235,12 @@ impl Summary {
         each.collect()
     }
 
-    /// The lag of a replica's transactions.
+    /// Returns the lag of a replica's transactions.
     pub(super) fn lags(&self, index: usize) -> &SignedHistogram {
         self.replicas[index].lag.histogram()
     }
 
-    /// What a replica did in all.
+    /// Returns the totals of a replica.
     pub(super) fn row(
         &self,
         index: usize,
@@ -320,7 +320,8 @@ impl Summary {
         }
     }
 
-    /// The primary followed twice; `None` when nothing was committed meanwhile.
+    /// Returns the floor, from the second connection to the primary; `None` when nothing was
+    /// committed.
     pub(super) fn floor_row(&self) -> Option<TapFloor> {
         let transactions = self.floor.histogram().count();
         (transactions > 0).then(|| TapFloor {
@@ -418,7 +419,7 @@ mod tests {
                 "{}",
                 case.name
             );
-            // What is left at the end may have been nothing.
+            // The remainder at the end may be empty.
             windows.truncate(case.calls("windows").len());
             assert_eq!(windows, case.calls("windows"), "{}", case.name);
         }

@@ -24,7 +24,7 @@ impl Area {
         Home::at(self.path("home")).unwrap()
     }
 
-    /// Returns an archive of files; what lies in `bin` or `sbin` is executable.
+    /// Returns an archive of files; files in `bin` or `sbin` are executable.
     fn archive(&self, files: &[(&str, &str)]) -> PathBuf {
         let mut builder = Builder::new(Vec::new());
         for (path, content) in files {
@@ -61,7 +61,7 @@ impl Area {
         )
     }
 
-    /// Checks that it is refused with these words and that nothing is left of it.
+    /// Checks that it is refused with this text and that nothing is left of it.
     fn refused(&self, source: &Path, wanted: &str) {
         let error = self.add(source).unwrap_err();
         let text = format!("{error} {}", error.hint());

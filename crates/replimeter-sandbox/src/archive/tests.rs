@@ -4,7 +4,7 @@ use super::*;
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// An archive entry: kind, path as it is (the library refuses hostile ones), content, link.
+/// An archive entry: kind, unmodified path (the library refuses hostile ones), content, link.
 fn entry(
     builder: &mut Builder<Vec<u8>>,
     kind: EntryType,
@@ -48,7 +48,7 @@ impl Unpacked {
         self.outer.path().join("tree")
     }
 
-    /// Checks that it was refused for this reason and that nothing lies beside the tree.
+    /// Checks that it was refused for this reason and that nothing is left next to the tree.
     fn refused(&self, why: &str) {
         let Err(Fault::Archive { reason, hint }) = &self.result else {
             panic!("{:?}", self.result)
@@ -126,7 +126,7 @@ fn check_good(unpacked: &Unpacked) {
     );
 }
 
-/// Packs bytes with a program of the system.
+/// Compresses bytes with a program of the system.
 fn packed(program: &str, bytes: &[u8]) -> Vec<u8> {
     let mut child = std::process::Command::new(program)
         .arg("-c")
@@ -143,7 +143,7 @@ fn packed(program: &str, bytes: &[u8]) -> Vec<u8> {
 
 type Pack = fn(&[u8]) -> Vec<u8>;
 
-/// What this machine can pack with: `xz` is not everywhere.
+/// Returns the compressors of this machine: `xz` may be missing.
 fn packers() -> Vec<Pack> {
     let xz_is_there = std::process::Command::new("xz")
         .arg("--version")
@@ -301,7 +301,7 @@ fn a_link_may_leave_its_folder_but_not_the_servers_own() {
 
 #[test]
 fn devices_and_pipes() {
-    // Only root may make a device.
+    // Only root may create a device.
     unpacked(&tar_of(|tar| {
         entry(tar, EntryType::Char, "null", 0o666, b"", "")
     }))

@@ -14,7 +14,7 @@ fn engine_and_version_by_their_own_word() {
     assert_eq!(stated("hello"), None);
 }
 
-/// A server of shell that answers `--version`, in a folder every user may enter.
+/// A shell script that answers `--version`, in a folder that every user may enter.
 fn fake(root: &Path, program: &str, text: &str) {
     let path = root.join(program);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -95,7 +95,7 @@ fn what_cannot_be_used_is_named_with_its_cause() {
     let folder = open_folder();
     let mut foreign = b"\x7fELF\x02\x01\x01".to_vec();
     foreign.resize(64, 0);
-    // A machine that none of ours is.
+    // An architecture that no test machine has.
     foreign[18] = 21;
     for (root, content) in [
         ("foreign", foreign),

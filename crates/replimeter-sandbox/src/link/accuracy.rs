@@ -98,7 +98,7 @@ fn throughput(what: &str) {
 }
 
 #[test]
-#[ignore = "prints figures; meaningless beside other tests"]
+#[ignore = "prints figures; meaningless in parallel with other tests"]
 fn figures() {
     static STOP: AtomicBool = AtomicBool::new(false);
     // The ends are as punctual as the measuring threads.

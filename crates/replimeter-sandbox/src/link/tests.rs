@@ -1,4 +1,4 @@
-//! Links between sockets of our own.
+//! Links between sockets of this process.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -73,7 +73,7 @@ fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Sends `count` messages, `gap` apart, and returns how long each was under way.
+/// Sends `count` messages, `gap` apart, and returns how long each took.
 pub(super) fn travel_times(
     from: &mut TcpStream,
     to: &mut TcpStream,
@@ -116,7 +116,7 @@ fn delays_are_never_short_and_do_not_pile_up() {
         "{:?}",
         times.iter().min()
     );
-    // Piled up, the median would be 2.5 s. It is some dozen microseconds beyond the
+    // If delays added up, the median would be 2.5 s. It is a few dozen microseconds beyond the
     // delay, but on an overloaded machine this test itself reads late.
     let median = quantile(&mut times, 0.5);
     assert!(median < Duration::from_millis(500), "{median:?}");
@@ -222,7 +222,7 @@ fn bandwidth_limits_each_direction() {
     target.read_exact(&mut vec![0; 199_000]).unwrap();
     let last = start.elapsed();
     assert!(first >= Duration::from_millis(2), "{first:?}");
-    // A large block comes piece by piece.
+    // A large block arrives in pieces.
     assert!(first < Duration::from_millis(100), "{first:?}");
     assert!(last >= Duration::from_millis(201), "{last:?}");
     assert!(last < Duration::from_millis(600), "{last:?}");
@@ -235,7 +235,7 @@ fn jitter_keeps_the_order() {
         ..delay(5000)
     };
     let (_link, mut client, mut target) = connected("jitter", settings);
-    // Stamps that came in another order would give senseless times.
+    // Stamps in another order would give wrong times.
     let mut times = travel_times(&mut client, &mut target, 300, Duration::from_millis(1));
     assert!(times.iter().all(|time| *time >= Duration::from_millis(1)));
     let (low, high) = (quantile(&mut times, 0.05), quantile(&mut times, 0.95));
@@ -293,7 +293,7 @@ fn a_cut_holds_everything_and_healing_lets_it_go_on() {
     until("the connection that waited is served", || {
         link.counters().accepted == 2
     });
-    // And again, healed before anybody looks.
+    // Again, healed before a thread's check.
     link.set(delay(3_600_000_000));
     client.write_all(b"more").unwrap();
     sleep(Duration::from_millis(50));
@@ -345,7 +345,7 @@ fn an_abrupt_end_reaches_the_other_side() {
         };
         let start = Instant::now();
         ending.write_all(b"data").unwrap();
-        // Let it arrive: a reset would take it along.
+        // Let it arrive: a reset would discard it.
         sleep(Duration::from_millis(10));
         reset(&ending);
         drop(ending);
@@ -393,7 +393,7 @@ fn a_refused_target_closes_the_connection() {
     );
 }
 
-/// Returns the processor time of the threads of a link, and how many there are.
+/// Returns the processor time of a link's threads, and their number.
 pub(super) fn threads_of(name: &str) -> (u64, usize) {
     let tasks = procfs::process::Process::myself().unwrap().tasks().unwrap();
     let named = tasks
@@ -411,7 +411,7 @@ fn an_idle_link_uses_no_processor() {
     let (link, mut client, mut target) = connected("idle", delay(2000));
     client.write_all(b"x").unwrap();
     expect(&mut target, b"x");
-    // Half closed: the end that is known must not wake anybody again.
+    // Half closed: the known end must not wake a thread again.
     client.shutdown(Shutdown::Write).unwrap();
     assert_eq!(target.read(&mut [0]).unwrap(), 0);
     for cut in [false, true] {
@@ -442,12 +442,12 @@ fn closing_ends_threads_and_frees_the_port() {
         let start = Instant::now();
         drop(link);
         let took = start.elapsed();
-        // Less than a millisecond, save on an overloaded machine.
+        // Less than a millisecond, except on an overloaded machine.
         assert!(took < Duration::from_secs(1), "{took:?}");
         until("the threads end", || threads_of("closing").1 == 0);
         assert!(matches!(client.read(&mut [0]), Ok(0) | Err(_)));
-        // A process that another test is just starting holds copies of our sockets
-        // until it executes its program.
+        // A process that another test is just starting holds copies of this process's sockets until
+        // it executes its program.
         until("the port is free", || TcpListener::bind(address).is_ok());
     }
 }

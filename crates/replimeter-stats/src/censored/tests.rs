@@ -47,9 +47,9 @@ fn one_bracket_says_no_more_than_itself() {
 
 #[test]
 fn brackets_that_overlap_leave_what_they_share() {
-    // Peto 1973: all of the mass is where all could be.
+    // Peto 1973: all mass is where all times may be.
     assert_masses(&[(0, 3), (2, 5), (1, 4)], &[(2.0, 3.0, 1.0)]);
-    // Ends that only touch share nothing: (0, 1] and (1, 2].
+    // Ends that only touch do not overlap: (0, 1] and (1, 2].
     assert_masses(&[(0, 1), (1, 2)], &[(0.0, 1.0, 0.5), (1.0, 2.0, 0.5)]);
 }
 
@@ -65,9 +65,9 @@ fn the_chain_of_four_by_hand() {
 
 #[test]
 fn current_status_data_by_the_formula() {
-    // Only "before" or "after" the time of looking: the estimate at the times of
-    // looking is the isotonic regression of the answers (Ayer et al. 1955).
-    // Looked at 1, 2, 3, 4, 5: before is 0, 1, 0, 1, 1; regression 0, ½, ½, 1, 1.
+    // Only "before" or "after" the time of a check: the estimate at these times is the isotonic
+    // regression of the answers (Ayer et al. 1955). Checked at 1, 2, 3, 4, 5: before is 0, 1, 0, 1,
+    // 1; regression 0, ½, ½, 1, 1.
     let brackets = [(1, 100), (0, 2), (3, 100), (0, 4), (0, 5)];
     let estimate = of(&brackets);
     let at = |units: i64| -> f64 {
@@ -88,7 +88,7 @@ fn current_status_data_by_the_formula() {
 
 #[test]
 fn self_consistent_as_turnbull_asks() {
-    // Each mass is the mean share of the brackets that hold its interval.
+    // Each mass is the mean share of the brackets that contain its interval.
     let brackets = [
         (0, 3),
         (1, 5),
@@ -172,8 +172,7 @@ fn a_missing_lower_end_is_none() {
     );
 }
 
-/// Times with an exponential tail, seen by polls of a period with a random
-/// phase, in microseconds.
+/// Times with an exponential tail, seen by polls with a period and a random phase, in microseconds.
 fn polled(
     random: &mut Random,
     rounds: usize,
@@ -268,7 +267,7 @@ proptest! {
         for (far, low, width) in &brackets {
             match low {
                 Some(low) => all.record(Some(Nanos(*low)), Nanos(low + width)),
-                // Anything at all, even the wrong way round.
+                // Any values, even in the wrong order.
                 None => all.record((far % 2 == 0).then_some(Nanos(far.rotate_left(7))), Nanos(*far)),
             }
         }

@@ -4,17 +4,16 @@ use replimeter_model::random::Random;
 use super::{blocks::politis_white, *};
 use crate::binomial::Excess;
 
-/// How the samples of a run behave: what is common to neighbours is an autoregressive course, and slow stretches
-/// come and go.
+/// A simulated run: neighbors share an autoregressive series, and slow periods come and go.
 #[derive(Clone, Copy, Debug)]
 struct World {
-    /// Correlation of neighbours.
+    /// Correlation of neighbors.
     dependence: f64,
-    /// How far samples spread: the standard deviation of their logarithm.
+    /// Spread of samples: the standard deviation of their logarithm.
     spread: f64,
-    /// How often a slow stretch begins, and how long it is on average.
+    /// Probability that a slow period begins, and its average length.
     stretches: Option<(f64, f64)>,
-    /// How far runs differ from one another: the standard deviation of their level.
+    /// Spread of runs: the standard deviation of their level.
     between: f64,
 }
 
@@ -121,7 +120,7 @@ fn a_run_against_its_like_alarms_in_at_most_five_percent_of_pairs() {
             "{world:?}: any of four figures, {excess:?}"
         );
         for (figure, count) in ["mean", "p50", "p90", "p99"].iter().zip(single) {
-            // Twenty figures are looked at: each by itself at a quarter of a percent.
+            // Twenty figures are compared: each at 0.25 %.
             let alone = Excess::over(count, 300, 0.05);
             assert!(alone.p_value > 0.0025, "{world:?}: {figure}, {alone:?}");
         }
@@ -138,7 +137,7 @@ fn sets_of_runs_that_differ_among_themselves_do_so_too() {
         let (excess, _) = alarms(world, 250, 600, runs);
         assert!(!excess.significant(), "{runs} runs: {excess:?}");
     }
-    // One run of each cannot know: this is what the warning about single runs is for.
+    // Single runs cannot show it: this is why single runs get a warning.
     let (excess, _) = alarms(world, 100, 600, 1);
     assert!(excess.significant(), "{excess:?}");
 }
@@ -288,7 +287,8 @@ fn known_answers() {
         apart.p_value()
     );
     assert!((apart.seen_from(LEVEL) - 2f64.sqrt() * (1.96 + 0.8416)).abs() < 0.02);
-    // What is 0 on both sides does not differ; what has no spread is not believed for ever.
+    // Values that are 0 on both sides do not differ; equal values without spread are not taken as
+    // certain.
     let still = |value: f64| {
         Drawn::of_interval(value, Some([value, value]), 9)
             .spread()
@@ -337,7 +337,7 @@ proptest! {
         let ([low, high], turned) = (there.interval(LEVEL), back.interval(LEVEL));
         prop_assert!(low <= there.value && there.value <= high);
         prop_assert!((low + turned[1]).abs() < 1e-9 && (high + turned[0]).abs() < 1e-9);
-        // The p-value and the interval say the same.
+        // The p-value and the interval agree.
         prop_assert_eq!(there.p_value() < 0.05, low > 0.0 || high < 0.0);
     }
 

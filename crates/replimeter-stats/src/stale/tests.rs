@@ -112,8 +112,8 @@ fn always_fresh_needs_no_wait_and_has_an_upper_bound() {
     assert_eq!(row.staleness.count, 0);
 }
 
-/// Returns a run of so many rounds at once whose writes become visible then, and half as many that
-/// read at 200 µs.
+/// Returns a run of rounds with immediate reads whose writes become visible at these times, and
+/// half as many rounds that read at 200 µs.
 fn run(rounds: u64, mut visible: impl FnMut() -> i64) -> StaleRow {
     let mut summary = StaleSummary::default();
     for number in 0..rounds + rounds / 2 {
@@ -128,7 +128,8 @@ fn the_interval_of_the_wait_holds_the_truth() {
     let mut random = Random::new(11);
     let (mut covered, mut told) = (0, 0);
     for _ in 0..200 {
-        // 27 % are visible too late for a read at once, by 300 µs on average: 99 % after 300 µs × ln 27.
+        // 27 % are visible too late for an immediate read, by 300 µs on average: 99 % after 300 µs × ln
+        // 27.
         let row = run(2_000, || {
             if random.uniform() < 0.27 {
                 (-300e3 * random.uniform().ln()) as i64
@@ -144,7 +145,7 @@ fn the_interval_of_the_wait_holds_the_truth() {
         covered += u32::from(low <= truth && truth <= high);
         assert!(
             low > 100.0,
-            "so many are stale at once: {:?}",
+            "stale immediate reads: {:?}",
             row.fresh_after_us
         );
     }
@@ -157,7 +158,7 @@ fn the_interval_of_the_wait_holds_the_truth() {
 #[test]
 fn the_interval_of_the_wait_does_not_reach_what_the_reads_exclude() {
     let mut random = Random::new(12);
-    // Times that writes need come in clumps of a hundred rounds.
+    // Visibility times come in clusters of a hundred rounds.
     let mut left = 0;
     let mut slow = false;
     let row = run(6_000, || {
@@ -178,7 +179,7 @@ fn the_interval_of_the_wait_does_not_reach_what_the_reads_exclude() {
         0.0 < low && low < fresh.p99.unwrap() && fresh.p99.unwrap() < high,
         "{fresh:?}"
     );
-    // The outer end of 99.9 % lies beyond all that was seen, unless the clumps are few enough.
+    // The outer end of 99.9 % lies beyond all observed times, unless the clusters are few enough.
     assert!(
         fresh.p999_ci.is_none_or(
             |[low, high]| low >= fresh.p99.unwrap() / 2.0 && high >= fresh.p999.unwrap()

@@ -68,7 +68,7 @@ fn where_one_more_stops_paying_is_where_throughput_stops_to_grow() {
 #[test]
 fn a_published_data_set() {
     // SPEC SDM91 on a SPARCcenter 2000, in Gunther (2007): by absolute errors σ is 0.028 ± 0.009, κ (1.04 ± 0.2)e-4, the
-    // peak at 96.5. Relative errors were minimised by a search along the axes, without any of what is above.
+    // peak at 96.5. Relative errors were minimized by a search along the axes, independent of this module.
     let data = [
         (1, 64.9),
         (18, 995.9),
@@ -155,7 +155,7 @@ fn students_points() {
     assert!(student_975(0).is_infinite());
 }
 
-/// Returns the squares of a fit's residuals, and the least of those of its neighbours.
+/// Returns the sum of squares of a fit's residuals, and the least of those of its neighbors.
 fn squares_beside(points: &[Point], found: &Fit) -> (f64, f64) {
     let squares = |coefficients: &[f64; 3]| {
         normal(points, coefficients).map_or(f64::INFINITY, |state| state.2)

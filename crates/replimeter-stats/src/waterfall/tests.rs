@@ -166,7 +166,7 @@ fn inversions_beyond_the_error_bar_are_counted_and_kept() {
 
 #[test]
 fn stages_on_one_clock_do_not_depend_on_its_offset() {
-    // The servers share a clock, of which the two offsets were measured 30 µs apart.
+    // The servers share a clock, whose two offsets were measured 30 µs apart.
     let mut waterfall = Waterfall::new(&CHAIN);
     let mut one = points([0, 40, 130, 140, 190, 170]);
     for (point, at) in [

@@ -9,9 +9,9 @@ use crate::binlog::{
     event::{HEADER, kind},
 };
 
-/// What servers sent (after the dump request, to a client that asked for no
-/// checksums) while schemas and tables were made, rows of two engines were written,
-/// the log was rotated, and XA, compressed and tagged transactions were committed.
+/// Streams of servers (after the dump request, without checksums) while schemas and tables were
+/// created, rows of two engines were written, the log was rotated, and XA, compressed and tagged
+/// transactions were committed.
 const MARIADB: &[u8] = include_bytes!("../data/mariadb-10.11.bin");
 const MYSQL: &[u8] = include_bytes!("../data/mysql-9.7.bin");
 
@@ -108,7 +108,7 @@ fn a_mysql_stream_with_tags_and_compression() {
     let plain: Vec<String> = (5..=19).map(|number| number.to_string()).collect();
     assert_eq!(numbers[..15], plain);
     assert_eq!(numbers[15..], ["batch:1", "batch:2", "batch:3"]);
-    // Commits are in order and written here.
+    // Commits are in order, and were written on this server.
     let times: Vec<CommitTimes> = whole
         .transactions
         .iter()
@@ -121,7 +121,7 @@ fn a_mysql_stream_with_tags_and_compression() {
     );
     assert!(times.is_sorted_by_key(|time| time.immediate_us));
     let tables = decoder.tables().unwrap();
-    // The compressed ones too.
+    // Including the compressed ones.
     for one in &whole.transactions[14..] {
         assert_eq!(tables.name(one.3[0]), Some(("s", "t")));
     }
@@ -148,7 +148,7 @@ fn where_the_bytes_are_cut_does_not_matter() {
     }
 }
 
-/// Returns an event in its packets.
+/// Encodes an event as packets.
 fn packets(kind: u8, body: &[u8], sequence: &mut u8) -> Vec<u8> {
     // The status and the time.
     let mut payload = vec![0; 1 + 4];
@@ -173,7 +173,7 @@ fn packets(kind: u8, body: &[u8], sequence: &mut u8) -> Vec<u8> {
     }
 }
 
-/// MariaDB's GTID event of sequence `number`.
+/// Returns MariaDB's GTID event with sequence `number`.
 fn gtid(number: u64) -> Vec<u8> {
     let mut body = number.to_le_bytes().to_vec();
     body.extend_from_slice(&[0; 11]);
@@ -218,7 +218,7 @@ fn errors_and_ends_are_told() {
     assert_eq!(result, Err(want));
     let (_, result, _) = decode(std::iter::once(vec![5, 0, 0, 1, 0xfe, 0, 0, 2, 0]));
     assert_eq!(result, Err(StreamError::Ended));
-    // A length that is not the packet's, a lost packet, and a text that is no stream.
+    // A wrong length, a lost packet, and a text that is not a stream.
     let mut stream = MYSQL.to_vec();
     stream[4 + 1 + 9] ^= 1;
     assert!(matches!(
@@ -259,7 +259,7 @@ fn offsets_go_on_beyond_four_gigabytes() {
     assert_eq!(unwrapped((1 << 32) + 5, 900), (1 << 32) + 900);
 }
 
-/// Nothing kept grows with what the bytes say.
+/// Returns whether the decoder's memory is bounded.
 fn bounded(decoder: &Decoder) -> bool {
     decoder.head.capacity() <= 2 * HEAD && decoder.assembler.touched.len() <= MOST_TABLES
 }

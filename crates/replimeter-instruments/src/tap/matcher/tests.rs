@@ -160,8 +160,8 @@ fn the_oldest_of_those_awaited() {
 }
 
 proptest! {
-    /// Whatever the order on both sides (within the appliers' reach), everything is
-    /// matched once with the right lag.
+    /// In any order on both sides (within the appliers' reach), everything is matched once with the
+    /// right lag.
     #[test]
     fn any_interleaving_is_matched_whole(
         keys in proptest::collection::vec((any::<u16>(), 0u64..50, 0u64..50), 1..300),

@@ -11,7 +11,7 @@ fn settings() -> impl Strategy<Value = LinkSettings> {
     })
 }
 
-/// Chunks as (nanoseconds since the one before, bytes).
+/// Chunks as (nanoseconds since the previous one, bytes).
 fn chunks() -> impl Strategy<Value = Vec<(u64, usize)>> {
     prop::collection::vec((0_u64..10_000_000, 0_usize..100_000), 1..200)
 }
@@ -22,7 +22,7 @@ proptest! {
         let mut schedule = Schedule::new(seed);
         let mut arrival = Instant::now();
         let mut last = None;
-        // The line as it is by definition: one chunk after the other.
+        // The reference: one chunk after the other.
         let mut free = arrival;
         for (gap, bytes) in chunks {
             arrival += Duration::from_nanos(gap);
@@ -35,7 +35,7 @@ proptest! {
             let least = settings.delay.saturating_sub(settings.jitter);
             prop_assert!(due >= free + least);
             prop_assert!(last.is_none_or(|last| due >= last), "out of order");
-            // Not later either than the rules make it, save for rounding.
+            // Not later either than the rules require, except for rounding.
             let most = free + settings.delay + settings.jitter + Duration::from_micros(200);
             prop_assert!(due <= most.max(last.unwrap_or(most)) || settings.bandwidth.is_some_and(|b| b < 1000));
             last = Some(due);
@@ -77,7 +77,7 @@ fn jitter_is_even_around_the_delay() {
     let mut total = Duration::ZERO;
     let mut quarters = [0_usize; 4];
     for _ in 0..DRAWS {
-        // Far enough apart that none waits for the one before it.
+        // Far enough apart that none waits for the previous one.
         arrival += Duration::from_millis(10);
         let delay = schedule.due(arrival, 1, &settings) - arrival;
         assert!((Duration::from_millis(3)..=Duration::from_millis(7)).contains(&delay));
