@@ -151,7 +151,7 @@ fn mending(engine: Engine, channel: &Channel) -> String {
     if channel.sql_error.is_empty() && channel.io_error.is_empty() {
         if channel.io_running == "Connecting" {
             format!(
-                "it is connecting: check that it can reach {}:{} and that its user may log in there",
+                "check that it can reach {}:{} and that its user may log in there (it is connecting)",
                 channel.source_host, channel.source_port
             )
         } else {
