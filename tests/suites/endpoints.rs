@@ -527,7 +527,7 @@ fn only_one_at_a_time(cluster: &Cluster) {
     let _ = cluster
         .run(&Tool::new(), &[])
         .with_code(3)
-        .saying("another replimeter is measuring this server");
+        .saying("another Replimeter run is measuring this server");
     kill_process(pid(&child), Signal::INT).unwrap();
     let _ = wait(child, LIMIT).with_code(130);
 }
@@ -616,7 +616,7 @@ fn a_frozen_replica(cluster: &Cluster) {
     assert!(
         ended
             .words()
-            .contains("the schema `replimeter` was left in place"),
+            .contains("the schema `replimeter` was not removed"),
         "{ended:#?}"
     );
     // Ctrl-C is heeded with a frozen replica too.
@@ -788,7 +788,7 @@ fn a_replica_that_dies() {
     assert!(
         ended
             .words()
-            .contains("the schema `replimeter` was left in place"),
+            .contains("the schema `replimeter` was not removed"),
         "{ended:#?}"
     );
     assert_eq!(tables(primary), None);
@@ -913,7 +913,7 @@ fn keeps_tables_of_a_replica_alone(cluster: &Cluster, command: &[&str], moments:
         let warnings = document["warnings"].to_string();
         assert_eq!(
             warnings
-                .matches("the schema `replimeter` was left in place: replica1 (")
+                .matches("the schema `replimeter` was not removed: replica1 (")
                 .count(),
             usize::from(made != Made::Never),
             "{warnings}"

@@ -231,7 +231,7 @@ fn two_at_once_used_and_taken_down() {
     let _ = person
         .run(&["sandbox", "exec", "work", "node1", "--", "true"])
         .with_code(3)
-        .saying("it has primary, replica1");
+        .saying("name one of primary, replica1");
     let _ = person
         .run(&[
             "sandbox",
@@ -396,7 +396,7 @@ fn links_are_cut_and_healed() {
     let _ = person
         .run(&["sandbox", "link", "cut", "nowhere", "--cut"])
         .with_code(3)
-        .saying("there are primary-replica1");
+        .saying("the links are primary-replica1");
     let _ = person
         .run(&["sandbox", "link", "cut", "--jitter", "1s"])
         .with_code(3)

@@ -129,7 +129,7 @@ fn members_in_networks(shape: &str) {
         let _ = tool
             .run(&["lag", "--sandbox", shape, "--link-delay", "1ms"])
             .with_code(3)
-            .saying("needs a network of its own");
+            .saying("needs its own network namespace");
         return;
     }
     let (without, with) = (
@@ -171,7 +171,7 @@ fn an_ordinary_user_is_told_why_a_cluster_gets_no_links() {
         .env("REPLIMETER_HOME", folder.path().join("home"));
     let ended = Ended::of(command.output().unwrap()).with_code(3);
     let _ = ended
-        .saying("needs a network of its own")
+        .saying("needs its own network namespace")
         .saying("run it as root")
         .saying("need no privilege");
 }

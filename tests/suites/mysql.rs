@@ -141,7 +141,7 @@ fn a_sandbox_and_the_users_own_servers() {
     }
     let _ = run("replimeter", admin, &[])
         .with_code(3)
-        .saying("a filter swallows the schema")
+        .saying("a filter excludes the schema")
         .saying("Ignore_DB=replimeter");
     sql(replica, "STOP REPLICA");
     let _ = run("replimeter", admin, &[])

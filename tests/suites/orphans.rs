@@ -277,7 +277,7 @@ fn a_folder_the_servers_user_cannot_enter_is_named() {
     fs::set_permissions(person.own(), fs::Permissions::from_mode(0o700)).unwrap();
     let _ = wait(person.start(&[], None), LIMIT)
         .with_code(3)
-        .saying("cannot be entered by the system user")
+        .saying("is not accessible to the system user")
         .saying("REPLIMETER_HOME");
 }
 

@@ -300,7 +300,7 @@ fn a_server_has_its_share_of_the_machine_and_no_more() {
             .cpus_per_server
             .as_deref()
             .unwrap()
-            .contains("cores of its own")
+            .contains("dedicated cores")
     );
     // And once more when it was killed and is brought back.
     let mut sandbox = sandbox;
@@ -331,7 +331,7 @@ fn a_server_has_its_share_of_the_machine_and_no_more() {
     let cores = thread::available_parallelism().unwrap().get();
     let error = with("mariadb/async:1", &cores.to_string()).unwrap_err();
     assert!(
-        error.to_string().contains("more than there are")
+        error.to_string().contains("exceed the cores")
             && error.hint().contains("--cpus-per-server"),
         "{error}"
     );

@@ -438,7 +438,7 @@ fn requests_that_make_no_sense_are_refused() {
     let ended = tool
         .run(&["scale", "--replicas", "0..2", "--cpus-per-server", "1000"])
         .with_code(3);
-    let _ = ended.saying("more than there are");
+    let _ = ended.saying("exceed the cores");
     assert!(
         tool.runs().is_empty(),
         "nothing is left of a run that never began"

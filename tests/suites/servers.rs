@@ -333,14 +333,14 @@ fn what_is_no_server_or_hostile_is_refused_and_leaves_nothing() {
     let _ = person
         .add(&letter)
         .with_code(3)
-        .saying("it is no archive")
+        .saying("it is not an archive")
         .saying("try: ");
     let empty = person.path("empty");
     fs::create_dir(&empty).unwrap();
     let _ = person
         .add(&empty)
         .with_code(3)
-        .saying("it is not a server: no mariadbd or mysqld inside; it holds nothing");
+        .saying("no mariadbd or mysqld in it; it contains nothing");
     let _ = person
         .add(&person.path("nothing"))
         .with_code(3)
@@ -365,13 +365,13 @@ fn what_is_no_server_or_hostile_is_refused_and_leaves_nothing() {
     let _ = person
         .add(&absolute)
         .with_code(3)
-        .saying("it is not a server");
+        .saying("no mariadbd or mysqld in it");
     std::os::unix::fs::symlink("../../../etc", person.path("evil/bin/way")).unwrap();
     let link = person.pack("link.tar.gz", &["-C", evil, "bin"]);
     let _ = person
         .add(&link)
         .with_code(3)
-        .saying("leads out")
+        .saying("points outside")
         .saying("do not trust");
 
     let whole = fs::read(person.pack(

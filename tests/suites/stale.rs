@@ -881,7 +881,7 @@ fn a_member_that_leaves_is_named_though_it_is_not_read() {
         warning["message"]
             .as_str()
             .unwrap()
-            .contains("it will when its replication goes on")
+            .contains("it will when replication resumes")
     }));
 }
 

@@ -316,7 +316,7 @@ fn what_cannot_be_stamped_is_refused_with_the_reason() {
         assert!(
             text.contains("primary (")
                 && text.contains("stays ROW")
-                && text.contains("ships the row"),
+                && text.contains("replicates the row"),
             "{text}"
         );
         assert!(error.hint.contains(privilege), "{error:?}");

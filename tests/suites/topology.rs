@@ -131,7 +131,7 @@ fn a_chain_by_file() {
         .saying("declared the primary, but it replicates from top");
     let _ = said("primary", "node", "")
         .with_code(3)
-        .saying("it is declared a node, but it says it is in no Galera cluster");
+        .saying("it is declared a node, but it is in no Galera cluster");
     let _ = said("primary", "primary", "")
         .with_code(2)
         .saying("`top` and `middle` are both primaries");
@@ -339,7 +339,7 @@ fn a_group_by_url() {
     until("nothing of ours stays", LIMIT, || clean(one) && clean(two));
     // A secondary declared the primary: both sides are named.
     let ended = lag(&sandbox, &[("a", "", "", one), ("b", "primary", "", two)]).with_code(3);
-    let _ = ended.saying("it is declared the primary, but its group says it is SECONDARY");
+    let _ = ended.saying("it is declared the primary, but in its group it is SECONDARY");
     // The primary is not among those named.
     let other = start("mysql/async:0", &[]);
     let stranger = url(&other.nodes()[0], "replimeter");

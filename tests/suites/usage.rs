@@ -38,7 +38,7 @@ fn a_port_where_nobody_listens() {
     let ended = ended
         .saying("primary (127.0.0.1:")
         .saying("cannot connect")
-        .saying("is the server running");
+        .saying("check that the server runs");
     assert_eq!(ended.stdout, "");
     assert!(
         tool.runs().is_empty(),
@@ -205,7 +205,7 @@ fn without_a_home_nothing_shared_is_trusted() {
     let mut command = tool.command(&["lag"]);
     let _ = Ended::of(command.env("REPLIMETER_HOME", shared).output().unwrap())
         .with_code(3)
-        .saying("others may write to it");
+        .saying("others can write to it");
 }
 
 fn a_plan_that_is_no_file_or_endless() {

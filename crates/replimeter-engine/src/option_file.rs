@@ -40,7 +40,7 @@ pub enum OptionFileError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong; never the line itself, which may contain a password.
+        /// The fault; never the line itself, which may contain a password.
         reason: &'static str,
     },
 }

@@ -146,7 +146,7 @@ pub trait Faults {
     /// Kills a server immediately, without waiting for its end.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When none has this name.
     fn kill(&mut self, server: &str) -> Result<(), SourceError>;
 
     /// Makes another server take writes after the primary died, and returns its name: the wished

@@ -84,7 +84,7 @@ impl Sandbox {
     /// Kills a server (SIGKILL), without waiting for its end.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When none has this name.
     pub fn kill(&self, name: &str) -> Result<(), SandboxError> {
         let member = self.member(name)?;
         self.servers().strike(member.number);

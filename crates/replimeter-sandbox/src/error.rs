@@ -34,9 +34,9 @@ pub enum SandboxError {
     /// A server that does not support a request.
     #[error("{what}")]
     Impossible {
-        /// What it does not support, and why.
+        /// The unsupported request, and the cause.
         what: String,
-        /// What to install or use instead.
+        /// The suggested remedy.
         hint: String,
     },
     /// A managed sandbox that does not exist, or is in a wrong state.

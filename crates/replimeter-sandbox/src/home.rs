@@ -211,7 +211,7 @@ pub(crate) fn held(folder: &Path) -> Result<bool, SandboxError> {
     Ok(flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
 }
 
-/// Held while folders are created and removed: between creation and locking, a folder looks
+/// Returns the lock for creating and removing folders: between creation and locking, a folder looks
 /// abandoned.
 fn gate(parent: &Path) -> Result<File, SandboxError> {
     let gate = lock_file(&parent.join(".lock"))?;

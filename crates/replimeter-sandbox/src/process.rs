@@ -170,7 +170,7 @@ pub(crate) const TOKEN: &str = "REPLIMETER_SANDBOX_TOKEN";
 
 /// Kills the processes of the sandbox in `folder`: servers of a killed tool, just before the kernel
 /// ends them, and programs that they started, which nothing else ends. Returns their number.
-/// Matched by their environment, never by a stored process id, which may by now be another
+/// Matched by command line and environment, never by a stored process id, which may now be another
 /// process's, nor by folder alone, in which a user may be reading a log.
 pub(crate) fn kill_inside(folder: &Path) -> usize {
     kill_matching(|process| {

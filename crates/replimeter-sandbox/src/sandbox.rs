@@ -251,7 +251,7 @@ impl Sandbox {
     /// Changes a link, or all of them; settings that are not given stay.
     ///
     /// # Errors
-    /// When there is none of this name, or the resulting settings are invalid.
+    /// When none has this name, or the resulting settings are invalid.
     pub fn change_link(&self, name: Option<&str>, change: &LinkChange) -> Result<(), String> {
         let chosen: Vec<&Wire> = self
             .links

@@ -37,7 +37,7 @@ pub(crate) struct Seed {
     pub(crate) from_cache: bool,
 }
 
-/// What creating a template needs.
+/// Context for creating a template.
 pub(crate) struct Maker<'a> {
     /// Where templates are stored.
     pub(crate) home: &'a Home,

@@ -114,7 +114,7 @@ impl Sandboxes {
     /// Finds a managed sandbox.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When none has this name.
     pub fn find(&self, name: &SandboxName) -> Result<Kept, SourceError> {
         Ok(Kept::find(&self.home, name)?)
     }
@@ -122,7 +122,7 @@ impl Sandboxes {
     /// Finds a managed sandbox, and reads the state of its links.
     ///
     /// # Errors
-    /// When there is none of this name, or its supervisor does not answer.
+    /// When none has this name, or its supervisor does not answer.
     pub fn open(&self, name: &SandboxName) -> Result<Box<dyn Servers>, SourceError> {
         let kept = self.find(name)?;
         let members = kept

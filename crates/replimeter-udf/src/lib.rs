@@ -12,7 +12,7 @@
 #![allow(
     missing_docs,
     unreachable_pub,
-    reason = "the same functions: their names are the server's business"
+    reason = "the same functions: the server prescribes their names"
 )]
 
 mod text;

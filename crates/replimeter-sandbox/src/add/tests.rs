@@ -118,7 +118,7 @@ fn an_archive_with_or_without_a_folder_around_it() {
         assert!(found.contains(&added.install), "{found:?}");
 
         let error = area.add(&archive).unwrap_err();
-        assert!(error.to_string().contains("is there already"), "{error}");
+        assert!(error.to_string().contains("already exists"), "{error}");
         assert!(error.hint().contains("`rm -r "), "{}", error.hint());
         assert_eq!(area.entries(), ["mysql-9.9.1"]);
     }
@@ -156,21 +156,18 @@ fn what_is_no_server_is_refused_and_leaves_nothing() {
     area.refused(&area.path("nothing"), "cannot be read");
     let empty = area.path("empty");
     fs::create_dir(&empty).unwrap();
-    area.refused(
-        &empty,
-        "it is not a server: no mariadbd or mysqld inside; it holds nothing",
-    );
+    area.refused(&empty, "no mariadbd or mysqld in it; it contains nothing");
     let text = area.path("letter.tar.gz");
     fs::write(&text, "Dear reader").unwrap();
-    area.refused(&text, "it is no archive");
+    area.refused(&text, "it is not an archive");
     area.refused(Path::new("/dev/null"), "neither a folder nor a file");
     area.refused(
         &area.archive(&[("src/sql/main.cc", "int main;"), ("README", "x")]),
-        "it holds README, src",
+        "it contains README, src",
     );
     area.refused(
         &area.archive(&[("mysqld", SERVER), ("share/english/x", "")]),
-        "not in a folder of its own",
+        "its server is not in a folder",
     );
     area.refused(
         &area.archive(&[("bin/mysqld", SERVER)]),
@@ -182,8 +179,8 @@ fn what_is_no_server_is_refused_and_leaves_nothing() {
         "GLIBC_9.99 not found",
     );
     let two = [("a/bin/mysqld", SERVER), ("b/bin/mysqld", SERVER)];
-    area.refused(&area.archive(&two), "it holds several servers: a, b");
-    area.refused(&area.folder(&two), "it holds several servers: a, b");
+    area.refused(&area.archive(&two), "it contains several servers: a, b");
+    area.refused(&area.folder(&two), "it contains several servers: a, b");
 }
 
 #[test]

@@ -110,7 +110,7 @@ pub struct Unusable {
 pub struct Survey {
     /// Servers, the best first: MariaDB before MySQL, then the newest first.
     pub installs: Vec<Install>,
-    /// What could not be used.
+    /// Files that could not be used.
     pub unusable: Vec<Unusable>,
 }
 

@@ -8,7 +8,7 @@ pub(super) fn initialise(command: &mut Command) {
     command.args(["--initialize-insecure", "--secure-file-priv=NULL"]);
 }
 
-/// Only Replimeter's users may log in with an empty password.
+/// Returns the statements that lock root: only Replimeter's users may log in.
 pub(super) fn lock_root(password: &str) -> String {
     format!("ALTER USER 'root'@'localhost' IDENTIFIED BY '{password}';")
 }

@@ -280,14 +280,14 @@ impl Kept {
 pub struct Order {
     /// The sandbox's name.
     pub name: SandboxName,
-    /// What to start.
+    /// The sandbox to start.
     pub spec: SandboxSpec,
 }
 
 /// Ends a managed sandbox, running or dead, and removes all of its files.
 ///
 /// # Errors
-/// When there is none of this name, or it does not end.
+/// When none has this name, or it does not end.
 pub fn down(home: &Home, name: &SandboxName) -> Result<(), SandboxError> {
     let folder = home.place_of(name);
     if !folder.is_dir() {

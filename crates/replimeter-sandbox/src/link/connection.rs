@@ -42,7 +42,7 @@ const SHARE: u32 = 20;
 /// The period over which the share is computed.
 const RECKONED: Duration = Duration::from_millis(20);
 
-/// What ends the wait.
+/// The reason for the end of a wait.
 enum Next {
     /// Only the wakeup: the link is cut.
     Healed,

@@ -335,7 +335,7 @@ struct Acceptor {
     bell: Arc<Bell>,
 }
 
-/// What to wait for before accepting again.
+/// The event to wait for before accepting again.
 enum Pause {
     Until(PollFlags),
     Respite,

@@ -68,7 +68,7 @@ pub enum StreamError {
     /// The bytes are not a valid binary log.
     #[error("corrupt at {} of {}: {what}", .position.offset, if .position.file.is_empty() { "an unknown file" } else { .position.file.as_str() })]
     Corrupt {
-        /// What is wrong.
+        /// The fault.
         what: String,
         /// The end of the last complete transaction before it.
         position: Position,
