@@ -178,7 +178,7 @@ fn waiting_for_a_replica_costs_more_than_not_waiting() {
     for wanted in [
         "to an insert",
         "innodb_flush_log_at_trx_commit=2",
-        "Step by step",
+        "Added by each step",
     ] {
         assert!(words.contains(wanted), "`{wanted}` is missing in {words}");
     }

@@ -449,10 +449,10 @@ fn plans_and_reports(nodes: &[Node]) {
     assert_eq!(document["results"]["rows"].as_array().unwrap().len(), 2);
     let run = tool.only_run();
     let page = fs::read_to_string(run.join("report.html")).unwrap();
-    assert!(page.contains("Operations in each second") && run.join("samples.parquet").exists());
+    assert!(page.contains("Operations per second over time") && run.join("samples.parquet").exists());
     let report = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
     assert!(
-        report.words().contains("insert:8@primary does")
+        report.words().contains("insert:8@primary reached")
             && report.words().contains("select:8@replica1"),
         "{report:#?}"
     );

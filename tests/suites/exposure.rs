@@ -109,7 +109,7 @@ fn expose_nothing(shapes: &[&str]) {
             document["headline"]
                 .as_str()
                 .unwrap()
-                .contains("by construction"),
+                .contains("by design"),
             "{shape}"
         );
     }
@@ -157,7 +157,7 @@ fn servers_of_the_users_are_only_looked_at() {
     }
     let ended = wait(child, Duration::from_secs(60)).with_code(0);
     assert!(
-        ended.words().contains("A crash would have taken"),
+        ended.words().contains("A crash would have lost"),
         "{ended:#?}"
     );
     let summary = std::fs::read_to_string(tool.only_run().join("summary.json")).unwrap();

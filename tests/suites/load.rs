@@ -655,7 +655,7 @@ fn a_replica_catches_up(servers: &Servers) {
     assert!(
         fs::read_to_string(run.join("report.html"))
             .unwrap()
-            .contains("How fast it catches up")
+            .contains("Backlog over time")
     );
     let report = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
     assert!(
@@ -815,7 +815,7 @@ fn a_second_signal_with_a_frozen_primary(servers: &Servers) {
     let ended = wait(child, LIMIT);
     let as_it_was = (servers.workers(), servers.applying());
     kill_process(primary, Signal::CONT).unwrap();
-    let _ = ended.with_code(130).saying("ended at once");
+    let _ = ended.with_code(130).saying("stopped without cleaning up");
     assert_eq!(as_it_was, ("3".to_owned(), true));
     // What it could not remove then the next run does, and the user the script's table.
     until("the primary answers", LIMIT, || {
@@ -1114,7 +1114,7 @@ fn panic_says_what_starts_a_held_applier(servers: &Servers) {
     let ended = run
         .wait()
         .with_code(101)
-        .saying("a fault was asked for")
+        .saying("a fault was requested")
         .saying(&servers.statements());
     let _ = ended.saying("the applier of replica1 was restored");
     sql(servers.primary(), "DROP USER prober@'127.0.0.1'");

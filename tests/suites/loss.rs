@@ -249,7 +249,7 @@ fn the_most_advanced_of_several_replicas_takes_over() {
     .with_code(0);
     let words = ended.words();
     assert!(
-        words.contains("What the crashes took") && words.contains("replica"),
+        words.contains("Lost transactions and recovery") && words.contains("replica"),
         "{words}"
     );
     let run = tool.only_run();
@@ -264,7 +264,7 @@ fn the_most_advanced_of_several_replicas_takes_over() {
     }
     let again = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
     assert!(
-        again.words().contains("What the crashes took"),
+        again.words().contains("Lost transactions and recovery"),
         "{again:#?}"
     );
     let planned = tool

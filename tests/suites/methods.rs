@@ -390,12 +390,12 @@ fn a_calibration_is_kept_and_rendered_again() {
     assert!(
         again
             .words()
-            .contains("What each method makes of each delay")
+            .contains("Measured lag and error by injected delay")
     );
     assert!(
         std::fs::read_to_string(run.join("report.html"))
             .unwrap()
-            .contains("Measured less injected")
+            .contains("Error of p50")
     );
     let plan = run.join("plan.toml");
     let dry = tool

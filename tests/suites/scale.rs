@@ -185,7 +185,7 @@ fn kept(tool: &Tool, document: &Value) {
     for wanted in [
         "insert while selecting/s",
         "Percent of no replica",
-        "What each server spent",
+        "Resources of each server",
         "No law is fitted",
         "share the",
     ] {
@@ -257,7 +257,7 @@ fn from_five_counts_on_a_law_is_fitted_and_its_prediction_measured() {
     ] {
         let fit = named(phase, figure);
         if let Some(refused) = fit["refused"].as_str() {
-            assert!(refused.contains("does not describe"), "{fit:#}");
+            assert!(refused.contains("does not fit"), "{fit:#}");
             continue;
         }
         assert_eq!(
@@ -386,7 +386,7 @@ fn a_server_that_dies_and_a_user_who_ends_it_leave_what_was_measured() {
             .unwrap();
         let ended = wait(child, Duration::from_secs(60));
         let ended = if kill {
-            ended.with_code(3).saying("has ended")
+            ended.with_code(3).saying("exited")
         } else {
             ended.with_code(130).saying("is kept")
         };

@@ -164,10 +164,10 @@ fn mariadb_side_by_side() {
         .run(&["report", run.to_str().unwrap()])
         .with_code(0)
         .stdout;
-    assert!(text.contains("Side by side"), "{text}");
+    assert!(text.contains("Comparison ("), "{text}");
     let table: Vec<&str> = text
         .lines()
-        .skip_while(|line| !line.starts_with("Side by side"))
+        .skip_while(|line| !line.starts_with("Comparison ("))
         .skip(2)
         .take(expected.len())
         .collect();

@@ -292,7 +292,7 @@ fn galera_is_stale_and_synchronous_reads_are_not() {
     assert!(
         again
             .words()
-            .contains("Reads that missed the write just acknowledged"),
+            .contains("Reads that missed a write just acknowledged"),
         "{again:#?}"
     );
     let plan = dir.join("plan.toml");
@@ -566,7 +566,7 @@ fn the_reads_of_a_load_are_judged() {
     ];
     let _ = run(&sandbox, &tool, &args(&sandbox, false, &more))
         .with_code(3)
-        .saying("one statement more");
+        .saying("would add a statement");
     let more = [
         "--load",
         "insert:1@primary",
@@ -576,7 +576,7 @@ fn the_reads_of_a_load_are_judged() {
     ];
     let _ = run(&sandbox, &tool, &args(&sandbox, false, &more))
         .with_code(2)
-        .saying("writes versions");
+        .saying("writes row versions");
     assert!(sandbox.nodes().iter().all(clean));
 }
 
@@ -705,7 +705,7 @@ fn names_that_are_not_there_are_usage_errors_before_anything_starts() {
             "5",
         ])
         .with_code(2);
-    assert!(ended.stderr.contains("takes no writes"), "{ended:#?}");
+    assert!(ended.stderr.contains("accepts no writes"), "{ended:#?}");
 }
 
 /// Runs while somebody does something on the servers in the middle of it.

@@ -29,7 +29,7 @@ fn a_page_has_its_sections_and_charts() {
     for wanted in [
         "id=\"prices\"",
         "semi-sync after-sync at 1 thread",
-        "Step by step",
+        "Added by each step",
         "id=\"throughput\"",
         "id=\"processor\"",
     ] {

@@ -21,7 +21,7 @@ pub fn charts(sides: &[Side<'_>]) -> Vec<Chart> {
     let map = &mode_map(sides);
     let curves = Chart {
         id: "curves",
-        title: "Stale reads of every run, by the time after the acknowledgement",
+        title: "Stale reads of every run, by time after the acknowledgement",
         ..curves(sides)
     };
     vec![lags(sides), curves, prices(sides), loads(sides), modes(map)]
@@ -81,7 +81,7 @@ fn lags(sides: &[Side<'_>]) -> Chart {
     Chart {
         id: "lags",
         title: "Lag of every run",
-        note: "A quantile with fewer than ten samples beyond it is not drawn. The scale is made for the quantiles: extremes that lie beyond it, or \
+        note: "Quantiles with fewer than ten samples beyond them are not drawn. The axis fits the quantiles: extremes beyond it, or \
                below 0 where it is logarithmic, are in the table."
             .into(),
         y: Axis::time("lag from ack", unit, scale),
@@ -132,8 +132,8 @@ fn prices(sides: &[Side<'_>]) -> Chart {
     }
     Chart {
         id: "prices",
-        title: "Throughput of every price list",
-        note: "Whiskers are 95 % intervals; a price list of one start has none.".into(),
+        title: "Throughput of each mode in every run",
+        note: "Whiskers are 95 % intervals; a run of one start has none.".into(),
         y: Axis::new("operations per second", Scale::FromZero),
         mark: Mark::Bars,
         hover: "{x}: {y} per s",
@@ -215,7 +215,7 @@ fn modes(map: &BTreeMap<String, ModePoint>) -> Chart {
                 [of.stale, of.lossy].map(|share| share.map(|of| format!("{} %", of.shown())));
             let [stale, lossy] =
                 shares.map(|share| share.unwrap_or_else(|| "not measured".to_owned()));
-            let text = format!("stale at once {stale}; crashes that lost {lossy}");
+            let text = format!("stale immediate reads {stale}; crashes with loss {lossy}");
             // The legend has the names.
             let point = Point {
                 label: Some((index + 1).to_string()),
@@ -235,11 +235,11 @@ fn modes(map: &BTreeMap<String, ModePoint>) -> Chart {
     let unit = unit_for(placed.iter().map(|(.., us, _)| *us));
     Chart {
         id: "modes",
-        title: "The map of modes",
-        note: "To the left: faster acknowledgements; up: more writes. The larger, the more reads are stale at once. A cross lost acknowledged \
-               writes in a crash, a full circle did not, an open one was not tried."
+        title: "Comparison of modes",
+        note: "Left: faster acknowledgement. Up: more writes. Larger: more stale immediate reads. Cross: lost acknowledged \
+               writes in a crash. Full circle: lost none. Open circle: not tested."
             .into(),
-        x: Axis::time("write until its acknowledgement, p50", unit, Scale::FromZero),
+        x: Axis::time("write latency, p50", unit, Scale::FromZero),
         y: Axis::new("writes per second", Scale::FromZero),
         mark: Mark::Points,
         hover: "{x}, {y} per s; {text}",

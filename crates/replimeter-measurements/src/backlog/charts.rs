@@ -25,9 +25,9 @@ pub(crate) fn charts(document: &BacklogDocument) -> Vec<Chart> {
     let rows = rows.flat_map(|(name, points)| points.iter().map(move |point| (name, point)));
     vec![Chart {
         id: "backlog",
-        title: "How fast it catches up: the backlog over time",
-        note: "It grows while the applier stands still, then falls, or does not, beside the load, and at last without it.".into(),
-        x: Axis::new("time since the end of the load's ramp (s)", Scale::FromZero),
+        title: "Backlog over time",
+        note: "It grows while the applier is stopped, then changes under load, and finally falls without load.".into(),
+        x: Axis::new("time since the end of the load's warm-up (s)", Scale::FromZero),
         y: Axis::new("transactions not applied", Scale::FromZero),
         hover: "after {x:.3} s: {y:n} transactions behind ({text})",
         series: series.collect(),

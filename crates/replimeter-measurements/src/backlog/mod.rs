@@ -110,14 +110,14 @@ privileges that it needs.";
         touches.say(
             SERVERS,
             format!(
-                "stops each replica's applier for {} and starts it again as it was",
+                "stops each replica's applier for {} and restarts it with its former settings",
                 work.build_up
             ),
         );
         if !work.workers.is_empty() {
             touches.say(
                 SERVERS,
-                "sets the number of applier workers for each turn, and then back",
+                "sets the number of applier workers for each part, then restores it",
             );
         }
         let loads = work.load.iter().map(|load| (&load.spec, load.rate));
@@ -275,7 +275,7 @@ fn measure(
         observers.progress(shown(&progress, work));
         assert!(
             !(panics && progress.phase == BacklogPhase::Growing),
-            "a fault was asked for"
+            "a fault was requested"
         );
     };
     let mut listener = Listener {
@@ -285,7 +285,7 @@ fn measure(
         stop,
     };
     let mut outcome = backlog::run(cluster, work, &mut load, &clock, &mut listener);
-    cx.stage(Stage::CleanUp, "ending the load");
+    cx.stage(Stage::CleanUp, "stopping the load");
     let (records, warnings) = load.finish();
     cx.warn(outcome.warnings.drain(..).chain(warnings));
     Ok((outcome, records))

@@ -17,7 +17,7 @@ pub(crate) fn report(document: &BacklogDocument) -> Report {
     let rows = document.results.rows.iter();
     let transactions = rows.map(|row| row.backlog_transactions).sum();
     let extent = format!("{} transactions", count(transactions));
-    let mut report = Report::of(document, "How fast does each replica catch up?", extent);
+    let mut report = Report::of(document, "Catch-up rate of each replica", extent);
     report.several = document.several();
     let grow = document.settings.build_up;
     report
@@ -30,7 +30,7 @@ pub(crate) fn report(document: &BacklogDocument) -> Report {
     let client = &document.client;
     let mut report = report.with_servers(&document.target);
     report.how.push(format!(
-        "Client: idle cores kept awake: {}; the clock's smallest step is {} µs.",
+        "Client: idle cores kept awake: {}; clock resolution: {} µs.",
         if client.keep_awake { "yes" } else { "no" },
         client.clock_step_us
     ));
@@ -65,32 +65,32 @@ pub(crate) fn name(document: &BacklogDocument, row: &BacklogRow) -> String {
 
 fn of_row(name: &str, row: &BacklogRow) -> String {
     if row.backlog_transactions == 0 {
-        return format!("{name}: no backlog grew, so there was nothing to catch up with.");
+        return format!("{name}: no backlog grew, so the catch-up rate was not measured.");
     }
     let (sustained, load) = (
         with_interval(&row.sustained_per_s),
         with_interval(&row.load_while_applying_per_s),
     );
     let sustained = match (row.keeps_up, row.sustained_per_s.mean) {
-        (_, None) => format!("{name} was not seen applying under the load."),
+        (_, None) => format!("{name}: no apply rate was measured under load."),
         (Some(true), _) => format!(
-            "{name} keeps up with this load: beside it, it applied {sustained} transactions/s while {load}/s were written."
+            "{name} keeps up with this load: it applied {sustained} transactions/s while {load}/s were written."
         ),
         (Some(false), _) => format!(
-            "{name} does not keep up with this load: it sustains {sustained} transactions/s, and {load}/s were written."
+            "{name} does not keep up with this load: it sustains {sustained} transactions/s, while {load}/s were written."
         ),
         (None, _) => format!(
-            "{name} sustains {sustained} transactions/s; whether that is more than this load of {load}/s cannot be told."
+            "{name} sustains {sustained} transactions/s; the difference from the load of {load}/s is within the interval."
         ),
     };
     let caught_up = match row.caught_up_after_us {
         Some(after) => format!(
-            "Without load it applied {}/s, and had caught up with {} transactions {} after it began.",
+            "Without load it applied {}/s and caught up {} transactions in {}.",
             with_interval(&row.catch_up_per_s),
             count(row.backlog_transactions),
             time(after)
         ),
-        None => "It was not seen to catch up.".to_owned(),
+        None => "It did not catch up during the run.".to_owned(),
     };
     format!("{sustained} {caught_up}")
 }
@@ -127,9 +127,9 @@ fn blocks(document: &BacklogDocument) -> Vec<Block> {
         return Vec::new();
     };
     let note = format!(
-        "The applier stood still for {}; then it applied beside the load until half of the backlog was left or as long again had \
-         passed (sustained: the highest rate of writes it could follow), and then without load (catch-up). Transactions are counted \
-         by GTID every {}; intervals are 95 % (batch means), of this run alone.",
+        "The applier was stopped for {}. It then applied under load until half of the backlog was left or the same time had \
+         passed (sustained: the highest write rate it can follow), and then without load (catch-up). Transactions are counted \
+         by GTID every {}. Intervals are 95 % (batch means) and cover this run only.",
         time(first.grown_us),
         time(first.resolution_us)
     );
@@ -144,7 +144,7 @@ fn blocks(document: &BacklogDocument) -> Vec<Block> {
         .noted(vec![note]),
         Block::new(
             "backlog-over-time",
-            "The backlog over time",
+            "Backlog over time",
             Content::Timelines(courses.collect()),
         )
         .shown(Shown::WithoutCharts),
@@ -176,7 +176,7 @@ fn course(name: String, row: &BacklogRow) -> Option<Timeline> {
     Some(Timeline {
         name,
         heights: (1..=WIDTH).map(height).collect(),
-        scale: format!("{} at most, {}", count(most), time(end)),
+        scale: format!("maximum {}, {}", count(most), time(end)),
     })
 }
 
@@ -245,7 +245,7 @@ mod tests {
             },
         );
         assert!(
-            text.contains("does not keep up") && text.contains("not seen to catch up"),
+            text.contains("does not keep up") && text.contains("did not catch up"),
             "{text}"
         );
         let text = of_row(
@@ -262,6 +262,6 @@ mod tests {
     fn the_course_is_one_line() {
         let line = course("replica1".to_owned(), &row()).unwrap();
         assert_eq!(line.heights, [Some(1.0); WIDTH]);
-        assert!(line.scale.contains("1,000 at most"), "{}", line.scale);
+        assert!(line.scale.contains("maximum 1,000"), "{}", line.scale);
     }
 }

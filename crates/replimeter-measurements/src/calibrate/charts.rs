@@ -24,8 +24,8 @@ pub(crate) fn charts(run: &CalibrateDocument) -> Vec<Chart> {
     let shown = times_in(Unit::Micro);
     vec![Chart {
         id: "calibration",
-        title: "Measured less injected, at p50",
-        note: "Zero is the truth. The bars are 95 % intervals.".into(),
+        title: "Error of p50: measured less injected delay",
+        note: "Zero means no error. Bars are 95 % intervals.".into(),
         x: Axis::new("injected delay", Scale::Linear),
         y: Axis::time("error of p50", Unit::Micro, Scale::Linear),
         hover: "{x}: {y}",

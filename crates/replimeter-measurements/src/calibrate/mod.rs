@@ -147,7 +147,7 @@ Examples:
         touches.targets(&plan.targets);
         touches.say(
             SERVERS,
-            "puts a link of its own between them, whose delay it changes",
+            "routes replication through a link whose delay it changes",
         );
         touches.table(&plan.targets, "lag_probe", "the writer's rows");
         let rounds = match work.lag.writes {
@@ -161,7 +161,7 @@ Examples:
         touches.say(
             LOAD,
             format!(
-                "1 writer, {all} rows in all, {} delays",
+                "1 writer, {all} rows in total, {} delays",
                 work.link_delays.len()
             ),
         );
@@ -171,7 +171,7 @@ Examples:
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
         let work = cx.work;
         let [Target::Sandbox(spec)] = cx.plan.targets.as_slice() else {
-            return Err(unexpected("there is not one target"));
+            return Err(unexpected("expected exactly one target"));
         };
         // The link is there from the beginning, so that every lag is measured through it.
         let zero = Span::from_secs(0);
@@ -202,7 +202,7 @@ Examples:
         })?;
         let faults = servers
             .faults()
-            .ok_or_else(|| unexpected("these servers take no faults"))?;
+            .ok_or_else(|| unexpected("these servers support no fault injection"))?;
         let result = turns(cx, faults, &mut cluster, &possible);
         // The servers go anyway.
         table.abandon();
@@ -503,7 +503,7 @@ fn turns(
             let failure = Failure::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
             cx.take(Call::TurnEnded(Box::new(outcome)))?;
             if let Some(failure) = failure {
-                return Err(failure.about(&format!("at a delay of {delay}"), true));
+                return Err(failure.about(&format!("with a delay of {delay}"), true));
             }
         }
     }

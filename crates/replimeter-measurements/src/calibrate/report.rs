@@ -49,11 +49,11 @@ fn used(run: &CalibrateDocument) -> BTreeSet<&str> {
 /// How it was measured.
 fn sentences(run: &CalibrateDocument) -> Vec<String> {
     let mut sentences = vec![
-        "A TCP link of ours between primary and replica holds every byte back for the injected time, one way. Error is the lag through \
-         the link with the delay, less the lag through the same link without, less the delay: p50 against p50, p99 against p99. The \
-         delays had their turns there and back again; the repetitions column has the smallest and the largest error of p50 among them, \
-         each against its own turn without delay. What the link itself adds beyond its delay is in the error. Measured is the lag from \
-         send by poll and wait, and from the same event on the primary by stamp and tap."
+        "A TCP link between primary and replica delays every byte by the injected time, one way. The error is the lag through \
+         the link with the delay, less the lag through the same link without delay, less the delay, for p50 and for p99. The \
+         delays ran in order and in reverse. The repetitions column shows the smallest and the largest error of p50, \
+         each relative to its own part without delay. The error includes the link's own overhead. Measured is the lag from \
+         send for poll and wait, and from the same event on the primary for stamp and tap."
             .to_owned(),
     ];
     sentences.extend(methods::sentences(&used(run)));
@@ -92,7 +92,7 @@ pub(crate) fn answer(run: &CalibrateDocument) -> String {
             .iter()
             .any(|row| row.error_p50_us.is_some() && row.error_p50_ci.is_none())
     {
-        text.push_str(" There are too few rounds to say how sure that is.");
+        text.push_str(" Too few rounds for an interval.");
     }
     with_ending(text, run.status)
 }
@@ -103,12 +103,12 @@ pub(crate) fn report(run: &CalibrateDocument) -> Report {
     let rounds = run.results.rows.iter().map(|row| row.rounds).sum();
     let mut report = Report::of(
         run,
-        "How far off is each method?",
+        "Error of each method",
         format!("{} samples", count(rounds)),
     );
     report.add(Block::table(
         "figures",
-        "What each method makes of each delay (µs)",
+        "Measured lag and error by injected delay (µs)",
         figures(run),
     ));
     report.how = sentences(run);

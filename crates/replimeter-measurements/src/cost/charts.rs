@@ -61,7 +61,7 @@ fn throughput(run: &CostDocument) -> Chart {
     Chart {
         id: "throughput",
         title: "Throughput in each mode",
-        note: "The bars' whiskers are 95 % intervals over the starts.".into(),
+        note: "Whiskers are 95 % intervals over the starts.".into(),
         y: Axis::new("operations per second", Scale::FromZero),
         mark: Mark::Bars,
         hover: "{x}: {y} per s, {text} of none",
@@ -93,8 +93,8 @@ fn added(run: &CostDocument) -> Chart {
     let rows = by_threads(run).into_values().flatten();
     Chart {
         id: "added",
-        title: "What each mode adds to the latency of an operation",
-        note: "Mean latency less that of none, of the same binary at as many threads; below zero a mode is faster.".into(),
+        title: "Latency added by each mode",
+        note: "Mean latency less that of none, for the same binary and number of threads; below zero, the mode is faster.".into(),
         y: Axis::time("added to the mean latency", unit, Scale::Linear),
         mark: Mark::Bars,
         hover: "{x}: {y} more than none",
@@ -125,7 +125,7 @@ fn processor(run: &CostDocument) -> Chart {
     let bars = rows.clone().map(|(row, place, server)| {
         // A primary and a cluster's first node are both the one that is written to.
         let place = match place {
-            0 => "written to".to_owned(),
+            0 => "writer".to_owned(),
             other => format!("other {other}"),
         };
         let threads = number(row.threads, "thread");
@@ -138,8 +138,8 @@ fn processor(run: &CostDocument) -> Chart {
     let series = grouped(bars).into_iter();
     Chart {
         id: "processor",
-        title: "Processor time of each server for one operation",
-        y: Axis::time("processor time per operation", Unit::Micro, Scale::FromZero),
+        title: "CPU time per operation by server",
+        y: Axis::time("CPU time per operation", Unit::Micro, Scale::FromZero),
         mark: Mark::StackedBars,
         hover: "{x}: {text} {y} per operation",
         series: series
@@ -191,8 +191,8 @@ fn distance(run: &CostDocument) -> Chart {
     let rows = rows.flat_map(|(name, rows)| rows.iter().map(move |row| (name, row)));
     Chart {
         id: "distance",
-        title: "The price over distance",
-        note: "What a mode adds to the mean latency, over links of ours that hold every byte back for so long, each way.".into(),
+        title: "Added latency by link delay",
+        note: "Latency that each mode adds to the mean, over links that delay every byte by this time, each way.".into(),
         x: Axis::time("one-way delay", Unit::Milli, Scale::FromZero),
         y: Axis::time("added to the mean latency", unit, Scale::Linear),
         hover: "{x} one way: {y}",

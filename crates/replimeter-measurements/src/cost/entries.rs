@@ -128,7 +128,7 @@ pub(super) fn entries(
     if entries.is_empty() {
         return Err(Failure::failed(
             format!("no mode can be measured: {}", left_out.join("; ")),
-            "`replimeter servers` lists what was found, `make servers` gets servers",
+            "run `replimeter servers` to list what was found, or `make servers` to get servers",
         ));
     }
     Ok((entries, left_out))

@@ -21,10 +21,10 @@ pub(super) fn invalid(all: &[Cell], self_test: Option<&SelfTest>) -> Option<Fail
     if let Some(cell) = all.iter().find(fallen_back) {
         return Some(Failure::invalid(
             format!(
-                "{}: no block counts, because semi-synchronous replication fell back in every one",
+                "{}: no valid blocks: semi-synchronous replication fell back in every block",
                 of(cell)
             ),
-            "use fewer threads, or see why the replica does not acknowledge in time",
+            "use fewer threads, or find out why the replica does not acknowledge before the timeout",
         ));
     }
     if let Some(cell) = all.iter().find(|cell| cell.idle()) {
@@ -33,20 +33,20 @@ pub(super) fn invalid(all: &[Cell], self_test: Option<&SelfTest>) -> Option<Fail
             .map_or_else(String::new, |error| format!(": {error}"));
         return Some(Failure::invalid(
             format!(
-                "{}: no operation was completed in the counted time{errors}",
+                "{}: no operation completed in the measured time{errors}",
                 of(cell)
             ),
-            "measure for longer (--duration), or mend the statement",
+            "measure longer (--duration), or correct the statement",
         ));
     }
     let test = self_test.filter(|test| test.significant)?;
     Some(Failure::invalid(
         format!(
-            "a mode compared with itself was found to differ in {} of {} comparisons, which is significantly more than 5 %",
+            "{} of {} self-test comparisons found a difference, significantly more than 5 %: the differences between modes are not reliable",
             test.differences,
             test.comparisons.len()
         ),
-        "is something else running on this machine? its differences between modes are not to be trusted until this holds",
+        "stop other programs on this machine, then repeat the self-test",
     ))
 }
 
@@ -62,14 +62,14 @@ pub(super) fn judge(work: &CostPlan, all: &[Cell], results: &[CostRow]) -> Vec<W
     if fewest < 4 {
         let words = match fewest {
             few if work.self_test.is_some() => format!(
-                "each comparison has only {few} starts on each side: with fewer than 4 the intervals are so wide that hardly anything can differ, and the test shows little"
+                "each comparison has only {few} starts per side: with fewer than 4, the intervals are too wide to show most differences"
             ),
             0 | 1 => {
-                "a mode was started once only: how much one start differs from the next is not known, and there are no intervals"
+                "a mode was started only once: the variation between starts is unknown, so there are no intervals"
                     .to_owned()
             }
             few => format!(
-                "some modes have only {few} starts: with fewer than 4 the intervals are very wide and may still promise too much"
+                "some modes have only {few} starts: with fewer than 4, the intervals are very wide and may still cover less than 95 %"
             ),
         };
         warnings.push(Warning::new(
@@ -82,12 +82,12 @@ pub(super) fn judge(work: &CostPlan, all: &[Cell], results: &[CostRow]) -> Vec<W
         warnings.push(Warning::new(
             WarningCode::FellBack,
             format!(
-                "{} at {} threads: {} blocks do not count, because the primary fell back to asynchronous replication in them",
+                "{} at {} threads: {} blocks are excluded, because the primary fell back to asynchronous replication",
                 cell.key.kind.name(),
                 cell.key.threads,
                 count(cell.invalid())
             ),
-            "the replica did not acknowledge in time; `invalid` in samples.parquet says what happened in each",
+            "find out why the replica did not acknowledge before the timeout; `invalid` in samples.parquet has the reason for each block",
         ));
     }
     for row in results {
@@ -99,8 +99,8 @@ pub(super) fn judge(work: &CostPlan, all: &[Cell], results: &[CostRow]) -> Vec<W
         {
             warnings.push(Warning::new(
                 WarningCode::ClientLimited,
-                format!("{what}: its statements are {percent:.0} % of what this client can send at all, so part of the figure is the client's"),
-                "measure with fewer threads, or run the client on a machine with more cores",
+                format!("{what}: the client is the bottleneck: throughput reached {percent:.0} % of its ping limit, so part of the latency is the client's"),
+                "use fewer threads, or run the client on a machine with more cores",
             ));
         }
         if row.failed > 0 {
@@ -112,11 +112,11 @@ pub(super) fn judge(work: &CostPlan, all: &[Cell], results: &[CostRow]) -> Vec<W
             warnings.push(Warning::new(
                 WarningCode::LoadErrors,
                 format!(
-                    "{what}: {} operations were given up beside {} that were done; the first error: {first}",
+                    "{what}: {} operations failed and {} completed; the first error: {first}",
                     count(row.failed),
                     count(row.operations)
                 ),
-                "`errors` in the JSON document has every error with its count",
+                "see `errors` in the JSON document for every error and its count",
             ));
         }
     }

@@ -126,13 +126,13 @@ Servers are started for each mode and removed afterwards; yours are never touche
         {
             touches.say(
                 SERVERS,
-                format!("none of each binary, which all are held against, {times} times"),
+                format!("the baseline `none` of each binary, {times} times"),
             );
         }
         if work.modes == CostModes::All && work.self_test.is_none() {
             touches.say(
                 SERVERS,
-                "modes that the servers found here cannot be started in are left out",
+                "modes that the installed servers do not support are left out",
             );
         }
         touches.say(WRITES, "schema `replimeter` of these servers only");
@@ -163,7 +163,7 @@ Servers are started for each mode and removed afterwards; yours are never touche
         touches.say(
             TIME,
             format!(
-                "about {} and the starts",
+                "about {} plus server starts",
                 Span((work.duration.0 + work.warm_up.0 * work.starts) * cells * times)
             ),
         );
@@ -200,8 +200,8 @@ Servers are started for each mode and removed afterwards; yours are never touche
             let invalid = cx.gathered.all.iter().any(|cell| cell.invalid() > 0);
             return result.and(match invalid {
                 true => Err(Failure::invalid(
-                    "no block counts: semi-synchronous replication fell back in every one",
-                    "use fewer threads, or see why the replica does not acknowledge in time",
+                    "no valid blocks: semi-synchronous replication fell back in every block",
+                    "use fewer threads, or find out why the replica does not acknowledge before the timeout",
                 )),
                 false => Ok(()),
             });
@@ -252,7 +252,7 @@ Servers are started for each mode and removed afterwards; yours are never touche
         if let (false, Some(share)) = (run.ended.keep_awake, idle.filter(|share| *share > 0.2)) {
             warnings.push(Warning::new(
                 WarningCode::KeepAwakeOff,
-                format!("this machine's cores were idle for {:.0} % of the run and were not kept awake: at few threads waking them is part of every latency, and more servers can look faster than one", share * 100.0),
+                format!("this machine's cores were idle for {:.0} % of the run and were not kept awake: with few threads, every latency includes waking a core, and more servers can appear faster than one", share * 100.0),
                 "use --keep-awake on",
             ));
         }

@@ -98,7 +98,7 @@ impl Starts<'_> {
             .cells(self.work)
             .first()
             .copied()
-            .ok_or_else(|| unexpected("an entry measures nothing"))?;
+            .ok_or_else(|| unexpected("an entry has nothing to measure"))?;
         let cell = [(threads, delay)];
         // The row is of all starts together.
         cx.take(Call::Rows(vec![entry.key(threads, delay)]))?;
@@ -209,7 +209,7 @@ impl Starts<'_> {
             if let Some(delay) = delay {
                 let faults = servers
                     .faults()
-                    .ok_or_else(|| unexpected("these servers take no faults"))?;
+                    .ok_or_else(|| unexpected("these servers support no fault injection"))?;
                 faults.set_delay(delay.0)?;
             }
             cx.take(Call::Row {
@@ -307,7 +307,7 @@ fn limits(
         if known.any(|(of, known, _)| (*of, *known) == (engine, *threads)) {
             continue;
         }
-        let doing = format!("the client's own limit at {threads} threads");
+        let doing = format!("ping limit of the client at {threads} threads");
         let limit = Progress::new(Stage::Prepare, doing);
         cx.observers.progress(limit.part(&start.what));
         if let Some(per_s) = bench.limit(*threads)? {

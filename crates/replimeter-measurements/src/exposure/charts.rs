@@ -27,7 +27,7 @@ pub(crate) fn charts(run: &ExposureDocument) -> Vec<Chart> {
         ..line("oldest", |of| of.age_max_us)
     };
     let chart = |series| Chart {
-        x: Axis::time("time since the beginning", Unit::Second, Scale::Linear),
+        x: Axis::time("time since the start", Unit::Second, Scale::Linear),
         hover: "until {x:.1}: {y}",
         series: if windows.is_empty() {
             Vec::new()
@@ -45,8 +45,8 @@ pub(crate) fn charts(run: &ExposureDocument) -> Vec<Chart> {
                     format!("{:.2}", of.transactions_mean)
                 }),
                 ("most", &|of| count(of.transactions_max)),
-                ("bytes, most", &|of| count(of.bytes_max)),
-                ("age, most (ms)", &|of| Unit::Milli.show(of.age_max_us)),
+                ("bytes, max", &|of| count(of.bytes_max)),
+                ("age, max (ms)", &|of| Unit::Milli.show(of.age_max_us)),
             ],
         ),
         ..Chart::default()
@@ -54,14 +54,14 @@ pub(crate) fn charts(run: &ExposureDocument) -> Vec<Chart> {
     let exposed = Chart {
         id: "exposed",
         title: "Transactions that no replica had received",
-        note: "Of each stretch the mean and the largest.".into(),
+        note: "Mean and maximum of each window.".into(),
         y: Axis::new("transactions", Scale::FromZero),
         ..chart(vec![line("mean", |of| of.transactions_mean), most])
     };
     let age = Chart {
         id: "age",
-        title: "How old the oldest of them was",
-        note: "The largest of each stretch.".into(),
+        title: "Age of the oldest exposed transaction",
+        note: "Maximum of each window.".into(),
         y: Axis::time("age", Unit::Milli, Scale::FromZero),
         ..chart(vec![oldest])
     };

@@ -88,7 +88,7 @@ replicas only the privilege to see their replication status. docs/exposure.md ex
         touches.say(
             SERVERS,
             format!(
-                "follows the primary's binary log as a replica would, and asks every replica each {}",
+                "follows the primary's binary log as a replica does, and polls every replica each {}",
                 work.poll_interval
             ),
         );
@@ -115,7 +115,7 @@ replicas only the privilege to see their replication status. docs/exposure.md ex
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
         let work = cx.work;
         let [target] = cx.plan.targets.as_slice() else {
-            return Err(unexpected("there is not one target"));
+            return Err(unexpected("expected exactly one target"));
         };
         let servers = cx.open(target)?;
         cx.stage(Stage::Servers, "checking the servers");
@@ -132,9 +132,9 @@ replicas only the privilege to see their replication status. docs/exposure.md ex
                 .map_err(|failure| failure.message),
             Event::Window(window) => {
                 let seconds = work.duration.0.as_secs_f64();
-                let exposed = "transactions exposed at most";
+                let exposed = "transactions exposed (max)";
                 cx.observers.progress(
-                    Progress::new(Stage::Measure, "looking at the replicas")
+                    Progress::new(Stage::Measure, "polling the replicas")
                         .done(window.end_us / 1e6, Some(seconds), "s")
                         .with(Detail::Count(window.transactions_max, exposed.into())),
                 );

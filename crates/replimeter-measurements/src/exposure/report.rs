@@ -57,29 +57,29 @@ fn of_row(row: &ExposureRow) -> String {
         let under_way = match row.transactions.mean {
             Some(mean) if row.polls > 0 => {
                 format!(
-                    " What was in the primary's log and not received yet, {} transactions on average, was not acknowledged yet either.",
+                    " On average, {} transactions were in the primary's log, not received and not acknowledged.",
                     amount(Some(mean))
                 )
             }
             _ => String::new(),
         };
         return format!(
-            "No acknowledged transaction is exposed in this mode ({}), by construction: {reason}.{under_way}",
+            "No acknowledged transaction is exposed in this mode ({}), by design: {reason}.{under_way}",
             row.mode
         );
     }
     let (Some(mean), Some(max)) = (row.transactions.mean, row.transactions.max) else {
-        return "Nothing was looked at.".to_owned();
+        return "No poll completed.".to_owned();
     };
     if row.committed == 0 {
-        return "Nothing was committed while it was looked, so nothing was exposed.".to_owned();
+        return "Nothing was committed during the run, so nothing was exposed.".to_owned();
     }
     let rate = row
         .transactions
         .p99
         .map_or_else(String::new, |p99| format!(", p99 {}", amount(Some(p99))));
     format!(
-        "A crash would have taken {} transactions on average{rate}, {} at most ({} bytes), the oldest of them {} old; in {:.1} % of the time there was any.",
+        "A crash would have lost {} transactions on average{rate}, {} at most ({} bytes), the oldest {} old; transactions were exposed {:.1} % of the time.",
         amount(Some(mean)),
         amount(Some(max)),
         amount(row.bytes.max),
@@ -103,25 +103,25 @@ fn sentences(run: &ExposureDocument) -> Vec<String> {
     };
     if row.polls == 0 {
         return vec![
-            "Nothing had to be measured: the mode itself makes it nought. `replimeter loss` tries it on a sandbox.".to_owned(),
+            "Not measured: exposure is zero by design in this mode. `replimeter loss` tests it on a sandbox.".to_owned(),
         ];
     }
     let mut sentences = vec![
         format!(
-            "The primary's binary log was followed over a connection of its own, and every {} all replicas were asked at once what they had \
-             received (not applied). Exposed is what had arrived from the primary's log by the last answer and was in none of the answers; \
-             that may be too much by what came during a look, which took {} (p50), {} (p99).",
+            "The primary's binary log was followed over a separate connection, and every {} all replicas were polled at once for what they had \
+             received (not applied). Exposed transactions had arrived from the primary's log by the last reply and were in no reply; \
+             this overcounts transactions logged during a poll, which took {} (p50), {} (p99).",
             run.settings.poll_interval.map_or_else(String::new, |look| look.to_string()),
             Format::Time.text(row.poll_duration_us.p50_us),
             Format::Time.text(row.poll_duration_us.p99_us),
         ),
-        "A transaction is in the log a moment before its client is told so: what a crash takes of the acknowledged ones is never more."
+        "A transaction is in the log before it is acknowledged, so a crash never loses more acknowledged transactions than this."
             .to_owned(),
-        format!("{} looks; {} transactions of {} bytes were logged meanwhile.", count(row.polls), count(row.committed), count(row.bytes_committed)),
+        format!("{} polls; {} transactions ({} bytes) were logged during the run.", count(row.polls), count(row.committed), count(row.bytes_committed)),
     ];
     if let Some(written) = run.results.written {
         sentences.push(format!(
-            "Our own writers inserted {} rows, a transaction each; at the beginning and the end a few of them may be outside of what was looked at.",
+            "Replimeter's writers inserted {} rows, one transaction each; a few at the start and the end may be outside the measured time.",
             count(written)
         ));
     }
@@ -139,14 +139,14 @@ pub(crate) fn report(run: &ExposureDocument) -> Report {
     let looks = run.results.rows.iter().map(|row| row.polls).sum();
     let mut report = Report::of(
         run,
-        "What would a crash take with it?",
-        format!("{} looks", count(looks)),
+        "Transactions exposed to a crash",
+        format!("{} polls", count(looks)),
     );
     let mut rows = run.results.rows.iter();
     let what = if rows.any(|row| row.zero_by_construction.is_some()) {
-        "Under way, logged and not acknowledged yet"
+        "Logged and not yet acknowledged"
     } else {
-        "What a crash would have taken"
+        "Exposed transactions"
     };
     report.add(Block::table(
         "figures",
@@ -178,11 +178,8 @@ mod tests {
             ..ExposureDocument::default()
         };
         let text = answer(&run);
-        assert!(
-            text.contains("by construction: every node has it"),
-            "{text}"
-        );
+        assert!(text.contains("by design: every node has it"), "{text}");
         let how = report(&run).how.join(" ");
-        assert!(how.contains("Nothing had to be measured"), "{how}");
+        assert!(how.contains("Not measured"), "{how}");
     }
 }

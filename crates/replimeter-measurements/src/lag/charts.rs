@@ -200,12 +200,12 @@ fn distribution(gathered: &Gathered, unit: Unit) -> Chart {
         rows.extend(all.into_iter().map(|bin| (&of.name, bin)));
     }
     let note = format!(
-        "{} samples outside the drawn range are in the table below and in the pictures that follow.",
+        "{} samples outside the drawn range are in the table below and in the charts that follow.",
         count(outside)
     );
     Chart {
         id: "distribution",
-        title: "How late: distribution of lag from ack",
+        title: "Distribution of lag from ack",
         note: if outside > 0 { note } else { String::new() },
         x: Axis::time("lag from ack", unit, Scale::Linear),
         y: Axis::new("share of rounds (%)", Scale::FromZero),
@@ -249,11 +249,11 @@ fn quantiles(document: &LagDocument, gathered: &Gathered, unit: Unit) -> Chart {
     }
     Chart {
         id: "quantiles",
-        title: "How bad can it get: quantiles",
+        title: "Quantiles of lag from ack",
         note: "Levels with fewer than ten samples beyond them are left out.".into(),
         x: Axis {
             ticks: MARKED.map(|level| (place(level), percent(level))).into(),
-            ..Axis::new("share of rounds at most this late", Scale::Log)
+            ..Axis::new("share of rounds with at most this lag", Scale::Log)
         },
         y: Axis::time("lag from ack", unit, Scale::Linear),
         hover: "{text} within {y}",
@@ -294,7 +294,7 @@ fn course(gathered: &Gathered, unit: Unit) -> Chart {
     }
     let drawn = if reduced > 1 {
         format!(
-            "Of each {} consecutive rounds the smallest and the largest are drawn; no extreme is lost.",
+            "Of each {} consecutive rounds, the minimum and the maximum are drawn, so every extreme is shown.",
             count(reduced as u64)
         )
     } else {
@@ -302,8 +302,8 @@ fn course(gathered: &Gathered, unit: Unit) -> Chart {
     };
     Chart {
         id: "course",
-        title: "Is it predictable: lag over the course of the run",
-        note: drawn + " The table lists the hundred largest.",
+        title: "Lag over time",
+        note: drawn + " The table lists the 100 largest.",
         x: Axis::new("time since the first counted round (s)", Scale::Linear),
         y: Axis::time("lag from ack", unit, Scale::Linear),
         mark: Mark::Points,
@@ -352,8 +352,8 @@ fn stages(document: &LagDocument) -> Chart {
     let stages = grouped(bars).into_iter();
     Chart {
         id: "stages",
-        title: "Where the time goes: mean stages near p50, p90 and p99",
-        note: "Each bar is the mean of the same transactions, those nearest to that quantile of the time from send to visible; percentiles of single stages would not add up.".into(),
+        title: "Mean stages near p50, p90 and p99",
+        note: "Each bar is a mean over the same transactions, those nearest to that quantile of the time from send to visible; percentiles of single stages do not add up.".into(),
         y: Axis::time("time since the send", unit, Scale::Linear),
         horizontal: true,
         mark: Mark::StackedBars,
@@ -422,8 +422,8 @@ fn sizes(document: &LagDocument) -> Option<Chart> {
     let shown = |us: &[f64; 3], halves: &[f64; 3], at: usize| unit.show_within(us[at], halves[at]);
     (!whole.is_empty()).then(|| Chart {
         id: "sizes",
-        title: "Does size matter: the sweep",
-        note: "Medians (means where there are fewer than 20 rows); the bars reach from the smallest to the 90th percentile (the largest where there are fewer than 100 rows).".into(),
+        title: "Lag by payload size",
+        note: "Medians (means with fewer than 20 rows); bars reach from the minimum to the 90th percentile (the maximum with fewer than 100 rows).".into(),
         x: Axis::new("payload (bytes)", Scale::FromZero),
         y: Axis::time("", unit, Scale::FromZero),
         hover: "{x} bytes: {y}",

@@ -24,7 +24,7 @@ pub(super) fn under_load(
     cx.stage(Stage::Prepare, "starting the load");
     let ran = load.run_while(stop, |_| {
         let result = measure(cx, cluster);
-        cx.stage(Stage::CleanUp, "ending the load");
+        cx.stage(Stage::CleanUp, "stopping the load");
         result
     });
     cx.warn(ran.warnings);
@@ -41,7 +41,7 @@ pub(super) fn under_load(
     result.map(|mut outcome| {
         if let Some(error) = outcome.failure.as_mut().and_then(unseen) {
             error.hint = format!(
-                "{}; is the load more than the replica sustains? lower it with --rate; `replimeter backlog` measures how much that is",
+                "{}; if the load exceeds what the replica sustains, lower it with --rate (`replimeter backlog` measures the limit)",
                 error.hint
             );
         }

@@ -50,21 +50,21 @@ pub(crate) fn used(document: &LagDocument) -> BTreeSet<&str> {
 pub(crate) fn sentences(used: &BTreeSet<&str>) -> Vec<String> {
     let of = |method: &Method| match method {
         Method::Poll => {
-            "poll: a row counts as seen when a read in a tight loop returns it. It became visible between the beginning of the last \
-             read that missed it and the end of the first that showed it; lag is that end, so it is never too low. The estimate says where in the \
-             brackets the truth most probably is (maximum likelihood, Turnbull 1976)."
+            "poll: reads run in a tight loop until one returns the row. It became visible between the start of the last \
+             read that missed it and the end of the first that returned it; lag ends there, so it is never too low. The estimate is the most \
+             likely time within the brackets (maximum likelihood, Turnbull 1976)."
         }
         Method::Wait => {
-            "wait: a connection waits in the replica for the transaction's GTID; lag is the wait's return. The wait begins when the \
-             write was acknowledged, so a replica that was faster is seen late. A read follows each wait."
+            "wait: a connection waits on the replica for the transaction's GTID; lag ends when the wait returns. The wait starts after the \
+             acknowledgement, so lag is too high for a replica that was faster. A read follows each wait."
         }
         Method::Stamp => {
-            "stamp: the statement runs again on the replica, with SYSDATE(6) in it. Lag from ack is the replica's stamp by its clock, \
-             whose offset was measured; it says when the statement ran there, not when the row became visible."
+            "stamp: the statement runs again on the replica, with SYSDATE(6) in it. Lag from ack uses the replica's timestamp, corrected by \
+             the measured clock offset; it is the time of execution there, not of visibility."
         }
-        Method::StampUdf => "stamp-udf: as stamp, by our function NOW_USEC().",
+        Method::StampUdf => "stamp-udf: as stamp, with the function NOW_USEC().",
         Method::Tap => {
-            "tap: both binary logs are followed, and transactions matched by GTID; lag is the arrival at this client. It says when the \
+            "tap: both binary logs are followed, and transactions matched by GTID; lag is between their arrivals at this client. It shows when the \
              transaction was in the replica's binary log, not when it was visible."
         }
     };
@@ -101,7 +101,7 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
     );
     match Method::from_name(&floor.method) {
         Some(Method::Tap) => format!(
-            "{head} from one tap of the primary to a second one p50 {}, p99 {}; from ack p50 {}.",
+            "{head} between two taps of the primary p50 {}, p99 {}; from ack p50 {}.",
             us(floor.from_primary.p50_us),
             us(floor.from_primary.p99_us.or(floor.from_primary.p90_us)),
             us(floor.from_ack.p50_us)
@@ -117,7 +117,7 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
             let selects = match (floor.point_select.p50_us, floor.point_select_at_ack.p50_us) {
                 (None, None) => String::new(),
                 (idle, beside) => format!(
-                    "; a point select takes {} on the idle primary, {} while a write is acknowledged (p50)",
+                    "; a point select takes {} on the idle primary, {} during a commit (p50)",
                     us(idle),
                     us(beside)
                 ),
@@ -149,7 +149,7 @@ pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
     let waits = rows.iter().filter_map(|row| {
         let readable = row.readable.as_ref()?;
             Some(format!(
-            "{}: of {} waits {} returned before the row could be read; from the wait's return to the end of the read that showed it: p50 {}, p99 {}, max {}.",
+            "{}: of {} waits, {} returned before the row was readable; from the wait's return to the end of the read that returned it: p50 {}, p99 {}, max {}.",
             document.label_of(row),
             count(readable.rounds),
             count(readable.not_at_once),
@@ -161,10 +161,10 @@ pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
     vec![
         Block::table(
             "methods",
-            "How the methods disagree on the same rows (µs, row by row)",
+            "Differences between methods on the same rows (µs, row by row)",
             Table::new(&headings, 2, differences),
         )
         .after_charts(),
-        Block::list("waits", "What followed the waits", waits.collect()).after_charts(),
+        Block::list("waits", "Reads after waits", waits.collect()).after_charts(),
     ]
 }

@@ -102,18 +102,18 @@ Writes only to the schema `replimeter`, which it makes and drops. The privileges
             .iter()
             .map(|load| (&load.spec, load.rate))
             .collect();
-        touches.table(&plan.targets, "lag_probe", "a row for each round");
+        touches.table(&plan.targets, "lag_probe", "one row per round");
         if work.federated {
             touches.say(
                 WRITES,
-                "table `lag_probe_primary` on each replica, whose definition holds the primary's password until it is dropped",
+                "table `lag_probe_primary` on each replica, whose definition contains the primary's password until it is dropped",
             );
         }
         let methods = work.methods.wanted();
         if methods.contains(&Method::Tap) {
             touches.say(
                 SERVERS,
-                "follows the binary logs of the primary and of each replica, as a replica would",
+                "follows the binary logs of the primary and of each replica, as a replica does",
             );
         }
         let writers = if work.writers == 1 {
@@ -150,7 +150,7 @@ Writes only to the schema `replimeter`, which it makes and drops. The privileges
                     let bytes: u64 =
                         steps.iter().sum::<u64>() * u64::from(*per_step) * u64::from(*sweeps);
                     format!(
-                        "{writers}, {} rows, {bytes} bytes in all",
+                        "{writers}, {} rows, {bytes} bytes in total",
                         steps.len() as u64 * u64::from(*per_step) * u64::from(*sweeps)
                     )
                 }
@@ -276,7 +276,7 @@ fn measure(
             Event::Sample(sample) => {
                 assert!(
                     !(panics && sample.write.phase == Phase::Measure),
-                    "a fault was asked for"
+                    "a fault was requested"
                 );
                 Call::Sample(*sample)
             }
@@ -312,7 +312,7 @@ pub(super) fn shown(progress: &lag::Progress) -> Progress {
         shown = shown.with(Detail::Time("lag".into(), us));
     }
     if progress.outstanding > 1 {
-        shown = shown.with(Detail::Count(progress.outstanding, "under way".into()));
+        shown = shown.with(Detail::Count(progress.outstanding, "in flight".into()));
     }
     shown
 }
@@ -326,8 +326,8 @@ fn check(targets: &[Target], plan: &LagPlan) -> Result<(), Failure> {
     }
     Err(Failure::usage(
         format!(
-            "a row of {largest} bytes is more than any server takes: the largest max_allowed_packet there is, is {LARGEST_PACKET} bytes"
+            "a row of {largest} bytes exceeds the largest possible max_allowed_packet, {LARGEST_PACKET} bytes"
         ),
-        "choose a smaller size",
+        "use a smaller size",
     ))
 }

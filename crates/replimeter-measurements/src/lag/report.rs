@@ -23,7 +23,7 @@ pub fn report(document: &LagDocument, raw: bool) -> Report {
     let overall = overall_rows(document);
     let samples = overall.iter().map(|row| row.from_ack.count).sum();
     let extent = format!("{} samples", count(samples));
-    let mut report = Report::of(document, "How late is each replica?", extent);
+    let mut report = Report::of(document, "Replication lag", extent);
     report.several = document.several();
     report.facts.extend(facts(document));
     add_figures(&mut report, document, &overall);
@@ -48,9 +48,9 @@ fn facts(document: &LagDocument) -> Vec<String> {
     let method = settings.method.clone().unwrap_or_default();
     let mut facts = vec![format!("method {method}")];
     facts.extend(settings.pace.map(|pace| match pace {
-        Pace::Interval(span) => format!("a row every {span}, open loop"),
-        Pace::Visible => "the next row when the last was seen, closed loop".to_owned(),
-        Pace::Ack => "the next row when the last was acknowledged, closed loop".to_owned(),
+        Pace::Interval(span) => format!("one row per {span}, open loop"),
+        Pace::Visible => "next row when the previous one is visible, closed loop".to_owned(),
+        Pace::Ack => "next row when the previous one is acknowledged, closed loop".to_owned(),
     }));
     // The rows' own size: what was asked for may have been cut.
     let mut sizes = document.results.rows.iter().map(|row| row.size_bytes);
@@ -65,7 +65,7 @@ fn facts(document: &LagDocument) -> Vec<String> {
 /// Everything that is known of single rows.
 fn add_figures(report: &mut Report, document: &LagDocument, overall: &[&LagRow]) {
     if document.several() {
-        let title = "Side by side (µs, lag from ack unless said otherwise)";
+        let title = "Comparison (µs, lag from ack unless noted)";
         let table = Table::new(&shapes::HEADINGS, 3, shapes::lines(document));
         report.add(Block::table("side-by-side", title, table).noted(vec![shapes::NOTE.to_owned()]));
     }
@@ -139,7 +139,7 @@ fn parts(row: &LagRow) -> Vec<(&'static str, &Distribution, Precision<'_>)> {
     }
     let retrieval = Precision::exact(&row.retrieval);
     parts.push((
-        "retrieval (the read that showed the row)",
+        "retrieval (the read that returned the row)",
         &row.retrieval,
         retrieval,
     ));
@@ -175,15 +175,18 @@ fn distributions(document: &LagDocument, rows: &[&LagRow]) -> Block {
                 line(label, unit, distribution, precision)
             })
     });
-    let table = Table::new(&headings(["replica", "what"]), 2, lines);
+    let table = Table::new(&headings(["replica", "figure"]), 2, lines);
     let mut notes = Vec::new();
     let missing = missing_rows(rows.iter().copied());
     if missing > 0 {
-        notes.push(format!("missing: {} rows were never seen", count(missing)));
+        notes.push(format!(
+            "timed out: {} rows did not become visible before the timeout",
+            count(missing)
+        ));
     }
     for row in rows.iter().filter(|row| row.unplaced > 0) {
         notes.push(format!(
-            "{} by {}: {} stamps cannot be placed, since a clock was set",
+            "{} by {}: {} timestamps are left out, because a clock was set",
             row.replica,
             row.method,
             count(row.unplaced)
@@ -251,18 +254,18 @@ fn over_time(name: &str, windows: &[Window], half_us: f64) -> Option<Block> {
 
 fn how(document: &LagDocument) -> Vec<String> {
     let mut how = vec![
-        "One process, one monotonic clock. Writers send rows to the primary while every observer follows its replica on a connection \
-         of its own; none waits for another. Negative lag means that a row was seen on a replica before the primary acknowledged it."
+        "All times are by one monotonic clock in one process. Writers send rows to the primary while each observer watches its replica on its \
+         own connection, independently. Negative lag means that a row was visible on a replica before the primary acknowledged it."
             .to_owned(),
     ];
     how.extend(methods::sentences(&methods::used(document)));
     how.push(
-        "Intervals are 95 %, from order statistics (those of the estimate from a bootstrap), widened where neighbouring rounds depend \
-         on one another. A quantile with fewer than ten samples beyond it is not given."
+        "Intervals are 95 %, from order statistics (a bootstrap for the estimate), widened where consecutive rounds are \
+         correlated. Quantiles with fewer than ten samples beyond them are omitted."
             .to_owned(),
     );
     how.push(format!(
-        "Warm-up: {} rounds, not counted.",
+        "Warm-up: {} rounds, excluded.",
         count(document.results.warm_up_rounds)
     ));
     let floors = document.results.floors.iter();
@@ -276,8 +279,8 @@ fn client(document: &LagDocument) -> String {
     let late = |us| Format::Time.text(us);
     let yes = |is: bool| if is { "yes" } else { "no" };
     format!(
-        "Client: writes started {} late (p50), {} (p99), {} at most; idle cores kept awake: {}; real-time priority for the measuring \
-         threads: {}; the clock's smallest step is {} µs.",
+        "Client: writes started {} late (p50), {} (p99), {} (max); idle cores kept awake: {}; real-time priority for the measuring \
+         threads: {}; clock resolution: {} µs.",
         late(client.start_lateness.p50_us),
         late(client.start_lateness.p99_us),
         late(client.start_lateness.max_us),

@@ -289,11 +289,11 @@ fn late(pace: Pace, p50_us: Option<f64>) -> Option<Warning> {
         Warning::new(
             WarningCode::WriterLate,
             format!(
-                "half of the writes started more than {} after their turn; the schedule of {} cannot be held",
+                "median write started {} late; the target interval of {} was not sustained",
                 time(p50),
                 time(every)
             ),
-            "choose a larger --interval; `from_intended` charges the wait to every row",
+            "use a longer --interval; `from_intended` includes each row's delay",
         )
     })
 }
@@ -307,10 +307,10 @@ fn missing(plan: &LagPlan, rows: &[LagRow]) -> Option<Warning> {
         Warning::new(
             WarningCode::MissingRows,
             format!(
-                "{} rows were not seen within the time-out; they are counted and not averaged in",
+                "{} rows were not visible within the timeout; they are counted, but not part of the distributions",
                 count(missing)
             ),
-            "look at the replica's state, or raise --timeout",
+            "check the replica's state, or raise --timeout",
         )
     })
 }

@@ -20,8 +20,8 @@ pub(crate) const HEADINGS: [&str; 11] = [
 ];
 
 /// What a reader of the table must know.
-pub(crate) const NOTE: &str = "The shapes were measured one after another, in this order; of servers started for this run only one shape's ran at a time. \
-     The interval is of the run: how much one start differs from the next is not in it.";
+pub(crate) const NOTE: &str = "The shapes were measured one after another, in this order; of servers started for this run, only one shape's ran at a time. \
+     The interval covers this run only, not the variation between starts.";
 
 /// Their lines, in the order of the shapes.
 pub(crate) fn lines(document: &LagDocument) -> Vec<Vec<Cell>> {

@@ -111,12 +111,12 @@ fn table(unit: Unit, stages: &Stages) -> Table {
 
 fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
     let mut notes = vec![format!(
-        "Every stage is known of {} of {} transactions{}.",
+        "All stages are known for {} of {} transactions{}.",
         count(stages.covered),
         count(stages.transactions),
         if stages.overwritten > 0 {
             format!(
-                "; of {} the server had overwritten what it knew before it was asked",
+                "; for {} the server had overwritten its record before it was read",
                 count(stages.overwritten)
             )
         } else {
@@ -124,8 +124,8 @@ fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
         }
     )];
     notes.push(
-        "At p50, p90 and p99 stand means of the same transactions, the 1 % (or ten) nearest to that quantile of the end-to-end \
-         time; percentiles do not add. The residue is what the stages lack of the whole."
+        "The columns at p50, p90 and p99 are means over the same transactions, the 1 % (or ten) nearest to that quantile of the end-to-end \
+         time; percentiles do not add up. The residue is the end-to-end time less the sum of the stages."
             .to_owned(),
     );
     let marks: Vec<String> = stages
@@ -140,14 +140,14 @@ fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
         })
         .collect();
     notes.push(format!(
-        "By whose clock, and how well it is known on ours: {}.",
+        "Clock of each mark, with the error of its offset: {}.",
         marks.join("; ")
     ));
     let inverted: u64 = stages.stages.iter().map(|stage| stage.inversions).sum();
     if inverted > 0 || stages.residue_beyond > 0 {
         notes.push(
-            "Inverted are stages that ended before they began by more than their error bar, and residues beyond the error bars of \
-             the stages; nothing is clamped."
+            "Inverted: stages that ended before they began by more than their error bar, and residues beyond the error bars of \
+             the stages. No value is clamped."
                 .to_owned(),
         );
     }
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(lines[5][3], "0.0");
         let notes = &blocks[0].notes;
         assert!(
-            notes[0].contains("1,950 of 2,000") && notes[0].contains("of 50 "),
+            notes[0].contains("1,950 of 2,000") && notes[0].contains("for 50 "),
             "{notes:?}"
         );
         assert!(super::blocks(&LagDocument::default()).is_empty());

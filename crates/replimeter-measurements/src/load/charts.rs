@@ -15,8 +15,8 @@ use replimeter_render::{
 pub(crate) fn charts(run: &LoadDocument) -> Vec<Chart> {
     let throughput = Chart {
         id: "throughput",
-        title: "Operations in each second",
-        note: "Of the counted time; several numbers of threads ran one after another and are drawn over one another.".into(),
+        title: "Operations per second over time",
+        note: "Of the measured time; parts with different numbers of threads ran one after another and are drawn over each other.".into(),
         ..by_second(run, "operations", |load| &load.per_second)
     };
     let mut charts = vec![throughput, times(run)];
@@ -24,8 +24,8 @@ pub(crate) fn charts(run: &LoadDocument) -> Vec<Chart> {
     if loads.any(|row| !row.load.waiting_per_second.is_empty()) {
         charts.push(Chart {
             id: "waiting",
-            title: "What waits: operations that are due and not begun",
-            note: "A line that rises is a rate that the servers, or the client, cannot hold."
+            title: "Waiting operations: due and not started",
+            note: "A rising line shows a rate that the servers, or the client, cannot sustain."
                 .into(),
             ..by_second(run, "waiting", |load| &load.waiting_per_second)
         });
@@ -42,7 +42,7 @@ fn by_second(run: &LoadDocument, title: &str, pick: fn(&LoadRecord) -> &Vec<u64>
         Series::new(what(load), numbers(load).map(point))
     });
     Chart {
-        x: Axis::new("second of the counted time", Scale::Linear),
+        x: Axis::new("second of the measured time", Scale::Linear),
         y: Axis::new(title, Scale::FromZero),
         hover: "second {x}: {y:n}",
         series: series.collect(),
@@ -90,9 +90,9 @@ fn times(run: &LoadDocument) -> Chart {
     let headings = ["load", "time", "p50", "p90", "p95", "p99", "p99.9"];
     Chart {
         id: "times",
-        title: "How long an operation takes",
+        title: "Operation latency",
         note: format!(
-            "In {}; response from the intended start, service from the actual one. The axis is logarithmic.",
+            "In {}; response is from the intended start, service from the actual start. The axis is logarithmic.",
             unit.symbol()
         ),
         x: Axis::new("quantile", Scale::Linear),

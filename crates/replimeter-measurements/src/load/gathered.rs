@@ -106,12 +106,12 @@ impl Gathered {
                     .first()
                     .map_or_else(String::new, |error| format!(": {}", error.message));
                 let message = format!(
-                    "{}: no operation was completed in the counted time{errors}",
+                    "{}: no operation completed in the measured time{errors}",
                     result.workload
                 );
                 self.failure.get_or_insert(Failure::invalid(
                     message,
-                    "measure for longer, or mend the statement",
+                    "measure longer, or correct the statement",
                 ));
             }
             self.results.push(row);

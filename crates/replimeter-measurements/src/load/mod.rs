@@ -63,7 +63,7 @@ fn workloads(work: &LoadingPlan) -> Result<Vec<Workload>, Failure> {
             if let Some(table) = one.collides(other) {
                 return Err(Failure::usage(
                     format!(
-                        "{} and {} each define a table `{table}` of their own",
+                        "{} and {} each define a table `{table}`",
                         other.name, one.name
                     ),
                     "rename one of the tables",
@@ -121,7 +121,7 @@ the schema `replimeter` and removed at the end. A workload of which every statem
             |open| format!("{} a second", open.rate),
         );
         let size = work.data_size.map_or_else(
-            || "as much data as each workload says".to_owned(),
+            || "the data size that each workload defines".to_owned(),
             |size| format!("{size} of data"),
         );
         touches.say(
@@ -134,7 +134,10 @@ the schema `replimeter` and removed at the end. A workload of which every statem
         );
         touches.say(
             TIME,
-            format!("{} each time, after {}", work.duration, work.warm_up),
+            format!(
+                "{} each time, after a warm-up of {}",
+                work.duration, work.ramp
+            ),
         );
         Ok(())
     }
@@ -142,7 +145,7 @@ the schema `replimeter` and removed at the end. A workload of which every statem
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
         let work = cx.work;
         let [target] = cx.plan.targets.as_slice() else {
-            return Err(unexpected("there is not one target"));
+            return Err(unexpected("expected exactly one target"));
         };
         let workloads = workloads(work)?;
         let servers = cx.open(target)?;

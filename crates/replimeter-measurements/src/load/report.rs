@@ -47,7 +47,7 @@ fn figures(run: &LoadDocument) -> Table {
                 load.client.cpu_us_per_op.map(cpu).into()
             }),
             ("retried", &|load| load.retries.into()),
-            ("given up", &|load| load.failed.into()),
+            ("failed", &|load| load.failed.into()),
         ],
     )
 }
@@ -101,28 +101,22 @@ fn client(load: &LoadRecord) -> Option<String> {
     let parts = [
         client.limit_per_s.map(|limit| {
             let share = client.limit_share.map_or_else(String::new, |share| {
-                format!(", of which its statements came to {}", percent(share))
+                format!(", throughput reached {} of it", percent(share))
             });
-            format!(
-                "as many connections get {} empty questions a second answered{share}",
-                rate(limit, limit / 100.0)
-            )
+            format!("ping limit {}/s{share}", rate(limit, limit / 100.0))
         }),
         client.cpu_share.map(|share| {
             format!(
-                "its threads took {} of this machine's cores",
+                "its threads used {} of this machine's cores",
                 percent(share)
             )
         }),
-        client.ready_share.map(|share| {
-            format!(
-                "and were ready without a core {} of their time",
-                percent(share)
-            )
-        }),
+        client
+            .ready_share
+            .map(|share| format!("they waited for a core {} of their time", percent(share))),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| format!("the client's own limit: {}.", parts.join("; ")))
+    (!parts.is_empty()).then(|| format!("client: {}.", parts.join("; ")))
 }
 
 /// What a load has beside its figures.
@@ -132,14 +126,14 @@ fn notes(load: &LoadRecord) -> Vec<String> {
             format!(", {} per second", rate(per_s, per_s / 100.0))
         });
         format!(
-            "{} did {} operations{per_s}.",
+            "{} completed {} operations{per_s}.",
             part.node,
             count(part.operations)
         )
     });
     let retried = load.retried.iter().map(|retried| {
         let (operations, kind) = (count(retried.count), &retried.kind);
-        format!("{operations} operations were begun again ({kind}).")
+        format!("{operations} operations were retried ({kind}).")
     });
     let errors = load.errors.iter().map(|error| {
         let code = error.code.map_or_else(
@@ -151,7 +145,7 @@ fn notes(load: &LoadRecord) -> Vec<String> {
     let waiting = load.waiting.filter(|waiting| *waiting > 0);
     let waiting = waiting.map(|waiting| {
         format!(
-            "{} operations were due at the end and not begun.",
+            "{} operations were due at the end and not started.",
             count(waiting)
         )
     });
@@ -168,10 +162,10 @@ fn sentences(run: &LoadDocument) -> Vec<String> {
         .first()
         .map_or(0.0, |row| row.load.warm_up_us / 1e6);
     let mut sentences = vec![format!(
-        "Blocking connections, a thread each, prepared statements. Counted after a ramp of {ramp:.1} s. Response counts from an operation's \
-         intended start, service from its actual one; in a closed loop an operation is intended to begin when the one before it ended, so \
-         that both are the same and a stall of the server holds the load up with it. Retries are inside both. The interval is by batch \
-         means of this one run and says nothing of other starts."
+        "Blocking connections, one thread each, prepared statements. Measured after a warm-up of {ramp:.1} s. Response is from an operation's \
+         intended start, service from its actual start; in a closed loop an operation is due when the previous one ends, so \
+         both are equal and a server stall also delays the load. Both include retries. The interval (batch \
+         means) covers this run only, not the variation between starts."
     )];
     let mut servers = run.results.rows.iter().flat_map(|row| &row.servers);
     if servers.any(|server| server.fsyncs_per_op.is_some()) {
@@ -181,9 +175,9 @@ fn sentences(run: &LoadDocument) -> Vec<String> {
             .windows(2)
             .any(|two| two[0].load.threads == two[1].load.threads);
         sentences.push(format!(
-            "{}Flushes are those that the storage engine counts; a binary log's own are counted by no server.",
+            "{}Flushes are those of the storage engine; servers do not count flushes of the binary log.",
             if together {
-                "Workloads ran beside one another: what servers spent is of all of them together, for one operation of any. "
+                "Workloads ran concurrently: server resources are those of all workloads together, per operation of any. "
             } else {
                 ""
             }
@@ -191,19 +185,19 @@ fn sentences(run: &LoadDocument) -> Vec<String> {
     }
     for data in &run.results.data {
         let size = format!(
-            "{} rows, {:.0} MB on the disk",
+            "{} rows, {:.0} MB on disk",
             count(data.rows),
             data.bytes as f64 / 1e6
         );
         let names = data.workloads.join(", ");
         sentences.push(if data.reused {
-            format!("Data of {names}: {size}, found in place.")
+            format!("Data of {names}: {size}, already present.")
         } else if data.rows == 0 {
-            format!("Data of {names}: tables that are empty at the beginning.")
+            format!("Data of {names}: tables that are empty at the start.")
         } else {
             let seconds = (data.duration_us / 1e6).max(1e-3);
             let speed = data.sent_bytes as f64 / seconds / 1e6;
-            format!("Data of {names}: {size}, made in {seconds:.1} s ({speed:.0} MB of statements a second).")
+            format!("Data of {names}: {size}, created in {seconds:.1} s ({speed:.0} MB of statements per second).")
         });
     }
     sentences
@@ -229,7 +223,7 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
         ) {
             (Some(asked), Some(waiting)) if mean < asked as f64 * 0.98 => {
                 format!(
-                    " of {} asked for: the rate was not held, {} were still waiting at the end",
+                    " of the requested {}/s: the rate was not sustained, {} operations were waiting at the end",
                     count(asked),
                     count(waiting)
                 )
@@ -239,10 +233,10 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
         let begun = if held.is_empty() || p99.is_empty() {
             ""
         } else {
-            " of those begun"
+            " of those started"
         };
         format!(
-            "{} does {} operations a second{held}{p99}{begun}",
+            "{} reached {} operations/s{held}{p99}{begun}",
             what(load),
             rate(mean, half)
         )
@@ -268,17 +262,17 @@ pub(crate) fn report(run: &LoadDocument) -> Report {
     let operations = run.results.rows.iter().map(|row| row.load.passes).sum();
     let mut report = Report::of(
         run,
-        "How much do the servers do?",
+        "Throughput and latency under load",
         format!("{} operations", count(operations)),
     );
     report.add(Block::table(
         "figures",
-        "Operations per second and their times",
+        "Throughput and latency",
         figures(run),
     ));
     report.add(Block::table(
         "servers",
-        "What each server spends on an operation",
+        "Resources per operation by server",
         servers(run),
     ));
     let notes = run.results.rows.iter().flat_map(|row| notes(&row.load));
@@ -333,7 +327,7 @@ mod tests {
         run.headline = answer(&run);
         let text = replimeter_render::terminal::render(&report(&run));
         for wanted in [
-            "orders.toml:8@primary does 499.8 operations",
+            "orders.toml:8@primary reached 499.8 operations",
             "open, 500/s, poisson",
             "12.3 µs",
             "0.6 %",

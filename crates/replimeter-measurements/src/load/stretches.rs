@@ -147,7 +147,7 @@ fn shown(work: &LoadingPlan, squads: &[Squad<'_>], second: &Second) -> Progress 
             shown = shown.with(Detail::Count(waiting, "waiting".into()));
         }
         if told.failed > 0 {
-            shown = shown.with(Detail::Count(told.failed, "given up".into()));
+            shown = shown.with(Detail::Count(told.failed, "failed".into()));
         }
     }
     shown

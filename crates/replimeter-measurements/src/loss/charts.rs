@@ -17,22 +17,22 @@ pub(crate) fn charts(run: &LossDocument) -> Vec<Chart> {
     let unit = unit_for(crashes.iter().map(|crash| crash.recovery_us));
     let losses = Chart {
         id: "losses",
-        title: "Acknowledged transactions missing after each crash",
-        note: "A point for each crash; the box spans the quartiles.".into(),
-        y: Axis::new("acknowledged transactions missing", Scale::FromZero),
+        title: "Acknowledged transactions lost in each crash",
+        note: "One point per crash; the box spans the quartiles.".into(),
+        y: Axis::new("acknowledged transactions lost", Scale::FromZero),
         mark: Mark::Box,
-        hover: "{text}: {y:n} missing",
+        hover: "{text}: {y:n} lost",
         series: per_crash(run, |crash| crash.lost as f64),
         table: Table::of(
             1,
             crashes,
             &[
-                ("what was crashed", &|crash| crash.shape.clone()),
+                ("shape", &|crash| crash.shape.clone()),
                 ("crash", &|crash| count(crash.number)),
                 ("acknowledged", &|crash| count(crash.acknowledged)),
                 ("missing", &|crash| count(crash.lost)),
-                ("seen, then lost", &|crash| count(crash.seen_then_lost)),
-                ("never acknowledged, present", &|crash| {
+                ("seen then lost", &|crash| count(crash.seen_then_lost)),
+                ("unacknowledged, present", &|crash| {
                     count(crash.unacknowledged_present)
                 }),
             ],
@@ -41,8 +41,9 @@ pub(crate) fn charts(run: &LossDocument) -> Vec<Chart> {
     };
     let recoveries = Chart {
         id: "recoveries",
-        title: "From the end of the primary to the first write of its successor",
-        note: "Without the time for noticing, except where a cluster notices by itself.".into(),
+        title: "Recovery: from the primary's failure to its successor's first write",
+        note: "Excludes failure detection, except where a cluster detects the failure itself."
+            .into(),
         y: Axis::time("recovery", unit, Scale::FromZero),
         mark: Mark::Box,
         hover: "{text}: {y}",
@@ -51,9 +52,9 @@ pub(crate) fn charts(run: &LossDocument) -> Vec<Chart> {
             1,
             crashes,
             &[
-                ("what was crashed", &|crash| crash.shape.clone()),
+                ("shape", &|crash| crash.shape.clone()),
                 ("crash", &|crash| count(crash.number)),
-                ("took over", &|crash| crash.promoted.clone()),
+                ("promoted", &|crash| crash.promoted.clone()),
                 ("applied after", &|crash| {
                     or_dash(crash.drained_us, |us| unit.show(us))
                 }),

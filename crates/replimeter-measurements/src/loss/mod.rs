@@ -113,13 +113,13 @@ crash of your own primary would take says `replimeter exposure`. docs/loss.md ex
         let end = match work.crash {
             Crash::Kill => "kills the primary".to_owned(),
             Crash::Partition => format!(
-                "cuts the primary off and kills it {} later",
+                "isolates the primary and kills it {} later",
                 work.kill_delay
             ),
         };
         touches.say(
             SERVERS,
-            format!("{end} each time, promotes a replica and starts the old primary again"),
+            format!("{end} each time, promotes a replica and restarts the old primary"),
         );
         touches.say(WRITES, "schema `replimeter` of these servers only");
         touches.say(
@@ -204,12 +204,12 @@ crash of your own primary would take says `replimeter exposure`. docs/loss.md ex
                 warnings.push(Warning::new(
                     WarningCode::Failed,
                     format!(
-                        "{}: the old primary did not come back in {} of {} crashes: {first}",
+                        "{}: the old primary did not restart in {} of {} crashes, so their errant transactions are unknown: {first}",
                         cell.case.label,
                         stayed.len(),
                         cell.records.len()
                     ),
-                    "its errant transactions are not known there; the loss itself is",
+                    "look at the old primary's error; the lost transactions are counted all the same",
                 ));
             }
         }
@@ -224,9 +224,7 @@ crash of your own primary would take says `replimeter exposure`. docs/loss.md ex
         let modes = measured.iter().map(|cell| cell.mode.clone());
         let mut target = run.target(labels.join(", "), modes.collect());
         if let Some(link) = measured.iter().find_map(|cell| cell.case.spec.link) {
-            target
-                .options
-                .push(format!("links of ours between the servers: {link}"));
+            target.options.push(format!("replication links: {link}"));
         }
         Concluded {
             target,
@@ -296,7 +294,7 @@ fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<Cras
     };
     let faults = servers
         .faults()
-        .ok_or_else(|| unexpected("these servers take no faults"))?;
+        .ok_or_else(|| unexpected("these servers support no fault injection"))?;
     let crashed = loss::crash(&mut cluster, &scene, number, faults);
     drop(cluster);
     cx.close(servers);
@@ -320,13 +318,13 @@ fn fell_back(cells: &[Cell], warnings: &mut Vec<Warning>) -> Option<Failure> {
             continue;
         }
         let message = format!(
-            "{}: before {crashes} of {} crashes the primary had fallen back to asynchronous replication, and acknowledged what no replica had",
+            "{}: before {crashes} of {} crashes the primary had fallen back to asynchronous replication, so the results mix semi-synchronous and asynchronous commits",
             cell.case.label,
             cell.records.len()
         );
-        let hint = "find out why no replica answered in time, and measure again";
+        let hint = "find out why no replica acknowledged before the timeout, then run again";
         if timeout_chosen(&cell.case.spec) {
-            let hint = "the time-out is the one that was asked for; leave the option out for one above every gap";
+            let hint = "leave the timeout option out; the default is longer than any kill delay";
             warnings.push(Warning::new(
                 WarningCode::SemiSyncNotInEffect,
                 message,

@@ -50,15 +50,15 @@ fn figures(run: &LossDocument) -> Table {
         1,
         &run.results.rows,
         &[
-            ("what was crashed", &|row| Cell::from(&row.shape)),
+            ("shape", &|row| Cell::from(&row.shape)),
             ("crashes", &|row| row.crashes.into()),
             ("acknowledged", &|row| row.acknowledged.into()),
             ("missing", &|row| row.lost.into()),
-            ("crashes that lost, 95 %", &|row| share(&row.lossy).into()),
-            ("per crash, 95 %", &|row| mean(row).into()),
+            ("crashes with loss, 95 %", &|row| share(&row.lossy).into()),
+            ("lost per crash, 95 %", &|row| mean(row).into()),
             ("most", &|row| row.lost_per_crash.max.into()),
-            ("seen, lost", &|row| row.seen_then_lost.into()),
-            ("unacked, there", &|row| row.unacknowledged_present.into()),
+            ("seen then lost", &|row| row.seen_then_lost.into()),
+            ("unacked, present", &|row| row.unacknowledged_present.into()),
             ("recovery", &|row| Format::Time.cell(row.recovery_us)),
         ],
     )
@@ -69,15 +69,15 @@ fn crashes(run: &LossDocument) -> Table {
         1,
         &run.results.crashes,
         &[
-            ("what was crashed", &|crash| Cell::from(&crash.shape)),
+            ("shape", &|crash| Cell::from(&crash.shape)),
             ("crash", &|crash| crash.number.into()),
             ("acknowledged", &|crash| crash.acknowledged.into()),
             ("missing", &|crash| crash.lost.into()),
             ("since", &|crash| Format::Time.cell(crash.lost_since_us)),
-            ("seen, lost", &|crash| crash.seen_then_lost.into()),
+            ("seen then lost", &|crash| crash.seen_then_lost.into()),
             ("unacked", &|crash| crash.unacknowledged.into()),
             ("there", &|crash| crash.unacknowledged_present.into()),
-            ("took over", &|crash| (&crash.promoted).into()),
+            ("promoted", &|crash| (&crash.promoted).into()),
             ("recovery", &|crash| {
                 Format::Time.cell(Some(crash.recovery_us))
             }),
@@ -104,7 +104,7 @@ fn of_row(row: &LossRow) -> String {
         )
     } else {
         let since = row.lost_since_us.map_or_else(String::new, |us| {
-            format!(", the oldest acknowledged {} before the end", time(us))
+            format!(", the oldest acknowledged {} before the crash", time(us))
         });
         format!(
             "{}: {} of {of} {crashes} lost acknowledged transactions ({:.0} to {:.0} %, 95 %), {} on average and {} at most{since}",
@@ -119,7 +119,7 @@ fn of_row(row: &LossRow) -> String {
     if row.seen_unacknowledged_lost > 0 {
         let _ = write!(
             text,
-            "; {} that were never acknowledged had been seen by another session, and are gone",
+            "; {} unacknowledged transactions that another session had read are gone",
             count(row.seen_unacknowledged_lost)
         );
     }
@@ -141,37 +141,37 @@ fn sentences(run: &LossDocument) -> Vec<String> {
     let partition = settings.crash == Some(Crash::Partition);
     let ended = if partition {
         format!(
-            "Its links to the other servers were cut, and {} later it was killed (SIGKILL), taking writes all the while: what it had sent is lost with it.",
+            "Its links to the other servers were cut, and {} later it was killed (SIGKILL), accepting writes until then: data in transit is lost with it.",
             settings
                 .kill_delay
                 .map_or_else(String::new, |gap| gap.to_string())
         )
     } else {
-        "It was killed (SIGKILL): what it had already sent still arrives.".to_owned()
+        "It was killed (SIGKILL): data already sent still arrives.".to_owned()
     };
     let mut sentences = vec![
         format!(
-            "Every crash had servers of its own, freshly started. {} connections inserted rows {} for {} and remembered which were acknowledged; \
-             another session read the newest rows and remembered which it saw. Then the primary ended. {ended}",
+            "Each crash had freshly started servers. {} connections inserted rows {} for {} and recorded which were acknowledged; \
+             another session read the newest rows and recorded which it saw. Then the primary failed. {ended}",
             count(u64::from(settings.writers.unwrap_or_default())),
             settings.rate.map_or_else(|| "back to back".to_owned(), |rate| format!("at {} per second", count(rate))),
             settings.duration.map_or_else(String::new, |duration| duration.to_string()),
         ),
-        "The replicas applied all that they had received; the most advanced took over (a group elects somebody itself), and every transaction \
-         was looked for there. Recovery is from the end of the primary to the first acknowledged write of the server that took over; it holds \
-         no time for noticing, which a failover manager needs on top, except where a cluster notices by itself."
+        "The replicas applied everything they had received; the most advanced one was promoted (a group elects its own primary), and every \
+         transaction was looked up there. Recovery is from the primary's failure to the first acknowledged write on the promoted server; it excludes \
+         failure detection, which a failover manager adds, except where a cluster detects the failure itself."
             .to_owned(),
-        "Killing a process leaves what the system had not written yet: what a power cut would take besides depends on the flush settings and \
-         is not in these figures."
+        "Killing a process keeps data that the operating system had not yet written: the additional loss in a power failure depends on the flush \
+         settings and is not in these figures."
             .to_owned(),
-        "Missing were acknowledged and are not there (since: how long before the end the first of them was); lost to readers is what another session \
-         had seen; unacked were begun and never acknowledged, and some of them are there all the same."
+        "Lost transactions were acknowledged and are not present (since: time from the first of them to the crash). Seen then lost: another session \
+         had read them. Unacked transactions were started and never acknowledged; some of them are present."
             .to_owned(),
-        "Shares have Wilson's 95 % interval, means a bootstrap over crashes; crashes are independent of one another.".to_owned(),
+        "Shares have 95 % Wilson intervals, means a bootstrap over crashes; crashes are independent.".to_owned(),
     ];
     if let Some(us) = run.results.semi_sync_timeout_us {
         sentences.push(format!(
-            "Semi-synchronous primaries waited up to {} for an acknowledgement, so that none fell back and acknowledged what no replica had.",
+            "Semi-synchronous primaries waited up to {} for an acknowledgement, so that none fell back to asynchronous replication.",
             time(us)
         ));
     }
@@ -185,7 +185,7 @@ fn returned(run: &LossDocument, row: &LossRow) -> Vec<String> {
     let mut sentences = Vec::new();
     if row.errant_rows > 0 {
         sentences.push(format!(
-            "{}: when the old primaries came back they had {} rows that the new ones have not, {} of them acknowledged: errant transactions, which would have to be undone before it may replicate.",
+            "{}: after their restart the old primaries had {} rows that the new ones lack, {} of them acknowledged: errant transactions, which must be removed before they can replicate.",
             row.shape,
             count(row.errant_rows),
             count(row.errant_acknowledged)
@@ -207,7 +207,7 @@ fn returned(run: &LossDocument, row: &LossRow) -> Vec<String> {
     }
     if row.seen_then_lost > row.seen_unacknowledged_lost {
         sentences.push(format!(
-            "{}: {} transactions that another session had seen are gone, {} of them never acknowledged.",
+            "{}: {} transactions that another session had read are gone, {} of them never acknowledged.",
             row.shape,
             count(row.seen_then_lost),
             count(row.seen_unacknowledged_lost)
@@ -221,7 +221,7 @@ fn returned(run: &LossDocument, row: &LossRow) -> Vec<String> {
 pub(crate) fn report(run: &LossDocument) -> Report {
     let mut report = Report::of(
         run,
-        "What does a crash take with it?",
+        "Transactions lost in a crash",
         format!("{} crashes", count(run.results.crashes.len() as u64)),
     );
     let crash = run.settings.crash.unwrap_or_default().name();
@@ -236,7 +236,7 @@ pub(crate) fn report(run: &LossDocument) -> Report {
     let recoveries = (!recoveries.is_empty())
         .then(|| format!("Median recovery, 95 %: {}", recoveries.join("; ")));
     report.add(
-        Block::table("figures", "What the crashes took", figures(run))
+        Block::table("figures", "Lost transactions and recovery", figures(run))
             .noted(recoveries.into_iter().collect()),
     );
     report.add(Block::table("crashes", "Every crash", crashes(run)).after_charts());

@@ -47,7 +47,7 @@ fn verdicts(document: &ReproduceDocument) -> Chart {
     });
     Chart {
         id: "verdicts",
-        title: "What agrees in shape",
+        title: "Findings that agree in shape",
         y: Axis::new("findings", Scale::Whole),
         horizontal: true,
         mark: Mark::StackedBars,
@@ -132,7 +132,7 @@ fn sweep(experiment: &Experiment) -> Chart {
     Chart {
         id: "published-sweep",
         title: "1. Times of the size sweep",
-        note: "From the shortest to the longest of all steps.".into(),
+        note: "From the minimum to the maximum of all steps.".into(),
         y: Axis::new("milliseconds", Scale::Linear),
         horizontal: true,
         mark: Mark::Ranges,
@@ -176,11 +176,11 @@ fn replicas(experiment: &Experiment) -> Chart {
     }
     Chart {
         id: "published-replicas",
-        title: "2. What each replica takes and gives",
-        note: "Dotted: as published. Solid: here. Without a replica each is 100 %.".into(),
+        title: "2. Throughput by number of replicas",
+        note: "Dotted: published. Solid: here. Without a replica, each is 100 %.".into(),
         x: Axis::new("replicas", Scale::Whole),
-        y: Axis::new("percent of none", Scale::FromZero),
-        hover: "{x} replicas: {y} % of none",
+        y: Axis::new("percent of no replica", Scale::FromZero),
+        hover: "{x} replicas: {y} % of no replica",
         series,
         ..Chart::default()
     }
@@ -199,8 +199,8 @@ fn histogram(experiment: &Experiment) -> Option<Chart> {
     }
     Some(Chart {
         id: "published-histogram",
-        title: "3. Lag by tenths of a millisecond",
-        note: "Both axes are logarithmic, so that the few late rows are seen. Rows at 0 ms and before have no place on them; the table has all.".into(),
+        title: "3. Lag in bins of 0.1 ms",
+        note: "Both axes are logarithmic, to show the few late rows. Rows at or below 0 ms are not drawn; the table has all rows.".into(),
         x: Axis::new("lag, ms (logarithmic)", Scale::Log),
         y: Axis::new("percent of the rows (logarithmic)", Scale::Log),
         mark: Mark::Steps,
@@ -228,7 +228,7 @@ fn stale(experiment: &Experiment) -> Option<Chart> {
     here.any(|point| point.y.is_some()).then(|| Chart {
         id: "published-stale",
         title: "4. Stale reads by load",
-        note: "Share of reads at once that missed the write.".into(),
+        note: "Share of immediate reads that missed the write.".into(),
         y: Axis::new("percent of the rounds", Scale::FromZero),
         horizontal: true,
         mark: Mark::Bars,
@@ -268,13 +268,14 @@ fn price(experiment: &Experiment) -> Option<Chart> {
     let then = Point::of("semi-sync, published", waiting / alone);
     (alone > 0.0 && !here.is_empty()).then(|| Chart {
         id: "published-price",
-        title: "5. The price of waiting",
-        note: "Mean latency of an insert at one thread, over that without replication.".into(),
-        y: Axis::new("times none's latency", Scale::FromZero),
+        title: "5. Cost of waiting for the acknowledgement",
+        note: "Mean latency of an insert at one thread, relative to that without replication."
+            .into(),
+        y: Axis::new("latency relative to none", Scale::FromZero),
         horizontal: true,
         // No bar is of both.
         mark: Mark::StackedBars,
-        hover: "{x}: {y} times none's latency",
+        hover: "{x}: {y} × latency of none",
         series: vec![Series::new("published", [then]), Series::new("here", here)],
         ..Chart::default()
     })

@@ -100,7 +100,7 @@ pub fn answer(document: &ReproduceDocument) -> String {
         .filter(|experiment| experiment.error.is_some())
         .count();
     let mut text = format!(
-        "Of {} published findings, {} have the same shape here, {} differ, and {} cannot be told.",
+        "Of {} published findings, {} have the same shape here, {} differ, and {} are undecided.",
         claims().count(),
         of(Verdict::Agrees),
         of(Verdict::Differs),
@@ -109,7 +109,7 @@ pub fn answer(document: &ReproduceDocument) -> String {
     if failed > 0 {
         let _ = write!(
             text,
-            " {failed} of {} experiments did not come to their end.",
+            " {failed} of {} experiments failed.",
             document.experiments.len()
         );
     }
@@ -177,9 +177,7 @@ pub(crate) mod tests {
     fn every_form_has_both_tables_and_the_verdicts() {
         let document = example();
         assert!(
-            document
-                .headline
-                .contains("1 of 2 experiments did not come to their end"),
+            document.answer.contains("1 of 2 experiments failed"),
             "{}",
             document.headline
         );

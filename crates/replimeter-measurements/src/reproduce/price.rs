@@ -64,17 +64,17 @@ pub fn price(document: &CostDocument) -> (Table, Vec<Claim>) {
             "3.14 times",
             format!("{} times", shown(semi)),
             slower(semi),
-            "too few starts to tell on this machine",
+            "too few starts to decide on this machine",
         ),
         claim(
             "By a factor of two to four",
             "3.14 times",
             format!("{} times", shown(semi)),
             within(semi, 2.0, 4.0),
-            "the acknowledgement comes over loopback here and not over a network of 2010, and the replica's threads compete for the same cores",
+            "the acknowledgement comes over loopback here, not over a network of 2010, and the replica's threads compete for the same cores",
         ),
         claim(
-            "Most of it is the wait, not the binary log (asked for by readers, not published)",
+            "Most of it is the wait, not the binary log (a question of readers, not published)",
             "–",
             format!("asynchronous replication: {} times", shown(asynchronous)),
             match wait.zip(ratio(asynchronous)) {
@@ -82,7 +82,7 @@ pub fn price(document: &CostDocument) -> (Table, Vec<Claim>) {
                 Some(_) => Verdict::Differs,
                 None => Verdict::Open,
             },
-            "the binary log, or the replica's share of the cores, costs as much as the wait here",
+            "the binary log, or the replica's share of the cores, costs as much here as the wait",
         ),
     ];
     (

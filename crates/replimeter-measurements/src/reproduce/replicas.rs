@@ -73,8 +73,8 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
     });
     let table = table(&HEADINGS, lines);
     let here = format!(
-        "all servers and the load share this machine's {} cores, disk and memory; the published test had two hosts (with a share of the cores for each server, \
-         --cpus-per-server, selects rise here too: docs/scale.md)",
+        "all servers and the load share this machine's {} cores, disk and memory; the published test had two hosts (with a fixed share of the cores for each server, \
+         --cpus-per-server, selects increase here too: docs/scale.md)",
         document.client.cores
     );
     // What the second replica makes of the first one's.
@@ -97,7 +97,7 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
             &here,
         ),
         claim(
-            "The second takes another part",
+            "The second lowers them further",
             "80 % of one replica's",
             or_dash(second, of_one),
             judged(second, |ratio| ratio < 0.95, |ratio| ratio > 1.05),

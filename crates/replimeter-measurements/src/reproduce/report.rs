@@ -26,7 +26,7 @@ pub fn report(document: &ReproduceDocument) -> Report {
     let claims = document.experiments.iter().map(|one| one.claims.len());
     let mut report = Report {
         command: "reproduce",
-        question: "The published experiments, run again",
+        question: "Published experiments, repeated",
         facts: vec![size.clone()],
         shape: size,
         extent: format!(
@@ -38,10 +38,10 @@ pub fn report(document: &ReproduceDocument) -> Report {
         answer: document.headline.clone(),
         several: true,
         how: vec![
-            "Each experiment is a plan of its own, run on servers that were started for it and removed afterwards; its own page says how it \
-             was measured, with sample counts, intervals and warnings. A finding agrees when ours has the shape that was published, differs \
-             when it has another, and is open when the measurement cannot tell. Machines, servers and networks of then and now are not the \
-             same: absolute figures are set beside one another, and only shapes are judged."
+            "Each experiment is a separate plan, run on servers that were started for it and removed afterwards; its own page shows how it \
+             was measured, with sample counts, intervals and warnings. A finding agrees when it has the published shape, differs \
+             when it has another, and is open when the measurement cannot decide. Machines, servers and networks have changed since \
+             publication: absolute figures are shown side by side, and only shapes are compared."
                 .to_owned(),
         ],
         ..Report::default()
@@ -50,7 +50,7 @@ pub fn report(document: &ReproduceDocument) -> Report {
     report.add(
         Block::table(
             "glance",
-            "At a glance",
+            "Summary",
             report::Table::new(&["experiment", "finding", "verdict", "run"], 4, glance),
         )
         .shown(Shown::OnPage),
@@ -105,7 +105,7 @@ fn add_experiment(report: &mut Report, experiment: &Experiment) {
     let id = format!("experiment-{}", experiment.number);
     let mut notes = vec![experiment.question.clone()];
     let error = experiment.error.as_ref();
-    notes.extend(error.map(|error| format!("It did not come to its end: {error}")));
+    notes.extend(error.map(|error| format!("Failed: {error}")));
     let run = experiment.run_dir.as_ref();
     notes.extend(run.map(|run| format!("`replimeter {}`, kept in {run}.", experiment.command)));
     let tables: Vec<_> = tables.collect();
@@ -116,7 +116,7 @@ fn add_experiment(report: &mut Report, experiment: &Experiment) {
     });
     report.add(Block::table(
         format!("{id}-findings"),
-        format!("What agrees: {}", experiment.title),
+        format!("Findings: {}", experiment.title),
         claims_of(&experiment.claims),
     ));
 }

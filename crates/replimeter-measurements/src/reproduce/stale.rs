@@ -126,7 +126,7 @@ fn by_load(plain: &[&StaleRow]) -> Vec<Claim> {
     });
     vec![
         claim(
-            "Idle, few reads at once are stale",
+            "Idle, few immediate reads are stale",
             "0.94 %",
             or_dash(idle, |row| shown(row)),
             judged(
@@ -134,7 +134,7 @@ fn by_load(plain: &[&StaleRow]) -> Vec<Claim> {
                 |share| share < 10.0,
                 |share| share > 20.0,
             ),
-            "a local read comes so soon after the acknowledgement, and the cores are shared, that applying has hardly begun",
+            "a local read follows the acknowledgement so soon, on shared cores, that applying has hardly begun",
         ),
         claim(
             "The mix on the writer makes far more of them stale",
@@ -151,7 +151,7 @@ fn by_load(plain: &[&StaleRow]) -> Vec<Claim> {
             shared,
         ),
         claim(
-            "One huge update stalls requests that have nothing to do with it",
+            "One huge update stalls unrelated requests",
             "up to 46.5 s",
             or_dash(stalled, |us| format!("up to {}", time(us))),
             judged(
@@ -175,7 +175,7 @@ fn synchronous(waiting: &[&StaleRow]) -> Claim {
     let bound = bounds.fold(0.0, f64::max);
     let asked = Some(asked).filter(|asked| *asked > 0);
     claim(
-        "With synchronous reads none is stale",
+        "With synchronous reads, no read is stale",
         "none",
         or_dash(asked, |asked| {
             format!(

@@ -79,11 +79,11 @@ pub fn sweep(document: &LagDocument) -> (Table, Vec<Claim>) {
             "the disk or the machine is slower here than that of 2006; see the run's own report",
         ),
         claim(
-            "The bare time does not follow the size from 1,000 to 10,000 bytes",
+            "The bare time does not depend on the size from 1,000 to 10,000 bytes",
             "0.055 to 2.3 ms without a trend",
             or_dash(grows, |[ratio, low, high]| {
                 format!(
-                    "{ratio:.2} [{low:.2}, {high:.2}] times as long to be seen at {} bytes as at 1,000, on average",
+                    "{ratio:.2} [{low:.2}, {high:.2}] times the lag at {} bytes as at 1,000, on average",
                     count(largest)
                 )
             }),
@@ -93,7 +93,7 @@ pub fn sweep(document: &LagDocument) -> (Table, Vec<Claim>) {
                 Some([_, low, _]) if low >= 3.0 => Verdict::Differs,
                 _ => Verdict::Open,
             },
-            "so short a lag shows what ten times the bytes take to be written and applied, or there are too few rows to tell",
+            "with so short a lag, writing and applying ten times the bytes takes measurable time, or there are too few rows to decide",
         ),
     ];
     (table(&["figure", "ms"], lines), claims)

@@ -122,7 +122,7 @@ fn throughput(run: &ScaleDocument) -> Chart {
     Chart {
         id: "throughput",
         title: "Throughput by number of replicas",
-        note: "Bars are 95 % intervals, cut where they leave the picture; none with one start. Selects belong to the axis on the right.".into(),
+        note: "Bars are 95 % intervals, cut at the edge of the chart; one start has none. Selects use the axis on the right.".into(),
         y: Axis::new("writes per second", room(false)),
         second: Some(SecondAxis::Right(Axis::new("selects per second (dotted)", room(true)))),
         hover: "{x} replicas: {y} per s",
@@ -146,8 +146,8 @@ fn percent(run: &ScaleDocument) -> Chart {
     let chart = by_replicas(run, &curves, "percent", |value, _| format!("{value:.1} %"));
     Chart {
         id: "percent",
-        title: "Percent of the figure without a replica",
-        note: "100 % is the same phase on a primary alone. Bars are 95 % intervals, cut where they leave the picture.".into(),
+        title: "Throughput in percent of no replica",
+        note: "100 % is the same phase on a primary alone. Bars are 95 % intervals, cut at the edge of the chart.".into(),
         y: Axis {
             suffix: " %",
             ..Axis::new("percent of no replica", room(chart.series.iter(), 100.0))
@@ -199,7 +199,7 @@ fn by_server(run: &ScaleDocument, pick: fn(&ScaleServer) -> Option<f64>, format:
 fn processors(run: &ScaleDocument) -> Chart {
     Chart {
         id: "processors",
-        title: "Processor time of each server while inserting and selecting",
+        title: "CPU time of each server while inserting and selecting",
         note: "100 % is one core. The table has every phase.".into(),
         y: Axis::new("percent of one core", Scale::FromZero),
         ..by_server(run, |server| server.cpu_percent, Format::Percent)
@@ -209,7 +209,7 @@ fn processors(run: &ScaleDocument) -> Chart {
 fn writes(run: &ScaleDocument) -> Chart {
     Chart {
         id: "writes",
-        title: "Bytes that each server wrote to storage, per second, while inserting and selecting",
+        title: "Bytes written to storage per second by each server, while inserting and selecting",
         note: "The table has every phase.".into(),
         y: Axis::new("bytes per second", Scale::FromZero),
         ..by_server(run, |server| server.write_bytes_per_s, Format::Bytes)
@@ -252,8 +252,8 @@ fn laws(run: &ScaleDocument) -> Chart {
     let rows = fits.flat_map(|fit| fit.residuals.iter().map(move |one| (fit, one)));
     Chart {
         id: "law",
-        title: "The fitted scaling law, and what was measured",
-        note: "Every point is the mean of one start. The law reaches to one more replica than it was fitted to.".into(),
+        title: "Fitted scaling law and measured throughput",
+        note: "Each point is the mean of one start. The curve extends to one replica more than the fit.".into(),
         x: Axis::new("replicas", Scale::Whole),
         y: Axis::new("operations per second", Scale::FromZero),
         hover: "{x} replicas: {y} per s",
@@ -267,7 +267,7 @@ fn laws(run: &ScaleDocument) -> Chart {
                 ("start", &|(_, one)| one.start.to_string()),
                 ("measured", &|(_, one)| rate(one.per_s, one.per_s / 1000.0)),
                 ("law", &|(_, one)| rate(one.fitted_per_s, one.fitted_per_s / 1000.0)),
-                ("off by", &|(_, one)| format!("{:+.1} %", one.percent)),
+                ("error", &|(_, one)| format!("{:+.1} %", one.percent)),
             ],
         ),
         ..Chart::default()

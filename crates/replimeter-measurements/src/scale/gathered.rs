@@ -144,7 +144,7 @@ impl Gathered {
         let told = |(warning, times): &(Warning, u32)| match times {
             1 => warning.clone(),
             _ => Warning {
-                message: format!("{} (the first of {times} times)", warning.message),
+                message: format!("{} ({times} times; the first)", warning.message),
                 ..warning.clone()
             },
         };
@@ -152,8 +152,8 @@ impl Gathered {
         for invalid in &self.invalid {
             warnings.push(Warning::new(
                 WarningCode::SemiSyncNotInEffect,
-                format!("{invalid}; the block does not count"),
-                "find out why no replica answered in time",
+                format!("{invalid}; the block is excluded"),
+                "find out why no replica acknowledged before the timeout",
             ));
         }
         let most = self
@@ -170,8 +170,8 @@ impl Gathered {
         if shared && free && most + 1 > cores as usize {
             warnings.push(Warning::new(
                 WarningCode::ClientLimited,
-                format!("up to {most} servers and the load share {cores} cores: throughput is also what this machine can carry, not only what replicas add"),
-                "run it on a machine with a core or more for each server, or give each a fixed share with --cpus-per-server",
+                format!("up to {most} servers and the load share {cores} cores: throughput includes this machine's limit, not only the effect of replicas"),
+                "run on a machine with at least one core per server, or give each server a fixed share with --cpus-per-server",
             ));
         }
         for ((replicas, phase), cell) in &self.cells {
@@ -179,10 +179,10 @@ impl Gathered {
                 warnings.push(Warning::new(
                     WarningCode::ClientLimited,
                     format!(
-                        "{replicas} replicas, {}: the statements are {percent:.0} % of what this client can get answered at all, so part of the figure is the client's",
+                        "{replicas} replicas, {}: the client is the bottleneck: throughput reached {percent:.0} % of its ping limit",
                         phase.name()
                     ),
-                    "measure with fewer threads, or run the client on a machine with more cores",
+                    "use fewer threads, or run the client on a machine with more cores",
                 ));
             }
         }
@@ -195,7 +195,7 @@ impl Gathered {
         let reason = self.invalid.iter().next().filter(|_| nothing)?;
         Some(Failure::invalid(
             reason.clone(),
-            "every block is of a mixture of modes: find out why no replica answered in time, and measure again",
+            "every block mixes semi-synchronous and asynchronous commits; find out why no replica acknowledged before the timeout, then run again",
         ))
     }
 

@@ -106,7 +106,7 @@ fn fitted(work: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, Stri
     let counts: BTreeSet<u32> = points.iter().map(|(replicas, ..)| *replicas).collect();
     if counts.len() < FEWEST_COUNTS {
         return Err(format!(
-            "{} numbers of replicas were measured, and {FEWEST_COUNTS} are needed",
+            "{} numbers of replicas were measured, but {FEWEST_COUNTS} are needed",
             counts.len()
         ));
     }
@@ -119,9 +119,9 @@ fn fitted(work: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, Stri
         .collect();
     usl::fit(&all).map_err(|error| {
         match error {
-            NoFit::TooFew => "there are too few numbers of servers that do this work",
-            NoFit::NoThroughput => "one of them did nothing",
-            NoFit::Unfit => "the law does not describe what was measured",
+            NoFit::TooFew => "too few numbers of servers do this work",
+            NoFit::NoThroughput => "throughput was zero at one of them",
+            NoFit::Unfit => "the law does not fit the measurements",
         }
         .to_owned()
     })

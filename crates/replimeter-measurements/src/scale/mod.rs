@@ -98,7 +98,7 @@ Starts servers of its own for every number of replicas, and removes them. docs/s
         touches.say(
             LOAD,
             format!(
-                "{} clients that write and as many that read; {} of data",
+                "{} writer clients and as many reader clients; {} of data",
                 work.threads, work.data_size
             ),
         );
@@ -107,7 +107,7 @@ Starts servers of its own for every number of replicas, and removes them. docs/s
         touches.say(
             TIME,
             format!(
-                "about {} and the starts",
+                "about {} plus server starts",
                 Span((work.duration.0 + work.warm_up.0) * turns)
             ),
         );
@@ -191,8 +191,8 @@ fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), Failure> {
     let work = cx.work;
     let workloads = Workloads::published().map_err(|error| {
         Failure::failed(
-            format!("a workload of ours cannot be read: {error}"),
-            "please report this as a defect",
+            format!("internal error: a built-in workload cannot be read: {error}"),
+            "report this as a bug",
         )
     })?;
     let counts = work.replicas.counts();
@@ -241,7 +241,7 @@ impl Starts {
             .work
             .mode
             .shape(replicas)
-            .map_err(|error| Failure::usage(error, "please report this as a defect"))?;
+            .map_err(|error| Failure::usage(error, "report this as a bug"))?;
         let mut targets = cx.plan.targets.iter();
         let target = targets
             .find(|target| matches!(target, Target::Sandbox(spec) if spec.shape == shape))
@@ -336,11 +336,11 @@ fn uneven(work: &ScalePlan) -> Option<Warning> {
         Warning::new(
             WarningCode::UnevenLoad,
             format!(
-                "{} clients cannot be shared evenly with {} replicas, since each keeps to one server: some servers had a client more than others",
+                "{} clients cannot be divided evenly with {} replicas, since each uses one server: some servers had one client more than others",
                 work.threads,
                 counts.join(" and ")
             ),
-            "ask for a number of threads that every number of servers divides, such as 12",
+            "use a number of threads that every number of servers divides, such as 12",
         )
     })
 }
@@ -360,10 +360,7 @@ fn with_deaths(mut failure: Failure, servers: &dyn Servers) -> Failure {
     }
     for (index, member) in members.iter().enumerate() {
         if let Some(ended) = servers.ended(index) {
-            failure.message = format!(
-                "{}; {} has ended ({ended})",
-                failure.message, member.node.name
-            );
+            failure.message = format!("{}; {} exited ({ended})", failure.message, member.node.name);
         }
     }
     failure
@@ -383,7 +380,7 @@ fn shown(step: Step<'_>) -> Progress {
             }
             shown
         }
-        Step::CatchingUp(behind) => Progress::new(Stage::CleanUp, "replicas apply")
+        Step::CatchingUp(behind) => Progress::new(Stage::CleanUp, "waiting for replicas to apply")
             .with(Detail::Count(behind, "transactions behind".into())),
     }
 }

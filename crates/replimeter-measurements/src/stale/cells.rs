@@ -46,7 +46,7 @@ pub(super) fn cells<'s, 'a: 's>(
         let placed = match sets.placed(case, cluster, readers)? {
             Ok(placed) => placed,
             Err(reason) if work.cases.len() > 1 => {
-                let hint = "on these servers this case cannot be; name another server for it";
+                let hint = "name another server behind the @ of --load, or leave this case out";
                 cx.warn([Warning::new(
                     WarningCode::CaseLeftOut,
                     format!("{shape}: {reason}"),
@@ -71,8 +71,8 @@ pub(super) fn cells<'s, 'a: 's>(
         let readers = &match found {
             Ok(readers) => readers,
             Err(reason) => {
-                let hint = "such loads are versioned-update:4@writer, versioned-select:8@reader and versioned:8@node1; \
-                            docs/stale.md says how a workload of yours names its versions";
+                let hint = "use a load such as versioned-update:4@writer, versioned-select:8@reader or versioned:8@node1; \
+                            docs/stale.md describes how a workload file names its versions";
                 return Err(Failure::usage(reason, hint));
             }
         };
@@ -206,14 +206,14 @@ fn under_load(
 ) -> Result<(Outcome, Vec<SquadResult>), Failure> {
     let some = !cell.placed.is_empty();
     if some {
-        cx.stage(Stage::WarmUp, "the load begins");
+        cx.stage(Stage::WarmUp, "starting the load");
     }
     let stop = cx.stop;
     let ran = load.run_while(stop, |running| {
         let stopped = || stop.load(Ordering::Relaxed) || running.has_failed();
         let result = measure(cx, cluster, part, cell, &running.gauges, &stopped);
         if some {
-            cx.stage(Stage::CleanUp, "ending the load");
+            cx.stage(Stage::CleanUp, "stopping the load");
         }
         result
     });
@@ -261,7 +261,7 @@ fn measure(
             Event::Round(round) => {
                 assert!(
                     !(panics && round.phase == StalePhase::AtOnce),
-                    "a fault was asked for"
+                    "a fault was requested"
                 );
                 Call::Round(round.clone())
             }

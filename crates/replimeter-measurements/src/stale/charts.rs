@@ -19,13 +19,13 @@ pub(crate) fn charts(run: &StaleDocument) -> Vec<Chart> {
     let rows = run.results.rows.iter().map(|row| (label(run, row), row));
     let judged = run.results.rows.iter().any(|row| row.judged == "load");
     let note = if judged {
-        "Reads of the load by the age of the newest version that had been acknowledged; whiskers are 95 % intervals."
+        "Reads of the load by the age of the newest acknowledged version; whiskers are 95 % intervals."
     } else {
-        "Each point is of rounds of its own, read once at that time; whiskers are 95 % intervals. The leftmost point is the read at once."
+        "Each point has separate rounds, read once at that time; whiskers are 95 % intervals. The leftmost point is the immediate read."
     };
     let curve = Chart {
         id: "curve",
-        title: "How long: stale reads by the time after the acknowledgement",
+        title: "Stale reads by time after the acknowledgement",
         note: note.to_owned(),
         whiskers: true,
         ..curves("row", rows)
@@ -44,11 +44,11 @@ fn shares(run: &StaleDocument) -> Chart {
     let points = rows
         .iter()
         .map(|(name, _, [share, low, high])| Point::of(name, *share).within(*low, *high));
-    let shares = Series::new("stale at once", points);
+    let shares = Series::new("stale immediate reads", points);
     Chart {
         id: "shares",
-        title: "How often: stale reads at once after the acknowledgement",
-        note: "Whiskers are 95 % intervals; where nothing was stale they end at the upper bound."
+        title: "Stale immediate reads after the acknowledgement",
+        note: "Whiskers are 95 % intervals; without stale reads they end at the upper bound."
             .into(),
         y: Axis::new("stale reads (%)", Scale::FromZero),
         horizontal: true,
@@ -137,9 +137,9 @@ type Pick<T> = (Stroke, &'static str, fn(&T) -> Option<f64>);
 const OURS: [Pick<StaleWindow>; 5] = [
     (Stroke::Solid, "slowest write", |of| of.write_max_us),
     (Stroke::Dot, "slowest read", |of| of.read_max_us),
-    (Stroke::Dash, "longest delay", |of| of.staleness_max_us),
-    (Stroke::DashDot, "under way", |of| lasting(of.under_way_us)),
-    (Stroke::LongDash, "not shown yet", |of| {
+    (Stroke::Dash, "longest staleness", |of| of.staleness_max_us),
+    (Stroke::DashDot, "in flight", |of| lasting(of.under_way_us)),
+    (Stroke::LongDash, "not visible yet", |of| {
         lasting(of.unshown_us)
     }),
 ];
@@ -149,7 +149,7 @@ const LOADS: [Pick<LoadWindow>; 4] = [
     (Stroke::Dot, "p50", |of| of.p50_us),
     (Stroke::Dash, "p99", |of| of.p99_us),
     (Stroke::Solid, "slowest", |of| of.max_us),
-    (Stroke::DashDot, "under way", |of| lasting(of.under_way_us)),
+    (Stroke::DashDot, "in flight", |of| lasting(of.under_way_us)),
 ];
 
 /// How long anything of a case took, or has been under way.
@@ -165,7 +165,7 @@ fn longest(course: &StaleCourse) -> f64 {
 }
 
 fn time_of_case() -> Axis {
-    let title = "time since the beginning of the case";
+    let title = "time since the start of the case";
     Axis::time(title, Unit::Second, Scale::Linear)
 }
 
@@ -238,11 +238,11 @@ fn course(run: &StaleDocument) -> Chart {
     let unit = unit_for([worst]);
     Chart {
         id: "course",
-        title: "Stalls: what our own requests and the load met over time, and what the servers said",
-        note: "A stretch of half a second each. A request that stands still is shown by how long it has been under way, before it ends; \
-               so is a write that a reader does not show. \
-               Below, on the same time, are the servers' counters that were not 0: what they grew by, levels as they stood; a 0 leaves a gap. The case \
-               with the worst stall is shown; the others are in the legend."
+        title: "Stalls: request times and server counters over time",
+        note: "Windows of half a second. A stalled request is shown by its time in flight before it ends; \
+               so is a write that is not visible on a reader. \
+               Below, on the same time axis, are the server counters that were not 0: increments of counters, values of levels; a 0 leaves a gap. The case \
+               with the worst stall is shown; the legend has the others."
             .into(),
         x: time_of_case(),
         y: Axis::time("time", unit, Scale::Log),
@@ -273,7 +273,7 @@ fn course_table(run: &StaleDocument, unit: Unit) -> Table {
     };
     let mut headings = vec!["case", "until (s)", "rounds", "stale"];
     headings.extend(OURS.map(|(_, what, _)| what));
-    headings.push("load: operations · p50 / p99 / slowest / under way");
+    headings.push("load: operations · p50 / p99 / slowest / in flight");
     Table::new(&headings, 1, rows.map(row))
 }
 
@@ -333,8 +333,8 @@ fn counters(run: &StaleDocument) -> Chart {
     }
     Chart {
         id: "counters",
-        title: "What the servers' counters would have told",
-        note: "Counters that grow are shown by what they grew by in each stretch, levels as they stood. Those that stayed 0 are in the table only.".into(),
+        title: "Server counters over time",
+        note: "Counters are shown as increments per window, levels as values. Those that stayed 0 are only in the table.".into(),
         x: time_of_case(),
         y: Axis::new("value", Scale::FromZero),
         hover: "until {x:.1}: {y}",
@@ -345,12 +345,12 @@ fn counters(run: &StaleDocument) -> Chart {
             &[
                 ("case", &|(case, ..)| case.clone()),
                 ("counter", &|(.., of)| of.name.to_owned()),
-                ("largest in a stretch", &|(.., of)| format!("{:.3}", of.largest())),
-                ("in all", &|(.., of)| {
+                ("largest in a window", &|(.., of)| format!("{:.3}", of.largest())),
+                ("total", &|(.., of)| {
                     let grown = of.key.ends_with('+').then(|| of.values.iter().sum::<f64>());
                     or_dash(grown, |sum| format!("{sum:.3}"))
                 }),
-                ("stretches without an answer", &|(_, gaps, _)| count(*gaps as u64)),
+                ("windows without a reply", &|(_, gaps, _)| count(*gaps as u64)),
             ],
         ),
         ..Chart::default()

@@ -25,7 +25,7 @@ pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), Failure> {
         let known = |name: &str| names.iter().any(|known| known == name);
         let refuse = |what: &str, name: &str, hint: &str| {
             let message = format!(
-                "{what}: {} has no server called `{name}`; it has {}",
+                "{what}: {} has no server named `{name}`; it has {}",
                 target.label(),
                 names.join(", ")
             );
@@ -46,7 +46,7 @@ pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), Failure> {
             return Err(refuse(
                 "the reader",
                 reader,
-                "name one of them; writer and reader (the first other one) stand for servers too",
+                "name one of them, or writer or reader (the first other server)",
             ));
         }
         let nodes = work
@@ -58,7 +58,7 @@ pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), Failure> {
             .into_iter()
             .find(|node| !known(node) && !PARTS.contains(node))
         {
-            let hint = "name one of them; writer, reader, readers (each of them) and third (neither) stand for servers too";
+            let hint = "name one of them, or writer, reader, readers (all of them) or third (neither writer nor reader)";
             return Err(refuse("the load", node, hint));
         }
         if let Target::Sandbox(spec) = target {
@@ -99,7 +99,7 @@ pub(super) fn declare(declared: &mut [Member], writer: Option<&str>) -> Result<(
         let names: Vec<&str> = declared.iter().map(|one| one.node.name.as_str()).collect();
         return Err(Failure::usage(
             format!(
-                "the writer: there is no server called `{writer}`; there are {}",
+                "the writer: there is no server named `{writer}`; there are {}",
                 names.join(", ")
             ),
             "name one of them",

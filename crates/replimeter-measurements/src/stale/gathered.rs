@@ -144,9 +144,9 @@ impl Gathered {
             self.warnings.push(Warning::new(
                 WarningCode::ChangedByOthers,
                 format!(
-                    "{foreign} reads of the load found no version in a row that had been written: somebody else removes rows"
+                    "{foreign} reads of the load found no version in a written row: another client deletes rows; these reads are excluded"
                 ),
-                "these reads count for nothing; nobody else may write to the load's tables meanwhile",
+                "stop other clients that write to the load's tables, then run again",
             ));
         } else if foreign > 0 {
             self.warnings.push(changed_by_others(foreign));
@@ -195,10 +195,10 @@ impl Gathered {
                 self.warnings.push(Warning::new(
                     WarningCode::LoadUnfinished,
                     format!(
-                        "{}: the rounds of the case {}{read} were over before its load completed one operation",
+                        "{}: the rounds of the case {}{read} ended before its load completed one operation, so they cover only part of an operation",
                         case.shape, case.load
                     ),
-                    "they are of the part of one operation that was under way; ask for more --rounds, or a time such as --duration 60s",
+                    "use more --rounds, or a time such as --duration 60s",
                 ));
             }
             let record = LoadRecord {
@@ -227,22 +227,22 @@ fn broken(row: &StaleRow, case: &Case) -> Option<Warning> {
     }
     let hint = match case.pool {
         Pool::Keep => {
-            "the witness in the report shows one, statement by statement; is a proxy or a balancer in between?"
+            "look at the witness in the report, and check for a proxy or load balancer between client and server"
         }
         Pool::Reset | Pool::ChangeUser => {
-            "a connection that a pool resets forgets its session's settings, and GTIDs that come with the answer: set them again after every reset, or globally"
+            "a pool's reset clears session settings and session tracking of GTIDs: set them again after every reset, or globally"
         }
     };
     let hint = if row.guarantee.contains("WSREP_SYNC_WAIT_UPTO_GTID") {
-        "on Galera this wait can return a little before the row can be read; wsrep_sync_wait=1 (--read-consistency=before) does not"
+        "on Galera this wait can return just before the row is readable; use wsrep_sync_wait=1 (--read-consistency=before)"
     } else {
         hint
     };
     Some(Warning::new(
         WarningCode::GuaranteeBroken,
         format!(
-            "{} {}: the guarantee of synchronous reads was broken: {} of {} reads did not show what had been acknowledged, {} of {} went \
-             back behind what their own connection had been shown ({}), connections: {}",
+            "{} {}: the guarantee of synchronous reads was violated: {} of {} reads missed an acknowledged write, {} of {} returned an older \
+             version than their own connection had read before ({}), connections: {}",
             row.shape,
             row.reader,
             count(violations.read_your_writes),
@@ -358,7 +358,7 @@ impl Rounds {
             },
             begin_us: (begin - round.send).as_micros(),
             end_us: (end - round.send).as_micros(),
-            value: "what the sessions were set to is forgotten".to_owned(),
+            value: "session settings are cleared".to_owned(),
         });
         let write = WitnessStep {
             node: self.writer.clone(),
@@ -446,7 +446,7 @@ impl Rounds {
             "another connection"
         };
         let value = format!(
-            "{what} {}; {who} had been shown {what} {} before",
+            "{what} {}; {who} had read {what} {} before",
             read.seen, read.newer
         );
         let mut steps = self.write(round);

@@ -63,7 +63,7 @@ pub(super) fn judged_readers(
         .all(|load| load.workload.writes_versions().is_none())
     {
         return Err(format!(
-            "nothing of `{case}` writes versions of rows, so that no read of it can be judged"
+            "no load of `{case}` writes row versions, so its reads cannot be checked"
         ));
     }
     let mut readers: Vec<ReaderRef> = Vec::new();
@@ -79,7 +79,7 @@ pub(super) fn judged_readers(
     }
     if readers.is_empty() {
         return Err(format!(
-            "nothing of `{case}` reads versions of rows on a reader"
+            "no load of `{case}` reads row versions on a reader"
         ));
     }
     Ok(readers)
@@ -161,10 +161,8 @@ pub(super) fn workloads(work: &StalePlan) -> Result<Vec<(String, Workload)>, Fai
             .find_map(|(other, before)| Some((other, one.collides(before)?)))
         {
             return Err(Failure::usage(
-                format!(
-                    "the workloads {other} and {name} both make a table `{table}`, each another one"
-                ),
-                "measure them one after another, in runs of their own",
+                format!("the workloads {other} and {name} define different tables named `{table}`"),
+                "measure them in separate runs",
             ));
         }
     }
@@ -231,12 +229,12 @@ impl<'a> Loads<'a> {
             let servers = place(spec, cluster, readers)?;
             if servers.is_empty() {
                 return Ok(Err(format!(
-                    "`{spec}` has no third server to run on, that is neither written to nor read"
+                    "`{spec}` needs a third server, which is neither written to nor read"
                 )));
             }
             let mut workloads = self.workloads.iter();
             let Some((_, workload)) = workloads.find(|(name, _)| *name == spec.workload) else {
-                return Ok(Err(format!("`{spec}` names no workload that was read")));
+                return Ok(Err(format!("`{spec}` names an unknown workload")));
             };
             for server in servers {
                 let (surveyed, relation) = match server {
@@ -250,7 +248,7 @@ impl<'a> Loads<'a> {
                     && surveyed.facts.read_only().is_none();
                 if !takes_writes && !workload.reads_only() {
                     return Ok(Err(format!(
-                        "`{spec}` writes, and {} takes no writes of its own",
+                        "`{spec}` writes, but {} accepts no writes",
                         surveyed.node.name
                     )));
                 }

@@ -93,7 +93,7 @@ Writes only to the schema `replimeter`, which it makes and drops. docs/stale.md 
         touches.table(
             &plan.targets,
             "lag_probe",
-            &format!("{} rows, updated by turns", work.rows),
+            &format!("{} rows, updated at random", work.rows),
         );
         let until = match work.until {
             Until::Rounds(rounds) => format!("{rounds} rounds"),
@@ -102,7 +102,7 @@ Writes only to the schema `replimeter`, which it makes and drops. docs/stale.md 
         match work.check_load_reads {
             true => touches.say(
                 LOAD,
-                "its own reads are judged, there are no rounds beside it".to_owned(),
+                "the load's own reads are checked; there are no separate rounds".to_owned(),
             ),
             false => touches.say(
                 LOAD,
@@ -218,9 +218,9 @@ fn one(
         levels.push(*level);
         if work.check_load_reads && found.iter().any(|guarantee| guarantee.gtid) {
             let error = cluster.primary.session.unfit(
-                "cannot make the load's reads wait",
-                "its replicas are waited for by GTID, and that would be one statement more in the load whose reads are judged",
-                "leave --read-consistency out, or leave --check-load-reads out and have rounds read synchronously",
+                "making the load's reads wait",
+                "waiting by GTID would add a statement to the load whose reads are checked",
+                "leave --read-consistency out, or leave --check-load-reads out to read synchronously in rounds",
             );
             return Err(error.into());
         }
@@ -230,7 +230,7 @@ fn one(
         Some(error) => cx.warn([Warning::new(
             WarningCode::CaseLeftOut,
             format!(
-                "{}: a way of reading was left out: {error}",
+                "{}: a level of read consistency was left out: {error}",
                 servers.label()
             ),
             error.hint,
@@ -290,12 +290,12 @@ fn absent(
         let read = if readers.contains(&ReaderRef::Replica(index)) {
             ""
         } else {
-            ", which was not read,"
+            " that was not read"
         };
         cx.warn([Warning::new(
             WarningCode::ServerLost,
-            format!("at the end a server{read} no longer took part: {words}"),
-            "what was measured is of the servers that were left from then on; the stretches of the course show since when it says nothing",
+            format!("at the end, a server{read} no longer replicated, so later results cover the remaining servers only: {words}"),
+            "look at the timeline for the time from which it has no data, and at the server's error log",
         )]);
     }
     result.map_err(|mut failure| {

@@ -18,7 +18,7 @@ const TIMES: [Pick; 4] = [
     (Stroke::Solid, "p50", |window| window.p50_us),
     (Stroke::Dash, "p99", |window| window.p99_us),
     (Stroke::Dot, "max", |window| window.max_us),
-    (Stroke::DashDot, "oldest awaited", |window| window.behind_us),
+    (Stroke::DashDot, "oldest pending", |window| window.behind_us),
 ];
 
 /// All charts of a run.
@@ -35,7 +35,7 @@ pub(crate) fn charts(run: &TapDocument) -> Vec<Chart> {
 type Replicas<'a> = BTreeMap<&'a str, Vec<&'a TapWindow>>;
 
 fn since_the_beginning() -> Axis {
-    Axis::time("time since the beginning", Unit::Second, Scale::Linear)
+    Axis::time("time since the start", Unit::Second, Scale::Linear)
 }
 
 /// The lag of the real traffic over the course of the run.
@@ -46,7 +46,7 @@ fn course(run: &TapDocument, replicas: &Replicas<'_>) -> Chart {
     for (index, (name, windows)) in replicas.iter().enumerate() {
         series.extend(TIMES.map(|(dash, what, pick)| Series {
             dash,
-            hidden: what == "oldest awaited",
+            hidden: what == "oldest pending",
             colour: Some(index),
             ..Series::new(
                 format!("{name} {what}"),
@@ -64,12 +64,12 @@ fn course(run: &TapDocument, replicas: &Replicas<'_>) -> Chart {
     let times = TIMES.map(|(_, what, _)| format!("{what} ({})", unit.symbol()));
     let mut headings = vec!["replica", "until (s)", "transactions", "matched"];
     headings.extend(times.iter().map(String::as_str));
-    headings.push("awaited");
+    headings.push("pending");
     Chart {
         id: "course",
-        title: "How late over time: lag of what arrived in each stretch",
-        note: "A stretch has a median from 20 transactions on and a 99th percentile from 1,000 on. A replica that stands still shows nothing, \
-               and what it then shows is late: see the oldest transaction that is awaited."
+        title: "Lag over time by window",
+        note: "A window has a median from 20 transactions on and a 99th percentile from 1,000 on. A stalled replica shows no transactions, \
+               and late ones afterwards: see the oldest pending transaction."
             .into(),
         x: since_the_beginning(),
         y: Axis::time("lag", unit, Scale::Linear),
@@ -104,7 +104,7 @@ fn rate(replicas: &Replicas<'_>) -> Chart {
     );
     Chart {
         id: "rate",
-        title: "How much there was to replicate",
+        title: "Transactions per second",
         x: since_the_beginning(),
         y: Axis::new("transactions per second", Scale::FromZero),
         hover: "until {x:.1}: {y} per s",

@@ -130,11 +130,11 @@ its proper end.";
         touches.targets(&plan.targets);
         touches.say(
             SERVERS,
-            "follows the binary logs of the primary and of each replica, as a replica would",
+            "follows the binary logs of the primary and of each replica, as a replica does",
         );
         touches.say(WRITES, "nothing");
         let until = work.duration.map_or_else(
-            || "until you end it".to_owned(),
+            || "until interrupted".to_owned(),
             |duration| format!("for {duration}"),
         );
         touches.say(TIME, until);
@@ -144,7 +144,7 @@ its proper end.";
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
         let work = cx.work;
         let [target] = cx.plan.targets.as_slice() else {
-            return Err(unexpected("there is not one target"));
+            return Err(unexpected("expected exactly one target"));
         };
         let servers = cx.open(target)?;
         cx.stage(Stage::Servers, "checking the servers");
@@ -339,7 +339,7 @@ impl Observer for Streamed<'_> {
         // There is no reader left to follow for.
         Ok(Flow::Finish(Warning::new(
             WarningCode::Interrupted,
-            "whoever read the stream has gone, and the run ended with them",
+            "the reader of --stream closed the pipe; the run stopped",
             "leave --stream out to follow without a reader",
         )))
     }

@@ -81,7 +81,7 @@ fn list(run: &CostDocument) -> Table {
             ("p95", &|row| time.cell(row.latency.p95_us)),
             ("p99", &|row| time.cell(row.latency.p99_us)),
             ("max", &|row| time.cell(row.latency.max_us)),
-            ("added to none, 95 %", &|row| {
+            ("added over none, 95 %", &|row| {
                 time.estimate(&row.added.latency_us)
             }),
             ("starts", &|row| row.starts.into()),
@@ -133,7 +133,7 @@ fn steps(run: &CostDocument) -> Table {
                 let point = step.wait_point.as_deref();
                 Cell::from(run.label_of(&step.engine, &step.mode, point))
             }),
-            ("added to", &|step| (&step.baseline).into()),
+            ("baseline", &|step| (&step.baseline).into()),
             ("threads", &|step| step.threads.into()),
             ("link", &|step| distance(step.link_delay_us)),
             ("latency", &|step| latency(&step.added.latency_us)),
@@ -170,12 +170,15 @@ fn servers(run: &CostDocument) -> Table {
             ("fsyncs/op", &|(_, server)| {
                 Format::Decimals(3).cell(server.fsyncs_per_op)
             }),
-            ("behind at block ends (mean, max)", &|(row, server)| {
-                let behind = row.behind.iter().find(|behind| behind.name == server.name);
-                behind
-                    .map(|of| format!("{:.0}, {}", of.mean, count(of.max)))
-                    .into()
-            }),
+            (
+                "transactions behind at block end (mean, max)",
+                &|(row, server)| {
+                    let behind = row.behind.iter().find(|behind| behind.name == server.name);
+                    behind
+                        .map(|of| format!("{:.0}, {}", of.mean, count(of.max)))
+                        .into()
+                },
+            ),
         ],
     )
 }
@@ -217,10 +220,10 @@ fn comparisons(run: &CostDocument) -> Table {
         (1u32..).zip(all),
         &[
             ("comparison", &|(number, _)| Cell::from(*number)),
-            ("ops/s, one over the other, 95 %", &|(_, of)| {
+            ("ops/s ratio, 95 %", &|(_, of)| {
                 Format::Ratio.estimate(&of.throughput)
             }),
-            ("latency, difference µs, 95 %", &|(_, of)| {
+            ("latency difference µs, 95 %", &|(_, of)| {
                 latency.estimate(&of.latency_us)
             }),
             ("differs", &|(_, of)| {
@@ -235,8 +238,8 @@ fn comparisons(run: &CostDocument) -> Table {
 pub(crate) fn report(run: &CostDocument) -> Report {
     let operations = run.results.rows.iter().map(|row| row.operations).sum();
     let question = match run.results.self_test {
-        Some(_) => "Does a mode differ from itself?",
-        None => "What does each mode of replication cost?",
+        Some(_) => "Self-test: a mode compared with itself",
+        None => "Cost of each replication mode",
     };
     let mut report = Report::of(run, question, format!("{} operations", count(operations)));
     report.several = true;
@@ -245,18 +248,14 @@ pub(crate) fn report(run: &CostDocument) -> Report {
     report
         .facts
         .push(format!("durability {}", durability.name()));
-    report.add(Block::list("prices", "Prices", sentences(run)));
-    let list_title = format!("Price list (latencies in {})", unit(run).symbol());
+    report.add(Block::list("prices", "Summary", sentences(run)));
+    let list_title = format!("Cost of each mode (latencies in {})", unit(run).symbol());
     for (id, title, table) in [
-        ("comparisons", "One mode against itself", comparisons(run)),
+        ("comparisons", "Self-test comparisons", comparisons(run)),
         ("price-list", list_title.as_str(), list(run)),
-        ("ratios", "Over none of the same binary", ratios(run)),
-        ("steps", "Step by step (µs per operation)", steps(run)),
-        (
-            "servers",
-            "What each server spends on an operation",
-            servers(run),
-        ),
+        ("ratios", "Relative to none, same binary", ratios(run)),
+        ("steps", "Added by each step (µs per operation)", steps(run)),
+        ("servers", "Resources per operation by server", servers(run)),
     ] {
         report.add(Block::table(id, title, table));
     }
@@ -380,10 +379,12 @@ mod tests {
         let sentences = sentences(&run);
         assert_eq!(
             sentences[1],
-            "semi-sync after-sync at 1 thread adds 210 µs [197, 231] to an insert and 38 µs [34.2, 42.3] of primary CPU; throughput is 0.385 [0.365, 0.406] of none's."
+            "semi-sync after-sync at 1 thread adds 210 µs [197, 231] to an insert and 38 µs [34.2, 42.3] of primary CPU; throughput is 0.385 [0.365, 0.406] × none."
         );
         assert!(
-            sentences[0].contains("async at 1 thread adds nothing to an insert that these starts could show (6 µs [-11, 23])"),
+            sentences[0].contains(
+                "async at 1 thread adds no significant latency to an insert (6 µs [-11, 23])"
+            ),
             "{}",
             sentences[0]
         );
@@ -406,7 +407,12 @@ mod tests {
     #[test]
     fn the_text_has_every_table_and_fits_a_wide_terminal() {
         let text = replimeter_render::terminal::render(&report(&example()));
-        for wanted in ["Price list", "Step by step", "Prices", "2 cores"] {
+        for wanted in [
+            "Cost of each mode",
+            "Added by each step",
+            "Summary",
+            "2 cores",
+        ] {
             assert!(text.contains(wanted), "`{wanted}` is missing in {text}");
         }
         assert!(

@@ -47,7 +47,7 @@ fn adds(added: &Added, operation: &str) -> Option<String> {
     let value = latency.value?;
     let mut words = match latency.excludes(0.0) {
         Some(false) => format!(
-            "adds nothing to {operation} that these starts could show ({})",
+            "adds no significant latency to {operation} ({})",
             amount(latency)?
         ),
         _ if value < 0.0 => format!("takes {} off {operation}", amount(&turned(latency))?),
@@ -56,7 +56,7 @@ fn adds(added: &Added, operation: &str) -> Option<String> {
     let cpu = &added.primary_cpu_us;
     if let Some(us) = cpu.value {
         let part = match cpu.excludes(0.0) {
-            Some(false) => format!("no primary CPU that could be shown ({})", amount(cpu)?),
+            Some(false) => format!("no significant primary CPU ({})", amount(cpu)?),
             _ if us < 0.0 => format!("takes {} off the primary's CPU", amount(&turned(cpu))?),
             // What is taken off the one is not taken off the other.
             _ if latency.excludes(0.0) != Some(false) && value < 0.0 => {
@@ -87,14 +87,14 @@ pub(super) fn sentences(run: &CostDocument) -> Vec<String> {
         };
         let distance = match row.link_delay_us {
             None => String::new(),
-            Some(0.0) => " over links without delay".to_owned(),
-            Some(us) => format!(" over links of {} each way", delay(us)),
+            Some(0.0) => " without link delay".to_owned(),
+            Some(us) => format!(" with a link delay of {} each way", delay(us)),
         };
         let throughput = match relative(row) {
             Estimate { value: None, .. } => String::new(),
             known => {
                 let known = Format::Ratio.estimate(&known).shown();
-                format!("; throughput is {known} of none's")
+                format!("; throughput is {known} × none")
             }
         };
         Some(format!(
@@ -132,7 +132,7 @@ fn self_test(test: &SelfTest) -> String {
         unclear => format!(" ({} more had no interval)", count(unclear as u64)),
     };
     format!(
-        "{}/{} compared with itself {} times{unclear}, each time {} fresh starts against {}: a difference of throughput was found in {} \
+        "{}/{} compared with itself {} times{unclear}, {} fresh starts against {} each time: throughput differed in {} \
          ({share:.1} % [{:.1}, {:.1}]), {judgement} the {:.0} % that 95 % intervals allow (binomial test, p = {:.3}).",
         test.engine,
         test.mode,
@@ -179,7 +179,7 @@ fn prices(run: &CostDocument) -> String {
     match (sentences.is_empty(), run.results.rows.first()) {
         (false, _) => format!("With {}, ", threads(least.unwrap_or(1))) + &sentences.join(" "),
         (true, Some(row)) => format!(
-            "{} does {} operations/s at {}.",
+            "{} reached {} operations/s at {}.",
             label(run, row),
             with_interval(&row.throughput),
             threads(row.threads)
@@ -202,39 +202,39 @@ pub(super) fn how(run: &CostDocument) -> Vec<String> {
     let mut sentences = Vec::new();
     if run.results.self_test.is_none() {
         sentences.push(format!(
-            "Every mode had {}, in rounds of shuffled order (seed {}); only the servers of the mode being measured ran. The \
-             load was counted in blocks after a ramp; throughput is the mean over the starts, its stdev that between blocks.",
+            "Each mode had {}, in rounds of randomized order (seed {}); only the servers of the measured mode ran. The \
+             load was measured in blocks after a warm-up; throughput is the mean over starts, its stdev is between blocks.",
             starts(run),
             settings.seed.unwrap_or(0)
         ));
     }
     sentences.push(
-        "Intervals are 95 %, by a hierarchical bootstrap (starts, then blocks within them), stretched for few starts; in simulations \
-         they cover the truth in 92 to 99 % from four starts on, and one start has none. A mode is held against none (binary log off) of the \
-         same binary. Quantiles and their ratios: each start as a whole."
+        "Intervals are 95 %, by a hierarchical bootstrap (starts, then blocks within them), widened for few starts; in simulations \
+         their coverage is 92 to 99 % from four starts on. One start has no interval. Each mode is compared with none (binary log off) of the \
+         same binary. Quantiles and their ratios are of whole starts."
             .to_owned(),
     );
     let mut servers = run.results.rows.iter().flat_map(|row| &row.servers);
     if servers.any(|server| server.fsyncs_per_op.is_some()) {
         sentences.push(
-            "Flushes (fsyncs/op) are those that the storage engine counts: flushes of a binary log are counted by no server, and come on top with sync_binlog=1."
+            "Flushes (fsyncs/op) are those of the storage engine. Servers do not count flushes of the binary log; sync_binlog=1 adds them."
                 .to_owned(),
         );
     }
     let durability = settings.durability.unwrap_or_default();
     sentences.push(format!(
-        "Durability {}, for all modes alike: {}.",
+        "Durability {}, the same for all modes: {}.",
         durability.name(),
         run.results.durability.join("; ")
     ));
     if let Some(workload) = &settings.workload {
         sentences.push(format!(
-            "Workload {workload}, closed loop: each thread sends its next operation when it has the answer to the last. Latency is from send to answer."
+            "Workload {workload}, closed loop: each thread sends its next operation after the reply to the previous one. Latency is from send to reply."
         ));
     }
     if !settings.link_delays.is_empty() {
         sentences.push(
-            "Links of ours hold every byte between the servers back by the delay named, each way; a mode without replicas has none.".to_owned(),
+            "Links delay every byte between the servers by the time shown, each way; a mode without replicas has no link.".to_owned(),
         );
     }
     if run
@@ -244,12 +244,12 @@ pub(super) fn how(run: &CostDocument) -> Vec<String> {
         .any(|row| row.mode == "galera" || row.mode == "group")
     {
         sentences
-            .push("Clusters have as many members as the other modes have servers, unless a number was asked for.".to_owned());
+            .push("Clusters have the same number of servers as the other modes, unless the mode names a number.".to_owned());
     }
     if run.client.cores > 0 {
         sentences.push(format!(
-            "Client and servers shared this machine's {} cores{}: a replica's processor time is not free for the primary here, as it would \
-             be on a machine of its own.",
+            "Client and servers shared this machine's {} cores{}: a replica takes CPU time from the primary here, which it would not do \
+             on a separate machine.",
             run.client.cores,
             if run.client.keep_awake { ", which were kept awake" } else { "" }
         ));
@@ -282,7 +282,7 @@ fn client(row: &CostRow) -> Option<String> {
     );
     (row.mode == "none").then(|| {
         format!(
-            "Client at {}: {} empty questions/s answered by {}; none's statements are {percent:.0} % of that limit, at {cpu:.1} µs of the client's CPU per operation.",
+            "Client at {}: ping limit {}/s with {}; none reached {percent:.0} % of it, at {cpu:.1} µs of client CPU per operation.",
             threads(row.threads),
             count(limit.round() as u64),
             row.version

@@ -181,7 +181,8 @@ fn stops(fit: &ScaleFit) -> Cell {
     let Some(at) = &fit.peak_replicas else {
         return Cell::NONE;
     };
-    let end = |end: Option<f64>| end.map_or_else(|| "no end".to_owned(), |count| count.to_string());
+    let end =
+        |end: Option<f64>| end.map_or_else(|| "no bound".to_owned(), |count| count.to_string());
     let value = at
         .value
         .map_or_else(|| "none".to_owned(), |value| value.to_string());
@@ -205,10 +206,10 @@ fn fits(run: &ScaleDocument) -> Table {
             ("κ", &|fit| {
                 estimate(&fit.kappa, Format::Decimals(3)).into()
             }),
-            ("off by", &|fit| {
+            ("fit error", &|fit| {
                 format!("{:.1} %", fit.error_percent).into()
             }),
-            ("one more stops paying at", &|fit| stops(fit)),
+            ("peak replicas", &|fit| stops(fit)),
         ],
     )
 }
@@ -219,25 +220,25 @@ pub(crate) fn report(run: &ScaleDocument) -> Report {
     let blocks = run.results.rows.iter().map(|row| u64::from(row.blocks));
     let mut report = Report::of(
         run,
-        "What does each read replica cost, and give?",
+        "Read and write throughput by number of replicas",
         format!("{} blocks", count(blocks.sum())),
     );
     for (id, title, table) in [
         (
             "figures",
-            "Throughput by replicas; processor time and writes while both run",
+            "Throughput by replicas; CPU time and bytes written while both run",
             figures(run),
         ),
         ("updates", "Updates", updates(run)),
         ("of-none", "Percent of no replica", percent(run)),
-        ("servers", "What each server spent", servers(run)),
+        ("servers", "Resources of each server", servers(run)),
         ("fit", "Scaling law", fits(run)),
     ] {
         report.add(Block::table(id, title, table));
     }
     report.add(Block::list(
         "fit-and-figures",
-        "The law and what was measured",
+        "Fitted law and measurements",
         laws(run),
     ));
     report.how = sentences(run);
@@ -385,7 +386,10 @@ pub(crate) mod tests {
             answer.contains("1,908 with none, 925.0 (48 % [47, 50]) with 1"),
             "{answer}"
         );
-        assert!(answer.contains("stops paying at 4 [3, no end]"), "{answer}");
+        assert!(
+            answer.contains("peaks at 4 replicas [3, no bound]"),
+            "{answer}"
+        );
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) fn laws(run: &ScaleDocument) -> Vec<String> {
         let residuals = fit.residuals.iter();
         let residuals = residuals.map(|one| format!("{}: {:+.1} %", one.replicas, one.percent));
         sentences.push(format!(
-            "{name}: each start's distance from the law, by replicas: {}.",
+            "{name}: deviation of each start from the law, by replicas: {}.",
             residuals.collect::<Vec<_>>().join(", ")
         ));
         let prediction = fit.prediction.as_ref();
@@ -60,17 +60,21 @@ pub(super) fn laws(run: &ScaleDocument) -> Vec<String> {
 fn predicted(prediction: &Prediction) -> String {
     let with = number(prediction.replicas, "replica");
     if prediction.predicted.value.is_none() {
-        return format!("of {with} the law says nothing: the starts lie too far from it.");
+        return format!(
+            "for {with} the law makes no prediction: the starts deviate too much from it."
+        );
     }
     let predicted = estimate(&prediction.predicted, Format::OneIn(100.0));
     match (prediction.measured_per_s, prediction.holds) {
         (Some(measured), Some(holds)) => format!(
-            "for {with} the law predicts {predicted}/s; {}/s were measured, which is {} what it predicts.",
+            "for {with} the law predicts {predicted}/s; {}/s were measured, {} the predicted interval.",
             Format::Rate.show(measured, prediction.measured_ci),
             if holds { "within" } else { "OUTSIDE" }
         ),
         _ => {
-            format!("for {with} the law predicts {predicted}/s; --check-prediction measures it.")
+            format!(
+                "for {with} the law predicts {predicted}/s; use --check-prediction to measure it."
+            )
         }
     }
 }
@@ -107,15 +111,15 @@ fn stops(at: &Estimate) -> String {
                 end.map_or_else(|| unknown.to_owned(), |end| end.to_string())
             };
             format!(
-                "For selects alone one more replica stops paying at {value} [{}, {}].",
+                "For selects alone, throughput peaks at {value} replicas [{}, {}].",
                 end(low, "?"),
-                end(at.high, "no end")
+                end(at.high, "no bound")
             )
         }
         (None, Some(low)) => format!(
-            "For selects alone the law shows no end to what replicas add; it may come at {low}."
+            "For selects alone, the law shows no peak; the interval for it begins at {low} replicas."
         ),
-        (None, None) => "For selects alone the law shows no end to what replicas add.".to_owned(),
+        (None, None) => "For selects alone, the law shows no peak.".to_owned(),
     }
 }
 
@@ -135,7 +139,7 @@ pub(crate) fn answer(run: &ScaleDocument) -> String {
     let fits = fits.filter(|fit| fit.refused.is_none() && fit.phase == ScalePhase::Select.name());
     parts.extend(fits.filter_map(|fit| fit.peak_replicas.as_ref()).map(stops));
     if parts.is_empty() {
-        parts.push("No block came to its end.".to_owned());
+        parts.push("No block completed.".to_owned());
     }
     with_ending(parts.join(" "), run.status)
 }
@@ -159,7 +163,7 @@ pub(super) fn sentences(run: &ScaleDocument) -> Vec<String> {
         .max_by(|a, b| a.0.total_cmp(&b.0));
     if let Some((late, row)) = late.filter(|(late, _)| *late > 1e6) {
         sentences.push(format!(
-            "The replicas did not always keep up: after a block of {} with {} they needed {} until they had all of it.",
+            "The replicas did not always keep up: after a block of {} with {}, they needed {} to apply all of it.",
             row.phase,
             number(row.replicas, "replica"),
             time(late)
@@ -171,21 +175,21 @@ pub(super) fn sentences(run: &ScaleDocument) -> Vec<String> {
         .rows
         .iter()
         .filter_map(|row| row.client_limit_percent);
-    let limit = nearest.reduce(f64::max).map_or_else(String::new, |percent| {
-        format!(
-            ", and their statements came to at most {percent:.0} % of the empty questions that as many connections get answered"
-        )
-    });
+    let limit = nearest
+        .reduce(f64::max)
+        .map_or_else(String::new, |percent| {
+            format!(", and throughput reached at most {percent:.0} % of the client's ping limit")
+        });
     sentences.push(format!(
-        "The load's own threads took at most {:.0} % of one core{limit}.",
+        "The client's threads used at most {:.0} % of one core{limit}.",
         busiest.fold(0.0, f64::max)
     ));
     if run.results.fits.iter().any(|fit| fit.refused.is_none()) {
         sentences.push(
-            "The law is X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Universal Scalability Law, Gunther 2007), fitted to the starts' means by \
-             relative error. For selects N is the number of servers that are read from. For writes N is the number of servers, and X \
-             the writes that all of them carry out together, since each does every one. Where one more stops paying is the first number of \
-             replicas that one more adds no selects to."
+            "The law is X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Universal Scalability Law, Gunther 2007), fitted to the means of the starts by \
+             relative error. For selects, N is the number of servers read from. For writes, N is the number of servers, and X \
+             the writes that all of them execute together, since each executes every write. The peak is the first number of \
+             replicas at which one more adds no selects."
                 .to_owned(),
         );
     }
@@ -197,13 +201,13 @@ fn clients(run: &ScaleDocument) -> String {
     let settings = &run.settings;
     let threads = settings.threads.unwrap_or_default();
     let read = match settings.reads.unwrap_or_default() {
-        Reads::Replicas => "the replicas in turn (from the primary where there is none)",
+        Reads::Replicas => "the replicas in turn (the primary without replicas)",
         Reads::Primary => "the primary",
         Reads::All => "all servers in turn",
     };
     format!(
-        "{threads} clients insert posts into the primary, {threads} select posts by a pattern of their title from {read}, each in a closed loop over a \
-         connection of its own; first alone, then both at once. Data set: {} rows, {}.",
+        "{threads} clients insert posts into the primary, {threads} select posts by a title pattern from {read}, each in a closed loop on its \
+         own connection; first alone, then both concurrently. Data set: {} rows, {}.",
         count(run.results.data_rows),
         Format::Bytes.show(run.results.data_bytes as f64, None)
     )
@@ -218,9 +222,9 @@ fn rounds(run: &ScaleDocument) -> String {
     });
     let span = |span: Option<Span>| span.map_or_else(String::new, |span| span.to_string());
     format!(
-        "Every number of replicas was started afresh {}, in an order shuffled for each round ({}); on each start every phase ran \
-         {} for {}, there and back again, after {} that is not counted. Between blocks replicas apply everything and what was \
-         inserted is removed.",
+        "Each number of replicas was started {}, in an order randomized for each round ({}); on each start, every phase ran \
+         {} for {}, in order and in reverse, after a warm-up of {}. Between blocks, replicas apply everything and the \
+         inserted rows are removed.",
         times(run.results.order.len() as u64),
         order.collect::<Vec<_>>().join("; "),
         times(u64::from(settings.blocks.unwrap_or_default())),
@@ -232,11 +236,11 @@ fn rounds(run: &ScaleDocument) -> String {
 /// What the intervals are of.
 fn intervals(run: &ScaleDocument) -> String {
     match run.results.order.len() {
-        0 | 1 => "With one start there are no intervals: nothing is known of how starts differ."
+        0 | 1 => "With one start there are no intervals: the variation between starts is unknown."
             .to_owned(),
         starts => format!(
-            "Intervals are 95 %, by a bootstrap over {starts} starts and the blocks within them, widened for few starts. Percent compare \
-             with the same phase without a replica, whose binary log is on."
+            "Intervals are 95 %, by a bootstrap over {starts} starts and the blocks within them, widened for few starts. Percentages are relative \
+             to the same phase without a replica, with the binary log on."
         ),
     }
 }
@@ -245,12 +249,12 @@ fn intervals(run: &ScaleDocument) -> String {
 fn machine(run: &ScaleDocument) -> String {
     match &run.results.cpus_per_server {
         Some(share) => format!(
-            "Each server has a share of this machine's {} cores: {share}. The load has what is left, and disk and memory are shared.",
+            "Each server has a fixed share of this machine's {} cores: {share}. The load uses the rest; disk and memory are shared.",
             run.client.cores
         ),
         None => format!(
-            "All servers, and the load, share the {} cores of this machine: a replica that would have brought a machine of its own takes \
-             from the others here. The shape of the curves is this machine's; --cpus-per-server gives each server a fixed share.",
+            "All servers and the load share the {} cores of this machine, so a replica takes resources from the others instead of adding a \
+             machine. The curves describe this machine; --cpus-per-server gives each server a fixed share.",
             run.client.cores
         ),
     }

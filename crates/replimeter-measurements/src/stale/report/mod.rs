@@ -32,7 +32,7 @@ fn share(row: &StaleRow) -> Cell {
 fn wait(us: f64, ends: Option<[f64; 2]>) -> String {
     let unit = Unit::for_size(us);
     match ends {
-        _ if us <= 0.0 => "at once".to_owned(),
+        _ if us <= 0.0 => "immediate".to_owned(),
         None => unit.with(us),
         Some(ends) => format!(
             "{} [{}]",
@@ -95,7 +95,7 @@ fn figures(run: &StaleDocument) -> Table {
             ("rounds", &|row| row.rounds.into()),
             ("stale", &|row| row.stale.into()),
             ("% [95 %]", &|row| share(row)),
-            ("delay min", &|row| time.cell(row.staleness.min_us)),
+            ("staleness min", &|row| time.cell(row.staleness.min_us)),
             ("max", &|row| time.cell(row.staleness.max_us)),
             ("avg", &|row| time.cell(row.staleness.mean_us)),
             ("99 % fresh after", &|row| {
@@ -104,7 +104,9 @@ fn figures(run: &StaleDocument) -> Table {
             ("99.9 %", &|row| {
                 fresh(row.fresh_after_us.p999, row.fresh_after_us.p999_ci)
             }),
-            ("went back", &|row| row.violations.monotonic_reads.into()),
+            ("non-monotonic", &|row| {
+                row.violations.monotonic_reads.into()
+            }),
             ("write p50 / max", &|row| {
                 let [p50, max] =
                     [row.write_latency.p50_us, row.write_latency.max_us].map(|us| time.text(us));
@@ -123,7 +125,7 @@ fn loads(run: &StaleDocument) -> Table {
         loads,
         &[
             ("load", &|(_, of)| Cell::from(what(of, several))),
-            ("beside reads", &|(load, _)| {
+            ("with reads", &|(load, _)| {
                 way(&load.read_consistency, &load.session_reset).into()
             }),
             ("operations/s, 95 %", &|(_, of)| throughput(&of.throughput)),
@@ -143,7 +145,7 @@ fn loads(run: &StaleDocument) -> Table {
 fn curves(run: &StaleDocument) -> Table {
     let asked = |row: &StaleRow, us: f64| match row.judged.as_str() {
         "load" => format!("from {}", time(us)),
-        _ if us == 0.0 => "at once".to_owned(),
+        _ if us == 0.0 => "immediate".to_owned(),
         _ => time(us),
     };
     let rows = run.results.rows.iter().filter(|row| row.curve.len() > 1);
@@ -176,7 +178,7 @@ fn finding(run: &StaleDocument, row: &StaleRow) -> Option<String> {
     let reads = if row.judged == "load" {
         "reads of the load"
     } else {
-        "reads at once"
+        "immediate reads"
     };
     let (share, ends) = (
         row.stale_percent?,
@@ -205,7 +207,7 @@ pub(crate) fn answer(run: &StaleDocument) -> String {
     let part = |row| finding(run, row);
     let parts: Vec<String> = run.results.rows.iter().filter_map(part).collect();
     let mut text = match parts.len() {
-        0 => "No read was judged".to_owned(),
+        0 => "No read was checked".to_owned(),
         1..=4 => parts.join(". "),
         // The table has them all; here the best and the worst.
         _ => {
@@ -245,8 +247,8 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
     let reads = rows.iter().map(|row| row.rounds).sum();
     let mut report = Report::of(
         run,
-        "How often does a read miss what was just written?",
-        format!("{} reads at once", count(reads)),
+        "Stale reads after a write",
+        format!("{} immediate reads", count(reads)),
     );
     report.several = run.target.modes.len() > 1;
     let writers: BTreeSet<&str> = rows.iter().map(|row| row.writer.as_str()).collect();
@@ -256,13 +258,13 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
     };
     report.add(Block::table(
         "figures",
-        format!("Reads that missed the write just acknowledged on {writer}"),
+        format!("Reads that missed a write just acknowledged by {writer}"),
         figures(run),
     ));
     report.add(
         Block::table(
             "curve",
-            "Stale reads by the time after the acknowledgement",
+            "Stale reads by time after the acknowledgement",
             curves(run),
         )
         .shown(Shown::WithoutCharts),
@@ -279,7 +281,7 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
         )
         .shown(Shown::OnPage),
     );
-    report.add(Block::table("loads", "The load itself", loads(run)));
+    report.add(Block::table("loads", "Background load", loads(run)));
     report.how = sentences(run);
     report.with_servers(&run.target)
 }
@@ -333,7 +335,7 @@ mod tests {
         };
         assert_eq!(
             answer(&run),
-            "node2: 0.94 [0.77, 1.15] % of 10,000 reads at once were stale; wait 3,100 µs [2,900, 3,600] for 99.9 % fresh."
+            "node2: 0.94 [0.77, 1.15] % of 10,000 immediate reads were stale; wait 3,100 µs [2,900, 3,600] for 99.9 % fresh."
         );
     }
 

@@ -34,7 +34,7 @@ fn difference(name: &str, with: &Distribution, without: &Distribution) -> Option
     // Of very few rounds there is no median.
     let median = with.p50_us.zip(without.p50_us).map(|both| ("p50", both));
     let (what, (now, before)) =
-        median.or_else(|| Some(("the mean", with.mean_us.zip(without.mean_us)?)))?;
+        median.or_else(|| Some(("mean", with.mean_us.zip(without.mean_us)?)))?;
     let tail = match (with.p99_us, without.p99_us) {
         (Some(with), Some(without)) => format!(", p99 {} instead of {}", time(with), time(without)),
         _ => String::new(),
@@ -56,15 +56,15 @@ fn difference(name: &str, with: &Distribution, without: &Distribution) -> Option
 pub(super) fn price(run: &StaleDocument, row: &StaleRow) -> Option<String> {
     let price = row.overhead.as_ref()?;
     let parts = [
-        difference("a read takes at", &price.read_with, &price.read_without),
-        difference("a write at", &price.write_with, &price.write_without),
+        difference("read", &price.read_with, &price.read_without),
+        difference("write", &price.write_with, &price.write_without),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() {
         return None;
     }
     Some(format!(
-        "{}: the price of synchronous reads ({}), from {} rounds that took turns with and without: {}.",
+        "{}: overhead of synchronous reads ({}), from {} rounds alternating with and without: {}.",
         label(run, row),
         row.guarantee,
         count(price.read_with.count + price.read_without.count),
@@ -120,15 +120,12 @@ pub(super) fn verdicts(run: &StaleDocument) -> Vec<String> {
             }
         };
         let refused = if row.refused > 0 {
-            format!(
-                "; {} reads were refused after their wait",
-                count(row.refused)
-            )
+            format!("; {} reads failed after their wait", count(row.refused))
         } else {
             String::new()
         };
         format!(
-            "{} ({}): violations of read-your-writes in {} reads, {} of them at once: {}; of monotonic reads in {} reads: {}{refused}.",
+            "{} ({}): violations of read-your-writes in {} reads, {} of them immediate: {}; of monotonic reads in {} reads: {}{refused}.",
             label(run, row),
             row.guarantee,
             count(violations.read_your_writes_of),
@@ -173,9 +170,9 @@ fn stalls(course: &StaleCourse, judged: bool) -> Vec<String> {
         (
             stall,
             if judged {
-                "a statement of the judged load stood for"
+                "a statement of the checked load stalled for"
             } else {
-                "a request of our own for a single row stood for"
+                "a single-row request stalled for"
             },
         ),
         (
@@ -191,7 +188,7 @@ fn stalls(course: &StaleCourse, judged: bool) -> Vec<String> {
             .max_by(|a, b| long(a).total_cmp(&long(b)));
         if let Some(worst) = worst.filter(|worst| long(worst) >= STALL_US) {
             sentences.push(format!(
-                "{case}: {words} {} ({:.1} s after the beginning); in that stretch: {}.",
+                "{case}: {words} {} ({:.1} s after the start); in that window: {}.",
                 time(long(worst)),
                 worst.end_us / 1e6,
                 said(course, worst)
@@ -274,7 +271,7 @@ fn slowed(course: &StaleCourse) -> Vec<String> {
             continue;
         }
         sentences.push(format!(
-            "{case}: an operation of the load {} took {} or more ({:.1} s after the beginning); the median stretch's p99 was {}.",
+            "{case}: an operation of the load {} took {} or more ({:.1} s after the start); the median p99 of a window was {}.",
             load.load,
             time(longest(load)),
             window.end_us / 1e6,
@@ -289,25 +286,25 @@ pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
     let judged = run.results.rows.iter().any(|row| row.judged == "load");
     let mut sentences = if judged {
         vec![
-            "The load's own statements write and read the versions of rows: no row is read or written beside them. A read is stale when it does not \
-             show what had been acknowledged when it was sent; the curve is by how long ago that was. Reads of rows that had not been \
-             written yet are not judged. Intervals are Wilson's, widened by how much reads of a stretch are alike; of no event the upper \
+            "The load's own statements write and read row versions; no other row is read or written. A read is stale when it misses \
+             a version acknowledged before it was sent; the curve is by the time since that acknowledgement. Reads of rows not yet \
+             written are excluded. Intervals are Wilson's, widened for correlation within windows; with no event, the upper \
              bound is given."
                 .to_owned(),
         ]
     } else {
         vec![
-        "A round writes one row on the writer (UPDATE … SET k = round, by a random odd id) and reads it on each reader at once \
-         after the acknowledgement. It is stale when that first read did not show the write; delay is from the acknowledgement to \
-         the answer that did, of stale rounds only. Intervals are Wilson's, widened by how much rounds of a stretch are alike; of no event \
+        "A round writes one row on the writer (UPDATE … SET k = round, by a random odd id) and reads it on each reader immediately \
+         after the acknowledgement. It is stale when that first read missed the write; staleness is from the acknowledgement to \
+         the reply that showed it, of stale rounds only. Intervals are Wilson's, widened for correlation within windows; with no event, \
          the upper bound is given."
             .to_owned(),
         ]
     };
     if !judged && run.results.rows.iter().any(|row| row.curve.len() > 1) {
         sentences.push(
-            "The curve is of rounds of its own, whose reads were scheduled at chosen times after the acknowledgement, in random order; \
-             its times are those that were achieved. How long to wait for so many fresh reads is estimated from when every round's write \
+            "The curve has separate rounds, whose reads were scheduled at fixed times after the acknowledgement, in random order; \
+             its times are the achieved ones. The wait for a share of fresh reads is estimated from when each round's write \
              became visible, bracketed by its reads (Turnbull)."
                 .to_owned(),
         );
@@ -329,7 +326,7 @@ pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
         .filter_map(|row| Some((row.read_delay_error.p99_us?, row)));
     if let Some((p99, row)) = late.max_by(|a, b| a.0.total_cmp(&b.0)) {
         sentences.push(format!(
-            "Reads were issued at most {} after their time at p99 ({}); the achieved times are what counts.",
+            "Reads were issued {} late at p99 ({}); figures use the achieved times.",
             time(p99),
             label(run, row)
         ));
@@ -346,7 +343,7 @@ fn behind(run: &StaleDocument, row: &StaleRow) -> Option<String> {
         .any(|behind| behind.versions > 1)
         .then(|| {
             format!(
-                "{}: stale reads behind by so many versions: {}.",
+                "{}: stale reads by versions behind: {}.",
                 label(run, row),
                 shown.collect::<Vec<_>>().join(", ")
             )
@@ -357,7 +354,7 @@ fn behind(run: &StaleDocument, row: &StaleRow) -> Option<String> {
 fn troubles(run: &StaleDocument, row: &StaleRow) -> Vec<String> {
     let between = (row.conflicts + row.foreign + row.refused > 0).then(|| {
         format!(
-            "{} writes were repeated after a conflict, {} rounds had a row changed by somebody else, {} reads were refused.",
+            "{} writes were retried after a conflict, {} rounds had a row changed by another client, {} reads failed.",
             count(row.conflicts),
             count(row.foreign),
             count(row.refused)
@@ -365,7 +362,7 @@ fn troubles(run: &StaleDocument, row: &StaleRow) -> Vec<String> {
     });
     let delay = row.configured_delay_us.map(|us| {
         format!(
-            "it is deliberately delayed by {}, which every time includes.",
+            "replication is delayed by {} (MASTER_DELAY or SOURCE_DELAY), which every time includes.",
             time(us)
         )
     });
@@ -379,7 +376,7 @@ fn gap(load: &StaleLoad) -> Option<String> {
     let gaps = load.record.per_second.split(|operations| *operations > 0);
     let gap = gaps.map(<[u64]>::len).max().filter(|gap| *gap > 1)?;
     Some(format!(
-        "{}: the load on {} ({}) completed nothing for {gap} s in a row.",
+        "{}: the load on {} ({}) completed no operation for {gap} s.",
         load.record.shape,
         load.record.node,
         way(&load.read_consistency, &load.session_reset)
@@ -439,7 +436,7 @@ mod tests {
         let told = stalls(&course, false);
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(
-            told[0].contains("stood for 5,000 ms")
+            told[0].contains("stalled for 5,000 ms")
                 && told[0].ends_with("node3 did not answer, node1 queue 7."),
             "{told:?}"
         );

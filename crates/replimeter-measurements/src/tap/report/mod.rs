@@ -48,7 +48,7 @@ fn figures(run: &TapDocument) -> Table {
             ("transactions", &|row| row.transactions.into()),
             ("matched", &|row| row.matched.into()),
             ("inverted", &|row| row.inverted.into()),
-            ("no lag", &|row| row.unmatched.into()),
+            ("unmatched", &|row| row.unmatched.into()),
             ("awaited", &|row| row.pending.into()),
             ("min", &|row| figure(row, row.lag.min_us, None)),
             ("p50", &|row| figure(row, row.lag.p50_us, Some(0.5))),
@@ -106,14 +106,14 @@ fn spread(distribution: &Distribution) -> String {
 /// How it was measured, and what belongs to it.
 fn sentences(run: &TapDocument) -> Vec<String> {
     let mut sentences = vec![
-        "Every binary log is followed over a connection of its own, as a replica would; nothing is written. A transaction's lag is \
-         its arrival from the replica less its arrival from the primary, both stamped by one clock when the last byte of it was \
-         read, and matched by GTID. This is from binary log to binary log, not until a reader sees it. Negative lag is kept."
+        "Each binary log is followed over its own connection, as a replica does; nothing is written. A transaction's lag is \
+         its arrival from the replica less its arrival from the primary, both stamped by one clock when its last byte was \
+         read, and matched by GTID. Lag is from binary log to binary log, not to visibility. Negative lag is kept."
             .to_owned(),
     ];
     match &run.results.floor {
         Some(floor) => sentences.push(format!(
-            "The method itself: the primary followed twice differs by {} (without sign: {}), {} transactions.",
+            "Floor of the method: two taps of the primary differ by {} (absolute: {}), {} transactions.",
             spread(&floor.difference),
             spread(&floor.difference_abs),
             count(floor.transactions)
@@ -122,7 +122,7 @@ fn sentences(run: &TapDocument) -> Vec<String> {
             sentences.push("The method's own error was not measured (--floor-duration 0).".to_owned());
         }
         None => sentences
-            .push("The method's own error is not known: nothing was committed while the primary was followed twice.".to_owned()),
+            .push("The method's own error is unknown: nothing was committed while the primary was followed twice.".to_owned()),
     }
     sentences.extend(run.results.rows.iter().flat_map(of_row));
     if run.settings.group_by.is_some()
@@ -130,7 +130,7 @@ fn sentences(run: &TapDocument) -> Vec<String> {
         || !run.settings.exclude.is_empty()
     {
         sentences.push(
-            "A transaction that was logged as a statement counts for the default schema of its session, whatever it touched; only rows \
+            "A transaction logged as a statement counts for its session's default schema, whatever it changed; only row events \
              name their tables."
                 .to_owned(),
         );
@@ -157,19 +157,19 @@ fn of_row(row: &TapRow) -> Vec<String> {
         .map_or_else(String::new, |us| format!(", the oldest since {}", time(us)));
     let awaited = (row.pending > 0).then(|| {
         format!(
-            "{} transactions were awaited at the end{behind}.",
+            "{} transactions were pending at the end{behind}.",
             count(row.pending)
         )
     });
     let by_servers = row.by_servers.as_ref().map(|of| {
         format!(
-            "by the servers' own clocks, moved to one, from commit to commit: {}.",
+            "by the servers' clocks, corrected by their offsets, from commit to commit: {}.",
             spread(of)
         )
     });
     let arrival = row.commit_to_arrival.as_ref().map(|of| {
         format!(
-            "from the commit, by the primary's clock moved to ours, to the arrival here: {}.",
+            "from the commit, by the primary's clock corrected by its offset, to the arrival at the client: {}.",
             spread(of)
         )
     });
@@ -181,12 +181,12 @@ fn of_row(row: &TapRow) -> Vec<String> {
 
 fn of_clock(clock: &TapClock) -> String {
     let steps = if clock.steps > 0 {
-        format!(", set {} times meanwhile", clock.steps)
+        format!(", set {} times during the run", clock.steps)
     } else {
         String::new()
     };
     format!(
-        "{}: its clock was {:+.0} µs from the client's, changed by {:+.0} µs{steps}; times of it are placed to ± {}.",
+        "{}: its clock was {:+.0} µs from the client's, changed by {:+.0} µs{steps}; its times are accurate to ± {}.",
         clock.name,
         clock.offset_us,
         clock.drift_us,
@@ -197,11 +197,11 @@ fn of_clock(clock: &TapClock) -> String {
 fn of_stream(stream: &TapStream) -> String {
     let cpu = stream.cpu_us_per_transaction;
     let cpu = cpu.map_or_else(String::new, |us| {
-        format!(", {us:.1} µs of our processor time for each")
+        format!(", {us:.1} µs of client CPU for each")
     });
     let tls = if stream.tls { ", encrypted" } else { "" };
     format!(
-        "{}: {} transactions in {} bytes, {} changes of the file, {} connections made again{tls}{cpu}.",
+        "{}: {} transactions in {} bytes, {} file changes, {} reconnections{tls}{cpu}.",
         stream.name,
         count(stream.transactions),
         count(stream.bytes),
@@ -216,9 +216,9 @@ fn finding(row: &TapRow, of_primary: u64) -> String {
     match (row.transactions, row.lag.p50_us, row.lag.max_us) {
         (0, ..) if of_primary > 0 => {
             let all = count(of_primary);
-            format!("{name}: none of {all} transactions touched what was asked for")
+            format!("{name}: none of {all} transactions matched the filter")
         }
-        (0, ..) => format!("{name}: nothing was committed on the primary meanwhile"),
+        (0, ..) => format!("{name}: nothing was committed on the primary during the run"),
         (_, Some(p50), _) => {
             let p99 = row.lag.p99_us;
             let p99 = p99.map_or_else(String::new, |us| format!(", {} at p99", time(us)));
@@ -245,7 +245,7 @@ pub(crate) fn answer(run: &TapDocument) -> String {
     let parts: Vec<String> = rows.clone().map(|row| finding(row, of_primary)).collect();
     let mut text = parts.join("; ");
     if text.is_empty() {
-        text = "There is no replica; only the primary was followed".to_owned();
+        text = "No replica; only the primary was followed".to_owned();
     }
     let awaited = rows
         .filter(|row| row.pending > 0)
@@ -256,7 +256,7 @@ pub(crate) fn answer(run: &TapDocument) -> String {
             .map_or_else(String::new, |us| format!(", the oldest for {}", time(us)));
         let _ = write!(
             text,
-            "; {} had still to show {} transactions at the end{since}, so that lag is larger than these figures say",
+            "; {} had {} pending transactions at the end{since}, so lag is larger than these figures",
             row.replica,
             count(row.pending)
         );
@@ -271,19 +271,19 @@ pub(crate) fn report(run: &TapDocument) -> Report {
     let transactions = run.results.rows.first().map_or(0, |row| row.transactions);
     let mut report = Report::of(
         run,
-        "How late is the real traffic?",
+        "Lag of real traffic",
         format!("{} transactions", count(transactions)),
     );
     let unit = unit(run).symbol();
     let followed = time(run.measured_us.unwrap_or_default());
     report.add(Block::table(
         "figures",
-        format!("Lag of the real traffic ({unit}), followed for {followed}"),
+        format!("Lag of real traffic ({unit}), followed for {followed}"),
         figures(run),
     ));
     report.add(Block::table(
         "groups",
-        format!("By what the transactions touch ({unit})"),
+        format!("Lag by group ({unit})"),
         groups(run),
     ));
     report.how = sentences(run);

@@ -28,7 +28,7 @@ pub(crate) fn watched(window: &TapWindow) -> String {
         .filter(|_| window.pending > 0)
         .map_or_else(String::new, |us| format!("  oldest {}", time(us)));
     format!(
-        "{rate}  {}: p50 {}  p99 {}  max {}  awaited {}{behind}",
+        "{rate}  {}: p50 {}  p99 {}  max {}  pending {}{behind}",
         window.replica,
         figure(window.p50_us),
         figure(window.p99_us),
@@ -141,7 +141,7 @@ pub(crate) fn openmetrics(windows: &[TapWindow], totals: &mut Totals) -> String 
     family(
         &mut out,
         ("bytes", "counter", Some("bytes")),
-        "Their bytes.",
+        "Bytes of the transactions from the primary.",
         [(String::new(), totals.bytes)],
     );
     let of_replicas = |pick: fn(&(String, u64, u64)) -> u64| {
@@ -151,13 +151,13 @@ pub(crate) fn openmetrics(windows: &[TapWindow], totals: &mut Totals) -> String 
     family(
         &mut out,
         ("matched", "counter", None),
-        "Transactions that the replica has shown.",
+        "Transactions that arrived from the replica.",
         of_replicas(|(_, matched, _)| *matched),
     );
     family(
         &mut out,
         ("inverted", "counter", None),
-        "Transactions that the replica showed first.",
+        "Transactions that arrived from the replica first.",
         of_replicas(|(.., inverted)| *inverted),
     );
     let replicas = windows.iter().filter(|window| !window.replica.is_empty());
@@ -176,20 +176,20 @@ pub(crate) fn openmetrics(windows: &[TapWindow], totals: &mut Totals) -> String 
     family(
         &mut out,
         ("lag_seconds", "gauge", Some("seconds")),
-        "Lag of what arrived in the last stretch.",
+        "Lag of transactions that arrived in the last window.",
         lags,
     );
     let labelled = |window: &TapWindow| format!("{{{}}}", label(&window.replica));
     family(
         &mut out,
         ("pending", "gauge", None),
-        "Transactions that the replica has still to show.",
+        "Transactions that have not yet arrived from the replica.",
         replicas.clone().map(|of| (labelled(of), of.pending)),
     );
     family(
         &mut out,
         ("behind_seconds", "gauge", Some("seconds")),
-        "How old the oldest of them is.",
+        "Age of the oldest pending transaction.",
         replicas.map(|of| (labelled(of), of.behind_us.unwrap_or(0.0) / 1e6)),
     );
     out.push_str("# EOF\n");
