@@ -587,7 +587,7 @@ fn a_stopped_replica(cluster: &Cluster) {
         .saying("replica1 (")
         .saying("SQL thread No");
     assert!(
-        ended.words().contains("The run ended with an error"),
+        ended.words().contains("The run failed"),
         "{ended:#?}"
     );
     let document: serde_json::Value =
@@ -708,7 +708,7 @@ fn a_deliberate_delay(cluster: &Cluster) {
         document["headline"]
             .as_str()
             .unwrap()
-            .contains("deliberate delay"),
+            .contains("configured delay"),
         "{document:#}"
     );
     assert!(

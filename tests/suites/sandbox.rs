@@ -307,7 +307,7 @@ fn a_full_disk_keeps_what_fits_and_says_so() {
         .saying("No space left")
         .saying("--run-dir");
     assert!(
-        ended.words().contains("The run ended with an error"),
+        ended.words().contains("The run failed"),
         "{ended:#?}"
     );
 }

@@ -240,7 +240,7 @@ fn a_chain_by_file() {
             .stdout
     };
     assert!(
-        text.contains("Who replicates from whom") && text.contains("└─"),
+        text.contains("Replication topology") && text.contains("└─"),
         "{text}"
     );
 }

@@ -38,19 +38,15 @@ pub fn answer(document: &LagDocument) -> String {
 /// How a run ended that did not come to its end.
 pub fn ending(status: RunStatus) -> Option<&'static str> {
     match status {
-        RunStatus::Interrupted => {
-            Some("The run was interrupted; this is what was measured until then.")
-        }
-        RunStatus::Failed => {
-            Some("The run ended with an error; this is what was measured until then.")
-        }
+        RunStatus::Interrupted => Some("The run was interrupted; these results are partial."),
+        RunStatus::Failed => Some("The run failed; these results are partial."),
         RunStatus::Complete | RunStatus::Invalid => None,
     }
 }
 
 /// The same where nothing else says that a run is invalid.
 pub fn ending_or_void(status: RunStatus) -> Option<&'static str> {
-    let invalid = "The run is invalid: it did not measure what was to be measured.";
+    let invalid = "The run is invalid: the results do not describe the intended conditions.";
     if status == RunStatus::Invalid {
         Some(invalid)
     } else {
@@ -143,14 +139,14 @@ fn of_row(name: &str, row: &LagRow, writer: &str) -> String {
     };
     if row.timed_out > 0 {
         text.push_str(&format!(
-            " {} of {} rows were never seen.",
+            " {} of {} rows timed out.",
             count(row.timed_out),
             count(row.rounds)
         ));
     }
     if let Some(delay) = row.configured_delay_us {
         text.push_str(&format!(
-            " This includes a deliberate delay of {}.",
+            " This includes a configured delay of {}.",
             time(delay)
         ));
     }

@@ -27,12 +27,12 @@ pub fn report(document: &DoctorDocument) -> Report {
         ..Report::default()
     };
     let tree = Content::Verbatim(tree(document));
-    report.add(Block::new("tree", "Who replicates from whom", tree));
+    report.add(Block::new("tree", "Replication topology", tree));
     report.add(Block::table("servers", "Servers", servers(document)).noted(clocks(document)));
     for (severity, mark, title) in [
         (Severity::Error, '✗', "Errors"),
         (Severity::Warning, '!', "Warnings"),
-        (Severity::Info, '·', "Good to know"),
+        (Severity::Info, '·', "Information"),
     ] {
         let all = document.findings.iter();
         let all = all.filter(|finding| finding.severity == severity);
@@ -182,7 +182,7 @@ fn servers(document: &DoctorDocument) -> Table {
             ("role", &|row| row.role.clone().into()),
             ("up", &|row| row.uptime_s.map(uptime).into()),
             ("connect", &|row| Format::Time.cell(row.connect_us)),
-            ("trip min", &|row| {
+            ("round trip min", &|row| {
                 Format::Time.cell(trip(row).map(|trip| trip.min_us))
             }),
             ("p50", &|row| {
@@ -206,7 +206,7 @@ fn clocks(document: &DoctorDocument) -> Vec<String> {
     if document.results.iter().all(|row| row.clock.is_none()) {
         return Vec::new();
     }
-    let what = "The clock is the server's less this machine's; it is surely within the bound (half a round trip).";
+    let what = "The clock is the server's less this machine's; its error is at most the bound (half a round trip).";
     let pairs = document.clocks.iter().map(|one| {
         let offset = offset(one.offset_us, one.bound_us);
         format!("{} less {}: {offset}", one.replica, one.source)
@@ -229,20 +229,20 @@ fn conclusion(document: &DoctorDocument) -> String {
     ];
     let found: Vec<String> = found.into_iter().flatten().collect();
     let rest = match found.as_slice() {
-        [] => "nothing to do".to_owned(),
+        [] => "no findings".to_owned(),
         found => found.join(", "),
     };
     let absent = document.results.iter().filter(|row| !row.reached);
     let absent: Vec<&str> = absent.map(|row| row.name.as_str()).collect();
     if !absent.is_empty() {
         return format!(
-            "{rest}; {} could not be examined, so nothing is sure of the whole.",
+            "{rest}; {} could not be examined, so the result is incomplete.",
             absent.join(", ")
         );
     }
     match document.status {
-        DoctorStatus::Ok => "A measurement is possible; nothing to do.".to_owned(),
-        DoctorStatus::Warnings => format!("A measurement is possible; {rest} to read first."),
+        DoctorStatus::Ok => "A measurement is possible; no problems found.".to_owned(),
+        DoctorStatus::Warnings => format!("A measurement is possible; review {rest} first."),
         DoctorStatus::Errors => format!("{rest}: a measurement would be refused or invalid."),
     }
 }
@@ -366,7 +366,7 @@ mod tests {
             );
         }
         assert!(
-            text.contains("Errors") && text.contains("Warnings") && text.contains("Good to know"),
+            text.contains("Errors") && text.contains("Warnings") && text.contains("Information"),
             "{text}"
         );
     }
@@ -389,11 +389,11 @@ mod tests {
         let of = |findings| conclusion(&document(healthy(), findings));
         assert_eq!(
             of(vec![finding(Severity::Info)]),
-            "A measurement is possible; nothing to do."
+            "A measurement is possible; no problems found."
         );
         assert_eq!(
             of(vec![finding(Severity::Warning)]),
-            "A measurement is possible; 1 warning to read first."
+            "A measurement is possible; review 1 warning first."
         );
         assert!(
             of(vec![finding(Severity::Error), finding(Severity::Error)]).starts_with("2 errors: ")

@@ -66,7 +66,7 @@ impl Format {
             }
             // Few starts: an end of 67,688,704 % is arithmetic, not knowledge.
             Self::PercentOfNone if low * 10.0 < value || high > value * 10.0 => {
-                format!("share unknown: {value:.0} %, but not known to a factor of ten")
+                format!("share unknown: {value:.0} %, uncertain by more than a factor of ten")
             }
             Self::PercentOfNone => {
                 format!("{value:.0} % [{:.0}, {:.0}]", low.floor(), high.ceil())
@@ -78,7 +78,7 @@ impl Format {
             }
             // Too few starts, or too unlike ones: such an interval says nothing.
             Self::Ratio if low <= 0.0 || high / low > HOPELESS => {
-                format!("{value:.2} [not known]")
+                format!("{value:.2} [unknown]")
             }
             Self::Ratio => {
                 // Two digits of the half-width; the ends outwards.

@@ -49,7 +49,7 @@ pub fn log(
     let mut builder = IntervalLogWriterBuilder::new();
     builder
         .add_comment(
-            "[Replimeter: values are nanoseconds; a tag that ends in -below-zero holds negative values with their sign turned]",
+            "[Replimeter: values are nanoseconds; a tag that ends in -below-zero holds the absolute values of negative values]",
         )
         .with_start_time(begun)
         .with_max_value_divisor(PER_MILLI);

@@ -53,7 +53,7 @@ fn table(loads: &[LoadRecord], several: bool) -> Table {
             ("service p50", &|load| latency(load, load.service.p50_us)),
             ("p99", &|load| latency(load, load.service.p99_us)),
             ("retried", &|load| load.retries.into()),
-            ("given up", &|load| load.failed.into()),
+            ("failed", &|load| load.failed.into()),
             ("errors", &|load| errors(load).into()),
         ],
     )
@@ -62,8 +62,8 @@ fn table(loads: &[LoadRecord], several: bool) -> Table {
 /// A line for each load, and what became of its operations; `several` is whether they ran on several shapes.
 pub fn block(loads: &[LoadRecord], several: bool) -> Block {
     let mut notes = vec![format!(
-        "A pass is a thread's way through its script once; latency counts from its intended start, service from its own. \
-         Counted after a ramp of {:.0} s.",
+        "A pass is one execution of a thread's script; latency counts from its intended start, service from its actual start. \
+         Measured after a warm-up of {:.0} s.",
         loads.first().map_or(0.0, |load| load.warm_up_us) / 1e6
     )];
     for load in loads {

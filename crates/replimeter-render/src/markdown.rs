@@ -22,12 +22,12 @@ pub fn render(report: &Report) -> String {
         escaped(&report.answer)
     );
     if let Some(error) = &report.error {
-        let _ = writeln!(out, "\n**Ended by an error:** {}", escaped(error));
+        let _ = writeln!(out, "\n**Failed:** {}", escaped(error));
     }
     for block in report.blocks_for(false) {
         out.push_str(&block_of(block));
     }
-    out.push_str(&sentences("How it was measured", &report.how));
+    out.push_str(&sentences("Method", &report.how));
     let warnings = report.warnings.iter();
     let warnings = warnings.map(|warning| (warning.message.clone(), warning.hint.clone()));
     out.push_str(&advice("Warnings", &warnings.collect::<Vec<_>>()));
@@ -153,7 +153,7 @@ mod tests {
         let text = render(&crate::compare::report(&crate::compare::tests::example()));
         assert!(
             text.contains("| lag.p50 | \\<script> |")
-                && text.contains("## What differs beside the figures"),
+                && text.contains("## Differences in settings and environment"),
             "{text}"
         );
     }

@@ -98,7 +98,7 @@ pub fn read(
             .position(|column| column.name() == *name);
         places.push(place.ok_or_else(|| SamplesError::Format {
             path: path.to_owned(),
-            reason: format!("it has no column `{name}`, which this version's samples have"),
+            reason: format!("it has no column `{name}`, which this version requires"),
         })?);
     }
     let mut count = 0;
@@ -139,7 +139,7 @@ fn column(group: &dyn RowGroupReader, place: usize, rows: usize) -> Result<Colum
         ColumnReader::ByteArrayColumnReader(reader) => words(&values(reader, rows, optional)?)?,
         _ => {
             return Err(ParquetError::General(
-                "a column has a type that no samples have".to_owned(),
+                "a column has an unexpected type".to_owned(),
             ));
         }
     })
@@ -161,9 +161,7 @@ fn values<T: DataType>(
             &mut values,
         )?;
         if records == 0 {
-            return Err(ParquetError::General(
-                "a column ends before its rows do".to_owned(),
-            ));
+            return Err(ParquetError::General("a column is truncated".to_owned()));
         }
         read += records;
     }

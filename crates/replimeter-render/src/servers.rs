@@ -26,7 +26,7 @@ pub fn report(document: &ServersDocument) -> Report {
         let abilities = [String::new(), String::new(), row.abilities.join(", ")];
         [program, abilities].map(|line| line.map(Cell::from).to_vec())
     });
-    let headings = ["server", "origin", "program, and what it can do"];
+    let headings = ["server", "origin", "program and capabilities"];
     let table = Table {
         unbroken: true,
         ..Table::new(&headings, 3, lines)
@@ -34,7 +34,14 @@ pub fn report(document: &ServersDocument) -> Report {
     report.add(Block::table("servers", "", table));
     let missing = document.results.iter().flat_map(|row| {
         let missing = row.missing.iter();
-        missing.map(|one| format!("{} cannot do {}: {}", product(row), one.ability, one.hint))
+        missing.map(|one| {
+            format!(
+                "{} does not support {}: {}",
+                product(row),
+                one.ability,
+                one.hint
+            )
+        })
     });
     report.add(Block::list("missing", "Missing", missing.collect()));
     report
@@ -78,7 +85,7 @@ mod tests {
             "MariaDB 11.4.2",
             "/opt/mariadb/bin/mariadbd",
             "async, chain",
-            "cannot do galera: install galera-4",
+            "does not support galera: install galera-4",
             "built for aarch64",
             "→ take another",
         ] {

@@ -23,11 +23,11 @@ pub fn render(report: &Report) -> String {
     let head = [vec![report.named().as_str()], head].concat().join(" · ");
     let mut sections = vec![head, filled("", &report.answer)];
     if let Some(error) = &report.error {
-        sections.push(filled("", &format!("Ended by an error: {error}")));
+        sections.push(filled("", &format!("Failed: {error}")));
     }
     sections.extend(report.blocks_for(false).map(section));
     if !report.how.is_empty() {
-        sections.push(format!("How it was measured\n{}", sentences(&report.how)));
+        sections.push(format!("Method\n{}", sentences(&report.how)));
     }
     sections.push(warnings(&report.warnings));
     joined(sections, "\n\n") + "\n"

@@ -266,7 +266,7 @@ pub fn report(sides: &[Side<'_>]) -> Report {
     let shape = shapes.join(", ");
     let mut report = Report {
         command: "report",
-        question: "Runs beside one another",
+        question: "Runs side by side",
         facts: vec![shape.clone()],
         shape,
         extent: format!("{} runs", sides.len()),
@@ -276,8 +276,8 @@ pub fn report(sides: &[Side<'_>]) -> Report {
         answer: answer(sides),
         several: true,
         how: vec![
-            "Each run was measured on its own, at its own time; the differences between runs carry no interval here. \
-             `replimeter compare` judges them."
+            "The runs were measured separately; the differences between them have no interval here. \
+             Use `replimeter compare` to test them."
                 .to_owned(),
         ],
         ..Report::default()
@@ -288,23 +288,23 @@ pub fn report(sides: &[Side<'_>]) -> Report {
         &[
             ("run", &|side| Cell::from(&side.letter)),
             ("command", &|side| side.command.into()),
-            ("what", &|side| side.title.into()),
+            ("title", &|side| side.title.into()),
             ("servers", &|side| side.shape.into()),
             ("begun", &|side| side.started_at.into()),
-            ("kept in", &|side| side.dir.into()),
+            ("run directory", &|side| side.dir.into()),
             ("found", &|side| side.answer.into()),
         ],
     );
-    report.add(Block::table("runs", "The runs", runs).shown(Shown::OnPage));
+    report.add(Block::table("runs", "Runs", runs).shown(Shown::OnPage));
     let map = mode_map(sides);
     // Lags alone are in their own chart and table; a map of dashes says nothing more.
     let known = map
         .values()
         .any(|point| point.commit_us.is_some() || point.stale.is_some() || point.lossy.is_some());
     if map.len() > 1 && known {
-        let note = "A dash: no run measured it. Staleness is without load and without waiting reads; times and rates of writes are those \
-                    of a price list (cost) at its largest number of threads. Where runs repeat a figure the first one counts.";
-        let block = Block::table("map", "What the runs say of each mode", map_of(&map));
+        let note = "A dash: no run measured it. Stale reads are without load and without synchronous reads; latencies and rates of writes are those \
+                    of a cost run at its largest number of threads. If several runs have a figure, the first one counts.";
+        let block = Block::table("map", "Results by mode", map_of(&map));
         report.add(block.noted(vec![note.to_owned()]));
     }
     for side in sides {
@@ -327,14 +327,14 @@ pub fn map_of(map: &BTreeMap<String, ModePoint>) -> Table {
         &[
             ("mode", &|(mode, _)| Cell::from(*mode)),
             ("threads", &|(_, of)| of.threads.into()),
-            ("write until ack, p50", &|(_, of)| {
+            ("write latency, p50", &|(_, of)| {
                 Format::Time.cell(of.commit_us)
             }),
             ("writes per s", &|(_, of)| per_second(of.per_s).into()),
-            ("stale at once, % [95 %]", &|(_, of)| {
+            ("stale immediate reads, % [95 %]", &|(_, of)| {
                 of.stale.map(Percent::shown).into()
             }),
-            ("crashes that lost, % [95 %]", &|(_, of)| {
+            ("crashes with loss, % [95 %]", &|(_, of)| {
                 of.lossy.map(Percent::shown).into()
             }),
             ("lost per crash", &|(_, of)| {
@@ -352,7 +352,7 @@ fn answer(sides: &[Side<'_>]) -> String {
     commands.sort_unstable();
     commands.dedup();
     format!(
-        "{} runs beside one another ({}). Each finding is that of its own run.",
+        "{} runs side by side ({}). Each finding is from its own run.",
         sides.len(),
         commands.join(", ")
     )
@@ -529,7 +529,7 @@ pub(crate) mod tests {
         assert_eq!(map_of(&map).rows[0][6], Cell::NONE, "nobody measured it");
         assert_eq!(
             answer(&sides),
-            "4 runs beside one another (cost, lag, loss, stale). Each finding is that of its own run."
+            "4 runs side by side (cost, lag, loss, stale). Each finding is from its own run."
         );
     }
 }

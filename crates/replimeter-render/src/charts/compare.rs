@@ -22,7 +22,7 @@ const CHANGES: [(&str, usize, &[Change]); 4] = [
         2,
         &[Change::NotShown, Change::NotAmongAll],
     ),
-    ("cannot be told", 3, &[Change::Unknown]),
+    ("inconclusive", 3, &[Change::Unknown]),
 ];
 
 /// All charts of a comparison.
@@ -63,13 +63,13 @@ fn changes(document: &CompareDocument) -> Chart {
         }
     });
     let shown = |row: &CompareRow, at: usize| or_dash(ratio(row)[at], |of| format!("{of:.1}"));
-    let mut note = "In percent of A, with 95 % intervals, each for itself; the colours say what holds among all figures together.".to_owned();
+    let mut note = "In percent of A, with individual 95 % intervals; the colors show which differences hold among all figures together.".to_owned();
     if all.len() > drawn.len() {
         note += &format!(" The first {DRAWN} are drawn; the table has all.");
     }
     Chart {
         id: "changes",
-        title: "By how much B differs from A",
+        title: "Difference of B from A",
         note,
         x: Axis {
             words: drawn.iter().map(|row| name(row)).collect(),
@@ -126,8 +126,8 @@ fn values(document: &CompareDocument) -> Chart {
     let scale = if positive { Scale::Log } else { Scale::Linear };
     Chart {
         id: "values",
-        title: "The times of both sides",
-        note: "With 95 % intervals of each side by itself.".into(),
+        title: "Times of A and B",
+        note: "With the 95 % interval of each side.".into(),
         y: Axis::time("", unit, scale),
         mark: Mark::Points,
         hover: "{x}: {y}",

@@ -173,11 +173,11 @@ fn unknown(side: &str, figure: &SideFigure) -> Option<String> {
         return None;
     }
     Some(if figure.short {
-        format!("{side} is too short for how long its samples depend on one another")
+        format!("{side} is too short for the autocorrelation of its samples")
     } else if figure.runs == 1 && figure.samples <= 1 {
-        format!("{side} has it once only")
+        format!("{side} has only one value")
     } else {
-        format!("{side} has no interval of it")
+        format!("{side} has no interval")
     })
 }
 
@@ -201,25 +201,28 @@ pub(super) fn seen(row: &CompareRow) -> Option<String> {
     let (percent, from) = (row.seen_from_percent, row.seen_from?);
     Some(match percent {
         _ if blind(row) && row.unit == Quantity::Percent => {
-            "not even all or none would have been seen for sure".to_owned()
+            "even a change to all or none might not have been detected".to_owned()
         }
-        _ if blind(row) => "only a change of more than tenfold would have been seen".to_owned(),
+        _ if blind(row) => "only a change of more than tenfold would have been detected".to_owned(),
         Some(percent) if percent < 10.0 => {
-            format!("one of {} % would have been seen", percent_digits(percent))
+            format!(
+                "one of {} % would have been detected",
+                percent_digits(percent)
+            )
         }
         // So much more is as far as so much less, on the scale of ratios.
         Some(percent) => format!(
-            "{} % more or {} % less would have been seen",
+            "{} % more or {} % less would have been detected",
             percent_digits(percent),
             percent_digits(percent / (1.0 + percent / 100.0))
         ),
         None if row.unit == Quantity::Percent => {
             format!(
-                "one of {} percentage points would have been seen",
+                "one of {} percentage points would have been detected",
                 bare(row.unit, from, from)
             )
         }
-        None => format!("one of {} would have been seen", amount(row.unit, from)),
+        None => format!("one of {} would have been detected", amount(row.unit, from)),
     })
 }
 
@@ -232,7 +235,7 @@ pub fn verdict(row: &CompareRow, among: u64) -> String {
         }
         Change::NotAmongAll => {
             format!(
-                "no difference shown: {} would count alone, among {among} figures it may be chance",
+                "no difference shown: {} is significant alone, but may be chance among {among} figures",
                 size_of(row)
             )
         }
@@ -246,9 +249,9 @@ pub fn verdict(row: &CompareRow, among: u64) -> String {
                 .flatten()
                 .collect();
             if why.is_empty() {
-                "cannot be told".to_owned()
+                "inconclusive".to_owned()
             } else {
-                format!("cannot be told: {}", why.join(", "))
+                format!("inconclusive: {}", why.join(", "))
             }
         }
     }

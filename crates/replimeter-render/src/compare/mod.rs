@@ -52,15 +52,13 @@ pub fn answer(document: &CompareDocument) -> String {
     let failed = document.conditions.iter().filter(lost).count();
     let open = unjudged(document).filter(|one| !lost(one)).count();
     let all = number(document.conditions.len() as u64, "condition");
-    for (count, what) in [(failed, "failed"), (open, "cannot be judged")] {
+    for (count, what) in [(failed, "failed"), (open, "inconclusive")] {
         if count > 0 {
             let _ = write!(out, "{count} of {all} {what}. ");
         }
     }
     if judged == 0 {
-        out.push_str(
-            "Whether A and B differ cannot be told: no figure has an interval on both sides.",
-        );
+        out.push_str("Inconclusive: no figure has an interval on both sides.");
     } else if found.is_empty() {
         let _ = write!(
             out,
@@ -180,25 +178,25 @@ fn side(name: &str, side: &CompareSide) -> String {
 fn sentences(document: &CompareDocument) -> Vec<String> {
     let mut sentences = vec![
         format!(
-            "Each figure of each run was resampled {} times: samples in the order of time by blocks, since neighbours are not independent (blocks \
-             are {} times as long as Politis & White's rule asks for, judged for each figure by itself, and at least the cube root of the number of \
-             samples); starts, crashes and blocks of a run as they are; figures that a record states with an interval by that interval.",
+            "Each figure of each run was resampled {} times: samples in time order by blocks, since neighboring samples are correlated (blocks \
+             are {} times as long as Politis & White's rule suggests for each figure, and at least the cube root of the number of \
+             samples); starts, crashes and blocks of a run individually; figures recorded with an interval by that interval.",
             count(document.resamples),
             replimeter_stats::compare::LONGER
         ),
         format!(
-            "Brackets are {:.0} % intervals of B less A and of B over A, made from both sides' own (Zou & Donner 2008), and stretched for few blocks or runs by \
-             Student's distribution.",
+            "Brackets are {:.0} % intervals of B less A and of B over A, from the intervals of both sides (Zou & Donner 2008), widened for few blocks or runs by \
+             Student's t-distribution.",
             document.level * 100.0
         ),
         format!(
-            "p is corrected for the {} figures that have one (Holm 1979): if nothing differs, any alarm at all comes in at most 5 % of comparisons.",
+            "p is corrected for the {} figures that have one (Holm 1979): if nothing differs, at most 5 % of comparisons show any difference.",
             document.corrected_for
         ),
-        "Where there is a ratio the verdict follows it, which is the more exact of the two for times and rates; the interval of the difference \
-         may then tell otherwise."
+        "Where there is a ratio, the verdict follows it, since it is more exact for times and rates; the interval of the difference \
+         can disagree."
             .to_owned(),
-        "What \"would have been seen\" is what four of five such comparisons would show.".to_owned(),
+        "\"Would have been detected\": four of five such comparisons would show a difference of this size.".to_owned(),
     ];
     let lengths = document
         .results
@@ -218,24 +216,26 @@ fn sentences(document: &CompareDocument) -> Vec<String> {
     }
     if document.a.runs.len() > 1 || document.b.runs.len() > 1 {
         sentences.push(
-            "Of several runs the figure is their mean, each counting alike; runs were drawn first, then what is in them."
+            "Of several runs, the figure is their unweighted mean; runs were resampled first, then the samples within them."
                 .to_owned(),
         );
     }
     if !document.conditions.is_empty() {
         let when = match document.fail_when {
-            FailWhen::Proven => "when all of the interval is beyond the limit",
+            FailWhen::Proven => "when the whole interval is beyond the limit",
             FailWhen::Estimated => {
                 "when the figure itself is beyond the limit, whatever its interval"
             }
-            FailWhen::Possible => "unless all of the interval is within the limit",
+            FailWhen::Possible => "unless the whole interval is within the limit",
         };
         let hold = match document.conditions.len() {
-            1 => "its interval holds".to_owned(),
-            many => format!("the intervals of the {many} conditions hold together"),
+            1 => "its interval has a confidence level of".to_owned(),
+            many => {
+                format!("the intervals of the {many} conditions have a joint confidence level of")
+            }
         };
         sentences.push(format!(
-            "A condition fails {when}; {hold} at {:.0} %.",
+            "A condition fails {when}; {hold} {:.0} %.",
             document.level * 100.0
         ));
     }
@@ -262,7 +262,7 @@ pub fn report(document: &CompareDocument) -> Report {
     let figures = count(document.results.len() as u64);
     let mut report = Report {
         command: "compare",
-        question: "Do A and B differ?",
+        question: "Comparison of A and B",
         shape: document.command.clone(),
         facts: vec![document.command.clone()],
         extent: format!("{} runs, {figures} figures", document.runs()),
@@ -274,15 +274,15 @@ pub fn report(document: &CompareDocument) -> Report {
         ..Report::default()
     };
     let sides = vec![side("A", &document.a), side("B", &document.b)];
-    report.add(Block::list("sides", "What is compared", sides));
+    report.add(Block::list("sides", "Compared runs", sides));
     report.add(Block::table(
         "settings",
-        "What differs beside the figures",
+        "Differences in settings and environment",
         settings(&document.differs),
     ));
     report.add(Block::table(
         "varies",
-        "What differs among the runs of one side",
+        "Differences between the runs of one side",
         settings(&document.varies),
     ));
     let title = format!("Figures, with {:.0} % intervals", document.level * 100.0);
@@ -372,7 +372,7 @@ pub(crate) mod tests {
         );
         assert_eq!(
             document.results[1].verdict,
-            "no difference shown; one of 5.0 % would have been seen"
+            "no difference shown; one of 5.0 % would have been detected"
         );
         let unseen = |unit, percent: Option<f64>, from: f64| {
             let row = CompareRow {
@@ -394,23 +394,23 @@ pub(crate) mod tests {
         };
         assert!(
             unseen(Quantity::Us, Some(300.0), 150.0)
-                .ends_with("300 % more or 75 % less would have been seen")
+                .ends_with("300 % more or 75 % less would have been detected")
         );
         assert!(
             unseen(Quantity::Us, Some(1e12), 5e11)
-                .ends_with("only a change of more than tenfold would have been seen")
+                .ends_with("only a change of more than tenfold would have been detected")
         );
         assert!(
             unseen(Quantity::Us, None, 501.0)
-                .ends_with("only a change of more than tenfold would have been seen")
+                .ends_with("only a change of more than tenfold would have been detected")
         );
         assert!(
             unseen(Quantity::Percent, None, 30.0)
-                .ends_with("one of 30.0 percentage points would have been seen")
+                .ends_with("one of 30.0 percentage points would have been detected")
         );
         assert!(
             unseen(Quantity::Percent, None, 101.5)
-                .ends_with("not even all or none would have been seen for sure")
+                .ends_with("even a change to all or none might not have been detected")
         );
         let less = CompareRow {
             change: Change::Lower,

@@ -14,7 +14,7 @@ pub enum HtmlError {
     #[error(transparent)]
     Samples(#[from] SamplesError),
     /// The samples are of another run: the record counted some, and the file has none.
-    #[error("the record counts {recorded} rounds, but {file} holds none of them")]
+    #[error("the record counts {recorded} rounds, but {file} has none of them")]
     OtherSamples {
         /// Rounds in the record.
         recorded: u64,

@@ -164,11 +164,11 @@ impl<'a> Relations<'a> {
         match (self.cluster, self.member[index], index) {
             (Some("group"), true, 0) if primaries => "primary of the group",
             (Some("group"), true, _) if primaries => "secondary of the group",
-            (Some(_), true, 0) => "member, written to",
+            (Some(_), true, 0) => "member, writer",
             (Some(_), true, _) => "member",
             _ if self.all.len() == 1 => "only server",
             (.., 0) => "primary",
-            _ if self.from.contains(&Some(index)) => "replica, and source",
+            _ if self.from.contains(&Some(index)) => "replica and source",
             _ => "replica",
         }
     }
@@ -495,7 +495,7 @@ mod tests {
                 .iter()
                 .map(|server| server.role)
                 .collect::<Vec<_>>(),
-            ["primary", "replica, and source", "replica"]
+            ["primary", "replica and source", "replica"]
         );
     }
 
