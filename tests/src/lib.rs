@@ -50,8 +50,8 @@ impl Ended {
     pub fn planned(&self) -> &str {
         let end = self
             .stdout
-            .find("\n# What it will touch:")
-            .expect("a dry run says what it will touch");
+            .find("\n# Effects of this run:")
+            .expect("a dry run lists its effects");
         &self.stdout[..end]
     }
 

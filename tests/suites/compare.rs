@@ -84,7 +84,7 @@ fn a_shift_is_found_in_every_form() {
     // No setting differs; the finding comes before the figures, and these before how they were made.
     assert!(place("No setting differs.") < place("Figures, with 95 % intervals"));
     assert!(
-        place("p50 is ") < place("How it was measured")
+        place("p50 is ") < place("Method")
             && place("slower") < place("Comparison kept in")
     );
     let document = tool
@@ -117,7 +117,7 @@ fn a_shift_is_found_in_every_form() {
     for name in ["text", "json", "markdown"] {
         let dir = tool.folder().join(name);
         let page = fs::read_to_string(dir.join("report.html")).unwrap();
-        assert!(page.contains("Do A and B differ?") && page.len() < 6_000_000);
+        assert!(page.contains("Comparison of A and B") && page.len() < 6_000_000);
         assert!(dir.join("report.md").exists() && dir.join("summary.json").exists());
     }
 }
@@ -141,13 +141,13 @@ fn conditions_decide_the_exit_code() {
     ]);
     let ended = ended
         .with_code(1)
-        .saying("error: what must not be is: lag.p50 > +10% (lag.p50: +");
+        .saying("error: failed conditions: lag.p50 > +10% (lag.p50: +");
     // A sentence in a table is wrapped.
     let words: Vec<&str> = ended.stdout.split_whitespace().collect();
     let words = words.join(" ");
     for outcome in [
-        "failed: all of the interval is beyond the limit",
-        "passed: it is not shown to be beyond the limit",
+        "failed: the whole interval is beyond the limit",
+        "passed: the interval is not entirely beyond the limit",
     ] {
         assert!(words.contains(outcome), "{}", ended.stdout);
     }
@@ -155,7 +155,7 @@ fn conditions_decide_the_exit_code() {
     let _ = compare(&["--fail-if", "lag.p50 > +19%"]).with_code(0);
     let _ = compare(&["--fail-if", "lag.p50 > +19%", "--fail-when", "possible"])
         .with_code(1)
-        .saying("not shown to be within");
+        .saying("not entirely within");
     let _ = compare(&["--fail-if", "lag.p50 > +40%", "--fail-when", "possible"]).with_code(0);
     let _ = compare(&["--fail-if", "lag.p50 > +10us"]).with_code(1);
     let _ = compare(&["--fail-if", "lag.p50 of replica1 > 10ms"]).with_code(0);

@@ -140,7 +140,7 @@ fn a_dry_run_says_what_each_command_touches_and_is_a_plan_again() {
             .with_code(0)
             .stdout;
         for want in [
-            "# What it will touch:",
+            "# Effects of this run:",
             "#   servers  ",
             "#   files    a new folder replimeter-runs/TIME-",
         ] {
@@ -183,10 +183,10 @@ fn a_dry_run_says_what_each_command_touches_and_is_a_plan_again() {
         .with_code(0)
         .stdout;
     for want in [
-        "connects to yours: primary (db1:3306), replica1 (db2:3307)",
+        "connects to primary (db1:3306), replica1 (db2:3307)",
         "table `lag_probe`",
-        "dropped at the end unless they were there before",
-        "8 connections run oltp-mix on primary, 100 a second",
+        "dropped at the end unless they existed before",
+        "8 connections run oltp-mix on primary, 100 per second",
         "of the workload oltp-mix",
         "the folder here",
     ] {

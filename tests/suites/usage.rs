@@ -213,7 +213,7 @@ fn a_plan_that_is_no_file_or_endless() {
     let _ = tool
         .run(&["run", "--dry-run", "/dev/zero"])
         .with_code(2)
-        .saying("no ordinary file");
+        .saying("not a regular file");
     let _ = tool
         .run(&["run", "--dry-run", "."])
         .with_code(2)

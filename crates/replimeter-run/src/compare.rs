@@ -52,7 +52,7 @@ pub fn run(
     .map_err(|error| {
         Failure::failed(
             format!("cannot render the page: {error}"),
-            "please report this as a defect",
+            "report this as a bug",
         )
     });
     let dir = run_dir.path().to_owned();
@@ -86,7 +86,7 @@ fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), Failure
         .collect();
     if !unjudged.is_empty() && !document.failed() {
         let message = format!(
-            "warning: {} of {} conditions cannot be judged and so did not fail: {}\n  try: measure longer or several runs on each side; with --fail-when possible doubt fails, with --fail-when estimated the figure itself decides",
+            "warning: {} of {} conditions are inconclusive and did not fail: {}\n  hint: measure longer, or compare several runs per side; --fail-when possible fails inconclusive conditions, --fail-when estimated ignores intervals",
             unjudged.len(),
             document.conditions.len(),
             unjudged.join("; ")
@@ -106,8 +106,8 @@ fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), Failure
             })
             .collect();
         return Err(Failure::invalid(
-            format!("what must not be is: {}", failed.join("; ")),
-            "the page says what else differs between the runs",
+            format!("failed conditions: {}", failed.join("; ")),
+            "see the page for other differences between the runs",
         ));
     }
     Ok(())
@@ -163,7 +163,7 @@ pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compar
     if rows.iter().any(|row| row.a.short || row.b.short) {
         warnings.push(Warning::new(
             WarningCode::NotChecked,
-            "some runs are too short to see how long their samples depend on one another: such figures have intervals of four long blocks, wide and perhaps still too narrow; a quantile beyond which fewer than five independent samples lie has none",
+            "some runs are too short for the autocorrelation of their samples: intervals of such figures are from four long blocks, wide and possibly still too narrow; quantiles with fewer than five independent samples beyond them have none",
             "measure longer, or compare several runs on each side",
         ));
     }
@@ -231,8 +231,8 @@ fn warnings(a: &[Run], b: &[Run]) -> Vec<Warning> {
     if (a.len() == 1 || b.len() == 1) && a.iter().any(|run| !run.measured.starts()) {
         warnings.push(Warning::new(
             WarningCode::FewStarts,
-            "one run on a side: what differs from run to run, and from start to start of the servers, is not in the intervals",
-            "several runs on each side, in turns, say whether a difference comes back: replimeter compare a1,a2,a3 b1,b2,b3",
+            "one run on a side: the intervals do not include the variation between runs and between server starts",
+            "measure several runs on each side, alternating between the sides: replimeter compare a1,a2,a3 b1,b2,b3",
         ));
     }
     for run in a.iter().chain(b) {
@@ -240,10 +240,10 @@ fn warnings(a: &[Run], b: &[Run]) -> Vec<Warning> {
             warnings.push(Warning::new(
                 WarningCode::Interrupted,
                 format!(
-                    "the run {} was interrupted; what was measured until then is compared",
+                    "the run {} was interrupted; its partial results are compared",
                     run.dir.display()
                 ),
-                "run plan.toml in it again for as long as the other",
+                "run its plan.toml again for as long as the other run",
             ));
         }
     }
@@ -260,10 +260,7 @@ fn warnings(a: &[Run], b: &[Run]) -> Vec<Warning> {
             let shared = theirs.iter().any(|other| other.code == warning.code);
             if !shared && !said.contains(&warning.code) {
                 said.push(warning.code);
-                let message = format!(
-                    "only {side} was measured with this warning: {}",
-                    warning.message
-                );
+                let message = format!("only {side} has this warning: {}", warning.message);
                 warnings.push(Warning::new(warning.code, message, warning.hint.clone()));
             }
         }

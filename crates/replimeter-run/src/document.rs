@@ -122,15 +122,15 @@ impl<M: Measurement> AnyRun for Of<M> {
 }
 
 /// What to try when the samples behind a page cannot be used; the figures need none of them.
-pub const CUT: &str = "is samples.parquet whole, and of this run? one that was cut off while it was copied, or by a kill, cannot be mended: plan.toml \
-                              beside it can be run again with `replimeter run`; --json, --csv and --markdown need no samples";
+pub const CUT: &str = "check that samples.parquet is complete and belongs to this run; if it was truncated, run plan.toml again \
+                              with `replimeter run`; --json, --csv and --markdown need no samples";
 
 /// The rows of a run's results as CSV.
 pub(super) fn csv(run: &dyn AnyRun) -> Result<String, Failure> {
     let refuse = |reason: String| {
         Failure::failed(
             format!("cannot write the table: {reason}"),
-            "please report this as a defect",
+            "report this as a bug",
         )
     };
     let value: Value = run
@@ -144,7 +144,7 @@ fn json(run: &dyn AnyRun) -> Result<String, Failure> {
     run.json().map_err(|error| {
         Failure::failed(
             format!("cannot write the document: {error}"),
-            "please report this as a defect",
+            "report this as a bug",
         )
     })
 }

@@ -24,7 +24,7 @@ pub(super) fn check<M: Measurement>(
     if output.raw && !M::has_raw(&plan.plan) {
         return Err(Failure::usage(
             "--raw needs a sweep over sizes",
-            "leave --raw out, or sweep: replimeter lag --row-sizes 1000..10000:1000 --raw",
+            "leave --raw out, or use a sweep: replimeter lag --row-sizes 1000..10000:1000 --raw",
         ));
     }
     M::check(plan)
@@ -114,14 +114,14 @@ pub fn with_causes(
         (None, Ok(None)) => Ok(()),
         (None, Ok(Some(reason))) => Err(Failure::invalid(
             reason,
-            "the figures are of a mixture of modes: find out why no replica answered in time, and measure again",
+            "results mix semi-synchronous and asynchronous commits: find out why no replica acknowledged before the timeout, then run again",
         )),
         (None, Err(error)) => Err(error.into()),
         (Some(mut failure), fallen_back) => {
             // What happened beside it may be its cause.
             let more = [
                 fallen_back.ok().flatten(),
-                members.map(|members| format!("the members say: {members}")),
+                members.map(|members| format!("the members report: {members}")),
             ];
             for more in more.into_iter().flatten() {
                 failure.message = format!("{}; {more}", failure.message);

@@ -42,10 +42,7 @@ pub struct Failure {
 
 /// For what cannot happen.
 pub fn unexpected(what: &str) -> Failure {
-    Failure::failed(
-        format!("internal error: {what}"),
-        "please report this as a defect",
-    )
+    Failure::failed(format!("internal error: {what}"), "report this as a bug")
 }
 
 impl Failure {
@@ -80,7 +77,7 @@ impl Failure {
 
     /// The user ended a measurement that has figures already.
     pub fn cut_short() -> Self {
-        Self::interrupted("interrupted; what was measured until then is kept")
+        Self::interrupted("interrupted; partial results are kept")
     }
 
     /// What measuring ended with, when not with success: an error, or the user.
@@ -105,7 +102,7 @@ impl Failure {
             Kind::Interrupted => Warning::new(
                 WarningCode::Interrupted,
                 self.message.clone(),
-                "run the plan again for the whole",
+                "run the plan again for complete results",
             ),
             _ => Warning::new(WarningCode::Failed, self.message.clone(), self.hint.clone()),
         }
@@ -121,7 +118,7 @@ impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         Self::usage(
             error.to_string(),
-            "`replimeter COMMAND --help` explains every setting, docs/plans.md those of a plan",
+            "see `replimeter COMMAND --help` for every setting, docs/plans.md for those of a plan",
         )
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn keep(
     let log = histograms::log(begun, took, series).map_err(|error| {
         Failure::failed(
             format!("cannot write {}: {error}", path.display()),
-            "please report this as a defect",
+            "report this as a bug",
         )
     })?;
     write_bytes(&path, &log)

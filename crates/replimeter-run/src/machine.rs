@@ -86,7 +86,7 @@ pub fn idle_cores(before: Option<CoreTime>) -> Option<Warning> {
     (share > 0.5).then(|| {
         Warning::new(
             WarningCode::KeepAwakeOff,
-            format!("this machine's cores were idle for {:.0} % of the run and were not kept awake: waking them is part of every time", share * 100.0),
+            format!("this machine's cores were idle for {:.0} % of the run and were not kept awake: every latency includes waking a core", share * 100.0),
             "use --keep-awake on",
         )
     })

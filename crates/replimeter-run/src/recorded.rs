@@ -88,25 +88,23 @@ fn schema_hint(stated: &str, known: &[String]) -> Option<&'static str> {
     };
     if stated.starts_with("replimeter.reproduce/") {
         return Some(
-            "it is a reproduction, which `replimeter report` takes by itself; each folder in it is a run",
+            "use `replimeter report` with this reproduction alone; each folder in it is a run",
         );
     }
     if stated.starts_with("replimeter.compare/") {
-        return Some(
-            "it is a comparison: its report.html is beside it, and `replimeter compare` makes one anew",
-        );
+        return Some("open the report.html of this comparison, or run `replimeter compare` again");
     }
     let (name, number) = version(stated)?;
     let newer = known
         .iter()
         .filter_map(|known| version(known))
         .any(|(known, ours)| known == name && number > ours);
-    newer.then_some("a newer Replimeter made this run: update this one (`replimeter --version`), or use the other's report.html")
+    newer.then_some("update Replimeter (`replimeter --version`), or use the run's report.html; a newer version made this run")
 }
 
 /// What to try with a run directory that lacks a file.
 pub fn incomplete_hint() -> &'static str {
-    "is this a run directory, and was the run not killed? plan.toml in it can be run again with `replimeter run`"
+    "check that this is a run directory; if the run was killed, run its plan.toml again with `replimeter run`"
 }
 
 fn read_text(dir: &Path, name: &str) -> Result<String, Failure> {
@@ -153,7 +151,7 @@ pub fn read_value(dir: &Path, name: &str) -> Result<(String, Value), Failure> {
         .and_then(Value::as_str)
         .map(str::to_owned);
     Ok((
-        schema.ok_or_else(|| unusable(&path, "it states no schema"))?,
+        schema.ok_or_else(|| unusable(&path, "it has no schema"))?,
         value,
     ))
 }

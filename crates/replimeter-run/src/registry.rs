@@ -226,7 +226,7 @@ fn read_call<T: Serialize + DeserializeOwned>(call: &Value) -> Result<T, Failure
     // What is not written again was not understood.
     match serde_json::to_value(&read) {
         Ok(written) if written == *call => Ok(read),
-        _ => Err(refuse("not all of it is known")),
+        _ => Err(refuse("it has unknown parts")),
     }
 }
 
@@ -342,7 +342,7 @@ fn settings<S: Settings>(command: Command) -> Command {
 fn unwritable(error: &impl fmt::Display) -> Failure {
     Failure::usage(
         error.to_string(),
-        "`replimeter COMMAND --help` explains every setting",
+        "see `replimeter COMMAND --help` for every setting",
     )
 }
 

@@ -39,10 +39,8 @@ pub struct RunDir {
 
 fn failed(doing: &str, path: &Path, error: &io::Error) -> Failure {
     let hint = match error.kind() {
-        io::ErrorKind::StorageFull => {
-            "free some space there, or name another folder with --run-dir"
-        }
-        _ => "name a folder that you may write to with --run-dir",
+        io::ErrorKind::StorageFull => "free space there, or name another folder with --run-dir",
+        _ => "name a folder that you can write to with --run-dir",
     };
     Failure::failed(format!("cannot {doing} {}: {error}", path.display()), hint)
 }
@@ -69,7 +67,7 @@ impl RunDir {
                     "name a new folder, or leave out --run-dir",
                 )),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    make(path).map_err(|error| failed("make the run directory", path, &error))?;
+                    make(path).map_err(|error| failed("create the run directory", path, &error))?;
                     Ok(Self {
                         path: absolute(path),
                         kept: false,
@@ -84,7 +82,7 @@ impl RunDir {
             .recursive(true)
             .mode(0o700)
             .create(&parent)
-            .map_err(|error| failed("make the folder", &parent, &error))?;
+            .map_err(|error| failed("create the folder", &parent, &error))?;
         let stamp = jiff::Timestamp::now()
             .strftime("%Y%m%dT%H%M%SZ")
             .to_string();
@@ -104,7 +102,7 @@ impl RunDir {
                     });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed("make the run directory", &path, &error)),
+                Err(error) => return Err(failed("create the run directory", &path, &error)),
             }
         }
         unreachable!("the loop ends by returning")
@@ -185,7 +183,7 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| {
         Failure::failed(
             format!("cannot write {}: {error}", path.display()),
-            "please report this as a defect",
+            "report this as a bug",
         )
     })?;
     write_text(path, &(text + "\n"))

@@ -68,7 +68,7 @@ pub fn json_text(document: &impl serde::Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(document).map_err(|error| {
         Failure::failed(
             format!("cannot write the document: {error}"),
-            "please report this as a defect",
+            "report this as a bug",
         )
     })?;
     Ok(text + "\n")

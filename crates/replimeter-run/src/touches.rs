@@ -29,14 +29,14 @@ fn servers(target: &Target) -> String {
     match target {
         Target::Sandbox(spec) => format!("{}, and removes them", started(spec)),
         Target::Running(name) => {
-            format!("connects to those of the running sandbox `{name}`, which stay")
+            format!("connects to the running sandbox `{name}`, which keeps running")
         }
         Target::Nodes(nodes) => {
             let named: Vec<String> = nodes
                 .iter()
                 .map(|node| format!("{} ({})", node.name, node.url.address()))
                 .collect();
-            format!("connects to yours: {}", named.join(", "))
+            format!("connects to {}", named.join(", "))
         }
     }
 }
@@ -67,7 +67,7 @@ impl Touches {
             .0
             .iter()
             .map(|(what, sentence)| format!("#   {what:<8} {sentence}\n"));
-        std::iter::once("# What it will touch:\n".to_owned())
+        std::iter::once("# Effects of this run:\n".to_owned())
             .chain(lines)
             .collect()
     }
@@ -87,7 +87,7 @@ impl Touches {
     /// One table of ours, which goes again.
     pub fn table(&mut self, targets: &[Target], name: &str, what: &str) {
         let gone = if foreign(targets) {
-            "; schema and table are dropped at the end unless they were there before, and whatever is written replicates"
+            "; schema and table are dropped at the end unless they existed before; all writes replicate"
         } else {
             ""
         };
@@ -103,7 +103,7 @@ impl Touches {
         let tables = workload.tables();
         if !tables.is_empty() {
             let gone = if kept {
-                "they stay (keep-data)"
+                "kept (keep-data)"
             } else {
                 "removed at the end"
             };
@@ -117,7 +117,7 @@ impl Touches {
             );
         }
         if workload.has_script() {
-            self.say(WRITES, format!("whatever the statements of {name} touch"));
+            self.say(WRITES, format!("tables in the statements of {name}"));
         }
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Touches {
             };
             let how = rate.map_or_else(
                 || "back to back".to_owned(),
-                |rate| format!("{rate} a second"),
+                |rate| format!("{rate} per second"),
             );
             self.say(
                 LOAD,
@@ -171,7 +171,7 @@ impl Touches {
         if own {
             self.say(
                 FILES,
-                "data directories in the private folder (REPLIMETER_HOME), removed with their servers; seeds of them stay",
+                "data directories in the private folder (REPLIMETER_HOME), removed with their servers; their templates are kept",
             );
         }
     }

@@ -69,7 +69,7 @@ pub fn workload(name: &str) -> Result<Workload, Failure> {
     Workload::parse(name, &script(name)?).map_err(|error| {
         Failure::usage(
             format!("the workload {name}: {error}"),
-            "docs/load.md explains workloads; loads/ has examples",
+            "see docs/load.md, and the examples in loads/",
         )
     })
 }
@@ -78,7 +78,7 @@ pub fn workload(name: &str) -> Result<Workload, Failure> {
 pub fn refuse_size(size: Option<Size>, workloads: &[Workload]) -> Result<(), Failure> {
     if size.is_some() && !workloads.iter().any(Workload::has_data) {
         return Err(Failure::usage(
-            "a size was given, and no workload has data",
+            "a data size was given, but no workload has data",
             "leave --data-size out",
         ));
     }
@@ -109,7 +109,7 @@ fn script(path: &str) -> Result<String, Failure> {
     let meta = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
     if !meta.is_file() || meta.len() > LARGEST_FILE {
         return Err(unreadable(format!(
-            "it is no ordinary file, or larger than {LARGEST_FILE} bytes"
+            "it is not a regular file, or larger than {LARGEST_FILE} bytes"
         )));
     }
     fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))

@@ -70,7 +70,7 @@ impl FailIf {
         let signed = limit.starts_with(['+', '-']);
         let number: f64 = number
             .parse()
-            .map_err(|_| syntax(text, &format!("`{limit}` is no limit")))?;
+            .map_err(|_| syntax(text, &format!("`{limit}` is not a limit")))?;
         let number = if limit.starts_with('-') {
             -number
         } else {
@@ -78,7 +78,7 @@ impl FailIf {
         };
         let unit = unit.trim();
         if signed && unit == "%" && number <= -100.0 {
-            return Err(syntax(text, "nothing falls by 100 % of itself or more"));
+            return Err(syntax(text, "a decrease of 100 % or more is impossible"));
         }
         Ok(Self {
             text: text.to_owned(),
@@ -101,7 +101,7 @@ impl FailIf {
             };
             syntax(
                 &self.text,
-                &format!("{given} does not suit {}; write {known}", self.figure),
+                &format!("{given} does not fit {}; use {known}", self.figure),
             )
         };
         let scale = match (unit, self.unit.as_str()) {
@@ -161,7 +161,10 @@ impl FailIf {
             known.dedup();
             return Err(Failure::usage(
                 format!("there is no `{}` of `{of}` in this comparison", self.figure),
-                format!("one of {}, or leave out `of …` for all", known.join(", ")),
+                format!(
+                    "use one of {}, or leave out `of …` for all",
+                    known.join(", ")
+                ),
             ));
         }
         Ok(chosen)
@@ -178,8 +181,8 @@ impl FailIf {
         let figure = &self.figure;
         let names: Vec<&str> = names.into_iter().collect();
         Failure::usage(
-            format!("no figure of this comparison is called `{figure}`{meant}"),
-            format!("one of {}", names.join(", ")),
+            format!("this comparison has no figure `{figure}`{meant}"),
+            format!("use one of {}", names.join(", ")),
         )
     }
 
@@ -222,7 +225,7 @@ impl FailIf {
             Limit::Difference(_) | Limit::Value(_) => amount(row.unit, number),
         };
         let figure = if value.is_nan() {
-            "no ratio, since A's is not positive".to_owned()
+            "no ratio, since A is not positive".to_owned()
         } else {
             shown(value)
         };
@@ -275,14 +278,18 @@ impl Limit {
 
 fn words(outcome: Outcome, when: FailWhen) -> &'static str {
     match (outcome, when) {
-        (Outcome::Failed, FailWhen::Proven) => "failed: all of the interval is beyond the limit",
+        (Outcome::Failed, FailWhen::Proven) => "failed: the whole interval is beyond the limit",
         (Outcome::Failed, FailWhen::Estimated) => "failed: the figure is beyond the limit",
-        (Outcome::Failed, FailWhen::Possible) => "failed: it is not shown to be within the limit",
-        (Outcome::Passed, FailWhen::Proven) => "passed: it is not shown to be beyond the limit",
+        (Outcome::Failed, FailWhen::Possible) => {
+            "failed: the interval is not entirely within the limit"
+        }
+        (Outcome::Passed, FailWhen::Proven) => {
+            "passed: the interval is not entirely beyond the limit"
+        }
         (Outcome::Passed, FailWhen::Estimated) => "passed",
-        (Outcome::Passed, FailWhen::Possible) => "passed: all of the interval is within the limit",
-        (Outcome::NotJudged, FailWhen::Possible) => "failed: it cannot be judged, and doubt fails",
-        (Outcome::NotJudged, _) => "cannot be judged",
+        (Outcome::Passed, FailWhen::Possible) => "passed: the whole interval is within the limit",
+        (Outcome::NotJudged, FailWhen::Possible) => "failed: inconclusive",
+        (Outcome::NotJudged, _) => "inconclusive",
     }
 }
 

@@ -332,7 +332,7 @@ impl SampleFile {
         read.map(|_| ()).map_err(|error| {
             Failure::failed(
                 format!("the run {} cannot be compared: {error}", self.0.display()),
-                "is the file whole? a run that was killed has none; plan.toml can be run again with `replimeter run`",
+                "check that the file is complete; if the run was killed, run its plan.toml again with `replimeter run`",
             )
         })
     }

@@ -120,12 +120,12 @@ impl Matching {
                 warnings.push(Warning::new(
                     WarningCode::NotChecked,
                     format!(
-                        "the sides have no {} in common: {} of A is held against {} of B, in this order",
+                        "the sides have no {} in common: {} of A is compared with {} of B, in this order",
                         dimension.name,
                         of_a.join(", "),
                         of_b.join(", ")
                     ),
-                    "is that the pairing you mean? compare runs of fewer at a time otherwise",
+                    "check this pairing; if it is wrong, compare fewer at a time",
                 ));
                 let of = |value: &str| Of {
                     dimension,
@@ -199,7 +199,7 @@ pub(super) fn pairs(
     if pairs.is_empty() {
         return Err(Failure::usage(
             format!(
-                "the runs cannot be compared: they have no figure in common (A has {}; B has {})",
+                "the runs cannot be compared: they have no common figure (A has {}; B has {})",
                 a.described(),
                 b.described()
             ),

@@ -39,7 +39,7 @@ pub(super) struct Documents {
 fn incomplete(dir: &Path, reason: &str) -> Failure {
     Failure::failed(
         format!("the run {} is incomplete: {reason}", dir.display()),
-        "was it killed, or is it still going on? plan.toml in it can be run again with `replimeter run`",
+        "if the run is still active, wait for its end; if it was killed, run its plan.toml again with `replimeter run`",
     )
 }
 
@@ -53,7 +53,7 @@ fn text(dir: &Path, name: &str) -> Result<String, Failure> {
         }
         Err(error) => Err(Failure::failed(
             format!("cannot read {}: {error}", path.display()),
-            "runs are readable by their owner only; copy the run to where you may read it",
+            "copy the run to a folder that you can read; runs are readable by their owner only",
         )),
     }
 }
@@ -63,15 +63,15 @@ fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(usize, Value), Fa
     let path = dir.join(name);
     let text = text(dir, name)?;
     let value: Value = serde_json::from_str(&text)
-        .map_err(|error| incomplete(dir, &format!("{name} is no whole document ({error})")))?;
+        .map_err(|error| incomplete(dir, &format!("{name} is truncated or corrupt ({error})")))?;
     let Some(schema) = value
         .get("schema")
         .and_then(Value::as_str)
         .map(str::to_owned)
     else {
         return Err(Failure::failed(
-            format!("cannot use {}: it states no schema", path.display()),
-            "name run directories that Replimeter made",
+            format!("cannot use {}: it has no schema", path.display()),
+            "name run directories made by Replimeter",
         ));
     };
     if let Some(place) = known.iter().position(|known| *known == schema) {
@@ -116,12 +116,8 @@ impl Run {
         let schemas: Vec<&str> = schemas.iter().map(String::as_str).collect();
         let (place, summary) = document(&dir, SUMMARY, &schemas)?;
         let (_, manifest) = document(&dir, MANIFEST, &[MANIFEST_SCHEMA])?;
-        let manifest: Manifest = serde_json::from_value(manifest).map_err(|error| {
-            incomplete(
-                &dir,
-                &format!("{MANIFEST} is not what it should be ({error})"),
-            )
-        })?;
+        let manifest: Manifest = serde_json::from_value(manifest)
+            .map_err(|error| incomplete(&dir, &format!("{MANIFEST} is invalid ({error})")))?;
         let plan = text(&dir, PLAN)?;
         let run = Self {
             dir,
@@ -134,8 +130,8 @@ impl Run {
         };
         let ended = match run.about().status {
             RunStatus::Complete | RunStatus::Interrupted => return Ok(run),
-            RunStatus::Failed => "it ended with an error",
-            RunStatus::Invalid => "its measurement is invalid",
+            RunStatus::Failed => "it failed",
+            RunStatus::Invalid => "its results are invalid",
         };
         Err(Failure::usage(
             format!(
@@ -143,7 +139,7 @@ impl Run {
                 run.dir.display(),
                 run.error()
             ),
-            "run plan.toml in it again with `replimeter run`, and compare that",
+            "run its plan.toml again with `replimeter run`, and compare that run",
         ))
     }
 
@@ -152,7 +148,7 @@ impl Run {
         self.measured.read(self.documents.summary.clone()).map_err(|error| {
             Failure::failed(
                 format!("cannot use the record of {}: {error}", self.dir.display()),
-                "was it changed by hand? plan.toml in it can be run again with `replimeter run`",
+                "if it was edited, restore it, or run its plan.toml again with `replimeter run`",
             )
         })
     }
@@ -164,10 +160,10 @@ impl Run {
         if figures.is_empty() {
             return Err(Failure::usage(
                 format!(
-                    "the run {} cannot be compared: it has no samples that count",
+                    "the run {} cannot be compared: it has no counted samples",
                     self.dir.display()
                 ),
-                "measure longer, and compare that run; were its samples replaced by another's?",
+                "measure longer, and check that samples.parquet belongs to this run",
             ));
         }
         Ok(figures)
@@ -186,7 +182,7 @@ impl Run {
                     .and_then(Value::as_str)
             });
         words
-            .unwrap_or("it does not say why")
+            .unwrap_or("no reason recorded")
             .lines()
             .next()
             .unwrap_or_default()
@@ -238,9 +234,9 @@ fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
     let dir = Path::new(word);
     if !dir.is_dir() {
         let reason = if dir.exists() {
-            "it is no folder"
+            "it is not a folder"
         } else {
-            "there is none of that name"
+            "it does not exist"
         };
         return Err(Failure::failed(
             format!("cannot use {word} as a run directory: {reason}"),
@@ -252,8 +248,8 @@ fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
     }
     let entries = fs::read_dir(dir).map_err(|error| {
         Failure::failed(
-            format!("cannot look into {word}: {error}"),
-            "name a folder of runs that you may read",
+            format!("cannot read {word}: {error}"),
+            "name a folder of runs that you can read",
         )
     })?;
     let mut runs: Vec<PathBuf> = entries
@@ -263,8 +259,10 @@ fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
     runs.sort();
     if runs.is_empty() {
         return Err(Failure::failed(
-            format!("cannot use {word}: it is neither a run directory nor a folder of some"),
-            "name the folder that has a plan.toml and a summary.json in it, or the one above several such",
+            format!(
+                "cannot use {word}: it is neither a run directory nor a folder of run directories"
+            ),
+            "name the folder that contains plan.toml and summary.json, or its parent folder",
         ));
     }
     Ok(runs)
@@ -292,7 +290,7 @@ pub(super) fn read(
         if seen.contains(&place) {
             return Err(Failure::usage(
                 format!("the run {} is given twice", dir.display()),
-                "a run compared with itself says nothing; name two, or two sets that have none in common",
+                "name two different runs, or two sets without a common run",
             ));
         }
         seen.push(place);
@@ -311,7 +309,7 @@ pub(super) fn read(
     {
         return Err(Failure::usage(
             format!(
-                "{} is a run of `{}` and {} one of `{}`: their figures are not of the same things",
+                "{} is a run of `{}` and {} one of `{}`: their figures are not comparable",
                 first.dir.display(),
                 first.measured.name(),
                 other.dir.display(),

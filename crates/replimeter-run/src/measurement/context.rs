@@ -121,7 +121,7 @@ pub(crate) fn plan_text<S: Settings>(plan: &Planned<S>) -> Result<String, Failur
     plan.to_toml().map_err(|error| {
         Failure::failed(
             format!("cannot write the plan: {error}"),
-            "please report this as a defect",
+            "report this as a bug",
         )
     })
 }
@@ -229,7 +229,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         cluster: &Cluster,
         patience: Duration,
     ) -> Result<BackgroundLoad, Failure> {
-        self.stage(Stage::Prepare, "setting the load up");
+        self.stage(Stage::Prepare, "preparing the load");
         Ok(BackgroundLoad::prepare(
             loads,
             workloads,
@@ -248,7 +248,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         cluster: &mut Cluster,
         servers: &dyn Servers,
     ) {
-        self.stage(Stage::CleanUp, "removing our table");
+        self.stage(Stage::CleanUp, "removing the table");
         if servers.is_temporary() {
             table.abandon();
         } else {
@@ -349,7 +349,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             let warning = Warning::new(
                 WarningCode::MemoryFileSystem,
                 format!(
-                    "the sandbox's data lies in memory ({}), where a flush costs nothing",
+                    "the sandbox's data is in memory ({}), where flushes take no time, so commits are faster than on a disk",
                     sandbox.file_system
                 ),
                 "set REPLIMETER_HOME to a folder on a disk",
@@ -386,7 +386,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             self.warn([Warning::new(
                 WarningCode::CleanUpIncomplete,
                 error.to_string(),
-                "the next start removes it",
+                "start a sandbox again; that removes this one",
             )]);
         }
     }
@@ -405,7 +405,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         if M::is_empty(&self.gathered) {
             self.give_up();
             return Err(failure.unwrap_or_else(|| {
-                Failure::failed("nothing was measured", "the messages above say more")
+                Failure::failed("nothing was measured", "see the messages above")
             }));
         }
         self.stage(Stage::Report, "writing the report");
@@ -481,7 +481,7 @@ fn real_time(warnings: &mut Vec<Warning>) -> bool {
     };
     warnings.push(Warning::new(
         WarningCode::ClientLimited,
-        format!("the measuring threads have no real-time priority ({reason}): on busy cores they wait behind the servers, and brackets are wider for it"),
+        format!("the measuring threads have no real-time priority ({reason}): on busy cores they wait for the servers, which widens brackets"),
         "run as root or with CAP_SYS_NICE, raise the limit (ulimit -r 1), or accept it with --real-time off",
     ));
     false
@@ -492,8 +492,8 @@ fn keep_awake(warnings: &mut Vec<Warning>) -> Option<KeepAwake> {
         .map_err(|reason| {
             warnings.push(Warning::new(
                 WarningCode::ClientLimited,
-                format!("idle cores could not be kept awake: {reason}"),
-                "waking them is part of every time; compare only with runs that carry this warning too",
+                format!("idle cores could not be kept awake: {reason}; every latency includes waking a core"),
+                "compare only with runs that also have this warning",
             ));
         })
         .ok()
