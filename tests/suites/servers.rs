@@ -334,7 +334,7 @@ fn what_is_no_server_or_hostile_is_refused_and_leaves_nothing() {
         .add(&letter)
         .with_code(3)
         .saying("it is not an archive")
-        .saying("try: ");
+        .saying("hint: ");
     let empty = person.path("empty");
     fs::create_dir(&empty).unwrap();
     let _ = person

@@ -88,7 +88,7 @@ fn read_option_file(named: Option<&Path>) -> Result<option_file::Credentials, So
         SourceError::new(
             SourceErrorKind::Failed,
             error.to_string(),
-            "an option file has groups such as [client] with user=… and password=…",
+            "use groups such as [client] with user=… and password=…",
         )
     };
     match named {
@@ -116,7 +116,7 @@ fn prompt(text: &str) -> Result<Secret, SourceError> {
         SourceError::new(
             SourceErrorKind::Usage,
             format!("cannot ask for a password: {error}"),
-            "there is no terminal to ask at; use an option file (--defaults-file) or REPLIMETER_PASSWORD",
+            "use an option file (--defaults-file) or REPLIMETER_PASSWORD; without a terminal, Replimeter cannot ask",
         )
     })
 }

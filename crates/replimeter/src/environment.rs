@@ -33,8 +33,8 @@ pub(crate) fn private_home() -> Result<Home, SourceError> {
     let root = absolute("REPLIMETER_HOME").or_else(usual).ok_or_else(|| {
         SourceError::new(
             SourceErrorKind::Usage,
-            "no private folder is known: HOME is not set",
-            "set HOME, or REPLIMETER_HOME to a folder of your own",
+            "the private folder is unknown: HOME is not set",
+            "set HOME, or REPLIMETER_HOME to a folder that you own",
         )
     })?;
     Ok(Home::at(root)?)

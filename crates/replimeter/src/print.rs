@@ -19,7 +19,7 @@ impl Screen for Terminal {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
             Err(error) => Err(Failure::failed(
                 format!("cannot write to standard output: {error}"),
-                "the run directory has everything",
+                "see the run directory for all results",
             )),
         }
     }
@@ -52,7 +52,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 pub(crate) fn print_failure(failure: &Failure) {
     let mut text = format!("error: {}\n", failure.message.trim_end());
     if !failure.hint.is_empty() {
-        text.push_str(&format!("  try: {}\n", failure.hint));
+        text.push_str(&format!("  hint: {}\n", failure.hint));
     }
     Terminal.say(&text);
 }

@@ -57,7 +57,7 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
                     told.store(true, Ordering::Relaxed);
                     let _ = writeln!(
                         std::io::stderr(),
-                        "\nending and cleaning up; once more to end at once"
+                        "\nstopping and cleaning up; repeat to stop immediately"
                     );
                 }
                 // A closed terminal hangs up twice, supervisors send two signals at a
@@ -67,7 +67,7 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
                     // Users' servers before ours.
                     let stopped = release_appliers();
                     replimeter_sandbox::destroy_all();
-                    let left = "ended at once; on servers of yours the table replimeter.lag_probe may be left, which the next run removes, and tables of a load's script";
+                    let left = "stopped without cleaning up; on existing servers the table replimeter.lag_probe may remain until the next run removes it, and tables of a load's script may remain";
                     let _ = writeln!(std::io::stderr(), "{left}");
                     print(&stopped);
                     std::process::exit(Kind::Interrupted as i32);

@@ -29,10 +29,10 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
     let [target] = targets.try_into().map_err(|targets: Vec<Target>| {
         Failure::usage(
             format!(
-                "{} targets are given, and one is examined at a time",
+                "{} targets are given, but doctor examines one at a time",
                 targets.len()
             ),
-            "run doctor once for each",
+            "run doctor once per target",
         )
     })?;
     let line = Line::new();
@@ -76,14 +76,14 @@ fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<
     if !absent.is_empty() {
         return Err(Failure::failed(
             format!("{} could not be examined", absent.join(", ")),
-            "the findings above say why, and what to try",
+            "see the findings above",
         ));
     }
     match document.status {
         DoctorStatus::Ok | DoctorStatus::Warnings => Ok(()),
         DoctorStatus::Errors => Err(Failure::invalid(
             "a measurement of these servers would be refused or invalid",
-            "the errors above say what to do",
+            "follow the hints of the errors above",
         )),
     }
 }

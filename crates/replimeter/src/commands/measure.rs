@@ -14,10 +14,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let given = entry.given(matches)?;
     let plan = entry.plan(&given).map_err(|error| {
-        let hint = format!(
-            "`replimeter {} --help` explains every setting",
-            entry.name()
-        );
+        let hint = format!("see `replimeter {} --help` for every setting", entry.name());
         Failure::usage(error.to_string(), hint)
     })?;
     plan.check(&given.output)?;

@@ -64,7 +64,7 @@ pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), Failure>
             // What was asked for is printed; that the page stays as it was is said, and is no failure.
             Err(failure) if args.json || args.csv || args.markdown => {
                 let message = format!(
-                    "warning: the page in {} was not made again: {}",
+                    "warning: the page in {} was not regenerated: {}",
                     dir.display(),
                     failure.message
                 );
@@ -72,7 +72,7 @@ pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), Failure>
             }
             Err(failure) if failure.hint == CUT => return Err(failure),
             Err(failure) => {
-                let hint = "copy the run directory to where you may write, or use --json, --csv or --markdown".to_owned();
+                let hint = "copy the run directory to a folder that you can write to, or use --json, --csv or --markdown".to_owned();
                 return Err(Failure { hint, ..failure });
             }
         }
@@ -133,7 +133,7 @@ fn together(page: &Path, read: &[Recorded], markdown: bool) -> Result<(), Failur
         )
     })?;
     write_text(page, &text).map_err(|failure| Failure {
-        hint: "name a file in a folder that you may write to with --page".to_owned(),
+        hint: "name a file in a folder that you can write to with --page".to_owned(),
         ..failure
     })?;
     if markdown {

@@ -50,7 +50,7 @@ const PUBLISHED: [Published; 5] = [
         number: 1,
         name: "1-size-sweep",
         title: "Size sweep by polling (Giuseppe Maxia, 2006)",
-        question: "How long after an insert on the primary can the row be read on the replica?",
+        question: "How long after an insert on the primary is the row readable on the replica?",
         plan: include_str!("../../../../plans/size-sweep.toml"),
         small: "lag.sweeps = 6",
         table: reproduce::sweep_published,
@@ -60,7 +60,7 @@ const PUBLISHED: [Published; 5] = [
         number: 2,
         name: "2-read-replicas",
         title: "Read replicas 0, 1, 2 under mixed load (web scaling test)",
-        question: "What does each added read replica cost inserts and give selects?",
+        question: "How does each added read replica change insert and select throughput?",
         plan: include_str!("../../../../plans/read-replica-scaling.toml"),
         small: r#"
             [target]
@@ -82,7 +82,7 @@ const PUBLISHED: [Published; 5] = [
         number: 3,
         name: "3-lag-histogram",
         title: "Replication lag without polling (Baron Schwartz, 2007)",
-        question: "How late does a statement run on the replica, without the disturbance of polling?",
+        question: "How late does a statement run on the replica, measured without polling?",
         plan: include_str!("../../../../plans/lag-histogram.toml"),
         small: "",
         table: reproduce::histogram_published,
@@ -92,7 +92,7 @@ const PUBLISHED: [Published; 5] = [
         number: 4,
         name: "4-stale-reads",
         title: "Stale reads on a multi-primary cluster (Peter Zaitsev, 2013)",
-        question: "Write on node 1, read at once on node 2: how often is the read stale, and for how long?",
+        question: "After a write on node 1, how often and for how long is a read on node 2 stale?",
         plan: include_str!("../../../../plans/galera-stale-reads.toml"),
         small: r#"
             [stale]
@@ -108,8 +108,8 @@ const PUBLISHED: [Published; 5] = [
     Published {
         number: 5,
         name: "5-semi-sync-price",
-        title: "The price of semi-sync (a MySQL Cluster engineer, 2010)",
-        question: "What latency does waiting for a replica's acknowledgement add?",
+        title: "Cost of semi-sync (a MySQL Cluster engineer, 2010)",
+        question: "How much latency does waiting for a replica's acknowledgement add?",
         plan: include_str!("../../../../plans/semi-sync-cost.toml"),
         small: r#"
             [cost]
@@ -255,7 +255,7 @@ fn show(
     .map_err(|error| {
         Failure::failed(
             format!("cannot render the page: {error}"),
-            "please report this as a defect",
+            "report this as a bug",
         )
     });
     let written = page
@@ -289,7 +289,7 @@ pub(crate) fn again(registry: &Registry, args: &ReportArgs, dir: &Path) -> Resul
     if args.csv || args.raw {
         return Err(Failure::usage(
             "a reproduction has no rows",
-            "each folder in it is a run of its own",
+            "name a folder in it; each is a run",
         ));
     }
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());

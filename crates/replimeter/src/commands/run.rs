@@ -19,7 +19,7 @@ pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Res
     if paths.len() > 1 && (output.json || output.csv || output.run_dir.is_some()) {
         return Err(Failure::usage(
             "--json, --csv and --run-dir are for a single plan",
-            "carry out the plans one by one",
+            "run the plans one by one",
         ));
     }
     let given = Given {
@@ -99,14 +99,14 @@ fn read(registry: &Registry, path: &Path, given: &Given) -> Result<Box<dyn Plann
     let meta = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
     if !meta.is_file() || meta.len() > LARGEST_PLAN {
         return Err(unreadable(
-            "it is no ordinary file, or larger than a plan can be".to_owned(),
+            "it is not a regular file, or too large for a plan".to_owned(),
         ));
     }
     let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
     registry.plan(&text, given).map_err(|error| {
         Failure::usage(
             format!("{shown}: {error}"),
-            "docs/plans.md lists every key; `replimeter run --dry-run` checks a plan",
+            "see docs/plans.md for every key; check a plan with `replimeter run --dry-run`",
         )
     })
 }

@@ -85,8 +85,8 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let home = environment::private_home()?;
     let program = std::env::current_exe().map_err(|error| {
         Failure::failed(
-            format!("cannot find this program's own file: {error}"),
-            "was it replaced or removed?",
+            format!("cannot find Replimeter's executable: {error}"),
+            "check whether it was replaced or removed",
         )
     })?;
     let line = Line::new();
@@ -108,7 +108,7 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             name: name.clone(),
             target: target.clone(),
         })
-        .map_err(|error| Failure::failed(error.to_string(), "please report this as a defect"))?;
+        .map_err(|error| Failure::failed(error.to_string(), "report this as a bug"))?;
         match kept::launch(
             &program,
             &["sandbox", "keep"],
@@ -189,8 +189,8 @@ fn listed(found: &Found) -> ListedSandbox {
         links: Vec::new(),
     };
     let kept = match found {
-        Found::Dead(_) => return empty("dead: its keeper was killed, its servers ended with it"),
-        Found::Changing(_) => return empty("starting or ending"),
+        Found::Dead(_) => return empty("dead: its supervisor was killed, and its servers with it"),
+        Found::Changing(_) => return empty("starting or stopping"),
         Found::Running(kept) => kept,
     };
     let answer = kept.ask(&Question::Status);
@@ -202,7 +202,7 @@ fn listed(found: &Found) -> ListedSandbox {
             .find(|node| node.name == name)
             .and_then(|node| node.ended.clone())
         {
-            Some(how) => format!("ended ({how})"),
+            Some(how) => format!("exited ({how})"),
             None => {
                 let member = reachable
                     .iter()
@@ -238,7 +238,7 @@ fn listed(found: &Found) -> ListedSandbox {
         state: if answer.is_ok() {
             "running"
         } else {
-            "frozen: its keeper does not answer"
+            "frozen: its supervisor does not respond"
         }
         .to_owned(),
         shape: Some(shape.clone()),
@@ -271,7 +271,7 @@ fn member_state(node: &Node) -> String {
     };
     match ask() {
         Ok(state) => state.unwrap_or_else(|| "in no cluster".to_owned()),
-        Err(error) => format!("does not answer: {}", error.cause),
+        Err(error) => format!("no reply: {}", error.cause),
     }
 }
 
@@ -375,8 +375,8 @@ fn link(args: &LinkArgs) -> Result<(), Failure> {
     let links: Vec<ListedLink> = links.iter().filter(named).map(listed_link).collect();
     if links.is_empty() {
         return Err(Failure::failed(
-            format!("sandbox {} has no links of ours", args.name),
-            "start it with --link-delay (0 for the link alone)",
+            format!("sandbox {} has no links", args.name),
+            "start it with --link-delay (0 for a link without delay)",
         ));
     }
     if args.json {
@@ -401,10 +401,10 @@ fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     for name in &names {
         if stop.load(Ordering::Relaxed) {
             return Err(Failure::interrupted(
-                "interrupted; what is not ended is still running",
+                "interrupted; the remaining sandboxes are still running",
             ));
         }
-        line.say(format!("ending {name}"));
+        line.say(format!("stopping {name}"));
         // One that does not end does not keep the others running.
         match kept::down(&home, name) {
             Ok(()) => {}
@@ -428,8 +428,8 @@ fn keep(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
         Some(Ok(Ok(told))) => told,
         _ => {
             return Err(Failure::usage(
-                "the keeper is started by `replimeter sandbox up`",
-                "use that",
+                "the supervisor is started by `replimeter sandbox up`",
+                "use that command",
             ));
         }
     };
