@@ -1,19 +1,19 @@
-//! The course of a run in bounded memory.
+//! Windows of a run in bounded memory.
 
-/// Stretches of a run, one after another; neighbours are joined when there would be too many.
+/// Windows of a run in time order; adjacent windows are joined when there are too many.
 pub(crate) struct Course<W> {
-    /// Of every server the first window, then of every server the second, and so on.
+    /// The first window of every server, then the second of every server, and so on.
     pub(crate) windows: Vec<W>,
     most: usize,
     join: fn(&mut W, &W),
-    /// Stretches in each window.
+    /// Number of added windows joined in each stored window.
     joined: usize,
-    /// Stretches in the windows under way.
+    /// Number of added windows in the current stored window.
     under_way: usize,
 }
 
 impl<W: Clone> Course<W> {
-    /// At most so many windows, of which one is joined to the next by this.
+    /// Creates a buffer of at most `most` windows; `join` adds one window to its predecessor.
     pub(crate) fn new(most: usize, join: fn(&mut W, &W)) -> Self {
         Self {
             windows: Vec::new(),
@@ -24,7 +24,7 @@ impl<W: Clone> Course<W> {
         }
     }
 
-    /// Adds a stretch: a window for each server, always in the same order.
+    /// Adds one window per server, always in the same order.
     pub(crate) fn push(&mut self, stretch: &[W]) {
         let servers = stretch.len();
         if self.under_way == 0 || self.under_way == self.joined {
@@ -54,7 +54,7 @@ impl<W: Clone> Course<W> {
                 .for_each(|(window, next)| (self.join)(window, next));
             halved.append(&mut first);
         }
-        // A last one without its neighbour is half of a window.
+        // The last window can be shorter than the others.
         let odd = (self.windows.len() / servers) % 2 == 1;
         self.windows = halved;
         self.under_way = if odd { self.joined } else { 2 * self.joined };

@@ -1,4 +1,4 @@
-//! Every measurement has a page and a text for a ticket, with what belongs into them.
+//! Every measurement has a page and a Markdown report with the expected content.
 
 use replimeter_model::{
     calibrate::CalibrateDocument,

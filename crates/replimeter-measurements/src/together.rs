@@ -1,4 +1,4 @@
-//! The charts of several runs beside one another.
+//! The charts of several runs side by side.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use replimeter_render::{
     together::{Findings, ModePoint, Side, map_of, mode_map, price_label},
 };
 
-/// All charts of these runs.
+/// Returns all charts of these runs.
 #[must_use]
 pub fn charts(sides: &[Side<'_>]) -> Vec<Chart> {
     let map = &mode_map(sides);
@@ -36,7 +36,7 @@ fn quantiles(of: &Distribution) -> [Option<f64>; 7] {
     ]
 }
 
-/// Lag of every run.
+/// Returns the lag of every run.
 fn lags(sides: &[Side<'_>]) -> Chart {
     let mut named: Vec<(String, &Distribution)> = Vec::new();
     for side in sides {
@@ -47,7 +47,7 @@ fn lags(sides: &[Side<'_>]) -> Chart {
             .into_iter()
             .filter(|row| row.from_ack.count > 0)
         {
-            // Several runs have replicas of the same name: the shape tells them apart.
+            // Several runs have replicas of the same name, so the shape is added.
             let mut name = format!("{}: {} {}", side.letter, row.shape, row.replica);
             if document.several_methods() {
                 name += &format!(" ({})", row.method);
@@ -60,7 +60,7 @@ fn lags(sides: &[Side<'_>]) -> Chart {
         Series::new(name, points.map(|(level, us)| Point::of(level, us)))
     });
     let unit = unit_for(named.iter().filter_map(|(_, of)| of.p50_us));
-    // From a tenth of a millisecond to seconds only logarithms tell medians apart; some medians are negative, though.
+    // Medians from 0.1 ms to seconds need a logarithmic axis, but some medians are negative.
     let middle = named
         .iter()
         .flat_map(|(_, of)| [of.p50_us, of.p90_us, of.p95_us]);
@@ -96,7 +96,7 @@ fn lags(sides: &[Side<'_>]) -> Chart {
     }
 }
 
-/// P(stale | t) of every run.
+/// Returns P(stale | t) of every run.
 fn curves(sides: &[Side<'_>]) -> Chart {
     let rows = sides.iter().flat_map(|side| {
         let rows = match side.findings {
@@ -115,7 +115,7 @@ fn curves(sides: &[Side<'_>]) -> Chart {
     stale::charts::curves("run and reader", rows)
 }
 
-/// Every price list's throughput.
+/// Returns the throughput of every `cost` run.
 fn prices(sides: &[Side<'_>]) -> Chart {
     let (mut series, mut rows) = (Vec::new(), Vec::new());
     for side in sides {
@@ -153,7 +153,7 @@ fn prices(sides: &[Side<'_>]) -> Chart {
     }
 }
 
-/// Throughput of every load over its connections.
+/// Returns the throughput of every load by connections.
 fn loads(sides: &[Side<'_>]) -> Chart {
     let mut named: Vec<(String, &LoadRow)> = Vec::new();
     for side in sides {
@@ -200,8 +200,8 @@ fn loads(sides: &[Side<'_>]) -> Chart {
     }
 }
 
-/// Commit latency × throughput × staleness × loss: each mode is a point whose size is its stale reads and
-/// whose form is how often a crash lost writes.
+/// Returns commit latency × throughput × staleness × loss: each mode is a point whose size is its stale reads
+/// and whose shape is how often a crash lost writes.
 fn modes(map: &BTreeMap<String, ModePoint>) -> Chart {
     let placed = map
         .iter()
@@ -222,7 +222,7 @@ fn modes(map: &BTreeMap<String, ModePoint>) -> Chart {
                 ..Point::new(us, per_s).saying(text)
             };
             Series {
-                // Area by share; a hollow point is a mode whose losses nobody measured.
+                // Area by share; a hollow point is a mode whose losses were not measured.
                 size: Some(10.0 + 4.0 * of.stale.map_or(0.0, |share| share.value).sqrt()),
                 symbol: match of.lossy {
                     None => Symbol::CircleOpen,

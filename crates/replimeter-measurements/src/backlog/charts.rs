@@ -9,7 +9,7 @@ use replimeter_render::{
     report::Table,
 };
 
-/// The chart of a run: the backlog over time, a line for each replica and number of workers.
+/// Returns the chart of a run: the backlog over time, one line for each replica and number of workers.
 #[must_use]
 pub(crate) fn charts(document: &BacklogDocument) -> Vec<Chart> {
     let lines = document.results.rows.iter();

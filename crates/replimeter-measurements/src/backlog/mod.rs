@@ -39,16 +39,16 @@ use serde::{Deserialize, Serialize};
 
 use super::lag::target;
 
-/// How long servers are waited for, so that tests can see what happens then.
+/// How long tests wait for servers before an error; short, so that tests see the timeout.
 const IMPATIENT: Duration = Duration::from_secs(3);
 
-/// What is measured, piece by piece.
+/// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// The servers of a shape are there and checked.
+    /// The servers of a shape have started and passed the checks.
     Shape { label: String, mode: String },
-    /// The shape is measured, if not to its end.
+    /// The measurement of a shape ended, perhaps early.
     ShapeEnded {
         rows: Vec<BacklogRow>,
         measured: Nanos,
@@ -56,19 +56,19 @@ pub(crate) enum Call {
     },
 }
 
-/// Everything gathered while the run goes on.
+/// State gathered during the run.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    /// The label of the shape under way, and how it replicates.
+    /// The label and replication mode of the current shape.
     under_way: (String, String),
-    /// Those that are measured.
+    /// Labels and modes of the measured shapes.
     shapes: Vec<(String, String)>,
     rows: Vec<BacklogRow>,
     load: Vec<LoadRecord>,
     measured: Nanos,
 }
 
-/// How fast each replica catches up.
+/// The measurement `backlog`: how fast each replica catches up.
 pub(crate) struct Backlog;
 
 impl Measurement for Backlog {
@@ -197,7 +197,7 @@ privileges that it needs.";
     }
 }
 
-/// Measures one target, from its start to its end.
+/// Measures one target.
 fn one(
     cx: &mut RunContext<'_, Backlog>,
     target: &Target,
@@ -206,7 +206,7 @@ fn one(
     let work = cx.work;
     let (servers, mut cluster) = cx.open_checked(target)?;
     backlog::check(&mut cluster, work)?;
-    // With the table goes the lock that keeps other runs away.
+    // Dropping the table releases the lock that excludes other runs.
     let (table, found) = ProbeTable::create(&mut cluster, work.timeout.0)?;
     cx.warn(found);
     cx.take(Call::Shape {
@@ -221,7 +221,7 @@ fn one(
         .as_ref()
         .is_ok_and(|(outcome, _)| outcome.failure.is_some());
     let members = failed.then(|| cluster.members_now()).flatten();
-    // Whatever happened, our table goes first.
+    // On every outcome, the table is dropped first.
     cx.remove_table(table, &mut cluster, servers.as_ref());
     if !cx.kept_awake() {
         cx.warn(idle);
@@ -246,8 +246,8 @@ fn one(
     ended
 }
 
-/// Measures under the plan's load. Whatever happens, the load ends and what it made goes. `temporary`
-/// servers are removed when the run ends, in whatever state they are.
+/// Measures under the plan's load. On every outcome, stops the load and removes its data. `temporary` servers
+/// are removed at the end of the run, so their state does not matter.
 fn measure(
     cx: &mut RunContext<'_, Backlog>,
     cluster: &mut Cluster,
@@ -291,7 +291,7 @@ fn measure(
     Ok((outcome, records))
 }
 
-/// How far a measurement is, for whoever waits.
+/// Converts the measurement's progress for display.
 fn shown(progress: &backlog::Progress, work: &BacklogPlan) -> Progress {
     let workers = progress
         .workers

@@ -1,4 +1,4 @@
-//! What a `backlog` run tells people.
+//! The report of a `backlog` run.
 
 use replimeter_model::backlog::{BacklogDocument, BacklogPhase, BacklogRow};
 
@@ -11,7 +11,7 @@ use replimeter_render::{
     report::{Block, Cell, Content, Report, Shown, Table, Timeline},
 };
 
-/// What people read of it.
+/// Returns the report of a run.
 #[must_use]
 pub(crate) fn report(document: &BacklogDocument) -> Report {
     let rows = document.results.rows.iter();
@@ -37,7 +37,7 @@ pub(crate) fn report(document: &BacklogDocument) -> Report {
     report
 }
 
-/// The finding, a sentence or two for each row.
+/// Returns the headline: one or two sentences per row.
 #[must_use]
 pub(crate) fn answer(document: &BacklogDocument) -> String {
     let rows = document.results.rows.iter();
@@ -54,7 +54,7 @@ fn replica(document: &BacklogDocument, row: &BacklogRow) -> String {
     }
 }
 
-/// How a row's replica is called, with its workers when there are several numbers.
+/// Returns a row's replica name, with its workers if their number varies.
 pub(crate) fn name(document: &BacklogDocument, row: &BacklogRow) -> String {
     let replica = replica(document, row);
     match row.workers {
@@ -121,7 +121,7 @@ fn figures(document: &BacklogDocument) -> Table {
     )
 }
 
-/// A line for each replica and number of workers, and the backlogs over time.
+/// Returns the table (one line per replica and number of workers) and the timelines.
 fn blocks(document: &BacklogDocument) -> Vec<Block> {
     let Some(first) = document.results.rows.first() else {
         return Vec::new();
@@ -151,10 +151,10 @@ fn blocks(document: &BacklogDocument) -> Vec<Block> {
     ]
 }
 
-/// Characters of a course.
+/// Width of a timeline in characters.
 const WIDTH: usize = 50;
 
-/// The backlog over time in one line.
+/// Returns the backlog over time in one line.
 fn course(name: String, row: &BacklogRow) -> Option<Timeline> {
     let most = row
         .windows
@@ -180,7 +180,7 @@ fn course(name: String, row: &BacklogRow) -> Option<Timeline> {
     })
 }
 
-/// Points of the backlog over time: seconds, transactions, and what the applier did.
+/// Returns points of the backlog over time: seconds, transactions, phase of the applier.
 pub(crate) fn points(row: &BacklogRow) -> Vec<(f64, u64, BacklogPhase)> {
     row.windows
         .iter()

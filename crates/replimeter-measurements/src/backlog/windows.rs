@@ -1,17 +1,17 @@
-//! `samples.parquet` of a `backlog` run: a row for each window of each replica and number of workers.
+//! `samples.parquet` of a `backlog` run: one row for each window of each replica and number of workers.
 
 use replimeter_model::backlog::{BacklogRow, BacklogWindow};
 
 use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 
-/// Windows of one replica with one number of workers.
+/// Rows for the windows of one replica with one number of workers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BacklogWindows {
     /// The shape.
     pub(crate) shape: String,
     /// The replica.
     pub(crate) replica: String,
-    /// Its applier workers.
+    /// Its number of applier workers.
     pub(crate) workers: Option<u64>,
 }
 
@@ -25,11 +25,11 @@ impl Columns for BacklogWindows {
             shape: Word = |_, labels| &labels.shape;
             /// The replica
             replica: Word = |_, labels| &labels.replica;
-            /// Its number of applier workers; null when it does not tell
+            /// Its number of applier workers; null if the server does not report it
             workers: Long or null = |_, labels| labels.workers;
-            /// What its applier was doing: growing, with-load or without-load
+            /// Phase of the applier: growing, with-load or without-load
             phase: Word = |window, _| window.phase.name();
-            /// Beginning, since the first reading
+            /// Start, since the first reading
             start_us: Real = |window, _| window.start_us;
             /// End, since the first reading
             end_us: Real = |window, _| window.end_us;
@@ -37,7 +37,7 @@ impl Columns for BacklogWindows {
             written: Long = |window, _| window.written;
             /// Transactions that the replica applied
             applied: Long = |window, _| window.applied;
-            /// Transactions that the replica had not applied at the end
+            /// Transactions that the replica had not applied at the end of the window
             behind: Long = |window, _| window.behind;
         },
     };

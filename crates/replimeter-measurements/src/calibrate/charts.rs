@@ -9,7 +9,7 @@ use replimeter_render::{
     report::Table,
 };
 
-/// Measured less injected, by method; the bars are the intervals.
+/// Returns the chart of measured less injected delay, by method, with intervals.
 #[must_use]
 pub(crate) fn charts(run: &CalibrateDocument) -> Vec<Chart> {
     let point = |row: &CalibrateRow| {

@@ -18,7 +18,7 @@ const ROW: &[DimensionSpec] = &[
 
 figures! {
     LAG = "calibrate.measured" [p50 p99]: Us, Lower, Ratio, of ROW;
-    // An error may have either sign.
+    // An error can have either sign.
     ERROR = "calibrate.error" [p50 p99]: Us, Neither, Difference, of ROW;
 }
 

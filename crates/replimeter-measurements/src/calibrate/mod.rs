@@ -1,4 +1,4 @@
-//! `calibrate`: known delays, and what each method makes of them.
+//! `calibrate`: injects known delays and reports the error of each method.
 
 pub(crate) mod charts;
 mod figures;
@@ -46,20 +46,20 @@ use serde::{Deserialize, Serialize};
 
 use super::lag::{floor, record_floor, shown};
 
-/// What one method made of one delay on one replica.
+/// The results of one method for one delay on one replica.
 struct Cell {
     replica: usize,
     method: Method,
     delay: Span,
     all: Series,
-    /// Of each repetition by itself.
+    /// One histogram per repetition.
     turns: Vec<SignedHistogram>,
     rounds: u64,
     missing: u64,
 }
 
 impl Cell {
-    /// What its histogram is called.
+    /// Returns the name of its histogram.
     fn tag(&self, names: &[String]) -> String {
         format!(
             "{}/{}/{}/lag",
@@ -70,33 +70,33 @@ impl Cell {
     }
 }
 
-/// The lag that must rise by the delay. Not from the acknowledgement: without a delay
-/// the replica and whoever looks at it compete with the primary's answer for the
-/// cores, which makes the answer late and that lag small.
+/// Returns the lag that must rise by the delay. It is not from the acknowledgement: without a delay, the
+/// replica and its observer compete with the primary's reply for the cores, which delays the acknowledgement
+/// and makes that lag too small.
 fn lag_of(sample: &LagSample) -> Option<Nanos> {
     sample.from_primary().or_else(|| sample.from_send())
 }
 
-/// What is measured, piece by piece.
+/// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// The servers are there and checked.
+    /// The servers have started and passed the checks.
     Shape {
         label: String,
         mode: String,
         replicas: Vec<String>,
         methods: Vec<Method>,
     },
-    /// A delay's turn begins, in the repetition of this number, from 0.
+    /// A part with one delay begins, in this repetition (from 0).
     Turn { delay: Span, repetition: usize },
-    /// A row, seen in one way.
+    /// One observation of a row by one method.
     Sample(LagSample),
-    /// The turn is over.
+    /// The part is over.
     TurnEnded(Box<Outcome>),
 }
 
-/// Everything gathered while the run goes on.
+/// State gathered during the run.
 pub(crate) struct Gathered {
     label: String,
     mode: String,
@@ -105,13 +105,13 @@ pub(crate) struct Gathered {
     floors: Vec<(Method, FloorSummary)>,
     delay: Span,
     turn: usize,
-    /// From one row to the next.
+    /// The interval between writes.
     every: Nanos,
     lateness: SignedHistogram,
     warnings: Vec<Warning>,
 }
 
-/// The tool's own error.
+/// The measurement `calibrate`: the error of each method.
 pub(crate) struct Calibrate;
 
 impl Measurement for Calibrate {
@@ -173,7 +173,7 @@ Examples:
         let [Target::Sandbox(spec)] = cx.plan.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
-        // The link is there from the beginning, so that every lag is measured through it.
+        // The link is in place from the start, so every lag is measured through it.
         let zero = Span::from_secs(0);
         let mut spec = spec.clone();
         spec.link = Some(LinkSpec {
@@ -184,7 +184,7 @@ Examples:
         let mut servers = cx.open(&Target::Sandbox(spec))?;
         let mut cluster = preflight::check(&to_measure(servers.as_ref()))?;
         cx.met(servers.label(), servers.as_ref(), &mut cluster)?;
-        // The link begins without a delay; the record says what it is given in the course of the run.
+        // The link starts without a delay; the record lists the delays that follow.
         if let Some(record) = cx.manifest.sandboxes.last_mut() {
             let delays: Vec<String> = work.link_delays.iter().map(ToString::to_string).collect();
             record.link = Some(format!("{} one way, in turns", delays.join(", ")));
@@ -204,7 +204,7 @@ Examples:
             .faults()
             .ok_or_else(|| unexpected("these servers support no fault injection"))?;
         let result = turns(cx, faults, &mut cluster, &possible);
-        // The servers go anyway.
+        // The servers are removed anyway.
         table.abandon();
         drop(cluster);
         cx.close(servers);
@@ -222,7 +222,7 @@ Examples:
             turn: 0,
             every: match plan.plan.lag.pace {
                 Pace::Interval(interval) => Nanos::from(interval.0),
-                // Plans have a beat.
+                // The plan always has a write interval.
                 Pace::Visible | Pace::Ack => Nanos(0),
             },
             lateness: SignedHistogram::default(),
@@ -333,7 +333,8 @@ impl Gathered {
                 cell.rounds += 1;
                 match (lag_of(sample), cell.turns.get_mut(turn)) {
                     (Some(lag), Some(of_turn)) => {
-                        // The turns stand apart in time; how the lag goes on is judged as if they did not.
+                        // The parts are separated in time; the autocorrelation is estimated as if they were
+                        // not.
                         cell.all
                             .record(Nanos(self.every.0 * cell.rounds.cast_signed()), lag);
                         of_turn.record(lag);
@@ -369,7 +370,7 @@ fn cells(work: &CalibratePlan, replicas: usize, methods: &[Method]) -> Vec<Cell>
     cells.collect()
 }
 
-/// The difference of two quantiles less the delay, with its interval.
+/// Returns the difference of two quantiles less the delay, with its interval.
 fn error(
     value: [Option<f64>; 2],
     ends: [Option<[f64; 2]>; 2],
@@ -441,7 +442,7 @@ fn row(gathered: &Gathered, cell: &Cell, names: &[String]) -> CalibrateRow {
     row
 }
 
-/// Rows by replica, method and delay.
+/// Returns the rows by replica, method and delay.
 fn results(gathered: &Gathered, names: &[String]) -> Vec<CalibrateRow> {
     let mut cells: Vec<&Cell> = gathered
         .cells
@@ -455,8 +456,7 @@ fn results(gathered: &Gathered, names: &[String]) -> Vec<CalibrateRow> {
         .collect()
 }
 
-/// Every delay in its turn, there and back again, so that a drift of the servers hits all
-/// delays alike.
+/// Measures all delays in order and in reverse, so that a drift of the servers affects all delays alike.
 fn turns(
     cx: &mut RunContext<'_, Calibrate>,
     faults: &mut dyn Faults,

@@ -1,4 +1,4 @@
-//! What a calibration tells people.
+//! The report of a calibration.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ fn figures(run: &CalibrateDocument) -> Table {
     )
 }
 
-/// The methods of a calibration.
+/// Returns the methods of a calibration.
 fn used(run: &CalibrateDocument) -> BTreeSet<&str> {
     run.results
         .rows
@@ -46,7 +46,7 @@ fn used(run: &CalibrateDocument) -> BTreeSet<&str> {
         .collect()
 }
 
-/// How it was measured.
+/// Returns the description of the method.
 fn sentences(run: &CalibrateDocument) -> Vec<String> {
     let mut sentences = vec![
         "A TCP link between primary and replica delays every byte by the injected time, one way. The error is the lag through \
@@ -60,7 +60,7 @@ fn sentences(run: &CalibrateDocument) -> Vec<String> {
     sentences
 }
 
-/// The finding in one sentence.
+/// Returns the headline in one sentence.
 #[must_use]
 pub(crate) fn answer(run: &CalibrateDocument) -> String {
     let mut parts = Vec::new();
@@ -97,7 +97,7 @@ pub(crate) fn answer(run: &CalibrateDocument) -> String {
     with_ending(text, run.status)
 }
 
-/// What people read of it.
+/// Returns the report of a run.
 #[must_use]
 pub(crate) fn report(run: &CalibrateDocument) -> Report {
     let rounds = run.results.rows.iter().map(|row| row.rounds).sum();

@@ -1,10 +1,10 @@
-//! `samples.parquet` of a `cost` run: a row for each block.
+//! `samples.parquet` of a `cost` run: one row per block.
 
 use replimeter_model::cost::BlockRecord;
 
 use replimeter_render::rows::{Columns, TableSpec, columns};
 
-/// Blocks of a `cost` run.
+/// Rows for the blocks of a `cost` run.
 #[derive(Default, Clone, Copy, Debug)]
 pub(crate) struct CostBlocks;
 
@@ -14,7 +14,7 @@ impl Columns for CostBlocks {
         message: "cost_block",
         group: 512,
         columns: columns! {
-            /// The round, from 1; in a self-test every comparison's rounds follow one another
+            /// Round, from 1; in a self-test, rounds continue across comparisons
             round: Short = |block, _| block.round;
             /// `mariadb` or `mysql`
             engine: Word = |block, _| &block.engine;
@@ -22,25 +22,25 @@ impl Columns for CostBlocks {
             mode: Word = |block, _| &block.mode;
             /// The wait point of semi-synchronous replication
             wait_point: Word or null = |block, _| block.wait_point.as_deref();
-            /// Servers beside the one that is written to
+            /// Number of servers besides the one that is written to
             replicas: Short = |block, _| block.replicas;
             /// Connections
             threads: Short = |block, _| block.threads;
-            /// One-way delay of the links; null without links of ours
+            /// One-way delay of the links; null without links
             link_delay_us: Real or null = |block, _| block.link_delay_us;
-            /// Which of its start's blocks, from 1
+            /// Number of the block within its start, from 1
             block: Short = |block, _| block.block;
-            /// Why it does not count; null when it does
+            /// Why the block is excluded; null if it counts
             invalid: Word or null = |block, _| block.invalid.as_deref();
-            /// When it began, on the run's clock
+            /// Start, on the run's clock
             began_us: Real = |block, _| block.began_us;
-            /// How long it was
+            /// Duration of the measured time
             counted_us: Real = |block, _| block.counted_us;
-            /// Operations
+            /// Completed operations
             operations: Long = |block, _| block.operations;
-            /// Operations that were begun again
+            /// Retried operations
             retries: Long = |block, _| block.retries;
-            /// Operations that were given up
+            /// Failed operations
             failed: Long = |block, _| block.failed;
             /// Mean latency
             mean_us: Real or null = |block, _| block.latency.mean_us;
@@ -54,13 +54,13 @@ impl Columns for CostBlocks {
             p99_us: Real or null = |block, _| block.latency.p99_us;
             /// Largest latency
             max_us: Real or null = |block, _| block.latency.max_us;
-            /// Processor time for an operation, of the server that is written to
+            /// CPU time per operation of the server that is written to
             primary_cpu_us_per_op: Real or null = |block, _| block.primary_cpu_us_per_op;
-            /// Processor time for an operation, of all servers
+            /// CPU time per operation of all servers
             all_cpu_us_per_op: Real or null = |block, _| block.all_cpu_us_per_op;
-            /// Processor time for an operation, of the client's threads
+            /// CPU time per operation of the client's threads
             client_cpu_us_per_op: Real or null = |block, _| block.client_cpu_us_per_op;
-            /// Transactions that the replica furthest behind had not applied at its end
+            /// Transactions that the slowest replica had not applied at the end
             behind: Long or null = |block, _| block.behind;
         },
     };

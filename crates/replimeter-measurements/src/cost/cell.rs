@@ -1,4 +1,4 @@
-//! What the blocks of one row of the price list come to.
+//! Aggregates the blocks of one row of the results.
 
 use replimeter_instruments::cost::Block;
 use replimeter_model::{
@@ -9,7 +9,7 @@ use replimeter_run::workloads::add_errors;
 use replimeter_stats::{series::distribution, signed::SignedHistogram};
 use serde::{Deserialize, Serialize};
 
-/// What a row is of.
+/// The conditions of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Key {
     pub(super) engine: Engine,
@@ -17,32 +17,32 @@ pub(crate) struct Key {
     pub(super) version: String,
     pub(super) kind: CostKind,
     pub(super) wait_point: Option<WaitPoint>,
-    /// Servers beside the one that is written to.
+    /// Servers besides the one that is written to.
     pub(super) replicas: u32,
     pub(super) threads: u32,
     /// One-way delay of the links.
     pub(super) delay: Option<Span>,
 }
 
-/// One start's counted blocks.
+/// The valid blocks of one start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Start {
     /// Operations per second of each block.
     pub(super) throughput: Vec<f64>,
-    /// Operations of each block that has some.
+    /// Operations of each block that has any.
     pub(super) operations: Vec<f64>,
-    /// Mean latency of each such block, in microseconds.
+    /// Mean latency of each such block, in µs.
     pub(super) mean: Vec<f64>,
-    /// Processor time per operation of the server that is written to, of each block.
+    /// CPU time per operation of the server that is written to, of each block, in µs.
     pub(super) primary_cpu: Vec<f64>,
-    /// Of all servers.
+    /// The same for all servers.
     pub(super) all_cpu: Vec<f64>,
-    /// Latencies of all blocks; given up for the figures when the start is over.
+    /// Latencies of all blocks; dropped for the figures at the end of the start.
     pub(super) latency: SignedHistogram,
     pub(super) figures: Option<Figures>,
 }
 
-/// What is left of a start's latencies, in microseconds.
+/// Quantiles of a start's latencies, in µs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
     pub(super) stdev: Option<f64>,
@@ -52,7 +52,7 @@ pub(super) struct Figures {
     pub(super) max: Option<f64>,
 }
 
-/// Everything gathered for one row.
+/// State gathered for one row.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub(super) key: Key,
@@ -91,18 +91,18 @@ impl Cell {
         }
     }
 
-    /// Another start of the servers.
+    /// Begins another start of the servers.
     pub(super) fn begin(&mut self) {
         self.starts.push(Start::default());
     }
 
-    /// The start is over.
+    /// Ends the start.
     pub(super) fn end(&mut self) {
         let Some(start) = self.starts.last_mut() else {
             return;
         };
         if start.throughput.is_empty() {
-            // One without a block that counts says nothing.
+            // A start without a valid block has no figures.
             self.starts.pop();
             return;
         }
@@ -117,7 +117,7 @@ impl Cell {
         self.latency.merge(&std::mem::take(&mut start.latency));
     }
 
-    /// A block of the start under way.
+    /// Adds a block of the current start.
     pub(super) fn record(&mut self, block: &Block) {
         if block.invalid.is_some() {
             self.invalid += 1;
@@ -184,22 +184,22 @@ impl Cell {
         );
     }
 
-    /// Whether anything counts.
+    /// Returns whether no block is valid.
     pub(super) fn is_empty(&self) -> bool {
         self.starts.iter().all(|start| start.throughput.is_empty())
     }
 
-    /// Whether blocks counted and nothing was done in them.
+    /// Returns whether there are valid blocks without an operation.
     pub(super) fn idle(&self) -> bool {
         !self.is_empty() && self.operations == 0
     }
 
-    /// The words of an error, if there was any.
+    /// Returns the text of the first error, if there was one.
     pub(super) fn first_error(&self) -> Option<&str> {
         self.errors.first().map(|error| error.message.as_str())
     }
 
-    /// Latencies of the counted blocks of all starts that are over, and their name.
+    /// Returns the latencies of the valid blocks of all ended starts, and their name.
     pub(super) fn latencies(&self) -> (String, SignedHistogram) {
         let key = &self.key;
         let engine = key.engine.name();
@@ -219,12 +219,12 @@ impl Cell {
         )
     }
 
-    /// Counted time.
+    /// Returns the measured time.
     pub(super) fn counted(&self) -> Nanos {
         Nanos(self.counted_ns)
     }
 
-    /// Blocks that do not count.
+    /// Returns the number of invalid blocks.
     pub(super) fn invalid(&self) -> u64 {
         self.invalid
     }

@@ -16,19 +16,19 @@ use replimeter_render::{
     report::Table,
 };
 
-/// All charts of a run.
+/// Returns all charts of a run.
 #[must_use]
 pub(crate) fn charts(run: &CostDocument) -> Vec<Chart> {
     vec![throughput(run), added(run), processor(run), distance(run)]
 }
 
-/// What stands below a row's bar.
+/// Returns the label below a row's bar.
 fn bar(run: &CostDocument, row: &CostRow) -> String {
     let far = row.link_delay_us.map(|us| format!(", {}", delay(us)));
     label(run, row) + &far.unwrap_or_default()
 }
 
-/// Rows by number of threads, the fewest first.
+/// Groups the rows by number of threads, in ascending order.
 pub(crate) fn by_threads(run: &CostDocument) -> BTreeMap<u32, Vec<&CostRow>> {
     let mut groups: BTreeMap<u32, Vec<&CostRow>> = BTreeMap::new();
     for row in &run.results.rows {
@@ -37,7 +37,7 @@ pub(crate) fn by_threads(run: &CostDocument) -> BTreeMap<u32, Vec<&CostRow>> {
     groups
 }
 
-/// A series for each number of threads, whose name begins with `prefix`.
+/// Returns a series for each number of threads, with names that start with `prefix`.
 pub(crate) fn series_by_threads(
     run: &CostDocument,
     prefix: &str,
@@ -115,7 +115,7 @@ fn added(run: &CostDocument) -> Chart {
     }
 }
 
-/// Processor time of all servers, stacked.
+/// Returns the CPU time of all servers, stacked.
 fn processor(run: &CostDocument) -> Chart {
     let shown = times_in(Unit::Micro);
     let rows = run.results.rows.iter().flat_map(|row| {
@@ -123,7 +123,7 @@ fn processor(run: &CostDocument) -> Chart {
         servers.map(move |(place, server)| (row, place, server))
     });
     let bars = rows.clone().map(|(row, place, server)| {
-        // A primary and a cluster's first node are both the one that is written to.
+        // Both a primary and a cluster's first node are the server that is written to.
         let place = match place {
             0 => "writer".to_owned(),
             other => format!("other {other}"),
@@ -163,7 +163,7 @@ fn processor(run: &CostDocument) -> Chart {
     }
 }
 
-/// The price over distance, of modes that were measured over several distances.
+/// Returns the added latency by link delay, for modes measured with several delays.
 fn distance(run: &CostDocument) -> Chart {
     let unit = unit(run);
     let rows = run.results.rows.iter().filter_map(|row| {

@@ -1,4 +1,4 @@
-//! The modes of the price list, each with the servers that it is measured on.
+//! The modes to compare, each with the servers that it is measured on.
 
 use replimeter_engine::source::{Install, ServerSource, SourceErrorKind};
 use replimeter_model::{
@@ -12,7 +12,7 @@ use replimeter_run::failure::Failure;
 
 use super::cell::Key;
 
-/// A line of the price list, and the servers that it is measured on.
+/// A mode and the servers that it is measured on.
 pub(super) struct Entry {
     pub(super) shape: CostShape,
     pub(super) install: Install,
@@ -31,7 +31,7 @@ impl Entry {
         self.shape.spec.shape.servers() - 1
     }
 
-    /// The mode and its wait point.
+    /// Returns the mode and its wait point.
     pub(super) fn mode(&self) -> String {
         label(
             self.shape.mode.kind.name(),
@@ -39,7 +39,7 @@ impl Entry {
         )
     }
 
-    /// What the manifest calls its servers.
+    /// Returns the label of its servers in the manifest.
     pub(super) fn label(&self) -> String {
         let shape = match self.shape.mode.kind {
             kind if kind.replicates() => self.shape.spec.shape.to_string(),
@@ -64,7 +64,7 @@ impl Entry {
         }
     }
 
-    /// Numbers of threads and distances that one start is measured at.
+    /// Returns the numbers of threads and link delays to measure on one start.
     pub(super) fn cells(&self, work: &CostPlan) -> Vec<(u32, Option<Span>)> {
         let delays: Vec<Option<Span>> = match self.shape.spec.link {
             Some(_) if !work.link_delays.is_empty() => {
@@ -79,7 +79,7 @@ impl Entry {
     }
 }
 
-/// The modes with the servers found for them, and those that must be left out.
+/// Returns the modes with the servers found for them, and the modes without servers.
 pub(super) fn entries(
     plan: &Planned<CostSettings>,
     work: &CostPlan,
@@ -134,7 +134,7 @@ pub(super) fn entries(
     Ok((entries, left_out))
 }
 
-/// Has every start take this very binary.
+/// Makes every start use this exact binary.
 fn pinned(mut shape: CostShape, install: Install) -> Entry {
     shape.spec.servers = install.program.parent().map(ToOwned::to_owned);
     Entry { shape, install }

@@ -1,4 +1,4 @@
-//! What blocks come to while they are measured.
+//! Aggregates blocks during the measurement.
 
 use crate::cost::blocks::CostBlocks;
 use replimeter_instruments::cost::Block;
@@ -15,77 +15,77 @@ use super::{
     results::against_itself,
 };
 
-/// What is measured, piece by piece.
+/// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// The modes for which there are servers, and why there are none for others.
+    /// The modes with servers, and why other modes have none.
     Modes {
         modes: Vec<Mode>,
         left_out: Vec<String>,
     },
-    /// The rows that there will be, which are numbered from 0.
+    /// The rows of the results, numbered from 0.
     Rows(Vec<Key>),
-    /// A mode is to be compared with itself: the rows of the two sides begin anew.
+    /// A comparison of a mode with itself begins: resets the rows of the two sides.
     Comparison,
     /// Servers were started.
     Start(StartRecord),
-    /// How durably servers write, in words.
+    /// The durability settings of servers, as text.
     Durability(String),
-    /// Empty questions a second that the client gets answered.
+    /// The client's ping limit, per second.
     Limit {
         engine: Engine,
         threads: u32,
         per_s: f64,
     },
-    /// Blocks of a row begin, and of a side of a comparison.
+    /// Blocks of a row, and of a side of a comparison, begin.
     Row { row: usize, side: Option<usize> },
     /// A block.
     Block(Box<Block>),
-    /// The servers are gone that these rows were measured on.
+    /// The servers of these rows stopped.
     StartEnded {
         rows: Vec<usize>,
         side: Option<usize>,
     },
-    /// The two sides are measured.
+    /// Both sides of a comparison are measured.
     Compared,
     /// The share of the run in which this machine's cores were idle.
     Idle(f64),
 }
 
-/// A mode of which there are servers.
+/// A mode with servers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Mode {
     pub(super) engine: Engine,
     /// The mode and its wait point.
     pub(super) mode: String,
-    /// What the manifest calls its servers.
+    /// The label of its servers in the manifest.
     pub(super) label: String,
 }
 
-/// Everything gathered while the run goes on.
+/// State gathered during the run.
 #[derive(Default)]
 pub(crate) struct Gathered {
     pub(super) modes: Vec<Mode>,
     pub(super) left_out: Vec<String>,
     pub(super) all: Vec<Cell>,
-    /// For each engine and number of threads the client's own limit.
+    /// The client's ping limit for each engine and number of threads, per second.
     pub(super) limits: Vec<(Engine, u32, f64)>,
     pub(super) order: Vec<StartRecord>,
-    /// What the settings of durability are, for each engine.
+    /// The durability settings of each engine.
     pub(super) durability: Vec<String>,
     /// Comparisons of a mode with itself.
     pub(super) compared: Vec<SelfComparison>,
     pub(super) idle: Option<f64>,
     sides: Vec<Cell>,
-    /// The row, and the side, that blocks are of.
+    /// The row and side of the current blocks.
     under_way: (usize, Option<usize>),
-    /// The blocks of it so far.
+    /// The number of its blocks so far.
     blocks: u32,
 }
 
 impl Gathered {
-    /// Adds a piece, and its row to the samples.
+    /// Adds an event, and its row to the samples.
     pub(super) fn take(&mut self, call: Call, rows: &mut Rows<CostBlocks>) {
         match call {
             Call::Modes { modes, left_out } => (self.modes, self.left_out) = (modes, left_out),
@@ -129,7 +129,7 @@ impl Gathered {
         }
     }
 
-    /// Does something to rows, and to a side of a comparison.
+    /// Applies a change to rows, and to a side of a comparison.
     fn each(&mut self, rows: &[usize], side: Option<usize>, mut what: impl FnMut(&mut Cell)) {
         let side = side.and_then(|side| self.sides.get_mut(side));
         side.into_iter().for_each(&mut what);
@@ -139,7 +139,7 @@ impl Gathered {
     }
 }
 
-/// A block's row.
+/// Returns a block's row for the samples.
 fn record(key: &Key, round: u32, number: u32, block: &Block) -> BlockRecord {
     let result = &block.result;
     let operations = (result.operations > 0).then_some(result.operations as f64);

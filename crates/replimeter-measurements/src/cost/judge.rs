@@ -1,4 +1,4 @@
-//! Whether the figures are to be trusted, and what a reader must know of them.
+//! Checks whether the figures are valid, and which warnings they need.
 
 use replimeter_model::{
     cost::{CostRow, SelfComparison, SelfTest},
@@ -11,10 +11,10 @@ use replimeter_stats::binomial::Excess;
 
 use super::{cell::Cell, gathered::Mode};
 
-/// The share of differences that a mode compared with itself should show.
+/// The expected share of differences in a self-test, at 95 % intervals.
 const EXPECTED: f64 = 0.05;
 
-/// Why the figures are not what was to be measured.
+/// Returns why the results are invalid, if they are.
 pub(super) fn invalid(all: &[Cell], self_test: Option<&SelfTest>) -> Option<Failure> {
     let of = |cell: &Cell| format!("{} at {} threads", cell.key.kind.name(), cell.key.threads);
     let fallen_back = |cell: &&Cell| cell.is_empty() && cell.invalid() > 0;
@@ -50,7 +50,7 @@ pub(super) fn invalid(all: &[Cell], self_test: Option<&SelfTest>) -> Option<Fail
     ))
 }
 
-/// What a reader must know of the figures.
+/// Returns the warnings about the figures.
 pub(super) fn judge(work: &CostPlan, all: &[Cell], results: &[CostRow]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let fewest = results.iter().map(|row| row.starts).min().unwrap_or(0);
@@ -123,13 +123,13 @@ pub(super) fn judge(work: &CostPlan, all: &[Cell], results: &[CostRow]) -> Vec<W
     warnings
 }
 
-/// What many comparisons of a mode with itself say.
+/// Returns the verdict of a self-test.
 pub(super) fn verdict(mode: &Mode, work: &CostPlan, comparisons: Vec<SelfComparison>) -> SelfTest {
     let differences = comparisons
         .iter()
         .filter(|comparison| comparison.differs)
         .count() as u64;
-    // One without an interval has judged nothing.
+    // A comparison without an interval is not counted.
     let judged = comparisons
         .iter()
         .filter(|comparison| comparison.throughput.ends().is_some())

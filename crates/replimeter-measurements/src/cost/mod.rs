@@ -1,5 +1,5 @@
-//! `cost`: rounds of fresh starts of every mode in shuffled order, a load on each, and the
-//! price list at the end.
+//! `cost`: rounds of fresh starts of every mode in randomized order, with a load on each, and the cost of
+//! each mode.
 
 mod blocks;
 mod cell;
@@ -49,7 +49,7 @@ use self::{
     starts::Starts,
 };
 
-/// What each mode of replication costs.
+/// The measurement `cost`: the cost of each replication mode.
 pub(crate) struct Cost;
 
 impl Measurement for Cost {
@@ -98,7 +98,7 @@ Servers are started for each mode and removed afterwards; yours are never touche
     fn touches(touches: &mut Touches, plan: &Planned<CostSettings>) -> Result<(), Failure> {
         let work = &plan.plan;
         let mut known: Vec<String> = Vec::new();
-        // A mode against itself is the first of them, at one number of threads and one distance.
+        // A self-test uses the first mode only, with one number of threads and one link delay.
         let (tested, times) = match work.self_test {
             Some(comparisons) => (1, 2 * comparisons * work.starts),
             None => (work.shapes.len(), work.starts),
@@ -305,7 +305,7 @@ Servers are started for each mode and removed afterwards; yours are never touche
     }
 }
 
-/// The workload, and how much data it runs on.
+/// Returns the workload and its data size.
 fn load_of(work: &CostPlan) -> Result<(Workload, Size), Failure> {
     let workload = workload(&work.workload)?;
     refuse_size(work.data_size, std::slice::from_ref(&workload))?;

@@ -1,4 +1,4 @@
-//! From what is gathered to the rows of the price list.
+//! Computes the rows of the results.
 
 use replimeter_model::{
     cost::{Added, CostClient, CostRow, CostStep, Relative, RelativeLatency, SelfComparison},
@@ -28,12 +28,12 @@ impl Cell {
         self.per_operation(|start| &start.mean)
     }
 
-    /// Values per operation of each start, whose blocks weigh as many operations as they have.
+    /// Returns values per operation of each start, with blocks weighted by their operations.
     fn per_operation(&self, pick: fn(&Start) -> &Vec<f64>) -> Vec<Vec<f64>> {
         self.values(|start| weighted(pick(start), &start.operations))
     }
 
-    /// A figure of each start as a whole; empty when one start is too short for it.
+    /// Returns a figure of each whole start; empty if one start is too short for it.
     fn figures(&self, pick: fn(&Figures) -> Option<f64>) -> Vec<Vec<f64>> {
         let all: Option<Vec<Vec<f64>>> = self
             .starts
@@ -67,7 +67,7 @@ impl Cell {
 
     fn relative(&self, none: &Self) -> Relative {
         if self.key == none.key {
-            // What it is of itself is known without an interval.
+            // The ratio to itself needs no interval.
             return Relative {
                 baseline: CostKind::None.name().to_owned(),
                 throughput: Some(1.0),
@@ -93,10 +93,10 @@ impl Cell {
         }
     }
 
-    /// What it adds to another.
+    /// Returns what this mode adds to another.
     fn added(&self, to: &Self) -> Added {
         let difference = |own: Vec<Vec<f64>>, other: Vec<Vec<f64>>| {
-            // A server whose processor time was not known all the while has none.
+            // A server without CPU time in every block has none.
             let whole = |values: &bootstrap::Starts, cell: &Self| {
                 values
                     .iter()
@@ -181,9 +181,8 @@ impl Cell {
     }
 }
 
-/// Values whose plain mean is the weighted one, and which deviate from it as the ratio of
-/// the two sums does, by their residuals (Cochran 1977, §6.3); as they are where a weight
-/// is missing.
+/// Returns values whose plain mean is the weighted mean, and whose deviations are the residuals of the ratio
+/// of the two sums (Cochran 1977, §6.3); unchanged if a weight is missing.
 fn weighted(values: &[f64], weights: &[f64]) -> Vec<f64> {
     let sum: f64 = weights.iter().sum();
     if values.len() != weights.len() || sum <= 0.0 {
@@ -203,8 +202,8 @@ fn weighted(values: &[f64], weights: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Whose `none`, or whose other mode, a row is held against: of the same binary, at as
-/// many threads, over the same distance where the other has one.
+/// Returns the baseline of a row, `none` or another mode: of the same binary, at the same number of threads,
+/// with the same link delay if the baseline has links.
 fn fellow<'g>(all: &'g [Cell], key: &Key, kind: CostKind) -> Option<&'g Cell> {
     all.iter().find(|other| {
         other.key.kind == kind
@@ -216,7 +215,7 @@ fn fellow<'g>(all: &'g [Cell], key: &Key, kind: CostKind) -> Option<&'g Cell> {
     })
 }
 
-/// The rows, by engine, threads and distance in the order of the modes.
+/// Returns the rows by engine, threads and link delay, in the order of the modes.
 pub(super) fn rows(all: &[Cell], limits: &[(Engine, u32, f64)], durability: &str) -> Vec<CostRow> {
     let row = |cell: &Cell| {
         let key = &cell.key;
@@ -248,8 +247,7 @@ fn sorted(all: &[Cell]) -> Vec<&Cell> {
     counted
 }
 
-/// What each mode adds to the one that it is built on, or to the next below that was
-/// measured.
+/// Returns what each mode adds to the mode that it builds on, or to the next lower one that was measured.
 pub(super) fn steps(all: &[Cell]) -> Vec<CostStep> {
     let step = |cell: &Cell| {
         let key = &cell.key;
@@ -275,7 +273,7 @@ pub(super) fn steps(all: &[Cell]) -> Vec<CostStep> {
     sorted(all).into_iter().filter_map(step).collect()
 }
 
-/// One half of a mode's starts against the other.
+/// Compares one half of a mode's starts with the other.
 pub(super) fn against_itself(one: &Cell, other: &Cell) -> SelfComparison {
     let throughput = of_ratio(&one.throughputs(), &other.throughputs());
     SelfComparison {
@@ -303,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Starts of three blocks, each of one second with operations of so many microseconds.
+    /// Starts of three blocks of one second each, with operations of these latencies in µs.
     fn cell(kind: CostKind, latencies: &[f64]) -> Cell {
         let mut cell = Cell::new(key(kind, 1));
         for latency in latencies {

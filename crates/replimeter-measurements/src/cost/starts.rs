@@ -1,4 +1,4 @@
-//! Start after start of the modes' servers, and a load on each.
+//! Starts the servers of each mode in turn, and measures them under load.
 
 use std::sync::atomic::Ordering;
 
@@ -24,17 +24,17 @@ use replimeter_run::{
 
 use super::{Cost, entries::Entry, gathered::Call};
 
-/// About how long servers take to start, for the time that is left.
+/// Typical start time of servers in seconds, for the estimate of the time left.
 const STARTING_S: f64 = 3.0;
 
-/// What the starts share.
+/// State shared by all starts.
 pub(super) struct Starts<'a> {
     work: &'a CostPlan,
     workload: &'a Workload,
     size: Size,
     random: Random,
     round: u32,
-    /// Planned seconds, done and all.
+    /// Planned seconds: done and total.
     done_s: f64,
     all_s: f64,
 }
@@ -54,13 +54,13 @@ impl<'a> Starts<'a> {
 }
 
 impl Starts<'_> {
-    /// Every mode in every round, in another order each time.
+    /// Measures every mode in every round, in a new random order each time.
     pub(super) fn rounds(
         &mut self,
         cx: &mut RunContext<'_, Cost>,
         entries: &[Entry],
     ) -> Result<(), Failure> {
-        // Each entry's rows follow one another.
+        // The rows of an entry are consecutive.
         let (mut first, mut keys) = (Vec::new(), Vec::new());
         for entry in entries {
             first.push(keys.len());
@@ -87,7 +87,7 @@ impl Starts<'_> {
         Ok(())
     }
 
-    /// One mode against itself, again and again; the starts of both sides in shuffled order.
+    /// Compares one mode with itself repeatedly, with the starts of both sides in random order.
     pub(super) fn against_itself(
         &mut self,
         cx: &mut RunContext<'_, Cost>,
@@ -100,7 +100,7 @@ impl Starts<'_> {
             .copied()
             .ok_or_else(|| unexpected("an entry has nothing to measure"))?;
         let cell = [(threads, delay)];
-        // The row is of all starts together.
+        // The row covers all starts together.
         cx.take(Call::Rows(vec![entry.key(threads, delay)]))?;
         self.all_s = self.planned(1) * f64::from(self.work.starts) * 2.0 * f64::from(comparisons);
         for _ in 0..comparisons {
@@ -118,7 +118,7 @@ impl Starts<'_> {
         Ok(())
     }
 
-    /// Seconds that a start with so many cells is to take.
+    /// Returns the planned seconds of a start with this many cells.
     fn planned(&self, cells: usize) -> f64 {
         let (blocks, length) = self.work.blocks();
         STARTING_S
@@ -126,7 +126,7 @@ impl Starts<'_> {
                 * (self.work.warm_up.0.as_secs_f64() + f64::from(blocks) * length.0.as_secs_f64())
     }
 
-    /// How long all the rest will take.
+    /// Returns the estimated time left.
     fn left(&self, clock: Clock) -> Detail {
         let passed = clock.now().as_micros() / 1e6;
         Detail::Left(match self.done_s > 0.0 {
@@ -135,8 +135,8 @@ impl Starts<'_> {
         })
     }
 
-    /// One start of one mode: every cell in shuffled order. Of each row what was whole is kept,
-    /// whatever happens. The cells' rows begin at `first`; in a self-test every block goes to one of its sides too.
+    /// Measures one start of one mode, with its cells in random order. On every outcome, complete rows are
+    /// kept. The cells' rows begin at `first`; in a self-test, each block is also added to one of its sides.
     fn start(
         &mut self,
         cx: &mut RunContext<'_, Cost>,
@@ -243,7 +243,7 @@ impl Starts<'_> {
         Ok(())
     }
 
-    /// Writes down what the servers are, at their first start.
+    /// Records the servers at their first start.
     fn met(
         &self,
         cx: &mut RunContext<'_, Cost>,
@@ -295,7 +295,7 @@ struct Start<'a> {
     side: Option<usize>,
 }
 
-/// Measures the client's own limit at the numbers of threads at which it is not known.
+/// Measures the client's ping limit at each number of threads that lacks one.
 fn limits(
     cx: &mut RunContext<'_, Cost>,
     start: &Start<'_>,

@@ -8,7 +8,7 @@ use replimeter_render::{
     report::Table,
 };
 
-/// All charts of a run: what a crash would have taken, over time. None where the mode makes it nought.
+/// Returns all charts of a run; none if exposure is zero by design.
 #[must_use]
 pub(crate) fn charts(run: &ExposureDocument) -> Vec<Chart> {
     let windows = &run.results.windows;

@@ -11,7 +11,7 @@ use replimeter_stats::compare::Course;
 const OF: &[DimensionSpec] = &[SHAPE];
 
 figures! {
-    // All of them may be 0.
+    // Any of them can be 0.
     TRANSACTIONS = "exposure.transactions" [mean p99 max]: Count, Lower, Difference, of OF;
     BYTES = "exposure.bytes" [mean p99 max]: Bytes, Lower, Difference, of OF;
     AGE = "exposure.age" [mean p50 p99 max]: Us, Lower, Difference, of OF;
@@ -33,7 +33,7 @@ pub(super) fn figures(
                 }
                 transactions.push(columns[1].number(row));
                 bytes.push(columns[2].number(row));
-                // Nothing exposed is 0 old, as in the record.
+                // If nothing is exposed, the age is 0, as in the record.
                 let age = columns[3].number(row);
                 ages.push(if age.is_nan() { 0.0 } else { age });
             }

@@ -1,4 +1,4 @@
-//! `exposure`: looks at servers, and says what a crash would take.
+//! `exposure`: polls servers and reports the transactions that a crash would lose.
 
 pub(crate) mod charts;
 mod figures;
@@ -29,24 +29,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::course::Course;
 
-/// Windows in the document; neighbours are joined when there would be more.
+/// Maximum number of windows in the document; adjacent windows are joined above it.
 const MOST_WINDOWS: usize = 1800;
 
-/// What is measured, piece by piece.
+/// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// The servers are there and checked.
+    /// The servers have started and passed the checks.
     Shape { label: String, mode: String },
-    /// One look.
+    /// One poll.
     Sample(ExposureSample),
-    /// The figures of a stretch.
+    /// The figures of a window.
     Window(ExposureWindow),
-    /// How it ended.
+    /// The outcome.
     Outcome(Box<Outcome>),
 }
 
-/// Everything gathered while the run goes on.
+/// State gathered during the run.
 pub(crate) struct Gathered {
     label: String,
     mode: String,
@@ -54,7 +54,7 @@ pub(crate) struct Gathered {
     outcome: Option<Outcome>,
 }
 
-/// What a crash of the primary would take at any moment.
+/// The measurement `exposure`: transactions that a crash of the primary would lose.
 pub(crate) struct Exposure;
 
 impl Measurement for Exposure {
@@ -177,7 +177,7 @@ replicas only the privilege to see their replication status. docs/exposure.md ex
                 });
                 (gathered.label, gathered.mode) = (label, mode);
             }
-            // The figures of all looks are in the outcome.
+            // The outcome includes the figures of all polls.
             Call::Sample(sample) => rows.add(sample),
             Call::Window(window) => gathered.course.push(&[window]),
             Call::Outcome(outcome) => gathered.outcome = Some(*outcome),

@@ -1,4 +1,4 @@
-//! What an `exposure` run tells people.
+//! The report of an `exposure` run.
 
 use replimeter_model::exposure::{Amount, ExposureDocument, ExposureRow};
 
@@ -88,7 +88,7 @@ fn of_row(row: &ExposureRow) -> String {
     )
 }
 
-/// The finding in a few sentences.
+/// Returns the headline in a few sentences.
 #[must_use]
 pub(crate) fn answer(run: &ExposureDocument) -> String {
     let mut parts: Vec<String> = run.results.rows.iter().map(of_row).collect();
@@ -96,7 +96,7 @@ pub(crate) fn answer(run: &ExposureDocument) -> String {
     parts.join(" ")
 }
 
-/// How it was measured, and what belongs to it.
+/// Returns the description of the method.
 fn sentences(run: &ExposureDocument) -> Vec<String> {
     let Some(row) = run.results.rows.first() else {
         return Vec::new();
@@ -133,7 +133,7 @@ fn sentences(run: &ExposureDocument) -> Vec<String> {
     sentences
 }
 
-/// What people read of it.
+/// Returns the report of a run.
 #[must_use]
 pub(crate) fn report(run: &ExposureDocument) -> Report {
     let looks = run.results.rows.iter().map(|row| row.polls).sum();

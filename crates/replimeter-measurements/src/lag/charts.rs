@@ -25,34 +25,34 @@ use replimeter_render::{
     rows::SamplesError,
 };
 
-/// Bars of the distribution.
+/// Number of bars of the distribution.
 const BARS: usize = 80;
-/// Buckets of the time series; each draws at most two points.
+/// Number of buckets of the time series; each draws at most two points.
 const BUCKETS: usize = 1500;
 /// Levels of the quantile function.
 const LEVELS: [f64; 19] = [
     0.01, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995,
     0.999, 0.9999,
 ];
-/// Those that are marked.
+/// The levels with a marker.
 const MARKED: [f64; 6] = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999];
 
-/// What the charts need of the samples, in memory that does not grow with them.
+/// Data for the charts from the samples, in memory that does not grow with their number.
 #[derive(Default)]
 struct Gathered {
-    /// By name, once all are read.
+    /// The replicas by name, after all samples are read.
     replicas: Vec<Replica>,
     origin: Option<Nanos>,
     count: u64,
 }
 
-/// What one method saw of a replica, or of the null replica.
+/// The samples of one method on a replica, or on the null replica.
 struct Replica {
     shape: String,
     replica: String,
     method: Method,
     floor: bool,
-    /// What the legend calls it.
+    /// Its name in the legend.
     name: String,
     from_ack: SignedHistogram,
     /// Widths of the brackets.
@@ -64,7 +64,7 @@ impl Gathered {
     /// Reads a run's samples.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If they cannot be read.
     fn read(document: &LagDocument, file: &Path) -> Result<Self, SamplesError> {
         let mut gathered = Self::default();
         samples::read(file, |shape, replica, sample| {
@@ -80,7 +80,7 @@ impl Gathered {
             Phase::WarmUp | Phase::Yardstick | Phase::Settle => return,
             phase => phase == Phase::Floor,
         };
-        // There are few of them, and millions of samples.
+        // There are few names and millions of samples.
         let known = self.replicas.iter().position(|known| {
             known.floor == floor
                 && known.method == sample.method
@@ -129,22 +129,22 @@ impl Replica {
         }
     }
 
-    /// What each time may be wrong by, in microseconds: half of the median bracket.
+    /// Returns the error of a single time in µs: half of the median bracket.
     fn half(&self) -> f64 {
         median(&self.error) / 2.0
     }
 }
 
-/// The median in microseconds.
+/// Returns the median in µs.
 fn median(histogram: &SignedHistogram) -> f64 {
     let rank = histogram.count().div_ceil(2);
     histogram.at_rank(rank).unwrap_or_default().as_micros()
 }
 
-/// All charts of a run, whose samples are in this file.
+/// Returns all charts of a run with the samples in this file.
 ///
 /// # Errors
-/// When the samples cannot be read, or are of another run.
+/// If the samples cannot be read, or belong to another run.
 pub(crate) fn charts(document: &LagDocument, samples_file: &Path) -> Result<Vec<Chart>, HtmlError> {
     let gathered = Gathered::read(document, samples_file)?;
     let counts = document.results.rows.iter().map(|row| row.from_ack.count);
@@ -188,7 +188,7 @@ fn distribution(gathered: &Gathered, unit: Unit) -> Chart {
     for of in &gathered.replicas {
         let all = bins(&of.from_ack, BARS);
         let total = of.from_ack.count().max(1) as f64;
-        // The open bars at both ends reach to the extremes; they go to the table only.
+        // The open bars at both ends extend to the extremes; only the table has them.
         let usual = all.get(all.len() / 2).map_or(0.0, width);
         let regular = |bin: &&Bin| (width(bin) - usual).abs() <= usual * 1e-6;
         let (closed, open): (Vec<&Bin>, Vec<&Bin>) = all.iter().partition(regular);
@@ -226,7 +226,7 @@ fn distribution(gathered: &Gathered, unit: Unit) -> Chart {
     }
 }
 
-/// The quantile function up to the last that ten samples support.
+/// Returns the quantile function, up to the last level that ten samples support.
 fn quantiles(document: &LagDocument, gathered: &Gathered, unit: Unit) -> Chart {
     let place = |level: f64| 1.0 / (1.0 - level);
     let percent = |level: f64| format!("{} %", level * 100.0);
@@ -286,7 +286,7 @@ fn course(gathered: &Gathered, unit: Unit) -> Chart {
             colour: Some(index),
             ..Series::new(&of.name, drawn)
         });
-        // The table carries the hundred largest; all are in samples.parquet.
+        // The table has the 100 largest; samples.parquet has all.
         points.sort_by(|a, b| b.1.total_cmp(&a.1));
         points.truncate(100);
         let half = of.half();
@@ -322,7 +322,7 @@ fn course(gathered: &Gathered, unit: Unit) -> Chart {
     }
 }
 
-/// Mean stages of the transactions near p50, p90 and p99 of each replica, stacked.
+/// Returns the mean stages of transactions near p50, p90 and p99 of each replica, stacked.
 fn stages(document: &LagDocument) -> Chart {
     let waterfalls = waterfall::rows(document);
     let several = waterfalls.len() > 1;
@@ -374,7 +374,7 @@ fn stages(document: &LagDocument) -> Chart {
     }
 }
 
-/// What the sizes have figures of.
+/// The distribution of a row to draw by size.
 type Pick = fn(&LagRow) -> &Distribution;
 const BY_SIZE: [(&str, Pick); 4] = [
     ("lag from send", |row| &row.from_send),
@@ -383,7 +383,7 @@ const BY_SIZE: [(&str, Pick); 4] = [
     ("retrieval", |row| &row.retrieval),
 ];
 
-/// Lag and writing by size, where the sizes have rows of their own.
+/// Returns lag and write latency by size, if the sizes have their own rows.
 fn sizes(document: &LagDocument) -> Option<Chart> {
     let rows = document.results.rows.iter();
     let (sized, whole): (Vec<_>, Vec<_>) = rows.partition(|row| row.size_bytes.is_some());

@@ -30,10 +30,10 @@ figures! {
     LOAD_LATENCY = "lag.load.latency" [mean p50 p95 p99 max]: Us, Lower, Ratio, of load::ROW;
 }
 
-/// One replica's rows by one method.
+/// The rows of one replica by one method.
 #[derive(Default)]
 struct Subject {
-    /// When each was sent, for the order.
+    /// Send times, for the order.
     send: Vec<f64>,
     ack: Vec<f64>,
     from_send: Vec<f64>,
@@ -42,7 +42,7 @@ struct Subject {
     primary: Vec<f64>,
 }
 
-/// By shape, replica and method, and by size.
+/// By shape, replica and method, then by size.
 type Subjects = BTreeMap<[String; 3], BTreeMap<u64, Subject>>;
 
 const NAMES: [&str; 12] = [
@@ -61,7 +61,7 @@ const NAMES: [&str; 12] = [
 ];
 
 impl Subject {
-    /// Takes a row of the columns [`NAMES`].
+    /// Adds a row of the columns [`NAMES`].
     fn take(&mut self, columns: &[Column], row: usize) {
         let number = |column: usize| columns[column].number(row);
         self.send.push(number(5));
@@ -81,7 +81,7 @@ impl Subject {
         self.primary.extend(&other.primary);
     }
 
-    /// Places of the rows in the order of time.
+    /// Returns the row numbers in time order.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.send.len()).collect();
         if !self.send.is_sorted() {
@@ -90,13 +90,13 @@ impl Subject {
         order
     }
 
-    /// What the replica showed; `open` is whether rows had a time at which they were to be sent.
+    /// Adds the figures of the replica; `open` is whether rows had an intended start.
     fn figures(&self, open: bool, of: &[&str], figures: &mut Figures) {
         let order = self.order();
         let course = |values: &[f64]| Course::new(order.iter().map(|index| values[*index]));
         figures.course(FROM_ACK, of, &course(&self.ack));
         figures.course(FROM_SEND, of, &course(&self.from_send));
-        // In a closed loop it is the time from the send again.
+        // In a closed loop this equals the time from the send.
         if open {
             figures.course(FROM_INTENDED, of, &course(&self.intended));
         }
@@ -107,7 +107,7 @@ impl Subject {
         figures.add(&MISSING, of, share(&trials.collect::<Vec<_>>()));
     }
 
-    /// What the writes took; every replica and method has the same ones.
+    /// Adds the figures of the writes, which are the same for every replica and method.
     fn writes(&self, of: &[&str], figures: &mut Figures) {
         let insert = self.order().into_iter().map(|index| self.insert[index]);
         figures.course(INSERT, of, &Course::new(insert));
@@ -119,7 +119,7 @@ fn subjects(samples: &SampleFile) -> Result<Subjects, Failure> {
     samples.read(&NAMES, |columns, rows| {
         let mut begin = 0;
         while begin < rows {
-            // Neighbours mostly belong to the same: it is looked up once for all of them.
+            // Consecutive rows mostly have the same key, so it is looked up once for all of them.
             let key = |row: usize| [0, 1, 2, 3].map(|column| columns[column].word(row));
             let of = key(begin);
             let size = columns[4].number(begin);

@@ -1,4 +1,4 @@
-//! Rounds while loads run.
+//! Measures rounds under load.
 
 use replimeter_engine::ServerError;
 use replimeter_instruments::{MeasureError, lag::Outcome, load::Workload, preflight::Cluster};
@@ -7,8 +7,8 @@ use replimeter_run::{RunContext, Stage, failure::Failure};
 
 use super::Lag;
 
-/// Measures while the plan's loads run, whose records are put into `records`. Whatever happens,
-/// the loads end and what they made goes.
+/// Measures while the plan's loads run, and adds their records to `records`. On every outcome, stops the
+/// loads and removes their data.
 pub(super) fn under_load(
     cx: &mut RunContext<'_, Lag>,
     cluster: &mut Cluster,
@@ -49,7 +49,7 @@ pub(super) fn under_load(
     })
 }
 
-/// The error of a row that a replica did not show.
+/// Returns the error of a row that did not become visible on a replica.
 fn unseen(error: &mut MeasureError) -> Option<&mut ServerError> {
     match error {
         MeasureError::Server(error) if error.cause.contains("was not visible after") => Some(error),

@@ -1,4 +1,4 @@
-//! What the methods say of the same rows, beside one another, and how each works.
+//! How each method works, and how methods differ on the same rows.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use replimeter_render::{
     report::{Block, Cell, Table},
 };
 
-/// What `LagRow::from_primary` is for this method; empty for those without it.
+/// Returns the description of `LagRow::from_primary` for this method; empty if it has none.
 pub(crate) fn from_primary(method: &str) -> &'static str {
     match Method::from_name(method) {
         Some(Method::Stamp | Method::StampUdf) => "from execution to execution",
@@ -26,7 +26,7 @@ pub(crate) fn from_primary(method: &str) -> &'static str {
     }
 }
 
-/// What `LagRow::bracket_us` is for this method; `None` when it states none of its own.
+/// Returns the description of `LagRow::bracket_us` for this method; `None` if it has none.
 pub(crate) fn error(method: &str) -> Option<&'static str> {
     match Method::from_name(method) {
         Some(Method::Tap) => None,
@@ -36,7 +36,7 @@ pub(crate) fn error(method: &str) -> Option<&'static str> {
     }
 }
 
-/// The methods of a run.
+/// Returns the methods of a run.
 pub(crate) fn used(document: &LagDocument) -> BTreeSet<&str> {
     document
         .results
@@ -46,7 +46,7 @@ pub(crate) fn used(document: &LagDocument) -> BTreeSet<&str> {
         .collect()
 }
 
-/// How each of these methods works, in a sentence or two.
+/// Returns the description of each of these methods in one or two sentences.
 pub(crate) fn sentences(used: &BTreeSet<&str>) -> Vec<String> {
     let of = |method: &Method| match method {
         Method::Poll => {
@@ -75,7 +75,7 @@ pub(crate) fn sentences(used: &BTreeSet<&str>) -> Vec<String> {
         .collect()
 }
 
-/// What the method itself adds, in a sentence.
+/// Returns the floor of a method in a sentence.
 pub(crate) fn floor(document: &LagDocument, floor: &Floor) -> String {
     floor_of(
         floor,
@@ -87,7 +87,7 @@ pub(crate) fn floor(document: &LagDocument, floor: &Floor) -> String {
     )
 }
 
-/// The same, with words for whose it is.
+/// Returns the floor of a method in a sentence, with `of` as its owner.
 pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
     let us = |us| Format::Time.text(us);
     let within = |lag: &Distribution| {
@@ -132,7 +132,7 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
     }
 }
 
-/// How the methods differ on the same rows, and what followed the waits.
+/// Returns the differences between methods on the same rows, and the reads after waits.
 pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
     let rows = overall_rows(document);
     let differences = rows.iter().filter_map(|row| {

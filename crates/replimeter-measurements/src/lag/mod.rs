@@ -1,4 +1,4 @@
-//! `lag`: how late each replica shows what the primary wrote.
+//! `lag`: measures when each row becomes visible on each replica.
 
 pub(crate) mod charts;
 mod figures;
@@ -48,7 +48,7 @@ use self::{
     results::{Call, Gathered},
 };
 
-/// How late each replica is.
+/// The measurement `lag`.
 pub(crate) struct Lag;
 
 impl Measurement for Lag {
@@ -205,7 +205,7 @@ Writes only to the schema `replimeter`, which it makes and drops. The privileges
     }
 }
 
-/// Measures one target, from its start to its end.
+/// Measures one target.
 fn one(
     cx: &mut RunContext<'_, Lag>,
     target: &Target,
@@ -240,7 +240,7 @@ fn one(
         .as_ref()
         .is_ok_and(|outcome| outcome.failure.is_some());
     let members = failed.then(|| cluster.members_now()).flatten();
-    // Whatever happened, our table goes first.
+    // On every outcome, the table is dropped first.
     cx.remove_table(table, &mut cluster, servers.as_ref());
     if !cx.kept_awake() {
         cx.warn(idle);
@@ -263,7 +263,7 @@ fn one(
     ended
 }
 
-/// Measures, and hands on what comes of it.
+/// Measures, and passes on the results.
 fn measure(
     cx: &mut RunContext<'_, Lag>,
     cluster: &mut Cluster,
@@ -299,7 +299,7 @@ fn measure(
     )?)
 }
 
-/// How far a measurement is, for whoever waits.
+/// Converts the measurement's progress for display.
 pub(super) fn shown(progress: &lag::Progress) -> Progress {
     let (stage, doing) = match progress.phase {
         Phase::Floor | Phase::Yardstick => (Stage::Prepare, "measuring the floor"),
@@ -317,7 +317,7 @@ pub(super) fn shown(progress: &lag::Progress) -> Progress {
     shown
 }
 
-/// Refuses what makes no sense, before anything is touched.
+/// Rejects invalid settings before anything is changed.
 fn check(targets: &[Target], plan: &LagPlan) -> Result<(), Failure> {
     check_loads(targets, &plan.load)?;
     let largest = plan.largest_size();

@@ -1,4 +1,4 @@
-//! What a `lag` run tells people.
+//! The report of a `lag` run.
 
 use replimeter_model::{
     lag::{LagDocument, LagRow, missing_rows},
@@ -17,7 +17,7 @@ use replimeter_render::{
     report::{Block, Cell, Content, Report, Shown, Table, Timeline},
 };
 
-/// What people read of it; `raw` adds the lines of every row of a sweep over sizes.
+/// Returns the report of a run; `raw` adds the lines of every row of a sweep over sizes.
 #[must_use]
 pub fn report(document: &LagDocument, raw: bool) -> Report {
     let overall = overall_rows(document);
@@ -42,7 +42,7 @@ pub fn report(document: &LagDocument, raw: bool) -> Report {
     report
 }
 
-/// The method, when rows were written, and their size.
+/// Returns the method, the write schedule and the row size.
 fn facts(document: &LagDocument) -> Vec<String> {
     let settings = &document.settings;
     let method = settings.method.clone().unwrap_or_default();
@@ -52,7 +52,7 @@ fn facts(document: &LagDocument) -> Vec<String> {
         Pace::Visible => "next row when the previous one is visible, closed loop".to_owned(),
         Pace::Ack => "next row when the previous one is acknowledged, closed loop".to_owned(),
     }));
-    // The rows' own size: what was asked for may have been cut.
+    // The actual size of the rows: the requested size may have been reduced.
     let mut sizes = document.results.rows.iter().map(|row| row.size_bytes);
     if let Some(Some(size)) = sizes.next()
         && sizes.all(|other| other == Some(size))
@@ -62,7 +62,7 @@ fn facts(document: &LagDocument) -> Vec<String> {
     facts
 }
 
-/// Everything that is known of single rows.
+/// Adds the figures of single rows.
 fn add_figures(report: &mut Report, document: &LagDocument, overall: &[&LagRow]) {
     if document.several() {
         let title = "Comparison (µs, lag from ack unless noted)";
@@ -79,7 +79,7 @@ fn add_figures(report: &mut Report, document: &LagDocument, overall: &[&LagRow])
     waterfall::blocks(document)
         .into_iter()
         .for_each(|block| report.add(block));
-    // Of several shapes the page has the charts.
+    // With several shapes, the page has the charts.
     if document.several() {
         return;
     }
@@ -98,7 +98,7 @@ fn add_figures(report: &mut Report, document: &LagDocument, overall: &[&LagRow])
     }
 }
 
-/// The unit in which the lag of these rows reads well.
+/// Returns the unit that suits the lag of these rows.
 fn unit_of(rows: &[&LagRow]) -> Unit {
     let typical = |row: &&LagRow| {
         row.from_send
@@ -109,7 +109,7 @@ fn unit_of(rows: &[&LagRow]) -> Unit {
     Unit::for_size(rows.iter().map(typical).fold(0.0, f64::max))
 }
 
-/// What is known of a row: how it is called, the times, and how exactly each is known.
+/// Returns the distributions of a row, with their names and precision.
 fn parts(row: &LagRow) -> Vec<(&'static str, &Distribution, Precision<'_>)> {
     let lag = |distribution| Precision::of_lag(row, distribution);
     let mut parts = vec![
@@ -143,12 +143,12 @@ fn parts(row: &LagRow) -> Vec<(&'static str, &Distribution, Precision<'_>)> {
         &row.retrieval,
         retrieval,
     ));
-    // Of a replica that showed no row that is said.
+    // A replica that showed no row still gets a line.
     parts.retain(|(what, distribution, _)| distribution.count > 0 || *what == "lag from ack");
     parts
 }
 
-/// A row of a table of distributions.
+/// Returns a line of a table of distributions.
 fn line(
     label: [String; 2],
     unit: Unit,
@@ -212,7 +212,7 @@ fn by_size(document: &LagDocument) -> Block {
     )
 }
 
-/// The windows of the run: their medians and the largest, each known to ± `half_us`.
+/// Returns the windows of the run: medians and maxima, each known to ± `half_us`.
 fn over_time(name: &str, windows: &[Window], half_us: f64) -> Option<Block> {
     let (first, last) = (windows.first()?, windows.last()?);
     if windows.len() < 3 {
@@ -273,7 +273,7 @@ fn how(document: &LagDocument) -> Vec<String> {
     how
 }
 
-/// What held the client itself up, and what was done against it.
+/// Returns what delayed the client itself, and the countermeasures.
 fn client(document: &LagDocument) -> String {
     let client = &document.client;
     let late = |us| Format::Time.text(us);

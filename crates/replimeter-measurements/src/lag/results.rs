@@ -1,4 +1,4 @@
-//! From what a lag measurement hands over to its document.
+//! Builds the document from the events of a lag measurement.
 
 use std::time::Duration;
 
@@ -29,41 +29,41 @@ use serde::{Deserialize, Serialize};
 
 use super::Lag;
 
-/// What is measured, piece by piece.
+/// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// The servers of a shape are there and checked.
+    /// The servers of a shape have started and passed the checks.
     Shape {
-        /// What reports call it.
+        /// The label in reports.
         label: String,
-        /// How it replicates, as its servers say.
+        /// The replication mode, as reported by its servers.
         mode: String,
         replicas: Vec<String>,
         methods: Vec<Method>,
-        /// Configured delays on the way to each replica.
+        /// Configured delays on the path to each replica.
         delays: Vec<Duration>,
     },
-    /// A row, seen in one way.
+    /// One observation of a row by one method.
     Sample(LagSample),
-    /// A row, seen in two ways.
+    /// One row, observed by two methods.
     Compared(Compared),
-    /// The shape is measured, if not as long as it was to be.
+    /// The measurement of a shape ended, perhaps early.
     ShapeEnded {
         outcome: Box<Outcome>,
         load: Vec<LoadRecord>,
     },
 }
 
-/// Everything gathered while the run goes on.
+/// State gathered during the run.
 pub(crate) struct Gathered {
-    /// Rows in a step, when there is a sweep.
+    /// Rows per step, in a sweep.
     per_step: Option<u32>,
     under_way: Option<Part>,
     parts: Vec<Part>,
 }
 
-/// What one shape of a run came to.
+/// The results of one shape of a run.
 struct Part {
     label: String,
     mode: String,
@@ -84,12 +84,12 @@ struct Observed {
     replica: usize,
     method: Method,
     summary: ReplicaSummary,
-    /// The method it is held against, and by how much it differs.
+    /// The method it is compared with, and the differences.
     against: Option<(Method, Series)>,
 }
 
 impl Gathered {
-    /// Nothing yet.
+    /// Creates an empty state.
     pub(crate) fn new(plan: &LagPlan) -> Self {
         let per_step = match &plan.writes {
             Writes::Sweep { per_step, .. } => Some(*per_step),
@@ -102,12 +102,12 @@ impl Gathered {
         }
     }
 
-    /// Whether no shape was measured.
+    /// Returns whether no shape was measured.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Adds a piece, and its row to the samples.
+    /// Adds an event, and its row to the samples.
     pub(super) fn take(&mut self, call: Call, rows: &mut Rows<Samples>) {
         match (call, &mut self.under_way) {
             (
@@ -186,7 +186,7 @@ impl Part {
             Phase::Floor => {
                 record_floor(&mut self.floors, sample);
             }
-            // The very first row only proves that rows arrive.
+            // The first row only shows that rows arrive.
             Phase::WarmUp => {
                 let first = self.observed.first().is_some_and(|first| {
                     (first.replica, first.method) == (sample.replica, sample.method)
@@ -212,7 +212,7 @@ impl Part {
             .find(|observed| (observed.replica, observed.method) == (replica, method))
     }
 
-    /// Adds how two methods differed on a row.
+    /// Adds the difference of two methods on a row.
     fn compare(&mut self, compared: &Compared) {
         if compared.write.phase != Phase::Measure {
             return;
@@ -226,7 +226,7 @@ impl Part {
     }
 }
 
-/// Adds a sample of the null replica to its method's.
+/// Adds a sample of the null replica to its method.
 pub(crate) fn record_floor(floors: &mut Vec<(Method, FloorSummary)>, sample: &LagSample) {
     let index = floors
         .iter()
@@ -238,7 +238,7 @@ pub(crate) fn record_floor(floors: &mut Vec<(Method, FloorSummary)>, sample: &La
     floors[index].1.record(sample);
 }
 
-/// What a run came to.
+/// Returns the results of a run.
 pub(super) fn conclude(run: &mut Finished<'_, Lag>, gathered: Gathered) -> Concluded<LagResults> {
     let parts = gathered.parts;
     let mut warnings = Vec::new();
@@ -279,7 +279,7 @@ pub(super) fn conclude(run: &mut Finished<'_, Lag>, gathered: Gathered) -> Concl
     }
 }
 
-/// Writes that started too late for their schedule.
+/// Returns the warning about writes that started late.
 fn late(pace: Pace, p50_us: Option<f64>) -> Option<Warning> {
     let (Pace::Interval(interval), Some(p50)) = (pace, p50_us) else {
         return None;
@@ -298,7 +298,7 @@ fn late(pace: Pace, p50_us: Option<f64>) -> Option<Warning> {
     })
 }
 
-/// Rows that were not seen in time.
+/// Returns the warning about rows that timed out.
 fn missing(plan: &LagPlan, rows: &[LagRow]) -> Option<Warning> {
     let sweep = matches!(plan.writes, Writes::Sweep { .. });
     let counted = rows.iter().filter(|row| row.size_bytes.is_some() || !sweep);
@@ -315,7 +315,7 @@ fn missing(plan: &LagPlan, rows: &[LagRow]) -> Option<Warning> {
     })
 }
 
-/// What a reader must know of the servers to repeat the run; the plan has it too.
+/// Returns the server options that are needed to repeat the run; the plan has them too.
 fn options<S: Settings>(plan: &Planned<S>, manifest: &Manifest) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     let mut add = |option: String| {
@@ -361,7 +361,7 @@ fn options<S: Settings>(plan: &Planned<S>, manifest: &Manifest) -> Vec<String> {
     options
 }
 
-/// The servers of all shapes, each with its label and how it replicates.
+/// Returns the servers of all shapes, each with its label and mode.
 pub(crate) fn target<'a, M: Measurement>(
     run: &Finished<'_, M>,
     shapes: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -434,7 +434,7 @@ fn rows_of(run: &Finished<'_, Lag>, part: &Part) -> Vec<LagRow> {
     rows
 }
 
-/// The times behind the rows, by name.
+/// Returns the histograms of the rows, by name.
 fn histograms(parts: &[Part]) -> Vec<(String, SignedHistogram)> {
     let of = |part: &Part, observed: &Observed, what: &str| {
         format!(
@@ -457,11 +457,11 @@ fn histograms(parts: &[Part]) -> Vec<(String, SignedHistogram)> {
     .collect()
 }
 
-/// What each method itself adds, as the null replica shows it.
+/// Returns the floor of each method, from the null replica.
 fn floors(part: &Part) -> Vec<Floor> {
     let floor = |(method, summary): &(Method, FloorSummary)| {
         let floor = self::floor(&part.label, *method, summary);
-        // The yardstick of reads says something about reads only.
+        // The point select is a yardstick for reads only.
         if *method != Method::Poll {
             return floor;
         }
@@ -474,7 +474,7 @@ fn floors(part: &Part) -> Vec<Floor> {
     part.floors.iter().map(floor).collect()
 }
 
-/// One method's floor, without a yardstick.
+/// Returns one method's floor, without the point select.
 pub(crate) fn floor(shape: &str, method: Method, summary: &FloorSummary) -> Floor {
     let row = summary.row();
     Floor {

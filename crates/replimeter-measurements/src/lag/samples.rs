@@ -14,7 +14,7 @@ use replimeter_render::{
     rows::{Columns, SamplesError, TableSpec, columns},
 };
 
-/// Samples of servers of a shape.
+/// Rows for the samples of a shape's servers.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     shape: String,
@@ -22,7 +22,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Of this shape, with the replicas' names by index.
+    /// Creates rows of this shape, with the replicas' names by index.
     #[must_use]
     pub fn new(shape: impl Into<String>, replicas: Vec<String>) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Samples {
     }
 }
 
-/// Columns that a sample is made of again: the first ones.
+/// The number of columns needed to rebuild a sample; they come first.
 const READ: usize = 18;
 
 impl Columns for Samples {
@@ -51,14 +51,16 @@ impl Columns for Samples {
         message: "lag_sample",
         group: 4096,
         columns: columns! {
-            /// `measure` counts; `warm-up` does not; `settle` rows follow an emptied table and do not count; `floor` is
-            /// the null replica; `yardstick` rows belong to the floor's point selects
+            /// `measure` is counted; `warm-up` is not; `settle` rows follow a truncation of the table and are
+            /// not counted; `floor` is the null replica; `yardstick` rows belong to the floor's point selects
             phase: Word = |sample, _| sample.write.phase.name();
-            /// The sandbox's shape (with its name when it is kept), or `endpoints:N`; in a calibration with the delay
+            /// The sandbox's shape (with its name if it was already running), or `endpoints:N`; in a
+            /// calibration with the delay
             shape: Word = |_, labels| &labels.shape;
             /// `replica1`, …, `node2`, …, or `primary (null replica)`
             replica: Word = |sample, labels| labels.name(sample);
-            /// `poll`, `wait`, `stamp`, `stamp-udf`, `tap`: a row of the run has one line for each replica and method
+            /// `poll`, `wait`, `stamp`, `stamp-udf` or `tap`; a row of the run has one line for each replica
+            /// and method
             method: Word = |sample, _| sample.method.name();
             /// The sweep over all sizes, from 0
             sweep: Short = |sample, _| sample.write.sweep;
@@ -68,31 +70,31 @@ impl Columns for Samples {
             row_in_step: Short = |sample, _| sample.write.row_in_step;
             /// The row's number, unique in the run
             seq: Long = |sample, _| sample.write.seq;
-            /// Payload
+            /// Payload size
             size_bytes: Long = |sample, _| sample.write.size_bytes;
-            /// Zero point: when the schedule wanted the write to start
+            /// Intended start of the write by the schedule (zero point)
             intended_ns: Long = |sample, _| sample.write.intended;
-            /// Zero point: just before the statement was handed to the socket
+            /// Just before the statement was passed to the socket (zero point)
             send_ns: Long = |sample, _| sample.write.send;
-            /// Zero point: just after the server's answer was read
+            /// Just after the server's reply was read (zero point)
             ack_ns: Long = |sample, _| sample.write.ack;
-            /// Lower end of the bracket; null for a row that was never seen
+            /// Lower end of the bracket; null for a row that timed out
             visible_after_ns: Long or null = |sample, _| sample.lower();
-            /// Beginning of the read that showed the row, or of the wait
+            /// Start of the read that returned the row, or of the wait
             hit_began_ns: Long or null = |sample, _| sample.sighting.map(|seen| seen.hit_began);
-            /// Upper end of the bracket; null for a row that was never seen
+            /// Upper end of the bracket; null for a row that timed out
             visible_until_ns: Long or null = |sample, _| sample.upper();
-            /// `stamp` and `tap`: the same event on the primary
+            /// `stamp` and `tap`: time of the same event on the primary
             primary_ns: Long or null = |sample, _| match sample.sighting?.beside {
                 Beside::Primary(at) => Some(at),
                 _ => None,
             };
-            /// `wait`: end of the first read that showed the row
+            /// `wait`: end of the first read that returned the row
             readable_ns: Long or null = |sample, _| match sample.sighting?.beside {
                 Beside::Readable { at, .. } => Some(at),
                 _ => None,
             };
-            /// `wait`: reads until then
+            /// `wait`: number of reads until then
             reads: Short or null = |sample, _| match sample.sighting?.beside {
                 Beside::Readable { reads, .. } => Some(reads),
                 _ => None,
@@ -105,18 +107,18 @@ impl Columns for Samples {
             from_intended_us: Real or null = |sample, _| sample.from_intended();
             /// Width of the bracket
             bracket_us: Real or null = |sample, _| sample.error();
-            /// Send to acknowledgement
+            /// Insert latency, from send to acknowledgement
             write_latency_us: Real = |sample, _| sample.insert();
         },
     };
 }
 
-/// Reads samples back, one by one; memory does not grow with the file.
+/// Reads samples back, one at a time; memory does not grow with the file.
 ///
 /// `each` gets the replica's name and the sample, whose `replica` is 0.
 ///
 /// # Errors
-/// When the file is missing, no Parquet, cut off, or of another schema.
+/// If the file is missing, truncated, not Parquet, or of another schema.
 pub fn read(
     path: &Path,
     mut each: impl FnMut(&str, &str, &LagSample),
@@ -155,9 +157,9 @@ pub fn read(
     }
 }
 
-/// The sample in a row of the first [`READ`] columns.
+/// Returns the sample in a row of the first [`READ`] columns.
 fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> LagSample {
-    // Not a number, for null, becomes 0 where no null can be.
+    // NaN, for null, becomes 0 in columns that cannot be null.
     let whole = |column: usize| columns[column].number(row) as i64;
     let number = |column| whole(column).unsigned_abs();
     let small = |column| u32::try_from(number(column)).unwrap_or(u32::MAX);
@@ -183,7 +185,7 @@ fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> La
         },
         _ => Beside::Nothing,
     };
-    // A missing row has no sighting: its columns are null.
+    // A row that timed out has no sighting: its columns are null.
     let sighting = match (told(12), told(13), told(14)) {
         (Some(after), Some(hit_began), Some(until)) => Some(Sighting {
             seq: write.seq,

@@ -1,4 +1,4 @@
-//! Several shapes side by side: one line for each replica of each.
+//! Comparison of several shapes: one line for each replica of each shape.
 
 use replimeter_model::{lag::LagDocument, record::Distribution};
 
@@ -19,11 +19,11 @@ pub(crate) const HEADINGS: [&str; 11] = [
     "bracket p50",
 ];
 
-/// What a reader of the table must know.
+/// The note below the table.
 pub(crate) const NOTE: &str = "The shapes were measured one after another, in this order; of servers started for this run, only one shape's ran at a time. \
      The interval covers this run only, not the variation between starts.";
 
-/// Their lines, in the order of the shapes.
+/// Returns the lines, in the order of the shapes.
 pub(crate) fn lines(document: &LagDocument) -> Vec<Vec<Cell>> {
     let unit = Unit::Micro;
     let p50 = |distribution: &Distribution, precision: Precision<'_>| {

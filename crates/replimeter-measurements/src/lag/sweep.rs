@@ -6,8 +6,8 @@ fn seconds(unix_us: i64) -> (i64, i64) {
     (unix_us.div_euclid(1_000_000), unix_us.rem_euclid(1_000_000))
 }
 
-/// The raw lines as published, of every repetition: step, row id, sequence,
-/// inserted (seconds, microseconds), fetched (seconds, microseconds).
+/// Returns the raw lines in the published format, for every repetition: step, row id, sequence, inserted
+/// (seconds, microseconds), fetched (seconds, microseconds).
 #[must_use]
 pub(crate) fn raw(sweep: &SweepTable, per_step: u32) -> String {
     let mut out = String::from(

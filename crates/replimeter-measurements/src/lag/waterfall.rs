@@ -13,17 +13,17 @@ use replimeter_render::{
     report::{Block, Cell, Table},
 };
 
-/// Quantiles whose transactions have columns of their own.
+/// Quantiles with their own columns of nearby transactions.
 const NEAR: [&str; 3] = ["p50", "p90", "p99"];
 
-/// The rows of a document that have stages.
+/// Returns the rows of a document that have stages.
 pub(crate) fn rows(document: &LagDocument) -> Vec<(String, &LagRow, &Stages)> {
     let rows = overall_rows(document).into_iter();
     rows.filter_map(|row| Some((document.label_of(row), row, row.stages.as_ref()?)))
         .collect()
 }
 
-/// The waterfalls of a document, a table each; none when stages were not observed.
+/// Returns one table per replica; none if stages were not observed.
 pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
     let block = |((name, _, stages), index): ((String, &LagRow, &Stages), u32)| {
         let whole = &stages.end_to_end;
@@ -39,7 +39,7 @@ pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
     rows(document).into_iter().zip(1..).map(block).collect()
 }
 
-/// A line per stage, then the residue and the whole, and those beside the chain.
+/// Returns a line per stage, then the residue and the total, then the stages in parallel to the chain.
 fn table(unit: Unit, stages: &Stages) -> Table {
     let mut headings = ["stage", "from", "to", "mean", "p50", "p99"]
         .map(str::to_owned)
@@ -86,7 +86,7 @@ fn table(unit: Unit, stages: &Stages) -> Table {
     });
     residue.extend(["".into(), Cell::Count(stages.residue_beyond)]);
     lines.push(residue);
-    // The end-to-end time has the errors of its ends only.
+    // The end-to-end time has only the errors of its ends.
     let error = |mark: Option<Mark>| {
         let of = stages.marks.iter().find(|one| Some(one.mark) == mark);
         of.and_then(|one| one.error_mean_us).unwrap_or(0.0)
@@ -154,7 +154,7 @@ fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
     notes
 }
 
-/// A document with two replicas' stages, for the tests of every output.
+/// Returns a document with two replicas' stages, for the tests of every output.
 #[cfg(test)]
 pub(crate) fn example() -> LagDocument {
     use replimeter_model::{lag::LagResults, time::Nanos};

@@ -10,7 +10,7 @@ use replimeter_render::{
     report::Table,
 };
 
-/// All charts of a run: operations over time, how long they took, and, for an open loop, what waited.
+/// Returns all charts of a run: operations over time, latency, and, for an open loop, waiting operations.
 #[must_use]
 pub(crate) fn charts(run: &LoadDocument) -> Vec<Chart> {
     let throughput = Chart {
@@ -33,7 +33,7 @@ pub(crate) fn charts(run: &LoadDocument) -> Vec<Chart> {
     charts
 }
 
-/// A number of each second of the counted time.
+/// Returns the chart of a count for each second of the measured time.
 fn by_second(run: &LoadDocument, title: &str, pick: fn(&LoadRecord) -> &Vec<u64>) -> Chart {
     let loads = || run.results.rows.iter().map(|row| &row.load);
     let numbers = |load| (1u32..).zip(pick(load));
@@ -59,7 +59,7 @@ fn by_second(run: &LoadDocument, title: &str, pick: fn(&LoadRecord) -> &Vec<u64>
     }
 }
 
-/// How long an operation took, from the intended start and from the actual one.
+/// Returns the chart of latency, from the intended start and from the actual start.
 fn times(run: &LoadDocument) -> Chart {
     let loads = run.results.rows.iter().map(|row| &row.load);
     let unit = unit_for(loads.clone().filter_map(|load| load.latency.p50_us));

@@ -1,4 +1,4 @@
-//! The data that the workloads run on: made before them, removed after them.
+//! The data of the workloads: created before them, removed after them.
 
 use replimeter_engine::Node;
 use replimeter_instruments::{
@@ -10,10 +10,10 @@ use replimeter_run::{RunContext, Stage, failure::Failure, workloads::filling};
 
 use super::{Load, gathered::Call};
 
-/// Connections that fill a data set.
+/// Number of connections that fill a data set.
 const FILLERS: u32 = 4;
 
-/// The data of all workloads; removed when dropped, unless it is to stay.
+/// The data of all workloads; removed on drop, unless it is to be kept.
 pub(super) struct Data {
     pub(super) primary: Node,
     pub(super) sets: Vec<DataSet>,
@@ -41,7 +41,7 @@ impl Drop for Data {
     }
 }
 
-/// Makes the data of every workload, and says which set each runs on.
+/// Creates the data of every workload; returns the data set of each workload.
 pub(super) fn make_data(
     cx: &mut RunContext<'_, Load>,
     workloads: &[Workload],

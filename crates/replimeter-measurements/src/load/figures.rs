@@ -1,4 +1,4 @@
-//! The figures of `load`, and of loads that ran beside a measurement.
+//! The figures of `load`, and of background loads.
 
 use replimeter_model::{load::LoadRecord, loading::LoadDocument};
 use replimeter_run::figures;
@@ -8,7 +8,7 @@ use replimeter_run::{
 };
 use replimeter_stats::compare::Drawn;
 
-/// What a load's figures are of.
+/// The dimensions of a load's figures.
 pub(crate) const ROW: &[DimensionSpec] = &[
     SHAPE,
     DimensionSpec::new("workload"),
@@ -22,7 +22,7 @@ figures! {
     CPU_PER_OP = "load.cpu_per_op": Us, Lower, Ratio, of ROW;
 }
 
-/// Adds a load's throughput and times.
+/// Adds a load's throughput and latency.
 pub(crate) fn add(
     figures: &mut Figures,
     throughput: &'static FigureSpec,

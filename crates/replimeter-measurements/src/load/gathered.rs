@@ -1,4 +1,4 @@
-//! What workloads come to while they run.
+//! State of workloads while they run.
 
 use crate::load::seconds::ServerSeconds;
 use replimeter_instruments::load::SquadResult;
@@ -11,19 +11,20 @@ use replimeter_run::failure::Failure;
 use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};
 
-/// What is measured, piece by piece.
+/// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// The servers are there and checked.
+    /// The servers have started and passed the checks.
     Shape { label: String, mode: String },
-    /// What servers, data and clean-up gave cause for.
+    /// Warnings from servers, data and clean-up.
     Warnings(Vec<Warning>),
-    /// A data set is there.
+    /// A data set is complete.
     Data(DataRecord),
-    /// Another workload runs on the data set of this number.
+    /// Another workload uses the data set of this number.
     Shared { data: usize, workload: String },
-    /// Every workload ran with so many threads; what each server used, in all and in each whole second.
+    /// Every workload ran with this number of threads; the resources of each server, in total and per whole
+    /// second.
     Stretch {
         threads: u32,
         results: Vec<SquadResult>,
@@ -32,7 +33,7 @@ pub(crate) enum Call {
     },
 }
 
-/// Everything gathered while the run goes on.
+/// State gathered during the run.
 #[derive(Default)]
 pub(crate) struct Gathered {
     pub(super) label: String,
@@ -47,7 +48,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Adds a piece.
+    /// Adds an event.
     pub(super) fn take(&mut self, call: Call) {
         match call {
             Call::Shape { label, mode } => (self.label, self.mode) = (label, mode),

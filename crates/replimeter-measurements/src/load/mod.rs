@@ -1,4 +1,4 @@
-//! `load`: makes the data, runs the workloads, and says how much the servers do.
+//! `load`: creates the data, runs the workloads, and reports throughput and latency.
 
 pub(crate) mod charts;
 mod data;
@@ -49,7 +49,7 @@ use self::{
     stretches::measure,
 };
 
-/// How often what the servers use is looked at.
+/// How often the servers' resources are read.
 const GLANCE: Duration = Duration::from_millis(250);
 
 fn workloads(work: &LoadingPlan) -> Result<Vec<Workload>, Failure> {
@@ -75,7 +75,7 @@ fn workloads(work: &LoadingPlan) -> Result<Vec<Workload>, Failure> {
     Ok(workloads)
 }
 
-/// How much the servers do.
+/// The measurement `load`.
 pub(crate) struct Load;
 
 impl Measurement for Load {
@@ -167,7 +167,7 @@ the schema `replimeter` and removed at the end. A workload of which every statem
         let watch = Watch::start(meter, GLANCE);
         let result = measure(cx, &workloads, &cluster, &watch, &mut data);
         watch.finish();
-        // A load that no replica followed, or that did not wait as it was to, is not one of this mode.
+        // A load that no replica followed, or that did not wait as configured, does not describe this mode.
         let fallen_back = cluster.fallen_back();
         let members = result.as_ref().err().and_then(|_| cluster.members_now());
         let failure = cx.gathered.failure.take();
@@ -252,7 +252,7 @@ the schema `replimeter` and removed at the end. A workload of which every statem
     }
 }
 
-/// Every server, with its process where it is known.
+/// Returns every server, with its process if it is known.
 fn metered(servers: &dyn Servers, cluster: &Cluster) -> Vec<Member> {
     let nodes = std::iter::once((&cluster.primary.node, Role::Primary)).chain(
         cluster

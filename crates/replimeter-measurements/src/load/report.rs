@@ -1,4 +1,4 @@
-//! What a `load` run tells people.
+//! The report of a `load` run.
 
 use replimeter_model::{
     load::{Arrivals, LoadRecord},
@@ -15,7 +15,7 @@ use replimeter_render::{
     report::{Block, Cell, Report, Table},
 };
 
-/// Workload, threads and servers, in short.
+/// Returns workload, threads and servers in short.
 pub(crate) fn what(load: &LoadRecord) -> String {
     load::what(load, false)
 }
@@ -52,7 +52,7 @@ fn figures(run: &LoadDocument) -> Table {
     )
 }
 
-/// What each server spends on an operation.
+/// Returns the table of resources per operation by server.
 fn servers(run: &LoadDocument) -> Table {
     let (one, whole) = (Format::Decimals(1), Format::Decimals(0));
     let rows = run.results.rows.iter();
@@ -95,7 +95,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// What bounded the client.
+/// Returns the limits of the client.
 fn client(load: &LoadRecord) -> Option<String> {
     let client = &load.client;
     let parts = [
@@ -119,7 +119,7 @@ fn client(load: &LoadRecord) -> Option<String> {
     (!parts.is_empty()).then(|| format!("client: {}.", parts.join("; ")))
 }
 
-/// What a load has beside its figures.
+/// Returns the notes on a load.
 fn notes(load: &LoadRecord) -> Vec<String> {
     let nodes = load.by_node.iter().map(|part| {
         let per_s = part.per_s.map_or_else(String::new, |per_s| {
@@ -154,7 +154,7 @@ fn notes(load: &LoadRecord) -> Vec<String> {
     all.map(|note| format!("{}: {note}", what(load))).collect()
 }
 
-/// How it was measured, and what belongs to it.
+/// Returns the description of the method.
 fn sentences(run: &LoadDocument) -> Vec<String> {
     let ramp = run
         .results
@@ -203,7 +203,7 @@ fn sentences(run: &LoadDocument) -> Vec<String> {
     sentences
 }
 
-/// The finding in one sentence.
+/// Returns the headline in one sentence.
 #[must_use]
 pub(crate) fn answer(run: &LoadDocument) -> String {
     let part = |row: &LoadRow| {
@@ -247,7 +247,7 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
         answer = "Nothing was measured".to_owned();
     }
     answer.push('.');
-    // An error makes a load invalid: nothing was completed.
+    // An error invalid because of load invalid: no operation completed.
     let status = if run.status == RunStatus::Invalid {
         RunStatus::Failed
     } else {
@@ -256,7 +256,7 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
     with_ending(answer, status)
 }
 
-/// What people read of it.
+/// Returns the report of a run.
 #[must_use]
 pub(crate) fn report(run: &LoadDocument) -> Report {
     let operations = run.results.rows.iter().map(|row| row.load.passes).sum();

@@ -1,5 +1,5 @@
-//! `samples.parquet` of a `load` run: a row for each workload and second and for each server
-//! and second, since a row for each operation would be too many.
+//! `samples.parquet` of a `load` run: one row for each workload and second and for each server and second; a
+//! row for each operation would be too many.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use replimeter_model::{loading::LoadRow, resources::ServerUse};
 
 use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 
-/// What every server used in each whole second of a stretch.
+/// Resources of every server in each whole second of a window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ServerSeconds {
     /// The number of threads of each workload in it.
     pub(crate) threads: u32,
-    /// Second by second, server by server.
+    /// By second, then by server.
     pub(crate) course: Vec<Vec<ServerUse>>,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Second {
     used: Option<ServerUse>,
 }
 
-/// The seconds of a `load` run.
+/// Rows for the seconds of a `load` run.
 #[derive(Default, Clone, Copy, Debug)]
 pub(crate) struct Seconds;
 
-/// Adds the seconds of every row, and behind all of them what servers used in them.
+/// Adds the seconds of every row, then the servers' resources in them.
 pub(crate) fn add_all(samples: &mut Rows<Seconds>, rows: &[LoadRow], uses: &[ServerSeconds]) {
     for load in rows.iter().map(|row| &row.load) {
         let workload: Arc<str> = Arc::from(load.workload.as_str());
@@ -66,35 +66,35 @@ impl Columns for Seconds {
         message: "load_second",
         group: 4096,
         columns: columns! {
-            /// The workload; null in a row of a server
+            /// Workload; null in a row of a server
             workload: Word or null = |second, _| second.workload.as_deref();
-            /// The server; null in a row of a workload
+            /// Server; null in a row of a workload
             server: Word or null = |second, _| Some(&second.used.as_ref()?.name);
             /// Threads of each workload
             threads: Long = |second, _| second.threads;
-            /// The second, from 1
+            /// Second, from 1
             second: Long = |second, _| second.second;
-            /// Operations that ended in it
+            /// Operations that ended in this second
             operations: Long or null = |second, _| second.operations;
-            /// Operations that were due and not begun at its end; null in a closed loop
+            /// Operations that were due and not started at its end; null in a closed loop
             waiting: Long or null = |second, _| second.waiting;
-            /// Processor time of the server's threads
+            /// CPU time of the server's threads
             cpu_us: Real or null = |second, _| second.used.as_ref()?.cpu_us;
-            /// Of that, outside the kernel
+            /// Part of it in user mode
             cpu_user_us: Real or null = |second, _| second.used.as_ref()?.cpu_user_us;
-            /// Of that, in the kernel
+            /// Part of it in the kernel
             cpu_system_us: Real or null = |second, _| second.used.as_ref()?.cpu_system_us;
             /// Context switches of the server's threads
             context_switches: Real or null = |second, _| second.used.as_ref()?.context_switches;
-            /// Bytes fetched from storage
+            /// Bytes read from storage
             read_bytes: Real or null = |second, _| second.used.as_ref()?.read_bytes;
-            /// Bytes sent, or to be sent, to storage
+            /// Bytes written to storage, or waiting to be written
             write_bytes: Real or null = |second, _| second.used.as_ref()?.write_bytes;
             /// Bytes received from clients and replicas
             received_bytes: Real or null = |second, _| second.used.as_ref()?.received_bytes;
             /// Bytes sent to clients and replicas
             sent_bytes: Real or null = |second, _| second.used.as_ref()?.sent_bytes;
-            /// Flushes to storage as the engine counts them
+            /// Flushes to storage, as counted by the storage engine
             fsyncs: Real or null = |second, _| second.used.as_ref()?.fsyncs;
         },
     };

@@ -1,4 +1,4 @@
-//! The workloads with one number of threads after another.
+//! Runs the workloads with each number of threads in turn.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -21,11 +21,11 @@ use super::{
     gathered::Call,
 };
 
-/// For how long the client's own limit is measured before each stretch.
+/// How long the client's ping limit is measured before each number of threads.
 const LIMIT: Duration = Duration::from_millis(400);
 const SECOND: Nanos = Nanos(1_000_000_000);
 
-/// Makes the data, and runs every workload with each number of threads.
+/// Creates the data, and runs every workload with each number of threads.
 pub(super) fn measure(
     cx: &mut RunContext<'_, Load>,
     workloads: &[Workload],
@@ -58,7 +58,7 @@ pub(super) fn measure(
             return Ok(());
         }
         if work.threads.last() != Some(threads) {
-            // The next number of threads begins with as many rows as the first.
+            // Each number of threads starts with the same number of rows.
             for set in &data.sets {
                 set.restore(&data.primary)?;
             }
@@ -67,7 +67,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// The servers that a workload runs on, and whether it may only read there.
+/// Returns the servers that a workload runs on, and whether it is read-only there.
 fn places(workload: &Workload, reads: Reads, cluster: &Cluster) -> (Vec<Node>, bool) {
     let primary = cluster.primary.node.clone();
     if !workload.reads_only() || reads == Reads::Primary || cluster.replicas.is_empty() {
@@ -86,7 +86,7 @@ fn places(workload: &Workload, reads: Reads, cluster: &Cluster) -> (Vec<Node>, b
     (nodes, reads_only)
 }
 
-/// Runs every workload with so many threads.
+/// Runs every workload with this number of threads.
 fn stretch(
     cx: &RunContext<'_, Load>,
     squads: &[Squad<'_>],
@@ -100,7 +100,7 @@ fn stretch(
     let mut told = |second: &Second| cx.observers.progress(shown(work, squads, second));
     let _ = watch.read();
     let mut results = crew.stretch(work.warm_up.0, work.duration.0, cx.stop, &mut told);
-    // Nothing is known behind the last reading.
+    // No figures exist after the last reading.
     let _ = watch.read();
     let (mut uses, mut course) = (Vec::new(), Vec::new());
     if let Some(first) = results.first() {
@@ -115,7 +115,7 @@ fn stretch(
     }
     let whole = |result: &SquadResult| result.failure.is_none() && !result.interrupted;
     if results.iter().all(whole) {
-        // The higher of two is the limit: something else may have slowed one down.
+        // The higher of two readings is the limit: interference can only lower one.
         let after = crew.measure_limit(LIMIT);
         for ((result, before), after) in results.iter_mut().zip(before).zip(after) {
             result.limit_per_s = before
@@ -132,7 +132,7 @@ fn stretch(
     })
 }
 
-/// How far a stretch is, for whoever waits.
+/// Converts the load's progress for display.
 fn shown(work: &LoadingPlan, squads: &[Squad<'_>], second: &Second) -> Progress {
     let (stage, doing) = match second.counted {
         true => (Stage::Measure, "measuring"),

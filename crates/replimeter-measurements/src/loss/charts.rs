@@ -10,7 +10,7 @@ use replimeter_render::{
     report::Table,
 };
 
-/// All charts of a run: a column of points for each way of replicating, a point for each crash.
+/// Returns all charts of a run: a column per shape with a point for each crash.
 #[must_use]
 pub(crate) fn charts(run: &LossDocument) -> Vec<Chart> {
     let crashes = &run.results.crashes;

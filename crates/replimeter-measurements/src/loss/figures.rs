@@ -14,7 +14,7 @@ use replimeter_stats::{
 const ROW: &[DimensionSpec] = &[SHAPE, DimensionSpec::new("crash")];
 
 figures! {
-    // A count may be 0.
+    // A count can be 0.
     MISSING = "loss.missing": Count, Lower, Difference, of ROW;
     SEEN_THEN_LOST = "loss.seen_then_lost": Count, Lower, Difference, of ROW;
     LOSSY = "loss.lossy_percent": Percent, Lower, Difference, of ROW;

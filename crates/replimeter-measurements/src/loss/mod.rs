@@ -1,4 +1,4 @@
-//! `loss`: sandboxes that are crashed one after another, and what each crash took with it.
+//! `loss`: crashes sandboxes one after another and counts the lost transactions.
 
 pub(crate) mod charts;
 mod crashes;
@@ -36,7 +36,7 @@ use replimeter_run::{
 use replimeter_stats::crashes::{counts, share, times};
 use serde::{Deserialize, Serialize};
 
-/// What the crashes of one way of replicating came to.
+/// The crashes of one case.
 struct Cell {
     case: LossCase,
     engine: String,
@@ -44,11 +44,11 @@ struct Cell {
     records: Vec<CrashRecord>,
 }
 
-/// What is measured, piece by piece; cases are numbered as in the plan.
+/// An event of the measurement; cases are numbered as in the plan.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// The first servers of a case are there and checked.
+    /// The first servers of a case have started and passed the checks.
     Case {
         case: usize,
         engine: String,
@@ -61,12 +61,12 @@ pub(crate) enum Call {
     },
 }
 
-/// Everything gathered while the run goes on.
+/// State gathered during the run.
 pub(crate) struct Gathered {
     cells: Vec<Cell>,
 }
 
-/// What dies with the primary.
+/// The measurement `loss`: transactions lost in a crash of the primary.
 pub(crate) struct Loss;
 
 impl Measurement for Loss {
@@ -134,7 +134,7 @@ crash of your own primary would take says `replimeter exposure`. docs/loss.md ex
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
         cx.possible()?;
-        // The shapes take turns, so that whatever changes on the machine hits all alike.
+        // The shapes alternate, so that changes on the machine affect all alike.
         for number in 1..=u64::from(cx.work.crashes) {
             for case in 0..cx.gathered.cells.len() {
                 let crashed = crash(cx, case, number).and_then(|record| {
@@ -142,7 +142,7 @@ crash of your own primary would take says `replimeter exposure`. docs/loss.md ex
                     cx.take(Call::Crash { case, record })
                 });
                 if let Err(error) = crashed {
-                    // The crash that was under way is lost, those before it are not.
+                    // The current crash is lost; earlier ones are kept.
                     if error.kind == Kind::Interrupted && !Self::is_empty(&cx.gathered) {
                         return Err(Failure::cut_short());
                     }
@@ -258,7 +258,7 @@ crash of your own primary would take says `replimeter exposure`. docs/loss.md ex
     }
 }
 
-/// Whether the user has chosen how long a semi-synchronous primary waits.
+/// Returns whether the user set how long a semi-synchronous primary waits.
 fn timeout_chosen(spec: &SandboxSpec) -> bool {
     spec.server_options.iter().any(|option| {
         let name = option.option.name.as_str();
@@ -304,8 +304,9 @@ fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<Cras
     })
 }
 
-/// A semi-synchronous primary that fell back acknowledged what no replica had: the figures
-/// are of another mode. Where the user chose the time-out, that is what was to be seen.
+/// Returns the failure if every crash followed a fall-back, and warns of others. A semi-synchronous primary
+/// that fell back acknowledged transactions that no replica had, so the figures describe another mode. If the
+/// user chose the timeout, the fall-back is part of the intended conditions.
 fn fell_back(cells: &[Cell], warnings: &mut Vec<Warning>) -> Option<Failure> {
     let mut invalid = None;
     for cell in cells {

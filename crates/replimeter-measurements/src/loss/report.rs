@@ -1,4 +1,4 @@
-//! What a `loss` run tells people.
+//! The report of a `loss` run.
 
 use std::fmt::Write as _;
 
@@ -14,10 +14,10 @@ use replimeter_render::{
     report::{Block, Cell, Report, Table},
 };
 
-/// Crashes that a terminal shows; all are in the record.
+/// Maximum number of crashes on a terminal; the record has all.
 const SHOWN: usize = 40;
 
-/// A share with its interval: `12 of 20 (60 %) 39–78 %`.
+/// Formats a share with its interval: `12 of 20 (60 %) 39–78 %`.
 fn share(share: &Share) -> String {
     format!(
         "{} of {}: {:.0}–{:.0} %",
@@ -36,7 +36,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// How many a crash took on average.
+/// Formats the mean number of lost transactions per crash.
 fn mean(row: &LossRow) -> Option<String> {
     let per = &row.lost_per_crash;
     let interval = per.mean_ci.map_or_else(String::new, |[low, high]| {
@@ -127,7 +127,7 @@ fn of_row(row: &LossRow) -> String {
     text
 }
 
-/// The finding in a few sentences.
+/// Returns the headline in a few sentences.
 #[must_use]
 pub(crate) fn answer(run: &LossDocument) -> String {
     let mut parts: Vec<String> = run.results.rows.iter().map(of_row).collect();
@@ -135,7 +135,7 @@ pub(crate) fn answer(run: &LossDocument) -> String {
     parts.join(" ")
 }
 
-/// How it was measured, and what belongs to it.
+/// Returns the description of the method.
 fn sentences(run: &LossDocument) -> Vec<String> {
     let settings = &run.settings;
     let partition = settings.crash == Some(Crash::Partition);
@@ -180,7 +180,8 @@ fn sentences(run: &LossDocument) -> Vec<String> {
     sentences
 }
 
-/// What the old primaries of a row had when they came back, and what others had seen.
+/// Returns sentences on errant transactions of a row's old primaries, and on lost transactions that other
+/// sessions had read.
 fn returned(run: &LossDocument, row: &LossRow) -> Vec<String> {
     let mut sentences = Vec::new();
     if row.errant_rows > 0 {
@@ -216,7 +217,7 @@ fn returned(run: &LossDocument, row: &LossRow) -> Vec<String> {
     sentences
 }
 
-/// What people read of it.
+/// Returns the report of a run.
 #[must_use]
 pub(crate) fn report(run: &LossDocument) -> Report {
     let mut report = Report::of(

@@ -1,4 +1,4 @@
-//! The charts of the published experiments: what was published and ours on the same axes.
+//! The charts of the published experiments, with published and measured values on the same axes.
 
 use replimeter_model::reproduce::{self, Claim, Experiment, ReproduceDocument, Verdict};
 
@@ -8,7 +8,7 @@ use replimeter_render::{
     report::Table,
 };
 
-/// All charts of a run.
+/// Returns all charts of a reproduction.
 #[must_use]
 pub fn charts(document: &ReproduceDocument) -> Vec<Chart> {
     let experiments = document.experiments.iter();
@@ -23,7 +23,7 @@ pub fn charts(document: &ReproduceDocument) -> Vec<Chart> {
     std::iter::once(verdicts(document)).chain(charts).collect()
 }
 
-/// How many findings of each experiment agree.
+/// Returns the chart of how many findings of each experiment agree.
 fn verdicts(document: &ReproduceDocument) -> Chart {
     let experiments = || document.experiments.iter();
     let claims: Vec<&Claim> = experiments().flat_map(|of| &of.claims).collect();
@@ -62,7 +62,7 @@ fn verdicts(document: &ReproduceDocument) -> Chart {
     }
 }
 
-/// The chart of an experiment, without its table; nothing when there is nothing to compare.
+/// Returns the chart of an experiment, without its table; `None` if there is nothing to compare.
 fn chart(experiment: &Experiment) -> Option<Chart> {
     match experiment.number {
         1 => Some(sweep(experiment)),
@@ -74,7 +74,7 @@ fn chart(experiment: &Experiment) -> Option<Chart> {
     }
 }
 
-/// The numbers of a cell as our tables print them, thousands grouped by commas.
+/// Parses the numbers in a cell as tables print them, with commas between thousands.
 fn numbers(cell: &str) -> Vec<f64> {
     let parts = cell.split(|letter: char| {
         !(letter.is_ascii_digit() || matches!(letter, '.' | ',' | '-' | '−'))
@@ -86,12 +86,12 @@ fn numbers(cell: &str) -> Vec<f64> {
     parts.filter_map(number).collect()
 }
 
-/// The first number of a cell of a line.
+/// Returns the first number of a cell.
 fn first(line: &[String], column: usize) -> Option<f64> {
     numbers(line.get(column)?).first().copied()
 }
 
-/// Two numbers of each line that has both.
+/// Returns two numbers of each line that has both.
 fn pairs(table: &reproduce::Table, x: usize, y: usize) -> Vec<(f64, f64)> {
     let lines = table.lines.iter();
     lines
@@ -99,7 +99,7 @@ fn pairs(table: &reproduce::Table, x: usize, y: usize) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// What is drawn of an experiment twice: as published, and here.
+/// Returns both tables of an experiment: published, and measured here.
 fn sides(experiment: &Experiment) -> [(&'static str, &reproduce::Table); 2] {
     [
         ("published", &experiment.published),
@@ -107,7 +107,7 @@ fn sides(experiment: &Experiment) -> [(&'static str, &reproduce::Table); 2] {
     ]
 }
 
-/// Both tables in one.
+/// Returns both tables in one.
 fn both(experiment: &Experiment) -> Table {
     let headings = experiment.ours.headings.iter().map(String::as_str);
     let headings: Vec<&str> = std::iter::once("of").chain(headings).collect();
@@ -118,12 +118,12 @@ fn both(experiment: &Experiment) -> Table {
     Table::new(&headings, 2, rows)
 }
 
-/// Ranges of the sweep's times.
+/// Returns the chart of the ranges of the sweep's times.
 fn sweep(experiment: &Experiment) -> Chart {
     let point = |line: &Vec<String>| {
         let ends = numbers(line.get(1)?);
         let (low, high) = (*ends.first()?, *ends.last()?);
-        // A single value is a thin bar, which can be seen.
+        // A single value is drawn as a thin bar, so that it is visible.
         let point = Point::of(line.first()?, None).within(low, high.max(low + 0.02));
         Some(point.saying(format!("{low} to {high} ms")))
     };
@@ -142,7 +142,7 @@ fn sweep(experiment: &Experiment) -> Chart {
     }
 }
 
-/// Percent of no replica, a line for each column.
+/// Returns the chart in percent of no replica, with a line for each column.
 fn replicas(experiment: &Experiment) -> Chart {
     let curves = [
         (1, "insert alone"),
@@ -186,7 +186,7 @@ fn replicas(experiment: &Experiment) -> Chart {
     }
 }
 
-/// Shares of the rows by lag.
+/// Returns the chart of the shares of rows by lag.
 fn histogram(experiment: &Experiment) -> Option<Chart> {
     let mut series = Vec::new();
     for (name, table) in sides(experiment) {
@@ -210,7 +210,7 @@ fn histogram(experiment: &Experiment) -> Option<Chart> {
     })
 }
 
-/// Stale shares by load.
+/// Returns the chart of stale shares by load.
 fn stale(experiment: &Experiment) -> Option<Chart> {
     let label = |line: &Vec<String>| {
         Some(format!("{} on {}", line.first()?, line.get(1)?).replace(" on –", ""))
@@ -238,7 +238,7 @@ fn stale(experiment: &Experiment) -> Option<Chart> {
     })
 }
 
-/// Mean latency over that of no replication, of the same binary.
+/// Returns the chart of mean latency relative to no replication, for the same binary.
 fn price(experiment: &Experiment) -> Option<Chart> {
     let published = experiment
         .published
@@ -273,7 +273,7 @@ fn price(experiment: &Experiment) -> Option<Chart> {
             .into(),
         y: Axis::new("latency relative to none", Scale::FromZero),
         horizontal: true,
-        // No bar is of both.
+        // No bar has both.
         mark: Mark::StackedBars,
         hover: "{x}: {y} × latency of none",
         series: vec![Series::new("published", [then]), Series::new("here", here)],

@@ -12,7 +12,7 @@ use replimeter_render::{
     format::or_dash,
 };
 
-/// The histogram as published: lag to the nearest 0.1 ms, and rows.
+/// The published histogram: lag to the nearest 0.1 ms, and rows.
 const TENTHS: [(&str, &str); 13] = [
     ("0.1", "392"),
     ("0.2", "468"),
@@ -29,14 +29,14 @@ const TENTHS: [(&str, &str); 13] = [
     ("24.3", "1"),
 ];
 
-/// What the histogram was published with.
+/// Returns the published table.
 #[must_use]
 pub fn histogram_published() -> Table {
     let lines = TENTHS.map(|(tenth, rows)| vec![tenth.to_owned(), rows.to_owned()]);
     table(&["lag, ms", "rows"], lines)
 }
 
-/// Our histogram: that of the stamps, which are what was published.
+/// Returns the measured histogram and the findings; it is that of the stamps, as published.
 #[must_use]
 pub fn histogram(document: &LagDocument) -> (Table, Vec<Claim>) {
     let rows = overall_rows(document);

@@ -1,4 +1,4 @@
-//! The published experiments beside ours: tables, and what agrees in shape.
+//! The published experiments and their repetition: tables, and findings that agree in shape.
 //!
 //! Published figures are facts from the five sources; `docs/reproduce.md` names them.
 
@@ -34,13 +34,13 @@ fn table(headings: &[&str], lines: impl IntoIterator<Item = Vec<String>>) -> Tab
     }
 }
 
-/// A table as it was published.
+/// Returns a published table.
 fn fixed(headings: &[&str], lines: &[&[&str]]) -> Table {
     let line = |line: &&[&str]| line.iter().map(|&cell| cell.into()).collect();
     table(headings, lines.iter().map(line))
 }
 
-/// A finding; why it may not agree is said where it does not.
+/// Returns a finding; `why` explains a possible disagreement and is kept unless the finding agrees.
 fn claim(claim: &str, published: &str, ours: String, verdict: Verdict, why: &str) -> Claim {
     let why = if verdict == Verdict::Agrees {
         String::new()
@@ -69,7 +69,8 @@ fn judged(
     }
 }
 
-/// Whether a figure lies in a range: all of its interval, or none of it, or neither can be said.
+/// Returns whether a figure lies in a range: agrees if its whole interval does, differs if none of it does,
+/// else open.
 fn within(estimate: Option<Estimate>, least: f64, most: f64) -> Verdict {
     let Some((value, ends)) =
         estimate.and_then(|estimate| Some((estimate.value?, estimate.ends())))
@@ -84,7 +85,7 @@ fn within(estimate: Option<Estimate>, least: f64, most: f64) -> Verdict {
     }
 }
 
-/// Every claim counted, in one sentence.
+/// Returns the counts of all verdicts in one sentence.
 #[must_use]
 pub fn answer(document: &ReproduceDocument) -> String {
     let claims = || {

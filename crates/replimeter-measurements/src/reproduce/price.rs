@@ -1,4 +1,4 @@
-//! The price of waiting.
+//! The cost of waiting for the acknowledgement.
 
 use replimeter_model::{
     cost::CostDocument,
@@ -10,7 +10,7 @@ use super::{claim, fixed, table, within};
 use crate::cost::report;
 use replimeter_render::format::{Format, or_dash};
 
-/// What the price of semi-sync was published with.
+/// Returns the published table.
 #[must_use]
 pub fn price_published() -> Table {
     fixed(
@@ -32,7 +32,7 @@ pub fn price_published() -> Table {
     )
 }
 
-/// Our price list.
+/// Returns the measured table and the findings.
 #[must_use]
 pub fn price(document: &CostDocument) -> (Table, Vec<Claim>) {
     let row = |mode: &str| {

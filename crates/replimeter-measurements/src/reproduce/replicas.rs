@@ -18,7 +18,7 @@ const HEADINGS: [&str; 5] = [
     "select while inserting /s",
 ];
 
-/// What the read replicas were published with.
+/// Returns the published table.
 #[must_use]
 pub fn replicas_published() -> Table {
     fixed(
@@ -31,7 +31,7 @@ pub fn replicas_published() -> Table {
     )
 }
 
-/// A rate, and by how much it differs from that of no replica.
+/// Formats a rate, and its difference from that of no replica.
 fn cell(row: Option<&ScaleRow>, [per_s, of_none]: [Pick; 2]) -> String {
     or_dash(row, |row| {
         let per_s = per_second(per_s(row).0);
@@ -42,7 +42,7 @@ fn cell(row: Option<&ScaleRow>, [per_s, of_none]: [Pick; 2]) -> String {
     })
 }
 
-/// Percent of no replica, with what lies below it agreeing.
+/// Formats the percentage of no replica; a value below 100 % agrees.
 fn inserts_of_none(row: Option<&ScaleRow>) -> (String, Verdict) {
     let (value, ends) = row.map_or((None, None), INSERTS_OF_NONE);
     let shown = or_dash(value, |value| match ends {
@@ -57,7 +57,7 @@ fn inserts_of_none(row: Option<&ScaleRow>) -> (String, Verdict) {
     (shown, verdict)
 }
 
-/// Our read replicas.
+/// Returns the measured table and the findings.
 #[must_use]
 pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
     let row = |replicas, phase| row(document, replicas, phase);
@@ -77,7 +77,7 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
          --cpus-per-server, selects increase here too: docs/scale.md)",
         document.client.cores
     );
-    // What the second replica makes of the first one's.
+    // The second replica relative to the first.
     let ratio = |phase, pick: Pick| {
         let [one, two] = [1, 2].map(|replicas| row(replicas, phase).and_then(|row| pick(row).0));
         let ratio = two? / one.filter(|one| *one > 0.0)?;

@@ -1,10 +1,10 @@
-//! The report of a reproduction: published tables beside ours, and what agrees.
+//! The report of a reproduction: published and measured tables, and findings that agree.
 
 use replimeter_model::reproduce::{Claim, Experiment, ReproduceDocument};
 
 use replimeter_render::report::{self, Block, Cell, Content, Report, Shown};
 
-/// Findings, a line each.
+/// Returns the findings, one per line.
 pub fn claims_of<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> report::Table {
     report::Table::of(
         5,
@@ -19,7 +19,7 @@ pub fn claims_of<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> report::Tab
     )
 }
 
-/// What people read of it.
+/// Returns the report of a reproduction.
 #[must_use]
 pub fn report(document: &ReproduceDocument) -> Report {
     let size = format!("size {}", document.size);
@@ -65,7 +65,7 @@ fn named(experiment: &Experiment) -> String {
     format!("{}. {}", experiment.number, experiment.title)
 }
 
-/// A line for each finding of an experiment, or one that says why it has none.
+/// Returns a line for each finding of an experiment, or one with the reason why it has none.
 fn at_a_glance(experiment: &Experiment) -> Vec<Vec<Cell>> {
     let line = |finding: &str, verdict: &str| {
         let link = Cell::Link {
@@ -91,7 +91,7 @@ fn at_a_glance(experiment: &Experiment) -> Vec<Vec<Cell>> {
         .collect()
 }
 
-/// The published table beside ours, what agrees, and where the run is.
+/// Adds the published and the measured table, the findings, and the run's location.
 fn add_experiment(report: &mut Report, experiment: &Experiment) {
     let tables = [
         ("Published", &experiment.published),

@@ -12,7 +12,7 @@ use replimeter_render::{
     report::Cell,
 };
 
-/// What stale reads were published with.
+/// Returns the published table.
 #[must_use]
 pub fn stale_published() -> Table {
     fixed(
@@ -49,7 +49,7 @@ pub fn stale_published() -> Table {
     )
 }
 
-/// A row's share of stale reads.
+/// Formats a row's share of stale reads.
 fn shown(row: &StaleRow) -> String {
     let ends = row.stale_percent_low.zip(row.stale_percent_high);
     or_dash(row.stale_percent.zip(ends), |(share, (low, high))| {
@@ -57,7 +57,8 @@ fn shown(row: &StaleRow) -> String {
     })
 }
 
-/// Whether more reads of the one are stale than of the other: told apart where their intervals do not meet.
+/// Returns whether one row has more stale reads than the other; decided only if their intervals do not
+/// overlap.
 fn more(one: Option<&&StaleRow>, other: Option<&&StaleRow>) -> Verdict {
     let ends = |row: &StaleRow| Some((row.stale_percent_low?, row.stale_percent_high?));
     match one
@@ -70,7 +71,7 @@ fn more(one: Option<&&StaleRow>, other: Option<&&StaleRow>) -> Verdict {
     }
 }
 
-/// Our stale reads.
+/// Returns the measured table and the findings.
 #[must_use]
 pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
     let rows = document
@@ -103,7 +104,7 @@ pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
     (table(&headings, lines), claims)
 }
 
-/// What loads do to reads that do not wait.
+/// Returns the findings on reads that do not wait, by load.
 fn by_load(plain: &[&StaleRow]) -> Vec<Claim> {
     let idle = plain.iter().find(|row| row.load == "none");
     let of = |load: &str, on: &str| {
@@ -166,7 +167,7 @@ fn by_load(plain: &[&StaleRow]) -> Vec<Claim> {
     ]
 }
 
-/// Whether reads that wait are stale.
+/// Returns the finding on synchronous reads.
 fn synchronous(waiting: &[&StaleRow]) -> Claim {
     let broken: u64 = waiting.iter().map(|row| row.stale).sum();
     let asked: u64 = waiting.iter().map(|row| row.rounds).sum();

@@ -21,7 +21,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (number > 0.0).then(|| sum / number)
 }
 
-/// What the size sweep was published with.
+/// Returns the published table.
 #[must_use]
 pub fn sweep_published() -> Table {
     fixed(
@@ -36,7 +36,7 @@ pub fn sweep_published() -> Table {
     )
 }
 
-/// Our sweep over sizes.
+/// Returns the measured table and the findings.
 #[must_use]
 pub fn sweep(document: &LagDocument) -> (Table, Vec<Claim>) {
     let loops: Vec<_> = document
@@ -87,7 +87,7 @@ pub fn sweep(document: &LagDocument) -> (Table, Vec<Claim>) {
                     count(largest)
                 )
             }),
-            // Ten times the bytes took no longer than what else happened then: 0.055 to 2.3 ms.
+            // Ten times the bytes took no longer than the other times measured then: 0.055 to 2.3 ms.
             match grows {
                 Some([_, _, high]) if high < 3.0 => Verdict::Agrees,
                 Some([_, low, _]) if low >= 3.0 => Verdict::Differs,
@@ -99,8 +99,8 @@ pub fn sweep(document: &LagDocument) -> (Table, Vec<Claim>) {
     (table(&["figure", "ms"], lines), claims)
 }
 
-/// How many times as long rows of the largest size take to be seen as those of 1,000 bytes, on average over
-/// all rows, with an interval by the delta method on the logarithm.
+/// Returns the ratio of the lag of rows of the largest size to that of rows of 1,000 bytes, over all rows,
+/// with an interval by the delta method on the logarithm.
 fn longer(document: &LagDocument, largest: u64) -> Option<[f64; 3]> {
     let of = |size: u64| {
         let row = document

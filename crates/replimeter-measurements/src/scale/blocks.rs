@@ -1,11 +1,11 @@
-//! `samples.parquet` of a `scale` run: a row for each kind of operation and each server
-//! of every block, and for each of its seconds.
+//! `samples.parquet` of a `scale` run: one row for each kind of operation and each server of every block, and
+//! for each of its seconds.
 
 use replimeter_model::resources::ServerUse;
 
 use replimeter_render::rows::{Columns, TableSpec, columns};
 
-/// What a block is of.
+/// A row of the samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct BlockRow {
     /// The sandbox's shape.
@@ -18,41 +18,41 @@ pub(crate) struct BlockRow {
     pub(crate) block: u32,
     /// The phase.
     pub(crate) phase: String,
-    /// Whether it is in the figures.
+    /// Whether the figures include it.
     pub(crate) counts: bool,
     /// The operation's kind, or the server's name.
     pub(crate) name: String,
-    /// The second in the block, from 0; of all of it when `None`.
+    /// The second in the block, from 0; `None` for the whole block.
     pub(crate) second: Option<u32>,
-    /// When it began, on the run's clock.
+    /// Start, on the run's clock.
     pub(crate) began_us: f64,
-    /// How long it was counted.
+    /// Duration of the measured time.
     pub(crate) length_us: f64,
-    /// What it is about.
+    /// The values of the row.
     pub(crate) about: About,
 }
 
-/// What a row holds.
+/// The values of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum About {
     /// Operations of one kind.
     Load(Operations),
-    /// What a server spent.
+    /// Resources of a server.
     Server(Box<ServerUse>),
 }
 
 /// Operations of one kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Operations {
-    /// How many ended.
+    /// Operations that ended.
     pub(crate) ended: u64,
-    /// p50, p95, p99 and the largest; null where the sample cannot carry it.
+    /// p50, p95, p99 and maximum, in µs; null if there are too few samples.
     pub(crate) latency_us: [Option<f64>; 4],
-    /// Begun again; null for a second.
+    /// Retried operations; null for a second.
     pub(crate) retries: Option<u64>,
-    /// Given up; null for a second.
+    /// Failed operations; null for a second.
     pub(crate) failed: Option<u64>,
-    /// From the end to the moment at which replicas had all of it.
+    /// From the end of the block until the replicas had applied all of it, in µs.
     pub(crate) caught_up_after_us: Option<f64>,
 }
 
@@ -87,7 +87,7 @@ impl BlockRow {
     }
 }
 
-/// Blocks of a `scale` run.
+/// Rows for the blocks of a `scale` run.
 #[derive(Default, Clone, Copy, Debug)]
 pub(crate) struct Blocks;
 
@@ -109,16 +109,16 @@ impl Columns for Blocks {
             phase: Word = |row, _| &row.phase;
             /// False for blocks that are in no figure: invalid, or ended early
             counts: Flag = |row, _| row.counts;
-            /// `load`: operations of one kind in the block; `server`: what a server used in it; `load-second` and
-            /// `server-second`: in a whole second of it
+            /// `load`: operations of one kind in the block; `server`: resources of a server in it;
+            /// `load-second` and `server-second`: the same for a whole second of it
             kind: Word = |row, _| row.kind();
             /// The kind of operation, or the server
             name: Word = |row, _| &row.name;
-            /// The second in the block, from 0; null for the whole block
+            /// Second in the block, from 0; null for the whole block
             second: Long or null = |row, _| row.second;
-            /// When it began, on the run's clock
+            /// Start, on the run's clock
             began_us: Real = |row, _| row.began_us;
-            /// How long it was counted
+            /// Duration of the measured time
             length_us: Real = |row, _| row.length_us;
             /// Operations that ended
             operations: Long or null = |row, _| Some(row.load()?.ended);
@@ -130,25 +130,25 @@ impl Columns for Blocks {
             p99_us: Real or null = |row, _| row.load()?.latency_us[2];
             /// Largest latency
             max_us: Real or null = |row, _| row.load()?.latency_us[3];
-            /// Operations that were begun again; null for a second
+            /// Retried operations; null for a second
             retries: Long or null = |row, _| row.load()?.retries;
-            /// Operations that were given up; null for a second
+            /// Failed operations; null for a second
             failed: Long or null = |row, _| row.load()?.failed;
-            /// From the end of the block to the moment at which replicas had all of it
+            /// From the end of the block until the replicas had applied all of it
             caught_up_after_us: Real or null = |row, _| row.load()?.caught_up_after_us;
-            /// Processor time of the server's threads
+            /// CPU time of the server's threads
             cpu_us: Real or null = |row, _| row.server()?.cpu_us;
-            /// Of that, outside the kernel
+            /// Part of it in user mode
             cpu_user_us: Real or null = |row, _| row.server()?.cpu_user_us;
-            /// Of that, in the kernel
+            /// Part of it in the kernel
             cpu_system_us: Real or null = |row, _| row.server()?.cpu_system_us;
             /// Context switches of the server's threads
             context_switches: Real or null = |row, _| row.server()?.context_switches;
-            /// Bytes fetched from storage
+            /// Bytes read from storage
             read_bytes: Real or null = |row, _| row.server()?.read_bytes;
-            /// Bytes sent, or to be sent, to storage
+            /// Bytes written to storage, or waiting to be written
             write_bytes: Real or null = |row, _| row.server()?.write_bytes;
-            /// Flushes to storage as the engine counts them
+            /// Flushes to storage, as counted by the storage engine
             fsyncs: Real or null = |row, _| row.server()?.fsyncs;
         },
     };

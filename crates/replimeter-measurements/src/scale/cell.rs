@@ -1,4 +1,4 @@
-//! What the blocks of one phase with one number of replicas come to.
+//! Aggregates the blocks of one phase with one number of replicas.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use replimeter_stats::signed::SignedHistogram;
 #[derive(Default)]
 pub(super) struct Cell {
     pub(super) shape: String,
-    /// For each kind of operation and each start: operations per second of its blocks.
+    /// Operations per second of the blocks, by kind of operation and start.
     pub(super) rates: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
     pub(super) write_latency: SignedHistogram,
     pub(super) select_latency: SignedHistogram,
@@ -30,7 +30,7 @@ pub(super) struct Cell {
     /// Nanoseconds in which load threads waited for a core, and threads × time.
     pub(super) delayed: Option<f64>,
     pub(super) thread_us: f64,
-    /// The largest share of the client's own limit, in percent.
+    /// The largest share of the client's ping limit, in percent.
     pub(super) limit_percent: Option<f64>,
 }
 

@@ -17,7 +17,7 @@ use replimeter_render::{
 /// A figure of a phase at each number of replicas.
 type Curve = (&'static str, ScalePhase, Pick);
 
-/// The author's four curves, and the same for updates.
+/// The published four curves, and the same for updates.
 const CURVES: [Curve; 7] = [
     ("insert alone", ScalePhase::Insert, INSERTS),
     ("insert while selecting", ScalePhase::Mixed, INSERTS),
@@ -28,7 +28,7 @@ const CURVES: [Curve; 7] = [
     ("select while updating", ScalePhase::MixedUpdate, SELECTS),
 ];
 
-/// All charts of a run.
+/// Returns all charts of a run.
 #[must_use]
 pub(crate) fn charts(run: &ScaleDocument) -> Vec<Chart> {
     vec![
@@ -44,13 +44,14 @@ fn is_read(curve: &str) -> bool {
     curve.starts_with("select")
 }
 
-/// Rows of a phase.
+/// Returns the rows of a phase.
 fn rows_of(run: &ScaleDocument, phase: ScalePhase) -> impl Iterator<Item = &ScaleRow> + Clone {
     let rows = run.results.rows.iter();
     rows.filter(move |row| row.phase == phase.name())
 }
 
-/// Curves over the number of replicas, with their error bars, in the colours of their places; how each value is shown.
+/// Returns curves over the number of replicas, with error bars, colored by position; `shown` formats each
+/// value.
 fn by_replicas(
     run: &ScaleDocument,
     curves: &[Curve],
@@ -92,16 +93,16 @@ fn by_replicas(
     }
 }
 
-/// From zero to somewhat above the largest value: an interval may be many times that,
-/// and would press everything else to the ground.
+/// Returns an axis from zero to slightly above the largest value. An interval can be many times that value,
+/// and would compress everything else.
 fn room<'a>(series: impl Iterator<Item = &'a Series>, least: f64) -> Scale {
     let values = series.flat_map(|series| &series.points);
     let largest = values.filter_map(|point| point.y).fold(least, f64::max);
     Scale::Range([0.0, if largest > 0.0 { largest * 1.5 } else { 1.0 }])
 }
 
-/// Throughput for each number of replicas: the author's first picture. Inserts and
-/// selects are far apart, so that each has an axis.
+/// Returns the throughput for each number of replicas: the first published chart. Inserts and selects differ
+/// in magnitude, so each has an axis.
 fn throughput(run: &ScaleDocument) -> Chart {
     let mut chart = by_replicas(run, &CURVES, "per second", |value, ends| {
         Format::Rate.show(value, ends)
@@ -130,7 +131,7 @@ fn throughput(run: &ScaleDocument) -> Chart {
     }
 }
 
-/// Percent of the figure without a replica: the author's second picture.
+/// Returns the throughput in percent of no replica: the second published chart.
 fn percent(run: &ScaleDocument) -> Chart {
     let curves: Vec<Curve> = CURVES[..4]
         .iter()
@@ -157,7 +158,7 @@ fn percent(run: &ScaleDocument) -> Chart {
     }
 }
 
-/// A figure of each server while inserting and selecting; the table has every phase.
+/// Returns a figure of each server while inserting and selecting; the table has every phase.
 fn by_server(run: &ScaleDocument, pick: fn(&ScaleServer) -> Option<f64>, format: Format) -> Chart {
     let show = |value| format.show(value, None);
     let name = |server: &ScaleServer| server.per_operation.name.clone();
@@ -216,7 +217,7 @@ fn writes(run: &ScaleDocument) -> Chart {
     }
 }
 
-/// What was measured and the law beside it.
+/// Returns the measured values and the fitted law.
 fn laws(run: &ScaleDocument) -> Chart {
     let fits = run.results.fits.iter().filter(|fit| fit.refused.is_none());
     let name = |fit: &ScaleFit| format!("{} ({})", fit.figure, fit.phase);

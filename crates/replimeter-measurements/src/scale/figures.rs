@@ -37,7 +37,7 @@ pub(super) fn figures(samples: &SampleFile) -> Result<Figures, Failure> {
         "cpu_us",
     ];
     let mut loads = Blocks::default();
-    // Of each block: its operations of all kinds, and the processor time of all servers.
+    // For each block: its operations of all kinds, and the CPU time of all servers.
     let mut sums: BTreeMap<([String; 2], u64, u64), (f64, f64)> = BTreeMap::new();
     samples.read(&names, |columns, rows| {
         for row in 0..rows {

@@ -1,4 +1,4 @@
-//! Blocks of a scaling measurement, and what they come to.
+//! Blocks of a scaling measurement, and their aggregates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::Cell;
 
-/// What is measured, piece by piece.
+/// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
     /// The round of this number begins.
     Round(u32),
-    /// Servers with so many replicas are started in it.
+    /// Servers with this number of replicas are started in it.
     Start { replicas: u32 },
     /// Servers have their data set.
     Filled {
@@ -31,11 +31,11 @@ pub(crate) enum Call {
         bytes: u64,
         warnings: Vec<Warning>,
     },
-    /// A block, perhaps not to its end.
+    /// A block, perhaps incomplete.
     Block { place: Place, block: Box<Block> },
 }
 
-/// Where a block belongs.
+/// The round, start and shape of a block.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Place {
     pub(super) shape: String,
@@ -44,7 +44,7 @@ pub(crate) struct Place {
     pub(super) block: u32,
 }
 
-/// Everything gathered.
+/// State gathered during the run.
 #[derive(Default)]
 pub(crate) struct Gathered {
     pub(super) cells: BTreeMap<(u32, ScalePhase), Cell>,
@@ -53,15 +53,15 @@ pub(crate) struct Gathered {
     /// Rows and bytes of the data set.
     pub(super) data: (u64, u64),
     pub(super) fits: Vec<ScaleFit>,
-    /// Numbers of replicas as they were started, round by round.
+    /// Numbers of replicas in start order, by round.
     pub(super) order: Vec<Vec<u32>>,
-    /// Warnings, and in how many blocks or starts there were such.
+    /// Warnings, and the number of blocks or starts that had them.
     found: Vec<(Warning, u32)>,
     invalid: BTreeSet<String>,
 }
 
 impl Gathered {
-    /// Adds a piece, and its rows to the samples.
+    /// Adds an event, and its rows to the samples.
     pub(crate) fn take(&mut self, work: &ScalePlan, call: Call, samples: &mut Rows<Blocks>) {
         match call {
             Call::Round(_) => self.order.push(Vec::new()),
@@ -82,7 +82,7 @@ impl Gathered {
         }
     }
 
-    /// Keeps a warning, once of those that are about the same.
+    /// Keeps a warning, or counts it if it is about the same as an earlier one.
     fn note(&mut self, warning: Warning) {
         let about = |warning: &Warning| {
             (
@@ -105,12 +105,12 @@ impl Gathered {
         }
     }
 
-    /// Whether nothing was begun.
+    /// Returns whether no block began.
     pub(super) fn is_empty(&self) -> bool {
         self.seen == 0
     }
 
-    /// Adds a block; one that did not come to its end is in the samples only.
+    /// Adds a block; an incomplete one is added only to the samples.
     fn add(&mut self, place: &Place, block: Block, work: &ScalePlan, samples: &mut Rows<Blocks>) {
         self.seen += 1;
         let wanted = Nanos::from(work.duration.0);
@@ -139,7 +139,7 @@ impl Gathered {
         }
     }
 
-    /// What a reader must know; `free` when servers have no fixed share of the machine.
+    /// Returns the warnings; `free` if servers have no fixed share of the machine.
     pub(super) fn warnings(&self, cores: u32, free: bool) -> Vec<Warning> {
         let told = |(warning, times): &(Warning, u32)| match times {
             1 => warning.clone(),
@@ -189,7 +189,7 @@ impl Gathered {
         warnings
     }
 
-    /// Why there is nothing to show although everything ran.
+    /// Returns why there are no results although all blocks ran, if so.
     pub(super) fn invalid(&self) -> Option<Failure> {
         let nothing = self.cells.values().all(|cell| cell.blocks == 0);
         let reason = self.invalid.iter().next().filter(|_| nothing)?;
@@ -199,7 +199,7 @@ impl Gathered {
         ))
     }
 
-    /// Latencies by number of replicas, phase and kind, with their names.
+    /// Returns latencies by number of replicas, phase and kind, with their names.
     pub(super) fn latencies(&self) -> Vec<(String, SignedHistogram)> {
         let cells = self.cells.iter().flat_map(|((replicas, phase), cell)| {
             [
@@ -216,13 +216,13 @@ impl Gathered {
         cells.collect()
     }
 
-    /// Counted time of all blocks.
+    /// Returns the measured time of all blocks.
     pub(super) fn counted(&self) -> Nanos {
         Nanos(self.cells.values().map(|cell| cell.counted.0).sum())
     }
 }
 
-/// A block's rows in the file of samples.
+/// Returns a block's rows for the samples.
 fn rows(place: &Place, block: &Block, counts: bool) -> Vec<BlockRow> {
     const SECOND_US: f64 = 1e6;
     let (began_us, length_us) = (block.began.as_micros(), block.counted.as_micros());

@@ -1,4 +1,4 @@
-//! The law of each figure, and its prediction held against what was measured.
+//! The law fitted to each figure, and the check of its prediction.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use replimeter_stats::usl::{self, Fit, NoFit, Point};
 use super::gathered::Gathered;
 
 impl Gathered {
-    /// Fits laws to what was measured.
+    /// Fits laws to the measurements.
     pub(super) fn fit(&mut self, work: &ScalePlan) {
         let mut wanted = vec![
             (ScalePhase::Insert, "insert"),
@@ -33,7 +33,7 @@ impl Gathered {
         }
     }
 
-    /// What is measured at each start.
+    /// Returns the measurement of each start.
     fn points(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> Vec<Measured> {
         let of = |replicas: &u32| {
             let starts = self
@@ -72,7 +72,7 @@ impl Gathered {
         fit
     }
 
-    /// Holds each law's prediction against what was measured with one more replica.
+    /// Compares each law's prediction with the measurement with one more replica.
     pub(super) fn check(&mut self, work: &ScalePlan, replicas: u32) {
         let phases = work.phases();
         let mut fits = std::mem::take(&mut self.fits);
@@ -95,13 +95,13 @@ impl Gathered {
     }
 }
 
-/// What is measured at a start: replicas, start, operations per second.
+/// The measurement of a start: replicas, start, operations per second.
 type Measured = (u32, u32, f64);
 
 /// Fits the law to these points.
 ///
 /// # Errors
-/// Why none can be fitted.
+/// The reason why no law can be fitted.
 fn fitted(work: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, String> {
     let counts: BTreeSet<u32> = points.iter().map(|(replicas, ..)| *replicas).collect();
     if counts.len() < FEWEST_COUNTS {
@@ -127,7 +127,7 @@ fn fitted(work: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, Stri
     })
 }
 
-/// Writes down what a law says of these points and of one replica more.
+/// Records the law's values for these points and for one more replica.
 fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points: &[Measured]) {
     let count = |replicas: u32| servers_of(work, kind, replicas);
     (fit.lambda, fit.sigma, fit.kappa) = (law.lambda, law.sigma, law.kappa);
@@ -167,7 +167,7 @@ fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points:
     });
 }
 
-/// The same done to a value and to the ends of its interval.
+/// Applies a function to a value and to the ends of its interval.
 fn each(estimate: Estimate, what: impl Fn(f64) -> f64) -> Estimate {
     Estimate {
         value: estimate.value.map(&what),
@@ -176,7 +176,7 @@ fn each(estimate: Estimate, what: impl Fn(f64) -> f64) -> Estimate {
     }
 }
 
-/// How many servers a figure is of: those that are read from, or all, since each does
+/// Returns the number of servers that a figure covers: those that are read from, or all, since each executes
 /// every write.
 fn servers_of(work: &ScalePlan, kind: &str, replicas: u32) -> u32 {
     if kind == "select" {
@@ -186,7 +186,7 @@ fn servers_of(work: &ScalePlan, kind: &str, replicas: u32) -> u32 {
     }
 }
 
-/// How often each operation is carried out: a write on every server.
+/// Returns how often each operation is executed: a write on every server.
 fn together(work: &ScalePlan, kind: &str, replicas: u32) -> f64 {
     if kind == "select" {
         1.0

@@ -43,7 +43,7 @@ use replimeter_run::{
 
 use self::gathered::{Call, Gathered, Place};
 
-/// What each read replica costs the writes and gives the reads.
+/// The measurement `scale`: throughput by number of read replicas.
 pub(crate) struct Scale;
 
 impl Measurement for Scale {
@@ -115,7 +115,7 @@ Starts servers of its own for every number of replicas, and removes them. docs/s
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
-        // What was begun is kept, whichever step it was interrupted in.
+        // Blocks that began are kept, whatever step was interrupted.
         rounds(cx).map_err(|failure| match failure.kind {
             Kind::Interrupted if !Self::is_empty(&cx.gathered) => Failure::cut_short(),
             _ => failure,
@@ -185,7 +185,7 @@ Starts servers of its own for every number of replicas, and removes them. docs/s
     }
 }
 
-/// Every number of replicas in every round, in another order each time.
+/// Measures every number of replicas in every round, in a new random order each time.
 fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), Failure> {
     cx.possible()?;
     let work = cx.work;
@@ -220,16 +220,16 @@ fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the starts share.
+/// State shared by all starts.
 struct Starts {
     workloads: Workloads,
-    /// Starts so far, and all of them.
+    /// Starts so far, and in total.
     begun: usize,
     all: usize,
 }
 
 impl Starts {
-    /// Measures every phase on fresh servers with so many replicas.
+    /// Measures every phase on fresh servers with this number of replicas.
     fn start(
         &mut self,
         cx: &mut RunContext<'_, Scale>,
@@ -290,7 +290,8 @@ impl Starts {
         let mut block = 0;
         for turn in 0..work.blocks {
             let mut phases = phases.clone();
-            // There and back again, over blocks and rounds, so that a drift of the servers hits all phases alike.
+            // In order and in reverse, over blocks and rounds, so that a drift of the servers affects all
+            // phases alike.
             if (turn + round).is_multiple_of(2) {
                 phases.reverse();
             }
@@ -324,7 +325,7 @@ impl Starts {
     }
 }
 
-/// Says which numbers of replicas cannot have equal shares of the clients.
+/// Returns the warning about numbers of replicas that cannot share the clients evenly.
 fn uneven(work: &ScalePlan) -> Option<Warning> {
     let counts = work
         .replicas
@@ -345,13 +346,13 @@ fn uneven(work: &ScalePlan) -> Option<Warning> {
     })
 }
 
-/// Adds which servers have died: that says more than their silence.
+/// Adds the servers that exited, which explains more than a lost connection.
 fn with_deaths(mut failure: Failure, servers: &dyn Servers) -> Failure {
     if failure.kind == Kind::Interrupted {
         return failure;
     }
     let members = servers.members();
-    // A connection breaks a moment before its process can be waited for.
+    // A connection breaks just before its process can be waited for.
     for _ in 0..20 {
         if (0..members.len()).any(|index| servers.ended(index).is_some()) {
             break;
@@ -366,7 +367,7 @@ fn with_deaths(mut failure: Failure, servers: &dyn Servers) -> Failure {
     failure
 }
 
-/// How far a block is, for whoever waits.
+/// Converts the block's progress for display.
 fn shown(step: Step<'_>) -> Progress {
     match step {
         Step::Load(second) => {

@@ -1,4 +1,4 @@
-//! From what is gathered to the rows of the document.
+//! Computes the rows of the document.
 
 use replimeter_model::{
     plan::{ScalePhase, ScalePlan},
@@ -9,7 +9,7 @@ use replimeter_stats::{bootstrap, series::distribution};
 use super::{cell::Cell, gathered::Gathered};
 
 impl Gathered {
-    /// Rates of each start, of those that there are.
+    /// Returns the rates of each start that has any.
     fn starts(&self, replicas: u32, phase: ScalePhase, kind: &str) -> Vec<Vec<f64>> {
         let cell = self.cells.get(&(replicas, phase));
         let rates = cell.and_then(|cell| cell.rates.get(kind));
@@ -18,7 +18,7 @@ impl Gathered {
             .unwrap_or_default()
     }
 
-    /// Operations of a kind per second, and the ends of the interval.
+    /// Returns operations of a kind per second, and the ends of the interval.
     pub(super) fn rate(
         &self,
         replicas: u32,
@@ -49,7 +49,7 @@ impl Gathered {
         )
     }
 
-    /// Rows by number of replicas and phase; those of a checked prediction are the law's.
+    /// Returns the rows by number of replicas and phase; the law has those of a checked prediction.
     pub(super) fn rows(&self, work: &ScalePlan) -> Vec<ScaleRow> {
         let asked = |replicas: u32| work.replicas.counts().contains(&replicas);
         let cells = self.cells.iter().filter(|((replicas, _), cell)| {

@@ -1,4 +1,4 @@
-//! The cases one after another on a target's servers, each read in every way that is asked for.
+//! Measures the cases on a target's servers one after another, at each level of read consistency.
 
 use std::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ use super::{
     load::{Judging, Loads, Placed, judged_readers, load_on, writers_of},
 };
 
-/// One case, read in one way.
+/// One case at one level of read consistency.
 struct Cell<'a> {
     case: &'a Case,
     level: SyncReads,
@@ -31,7 +31,7 @@ struct Cell<'a> {
     placed: &'a [Placed<'a>],
 }
 
-/// Every case, read in every way.
+/// Measures every case at every level of read consistency.
 pub(super) fn cells<'s, 'a: 's>(
     cx: &mut RunContext<'a, Stale>,
     cluster: &mut Cluster,
@@ -61,7 +61,7 @@ pub(super) fn cells<'s, 'a: 's>(
                 ));
             }
         };
-        // A load is read where it is, unless somebody chose.
+        // A load is read on its own server, unless readers are given.
         let wanted = (!work.readers.is_empty()).then_some(readers);
         let found = if work.check_load_reads {
             judged_readers(&placed, wanted, case)
@@ -96,7 +96,7 @@ pub(super) fn cells<'s, 'a: 's>(
     Ok(())
 }
 
-/// One case, read in one way; the number of the next round.
+/// Measures one case at one level; returns the number of the next round.
 fn measure_cell(
     cx: &mut RunContext<'_, Stale>,
     cluster: &mut Cluster,
@@ -135,7 +135,7 @@ fn measure_cell(
     let result = load
         .map_err(Failure::from)
         .and_then(|load| under_load(cx, cluster, &part, cell, load));
-    // The case's own follow those that were found before.
+    // The warnings of the case follow those found earlier.
     let warnings = cx.take_warnings();
     cx.take(Call::Warnings(warnings))?;
     let (mut outcome, loads) = match result {
@@ -160,7 +160,7 @@ fn measure_cell(
     Failure::of_measuring(failure.as_ref(), interrupted).map_or(Ok(next_round), Err)
 }
 
-/// Who writes and who reads in a case, and how.
+/// Returns the writers, the readers and the reads of a case.
 fn case_of(
     cluster: &Cluster,
     readers: &[ReaderRef],
@@ -196,7 +196,7 @@ fn case_of(
     }
 }
 
-/// Measures a case while its load runs; what came of both.
+/// Measures a case under its load; returns the results of both.
 fn under_load(
     cx: &mut RunContext<'_, Stale>,
     cluster: &mut Cluster,
@@ -225,7 +225,7 @@ fn under_load(
     Ok((outcome, load.results()))
 }
 
-/// What a load met in a stretch.
+/// Returns a load's results in a window.
 fn load_window(load: String, gauged: &Gauged) -> LoadWindow {
     let latency = &gauged.latency;
     let rank = |p: f64| {

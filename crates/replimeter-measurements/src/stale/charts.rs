@@ -13,7 +13,7 @@ use replimeter_render::{
     report::Table,
 };
 
-/// All charts of a run.
+/// Returns all charts of a run.
 #[must_use]
 pub(crate) fn charts(run: &StaleDocument) -> Vec<Chart> {
     let rows = run.results.rows.iter().map(|row| (label(run, row), row));
@@ -33,7 +33,7 @@ pub(crate) fn charts(run: &StaleDocument) -> Vec<Chart> {
     vec![shares(run), curve, course(run), counters(run)]
 }
 
-/// Every row's share of stale reads.
+/// Returns every row's share of stale reads.
 fn shares(run: &StaleDocument) -> Chart {
     let rows = run.results.rows.iter().filter_map(|row| {
         let [low, high] = [row.stale_percent_low, row.stale_percent_high];
@@ -76,12 +76,12 @@ fn shares(run: &StaleDocument) -> Chart {
     }
 }
 
-/// The share by the time after the acknowledgement, of rows with their names.
+/// Returns the share by the time after the acknowledgement, of rows with their names.
 pub(crate) fn curves<'a>(what: &str, rows: impl Iterator<Item = (String, &'a StaleRow)>) -> Chart {
     let (mut series, mut drawn) = (Vec::new(), Vec::new());
     for (name, row) in rows.filter(|(_, row)| row.curve.len() > 1) {
         let share = |share: f64| share * 100.0;
-        // The axis is logarithmic, and "at once" has a time too.
+        // The axis is logarithmic, so the immediate read has a time too.
         let known = row
             .curve
             .iter()
@@ -125,15 +125,15 @@ fn name(run: &StaleDocument, course: &StaleCourse) -> String {
     format!("{shape}{}{sync}", course.load)
 }
 
-/// A time that is shown while it lasts.
+/// Returns a time only if it is positive.
 fn lasting(us: f64) -> Option<f64> {
     (us > 0.0).then_some(us)
 }
 
-/// A time of a stretch, and how its line is drawn.
+/// A time of a window, and the style of its line.
 type Pick<T> = (Stroke, &'static str, fn(&T) -> Option<f64>);
 
-/// What our own requests met.
+/// Times of Replimeter's own requests.
 const OURS: [Pick<StaleWindow>; 5] = [
     (Stroke::Solid, "slowest write", |of| of.write_max_us),
     (Stroke::Dot, "slowest read", |of| of.read_max_us),
@@ -144,7 +144,7 @@ const OURS: [Pick<StaleWindow>; 5] = [
     }),
 ];
 
-/// What a load met.
+/// Times of a load.
 const LOADS: [Pick<LoadWindow>; 4] = [
     (Stroke::Dot, "p50", |of| of.p50_us),
     (Stroke::Dash, "p99", |of| of.p99_us),
@@ -152,7 +152,7 @@ const LOADS: [Pick<LoadWindow>; 4] = [
     (Stroke::DashDot, "in flight", |of| lasting(of.under_way_us)),
 ];
 
-/// How long anything of a case took, or has been under way.
+/// Returns the longest time that anything in a case took, or has been in flight.
 fn longest(course: &StaleCourse) -> f64 {
     let times = course.windows.iter().flat_map(|of| {
         let loads = of.load.iter();
@@ -169,7 +169,7 @@ fn time_of_case() -> Axis {
     Axis::time(title, Unit::Second, Scale::Linear)
 }
 
-/// A series over the time of a case.
+/// Returns a series over the time of a case.
 fn over_time<'a>(
     name: String,
     course: &'a StaleCourse,
@@ -182,14 +182,14 @@ fn over_time<'a>(
     )
 }
 
-/// What our own requests and the loads met over time, and below it what the servers said.
+/// Returns request times of rounds and loads over time, with the server counters below.
 fn course(run: &StaleDocument) -> Chart {
     let cases = &run.results.timelines;
     let worst = cases.iter().map(longest).fold(0.0, f64::max);
-    // The case with the worst stall is what is looked at first.
+    // The case with the worst stall is shown first.
     let first = cases.iter().position(|course| longest(course) >= worst);
     let first = first.unwrap_or(0);
-    // An axis of nothing but hidden series has no range, which the browser complains about.
+    // An axis with only hidden series has no range, which makes the browser log an error.
     let moves = |course: &StaleCourse| counters_of(course).iter().any(Counter::moves);
     let mut order = std::iter::once(first).chain(0..cases.len());
     let counted = order.find(|index| cases.get(*index).is_some_and(moves));
@@ -198,7 +198,7 @@ fn course(run: &StaleDocument) -> Chart {
         let name = name(run, course);
         let named = |what: &str| format!("{name} · {what}");
         let group = Some(name.clone());
-        // Of judged loads the requests are the load's.
+        // With checked loads, the requests are the load's.
         let mut rows = run.results.rows.iter();
         let judged = rows.any(|row| row.judged == "load" && row.load == course.load);
         for (dash, what, pick) in OURS {
@@ -281,12 +281,12 @@ fn course_table(run: &StaleDocument, unit: Unit) -> Table {
 struct Counter<'a> {
     key: &'a String,
     name: &'a str,
-    /// In each stretch that has it.
+    /// Its values in each window that has it.
     values: Vec<f64>,
 }
 
 impl Counter<'_> {
-    /// Whether it is worth drawing: it was not 0 all the while, and not what every query makes it.
+    /// Returns whether it is worth drawing: not always 0, and not changed by every query.
     fn moves(&self) -> bool {
         self.largest() > 0.0 && !self.name.ends_with("Threads_running")
     }
@@ -300,7 +300,7 @@ impl Counter<'_> {
     }
 }
 
-/// The counters of a case, by name.
+/// Returns the counters of a case, by name.
 fn counters_of(course: &StaleCourse) -> Vec<Counter<'_>> {
     let windows = || course.windows.iter();
     let keys: BTreeSet<&String> = windows().flat_map(|of| of.counters.keys()).collect();
@@ -314,7 +314,7 @@ fn counters_of(course: &StaleCourse) -> Vec<Counter<'_>> {
     counters.collect()
 }
 
-/// What the servers said meanwhile; all of them 0 are in the report's table of counters.
+/// Returns the server counters during the run; the report's table also has those that stayed 0.
 fn counters(run: &StaleDocument) -> Chart {
     let (mut series, mut rows) = (Vec::new(), Vec::new());
     for course in &run.results.timelines {

@@ -1,4 +1,4 @@
-//! Refuses parts and ways of reading that the servers do not have.
+//! Rejects roles and levels of read consistency that the servers do not support.
 
 use replimeter_engine::{flavour::sync_reads, source::Member};
 use replimeter_model::{
@@ -9,14 +9,14 @@ use replimeter_model::{
 };
 use replimeter_run::failure::Failure;
 
-/// Names that stand for servers by their part in the measurement.
+/// Names that stand for servers by their role in the measurement.
 const PARTS: [&str; 5] = [PRIMARY, "writer", "reader", "third", READERS];
 
-/// Refuses what makes no sense, before anything is touched.
+/// Rejects invalid settings before anything is changed.
 pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), Failure> {
     let work = &plan.plan;
     for target in &plan.targets {
-        // The servers of a running sandbox are known when it is found.
+        // The servers of a running sandbox are known only after it is found.
         let names = match target {
             Target::Sandbox(spec) => spec.shape.nodes(),
             Target::Nodes(nodes) => nodes.iter().map(|node| node.name.clone()).collect(),
@@ -68,12 +68,12 @@ pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a shape that has none of the ways in which reads are to be made to wait.
+/// Rejects a shape that supports none of the requested levels of read consistency.
 fn waitable(shape: Shape, work: &StalePlan) -> Result<(), Failure> {
     let kind = match shape.mode() {
         Mode::Galera => sync_reads::Kind::Galera,
         Mode::Group => sync_reads::Kind::Group,
-        // What a channel can do is the same on every engine.
+        // The capabilities of a channel are the same on every engine.
         Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain => {
             sync_reads::Kind::Channel(Engine::MariaDb)
         }
@@ -90,7 +90,7 @@ fn waitable(shape: Shape, work: &StalePlan) -> Result<(), Failure> {
     })
 }
 
-/// Declares who writes, when that was asked for.
+/// Declares the writer, if one was given.
 pub(super) fn declare(declared: &mut [Member], writer: Option<&str>) -> Result<(), Failure> {
     let Some(writer) = writer.filter(|writer| !PARTS[..2].contains(writer)) else {
         return Ok(());

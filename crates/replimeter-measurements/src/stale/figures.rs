@@ -32,7 +32,7 @@ figures! {
     MONOTONIC = "stale.monotonic_percent": Percent, Lower, Difference, of ROW;
     DELAY = "stale.delay" [mean p50 p99 max]: Us, Lower, Ratio, of ROW;
     READ = "stale.read" [p50 p99]: Us, Lower, Ratio, of ROW;
-    // It may be 0: everything is fresh at once.
+    // It can be 0: all reads are fresh immediately.
     FRESH_AFTER = "stale.fresh_after" [p99 p999]: Us, Lower, Difference, of ROW;
     WRITE = "stale.write" [p50 p99]: Us, Lower, Ratio, of CASE;
 }
@@ -46,13 +46,13 @@ struct Reader {
     read: Vec<f64>,
 }
 
-/// What reads and writes of a case took.
+/// Read and write times of a case.
 #[derive(Default)]
 struct Gathered {
     /// By the values of [`ROW`].
     readers: BTreeMap<[String; 6], Reader>,
-    /// By the values of [`CASE`]: when the last write was sent, and what writes took. They are the same for every reader: of
-    /// each case they are taken once.
+    /// By the values of [`CASE`]: send time of the last write, and write latencies. They are the same for
+    /// every reader, so each case has them once.
     writes: BTreeMap<[String; 5], (f64, Vec<f64>)>,
 }
 
@@ -73,7 +73,7 @@ const NAMES: [&str; 13] = [
 ];
 
 impl Gathered {
-    /// Takes a row of the columns [`NAMES`].
+    /// Adds a row of the columns [`NAMES`].
     fn take(&mut self, columns: &[Column], row: usize) {
         let word = |column: usize| columns[column].word(row);
         let number = |column: usize| columns[column].number(row);
@@ -132,7 +132,7 @@ pub(super) fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<
     Ok(figures)
 }
 
-/// How long to wait until reads are fresh, as the record states it of rounds.
+/// Returns the time until reads are fresh, as recorded for rounds.
 fn fresh_after<'a>(document: &'a StaleDocument, of: [&str; 6]) -> Option<&'a FreshAfter> {
     let row = document.results.rows.iter().find(|row| {
         let row_of = [

@@ -1,4 +1,4 @@
-//! What cases come to while they are measured.
+//! State of cases during the measurement.
 
 use std::time::Duration;
 
@@ -24,52 +24,52 @@ use serde::{Deserialize, Serialize};
 use super::load::Placed;
 use crate::course::Course;
 
-/// Stretches in the document; neighbours are joined when there would be more.
+/// Maximum number of windows in the document; adjacent windows are joined above it.
 const MOST_WINDOWS: usize = 1200;
 
-/// A violation, and how late it was.
+/// A violation, and its delay.
 struct Violation {
     late: Nanos,
     witness: Witness,
 }
 
-/// What is measured, piece by piece.
+/// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// The servers of a shape are there and checked.
+    /// The servers of a shape have started and passed the checks.
     Shape { label: String, mode: String },
-    /// What servers, data and clean-up gave cause for.
+    /// Warnings from servers, data and clean-up.
     Warnings(Vec<Warning>),
     /// A case begins.
     Case(Case),
-    /// A round is over.
+    /// A round ended.
     Round(StaleRound),
-    /// A stretch is over.
+    /// A window ended.
     Window(StaleWindow),
-    /// The case is over; without an outcome it could not be measured to any end.
+    /// The case ended; without an outcome it could not be measured at all.
     CaseEnded {
         outcome: Option<Outcome>,
         loads: Vec<SquadResult>,
     },
 }
 
-/// One case, read in one way.
+/// One case at one level of read consistency.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Case {
     pub(super) shape: String,
     pub(super) load: String,
-    /// Where its loads run, seen from the measurement.
+    /// Where its loads run, relative to the measurement.
     pub(super) load_on: String,
-    /// How reads were to be made to wait, and what that is on these servers.
+    /// The requested level of read consistency, and its meaning on these servers.
     pub(super) asked: SyncReads,
     pub(super) sync_reads: SyncReads,
-    /// What resets the connections between rounds.
+    /// The reset of connections between rounds.
     pub(super) pool: Pool,
     /// The servers that are written to.
     pub(super) writers: Vec<String>,
     pub(super) readers: Vec<Reader>,
-    /// The statements that write and read a version, of a load that is judged, with the parameter as `?`.
+    /// The statements that write and read a version, of a checked load, with the parameter as `?`.
     pub(super) judged: Option<[String; 2]>,
 }
 
@@ -77,16 +77,16 @@ pub(crate) struct Case {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reader {
     pub(super) name: String,
-    /// Whether rounds are written to it.
+    /// Whether it is also a writer.
     pub(super) writer: bool,
-    /// How its reads are made to wait, in words, and whether a GTID is waited for.
+    /// How its reads are made to wait, in words, and whether they wait for a GTID.
     pub(super) guarantee: String,
     pub(super) gtid: bool,
-    /// Configured delay on the way to it.
+    /// Configured delay on the path to it.
     pub(super) delay: Duration,
 }
 
-/// Everything gathered while the run goes on.
+/// State gathered during the run.
 #[derive(Default)]
 pub(crate) struct Gathered {
     under_way: Option<Rounds>,
@@ -100,7 +100,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Adds a piece, and its rows to the samples.
+    /// Adds an event, and its rows to the samples.
     pub(crate) fn take(&mut self, call: Call, rows: &mut Rows<Labels>) {
         match (call, &mut self.under_way) {
             (Call::Shape { label, mode }, _) => {
@@ -136,7 +136,7 @@ impl Gathered {
         }
     }
 
-    /// Adds a case that is over.
+    /// Adds a case that ended.
     fn case(&mut self, rounds: Rounds, outcome: Option<Outcome>, loads: Vec<SquadResult>) {
         let case = rounds.case.clone();
         let foreign = rounds.foreign();
@@ -156,7 +156,7 @@ impl Gathered {
         for (row, reader) in rows.into_iter().zip(&case.readers) {
             let row = StaleRow {
                 shape: case.shape.clone(),
-                // What others write is replicated to the first writer too.
+                // Writes of other clients replicate to the first writer too.
                 null_replica: reader.writer && case.writers.len() == 1,
                 load: case.load.clone(),
                 load_on: case.load_on.clone(),
@@ -217,7 +217,7 @@ impl Gathered {
     }
 }
 
-/// Warns of a promise that did not hold.
+/// Returns the warning about a violated guarantee.
 fn broken(row: &StaleRow, case: &Case) -> Option<Warning> {
     let violations: &Violations = &row.violations;
     if case.asked == SyncReads::Off
@@ -256,7 +256,7 @@ fn broken(row: &StaleRow, case: &Case) -> Option<Warning> {
     ))
 }
 
-/// The statements that write and read versions in loads that are judged.
+/// Returns the statements that write and read versions in checked loads.
 pub(super) fn judged(loads: &[Placed<'_>]) -> [String; 2] {
     let first = |of: fn(&Workload) -> Option<&str>| {
         let found = loads.iter().find_map(|load| of(load.workload()));
@@ -279,7 +279,7 @@ struct Rounds {
     summaries: Vec<StaleSummary>,
     violations: Vec<[Option<Violation>; 2]>,
     course: Course<StaleWindow>,
-    /// Rounds that count, and others, whose row somebody else had changed.
+    /// Counted rounds, and others, whose row another client had changed.
     foreign: [u64; 2],
 }
 
@@ -341,14 +341,14 @@ impl Rounds {
         }
     }
 
-    /// Whether a violation is later than the one kept, and so clearer.
+    /// Returns whether a violation is later than the one kept, and so clearer.
     fn clearer(&self, reader: usize, kind: usize, late: Nanos) -> bool {
         self.violations[reader][kind]
             .as_ref()
             .is_none_or(|before| late > before.late)
     }
 
-    /// The write, after the reset of the connections where there was one.
+    /// Returns the write, after the reset of the connections if there was one.
     fn write(&self, round: &StaleRound) -> Vec<WitnessStep> {
         let reset = round.reset.map(|[begin, end]| WitnessStep {
             node: format!("{} and the readers", self.writer),
@@ -433,7 +433,8 @@ impl Rounds {
         }
     }
 
-    /// A read that went back behind what its connection, or another one of the load, had been shown.
+    /// Returns the witness of a read that returned an older version than its connection, or another one of
+    /// the load, had read.
     fn went_back(&self, round: &StaleRound, read: &StaleRead) -> Witness {
         let what = if self.case.judged.is_some() {
             "version"
@@ -464,7 +465,7 @@ impl Rounds {
         let mut steps = self.write(round);
         steps.extend([
             self.read(round, first, shown, format!("k = {}", round.round)),
-            // Of the reads after the first one only the beginning is kept.
+            // Of the reads after the first one, only the start time is kept.
             self.read(
                 round,
                 late,
@@ -479,18 +480,19 @@ impl Rounds {
         }
     }
 
-    /// Rounds whose row somebody else had changed; those before the ones that count only where there were no others.
+    /// Returns the number of rounds whose row another client had changed; uncounted rounds are included only
+    /// if there are no counted ones.
     fn foreign(&self) -> u64 {
         let [counted, before] = self.foreign;
         if counted > 0 { counted } else { before }
     }
 
-    /// Adds a stretch.
+    /// Adds a window.
     fn window(&mut self, window: StaleWindow) {
         self.course.push(&[window]);
     }
 
-    /// The rows, one for each reader, and the course.
+    /// Returns the rows, one per reader, and the windows.
     fn finish(self) -> (Vec<StaleRow>, Vec<StaleWindow>) {
         let rows = self.summaries.iter().zip(self.violations).enumerate().map(
             |(index, (summary, violations))| {

@@ -1,4 +1,4 @@
-//! The loads of the cases: data sets filled once for a target, threads for each case.
+//! The loads of the cases: data sets filled once per target, threads for each case.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use replimeter_run::{
 
 use super::Stale;
 
-/// How long the replicas may take to have a data set.
+/// Timeout for the replicas to apply a data set.
 const ARRIVAL: Duration = Duration::from_secs(600);
 
 /// A load, and where it runs.
@@ -40,7 +40,7 @@ impl Placed<'_> {
         self.workload
     }
 
-    /// As reports call it.
+    /// Returns its name in reports.
     pub(super) fn name(&self) -> String {
         format!(
             "{}:{}@{}",
@@ -49,10 +49,11 @@ impl Placed<'_> {
     }
 }
 
-/// The readers of a case whose loads are judged: the servers on which a load reads versions, of those that were asked for.
+/// Returns the readers of a case with checked loads: the servers on which a load reads versions, among the
+/// requested ones.
 ///
 /// # Errors
-/// The reason why there is nothing to be judged.
+/// The reason why nothing can be checked.
 pub(super) fn judged_readers(
     placed: &[Placed<'_>],
     wanted: Option<&[ReaderRef]>,
@@ -85,7 +86,7 @@ pub(super) fn judged_readers(
     Ok(readers)
 }
 
-/// The servers on which loads write versions.
+/// Returns the servers on which loads write versions.
 pub(super) fn writers_of(placed: &[Placed<'_>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for load in placed
@@ -99,16 +100,16 @@ pub(super) fn writers_of(placed: &[Placed<'_>]) -> Vec<String> {
     names
 }
 
-/// What makes the reads of a load wait, and who judges them.
+/// How the reads of a load wait, and where they are checked.
 pub(super) struct Judging<'a> {
     pub(super) versions: Arc<Versions>,
-    /// The servers whose reads are judged, and how they are made to wait.
+    /// The servers whose reads are checked, and how they are made to wait.
     pub(super) readers: &'a [ReaderRef],
     pub(super) guarantees: &'a [Guarantee],
 }
 
 impl Judging<'_> {
-    /// Statements that the connections of a load begin with.
+    /// Returns the first statements of a load's connections.
     fn session(&self, load: &Placed<'_>) -> Vec<String> {
         let reader = self
             .readers
@@ -120,7 +121,7 @@ impl Judging<'_> {
         {
             session.extend_from_slice(&guarantee.reader);
         }
-        // What is asked of a writer is the same for every reader, as far as anything is.
+        // The writer's statements are the same for every reader, if there are any.
         let writer = self
             .guarantees
             .iter()
@@ -131,7 +132,7 @@ impl Judging<'_> {
         session
     }
 
-    /// The number of a load's server among the readers; beyond them for one that is not judged.
+    /// Returns the index of a load's server among the readers; beyond them for an unchecked load.
     fn place(&self, load: &Placed<'_>) -> usize {
         self.readers
             .iter()
@@ -147,7 +148,7 @@ pub(super) struct Loads<'a> {
     sets: Vec<DataSet>,
 }
 
-/// Reads every workload of a plan, before anything is touched.
+/// Reads every workload of a plan before anything is changed.
 pub(super) fn workloads(work: &StalePlan) -> Result<Vec<(String, Workload)>, Failure> {
     let mut read: Vec<(String, Workload)> = Vec::new();
     for load in work.cases.iter().flat_map(|case| &case.0) {
@@ -169,7 +170,7 @@ pub(super) fn workloads(work: &StalePlan) -> Result<Vec<(String, Workload)>, Fai
     Ok(read)
 }
 
-/// The servers that a load's node stands for; none for a third one where there is none.
+/// Returns the servers that a load's node stands for; none if there is no third server.
 fn place(
     load: &LoadSpec,
     cluster: &Cluster,
@@ -192,7 +193,7 @@ fn place(
     Ok(found.into_iter().collect())
 }
 
-/// Where loads run, seen from the measurement.
+/// Returns where loads run, relative to the measurement.
 pub(super) fn load_on(case: &Case, cluster: &Cluster, readers: &[ReaderRef]) -> String {
     let part = |load: &LoadSpec| match place(load, cluster, readers).unwrap_or_default().first() {
         Some(ReaderRef::Writer) => "writer",
@@ -205,7 +206,7 @@ pub(super) fn load_on(case: &Case, cluster: &Cluster, readers: &[ReaderRef]) -> 
 }
 
 impl<'a> Loads<'a> {
-    /// Nothing filled yet.
+    /// Creates a state without data.
     pub(super) fn new(work: &'a StalePlan, workloads: &'a [(String, Workload)]) -> Self {
         Self {
             work,
@@ -214,10 +215,10 @@ impl<'a> Loads<'a> {
         }
     }
 
-    /// Where the loads of a case run; or why they cannot, with the server's name.
+    /// Returns where the loads of a case run, or the reason why they cannot.
     ///
     /// # Errors
-    /// When a load names a server that is not there.
+    /// If a load names a server that does not exist.
     pub(super) fn placed(
         &self,
         case: &'a Case,
@@ -264,7 +265,7 @@ impl<'a> Loads<'a> {
         Ok(Ok(placed))
     }
 
-    /// Fills what a case's loads need and is not there yet.
+    /// Fills the missing data of a case's loads.
     pub(super) fn fill(
         &mut self,
         cx: &RunContext<'_, Stale>,
@@ -300,7 +301,7 @@ impl<'a> Loads<'a> {
         Ok(warnings)
     }
 
-    /// Removes the data; from servers that go anyway it need not be.
+    /// Removes the data, except from servers that will be removed anyway.
     pub(super) fn remove(self, cluster: &Cluster, goes_anyway: bool) -> Vec<Warning> {
         let mut warnings = Vec::new();
         for set in self.sets {

@@ -1,4 +1,4 @@
-//! `stale`: how often a read misses what was just written, and for how long.
+//! `stale`: measures how often, and for how long, reads miss acknowledged writes.
 
 mod cells;
 pub(crate) mod charts;
@@ -48,7 +48,7 @@ use self::{
     load::{Loads, workloads},
 };
 
-/// How often a read misses what was just written.
+/// The measurement `stale`.
 pub(crate) struct Stale;
 
 impl Measurement for Stale {
@@ -143,7 +143,7 @@ Writes only to the schema `replimeter`, which it makes and drops. docs/stale.md 
     }
 
     fn conclude(run: &mut Finished<'_, Self>, mut gathered: Gathered) -> Concluded<StaleResults> {
-        // What measuring gave cause for comes first.
+        // Warnings of the measurement come first.
         gathered.warnings.append(&mut run.ended.warnings);
         run.warn(gathered.warnings);
         let mut target = run.target(gathered.labels.join(", "), gathered.modes);
@@ -189,7 +189,7 @@ Writes only to the schema `replimeter`, which it makes and drops. docs/stale.md 
     }
 }
 
-/// Measures every case on one target, from its start to its end.
+/// Measures every case on one target.
 fn one(
     cx: &mut RunContext<'_, Stale>,
     target: &Target,
@@ -204,7 +204,8 @@ fn one(
     cx.met(servers.label(), servers.as_ref(), &mut cluster)?;
     let readers = stale::readers(&cluster, &work.readers)
         .map_err(|error| Failure::usage(format!("the reader: {}", error.cause), error.hint))?;
-    // Every way is looked for before the first row is written; one of several that these servers do not have is left out.
+    // Every level is checked before the first row is written; if these servers support only some, the others
+    // are left out.
     let mut levels = Vec::new();
     let mut without = None;
     for level in &work.read_consistency {
@@ -265,7 +266,7 @@ fn one(
     ended
 }
 
-/// Names the servers that do not take part any more: in the failure that this is perhaps the cause of, else in a warning.
+/// Names the servers that stopped replicating: in the failure that they may have caused, else in a warning.
 fn absent(
     cx: &mut RunContext<'_, Stale>,
     cluster: &Cluster,
@@ -280,7 +281,7 @@ fn absent(
         .is_err_and(|failure| failure.kind == Kind::Failed);
     let mut causes = Vec::new();
     for (index, words) in cluster.absent() {
-        // How members of a cluster stand is told with every failure.
+        // Every failure includes the states of the cluster's members.
         if failed && readers.contains(&ReaderRef::Replica(index)) {
             if !matches!(cluster.mode, "galera" | "group") {
                 causes.push(words);

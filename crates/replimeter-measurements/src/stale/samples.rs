@@ -1,19 +1,19 @@
-//! `samples.parquet` of a `stale` run: a row for what each reader showed of each round.
+//! `samples.parquet` of a `stale` run: one row for each reader and round.
 
 use replimeter_model::stale::{StaleRead, StaleRound};
 
 use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 
-/// What is measured just now.
+/// The conditions of the current rounds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Labels {
     /// The shape.
     pub(crate) shape: String,
     /// The loads.
     pub(crate) load: String,
-    /// How reads are made to wait.
+    /// The level of read consistency.
     pub(crate) sync_reads: String,
-    /// What becomes of the connections.
+    /// The reset of connections.
     pub(crate) pool: String,
     /// The readers, in order.
     pub(crate) readers: Vec<String>,
@@ -25,13 +25,13 @@ impl Labels {
     }
 }
 
-/// What a reader showed of a round.
+/// A read of a round.
 pub(crate) struct Held {
     round: StaleRound,
     read: StaleRead,
 }
 
-/// Adds a round: a row for each of its reads.
+/// Adds a round: one row for each of its reads.
 pub(crate) fn add_round(rows: &mut Rows<Labels>, round: &StaleRound) {
     let bare = StaleRound {
         reads: Vec::new(),
@@ -55,45 +55,46 @@ impl Columns for Labels {
             shape: Word = |_, labels| &labels.shape;
             /// The loads of the case
             load: Word = |_, labels| &labels.load;
-            /// How reads are made to wait
+            /// Level of read consistency
             read_consistency: Word = |_, labels| &labels.sync_reads;
-            /// What becomes of the connections between rounds
+            /// Reset of the connections between rounds
             session_reset: Word = |_, labels| &labels.pool;
             /// The reader
             reader: Word = |one, labels| labels.reader(&one.read);
-            /// `warm-up`, `plain` and `synced` (the rounds for the price), `at-once`, `curve`, or `judged`: a load's own reads
+            /// `warm-up`, `plain` and `synced` (rounds for the overhead), `at-once`, `curve`, or `judged`: a
+            /// load's own reads
             phase: Word = |one, _| one.round.phase.name();
-            /// The round's number: what it wrote into the row
+            /// Number of the round, which it wrote into the row
             round: Long = |one, _| one.round.round;
-            /// The row's id
+            /// Id of the row
             row: Long = |one, _| one.round.row;
-            /// When the write was sent, on the run's clock
+            /// Send time of the write, on the run's clock
             send_us: Real = |one, _| one.round.send;
-            /// When it was acknowledged
+            /// Acknowledgement of the write, on the run's clock
             ack_us: Real = |one, _| one.round.ack;
-            /// When after the acknowledgement the first read was to be issued
+            /// Scheduled time of the first read, after the acknowledgement
             read_delay_us: Real = |one, _| one.round.offset;
-            /// When after the acknowledgement it was issued
+            /// Actual time of the first read, after the acknowledgement
             achieved_us: Real = |one, _| one.read.begin - one.round.ack;
-            /// When it was issued, on the run's clock
+            /// Start of the first read, on the run's clock
             begin_us: Real = |one, _| one.read.begin;
-            /// When its answer was there
+            /// End of the first read, on the run's clock
             end_us: Real = |one, _| one.read.end;
-            /// What it was: `fresh`, `stale`, `refused` or `foreign`
+            /// Result: `fresh`, `stale`, `refused` or `foreign`
             verdict: Word = |one, _| one.read.verdict.name();
-            /// The version that it showed: the number of a round, 0 for the row as it was made
+            /// Version that it returned: the number of a round, 0 for the initial row
             seen: Long = |one, _| one.read.seen;
-            /// How many versions of the row were newer, up to the one that was just acknowledged
+            /// Number of newer versions of the row, up to the acknowledged one
             versions_behind: Short = |one, _| one.read.behind;
-            /// When the last read that did not show the write was issued
+            /// Start of the last read that did not show the write
             last_stale_us: Real or null = |one, _| one.read.last_stale;
-            /// When the answer of the first read that showed it was there
+            /// End of the first read that showed it
             shown_us: Real or null = |one, _| one.read.fresh_end;
             /// Reads of this round
             reads: Short = |one, _| one.read.reads;
-            /// How often the row had to be written again after a conflict
+            /// Number of times the row was written again after a conflict
             conflicts: Short = |one, _| one.round.conflicts;
-            /// Whether it showed an older version of the row than this connection had seen before
+            /// Whether it returned an older version of the row than this connection had read before
             went_back: Flag = |one, _| one.read.went_back;
         },
     };

@@ -11,7 +11,7 @@ use replimeter_render::{
     report::Table,
 };
 
-/// A time of a window, and how its line is drawn.
+/// A time of a window, and the style of its line.
 type Pick = (Stroke, &'static str, fn(&TapWindow) -> Option<f64>);
 
 const TIMES: [Pick; 4] = [
@@ -21,7 +21,7 @@ const TIMES: [Pick; 4] = [
     (Stroke::DashDot, "oldest pending", |window| window.behind_us),
 ];
 
-/// All charts of a run.
+/// Returns all charts of a run.
 #[must_use]
 pub(crate) fn charts(run: &TapDocument) -> Vec<Chart> {
     let mut replicas: BTreeMap<&str, Vec<&TapWindow>> = BTreeMap::new();
@@ -38,7 +38,7 @@ fn since_the_beginning() -> Axis {
     Axis::time("time since the start", Unit::Second, Scale::Linear)
 }
 
-/// The lag of the real traffic over the course of the run.
+/// Returns the lag of real traffic over time.
 fn course(run: &TapDocument, replicas: &Replicas<'_>) -> Chart {
     let windows = run.results.windows.iter();
     let unit = unit_for(windows.clone().filter_map(|of| of.p50_us.or(of.max_us)));
@@ -80,7 +80,7 @@ fn course(run: &TapDocument, replicas: &Replicas<'_>) -> Chart {
     }
 }
 
-/// How much there was to replicate.
+/// Returns the rate of transactions.
 fn rate(replicas: &Replicas<'_>) -> Chart {
     let per_s =
         |of: &TapWindow, number: u64| number as f64 / ((of.end_us - of.start_us) / 1e6).max(1e-6);

@@ -20,7 +20,7 @@ figures! {
     INVERTED = "tap.inverted_percent": Percent, Lower, Difference, of ROW;
 }
 
-/// What a replica showed in a stretch of time.
+/// A replica's results in a window.
 struct Stretch {
     seconds: f64,
     transactions: f64,
@@ -28,7 +28,7 @@ struct Stretch {
     inverted: f64,
 }
 
-/// The stretches of each replica of a shape, in the order of time.
+/// The windows of each replica of a shape, in time order.
 type Stretches = BTreeMap<[String; 2], Vec<Stretch>>;
 
 fn stretches(samples: &SampleFile) -> Result<Stretches, Failure> {

@@ -1,4 +1,4 @@
-//! `tap`: follows servers' binary logs, shows what comes, and reports.
+//! `tap`: follows servers' binary logs and reports the lag of real traffic.
 
 pub(crate) mod charts;
 mod figures;
@@ -33,26 +33,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::course::Course;
 
-/// Windows in the document; neighbours are joined when there would be more.
+/// Maximum number of windows in the document; adjacent windows are joined above it.
 const MOST_WINDOWS: usize = 1800;
 
-/// What is measured, piece by piece.
+/// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// The servers are there and checked; configured delays on the way to each replica.
+    /// The servers have started and passed the checks; configured delays on the path to each replica.
     Shape {
         label: String,
         mode: String,
         delays: Vec<Duration>,
     },
-    /// The figures of a stretch, for each replica.
+    /// The figures of a window, for each replica.
     Windows(Vec<TapWindow>),
-    /// How it ended.
+    /// The outcome.
     Outcome(Box<Outcome>),
 }
 
-/// Everything gathered while the run goes on.
+/// State gathered during the run.
 pub(crate) struct Gathered {
     label: String,
     mode: String,
@@ -61,16 +61,16 @@ pub(crate) struct Gathered {
     outcome: Option<Outcome>,
 }
 
-/// What is shown while it goes on.
+/// The output during the run.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Options {
-    /// Stretches on standard output.
+    /// Stream windows to standard output.
     pub(crate) stream: Option<Stream>,
-    /// Stretches on standard error where that is no terminal too.
+    /// Write windows to standard error even if it is not a terminal.
     pub(crate) lines: bool,
 }
 
-/// How late every transaction of the real traffic is.
+/// The measurement `tap`: the lag of every transaction of real traffic.
 pub(crate) struct Tap;
 
 impl Measurement for Tap {
@@ -203,7 +203,7 @@ its proper end.";
         cx.take(Call::Outcome(Box::new(outcome)))?;
         match failure {
             Some(error) => Err(error.into()),
-            // Without an end that was asked for, the user's is the proper one.
+            // Without a requested end, an interruption by the user is the normal end.
             None if interrupted && asked => Err(Failure::cut_short()),
             None => Ok(()),
         }
@@ -296,11 +296,11 @@ its proper end.";
     }
 }
 
-/// Stretches as they come, for other programs, on standard output.
+/// Writes windows to standard output as they come, for other programs.
 struct Streamed<'a> {
     screen: &'a dyn Screen,
     stream: Stream,
-    /// What the counters stand at.
+    /// The current values of the counters.
     totals: Totals,
     begun: bool,
 }
@@ -336,7 +336,7 @@ impl Observer for Streamed<'_> {
         if text.is_empty() || self.screen.print(&plain(&text))? == Reader::There {
             return Ok(Flow::Continue);
         }
-        // There is no reader left to follow for.
+        // The reader is gone, so the run ends.
         Ok(Flow::Finish(Warning::new(
             WarningCode::Interrupted,
             "the reader of --stream closed the pipe; the run stopped",

@@ -1,11 +1,11 @@
-//! `samples.parquet` of a `tap` run: a row for each stretch and replica, since a row for
-//! each transaction of real traffic would be too many.
+//! `samples.parquet` of a `tap` run: one row for each window and replica; a row for each transaction of real
+//! traffic would be too many.
 
 use replimeter_model::tap::TapWindow;
 
 use replimeter_render::rows::{Columns, TableSpec, columns};
 
-/// Stretches of servers of a shape.
+/// Rows for the windows of a shape's servers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stretches {
     /// The shape.
@@ -22,29 +22,29 @@ impl Columns for Stretches {
             shape: Word = |_, labels| &labels.shape;
             /// The replica
             replica: Word = |window, _| &window.replica;
-            /// Beginning, since the run's
+            /// Start, since the start of the run
             start_us: Real = |window, _| window.start_us;
-            /// End, since the run's beginning
+            /// End, since the start of the run
             end_us: Real = |window, _| window.end_us;
             /// Transactions that arrived from the primary
             transactions: Long = |window, _| window.transactions;
-            /// Their bytes
+            /// Total bytes of these transactions
             bytes: Long = |window, _| window.bytes;
             /// Transactions that arrived from the replica and have a lag
             matched: Long = |window, _| window.matched;
-            /// Of those, the ones that the replica showed first
+            /// Matched transactions that arrived from the replica first
             inverted: Long = |window, _| window.inverted;
-            /// Smallest lag of them
+            /// Minimum lag
             min_us: Real or null = |window, _| window.min_us;
-            /// Median of their lag, when they are twenty or more
+            /// Median lag, if there are 20 or more
             p50_us: Real or null = |window, _| window.p50_us;
-            /// 99th percentile of their lag, when they are a thousand or more
+            /// 99th percentile of the lag, if there are 1,000 or more
             p99_us: Real or null = |window, _| window.p99_us;
-            /// Largest lag of them
+            /// Maximum lag
             max_us: Real or null = |window, _| window.max_us;
-            /// Transactions of the primary that the replica had still to show at the end
+            /// Transactions of the primary that were pending on the replica at the end
             pending: Long = |window, _| window.pending;
-            /// How old the oldest of them was; null for none
+            /// Age of the oldest pending transaction; null if there are none
             behind_us: Real or null = |window, _| window.behind_us;
         },
     };

@@ -1,4 +1,4 @@
-//! What a price list tells people.
+//! The report of a `cost` run.
 
 mod words;
 
@@ -19,19 +19,19 @@ use replimeter_render::{
     report::{Block, Cell, Report, Table},
 };
 
-/// The distance of a row.
+/// Returns a row's link delay.
 fn distance(link_delay_us: Option<f64>) -> Cell {
     link_delay_us.map_or_else(|| "none".into(), |us| delay(us).into())
 }
 
-/// A delay as people write it.
+/// Formats a delay.
 pub(crate) fn delay(us: f64) -> String {
     Span(Duration::from_nanos((us * 1e3).round().max(0.0) as u64))
         .to_string()
         .replace("us", "µs")
 }
 
-/// What a row's throughput is of that without replication.
+/// Returns a row's throughput relative to that without replication.
 pub(crate) fn relative(row: &CostRow) -> Estimate {
     Estimate {
         value: row.relative.throughput,
@@ -40,12 +40,12 @@ pub(crate) fn relative(row: &CostRow) -> Estimate {
     }
 }
 
-/// The mode of a row.
+/// Returns the mode of a row.
 pub(crate) fn label(run: &CostDocument, row: &CostRow) -> String {
     run.label_of(&row.engine, &row.mode, row.wait_point.as_deref())
 }
 
-/// The unit in which all latencies of a run read well.
+/// Returns the unit that suits all latencies of a run.
 pub(crate) fn unit(run: &CostDocument) -> Unit {
     let means = run
         .results
@@ -55,7 +55,7 @@ pub(crate) fn unit(run: &CostDocument) -> Unit {
     Unit::for_size(means.fold(0.0, f64::max))
 }
 
-/// The list.
+/// Returns the main table.
 fn list(run: &CostDocument) -> Table {
     let time = Format::In(unit(run));
     Table::of(
@@ -72,7 +72,7 @@ fn list(run: &CostDocument) -> Table {
             ("× none, 95 %", &|row| {
                 Format::Ratio.estimate(&relative(row))
             }),
-            // As what is added counts it: each start alike.
+            // Unweighted over starts, as for added latency.
             ("mean", &|row| {
                 time.cell(row.latency_mean_us.value.or(row.latency.mean_us))
             }),
@@ -93,7 +93,7 @@ fn list(run: &CostDocument) -> Table {
     )
 }
 
-/// Ratios to `none`.
+/// Returns the ratios to `none`.
 fn ratios(run: &CostDocument) -> Table {
     let rows = run.results.rows.iter();
     let rows = rows.filter(|row| row.mode != "none" && row.relative.throughput.is_some());
@@ -116,11 +116,11 @@ fn ratios(run: &CostDocument) -> Table {
     )
 }
 
-/// The steps.
+/// Returns the table of steps.
 fn steps(run: &CostDocument) -> Table {
     let unit = unit(run);
     let latency = |of: &Estimate| match Format::In(unit).estimate(of) {
-        // The title has microseconds.
+        // The title states µs.
         cell if unit == Unit::Micro => cell,
         cell => format!("{} {}", cell.shown(), unit.symbol()).into(),
     };
@@ -144,7 +144,7 @@ fn steps(run: &CostDocument) -> Table {
     )
 }
 
-/// What each server spends on an operation.
+/// Returns the table of resources per operation by server.
 fn servers(run: &CostDocument) -> Table {
     let one = Format::Decimals(1);
     let rows = run.results.rows.iter();
@@ -183,11 +183,11 @@ fn servers(run: &CostDocument) -> Table {
     )
 }
 
-/// The columns of the table of 2010.
+/// The columns of the table published in 2010.
 pub(crate) const PUBLISHED_HEADINGS: [&str; 4] =
     ["mode", "tps (stdev)", "latency µs (stdev)", "p95 µs"];
 
-/// Experiment 5's table: one thread, inserts, no links; empty for anything else.
+/// Returns experiment 5's table: one thread, inserts, no links; empty for other runs.
 pub(crate) fn published(run: &CostDocument) -> Vec<Vec<String>> {
     if run.settings.workload.as_deref() != Some("insert") || run.results.self_test.is_some() {
         return Vec::new();
@@ -207,7 +207,7 @@ pub(crate) fn published(run: &CostDocument) -> Vec<Vec<String>> {
     rows.map(line).collect()
 }
 
-/// A self-test's comparisons.
+/// Returns a self-test's comparisons.
 fn comparisons(run: &CostDocument) -> Table {
     let all = run
         .results
@@ -233,7 +233,7 @@ fn comparisons(run: &CostDocument) -> Table {
     )
 }
 
-/// What people read of it.
+/// Returns the report of a run.
 #[must_use]
 pub(crate) fn report(run: &CostDocument) -> Report {
     let operations = run.results.rows.iter().map(|row| row.operations).sum();
@@ -453,7 +453,7 @@ mod tests {
         };
         run.headline = answer(&run);
         let text = replimeter_render::terminal::render(&report(&run));
-        // Wherever the lines break.
+        // Independent of line breaks.
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             words.contains("not significantly more than the 5 %")

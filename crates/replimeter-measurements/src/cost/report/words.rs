@@ -1,4 +1,4 @@
-//! What is said of a price list besides its tables.
+//! The sentences of a `cost` report.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use replimeter_render::{
     format::{Format, number},
 };
 
-/// What one operation of the workload is called.
+/// Returns the name of one operation of the workload.
 fn operation(run: &CostDocument) -> String {
     match run.settings.workload.as_deref() {
         Some("insert") | None => "an insert".to_owned(),
@@ -26,12 +26,12 @@ fn operation(run: &CostDocument) -> String {
     }
 }
 
-/// `214 µs [198, 231]`.
+/// Formats as `214 µs [198, 231]`.
 fn amount(estimate: &Estimate) -> Option<String> {
     Some(Format::Time.show(estimate.value?, estimate.ends()))
 }
 
-/// The same of what is saved.
+/// Returns the estimate with its sign reversed.
 fn turned(estimate: &Estimate) -> Estimate {
     let turn = |value: Option<f64>| value.map(|value| -value);
     Estimate {
@@ -41,7 +41,7 @@ fn turned(estimate: &Estimate) -> Estimate {
     }
 }
 
-/// What an addition is in words; `None` when it is not known.
+/// Returns an addition as text; `None` if it is unknown.
 fn adds(added: &Added, operation: &str) -> Option<String> {
     let latency = &added.latency_us;
     let value = latency.value?;
@@ -58,7 +58,7 @@ fn adds(added: &Added, operation: &str) -> Option<String> {
         let part = match cpu.excludes(0.0) {
             Some(false) => format!("no significant primary CPU ({})", amount(cpu)?),
             _ if us < 0.0 => format!("takes {} off the primary's CPU", amount(&turned(cpu))?),
-            // What is taken off the one is not taken off the other.
+            // A saving in latency is not a saving in CPU time: each has its own words.
             _ if latency.excludes(0.0) != Some(false) && value < 0.0 => {
                 format!("adds {} of primary CPU", amount(cpu)?)
             }
@@ -69,8 +69,8 @@ fn adds(added: &Added, operation: &str) -> Option<String> {
     Some(words)
 }
 
-/// A sentence for each price, such as "semi-sync adds 214 µs [198, 231] to an insert and 38 µs
-/// of primary CPU".
+/// Returns a sentence for each mode, such as "semi-sync adds 214 µs [198, 231] to an insert and 38 µs of
+/// primary CPU".
 pub(super) fn sentences(run: &CostDocument) -> Vec<String> {
     let operation = operation(run);
     let several_threads = run
@@ -110,7 +110,7 @@ pub(super) fn sentences(run: &CostDocument) -> Vec<String> {
         .collect()
 }
 
-/// What a self-test found.
+/// Returns the result of a self-test.
 fn self_test(test: &SelfTest) -> String {
     let of = test
         .comparisons
@@ -147,7 +147,7 @@ fn self_test(test: &SelfTest) -> String {
     )
 }
 
-/// The finding.
+/// Returns the headline.
 #[must_use]
 pub(crate) fn answer(run: &CostDocument) -> String {
     let text = match &run.results.self_test {
@@ -157,7 +157,8 @@ pub(crate) fn answer(run: &CostDocument) -> String {
     with_ending(text, run.status)
 }
 
-/// What waiting costs, which the fewest threads and the shortest distance say.
+/// Returns the sentences for the fewest threads and the smallest link delay, which show the latency of
+/// waiting best.
 fn prices(run: &CostDocument) -> String {
     let least = run.results.rows.iter().map(|row| row.threads).min();
     let nearest = |row: &CostRow| {
@@ -196,7 +197,7 @@ fn threads(number: u32) -> String {
     }
 }
 
-/// How it was measured.
+/// Returns the description of the method.
 pub(super) fn how(run: &CostDocument) -> Vec<String> {
     let settings = &run.settings;
     let mut sentences = Vec::new();
@@ -261,7 +262,7 @@ pub(super) fn how(run: &CostDocument) -> Vec<String> {
     sentences
 }
 
-/// How often each mode was started.
+/// Returns how often each mode was started, as text.
 fn starts(run: &CostDocument) -> String {
     let starts = run.results.rows.iter().map(|row| row.starts);
     let fewest = starts.clone().min().unwrap_or(0);
@@ -272,7 +273,7 @@ fn starts(run: &CostDocument) -> String {
     }
 }
 
-/// What the client itself could do, where nothing is replicated.
+/// Returns the client's ping limit, for rows without replication.
 fn client(row: &CostRow) -> Option<String> {
     let client = &row.client;
     let (limit, percent, cpu) = (

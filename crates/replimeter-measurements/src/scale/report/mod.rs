@@ -1,4 +1,4 @@
-//! What a `scale` run tells people.
+//! The report of a `scale` run.
 
 mod words;
 
@@ -29,7 +29,7 @@ pub(crate) const SELECTS_OF_NONE: Pick =
     |row| (row.percent_of_none.selects, row.percent_of_none.selects_ci);
 const UPDATES_OF_NONE: Pick = |row| (row.percent_of_none.updates, row.percent_of_none.updates_ci);
 
-/// Numbers of replicas that were measured.
+/// Returns the measured numbers of replicas.
 pub(crate) fn counts(run: &ScaleDocument) -> Vec<u32> {
     let mut counts: Vec<u32> = run.results.rows.iter().map(|row| row.replicas).collect();
     counts.sort_unstable();
@@ -37,23 +37,23 @@ pub(crate) fn counts(run: &ScaleDocument) -> Vec<u32> {
     counts
 }
 
-/// The row of a phase.
+/// Returns the row of a phase.
 pub(crate) fn row(run: &ScaleDocument, replicas: u32, phase: ScalePhase) -> Option<&ScaleRow> {
     let mut rows = run.results.rows.iter();
     rows.find(|row| row.replicas == replicas && row.phase == phase.name())
 }
 
-/// A figure of a phase.
+/// Returns a figure of a phase.
 fn cell(run: &ScaleDocument, replicas: u32, phase: ScalePhase, pick: Pick, format: Format) -> Cell {
     let (value, ends) = row(run, replicas, phase).map_or((None, None), pick);
     format.within(value, ends)
 }
 
-/// The author's table.
+/// Returns the published table.
 fn figures(run: &ScaleDocument) -> Table {
     use ScalePhase::{Insert, Mixed, Select};
     let per_s = |replicas, phase, pick| cell(run, replicas, phase, pick, Format::Rate);
-    // What servers of a role spend while both run.
+    // Resources of servers of a role in the mixed phase.
     let spent = |replicas, role: &str, pick: OfServer, format| {
         let servers = row(run, replicas, Mixed).map_or(&[][..], |row| &row.servers[..]);
         let of_role = servers
@@ -88,7 +88,7 @@ fn figures(run: &ScaleDocument) -> Table {
     )
 }
 
-/// The same for updates; none when they were not measured.
+/// Returns the same for updates; `None` if they were not measured.
 fn updates(run: &ScaleDocument) -> Table {
     use ScalePhase::{MixedUpdate, Update};
     let per_s = |replicas, phase, pick| cell(run, replicas, phase, pick, Format::Rate);
@@ -117,7 +117,7 @@ fn updates(run: &ScaleDocument) -> Table {
     )
 }
 
-/// Percent of the figures without a replica.
+/// Returns percentages of the figures without a replica.
 fn percent(run: &ScaleDocument) -> Table {
     use ScalePhase::{Insert, Mixed, Select};
     let of_none = |replicas, phase, pick| cell(run, replicas, phase, pick, Format::PercentOfNone);
@@ -138,7 +138,7 @@ fn percent(run: &ScaleDocument) -> Table {
     )
 }
 
-/// What each server spent, phase by phase.
+/// Returns the resources of each server, phase by phase.
 fn servers(run: &ScaleDocument) -> Table {
     let rows = run.results.rows.iter();
     let rough = |per_s| Format::OneIn(30.0).cell(per_s);
@@ -176,7 +176,7 @@ fn servers(run: &ScaleDocument) -> Table {
     )
 }
 
-/// Where one more replica stops paying, in words.
+/// Returns the number of replicas at which throughput peaks.
 fn stops(fit: &ScaleFit) -> Cell {
     let Some(at) = &fit.peak_replicas else {
         return Cell::NONE;
@@ -189,7 +189,7 @@ fn stops(fit: &ScaleFit) -> Cell {
     format!("{value} [{}, {}]", end(at.low), end(at.high)).into()
 }
 
-/// Laws, a line each.
+/// Returns the laws, one per line.
 fn fits(run: &ScaleDocument) -> Table {
     Table::of(
         2,
@@ -214,7 +214,7 @@ fn fits(run: &ScaleDocument) -> Table {
     )
 }
 
-/// What people read of it.
+/// Returns the report of a run.
 #[must_use]
 pub(crate) fn report(run: &ScaleDocument) -> Report {
     let blocks = run.results.rows.iter().map(|row| u64::from(row.blocks));
@@ -300,7 +300,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A document with the published figures.
+    /// Returns a document with the published figures.
     pub(crate) fn example() -> ScaleDocument {
         let plan = PlanFile::<ScaleSettings>::default().plan().unwrap();
         ScaleDocument {

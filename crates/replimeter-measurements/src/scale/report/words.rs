@@ -1,4 +1,4 @@
-//! What is said of a `scale` run besides its tables.
+//! The sentences of a `scale` report.
 
 use replimeter_model::{
     estimate::Estimate,
@@ -15,7 +15,7 @@ use replimeter_render::{
     format::{Format, number},
 };
 
-/// A fitted figure with the ends of its interval, of which either may be unknown.
+/// Formats a fitted figure with the ends of its interval, of which either can be unknown.
 pub(super) fn estimate(of: &Estimate, format: Format) -> String {
     let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format.show(end, None));
     match of.value {
@@ -29,7 +29,7 @@ pub(super) fn estimate(of: &Estimate, format: Format) -> String {
     }
 }
 
-/// The residuals and the prediction of each law, in sentences.
+/// Returns the residuals and the prediction of each law, in sentences.
 pub(super) fn laws(run: &ScaleDocument) -> Vec<String> {
     let refusals = run.results.fits.iter().map(|fit| fit.refused.as_deref());
     let mut refusals: Vec<Option<&str>> = refusals.collect();
@@ -56,7 +56,7 @@ pub(super) fn laws(run: &ScaleDocument) -> Vec<String> {
     sentences
 }
 
-/// What a law says of one more replica, and what came of it.
+/// Returns a law's prediction for one more replica, and its check.
 fn predicted(prediction: &Prediction) -> String {
     let with = number(prediction.replicas, "replica");
     if prediction.predicted.value.is_none() {
@@ -79,7 +79,7 @@ fn predicted(prediction: &Prediction) -> String {
     }
 }
 
-/// What a phase did with each number of replicas.
+/// Returns the throughput of a phase with each number of replicas.
 fn course(
     run: &ScaleDocument,
     what: &str,
@@ -103,7 +103,7 @@ fn course(
     (!steps.is_empty()).then(|| format!("{what} per second by replicas: {}.", steps.join(", ")))
 }
 
-/// Where one more replica adds no selects.
+/// Returns the number of replicas at which selects peak, in a sentence.
 fn stops(at: &Estimate) -> String {
     match (at.value, at.low) {
         (Some(value), low) => {
@@ -123,7 +123,7 @@ fn stops(at: &Estimate) -> String {
     }
 }
 
-/// The finding in a few sentences.
+/// Returns the headline in a few sentences.
 #[must_use]
 pub(crate) fn answer(run: &ScaleDocument) -> String {
     let inserts = [INSERTS, INSERTS_OF_NONE];
@@ -152,7 +152,7 @@ fn times(count: u64) -> String {
     }
 }
 
-/// How it was measured, and what belongs to it.
+/// Returns the description of the method.
 pub(super) fn sentences(run: &ScaleDocument) -> Vec<String> {
     let mut sentences = vec![clients(run), rounds(run), intervals(run), machine(run)];
     let late = run
@@ -196,7 +196,7 @@ pub(super) fn sentences(run: &ScaleDocument) -> Vec<String> {
     sentences
 }
 
-/// What the clients did.
+/// Returns the description of the clients.
 fn clients(run: &ScaleDocument) -> String {
     let settings = &run.settings;
     let threads = settings.threads.unwrap_or_default();
@@ -213,7 +213,7 @@ fn clients(run: &ScaleDocument) -> String {
     )
 }
 
-/// In which order the servers were started, and how often each phase ran.
+/// Returns the order in which the servers were started, and how often each phase ran.
 fn rounds(run: &ScaleDocument) -> String {
     let settings = &run.settings;
     let order = run.results.order.iter().map(|round| {
@@ -233,7 +233,7 @@ fn rounds(run: &ScaleDocument) -> String {
     )
 }
 
-/// What the intervals are of.
+/// Returns the description of the intervals.
 fn intervals(run: &ScaleDocument) -> String {
     match run.results.order.len() {
         0 | 1 => "With one start there are no intervals: the variation between starts is unknown."
@@ -245,7 +245,7 @@ fn intervals(run: &ScaleDocument) -> String {
     }
 }
 
-/// What the servers shared.
+/// Returns the description of what the servers shared.
 fn machine(run: &ScaleDocument) -> String {
     match &run.results.cpus_per_server {
         Some(share) => format!(

@@ -1,4 +1,4 @@
-//! What a `stale` run tells people.
+//! The report of a `stale` run.
 
 mod words;
 
@@ -19,7 +19,7 @@ use replimeter_render::{
     report::{Block, Cell, Report, Shown, Table},
 };
 
-/// A row's share of stale reads with its interval.
+/// Returns a row's share of stale reads with its interval.
 fn share(row: &StaleRow) -> Cell {
     let ends = row.stale_percent_low.zip(row.stale_percent_high);
     let share = row.stale_percent.zip(ends);
@@ -28,7 +28,7 @@ fn share(row: &StaleRow) -> Cell {
     })
 }
 
-/// How long to wait for so many fresh reads.
+/// Formats the wait for a share of fresh reads.
 fn wait(us: f64, ends: Option<[f64; 2]>) -> String {
     let unit = Unit::for_size(us);
     match ends {
@@ -42,7 +42,7 @@ fn wait(us: f64, ends: Option<[f64; 2]>) -> String {
     }
 }
 
-/// How reads were made to wait, with what became of the connections.
+/// Returns the level of read consistency and the session reset.
 pub(crate) fn way(sync_reads: &str, pool: &str) -> String {
     match pool {
         "" | "keep" => sync_reads.to_owned(),
@@ -50,7 +50,7 @@ pub(crate) fn way(sync_reads: &str, pool: &str) -> String {
     }
 }
 
-/// Who was read, with the shape where there are several.
+/// Returns the reader, with the shape if there are several.
 pub(crate) fn reader(run: &StaleDocument, row: &StaleRow) -> String {
     let null = if row.null_replica {
         " (null replica)"
@@ -64,7 +64,7 @@ pub(crate) fn reader(run: &StaleDocument, row: &StaleRow) -> String {
     }
 }
 
-/// A row's whole name.
+/// Returns a row's full name.
 pub(crate) fn label(run: &StaleDocument, row: &StaleRow) -> String {
     let load = if row.load == "none" {
         String::new()
@@ -141,7 +141,7 @@ fn loads(run: &StaleDocument) -> Table {
     )
 }
 
-/// All curves.
+/// Returns the table of all curves.
 fn curves(run: &StaleDocument) -> Table {
     let asked = |row: &StaleRow, us: f64| match row.judged.as_str() {
         "load" => format!("from {}", time(us)),
@@ -173,7 +173,7 @@ fn curves(run: &StaleDocument) -> Table {
     )
 }
 
-/// What is said of a row.
+/// Returns the finding of a row.
 fn finding(run: &StaleDocument, row: &StaleRow) -> Option<String> {
     let reads = if row.judged == "load" {
         "reads of the load"
@@ -201,7 +201,7 @@ fn finding(run: &StaleDocument, row: &StaleRow) -> Option<String> {
     Some(text)
 }
 
-/// The finding in one sentence.
+/// Returns the headline in one sentence.
 #[must_use]
 pub(crate) fn answer(run: &StaleDocument) -> String {
     let part = |row| finding(run, row);
@@ -209,13 +209,13 @@ pub(crate) fn answer(run: &StaleDocument) -> String {
     let mut text = match parts.len() {
         0 => "No read was checked".to_owned(),
         1..=4 => parts.join(". "),
-        // The table has them all; here the best and the worst.
+        // The table has all rows; the headline has the best and the worst.
         _ => {
             let share = |row: &StaleRow| row.stale_percent.unwrap_or(0.0);
             let high = |row: &StaleRow| row.stale_percent_high.unwrap_or(100.0);
             let rows = run.results.rows.iter();
             let rows = rows.filter(|row| row.stale_percent.is_some());
-            // Of several without any, the one that is known best.
+            // Of several rows without stale reads, the one with the lowest upper bound.
             let least = rows.clone().min_by(|a, b| {
                 let by = share(a).total_cmp(&share(b));
                 by.then(high(a).total_cmp(&high(b)))
@@ -240,7 +240,7 @@ pub(crate) fn answer(run: &StaleDocument) -> String {
     with_ending(text, run.status)
 }
 
-/// What people read of it.
+/// Returns the report of a run.
 #[must_use]
 pub(crate) fn report(run: &StaleDocument) -> Report {
     let rows = &run.results.rows;

@@ -1,4 +1,4 @@
-//! What is said of a `stale` run besides its tables.
+//! The sentences of a `stale` report.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use replimeter_render::{
     report::Content,
 };
 
-/// A stretch without a round that is as long as this many others is a stall.
+/// A request time from which a window counts as a stall, in µs.
 const STALL_US: f64 = 1e6;
 
-/// The 95 % interval of the difference of two medians that are known with theirs (Zou & Donner 2008).
+/// Returns the 95 % interval of the difference of two medians with known intervals (Zou & Donner 2008).
 fn interval(with: &Distribution, without: &Distribution) -> Option<[f64; 2]> {
     let of = |distribution: &Distribution| {
         Some((distribution.p50_us?, distribution.ci95.as_ref()?.p50_us?))
@@ -31,7 +31,7 @@ fn interval(with: &Distribution, without: &Distribution) -> Option<[f64; 2]> {
 }
 
 fn difference(name: &str, with: &Distribution, without: &Distribution) -> Option<String> {
-    // Of very few rounds there is no median.
+    // Very few rounds have no median.
     let median = with.p50_us.zip(without.p50_us).map(|both| ("p50", both));
     let (what, (now, before)) =
         median.or_else(|| Some(("mean", with.mean_us.zip(without.mean_us)?)))?;
@@ -52,7 +52,7 @@ fn difference(name: &str, with: &Distribution, without: &Distribution) -> Option
     ))
 }
 
-/// What synchronous reads cost.
+/// Returns the overhead of synchronous reads.
 pub(super) fn price(run: &StaleDocument, row: &StaleRow) -> Option<String> {
     let price = row.overhead.as_ref()?;
     let parts = [
@@ -72,7 +72,7 @@ pub(super) fn price(run: &StaleDocument, row: &StaleRow) -> Option<String> {
     ))
 }
 
-/// A violation of each kind, statement by statement, of each row whose reads waited or did not.
+/// Returns a violation of each kind, statement by statement, of each row whose reads waited or did not.
 pub(super) fn witnesses(run: &StaleDocument, waited: bool) -> Content {
     let rows = run.results.rows.iter();
     let rows = rows.filter(|row| (row.read_consistency != "off") == waited);
@@ -103,7 +103,7 @@ fn told(run: &StaleDocument, row: &StaleRow, witness: &Witness) -> Vec<String> {
     lines
 }
 
-/// What became of promises, of rows that were read synchronously.
+/// Returns the verdict on the guarantees of rows that were read synchronously.
 pub(super) fn verdicts(run: &StaleDocument) -> Vec<String> {
     let synced = run
         .results
@@ -153,7 +153,7 @@ pub(super) fn bound(percent: f64) -> String {
     format!("{percent:.places$} % with 97.5 % confidence")
 }
 
-/// What a course is of.
+/// Returns the name of a case.
 fn case(course: &StaleCourse) -> String {
     let sync = match course.read_consistency.as_str() {
         "off" => String::new(),
@@ -162,7 +162,8 @@ fn case(course: &StaleCourse) -> String {
     format!("{} · {}{sync}", course.shape, course.load)
 }
 
-/// Stretches in which nothing of ours was answered, or a write was not shown, with what the servers said.
+/// Returns the windows in which no request was answered, or a write was not visible, with the server
+/// counters.
 fn stalls(course: &StaleCourse, judged: bool) -> Vec<String> {
     let case = case(course);
     type Long = fn(&StaleWindow) -> f64;
@@ -198,12 +199,12 @@ fn stalls(course: &StaleCourse, judged: bool) -> Vec<String> {
     sentences
 }
 
-/// The server that a counter is of.
+/// Returns the server of a counter.
 fn server(counter: &str) -> &str {
     counter.split(' ').next().unwrap_or(counter)
 }
 
-/// What the servers' counters said in a stretch, and who said nothing.
+/// Returns the server counters in a window, and the servers that did not answer.
 fn said(course: &StaleCourse, window: &StaleWindow) -> String {
     let servers: BTreeSet<&str> = course
         .windows
@@ -244,7 +245,7 @@ fn stall(window: &StaleWindow) -> f64 {
         .fold(window.under_way_us, f64::max)
 }
 
-/// The stretch in which a load was slowest, where that is much slower than it was in most.
+/// Returns the window in which a load was slowest, if it was much slower than in most.
 fn slowed(course: &StaleCourse) -> Vec<String> {
     let case = case(course);
     let loads = course.windows.first().map_or(0, |window| window.load.len());
@@ -281,7 +282,7 @@ fn slowed(course: &StaleCourse) -> Vec<String> {
     sentences
 }
 
-/// How it was measured, and what belongs to it.
+/// Returns the description of the method.
 pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
     let judged = run.results.rows.iter().any(|row| row.judged == "load");
     let mut sentences = if judged {
@@ -334,7 +335,7 @@ pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
     sentences
 }
 
-/// By how many versions the stale reads of a row were behind, if by more than one.
+/// Returns by how many versions the stale reads of a row were behind, if by more than one.
 fn behind(run: &StaleDocument, row: &StaleRow) -> Option<String> {
     let behind = row.versions_behind.iter();
     let shown = behind.map(|behind| format!("{} by {}", count(behind.reads), behind.versions));
@@ -350,7 +351,7 @@ fn behind(run: &StaleDocument, row: &StaleRow) -> Option<String> {
         })
 }
 
-/// What came in between, and what every time of a row includes.
+/// Returns interferences, and the delay included in every time of a row.
 fn troubles(run: &StaleDocument, row: &StaleRow) -> Vec<String> {
     let between = (row.conflicts + row.foreign + row.refused > 0).then(|| {
         format!(
@@ -371,7 +372,7 @@ fn troubles(run: &StaleDocument, row: &StaleRow) -> Vec<String> {
         .collect()
 }
 
-/// The longest time in which a load completed nothing.
+/// Returns the longest time in which a load completed no operation.
 fn gap(load: &StaleLoad) -> Option<String> {
     let gaps = load.record.per_second.split(|operations| *operations > 0);
     let gap = gaps.map(<[u64]>::len).max().filter(|gap| *gap > 1)?;

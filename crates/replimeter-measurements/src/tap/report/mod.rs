@@ -1,4 +1,4 @@
-//! What a `tap` run tells people.
+//! The report of a `tap` run.
 
 mod stream;
 
@@ -17,10 +17,10 @@ use replimeter_render::{
     report::{Block, Cell, Report, Table},
 };
 
-/// Groups that the text shows of each replica; all are in the record.
+/// Maximum number of groups per replica in the text; the record has all.
 const SHOWN: usize = 30;
 
-/// The unit of the tables: that of the largest median.
+/// Returns the unit of the tables: that of the largest median.
 pub(crate) fn unit(run: &TapDocument) -> Unit {
     let medians = run
         .results
@@ -30,7 +30,8 @@ pub(crate) fn unit(run: &TapDocument) -> Unit {
     Unit::for_size(medians.fold(0.0, |most: f64, us| most.max(us.abs())))
 }
 
-/// A figure of lag, with the digits that its interval, by its level, and the method's own error support.
+/// Returns a figure of lag, with the digits that its interval, by its level, and the method's own error
+/// support.
 fn figure(run: &TapDocument, lag: &Distribution, us: Option<f64>, level: Option<f64>) -> Cell {
     let precision = Precision::of_tap(lag, run.results.floor.as_ref());
     let half_us = level.map_or(precision.single(), |level| precision.quantile(level));
@@ -60,7 +61,7 @@ fn figures(run: &TapDocument) -> Table {
     )
 }
 
-/// Lag by schema or table.
+/// Returns lag by schema or table.
 fn groups(run: &TapDocument) -> Table {
     let groups = run.results.rows.iter();
     let groups = groups.flat_map(|row| {
@@ -103,7 +104,7 @@ fn spread(distribution: &Distribution) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// How it was measured, and what belongs to it.
+/// Returns the description of the method.
 fn sentences(run: &TapDocument) -> Vec<String> {
     let mut sentences = vec![
         "Each binary log is followed over its own connection, as a replica does; nothing is written. A transaction's lag is \
@@ -140,7 +141,7 @@ fn sentences(run: &TapDocument) -> Vec<String> {
     sentences
 }
 
-/// What is said of a replica besides its figures.
+/// Returns the notes on a replica.
 fn of_row(row: &TapRow) -> Vec<String> {
     let inverted = row.largest_inversion_us.map(|largest| {
         format!(
@@ -210,7 +211,7 @@ fn of_stream(stream: &TapStream) -> String {
     )
 }
 
-/// What a replica showed, of so many transactions that the primary committed.
+/// Returns a replica's result; the primary committed `of_primary` transactions.
 fn finding(row: &TapRow, of_primary: u64) -> String {
     let (name, transactions) = (&row.replica, count(row.transactions));
     match (row.transactions, row.lag.p50_us, row.lag.max_us) {
@@ -236,7 +237,7 @@ fn finding(row: &TapRow, of_primary: u64) -> String {
     }
 }
 
-/// The finding in one sentence.
+/// Returns the headline in one sentence.
 #[must_use]
 pub(crate) fn answer(run: &TapDocument) -> String {
     let of_primary = run.results.streams.first();
@@ -265,7 +266,7 @@ pub(crate) fn answer(run: &TapDocument) -> String {
     with_ending(text, run.status)
 }
 
-/// What people read of it.
+/// Returns the report of a run.
 #[must_use]
 pub(crate) fn report(run: &TapDocument) -> Report {
     let transactions = run.results.rows.first().map_or(0, |row| row.transactions);

@@ -1,4 +1,4 @@
-//! Stretches of a `tap` run as they are written while it runs: for people, as CSV, as metrics.
+//! Windows of a `tap` run as they are written during the run: as text, as CSV, as metrics.
 
 use std::fmt::{Display, Write as _};
 
@@ -9,7 +9,7 @@ use replimeter_render::{
     format::Format,
 };
 
-/// A stretch in one line, for people who watch.
+/// Formats a window in one line of text.
 #[must_use]
 pub(crate) fn watched(window: &TapWindow) -> String {
     let seconds = ((window.end_us - window.start_us) / 1e6).max(1e-6);
@@ -40,12 +40,11 @@ pub(crate) fn watched(window: &TapWindow) -> String {
 /// The header of [`csv()`].
 pub(crate) const CSV_HEADER: &str = "time,start_s,end_s,replica,transactions,bytes,matched,inverted,min_us,p50_us,p99_us,max_us,pending,behind_us";
 
-/// A stretch as a line of CSV, with the calendar time of its end (RFC 3339); what is not
-/// known is empty.
+/// Formats a window as a line of CSV, with the calendar time of its end (RFC 3339); unknown values are empty.
 #[must_use]
 pub(crate) fn csv(window: &TapWindow, time: &str) -> String {
     let figure = |value: Option<f64>| value.map_or_else(String::new, |us| format!("{us:.3}"));
-    // Names are ours or come from a topology file.
+    // Names are generated or come from a topology file.
     let replica = if window.replica.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", window.replica.replace('"', "\"\""))
     } else {
@@ -68,7 +67,7 @@ pub(crate) fn csv(window: &TapWindow, time: &str) -> String {
     )
 }
 
-/// Totals since the beginning, for counters.
+/// Totals since the start, for counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     transactions: u64,
@@ -76,7 +75,7 @@ pub(crate) struct Totals {
     replicas: Vec<(String, u64, u64)>,
 }
 
-/// A family of metrics: its kind, unit and meaning, then each value behind its labels.
+/// Writes a family of metrics: kind, unit and meaning, then each value after its labels.
 fn family<V: Display>(
     out: &mut String,
     (name, kind, unit): (&str, &str, Option<&str>),
@@ -95,7 +94,7 @@ fn family<V: Display>(
     }
 }
 
-/// The label of a replica.
+/// Returns the label of a replica.
 fn label(replica: &str) -> String {
     let escaped = replica
         .replace('\\', "\\\\")
@@ -126,8 +125,8 @@ impl Totals {
     }
 }
 
-/// One exposition in OpenMetrics' text format (1.0): what arrived in the last stretch as
-/// gauges, what arrived since the beginning as counters.
+/// Returns one exposition in OpenMetrics' text format (1.0): the last window as gauges, the totals since the
+/// start as counters.
 #[must_use]
 pub(crate) fn openmetrics(windows: &[TapWindow], totals: &mut Totals) -> String {
     totals.add(windows);
