@@ -1,5 +1,5 @@
-//! Takes the script that draws charts out of the crate `plotly`, so that neither its code nor its
-//! scripts for formulas get into the program.
+//! Extracts the script that draws charts from the crate `plotly`, so that the program contains neither its code nor its
+//! scripts for formulas.
 
 use std::{env, error::Error, fs, path::Path};
 

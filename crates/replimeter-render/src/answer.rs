@@ -1,4 +1,4 @@
-//! The finding in one sentence.
+//! The headline of a run.
 
 use replimeter_model::{
     lag::{LagDocument, LagRow},
@@ -10,11 +10,11 @@ use crate::{
     precision::Precision,
 };
 
-/// What the run found, in words a person can quote.
+/// Returns the headline of a run.
 #[must_use]
 pub fn answer(document: &LagDocument) -> String {
     let overall: Vec<&LagRow> = overall_rows(document);
-    // One method speaks for each replica; the others are held against it.
+    // One method stands for each replica; the others are compared with it.
     let first = overall
         .iter()
         .filter(|row| row.method_differences.is_none() || !document.several_methods());
@@ -35,7 +35,7 @@ pub fn answer(document: &LagDocument) -> String {
     parts.join(" ")
 }
 
-/// How a run ended that did not come to its end.
+/// Returns how an incomplete run ended.
 pub fn ending(status: RunStatus) -> Option<&'static str> {
     match status {
         RunStatus::Interrupted => Some("The run was interrupted; these results are partial."),
@@ -44,7 +44,7 @@ pub fn ending(status: RunStatus) -> Option<&'static str> {
     }
 }
 
-/// The same where nothing else says that a run is invalid.
+/// Returns the same, for reports that do not state otherwise that a run is invalid.
 pub fn ending_or_void(status: RunStatus) -> Option<&'static str> {
     let invalid = "The run is invalid: the results do not describe the intended conditions.";
     if status == RunStatus::Invalid {
@@ -54,7 +54,7 @@ pub fn ending_or_void(status: RunStatus) -> Option<&'static str> {
     }
 }
 
-/// A finding, and how its run ended.
+/// Appends to a finding how its run ended.
 pub fn with_ending(finding: String, status: RunStatus) -> String {
     match ending(status) {
         Some(ending) => format!("{finding} {ending}"),
@@ -62,7 +62,7 @@ pub fn with_ending(finding: String, status: RunStatus) -> String {
     }
 }
 
-/// By how much another method differs.
+/// Returns the difference of another method.
 fn other(document: &LagDocument, row: &LagRow) -> Option<String> {
     let against = row.method_differences.as_ref()?;
     let half = Precision::exact(&against.difference).quantile(0.5);
@@ -75,7 +75,7 @@ fn other(document: &LagDocument, row: &LagRow) -> Option<String> {
     Some(format!("{} {sign}{difference}", document.label_of(row)))
 }
 
-/// The rows that stand for a replica as a whole.
+/// Returns the rows that cover all sizes of a replica.
 #[must_use]
 pub fn overall_rows(document: &LagDocument) -> Vec<&LagRow> {
     let sweep = document
@@ -91,7 +91,7 @@ pub fn overall_rows(document: &LagDocument) -> Vec<&LagRow> {
         .collect()
 }
 
-/// Who acknowledged the writes, in the words of how its servers replicate.
+/// Returns the server that acknowledged the writes, in terms of the replication mode.
 fn writer(document: &LagDocument, row: &LagRow) -> &'static str {
     match document.target.mode_of(&row.shape) {
         Some("galera" | "group") => "the written node",

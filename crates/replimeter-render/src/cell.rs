@@ -1,4 +1,4 @@
-//! A cell of a table: a figure as data, which the renderers round, or words.
+//! A cell of a table: a figure as data, which the renderers round, or text.
 
 use replimeter_model::{estimate::Estimate, load::Rate};
 
@@ -10,27 +10,27 @@ use crate::{
 /// A cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Words, or figures that are put together.
+    /// Text, or composed figures.
     Text(String),
     /// A count.
     Count(u64),
-    /// A time in microseconds that is known to ± `half_us`, 0 for no error; shown in `unit`.
+    /// A time in µs known to ± `half_us` (0 for no error); shown in `unit`.
     Time {
-        /// Microseconds.
+        /// In µs.
         us: f64,
-        /// Half of its interval.
+        /// Half of its interval, in µs.
         half_us: f64,
-        /// In which it is shown.
+        /// The unit for display.
         unit: Unit,
     },
-    /// The ends of an interval of times, in microseconds.
+    /// The ends of an interval of times, in µs.
     Interval {
-        /// Both, in microseconds.
+        /// Both ends, in µs.
         ends_us: [f64; 2],
-        /// In which they are shown.
+        /// The unit for display.
         unit: Unit,
     },
-    /// A figure with the ends of its interval, where that is known.
+    /// A figure with the ends of its interval, if known.
     Figure {
         /// The figure.
         value: f64,
@@ -39,38 +39,38 @@ pub enum Cell {
         /// How it is rounded.
         format: Format,
     },
-    /// A figure of each of several servers.
+    /// A figure for each of several servers.
     Several {
         /// The figures.
         values: Vec<f64>,
         /// How they are rounded.
         format: Format,
     },
-    /// Words of any length: outputs without charts show how they begin.
+    /// Text of any length; outputs without charts truncate it.
     Long(String),
-    /// Words that lead to a file or a place on the page.
+    /// Text that links to a file or a place on the page.
     Link {
-        /// The words.
+        /// The text.
         text: String,
-        /// Where they lead.
+        /// The target.
         href: String,
     },
-    /// No figure, and why.
+    /// No figure, with the reason.
     Missing(&'static str),
 }
 
-/// So many characters of long words are shown.
+/// Maximum number of characters of long text.
 const LONG: usize = 60;
-/// So many figures stand side by side; of more there are the smallest and the largest.
+/// Maximum number of figures listed; for more, the minimum and maximum are shown.
 const SIDE_BY_SIDE: usize = 3;
-/// Why a cell has no figure: the sample cannot carry it.
+/// Why a cell has no figure: too few samples for it.
 const TOO_FEW: &str = "too few samples";
 
 impl Cell {
-    /// A figure that is not there.
+    /// A figure that was not measured.
     pub const NONE: Self = Self::Missing("not measured");
 
-    /// A time that is known to ± `half_us`, or missing.
+    /// Returns a time known to ± `half_us`, or a missing figure.
     pub fn time(us: Option<f64>, half_us: f64, unit: Unit) -> Self {
         us.map_or(Self::Missing(TOO_FEW), |us| Self::Time {
             us,
@@ -79,7 +79,7 @@ impl Cell {
         })
     }
 
-    /// The ends of an interval, or missing.
+    /// Returns the ends of an interval, or a missing figure.
     pub fn interval(ends_us: Option<[f64; 2]>, unit: Unit) -> Self {
         ends_us.map_or(Self::Missing(TOO_FEW), |ends_us| Self::Interval {
             ends_us,
@@ -87,7 +87,7 @@ impl Cell {
         })
     }
 
-    /// A figure of each of several servers.
+    /// Returns a figure for each of several servers.
     pub fn several(values: Vec<f64>, format: Format) -> Self {
         if values.is_empty() {
             return Self::NONE;
@@ -95,7 +95,7 @@ impl Cell {
         Self::Several { values, format }
     }
 
-    /// Words, or missing where there are none.
+    /// Returns text, or a missing figure if it is empty.
     pub fn words(text: &str) -> Self {
         if text.is_empty() {
             return Self::NONE;
@@ -103,7 +103,7 @@ impl Cell {
         text.into()
     }
 
-    /// What stands in it, without a unit; of long words how they begin.
+    /// Returns the text of the cell without a unit; long text is truncated.
     #[must_use]
     pub fn shown(&self) -> String {
         match self {
@@ -134,12 +134,12 @@ impl Cell {
 }
 
 impl Format {
-    /// A figure without an interval.
+    /// Returns a figure without an interval.
     pub fn cell(self, value: Option<f64>) -> Cell {
         self.within(value, None)
     }
 
-    /// A figure with the ends of its interval.
+    /// Returns a figure with the ends of its interval.
     pub fn within(self, value: Option<f64>, ends: Option<[f64; 2]>) -> Cell {
         value.map_or(Cell::NONE, |value| Cell::Figure {
             value,
@@ -148,18 +148,18 @@ impl Format {
         })
     }
 
-    /// An estimate with its interval.
+    /// Returns an estimate with its interval.
     pub fn estimate(self, of: &Estimate) -> Cell {
         self.within(of.value, of.ends())
     }
 }
 
-/// A rate with its interval.
+/// Returns a rate with its interval.
 pub fn throughput(of: &Rate) -> Cell {
     Format::Rate.within(of.mean, of.low.zip(of.high).map(|(low, high)| [low, high]))
 }
 
-/// The same in words.
+/// Returns a rate with its interval as text.
 pub fn with_interval(of: &Rate) -> String {
     throughput(of).shown()
 }

@@ -1,107 +1,107 @@
-//! A chart as data, with the table behind it. `html/plotly.rs` draws it.
+//! A chart as data, with its table. `html/plotly.rs` draws it.
 
 use serde::Serialize;
 
 use crate::{figures::Unit, report::Table};
 
-/// What is drawn of some figures.
+/// A chart.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
-    /// Its name on the page, where links point to.
+    /// Its id on the page, the target of links.
     pub id: &'static str,
     /// Its heading.
     pub title: &'static str,
-    /// What a reader must know of it.
+    /// A note for readers.
     pub note: String,
-    /// Where the points lie: numbers, or words beside one another.
+    /// The positions of points: numbers, or words.
     pub x: Axis,
-    /// What the points say.
+    /// The values of points.
     pub y: Axis,
-    /// For series with other values than those of `y`.
+    /// The axis of series with values of another kind than `y`.
     pub second: Option<SecondAxis>,
-    /// Whether `x` goes down and values to the right, for words that are long.
+    /// Whether `x` goes down and values to the right, for long words.
     pub horizontal: bool,
-    /// How a series is drawn that does not say it.
+    /// The default mark of a series.
     pub mark: Mark,
-    /// What is shown of a point, beside the name of its series: words with `{x}`, `{y}` (to four digits) and `{text}` (the
-    /// point's own words) in them. `{x:.1}` has that many decimals, `{y:n}` is a whole number.
+    /// The text shown for a point, next to the name of its series, with `{x}`, `{y}` (four digits) and
+    /// `{text}` (the point's own text). `{x:.1}` has that many decimals, `{y:n}` is an integer.
     pub hover: &'static str,
     /// Whether the points have intervals.
     pub whiskers: bool,
-    /// What is drawn, the first one first. Without any there is no chart.
+    /// The series, the first at the back. A chart without series is not shown.
     pub series: Vec<Series>,
-    /// The values for those who cannot see them.
+    /// The values as a table.
     pub table: Table,
 }
 
 /// An axis.
 #[derive(Clone, Debug, Default)]
 pub struct Axis {
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// The unit in which it shows times, which are microseconds in the points.
+    /// The unit for display of times, which are in µs in the points.
     pub unit: Option<Unit>,
-    /// What stands behind every other number.
+    /// The suffix of every number.
     pub suffix: &'static str,
-    /// How it shows them.
+    /// Its scale.
     pub scale: Scale,
-    /// Where it is marked, and with which words; nothing for marks of the renderer's choice.
+    /// Positions and labels of the ticks; empty to let the renderer choose.
     pub ticks: Vec<(f64, String)>,
-    /// The order of its words; nothing for that in which they come.
+    /// The order of its words; empty for the order in which they come.
     pub words: Vec<String>,
 }
 
-/// How an axis shows its numbers.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Scale {
-    /// All that are there.
+    /// All values.
     #[default]
     Linear,
-    /// All that are there, and zero.
+    /// All values, and zero.
     FromZero,
-    /// Between these two; what lies outside is cut.
+    /// This range; values outside are cut off.
     Range([f64; 2]),
-    /// By their logarithm; none of zero and below.
+    /// Logarithmic; without zero and negative values.
     Log,
-    /// Each whole number is marked.
+    /// A tick at each integer.
     Whole,
 }
 
-/// Where the other values have their axis.
+/// The position of the second axis.
 #[derive(Clone, Debug)]
 pub enum SecondAxis {
     /// At the right of the same plot.
     Right(Axis),
-    /// In a plot of its own below the other one, along the same `x`.
+    /// In a separate plot below, with the same `x`.
     Below(Axis),
 }
 
-/// Values that belong together.
+/// A series of values.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// What the legend calls it.
+    /// Its name in the legend.
     pub name: String,
-    /// Its values. Those of a line are drawn by their `x`, in whatever order they are here.
+    /// Its values. Lines are drawn in order of `x`, whatever the order here.
     pub points: Vec<Point>,
-    /// How it is drawn, if not as the chart says.
+    /// Its mark, if not the chart's.
     pub mark: Option<Mark>,
-    /// The number of its colour, if not its place among the series.
+    /// The number of its color, if not its index among the series.
     pub colour: Option<usize>,
-    /// How its line is drawn.
+    /// The stroke of its line.
     pub dash: Stroke,
-    /// How its points are drawn.
+    /// The symbol of its points.
     pub symbol: Symbol,
-    /// How large its points are, if not as the renderer chooses.
+    /// The size of its points, if not the renderer's choice.
     pub size: Option<f64>,
-    /// Whether its values are those of the second axis.
+    /// Whether it uses the second axis.
     pub second: bool,
-    /// Whether it is in the legend only, until it is chosen there.
+    /// Whether it is hidden until it is selected in the legend.
     pub hidden: bool,
-    /// Series of one group are chosen together.
+    /// Series of one group are shown and hidden together.
     pub group: Option<String>,
 }
 
-/// How a series is drawn.
+/// The mark of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
     /// A line through measured points.
@@ -109,40 +109,40 @@ pub enum Mark {
     Line,
     /// A line without points, such as a fitted one.
     Curve,
-    /// A line that goes over every point horizontally.
+    /// A line with a horizontal step at each point.
     Steps,
     /// Points.
     Points,
-    /// Bars, those of several series beside one another.
+    /// Bars, side by side for several series.
     Bars,
-    /// Bars on top of one another, negative ones to the other side.
+    /// Stacked bars, negative ones on the other side.
     StackedBars,
     /// Bars from the lower to the upper end of each point.
     Ranges,
-    /// Bars of each point's width, those of several series over one another.
+    /// Bars with each point's width, overlaid for several series.
     Histogram,
-    /// All values of a series at one place, with their quartiles.
+    /// All values of a series at one position, with their quartiles.
     Box,
 }
 
-/// How a line is drawn.
+/// The stroke of a line.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stroke {
-    /// As one.
+    /// Continuous.
     #[default]
     Solid,
-    /// In dots.
+    /// Dotted.
     Dot,
-    /// In dashes.
+    /// Dashed.
     Dash,
-    /// In dashes and dots.
+    /// Dashes and dots.
     DashDot,
-    /// In long dashes.
+    /// Long dashes.
     LongDash,
 }
 
-/// How a point is drawn.
+/// The symbol of a point.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Symbol {
@@ -153,7 +153,7 @@ pub enum Symbol {
     CircleOpen,
     /// A filled diamond.
     Diamond,
-    /// The outline of one.
+    /// The outline of a diamond.
     DiamondOpen,
     /// A cross.
     X,
@@ -162,33 +162,33 @@ pub enum Symbol {
 /// A value.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Where it is.
+    /// Its position.
     pub x: X,
-    /// What it is; `None` leaves a gap.
+    /// Its value; `None` leaves a gap.
     pub y: Option<f64>,
     /// The lower end of its interval.
     pub low: Option<f64>,
-    /// The upper one.
+    /// The upper end of its interval.
     pub high: Option<f64>,
     /// The width of its bar.
     pub width: Option<f64>,
-    /// Words of its own.
+    /// Its own text.
     pub text: Option<String>,
-    /// What is written beside it.
+    /// The label drawn next to it.
     pub label: Option<String>,
 }
 
-/// The place of a point.
+/// The position of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub enum X {
-    /// Along an axis of numbers.
+    /// On an axis of numbers.
     Number(f64),
     /// On an axis of words.
     Word(String),
 }
 
 impl Axis {
-    /// An axis of numbers.
+    /// Returns an axis of numbers.
     pub fn new(title: &str, scale: Scale) -> Self {
         Self {
             title: title.to_owned(),
@@ -197,7 +197,7 @@ impl Axis {
         }
     }
 
-    /// An axis of times.
+    /// Returns an axis of times.
     pub fn time(title: &str, unit: Unit, scale: Scale) -> Self {
         Self {
             unit: Some(unit),
@@ -207,7 +207,7 @@ impl Axis {
 }
 
 impl Series {
-    /// Values under a name.
+    /// Returns a series with a name.
     pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = Point>) -> Self {
         Self {
             name: name.into(),
@@ -218,12 +218,12 @@ impl Series {
 }
 
 impl Point {
-    /// A value at a number.
+    /// Returns a value at a number.
     pub fn new(x: impl Into<f64>, y: impl Into<Option<f64>>) -> Self {
         Self::at(X::Number(x.into()), y.into())
     }
 
-    /// A value at a word.
+    /// Returns a value at a word.
     pub fn of(word: impl Into<String>, y: impl Into<Option<f64>>) -> Self {
         Self::at(X::Word(word.into()), y.into())
     }
@@ -240,13 +240,13 @@ impl Point {
         }
     }
 
-    /// The same with an interval.
+    /// Returns the point with an interval.
     pub fn within(mut self, low: impl Into<Option<f64>>, high: impl Into<Option<f64>>) -> Self {
         (self.low, self.high) = (low.into(), high.into());
         self
     }
 
-    /// The same with words of its own.
+    /// Returns the point with its own text.
     pub fn saying(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());
         self

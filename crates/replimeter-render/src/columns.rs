@@ -1,10 +1,10 @@
-//! The columns in which every output shows a distribution.
+//! The columns of a distribution in every output.
 
 use replimeter_model::record::Distribution;
 
 use crate::{figures::Unit, precision::Precision, report::Cell};
 
-/// Their headings.
+/// The headings.
 pub const HEADINGS: [&str; 11] = [
     "n",
     "min",
@@ -19,7 +19,7 @@ pub const HEADINGS: [&str; 11] = [
     "max",
 ];
 
-/// A distribution's cells; no digit that is not known.
+/// Returns a distribution's cells, without digits that are not significant.
 pub fn cells(unit: Unit, distribution: &Distribution, precision: Precision<'_>) -> [Cell; 11] {
     let show = |us, half_us| Cell::time(us, half_us, unit);
     let quantile = |us, p| show(us, precision.quantile(p));

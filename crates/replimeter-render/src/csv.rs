@@ -1,30 +1,30 @@
 //! The rows of a document as CSV (RFC 4180), for spreadsheets and scripts.
 //!
-//! The columns are those of the document's JSON Schema, in its order, so that a header never
-//! depends on what was measured: `from_ack.p50_us` is the `p50_us` in the `from_ack` of a row.
-//! An interval has two columns, `.low` and `.high`. Lists have no place in a row and are left
-//! out; the JSON document and the Parquet file hold them.
+//! The columns are those of the document's JSON Schema, in its order, so the header never depends on the
+//! results: `from_ack.p50_us` is the `p50_us` in the `from_ack` of a row. An interval has two columns, `.low`
+//! and `.high`. Lists do not fit into a row and are left out; the JSON document and the Parquet file have
+//! them.
 
 use replimeter_model::schema::resolve;
 use serde_json::Value;
 
-/// What a column is taken from.
+/// A step on the path to a column's value.
 #[derive(Clone, Debug)]
 enum Step {
     Key(String),
     Index(usize),
 }
 
-/// One column: its name and the way to its value.
+/// One column: its name and the path to its value.
 struct Column {
     name: String,
     way: Vec<Step>,
 }
 
-/// The table of a document: the `rows` of its results.
+/// Returns the table of a document: the `rows` of its results.
 ///
 /// # Errors
-/// When the table cannot be written, which needs memory only.
+/// If the table cannot be written; this needs only memory.
 pub fn table(schema: &Value, document: &Value) -> Result<String, csv::Error> {
     let columns = columns(schema);
     let mut writer = csv::Writer::from_writer(Vec::new());
@@ -90,7 +90,7 @@ fn descend(
         return;
     }
     if is("object") {
-        // With keys that are not known beforehand.
+        // An object whose keys the schema does not list.
         return;
     }
     columns.push(Column {

@@ -1,4 +1,4 @@
-//! What `replimeter doctor` tells people.
+//! The report of `replimeter doctor`.
 
 use replimeter_model::doctor::{DoctorDocument, DoctorRow, DoctorStatus, Relation, Severity};
 
@@ -9,10 +9,10 @@ use crate::{
     terminal::wrapped,
 };
 
-/// Columns that the tree may fill.
+/// Maximum width of the tree in columns.
 const WIDTH: usize = 100;
 
-/// What people read of it.
+/// Returns the report.
 #[must_use]
 pub fn report(document: &DoctorDocument) -> Report {
     let target = &document.target;
@@ -55,14 +55,14 @@ struct Line {
     words: String,
 }
 
-/// The tree: the writer and who hangs on it, then everybody else.
+/// Returns the tree: the writer and its replicas, then all other servers.
 fn tree(document: &DoctorDocument) -> String {
     let rows = &document.results;
     let mut lines = Vec::new();
     let mut drawn = vec![false; rows.len()];
     let parent = |row: &DoctorRow| match row.relation {
         Relation::Channel => row.source.clone(),
-        // Members of a cluster stand beside the one that is written to.
+        // Members of a cluster are shown next to the one that is written to.
         Relation::Galera | Relation::Group => document
             .target
             .writer
@@ -81,7 +81,7 @@ fn tree(document: &DoctorDocument) -> String {
     for root in roots {
         draw(rows, &parents, root, "  ", "  ", &mut drawn, &mut lines);
     }
-    // A circle has no root.
+    // A cycle has no root.
     for index in 0..rows.len() {
         if !drawn[index] {
             draw(rows, &parents, index, "  ", "  ", &mut drawn, &mut lines);
@@ -122,7 +122,7 @@ fn draw(
         label: format!("{own}{} ({})", row.name, row.address),
         words: words.join(" · "),
     });
-    // Sources that are not among the servers hang above nobody else.
+    // Sources that are not among the servers have no own line.
     for channel in row.channels.iter().filter(|channel| !channel.source_named) {
         let state = if channel.running {
             "running"
@@ -164,7 +164,7 @@ fn uptime(seconds: u64) -> String {
     }
 }
 
-/// A difference of clocks with its sign and bound.
+/// Formats a difference of clocks with its sign and bound.
 fn offset(offset_us: f64, bound_us: f64) -> String {
     let unit = Unit::for_size(offset_us.abs().max(bound_us));
     let sign = if offset_us > 0.0 { "+" } else { "" };
@@ -201,7 +201,7 @@ fn servers(document: &DoctorDocument) -> Table {
     table.with_words(8)
 }
 
-/// How the clocks were read, and by how much they differ.
+/// Returns how the clocks were read, and their differences.
 fn clocks(document: &DoctorDocument) -> Vec<String> {
     if document.results.iter().all(|row| row.clock.is_none()) {
         return Vec::new();
@@ -214,7 +214,7 @@ fn clocks(document: &DoctorDocument) -> Vec<String> {
     std::iter::once(what.to_owned()).chain(pairs).collect()
 }
 
-/// Whether a measurement is possible, and what is to be read first.
+/// Returns whether a measurement is possible, and what to review first.
 fn conclusion(document: &DoctorDocument) -> String {
     let of = |severity, word: &str| {
         let findings = document.findings.iter();

@@ -1,4 +1,4 @@
-//! Histograms and values over time in characters, for outputs without charts.
+//! Histograms and timelines in characters, for outputs without charts.
 
 use std::fmt::Write as _;
 
@@ -16,10 +16,10 @@ const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '�
 /// Heights of a character.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A histogram, a line for each bar.
+/// Returns a histogram, one line per bar.
 pub(crate) fn bars(bins: &[Bin]) -> String {
     let most = bins.iter().map(|bin| bin.count).max().unwrap_or(0);
-    // The open bars at the ends must not choose the unit.
+    // The open bars at the ends must not determine the unit.
     let typical = bins
         .iter()
         .max_by_key(|bin| bin.count)
@@ -49,8 +49,7 @@ pub(crate) fn bars(bins: &[Bin]) -> String {
     out
 }
 
-/// A bar of this many character cells, in eighths; something is always drawn for
-/// something.
+/// Returns a bar of this many character cells, in eighths; a non-zero value always has a visible bar.
 fn bar(cells: f64, something: bool) -> String {
     let eighths = (cells * 8.0).round() as usize;
     let eighths = if something { eighths.max(1) } else { eighths };
@@ -61,7 +60,7 @@ fn bar(cells: f64, something: bool) -> String {
     bar
 }
 
-/// Values over time, a line for each.
+/// Returns timelines, one line each.
 pub(crate) fn timelines(timelines: &[Timeline]) -> String {
     let names = timelines.iter().map(|line| line.name.chars().count());
     let width = names.max().unwrap_or(0);

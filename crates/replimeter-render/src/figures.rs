@@ -1,6 +1,6 @@
-//! Numbers for people: units, separators, no more digits than help.
+//! Formats numbers: units, separators, significant digits.
 
-/// A unit of time that a whole table shares.
+/// A unit of time for a whole table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Microseconds.
@@ -12,7 +12,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit in which numbers around `us` microseconds read best.
+    /// Returns the unit that suits numbers around `us` µs.
     #[must_use]
     pub fn for_size(us: f64) -> Self {
         match us.abs() {
@@ -22,7 +22,7 @@ impl Unit {
         }
     }
 
-    /// Its symbol.
+    /// Returns its symbol.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Unit {
         }
     }
 
-    /// Microseconds in this unit.
+    /// Converts µs to this unit.
     #[must_use]
     pub fn scale(self) -> f64 {
         match self {
@@ -42,23 +42,22 @@ impl Unit {
         }
     }
 
-    /// The number in this unit, four significant digits or whole microseconds.
+    /// Formats the number in this unit, with four significant digits or whole µs.
     #[must_use]
     pub fn show(self, us: f64) -> String {
         self.show_within(us, 0.0)
     }
 
-    /// The number in this unit, known to ± `half_us`: the last digit is the one at
-    /// the place of that half-width's first digit, so 118.342 ± 4 is 118 and
-    /// ± 25 is 120. Never more digits than [`Unit::show`]; 0 stands for no error.
+    /// Formats the number in this unit, known to ± `half_us`: the last digit is at the place of the first
+    /// digit of that half-width, so 118.342 ± 4 is 118 and ± 25 is 120. Never more digits than
+    /// [`Unit::show`]; 0 means no error.
     #[must_use]
     pub fn show_within(self, us: f64, half_us: f64) -> String {
         self.rounded(us, half_us, f64::round)
     }
 
-    /// The ends of an interval, to two digits of its half-width, since they are the
-    /// error bar itself; each is rounded outwards, so that no rounding makes the
-    /// interval narrower.
+    /// Formats the ends of an interval, to two digits of its half-width, since they are the error bar itself;
+    /// each is rounded outwards, so that rounding never narrows the interval.
     #[must_use]
     pub fn show_interval(self, [low, high]: [f64; 2]) -> [String; 2] {
         let half = (high - low) / 20.0;
@@ -68,29 +67,28 @@ impl Unit {
         ]
     }
 
-    /// Rounds to the place of the half-width's first digit, the way that `round`
-    /// does it.
+    /// Rounds to the place of the first digit of the half-width, with `round`.
     fn rounded(self, us: f64, half_us: f64, round: fn(f64) -> f64) -> String {
         let value = us / self.scale();
         let most = self.decimals(value);
         let Some(place) = place(half_us / self.scale()) else {
             return grouped(&format!("{value:.most$}"));
         };
-        // One digit is left of a value that is smaller than its error: 0 would say more.
+        // A value below its error keeps one digit: 0 would claim more.
         let place = self::place(value.abs()).map_or(place, |first| place.min(first));
         let decimals = usize::try_from(-place).unwrap_or(0).min(most);
-        // Where fewer decimals are printed anyway, the rounding must be theirs.
+        // If fewer decimals are printed anyway, the rounding must match them.
         let step = if place >= 0 {
             10f64.powi(place)
         } else {
             10f64.powi(-i32::try_from(decimals).unwrap_or(0))
         };
-        // 0.3 / 0.1 is just below 3, and is 3.
+        // 0.3 / 0.1 is just below 3, but means 3.
         let steps = (value / step * 1e6).round() / 1e6;
         grouped(&format!("{:.decimals$}", round(steps) * step))
     }
 
-    /// Decimals of four significant digits, or none above whole microseconds.
+    /// Returns the decimals for four significant digits, or none above whole µs.
     fn decimals(self, value: f64) -> usize {
         match value.abs() {
             size if size >= 1000.0 => 0,
@@ -101,46 +99,45 @@ impl Unit {
         }
     }
 
-    /// The number with its unit.
+    /// Formats the number with its unit.
     #[must_use]
     pub fn with(self, us: f64) -> String {
         self.with_within(us, 0.0)
     }
 
-    /// The number with its unit, known to ± `half_us`.
+    /// Formats the number with its unit, known to ± `half_us`.
     #[must_use]
     pub fn with_within(self, us: f64, half_us: f64) -> String {
         format!("{} {}", self.show_within(us, half_us), self.symbol())
     }
 }
 
-/// The power of ten of a number's first digit; `None` for 0, or what
-/// is no number.
+/// Returns the power of ten of a number's first digit; `None` for 0 or NaN.
 fn place(half: f64) -> Option<i32> {
     // The small addition keeps the logarithm of 0.001 from being just below −3.
     (half > 0.0 && half.is_finite()).then(|| (half.log10() + 1e-9).floor() as i32)
 }
 
-/// A time in the unit that suits it.
+/// Formats a time in the unit that suits it.
 #[must_use]
 pub fn time(us: f64) -> String {
     Unit::for_size(us).with(us)
 }
 
-/// A time in the unit that suits it, known to ± `half_us`.
+/// Formats a time in the unit that suits it, known to ± `half_us`.
 #[must_use]
 pub fn time_within(us: f64, half_us: f64) -> String {
     Unit::for_size(us).with_within(us, half_us)
 }
 
-/// A count with separators.
+/// Formats a count with separators.
 #[must_use]
 pub fn count(number: u64) -> String {
     grouped(&number.to_string())
 }
 
-/// A rate, rounded to two digits of its error, and never to fewer than two of its own: 8,935 ± 110,000 is 8,900, since
-/// 10,000 would say that it was measured otherwise.
+/// Formats a rate, rounded to two digits of its error, and never to fewer than two of its own: 8,935 ±
+/// 110,000 is 8,900, since 10,000 would suggest another value.
 #[must_use]
 pub fn rate(per_s: f64, error: f64) -> String {
     let two = |number: f64| 10f64.powf((number.abs().log10() + 1e-9).floor() - 1.0);
@@ -180,7 +177,7 @@ fn grouped(text: &str) -> String {
         out.push('.');
         out.push_str(rest);
     }
-    // "-0.0" says something that the digits do not.
+    // "-0.0" suggests a sign that the digits do not support.
     if out
         .chars()
         .all(|character| matches!(character, '-' | '0' | '.'))

@@ -1,44 +1,44 @@
-//! How figures of each kind are rounded, with their intervals.
+//! How each kind of figure is rounded, with its interval.
 
 use crate::figures::{Unit, count, rate, time};
 
-/// What a figure is, which says how it is rounded and what is written behind it.
+/// The kind of a figure, which determines its rounding and its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Format {
-    /// A time in microseconds, in this unit, which the heading names.
+    /// A time in µs, in this unit, which the heading names.
     In(Unit),
-    /// A time in microseconds, with the unit that suits it.
+    /// A time in µs, in the unit that suits it.
     Time,
     /// Events per second.
     Rate,
-    /// A number that is known to one part in so many.
+    /// A number with this relative precision: one part in N.
     OneIn(f64),
     /// Bytes in the unit that suits them.
     Bytes,
-    /// The same per second.
+    /// Bytes per second in the unit that suits them.
     BytesPerSecond,
     /// Whole percent.
     Percent,
     /// Percent of the figure without replicas.
     PercentOfNone,
-    /// A share in percent, the smaller the more digits.
+    /// A share in percent; smaller shares have more digits.
     Share,
-    /// Times as much.
+    /// A factor.
     Ratio,
-    /// A number with so many decimals.
+    /// A number with this many decimals.
     Decimals(usize),
 }
 
-/// A ratio whose ends lie so many times apart is not known.
+/// The factor between the ends of a ratio's interval from which the ratio is unknown.
 const HOPELESS: f64 = 100.0;
 
 impl Format {
-    /// The figure in words; a dash where there is none.
+    /// Formats the figure; a dash if there is none.
     pub fn text(self, value: Option<f64>) -> String {
         or_dash(value, |value| self.show(value, None))
     }
 
-    /// The figure in words, no finer than its interval supports.
+    /// Formats the figure, with no more digits than its interval supports.
     pub fn show(self, value: f64, ends: Option<[f64; 2]>) -> String {
         let Some([low, high]) = ends else {
             return self.show_alone(value);
@@ -55,7 +55,7 @@ impl Format {
                 format!("{} [{ends}]", unit.with_within(value, half))
             }
             Self::Rate => {
-                // Ends that are alike are known no better than to whole events.
+                // Ends that are equal are known only to whole events.
                 let half = if half > 0.0 {
                     half.max(value.abs() * 1e-4)
                 } else {
@@ -64,7 +64,7 @@ impl Format {
                 let [value, low, high] = [value, low, high].map(|one| rate(one, half));
                 format!("{value} [{low}, {high}]")
             }
-            // Few starts: an end of 67,688,704 % is arithmetic, not knowledge.
+            // Few starts: an end of 67,688,704 % is an artifact.
             Self::PercentOfNone if low * 10.0 < value || high > value * 10.0 => {
                 format!("share unknown: {value:.0} %, uncertain by more than a factor of ten")
             }
@@ -76,12 +76,12 @@ impl Format {
                 let places = digits(value).max(digits(half).min(3));
                 format!("{value:.places$} [{low:.places$}, {high:.places$}]")
             }
-            // Too few starts, or too unlike ones: such an interval says nothing.
+            // Too few or too different starts: such an interval has no information.
             Self::Ratio if low <= 0.0 || high / low > HOPELESS => {
                 format!("{value:.2} [unknown]")
             }
             Self::Ratio => {
-                // Two digits of the half-width; the ends outwards.
+                // Two digits of the half-width; the ends are rounded outwards.
                 let decimals = (1.0 - half.max(1e-6).log10().floor()).clamp(1.0, 4.0) as usize;
                 let step = 10f64.powi(decimals as i32);
                 let (low, high) = ((low * step).floor() / step, (high * step).ceil() / step);
@@ -107,7 +107,7 @@ impl Format {
             Self::Bytes => bytes(value),
             Self::BytesPerSecond => format!("{}/s", bytes(value)),
             Self::Percent => format!("{value:.0} %"),
-            // Itself.
+            // Without replicas: itself.
             Self::PercentOfNone if value == 100.0 => "100 %".to_owned(),
             Self::PercentOfNone => format!("about {value:.0} %"),
             Self::Share => format!("{value:.*}", digits(value)),
@@ -117,7 +117,7 @@ impl Format {
     }
 }
 
-/// Decimals of a share.
+/// Returns the decimals of a share.
 fn digits(percent: f64) -> usize {
     match percent {
         value if value >= 9.95 => 1,
@@ -127,7 +127,7 @@ fn digits(percent: f64) -> usize {
     }
 }
 
-/// Bytes in the unit that suits them.
+/// Formats bytes in the unit that suits them.
 fn bytes(value: f64) -> String {
     match value.abs() {
         size if size >= 1e9 => format!("{:.1} GB", value / 1e9),
@@ -137,17 +137,17 @@ fn bytes(value: f64) -> String {
     }
 }
 
-/// What is shown of a figure; a dash where there is none.
+/// Formats a figure; a dash if there is none.
 pub fn or_dash<T>(figure: Option<T>, shown: impl FnOnce(T) -> String) -> String {
     figure.map_or_else(|| "–".to_owned(), shown)
 }
 
-/// A rate in whole numbers.
+/// Formats a rate as an integer.
 pub fn per_second(rate: Option<f64>) -> String {
     or_dash(rate, |rate| count(rate.max(0.0).round() as u64))
 }
 
-/// `1 replica`, `2 replicas`.
+/// Formats `1 replica`, `2 replicas`.
 pub fn number(many: impl Into<u64>, one: &str) -> String {
     let many = many.into();
     let end = if many == 1 { "" } else { "s" };

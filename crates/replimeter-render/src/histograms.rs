@@ -1,8 +1,7 @@
-//! `histograms.hlog`: the histograms behind the figures, as an HdrHistogram log that the
-//! public tools read.
+//! `histograms.hlog`: the histograms of the figures, as an HdrHistogram log that the public tools read.
 //!
-//! Values are nanoseconds. HDR histograms are unsigned: samples below zero go with their
-//! sign turned into a series of their own, whose tag ends in `-below-zero`.
+//! Values are nanoseconds. HDR histograms are unsigned: the absolute values of negative samples form a
+//! separate series, whose tag ends in `-below-zero`.
 
 use std::{
     io,
@@ -15,13 +14,13 @@ use hdrhistogram::serialization::{
 };
 use replimeter_stats::signed::SignedHistogram;
 
-/// What the tag of samples below zero ends in.
+/// The end of the tag of negative samples.
 pub const BELOW_ZERO: &str = "-below-zero";
-/// By what the readable maximum in each line is divided: nanoseconds to milliseconds, which
-/// the public tools expect.
+/// The divisor of the readable maximum in each line: nanoseconds to milliseconds, which the public tools
+/// expect.
 const PER_MILLI: f64 = 1e6;
 
-/// A name as the format can hold it: without commas, spaces and line ends.
+/// Returns a name valid in the format: without commas, spaces and line ends.
 #[must_use]
 pub fn tag(name: &str) -> String {
     name.chars()
@@ -35,10 +34,10 @@ pub fn tag(name: &str) -> String {
         .collect()
 }
 
-/// The log, with one interval for each series that has samples: the whole run.
+/// Returns the log, with one interval for each series that has samples: the whole run.
 ///
 /// # Errors
-/// When a histogram cannot be packed, which no histogram of ours is too large for.
+/// If a histogram cannot be packed; Replimeter's histograms are never too large for that.
 pub fn log(
     begun: SystemTime,
     took: Duration,

@@ -1,5 +1,5 @@
-//! Renders a run: one module per output. Reads and writes the files of a run
-//! directory; knows no server.
+//! Renders a run: one module per output. Reads and writes the files of a run directory; connects to no
+//! server.
 
 pub mod answer;
 pub mod cell;

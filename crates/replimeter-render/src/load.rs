@@ -1,4 +1,4 @@
-//! Loads that ran beside a measurement.
+//! Background loads of a measurement.
 
 use replimeter_model::load::LoadRecord;
 
@@ -8,12 +8,12 @@ use crate::{
     report::{Block, Cell, Table},
 };
 
-/// A workload's name without the folders before it.
+/// Returns a workload's name without its folders.
 pub fn name(load: &LoadRecord) -> &str {
     load.workload.rsplit('/').next().unwrap_or(&load.workload)
 }
 
-/// Workload, threads and servers, in short; with the shape where there are several.
+/// Returns workload, threads and servers in short; with the shape if there are several.
 pub fn what(load: &LoadRecord, several: bool) -> String {
     let shape = if several {
         format!("{} ", load.shape)
@@ -23,14 +23,14 @@ pub fn what(load: &LoadRecord, several: bool) -> String {
     format!("{}:{}@{shape}{}", name(load), load.threads, load.node)
 }
 
-/// A time of a load, in the unit that its latencies share.
+/// Formats a time of a load, in the common unit of its latencies.
 pub fn latency(load: &LoadRecord, us: Option<f64>) -> Cell {
     let typical = load.latency.p50_us.or(load.latency.mean_us);
     let unit = Unit::for_size(typical.unwrap_or(0.0));
     us.map(|us| unit.with(us)).into()
 }
 
-/// When its threads send.
+/// Returns the schedule of its threads.
 fn schedule(load: &LoadRecord) -> String {
     load.rate.map_or_else(
         || "closed loop".to_owned(),
@@ -59,7 +59,7 @@ fn table(loads: &[LoadRecord], several: bool) -> Table {
     )
 }
 
-/// A line for each load, and what became of its operations; `several` is whether they ran on several shapes.
+/// Returns one line per load, and its failed operations; `several` is whether there are several shapes.
 pub fn block(loads: &[LoadRecord], several: bool) -> Block {
     let mut notes = vec![format!(
         "A pass is one execution of a thread's script; latency counts from its intended start, service from its actual start. \

@@ -1,4 +1,4 @@
-//! `report.md`: the report for a ticket or a review, in GitHub's Markdown.
+//! `report.md`: the report in GitHub's Markdown, for issues and reviews.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::{
     report::{Block, Column, Content, Report, Table},
 };
 
-/// A report for a ticket or a review.
+/// Renders a report as Markdown.
 #[must_use]
 pub fn render(report: &Report) -> String {
     let about = report.facts.iter().chain([&report.started_at]);
@@ -56,7 +56,7 @@ fn block_of(block: &Block) -> String {
     out
 }
 
-/// A table in Markdown.
+/// Renders a table.
 fn grid(of: &Table) -> String {
     let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let heading = |column: &Column| escaped(&column.heading);
@@ -69,14 +69,13 @@ fn grid(of: &Table) -> String {
     out
 }
 
-/// A text as it stands: what Markdown would take for markup is escaped, and so is
-/// what would end a cell or a line.
+/// Escapes a text: markup of Markdown, and ends of cells and lines.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
             '|' | '<' | '*' | '`' | '\\' => out.extend(['\\', character]),
-            // Only so can brackets become a link.
+            // Only then can brackets become a link.
             '(' if out.ends_with(']') => out.push_str("\\("),
             '\n' => out.push(' '),
             character if character.is_control() => out.push('\u{fffd}'),
@@ -86,7 +85,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A section whose text keeps its columns; nothing for no text.
+/// Renders a section of preformatted text; empty if there is no text.
 fn verbatim(heading: &str, text: &str) -> String {
     let text = text.trim_matches('\n');
     if text.is_empty() {
@@ -105,7 +104,7 @@ fn verbatim(heading: &str, text: &str) -> String {
     )
 }
 
-/// Sentences as a list; nothing for none.
+/// Renders sentences as a list; empty if there are none.
 fn sentences(heading: &str, sentences: &[String]) -> String {
     if sentences.is_empty() {
         return String::new();
@@ -117,7 +116,7 @@ fn sentences(heading: &str, sentences: &[String]) -> String {
     out
 }
 
-/// Sentences, each with what to do; nothing for none.
+/// Renders sentences, each with its hint; empty if there are none.
 fn advice(heading: &str, all: &[(String, String)]) -> String {
     let all = all
         .iter()

@@ -1,5 +1,5 @@
-//! How exactly the figures of a distribution are known, so that no digit is
-//! printed which its error bar does not support.
+//! The precision of a distribution's figures, so that no digit is printed that its error bar does not
+//! support.
 
 use replimeter_model::{
     lag::{Floor, LagRow},
@@ -10,20 +10,21 @@ use replimeter_model::{
 /// The 97.5 % point of the standard normal distribution.
 const Z95: f64 = 1.96;
 
-/// Half-widths of a distribution's figures, in microseconds.
+/// Half-widths of a distribution's figures, in µs.
 #[derive(Clone, Copy, Debug)]
 pub struct Precision<'a> {
     distribution: &'a Distribution,
-    /// What each single time may be wrong by.
+    /// The error of each single time, in µs.
     each_us: f64,
 }
 
-/// Half of what lies between.
+/// Returns half of an interval's width.
 fn half([low, high]: [f64; 2]) -> f64 {
     (high - low) / 2.0
 }
 
-/// The error, or as much less as keeps the value, rounded to the place of its first digit, within its interval.
+/// Returns the error, reduced if necessary so that the value, rounded to the place of its first digit, stays
+/// in its interval.
 fn inside(value: f64, error: f64, [low, high]: [f64; 2]) -> f64 {
     let mut error = error;
     // Twelve digits are more than are ever printed.
@@ -41,13 +42,13 @@ fn inside(value: f64, error: f64, [low, high]: [f64; 2]) -> f64 {
     error
 }
 
-/// The half-width of the brackets of which these are the widths.
+/// Returns the half-width of brackets with these widths.
 fn of_brackets(widths: &Distribution) -> f64 {
     widths.p50_us.or(widths.mean_us).unwrap_or(0.0) / 2.0
 }
 
 impl<'a> Precision<'a> {
-    /// Of times that are known exactly.
+    /// Precision of exact times.
     pub fn exact(distribution: &'a Distribution) -> Self {
         Self {
             distribution,
@@ -55,7 +56,7 @@ impl<'a> Precision<'a> {
         }
     }
 
-    /// Of a lag that is the upper end of the row's brackets.
+    /// Precision of a lag that is the upper end of the row's brackets.
     pub fn of_lag(row: &LagRow, distribution: &'a Distribution) -> Self {
         Self {
             distribution,
@@ -63,7 +64,7 @@ impl<'a> Precision<'a> {
         }
     }
 
-    /// Of the row's estimate.
+    /// Precision of the row's estimate.
     pub fn of_estimate(row: &'a LagRow) -> Self {
         Self {
             distribution: &row.estimate,
@@ -71,7 +72,7 @@ impl<'a> Precision<'a> {
         }
     }
 
-    /// Of a lag of the floor.
+    /// Precision of a lag of the floor.
     pub fn of_floor(floor: &Floor, distribution: &'a Distribution) -> Self {
         Self {
             distribution,
@@ -79,7 +80,7 @@ impl<'a> Precision<'a> {
         }
     }
 
-    /// Of lag by a tap, where two taps of one server differ by so much.
+    /// Precision of lag by a tap; two taps of one server differ by `floor`.
     pub fn of_tap(distribution: &'a Distribution, floor: Option<&TapFloor>) -> Self {
         let each =
             floor.and_then(|floor| floor.difference_abs.p50_us.or(floor.difference_abs.mean_us));
@@ -89,8 +90,8 @@ impl<'a> Precision<'a> {
         }
     }
 
-    /// Of a stage of which each time is known to ± `error_us`, as a mean of them is,
-    /// since the offsets of clocks do not average out.
+    /// Precision of a stage with each time known to ± `error_us`; so is their mean, since offsets of clocks
+    /// do not average out.
     pub fn of_stage(distribution: &'a Distribution, error_us: f64) -> Self {
         Self {
             distribution,
@@ -98,14 +99,14 @@ impl<'a> Precision<'a> {
         }
     }
 
-    /// Of a single time, the smallest and the largest among them.
+    /// Returns the error of a single time, of the minimum and of the maximum.
     pub fn single(self) -> f64 {
         self.each_us
     }
 
-    /// Of the mean, and of the standard deviation: 1.96 standard errors, widened for
-    /// dependence. The standard deviation of times with a long tail is known hardly
-    /// better than their mean (its variance is (κ − 1)/4 of the mean's, κ the kurtosis).
+    /// Returns the error of the mean, and of the standard deviation: 1.96 standard errors, widened for
+    /// dependence. The standard deviation of times with a long tail is hardly more precise than their mean
+    /// (its variance is (κ − 1)/4 of the mean's, κ the kurtosis).
     pub fn mean(self) -> f64 {
         let inflation = self
             .distribution
@@ -118,9 +119,9 @@ impl<'a> Precision<'a> {
         error.max(self.each_us)
     }
 
-    /// Of a quantile: half of its interval, or, where it has none, of the interval
-    /// of the next one towards the median. It is never so large that the value, rounded to it, would lie outside of
-    /// its own interval: they stand beside one another.
+    /// Returns the error of a quantile: half of its interval, or, if it has none, of the interval of the next
+    /// quantile towards the median. It is never so large that the value, rounded to it, would be outside its
+    /// own interval, since both are printed next to each other.
     pub fn quantile(self, p: f64) -> f64 {
         let Some(ci) = &self.distribution.ci95 else {
             return self.each_us;
@@ -133,7 +134,7 @@ impl<'a> Precision<'a> {
             (0.9, of.p90_us, ci.p90_us),
             (0.5, of.p50_us, ci.p50_us),
         ];
-        // Below the median the median's own must do.
+        // Below the median, the median's own interval is used.
         let mut up_to = levels
             .into_iter()
             .filter(|(level, ..)| *level <= p.max(0.5) + 1e-9);

@@ -1,4 +1,4 @@
-//! Reads columns of `samples.parquet` back, of any command, a group of rows at a time.
+//! Reads columns of `samples.parquet`, of any command, a group of rows at a time.
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
@@ -14,20 +14,20 @@ use crate::rows::{SamplesError, reason};
 /// One column of a group of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
-    /// Words: the distinct ones, and for each row which; `None` for null.
+    /// Text: the distinct values, and the index for each row; `None` for null.
     Words {
-        /// Each once.
+        /// Each distinct value once.
         distinct: Vec<String>,
-        /// For each row its place among them.
+        /// The index among them for each row.
         places: Vec<Option<u32>>,
     },
-    /// Numbers, a truth as 0 or 1; not a number for null. Whole numbers are exact up to 2⁵³, which nanoseconds of a run
+    /// Numbers, booleans as 0 or 1; NaN for null. Integers are exact up to 2⁵³, which nanoseconds of a run
     /// reach after 104 days.
     Numbers(Vec<f64>),
 }
 
 impl Column {
-    /// The word in a row; empty for null and for numbers.
+    /// Returns the word in a row; empty for null and for numbers.
     #[must_use]
     pub fn word(&self, row: usize) -> &str {
         match self {
@@ -41,8 +41,8 @@ impl Column {
         }
     }
 
-    /// What the word in a row stands for; each distinct word is asked for once. `None` for null, for numbers, and where
-    /// `meaning` knows none.
+    /// Returns the meaning of the word in a row; each distinct word is parsed once. `None` for null, for
+    /// numbers, and if `meaning` returns `None`.
     pub fn parsed<'a, T: Copy + 'a>(
         &'a self,
         meaning: impl Fn(&str) -> Option<T>,
@@ -63,7 +63,7 @@ impl Column {
         }
     }
 
-    /// The number in a row; not a number for null and for words.
+    /// Returns the number in a row; NaN for null and for words.
     #[must_use]
     pub fn number(&self, row: usize) -> f64 {
         match self {
@@ -73,11 +73,11 @@ impl Column {
     }
 }
 
-/// Reads the columns of these names; `each` gets them, in this order, and the number of rows, for one group of rows after
-/// another. Memory does not grow with the file.
+/// Reads the columns with these names; `each` gets them, in this order, and the number of rows, for one group
+/// of rows after another. Memory does not grow with the file.
 ///
 /// # Errors
-/// When the file is missing, no Parquet, cut off, or lacks one of the columns.
+/// If the file is missing, truncated, not Parquet, or lacks one of the columns.
 pub fn read(
     path: &Path,
     names: &[&str],
@@ -145,7 +145,7 @@ fn column(group: &dyn RowGroupReader, place: usize, rows: usize) -> Result<Colum
     })
 }
 
-/// All values of a column of a group, null as `None`.
+/// Returns all values of a column of a group, null as `None`.
 fn values<T: DataType>(
     mut reader: ColumnReaderImpl<T>,
     rows: usize,

@@ -1,4 +1,4 @@
-//! A report as data: a head, blocks, how it was measured. Each output has one renderer of it.
+//! A report as data: a head, blocks, the method. Each output has one renderer.
 
 use replimeter_model::{
     envelope::Envelope,
@@ -10,84 +10,84 @@ use replimeter_model::{
 pub use crate::cell::Cell;
 use crate::figures::count;
 
-/// What people read of a run, a comparison or a reproduction, whatever the output.
+/// The report of a run, a comparison or a reproduction, for all outputs.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The command; empty for a list that needs no head.
     pub command: &'static str,
-    /// What the plan calls the run.
+    /// The title of the run in its plan.
     pub title: Option<String>,
-    /// The page's heading where the plan has no title.
+    /// The page's heading if the plan has no title.
     pub question: &'static str,
-    /// What was measured, in short.
+    /// The measured shape, in short.
     pub shape: String,
-    /// What was measured and how, in a few words each: shape, versions, pace.
+    /// The conditions in a few words each: shape, versions, pace.
     pub facts: Vec<String>,
-    /// How much was measured, such as `1,000 samples`.
+    /// The amount of data, such as `1,000 samples`.
     pub extent: String,
-    /// When it began.
+    /// When the run began.
     pub started_at: String,
-    /// The finding.
+    /// The headline.
     pub answer: String,
-    /// What ended it.
+    /// The error that ended the run.
     pub error: Option<String>,
-    /// What a reader must know of the figures.
+    /// Warnings about the figures.
     pub warnings: Vec<Warning>,
-    /// Tables, lists and texts, in their order.
+    /// Tables, lists and texts, in order.
     pub blocks: Vec<Block>,
-    /// How it was measured, and what belongs to it, a sentence or two each.
+    /// The method, one or two sentences each.
     pub how: Vec<String>,
-    /// Whether servers of several shapes or sides are named by them.
+    /// Whether servers are named with their shape or side.
     pub several: bool,
 }
 
 /// A section of a report.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// Its name on the page, where links point to.
+    /// Its id on the page, the target of links.
     pub id: String,
-    /// Its heading; empty for none.
+    /// Its heading; can be empty.
     pub title: String,
-    /// What it holds.
+    /// Its content.
     pub content: Content,
-    /// What a reader must know of it, in sentences.
+    /// Notes, in sentences.
     pub notes: Vec<String>,
-    /// The page has its charts first.
+    /// Whether it comes after the charts on the page.
     pub after_charts: bool,
-    /// The page shows it when it is opened.
+    /// Whether it is collapsed on the page.
     pub collapsed: bool,
-    /// Which outputs show it.
+    /// The outputs that show it.
     pub shown: Shown,
 }
 
-/// Which outputs show a block.
+/// The outputs that show a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shown {
-    /// All.
+    /// All outputs.
     #[default]
     Everywhere,
-    /// Those without charts: the page has a chart of it, with its values as a table.
+    /// Outputs without charts: the page has a chart of it, with its values as a table.
     WithoutCharts,
-    /// The page alone: it is long, and no finding depends on it.
+    /// Only the page: it is long, and no finding depends on it.
     OnPage,
 }
 
-/// What a block holds.
+/// The content of a block.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// Rows of cells under headings.
     Table(Table),
     /// Sentences.
     List(Vec<String>),
-    /// Sentences behind this mark, each with what to do; nothing where there is nothing to do.
+    /// Sentences after this mark, each with its hint; the hint can be empty.
     Advice(char, Vec<(String, String)>),
-    /// Lines that keep their columns.
+    /// Preformatted lines.
     Verbatim(String),
     /// A histogram.
     Bars(Vec<Bin>),
     /// Values over time.
     Timelines(Vec<Timeline>),
-    /// Tables beside one another, each with its heading.
+    /// Tables side by side, each with its heading.
     Columns(Vec<(String, Table)>),
 }
 
@@ -98,13 +98,13 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Its rows, each with a cell for every column.
     pub rows: Vec<Vec<Cell>>,
-    /// Outputs without charts show as many rows; all are in the record.
+    /// Maximum number of rows in outputs without charts; the record has all.
     pub most: Option<usize>,
-    /// Its words are not broken, however wide it is: they are to be copied.
+    /// Whether its text is never wrapped, since it is to be copied.
     pub unbroken: bool,
 }
 
-/// A heading, and what stands under it in each row.
+/// A heading, and the cell below it for each row.
 pub type Under<'a, T, C> = (&'a str, &'a dyn Fn(&T) -> C);
 
 /// The head of a column.
@@ -112,23 +112,23 @@ pub type Under<'a, T, C> = (&'a str, &'a dyn Fn(&T) -> C);
 pub struct Column {
     /// Its heading.
     pub heading: String,
-    /// Whether it holds words, which begin at the left, or numbers.
+    /// Whether it has text, which is left-aligned, or numbers.
     pub words: bool,
 }
 
-/// Values over time, a character each on a terminal.
+/// Values over time, one character each on a terminal.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// What they are of.
+    /// Its name.
     pub name: String,
-    /// Heights from 0 to 1; `None` where nothing is known.
+    /// Heights from 0 to 1; `None` if unknown.
     pub heights: Vec<Option<f64>>,
-    /// What lowest, highest and last mean.
+    /// Text for lowest, highest and last.
     pub scale: String,
 }
 
 impl Table {
-    /// A table whose first `words` columns are words and the others numbers.
+    /// Creates a table with the first `words` columns as text and the others as numbers.
     pub fn new<C: Into<Cell>>(
         headings: &[impl AsRef<str>],
         words: usize,
@@ -147,8 +147,8 @@ impl Table {
         }
     }
 
-    /// A table with a row for each of `rows`: each column is a heading, and what stands below it. The first `words`
-    /// columns are words.
+    /// Creates a table with a row for each of `rows`: each column is a heading and a function for its cells.
+    /// The first `words` columns are text.
     pub fn of<T, C: Into<Cell>>(
         words: usize,
         rows: impl IntoIterator<Item = T>,
@@ -159,19 +159,19 @@ impl Table {
         Self::new(&headings, words, rows.into_iter().map(line))
     }
 
-    /// The same; of its columns this one is words too.
+    /// Returns the table with this column as text too.
     pub fn with_words(mut self, column: usize) -> Self {
         self.columns[column].words = true;
         self
     }
 
-    /// What stands in the cells that outputs without charts show.
+    /// Returns the text of the cells that outputs without charts show.
     pub fn shown(&self) -> impl Iterator<Item = Vec<String>> {
         let rows = self.rows.iter().take(self.most.unwrap_or(usize::MAX));
         rows.map(|row| row.iter().map(Cell::shown).collect())
     }
 
-    /// How many rows they leave out, in words.
+    /// Returns the number of rows they leave out, as text.
     pub fn left_out(&self) -> Option<String> {
         let hidden = self.rows.len().saturating_sub(self.most?);
         (hidden > 0).then(|| format!("and {} more, in summary.json", count(hidden as u64)))
@@ -179,7 +179,7 @@ impl Table {
 }
 
 impl Content {
-    /// Whether there is nothing to show.
+    /// Returns whether there is nothing to show.
     fn is_empty(&self) -> bool {
         match self {
             Self::Table(table) => table.rows.is_empty(),
@@ -194,7 +194,7 @@ impl Content {
 }
 
 impl Block {
-    /// A block of this content.
+    /// Creates a block with this content.
     pub fn new(id: impl Into<String>, title: impl Into<String>, content: Content) -> Self {
         Self {
             id: id.into(),
@@ -207,22 +207,22 @@ impl Block {
         }
     }
 
-    /// A table with a heading.
+    /// Creates a table with a heading.
     pub fn table(id: impl Into<String>, title: impl Into<String>, table: Table) -> Self {
         Self::new(id, title, Content::Table(table))
     }
 
-    /// Sentences with a heading.
+    /// Creates a list of sentences with a heading.
     pub fn list(id: impl Into<String>, title: impl Into<String>, sentences: Vec<String>) -> Self {
         Self::new(id, title, Content::List(sentences))
     }
 
-    /// The same with notes.
+    /// Returns the block with notes.
     pub fn noted(self, notes: Vec<String>) -> Self {
         Self { notes, ..self }
     }
 
-    /// The same, to be opened on the page.
+    /// Returns the block collapsed on the page.
     pub fn collapsed(self) -> Self {
         Self {
             collapsed: true,
@@ -230,12 +230,12 @@ impl Block {
         }
     }
 
-    /// The same for some outputs.
+    /// Returns the block for some outputs.
     pub fn shown(self, shown: Shown) -> Self {
         Self { shown, ..self }
     }
 
-    /// The same behind the page's charts.
+    /// Returns the block after the page's charts.
     pub fn after_charts(self) -> Self {
         Self {
             after_charts: true,
@@ -245,7 +245,7 @@ impl Block {
 }
 
 impl Report {
-    /// The report of a run with its head, and nothing else in it yet.
+    /// Creates the report of a run with its head only.
     pub fn of<S: Settings, R>(
         run: &Envelope<S, R>,
         question: &'static str,
@@ -266,14 +266,14 @@ impl Report {
         }
     }
 
-    /// Adds a block, unless nothing is in it.
+    /// Adds a block, unless it is empty.
     pub fn add(&mut self, block: Block) {
         if !block.content.is_empty() {
             self.blocks.push(block);
         }
     }
 
-    /// The blocks of an output that has charts, or of one that has none.
+    /// Returns the blocks of outputs with charts, or without.
     pub fn blocks_for(&self, charts: bool) -> impl Iterator<Item = &Block> {
         let other = if charts {
             Shown::WithoutCharts
@@ -283,12 +283,12 @@ impl Report {
         self.blocks.iter().filter(move |block| block.shown != other)
     }
 
-    /// The heading: what the plan calls the run, or what it asks.
+    /// Returns the heading: the run's title, or the default.
     pub fn heading(&self) -> &str {
         self.title.as_deref().unwrap_or(self.question)
     }
 
-    /// The first line: the command, and what the plan calls the run.
+    /// Returns the first line: the command, and the run's title.
     pub fn named(&self) -> String {
         match &self.title {
             Some(title) => format!("Replimeter {}: {title}", self.command),
@@ -297,7 +297,7 @@ impl Report {
         }
     }
 
-    /// Says how the servers were set up, among how it was measured.
+    /// Adds the servers' settings to the method.
     pub fn with_servers(mut self, target: &TargetRecord) -> Self {
         if !target.options.is_empty() {
             self.how
@@ -307,7 +307,7 @@ impl Report {
     }
 }
 
-/// What every report of a run begins with: shape and modes, and the servers' versions.
+/// Returns the common facts of every report: shape and modes, and the servers' versions.
 fn facts(target: &TargetRecord) -> Vec<String> {
     let mut versions: Vec<&str> = target
         .nodes

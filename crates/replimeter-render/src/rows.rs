@@ -1,5 +1,5 @@
-//! `samples.parquet` of every command: what columns are, and how rows are written. They are held and
-//! written a group at a time, so that memory does not grow with the run.
+//! `samples.parquet` of every command: columns, and writing of rows. Rows are held and written a group at a
+//! time, so that memory does not grow with the run.
 
 use std::{
     any::Any,
@@ -22,23 +22,23 @@ use parquet::{
 };
 use replimeter_model::time::Nanos;
 
-/// Why samples could not be written or read.
+/// Why samples cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplesError {
-    /// The file itself.
+    /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Its contents.
+    /// Its content is invalid.
     #[error("{}: {reason}", path.display())]
     Format {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         reason: String,
     },
 }
@@ -59,16 +59,16 @@ pub(crate) fn reason(path: &Path, error: ParquetError) -> SamplesError {
     }
 }
 
-/// A group of rows under way, column by column.
+/// A group of rows being written, column by column.
 pub type RowGroup<'a> = SerializedRowGroupWriter<'a, File>;
 
 /// A file of rows `R`, in groups that share the labels `L`.
 pub struct TableSpec<R: 'static, L: 'static> {
-    /// What Parquet calls a row.
+    /// The name of a row in Parquet.
     pub message: &'static str,
-    /// Rows held before they are written.
+    /// Number of rows buffered before they are written.
     pub group: usize,
-    /// The columns, in their order.
+    /// The columns, in order.
     pub columns: &'static [Column<R, L>],
 }
 
@@ -76,31 +76,31 @@ pub struct TableSpec<R: 'static, L: 'static> {
 pub struct Column<R, L> {
     /// Its name.
     pub name: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub about: &'static str,
-    /// Whether it may be null.
+    /// Whether it can be null.
     pub optional: bool,
-    /// How it is read from a row and its labels.
+    /// How its value is read from a row and its labels.
     pub read: Read<R, L>,
 }
 
-/// How a column is read from a row and its labels; `None` for null.
+/// How a column's value is read from a row and its labels; `None` for null.
 pub enum Read<R, L> {
     /// Text.
     Word(for<'a> fn(&'a R, &'a L) -> Option<&'a str>),
-    /// A whole number of 64 bits.
+    /// A 64-bit integer.
     Long(fn(&R, &L) -> Option<i64>),
-    /// A whole number of 32 bits.
+    /// A 32-bit integer.
     Short(fn(&R, &L) -> Option<i32>),
     /// A floating-point number.
     Real(fn(&R, &L) -> Option<f64>),
-    /// A truth.
+    /// A boolean.
     Flag(fn(&R, &L) -> Option<bool>),
 }
 
-/// What a column of the type `T` can be made of.
+/// A type that converts to a column of type `T`.
 pub trait Value<T> {
-    /// Returns it as the column has it.
+    /// Returns the column's value.
     fn value(self) -> T;
 }
 
@@ -128,7 +128,7 @@ impl Value<i64> for u32 {
     }
 }
 
-/// Nanoseconds.
+/// In nanoseconds.
 impl Value<i64> for Nanos {
     fn value(self) -> i64 {
         self.0
@@ -141,7 +141,7 @@ impl Value<i32> for u32 {
     }
 }
 
-/// Microseconds.
+/// In microseconds.
 impl Value<f64> for Nanos {
     fn value(self) -> f64 {
         self.as_micros()
@@ -160,8 +160,8 @@ impl Value<bool> for bool {
     }
 }
 
-/// The columns of a [`TableSpec`]: for each a comment with its meaning, its name and its type, as [`Read`] calls it, and
-/// its value for a row and its labels. The value of an `or null` column is an option.
+/// Declares the columns of a [`TableSpec`]: each has a comment with its meaning, its name, its type as in
+/// [`Read`], and its value for a row and its labels. The value of an `or null` column is an option.
 #[macro_export]
 macro_rules! columns {
     ($($(#[doc = $about:literal])+ $name:ident: $kind:ident $(or $null:ident)? = |$row:pat_param, $labels:pat_param| $value:expr;)+) => {
@@ -181,27 +181,27 @@ macro_rules! columns {
 }
 pub use columns;
 
-/// What a column is, whatever its rows are.
+/// The description of a column, without its rows' type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnInfo {
     /// Its name.
     pub name: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub about: &'static str,
-    /// Its type, as Parquet spells it.
+    /// Its type in Parquet.
     pub kind: &'static str,
-    /// Whether it may be null.
+    /// Whether it can be null.
     pub optional: bool,
 }
 
 impl<R, L> TableSpec<R, L> {
-    /// The columns, in their order.
+    /// Returns the columns, in order.
     #[must_use]
     pub fn infos(&self) -> Vec<ColumnInfo> {
         self.columns.iter().map(Column::info).collect()
     }
 
-    /// The file's schema, as Parquet spells it.
+    /// Returns the file's schema in Parquet's syntax.
     fn schema(&self) -> String {
         let columns = self.infos().into_iter().map(|column| {
             let repetition = if column.optional {
@@ -244,7 +244,7 @@ impl<R, L> Column<R, L> {
         let (optional, rows) = (self.optional, rows.iter());
         match self.read {
             Read::Word(read) => {
-                // Neighbours mostly have the same word: its bytes are shared.
+                // Adjacent rows mostly have the same word, so its bytes are shared.
                 let mut last: Option<(&str, ByteArray)> = None;
                 let values = rows.map(|row| {
                     let word = read(row, labels)?;
@@ -299,21 +299,21 @@ pub trait Columns: Clone + 'static {
     const TABLE: TableSpec<Self::Row, Self>;
 }
 
-/// Rows that share labels, of whatever table.
+/// A batch of rows of any table.
 pub trait RowBatch {
     /// Writes them as a group of a file.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// If the file cannot be written.
     fn write(&self, group: &mut RowGroup<'_>) -> Result<(), ParquetError>;
 
-    /// Themselves, for whoever knows the table.
+    /// Returns the batch, for a downcast to its table.
     fn as_any(&self) -> &dyn Any;
 }
 
 /// Rows that share labels.
 pub struct Batch<C: Columns> {
-    /// What they share.
+    /// Their labels.
     pub labels: C,
     /// The rows.
     pub rows: Vec<C::Row>,
@@ -330,7 +330,7 @@ impl<C: Columns> RowBatch for Batch<C> {
     }
 }
 
-/// Rows on their way into the file, a group of those that share labels at a time.
+/// Buffered rows, in groups that share labels.
 pub struct Rows<C: Columns> {
     labels: C,
     held: Vec<C::Row>,
@@ -338,7 +338,7 @@ pub struct Rows<C: Columns> {
 }
 
 impl<C: Columns> Rows<C> {
-    /// None yet.
+    /// Creates an empty buffer.
     #[must_use]
     pub fn new(labels: C) -> Self {
         Self {
@@ -348,7 +348,7 @@ impl<C: Columns> Rows<C> {
         }
     }
 
-    /// Rows from now on have other labels.
+    /// Changes the labels of the rows added from now on.
     pub fn switch(&mut self, labels: C) {
         self.close();
         self.labels = labels;
@@ -362,12 +362,12 @@ impl<C: Columns> Rows<C> {
         }
     }
 
-    /// Takes the groups that are full.
+    /// Takes the full groups.
     pub fn take_full(&mut self) -> Vec<Batch<C>> {
         std::mem::take(&mut self.ready)
     }
 
-    /// Takes everything that is left.
+    /// Takes all remaining rows.
     pub fn take_all(&mut self) -> Vec<Batch<C>> {
         self.close();
         self.take_full()
@@ -375,7 +375,7 @@ impl<C: Columns> Rows<C> {
 
     fn close(&mut self) {
         if !self.held.is_empty() {
-            // Of the full size at once: a group that grows is copied over and over while rows come.
+            // Allocated at full size at once: a growing group would be copied repeatedly while rows arrive.
             let rows = std::mem::replace(&mut self.held, Vec::with_capacity(C::TABLE.group));
             self.ready.push(Batch {
                 labels: self.labels.clone(),
@@ -385,17 +385,17 @@ impl<C: Columns> Rows<C> {
     }
 }
 
-/// A file of rows under way; unreadable until it is [finished](Self::finish).
+/// A file of rows being written; unreadable until it is [finished](Self::finish).
 pub struct RowFile {
     path: PathBuf,
     writer: SerializedFileWriter<File>,
 }
 
 impl RowFile {
-    /// Begins the file of a table.
+    /// Creates the file of a table.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If it cannot be created.
     pub fn create<C: Columns>(path: &Path) -> Result<Self, SamplesError> {
         let file = File::options()
             .create(true)
@@ -409,7 +409,7 @@ impl RowFile {
         })?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
-            // What is kept of every page until the end would grow with the run.
+            // Statistics kept for every page until the end would grow with the run.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .build();
         let wrap = |error| reason(path, error);
@@ -424,7 +424,7 @@ impl RowFile {
     /// Writes a group.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// If the file cannot be written.
     pub fn write(&mut self, batch: &dyn RowBatch) -> Result<(), SamplesError> {
         let group = self.writer.next_row_group().and_then(|mut group| {
             batch.write(&mut group)?;
@@ -433,20 +433,20 @@ impl RowFile {
         group.map(drop).map_err(|error| reason(&self.path, error))
     }
 
-    /// Writes the file's end.
+    /// Writes the end of the file.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// If the file cannot be written.
     pub fn finish(self) -> Result<(), SamplesError> {
         let closed = self.writer.close();
         closed.map(drop).map_err(|error| reason(&self.path, error))
     }
 }
 
-/// Writes a whole file.
+/// Writes an entire file.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn write_file<C: Columns>(path: &Path, mut rows: Rows<C>) -> Result<(), SamplesError> {
     let mut file = RowFile::create::<C>(path)?;
     for batch in rows.take_all() {

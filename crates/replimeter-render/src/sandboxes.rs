@@ -1,4 +1,4 @@
-//! Kept sandboxes for people.
+//! Lists of running sandboxes.
 
 use replimeter_model::sandboxes::{ListedLink, ListedSandbox};
 
@@ -8,7 +8,7 @@ use crate::{
     report::{Block, Cell, Content, Report, Table},
 };
 
-/// The list.
+/// Returns the list.
 #[must_use]
 pub fn list(sandboxes: &[ListedSandbox]) -> Report {
     let mut report = Report::default();
@@ -20,7 +20,7 @@ pub fn list(sandboxes: &[ListedSandbox]) -> Report {
     report
 }
 
-/// One that has been started, and what can be done with it.
+/// Returns a newly started sandbox, with commands to use it.
 #[must_use]
 pub fn started(sandbox: &ListedSandbox, start_us: f64) -> Report {
     let mut report = list(std::slice::from_ref(sandbox));
@@ -35,7 +35,7 @@ pub fn started(sandbox: &ListedSandbox, start_us: f64) -> Report {
     report
 }
 
-/// The replication links of one sandbox.
+/// Returns the replication links of one sandbox.
 #[must_use]
 pub fn links(links: &[ListedLink]) -> Report {
     let mut report = Report::default();

@@ -1,4 +1,4 @@
-//! The list of servers, for people.
+//! The list of servers.
 
 use replimeter_model::servers::{ServerRow, ServersDocument};
 
@@ -13,14 +13,14 @@ fn product(row: &ServerRow) -> String {
     format!("{product} {}", row.version)
 }
 
-/// The servers, then what they lack and what cannot be used.
+/// Returns the servers, then their missing capabilities and unusable programs.
 #[must_use]
 pub fn report(document: &ServersDocument) -> Report {
     let mut report = Report {
         warnings: document.warnings.clone(),
         ..Report::default()
     };
-    // What a server can do stands below its program: beside it, it would not fit.
+    // A server's capabilities are below its program, since they do not fit next to it.
     let lines = document.results.iter().flat_map(|row| {
         let program = [product(row), row.origin.clone(), row.program.clone()];
         let abilities = [String::new(), String::new(), row.abilities.join(", ")];

@@ -10,13 +10,13 @@ use crate::{
     report::{self, Block, Content, Report},
 };
 
-/// Columns that prose may fill; a table is as wide as it must be.
+/// Maximum width of text in columns; tables can be wider.
 const WIDTH: usize = 100;
 
-/// Columns that advice may fill.
+/// Maximum width of hints in columns.
 const ADVICE_WIDTH: usize = 110;
 
-/// A report for a terminal.
+/// Renders a report for a terminal.
 #[must_use]
 pub fn render(report: &Report) -> String {
     let head: Vec<&str> = report.facts.iter().map(String::as_str).collect();
@@ -33,7 +33,7 @@ pub fn render(report: &Report) -> String {
     joined(sections, "\n\n") + "\n"
 }
 
-/// Parts between which this stands; those with nothing in them are left out.
+/// Joins the non-empty parts with `between`.
 fn joined(parts: impl IntoIterator<Item = String>, between: &str) -> String {
     let mut parts: Vec<String> = parts.into_iter().collect();
     parts
@@ -60,7 +60,7 @@ fn section(block: &Block) -> String {
     joined(parts, "\n")
 }
 
-/// A table, with its columns below one another; words alone are broken to fit.
+/// Renders a table with aligned columns; only text columns are wrapped.
 fn grid(table: &report::Table) -> String {
     let mut drawn = Table::new();
     drawn
@@ -85,7 +85,7 @@ fn grid(table: &report::Table) -> String {
     lines.chain(left_out).collect()
 }
 
-/// Sentences beneath one another.
+/// Renders sentences, one below the other.
 fn sentences(sentences: &[String]) -> String {
     sentences
         .iter()
@@ -97,13 +97,13 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// A text in lines of at most [`WIDTH`] characters, each behind the indent.
+/// Wraps a text to [`WIDTH`] characters, with each line indented.
 fn filled(indent: &str, text: &str) -> String {
     let text = wrapped(text, WIDTH - indent.chars().count(), indent);
     format!("{indent}{text}")
 }
 
-/// Sentences behind a mark, each with what to do.
+/// Renders sentences after a mark, each with its hint.
 fn advice(mark: char, all: &[(String, String)]) -> String {
     let mut out = String::new();
     for (message, hint) in all {
@@ -115,7 +115,7 @@ fn advice(mark: char, all: &[(String, String)]) -> String {
     out
 }
 
-/// Warnings, each with what to do; nothing for none.
+/// Renders warnings, each with its hint; empty if there are none.
 #[must_use]
 pub fn warnings(warnings: &[Warning]) -> String {
     if warnings.is_empty() {
@@ -126,7 +126,7 @@ pub fn warnings(warnings: &[Warning]) -> String {
     format!("Warnings\n{}", advice('!', &all.collect::<Vec<_>>()))
 }
 
-/// Breaks a text into lines of at most `width` characters.
+/// Wraps a text to lines of at most `width` characters.
 pub(crate) fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

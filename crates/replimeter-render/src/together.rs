@@ -1,5 +1,4 @@
-//! Several runs beside one another: what each found, and what they say together of
-//! each way to replicate.
+//! Several runs side by side: their findings, and combined results by replication mode.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +18,7 @@ use crate::{
     report::{Block, Cell, Content, Report, Shown, Table},
 };
 
-/// What a run measured, where several can be laid side by side.
+/// The results of a run, for measurements that are shown side by side.
 #[derive(Clone, Copy, Debug)]
 pub enum Findings<'a> {
     /// Of `lag`.
@@ -32,46 +31,46 @@ pub enum Findings<'a> {
     Load(&'a LoadDocument),
     /// Of `loss`.
     Loss(&'a LossDocument),
-    /// Of a command whose figures stand for themselves.
+    /// Of a measurement without combined results.
     Other,
 }
 
 /// One of the runs.
 #[derive(Clone, Debug)]
 pub struct Side<'a> {
-    /// What it is called on the page: `A`, `B`, …
+    /// Its name on the page: `A`, `B`, …
     pub letter: String,
     /// Its directory.
     pub dir: &'a str,
     /// The command.
     pub command: &'static str,
-    /// What the plan calls it.
+    /// Its title in the plan.
     pub title: Option<&'a str>,
-    /// What was measured.
+    /// The measured shape.
     pub shape: &'a str,
     /// When it began.
     pub started_at: &'a str,
-    /// Its finding in words.
+    /// Its headline.
     pub answer: &'a str,
-    /// What it measured.
+    /// Its results.
     pub findings: Findings<'a>,
-    /// How each of its shapes replicates, as its servers said.
+    /// How each of its shapes replicates, as reported by its servers.
     pub ways: BTreeMap<String, Way>,
     /// Its report as text.
     pub text: String,
 }
 
-/// How a shape replicates.
+/// The replication setup of a shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Way {
-    /// `mariadb/galera`, where the shape's own name does not say it.
+    /// `mariadb/galera`, if the shape's name does not include it.
     pub mode: Option<String>,
-    /// Where a semi-synchronous primary waits.
+    /// The wait point of a semi-synchronous primary.
     pub wait_point: Option<&'static str>,
 }
 
 impl Way {
-    /// How each shape of a run replicates, by what its servers said.
+    /// Returns how each shape of a run replicates, as reported by its servers.
     #[must_use]
     pub fn of_run(target: &TargetRecord, manifest: &Manifest) -> BTreeMap<String, Self> {
         let mut ways = BTreeMap::new();
@@ -90,7 +89,7 @@ impl Way {
 }
 
 impl Side<'_> {
-    /// What the mode of a shape is called; `wait_point` is what the run's own record says of it.
+    /// Returns the mode's name; `wait_point` is the one in the run's own record.
     fn mode(&self, shape: &str, wait_point: Option<&str>) -> String {
         let way = self.ways.get(shape);
         let wait_point = wait_point.or_else(|| way.and_then(|way| way.wait_point));
@@ -101,7 +100,7 @@ impl Side<'_> {
     }
 }
 
-/// `A`, `B`, … `Z`, `A2`, …
+/// Returns `A`, `B`, … `Z`, `A2`, …
 #[must_use]
 pub fn letter(index: usize) -> String {
     let letter = char::from(b'A' + (index % 26) as u8);
@@ -123,35 +122,35 @@ pub struct Percent {
 }
 
 impl Percent {
-    /// As reports show it.
+    /// Formats the share for reports.
     #[must_use]
     pub fn shown(self) -> String {
         Format::Share.show(self.value, Some([self.low, self.high]))
     }
 }
 
-/// What the runs say of one way to replicate; what none of them measured is `None`.
+/// Combined results of a replication mode; `None` for what no run measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModePoint {
-    /// Median time of a write until its acknowledgement, and with how many threads.
+    /// Median write latency in µs.
     pub commit_us: Option<f64>,
-    /// Operations a second with so many threads.
+    /// Operations per second at `threads`.
     pub per_s: Option<f64>,
-    /// The threads.
+    /// The number of threads.
     pub threads: Option<u32>,
-    /// Reads at once after the acknowledgement that missed it.
+    /// Stale immediate reads.
     pub stale: Option<Percent>,
-    /// Crashes that lost acknowledged writes, and how many writes in each.
+    /// Crashes that lost acknowledged writes.
     pub lossy: Option<Percent>,
-    /// Writes lost in such a crash.
+    /// Mean number of writes lost in such a crash.
     pub missing: Option<f64>,
-    /// Median lag from the acknowledgement.
+    /// Median lag from the acknowledgement, in µs.
     pub lag_us: Option<f64>,
     /// The letters of the runs.
     pub from: Vec<String>,
 }
 
-/// `mariadb/semi-sync after-sync` of a shape such as `semi-sync:1`.
+/// Returns `mariadb/semi-sync after-sync` for a shape such as `semi-sync:1`.
 fn mode_of(shape: &str, wait_point: Option<&str>) -> String {
     let bare = shape.split([':', ' ']).next().unwrap_or(shape);
     let named = match bare {
@@ -162,7 +161,7 @@ fn mode_of(shape: &str, wait_point: Option<&str>) -> String {
     wait_point.map_or(named.clone(), |point| format!("{named} {point}"))
 }
 
-/// What one run says of modes: each with what it is called.
+/// Returns a run's results by mode, with the modes' names.
 fn points(side: &Side<'_>) -> Vec<(String, ModePoint)> {
     match side.findings {
         Findings::Lag(document) => {
@@ -229,7 +228,7 @@ fn points(side: &Side<'_>) -> Vec<(String, ModePoint)> {
 }
 
 impl ModePoint {
-    /// Adds what another run, or another row, says; the first one speaks for a mode.
+    /// Adds the results of another run or row; existing ones take precedence.
     fn add(&mut self, other: Self, letter: &str) {
         self.lag_us = self.lag_us.or(other.lag_us);
         self.stale = self.stale.or(other.stale);
@@ -247,7 +246,7 @@ impl ModePoint {
     }
 }
 
-/// What all runs together say of each mode, by its name.
+/// Combines the results of all runs by mode.
 pub fn mode_map(sides: &[Side<'_>]) -> BTreeMap<String, ModePoint> {
     let mut map: BTreeMap<String, ModePoint> = BTreeMap::new();
     for side in sides {
@@ -258,7 +257,7 @@ pub fn mode_map(sides: &[Side<'_>]) -> BTreeMap<String, ModePoint> {
     map
 }
 
-/// What people read of several runs.
+/// Returns the report of several runs.
 #[must_use]
 pub fn report(sides: &[Side<'_>]) -> Report {
     let mut shapes: Vec<&str> = sides.iter().map(|side| side.shape).collect();
@@ -297,7 +296,7 @@ pub fn report(sides: &[Side<'_>]) -> Report {
     );
     report.add(Block::table("runs", "Runs", runs).shown(Shown::OnPage));
     let map = mode_map(sides);
-    // Lags alone are in their own chart and table; a map of dashes says nothing more.
+    // Lags alone have their own chart and table; a map of dashes adds nothing.
     let known = map
         .values()
         .any(|point| point.commit_us.is_some() || point.stale.is_some() || point.lossy.is_some());
@@ -319,7 +318,7 @@ pub fn report(sides: &[Side<'_>]) -> Report {
     report
 }
 
-/// The map as a table.
+/// Returns the map as a table.
 pub fn map_of(map: &BTreeMap<String, ModePoint>) -> Table {
     Table::of(
         1,
@@ -346,7 +345,7 @@ pub fn map_of(map: &BTreeMap<String, ModePoint>) -> Table {
     )
 }
 
-/// One sentence for the head of the page.
+/// Returns one sentence for the head of the page.
 fn answer(sides: &[Side<'_>]) -> String {
     let mut commands: Vec<&str> = sides.iter().map(|side| side.command).collect();
     commands.sort_unstable();
@@ -358,7 +357,7 @@ fn answer(sides: &[Side<'_>]) -> String {
     )
 }
 
-/// The label of a mode of a price list, as [`CostDocument`] spells it.
+/// Returns the label of a mode in a `cost` run, as [`CostDocument`] spells it.
 pub fn price_label(side: &Side<'_>, row: &CostRow) -> String {
     let wait = row
         .wait_point

@@ -10,10 +10,10 @@ use crate::{
     report::Table,
 };
 
-/// So many figures are drawn; the table has all.
+/// Maximum number of figures drawn; the table has all.
 const DRAWN: usize = 40;
 
-/// What became of a figure, and its colour.
+/// The result for a figure, with its color.
 const CHANGES: [(&str, usize, &[Change]); 4] = [
     ("B is higher", 1, &[Change::Higher]),
     ("B is lower", 0, &[Change::Lower]),
@@ -25,7 +25,7 @@ const CHANGES: [(&str, usize, &[Change]); 4] = [
     ("inconclusive", 3, &[Change::Unknown]),
 ];
 
-/// All charts of a comparison.
+/// Returns all charts of a comparison.
 #[must_use]
 pub fn charts(document: &CompareDocument) -> Vec<Chart> {
     vec![changes(document), values(document)]
@@ -39,7 +39,7 @@ fn name(row: &CompareRow) -> String {
     }
 }
 
-/// The change of each figure that has a ratio, in percent, by what came of it.
+/// Returns the change of each figure that has a ratio, in percent, by result.
 fn changes(document: &CompareDocument) -> Chart {
     let rows = document.results.iter();
     let all: Vec<&CompareRow> = rows.filter(|row| row.ratio.value.is_some()).collect();
@@ -99,7 +99,7 @@ fn changes(document: &CompareDocument) -> Chart {
     }
 }
 
-/// Both sides' own values, of figures that are times.
+/// Returns both sides' values, of figures that are times.
 fn values(document: &CompareDocument) -> Chart {
     let rows = document.results.iter();
     let all: Vec<&CompareRow> = rows.filter(|row| row.unit == Quantity::Us).collect();

@@ -1,4 +1,4 @@
-//! A figure of both sides, its difference and what came of it, in words.
+//! A figure of both sides, its difference and its verdict, as text.
 
 use replimeter_model::{
     compare::{Better, Change, CompareRow, Quantity, SideFigure},
@@ -7,18 +7,18 @@ use replimeter_model::{
 
 use crate::figures::{Unit, rate};
 
-/// A number of a figure with its unit.
+/// Formats a number of a figure with its unit.
 #[must_use]
 pub fn amount(unit: Quantity, value: f64) -> String {
     with_unit(unit, value, value)
 }
 
-/// The number in the unit that suits a number of about this size.
+/// Formats the number in the unit that suits `size`.
 fn with_unit(unit: Quantity, value: f64, size: f64) -> String {
     format!("{}{}", bare(unit, value, size), symbol(unit, size))
 }
 
-/// The symbol behind a number of about this size.
+/// Returns the unit symbol for a number of about this size.
 fn symbol(unit: Quantity, size: f64) -> String {
     match unit {
         Quantity::Us => format!(" {}", Unit::for_size(size).symbol()),
@@ -29,7 +29,7 @@ fn symbol(unit: Quantity, size: f64) -> String {
     }
 }
 
-/// The number alone.
+/// Formats the number without a unit.
 fn bare(unit: Quantity, value: f64, size: f64) -> String {
     match unit {
         Quantity::Us => Unit::for_size(size).show(value),
@@ -39,7 +39,7 @@ fn bare(unit: Quantity, value: f64, size: f64) -> String {
     }
 }
 
-/// Decimals of about three digits.
+/// Returns the decimals for about three digits.
 fn decimals(size: f64) -> usize {
     match size.abs() {
         size if size >= 100.0 => 0,
@@ -49,7 +49,7 @@ fn decimals(size: f64) -> usize {
     }
 }
 
-/// A change in percent, with its sign.
+/// Formats a change in percent, with its sign.
 #[must_use]
 pub fn percent(value: f64) -> String {
     format!("{}{} %", sign(value), percent_digits(value))
@@ -73,7 +73,7 @@ fn sign(value: f64) -> &'static str {
     }
 }
 
-/// A difference with its sign and its interval.
+/// Formats a difference with its sign and its interval.
 pub(super) fn difference(unit: Quantity, estimate: &Estimate) -> String {
     let Some(value) = estimate.value else {
         return "–".to_owned();
@@ -102,7 +102,7 @@ pub(super) fn difference(unit: Quantity, estimate: &Estimate) -> String {
     }
 }
 
-/// What a ratio is more or less than 1, with its interval.
+/// Formats a ratio as a change in percent, with its interval.
 pub(super) fn change(ratio: &Estimate) -> String {
     let Some(value) = ratio.value else {
         return "–".to_owned();
@@ -115,16 +115,16 @@ pub(super) fn change(ratio: &Estimate) -> String {
     format!("{}{ends}", percent(of(value)))
 }
 
-/// The figure's name without its command's.
+/// Returns the figure's name without its command's.
 fn short(figure: &str) -> &str {
     figure.split_once('.').map_or(figure, |(_, rest)| rest)
 }
 
-/// How large a difference is, without its sign: `12 % higher [4, 21]`.
+/// Formats the size of a difference, without its sign: `12 % higher [4, 21]`.
 pub(super) fn size_of(row: &CompareRow) -> String {
     let up = row.difference.value.unwrap_or(0.0) > 0.0;
     let word = if up { "higher" } else { "lower" };
-    // The smaller end first, whichever way it goes.
+    // The smaller end first, for both directions.
     let ordered = |[low, high]: [f64; 2]| if up { [low, high] } else { [-high, -low] };
     if let Some(ratio) = row.ratio.value {
         let of = |ratio: f64| (ratio - 1.0) * 100.0;
@@ -154,7 +154,7 @@ pub(super) fn size_of(row: &CompareRow) -> String {
     format!("{}{symbol} {word}{ends}", bare(row.unit, value, size))
 }
 
-/// What a change means; empty where it means neither good nor bad.
+/// Returns what a change means; empty if it is neither good nor bad.
 pub(super) fn meaning(row: &CompareRow) -> &'static str {
     let higher = row.change == Change::Higher;
     match (row.better, row.unit) {
@@ -181,10 +181,10 @@ fn unknown(side: &str, figure: &SideFigure) -> Option<String> {
     })
 }
 
-/// Times as much, or as little, beyond which no number is put on what would have been seen.
+/// The factor beyond which no detectable difference is stated.
 const ABSURD: f64 = 10.0;
 
-/// Whether no change of a sensible size would have been seen.
+/// Returns whether no change of a plausible size would have been detected.
 pub(super) fn blind(row: &CompareRow) -> bool {
     match (row.seen_from_percent, row.seen_from) {
         (Some(percent), _) => percent > (ABSURD - 1.0) * 100.0,
@@ -196,7 +196,7 @@ pub(super) fn blind(row: &CompareRow) -> bool {
     }
 }
 
-/// What difference would have been seen; `None` where that is not known.
+/// Returns the smallest detectable difference; `None` if it is unknown.
 pub(super) fn seen(row: &CompareRow) -> Option<String> {
     let (percent, from) = (row.seen_from_percent, row.seen_from?);
     Some(match percent {
@@ -210,7 +210,7 @@ pub(super) fn seen(row: &CompareRow) -> Option<String> {
                 percent_digits(percent)
             )
         }
-        // So much more is as far as so much less, on the scale of ratios.
+        // On the scale of ratios, both directions are equally far.
         Some(percent) => format!(
             "{} % more or {} % less would have been detected",
             percent_digits(percent),
@@ -226,7 +226,7 @@ pub(super) fn seen(row: &CompareRow) -> Option<String> {
     })
 }
 
-/// What came of a figure, in words.
+/// Returns the verdict on a figure.
 #[must_use]
 pub fn verdict(row: &CompareRow, among: u64) -> String {
     match row.change {

@@ -1,4 +1,4 @@
-//! What a comparison tells people.
+//! The report of a comparison.
 
 mod figure;
 
@@ -17,10 +17,10 @@ use crate::{
     report::{Block, Cell, Report, Table},
 };
 
-/// So many settings that decide little are shown where there are no charts.
+/// Maximum number of less important settings shown in outputs without charts.
 const FEW: usize = 8;
 
-/// Conditions that nothing could be said of.
+/// Returns the inconclusive conditions.
 pub fn unjudged(document: &CompareDocument) -> impl Iterator<Item = &Condition> {
     document
         .conditions
@@ -28,7 +28,7 @@ pub fn unjudged(document: &CompareDocument) -> impl Iterator<Item = &Condition> 
         .filter(|condition| condition.outcome == Outcome::NotJudged)
 }
 
-/// What it is of, behind its name.
+/// Returns a figure's name with its row.
 fn full(row: &CompareRow) -> String {
     if row.label.is_empty() {
         row.figure.clone()
@@ -37,7 +37,7 @@ fn full(row: &CompareRow) -> String {
     }
 }
 
-/// The finding in a few sentences.
+/// Returns the headline in a few sentences.
 #[must_use]
 pub fn answer(document: &CompareDocument) -> String {
     let differing = |row: &&CompareRow| matches!(row.change, Change::Higher | Change::Lower);
@@ -76,7 +76,7 @@ pub fn answer(document: &CompareDocument) -> String {
         }
     } else {
         let size = |row: &CompareRow| row.ratio.value.map_or(0.0, |ratio| ratio.ln().abs());
-        // The surest first; of those that are as sure, the largest.
+        // The most significant first, then the largest.
         found.sort_by(|one, other| {
             let rank = |row: &CompareRow| row.p_adjusted.unwrap_or(1.0).max(1e-9);
             rank(one)
@@ -99,7 +99,7 @@ pub fn answer(document: &CompareDocument) -> String {
     out
 }
 
-/// A line for each figure.
+/// Returns the table of figures.
 fn figures_of(document: &CompareDocument) -> Table {
     let p = |p: f64| match p {
         p if p < 0.001 => Cell::from("<0.001"),
@@ -129,7 +129,7 @@ fn figures_of(document: &CompareDocument) -> Table {
     table
 }
 
-/// A line for each setting, those that decide much first.
+/// Returns the table of settings, the important ones first.
 fn settings(differs: &[SettingDifference]) -> Table {
     let (deciding, others): (Vec<_>, Vec<_>) = differs
         .iter()
@@ -148,7 +148,7 @@ fn settings(differs: &[SettingDifference]) -> Table {
     Table { most, ..table }
 }
 
-/// A line for each condition.
+/// Returns the table of conditions.
 fn conditions(document: &CompareDocument) -> Table {
     Table::of(
         3,
@@ -161,7 +161,7 @@ fn conditions(document: &CompareDocument) -> Table {
     )
 }
 
-/// A side's runs in words.
+/// Returns a side's runs as text.
 fn side(name: &str, side: &CompareSide) -> String {
     let mut shapes: Vec<&str> = side.runs.iter().map(|run| run.shape.as_str()).collect();
     shapes.dedup();
@@ -174,7 +174,7 @@ fn side(name: &str, side: &CompareSide) -> String {
     format!("{name}: {many}{} ({})", shapes.join(", "), dirs.join(", "))
 }
 
-/// How it was compared.
+/// Returns the description of the method.
 fn sentences(document: &CompareDocument) -> Vec<String> {
     let mut sentences = vec![
         format!(
@@ -242,7 +242,7 @@ fn sentences(document: &CompareDocument) -> Vec<String> {
     sentences
 }
 
-/// Figures of one side alone, in words.
+/// Returns the figures of one side alone, as text.
 fn only_on(document: &CompareDocument) -> Vec<String> {
     let of = document.only_on.iter();
     of.map(|one| {
@@ -256,7 +256,7 @@ fn only_on(document: &CompareDocument) -> Vec<String> {
     .collect()
 }
 
-/// What people read of it.
+/// Returns the report of a comparison.
 #[must_use]
 pub fn report(document: &CompareDocument) -> Report {
     let figures = count(document.results.len() as u64);

@@ -7,21 +7,21 @@ mod topology;
 pub use self::page::page;
 use crate::rows::SamplesError;
 
-/// Why a page could not be made.
+/// Why a page could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum HtmlError {
-    /// The samples behind its pictures.
+    /// The samples for its charts cannot be read.
     #[error(transparent)]
     Samples(#[from] SamplesError),
-    /// The samples are of another run: the record counted some, and the file has none.
+    /// The samples belong to another run: the record counted some, and the file has none.
     #[error("the record counts {recorded} rounds, but {file} has none of them")]
     OtherSamples {
         /// Rounds in the record.
         recorded: u64,
-        /// Where samples were looked for.
+        /// Path of the samples.
         file: String,
     },
-    /// The page itself.
+    /// The template cannot be rendered.
     #[error("cannot render the page: {0}")]
     Template(#[from] minijinja::Error),
 }

@@ -9,7 +9,7 @@
     return chosen ? chosen === "dark" : media.matches;
   }
 
-  // Colours come from the style sheet, so that there is one place for them.
+  // Colors come from the style sheet, their only definition.
   function coloured(layout) {
     var style = getComputedStyle(root);
     var line = style.getPropertyValue("--line").trim();
@@ -25,7 +25,7 @@
     return themed;
   }
 
-  // The lines that a legend above the picture takes: Plotly gives all entries the room of the longest.
+  // Lines of the legend above the chart: Plotly gives every entry the width of the longest.
   function legendLines(figure, width) {
     if (figure.data.length < 2 || figure.layout.showlegend === false) { return 0; }
     var longest = figure.data.reduce(function (most, trace) { return Math.max(most, (trace.name || "").length); }, 0);
@@ -37,7 +37,7 @@
     var place = document.getElementById(figure.id);
     var wide = width || place.clientWidth || 1000;
     var legend = legendLines(figure, wide) * 20;
-    // The plot keeps its own height; a legend is never more than half of the picture, or it would scroll.
+    // The plot keeps its height; the legend takes at most half of the chart, or it would scroll.
     var height = Math.max((figure.layout.height || 416) + legend, 2 * legend + 40);
     place.style.height = height + "px";
     var layout = Object.assign({}, coloured(figure.layout), { height: height, autosize: !width });
@@ -48,15 +48,15 @@
     document.getElementById("theme").setAttribute("aria-pressed", String(dark()));
     figures.forEach(function (figure) { drawOne(figure, width); });
   }
-  // What is seen first is drawn first; the others follow one by one, so that the page can be read meanwhile.
+  // Visible charts are drawn first, the others one by one, so that the page is readable while they are drawn.
   function drawFrom(index) {
     if (index >= figures.length) { return; }
-    // On paper all have been drawn.
+    // Before printing, all charts are drawn.
     if (chosen === null) { drawOne(figures[index]); }
     setTimeout(drawFrom, 0, index + 1);
   }
 
-  // On paper nothing can be unfolded, and a picture is as wide as the sheet.
+  // On paper nothing can be unfolded, and a chart is as wide as the sheet.
   var opened = [];
   var chosen = null;
   function toPaper() {

@@ -18,10 +18,10 @@ use crate::{
 const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// Plotly's script in its element; the build script takes it out of the crate.
+/// Plotly's script in its element; the build script extracts it from the crate.
 const PLOTLY: &str = include_str!(concat!(env!("OUT_DIR"), "/plotly.html"));
 
-/// A server as the page shows it.
+/// A server for the template.
 #[derive(Serialize)]
 struct Server {
     shape: String,
@@ -37,7 +37,7 @@ struct Server {
 
 fn servers(manifest: &Manifest) -> Vec<Server> {
     let servers = manifest.servers.iter().map(|server| {
-        // Every MariaDB has the variables of a cluster; they matter where it is in one.
+        // Every MariaDB has the variables of a cluster; they matter only in a cluster.
         let cluster = server.cluster().map(|(mode, _)| mode);
         let matters = |name: &&&str| match () {
             () if name.starts_with("wsrep_") => cluster == Some("galera"),
@@ -68,7 +68,7 @@ fn servers(manifest: &Manifest) -> Vec<Server> {
     servers.collect()
 }
 
-/// A table as the template takes it.
+/// Returns a table for the template.
 fn table(of: &Table) -> Value {
     let columns = of.columns.iter().map(|column| {
         context! { heading => column.heading.as_str(), words => column.words }
@@ -89,7 +89,7 @@ fn table(of: &Table) -> Value {
     context! { columns => columns.collect::<Vec<Value>>(), rows => rows.collect::<Vec<_>>() }
 }
 
-/// A block as the template takes it.
+/// Returns a block for the template.
 fn section(block: &Block) -> Value {
     let content = match &block.content {
         Content::Table(of) => context! { table => table(of) },
@@ -121,10 +121,10 @@ fn section(block: &Block) -> Value {
     context! { id, title, notes, after_charts, collapsed, ..content }
 }
 
-/// The page of a report.
+/// Returns the page of a report.
 ///
 /// # Errors
-/// When the template refuses.
+/// If the template cannot be rendered.
 pub fn page(
     report: &Report,
     mut charts: Vec<Chart>,

@@ -1,29 +1,29 @@
-//! Charts as figures for Plotly. Nothing else knows how Plotly is told of them.
+//! Charts as figures for Plotly. No other module depends on Plotly's format.
 
 use serde_json::{Value, json};
 
 use crate::chart::{Axis, Chart, Mark, Point, Scale, SecondAxis, Series, X};
 
-/// Colours that stay apart on white and on black and for the colour-blind
-/// (Okabe & Ito 2008).
+/// Colors that are distinct on white and on black and for color-blind readers (Okabe & Ito 2008).
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
-/// A line of fewer points shows them; a point alone has no line.
+/// A line with fewer points shows them; a single point has no line.
 const FEW: usize = 60;
-/// A series of more points has small ones.
+/// A series with more points has small ones.
 const MANY: usize = 200;
-/// As many letters stand upright below a plot; more are slanted, and need a taller one.
+/// Maximum number of letters set horizontally below a plot; more are slanted, and need a taller plot.
 const UPRIGHT: usize = 140;
-/// Pixels of a plot, without its legend: that, as in `page.js`, and one with slanted words, and with another one below it.
+/// Pixels of a plot, without its legend: normal (as in `page.js`), with slanted words, and with a second plot
+/// below it.
 const HEIGHT: usize = 416;
 const HEIGHT_OF_SLANTED: usize = 560;
 const HEIGHT_OF_TWO: usize = 680;
-/// Pixels of each word beside a plot, and of what is above and below them.
+/// Pixels of each word next to a plot, and of the space above and below.
 const LINE: usize = 22;
 const AROUND: usize = 130;
 
-/// What the page's script hands to Plotly.
+/// Returns the figure that the page's script passes to Plotly.
 pub(super) fn figure(chart: &Chart) -> Value {
     let is_any = |mark| {
         chart
@@ -42,7 +42,7 @@ pub(super) fn figure(chart: &Chart) -> Value {
         "showlegend": chart.series.len() > 1 && !is_any(Mark::Box),
         "modebar": {"bgcolor": "rgba(0,0,0,0)"},
         "margin": {"l": 70, "r": 20, "t": 20, "b": 50},
-        // Above the plot, so that it never lies over what is drawn; the page makes room for it.
+        // Above the plot, so that it never covers the drawing; the page makes room for it.
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         "height": HEIGHT,
     });
@@ -56,7 +56,7 @@ pub(super) fn figure(chart: &Chart) -> Value {
         x["categoryarray"] = json!(chart.x.words);
     }
     if chart.horizontal {
-        // The first word on top, and each of them.
+        // The first word on top; every word is shown.
         x["autorange"] = json!("reversed");
         x["dtick"] = json!(1);
         layout["height"] = json!(HEIGHT.max(LINE * words.len() + AROUND));
@@ -89,7 +89,7 @@ pub(super) fn figure(chart: &Chart) -> Value {
     json!({"id": chart.id, "data": traces.collect::<Value>(), "layout": layout})
 }
 
-/// The words of the first axis, each once.
+/// Returns the words of the first axis, each once.
 fn words(chart: &Chart) -> Vec<&str> {
     let mut words: Vec<&str> = Vec::new();
     for point in chart.series.iter().flat_map(|series| &series.points) {
@@ -106,7 +106,7 @@ fn mark_of(chart: &Chart, series: &Series) -> Mark {
     series.mark.unwrap_or(chart.mark)
 }
 
-/// What times are divided by.
+/// Returns the divisor of times.
 fn divisor(axis: &Axis) -> f64 {
     axis.unit.map_or(1.0, |unit| unit.scale())
 }
@@ -117,7 +117,7 @@ fn axis(axis: &Axis) -> Value {
         Some(unit) if axis.title.is_empty() => unit.to_owned(),
         Some(unit) => format!("{} ({unit})", axis.title),
     };
-    // Labels of any length have their room.
+    // Labels of any length have space.
     let mut drawn = json!({"automargin": true});
     if !title.is_empty() {
         drawn["title"] = json!({"text": title});
@@ -141,7 +141,7 @@ fn axis(axis: &Axis) -> Value {
     drawn
 }
 
-/// A series: how it is drawn, and its values.
+/// Returns a series: its style, and its values.
 fn trace(chart: &Chart, index: usize, series: &Series) -> Value {
     let mark = mark_of(chart, series);
     let colour = COLOURS[series.colour.unwrap_or(index) % COLOURS.len()];
@@ -153,7 +153,7 @@ fn trace(chart: &Chart, index: usize, series: &Series) -> Value {
             "type": "bar",
             "orientation": if chart.horizontal { "h" } else { "v" },
             "opacity": if mark == Mark::Histogram { 0.7 } else { 1.0 },
-            // From a value to the same one it is a thin line, which can be seen.
+            // A range with equal ends is drawn as a thin line, so that it is visible.
             "marker": {"color": colour, "line": {"color": colour, "width": if mark == Mark::Ranges { 2 } else { 0 }}},
         }),
         Mark::Box => json!({
@@ -182,10 +182,10 @@ fn trace(chart: &Chart, index: usize, series: &Series) -> Value {
     trace
 }
 
-/// Where the values are and how large, in the units of their axes.
+/// Adds positions and sizes of the values, in the units of their axes.
 fn add_points(chart: &Chart, mark: Mark, axis: &Axis, series: &Series, trace: &mut Value) {
     let mut points: Vec<&Point> = series.points.iter().collect();
-    // A line goes forward; words stay as they are.
+    // A line goes forward; words keep their order.
     points.sort_by(|a, b| number(a).total_cmp(&number(b)));
     let points = points.as_slice();
     let any = |is: fn(&Point) -> bool| points.iter().any(|point| is(point));
@@ -224,7 +224,7 @@ fn add_points(chart: &Chart, mark: Mark, axis: &Axis, series: &Series, trace: &m
     }
 }
 
-/// Plotly's axes of places and of values.
+/// Returns Plotly's axes of positions and of values.
 fn directions(chart: &Chart) -> [&'static str; 2] {
     if chart.horizontal {
         ["y", "x"]
@@ -233,7 +233,7 @@ fn directions(chart: &Chart) -> [&'static str; 2] {
     }
 }
 
-/// How lines and points are drawn.
+/// Returns the style of lines and points.
 fn as_line(mark: Mark, series: &Series, index: usize, colour: &str) -> Value {
     let points = &series.points;
     let (size, opacity) = match points.len() {
@@ -248,7 +248,7 @@ fn as_line(mark: Mark, series: &Series, index: usize, colour: &str) -> Value {
         Mark::Line | Mark::Steps if alone => "lines+markers",
         _ => "lines",
     };
-    // Points that lie together have their words around them.
+    // Adjacent points have their labels on different sides.
     let places = ["top center", "bottom center", "middle right", "middle left"];
     json!({
         "type": "scatter", "mode": mode,
@@ -260,7 +260,7 @@ fn as_line(mark: Mark, series: &Series, index: usize, colour: &str) -> Value {
     })
 }
 
-/// Where a point is among numbers; all words are at one place.
+/// Returns the position of a point as a number; all words have the same.
 fn number(point: &Point) -> f64 {
     match point.x {
         X::Number(number) => number,
@@ -268,7 +268,7 @@ fn number(point: &Point) -> f64 {
     }
 }
 
-/// The words over a point as Plotly takes them, the series' name beside them.
+/// Returns the hover text in Plotly's format, next to the series' name.
 fn template(chart: &Chart, values: &Axis) -> String {
     let [along, across] = directions(chart);
     let behind = |axis: &Axis| match axis.unit {

@@ -1,4 +1,4 @@
-//! The servers of a run as a drawing: who they are, and who receives from whom.
+//! The servers of a run as a drawing: names, roles, and who receives from whom.
 
 use replimeter_model::manifest::{Manifest, ServerRecord};
 use serde::Serialize;
@@ -6,7 +6,8 @@ use serde::Serialize;
 const WIDTH: u32 = 190;
 const HEIGHT: u32 = 74;
 const GAP: u32 = 60;
-/// A cluster's members stand in one row, so that its lines arch over those between.
+/// Height of the arches: a cluster's members are in one row, so lines between non-adjacent ones arch over the
+/// others.
 const ARCH: u32 = 34;
 
 /// One box.
@@ -26,7 +27,7 @@ pub(super) struct Line {
     path: String,
     /// Members send to each other; a replica only receives.
     both: bool,
-    /// How it replicates and what the link does.
+    /// The replication mode and the link's settings.
     label: String,
     label_x: u32,
     label_y: u32,
@@ -42,15 +43,15 @@ pub(super) struct Drawing {
     box_height: u32,
     servers: Vec<Server>,
     lines: Vec<Line>,
-    /// What lies between the servers, in words.
+    /// The links between the servers, in words.
     link: Option<String>,
-    /// How they replicate, in a few words.
+    /// The replication mode, in a few words.
     mode: String,
-    /// Who receives from whom, for who cannot see it.
+    /// Who receives from whom, as text for screen readers.
     words: String,
 }
 
-/// Every shape of a run that is known.
+/// Returns the drawings of all known shapes of a run.
 pub(super) fn drawings(manifest: &Manifest) -> Vec<Drawing> {
     let mut shapes: Vec<&str> = Vec::new();
     for server in &manifest.servers {
@@ -71,8 +72,8 @@ pub(super) fn drawings(manifest: &Manifest) -> Vec<Drawing> {
     shapes.into_iter().map(of).collect()
 }
 
-/// Which of the servers this one receives from, by what its channel says: its source's number, which holds behind a link
-/// of ours too, or the address.
+/// Returns the source of this server by its channel status: by the source's server id, which also holds
+/// behind a link, or by the address.
 fn source(server: &ServerRecord, all: &[&ServerRecord]) -> Option<usize> {
     let said = |names: [&str; 2]| names.iter().find_map(|name| server.replication.get(*name));
     let number = said(["Source_Server_Id", "Master_Server_Id"]).filter(|number| *number != "0");
@@ -92,16 +93,16 @@ fn source(server: &ServerRecord, all: &[&ServerRecord]) -> Option<usize> {
     })
 }
 
-/// How every server of a shape comes by what is written.
+/// How every server of a shape receives writes.
 struct Relations<'a> {
     all: &'a [&'a ServerRecord],
-    /// Whom each receives from, by a channel.
+    /// The source of each server, by a channel.
     from: Vec<Option<usize>>,
-    /// Whether each is of the same cluster as the first, which is written to.
+    /// Whether each is in the same cluster as the first, which is written to.
     member: Vec<bool>,
     /// `galera` or `group`.
     cluster: Option<&'static str>,
-    /// Hops from what is written to.
+    /// Hops from the server that is written to.
     depth: Vec<u32>,
 }
 
@@ -116,7 +117,7 @@ impl<'a> Relations<'a> {
             .map(|index| match index {
                 0 => None,
                 _ if member[index] => None,
-                // Where the channel's text is not kept, all receive from the one that is written to.
+                // Without a recorded channel status, all receive from the server that is written to.
                 _ => source(all[index], all)
                     .filter(|of| *of != index)
                     .or(Some(0)),
@@ -125,7 +126,7 @@ impl<'a> Relations<'a> {
         let depth = (0..all.len())
             .map(|index| {
                 let (mut hops, mut at) = (0, index);
-                // Two that name one another must not be followed for ever.
+                // Two servers that name each other must not cause an endless loop.
                 while let Some(of) = from[at].filter(|_| hops < all.len() as u32) {
                     (hops, at) = (hops + 1, of);
                 }
@@ -141,7 +142,7 @@ impl<'a> Relations<'a> {
         }
     }
 
-    /// A chain without branches is drawn from left to right.
+    /// Returns whether the shape is a chain without branches, drawn from left to right.
     fn chain(&self) -> bool {
         self.all.len() > 2
             && self
@@ -158,7 +159,7 @@ impl<'a> Relations<'a> {
             .filter(|_| self.all.iter().any(|server| server.acknowledges()))
     }
 
-    /// What a server is, in a word or two.
+    /// Returns the role of a server.
     fn role(&self, index: usize) -> &'static str {
         let primaries = self.all[0].single_primary();
         match (self.cluster, self.member[index], index) {
@@ -173,7 +174,7 @@ impl<'a> Relations<'a> {
         }
     }
 
-    /// How a server receives, in a word.
+    /// Returns how a server receives.
     fn way(&self, index: usize) -> &'static str {
         match (self.from[index], self.semi_sync()) {
             (None, _) => self
@@ -184,7 +185,7 @@ impl<'a> Relations<'a> {
         }
     }
 
-    /// The mode in words.
+    /// Returns the mode as text.
     fn mode(&self) -> String {
         let chain = if self.depth.iter().any(|depth| *depth > 1) {
             " in a chain"
@@ -223,7 +224,7 @@ impl<'a> Relations<'a> {
     }
 }
 
-/// Where the servers of a shape stand.
+/// The positions of a shape's servers.
 struct Layout<'a> {
     relations: &'a Relations<'a>,
     link: &'a str,
@@ -232,7 +233,7 @@ struct Layout<'a> {
     members: usize,
     /// Columns of the widest row.
     widest: u32,
-    /// Between the columns.
+    /// Pixels between the columns.
     gap: u32,
 }
 
@@ -256,7 +257,7 @@ impl<'a> Layout<'a> {
         let label = servers()
             .map(|index| layout.label(index).chars().count())
             .max();
-        // Between neighbours in a row a label lies on the line, and needs its room there.
+        // Between neighbors in a row, a label is on the line and needs space there.
         if layout.chain || layout.members > 1 {
             layout.gap = GAP.max(label.unwrap_or(0) as u32 * 7 + 24);
         }
@@ -275,7 +276,7 @@ impl<'a> Layout<'a> {
     fn column(&self, index: usize) -> u32 {
         match index {
             _ if self.chain => index as u32,
-            // What is written to stands above the middle of its replicas.
+            // The server that is written to is above the middle of its replicas.
             0 if self.members < 2 => (self.widest - 1) / 2,
             _ => (0..index)
                 .filter(|other| self.row(*other) == self.row(index))
@@ -283,7 +284,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The upper left corner of a server.
+    /// Returns the upper left corner of a server.
     fn place(&self, index: usize) -> (u32, u32) {
         let top = if self.members > 2 { ARCH } else { 4 };
         (
@@ -292,14 +293,14 @@ impl<'a> Layout<'a> {
         )
     }
 
-    /// How a server receives, and what its link does.
+    /// Returns how a server receives, and its link's settings.
     fn label(&self, index: usize) -> String {
         let parts = [self.relations.way(index), self.link];
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         parts.collect::<Vec<_>>().join(", ")
     }
 
-    /// The line to a replica from its source.
+    /// Returns the line to a replica from its source.
     fn channel(&self, index: usize, source: usize) -> Line {
         let ((x, y), (from_x, from_y)) = (self.place(index), self.place(source));
         let middle = y + HEIGHT / 2;
@@ -321,7 +322,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The line between two members.
+    /// Returns the line between two members.
     fn between(&self, one: usize, other: usize) -> Line {
         let ((x, y), (to, _)) = (self.place(one), self.place(other));
         let next = other == one + 1;
@@ -335,7 +336,7 @@ impl<'a> Layout<'a> {
         Line {
             path,
             both: true,
-            // Links are alike between all: one label for each neighbour is enough.
+            // Links are equal between all members: one label for each neighbor is enough.
             label: if next { self.label(one) } else { String::new() },
             label_x: (x + WIDTH + to) / 2,
             label_y: middle - 6,
