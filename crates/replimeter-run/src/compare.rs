@@ -1,4 +1,4 @@
-//! The flow of `compare`: runs, their figures, what differs, conditions, the document.
+//! `compare`: reads runs and their figures, compares settings, checks conditions, builds the document.
 
 mod args;
 mod conditions;
@@ -60,12 +60,12 @@ pub fn run(
     let written = write_json(&dir.join(SUMMARY), &document)
         .and_then(|()| write_text(&dir.join(PAGE), &page?))
         .and_then(|()| write_text(&dir.join(TICKET), &markdown::render(&shown)));
-    // The figures are shown even where they cannot be written.
+    // The figures are shown even if they cannot be written.
     let print = |text: &str| screen.print(text).map(|_| ());
     match args.form() {
         Form::Json => print(&json_text(&document)?)?,
         Form::Markdown => print(&markdown::render(&shown))?,
-        // It has no options for the others.
+        // `compare` has no options for the other formats.
         Form::Text { .. } | Form::Csv | Form::Silent => {
             let mut text = terminal::render(&shown);
             text.push_str(&format!("\nComparison kept in {}\n", document.run_dir));
@@ -79,7 +79,7 @@ pub fn run(
     passed(&document, screen)
 }
 
-/// Says which conditions cannot be judged, and fails when one failed.
+/// Reports inconclusive conditions; fails if a condition failed.
 fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), Failure> {
     let unjudged: Vec<String> = report::unjudged(document)
         .map(|one| format!("{} ({})", one.condition, one.label))
@@ -113,7 +113,7 @@ fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), Failure
     Ok(())
 }
 
-/// Judges all conditions together.
+/// Checks all conditions together.
 fn judged(
     conditions: &[FailIf],
     rows: &[CompareRow],
@@ -135,16 +135,16 @@ fn judged(
     Ok(outcomes)
 }
 
-/// A comparison, and what its page shows besides.
+/// A comparison, and the additional data for its page.
 pub struct Compared {
-    /// What it comes to.
+    /// The document.
     pub document: CompareDocument,
     run_dir: RunDir,
     manifest: Manifest,
     plans: String,
 }
 
-/// Compares them, and shows nothing of it.
+/// Compares the runs without output.
 pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compared, Failure> {
     let (a, b) = args.sides()?;
     let conditions = args
@@ -203,7 +203,7 @@ pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compar
     })
 }
 
-/// One manifest with the servers of both sides, for the page.
+/// Returns one manifest with the servers of both sides, for the page.
 fn both(a: &Manifest, b: &Manifest) -> Manifest {
     let mut both = Manifest {
         servers: Vec::new(),
@@ -225,7 +225,7 @@ fn both(a: &Manifest, b: &Manifest) -> Manifest {
     both
 }
 
-/// What a reader must know of the runs themselves.
+/// Returns the warnings about the runs themselves.
 fn warnings(a: &[Run], b: &[Run]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if (a.len() == 1 || b.len() == 1) && a.iter().any(|run| !run.measured.starts()) {

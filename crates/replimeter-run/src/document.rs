@@ -1,4 +1,4 @@
-//! The record of a run, whatever it measured: rendered, shown and kept.
+//! The record of a run of any measurement: rendered, printed and kept.
 
 use std::{any::Any, path::Path};
 
@@ -25,46 +25,46 @@ use crate::{
     run_dir::{PAGE, SAMPLES, SUMMARY, TICKET, write_text},
 };
 
-/// The record of a run, whatever it measured.
+/// The record of a run of any measurement.
 pub trait AnyRun {
-    /// The command that measured it.
+    /// Returns its command.
     fn command(&self) -> &'static str;
-    /// What stands above the figures.
+    /// Returns its head.
     fn head(&self) -> Head<'_>;
-    /// The run's directory is there now.
+    /// Sets the run directory.
     fn moved_to(&mut self, dir: String);
-    /// The JSON Schema of the document.
+    /// Returns the JSON Schema of the document.
     fn schema(&self) -> Value;
-    /// The document as it is kept.
+    /// Returns the document as JSON.
     fn json(&self) -> serde_json::Result<String>;
-    /// What people read of it, with the raw lines where there are some.
+    /// Returns the report; `raw` adds the raw lines, if there are any.
     fn report(&self, raw: bool) -> Report;
-    /// The charts of its page.
+    /// Returns the charts of its page.
     fn charts(&self, samples: &Path) -> Result<Vec<Chart>, HtmlError>;
-    /// What a page of several runs shows of it.
+    /// Returns its results for a page of several runs.
     fn findings(&self) -> Findings<'_>;
-    /// Whether there are raw lines.
+    /// Returns whether there are raw lines.
     fn has_raw(&self) -> bool;
-    /// What can be compared of it.
+    /// Returns its figures for a comparison.
     fn figures(&self, samples: &SampleFile) -> Result<Figures, Failure>;
-    /// The document itself.
+    /// Returns the document itself.
     fn document(&self) -> &dyn Any;
 }
 
 /// The record of a run of one measurement.
 pub(super) struct Of<M: Measurement>(pub(super) Document<M>);
 
-/// What stands above a run's figures.
+/// The head of a run's record.
 pub struct Head<'a> {
-    /// Where the run is kept.
+    /// The run directory.
     pub run_dir: &'a str,
-    /// What the plan's author called it.
+    /// The title in the plan.
     pub title: Option<&'a str>,
     /// When it began, in UTC.
     pub started_at: &'a str,
-    /// Its result in a sentence.
+    /// The headline.
     pub headline: &'a str,
-    /// What was measured.
+    /// The target.
     pub target: &'a TargetRecord,
 }
 
@@ -121,11 +121,11 @@ impl<M: Measurement> AnyRun for Of<M> {
     }
 }
 
-/// What to try when the samples behind a page cannot be used; the figures need none of them.
+/// The hint if the samples for a page cannot be used; the figures do not need them.
 pub const CUT: &str = "check that samples.parquet is complete and belongs to this run; if it was truncated, run plan.toml again \
                               with `replimeter run`; --json, --csv and --markdown need no samples";
 
-/// The rows of a run's results as CSV.
+/// Returns the rows of a run's results as CSV.
 pub(super) fn csv(run: &dyn AnyRun) -> Result<String, Failure> {
     let refuse = |reason: String| {
         Failure::failed(
@@ -149,7 +149,7 @@ fn json(run: &dyn AnyRun) -> Result<String, Failure> {
     })
 }
 
-/// Writes the page of a run, and its report for a ticket.
+/// Writes the page of a run, and its Markdown report.
 pub(super) fn render(
     run: &dyn AnyRun,
     dir: &Path,
@@ -165,7 +165,7 @@ pub(super) fn render(
         .and_then(|()| write_text(&dir.join(TICKET), &markdown::render(&report)))
 }
 
-/// Prints the report in some form; `page` is whether there is a page of these figures.
+/// Prints the report in a format; `page` is whether its page exists.
 pub fn show(run: &dyn AnyRun, form: Form, page: bool, screen: &dyn Screen) -> Result<(), Failure> {
     let print = |text: &str| screen.print(text).map(|_| ());
     let mut text = match form {
@@ -183,7 +183,7 @@ pub fn show(run: &dyn AnyRun, form: Form, page: bool, screen: &dyn Screen) -> Re
     print(&plain(&text))
 }
 
-/// Writes the record and its page into the run's directory.
+/// Writes the record and its page into the run directory.
 pub(super) fn keep(
     run: &dyn AnyRun,
     dir: &Path,
@@ -193,8 +193,7 @@ pub(super) fn keep(
     write_text(&dir.join(SUMMARY), &json(run)?).and_then(|()| render(run, dir, manifest, plan))
 }
 
-/// Writes the record and its page into the run's directory and shows the figures,
-/// which no full disk shall keep from being seen.
+/// Writes the record and its page into the run directory, and prints the report even if the disk is full.
 pub(super) fn publish(
     run: &dyn AnyRun,
     dir: &Path,

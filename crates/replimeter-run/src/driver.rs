@@ -1,5 +1,4 @@
-//! Carries out a measurement from its beginning to its end: checks, run directory, the
-//! measuring itself, and what is kept and shown of it.
+//! Runs a measurement from start to end: checks, run directory, measuring, and what is kept and printed.
 
 use std::sync::atomic::AtomicBool;
 
@@ -16,7 +15,7 @@ use crate::{
     options::OutputArgs,
 };
 
-/// Refuses what makes no sense, before anything is touched.
+/// Rejects invalid settings before anything is changed.
 pub(super) fn check<M: Measurement>(
     plan: &Planned<M::Settings>,
     output: &OutputArgs,
@@ -30,7 +29,7 @@ pub(super) fn check<M: Measurement>(
     M::check(plan)
 }
 
-/// Carries out a plan.
+/// Runs a plan.
 pub(super) fn run<'a, M: Measurement>(
     plan: &'a Planned<M::Settings>,
     request: Request<'a>,
@@ -73,12 +72,12 @@ pub(super) fn run<'a, M: Measurement>(
             screen,
         )
     };
-    // What ended it early counts for more than a page that cannot be written.
+    // A failure of the measurement takes precedence over one of the page.
     failure.map_or(written, Err).and(logged)
 }
 
-/// Measures one target after another. What makes one invalid does not keep the next from being
-/// measured, and is not forgotten over it.
+/// Measures one target after another. An invalid target does not keep the next from being measured; its
+/// failure is returned at the end.
 pub fn each_target<'a, M: Measurement>(
     cx: &mut RunContext<'a, M>,
     mut one: impl FnMut(&mut RunContext<'a, M>, &Target) -> Result<(), Failure>,
@@ -102,8 +101,8 @@ pub fn each_target<'a, M: Measurement>(
     invalid
 }
 
-/// What the measurement of servers ended with, given whether a semi-synchronous primary fell
-/// back meanwhile and how the members of a cluster stand.
+/// Returns the outcome of measuring servers, with likely causes: whether a semi-synchronous primary fell back
+/// during the run, and the states of the cluster's members.
 pub fn with_causes(
     ended: Option<Failure>,
     fallen_back: Result<Option<String>, ServerError>,
@@ -118,7 +117,7 @@ pub fn with_causes(
         )),
         (None, Err(error)) => Err(error.into()),
         (Some(mut failure), fallen_back) => {
-            // What happened beside it may be its cause.
+            // Another failure at the same time may be the cause.
             let more = [
                 fallen_back.ok().flatten(),
                 members.map(|members| format!("the members report: {members}")),
@@ -127,7 +126,7 @@ pub fn with_causes(
                 failure.message = format!("{}; {more}", failure.message);
             }
             if let Some(advice) = servers.advice() {
-                // What a measurement says to do is kept: it may be how to start an applier again.
+                // The measurement's own hint is kept: it may explain how to restart an applier.
                 failure.hint = if failure.hint.is_empty() {
                     advice
                 } else {

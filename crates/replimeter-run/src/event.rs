@@ -1,7 +1,7 @@
-//! What happens in the course of a run, for whoever watches it: the line of progress, the
-//! file of samples, a stream of figures.
+//! Events of a run for its observers: the progress line, the file of samples, a stream of figures.
 //!
-//! Events come on the thread that collects, never on one that measures. Of the observers only
+//! Events are sent by the collecting thread, never by a measuring one. Of the observers, only the file may
+//! wait for its disk.
 //! the file may wait for its disk.
 
 use std::{
@@ -20,52 +20,52 @@ use replimeter_render::{
 
 use crate::failure::Failure;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Copy)]
 pub enum Event<'a> {
-    /// What is being done, and how far it is.
+    /// The current operation and its progress.
     Progress(&'a Progress),
     /// A line that the user must see.
     Note(&'a str),
-    /// Something that a reader of the report must know.
+    /// A warning for readers of the report.
     Warning(&'a Warning),
-    /// The figures of a stretch, of the type that the measurement has for them.
+    /// The figures of a window, of the measurement's own type.
     Window(&'a dyn Any),
     /// Rows of the samples.
     Rows(&'a dyn RowBatch),
-    /// Something else is about to be written to the terminal.
+    /// Other output to the terminal follows.
     Quiet,
 }
 
-/// Whether a run goes on.
+/// Whether a run continues.
 pub enum Flow {
-    /// It goes on.
+    /// The run continues.
     Continue,
-    /// It ends, for this reason.
+    /// The run ends, for this reason.
     Finish(Warning),
 }
 
-/// Watches a run.
+/// An observer of a run.
 pub trait Observer {
-    /// Takes an event; an error ends the run.
+    /// Handles an event; an error ends the run.
     fn event(&mut self, event: Event<'_>) -> Result<Flow, Failure>;
 
-    /// The run is over.
+    /// Handles the end of the run.
     fn end(self: Box<Self>) -> Result<(), Failure> {
         Ok(())
     }
 }
 
-/// Everybody who watches a run.
+/// All observers of a run.
 pub struct Observers<'a> {
     all: RefCell<Vec<Box<dyn Observer + 'a>>>,
-    /// Why one of them ended the run, and what failed first.
+    /// Why one of them ended the run, and the first failure.
     ended: RefCell<(Option<Warning>, Option<Failure>)>,
     stop: &'a AtomicBool,
 }
 
 impl<'a> Observers<'a> {
-    /// Observers of a run that `stop` ends.
+    /// Creates the observers of a run that `stop` ends.
     pub(super) fn new(all: Vec<Box<dyn Observer + 'a>>, stop: &'a AtomicBool) -> Self {
         Self {
             all: RefCell::new(all),
@@ -74,8 +74,7 @@ impl<'a> Observers<'a> {
         }
     }
 
-    /// Tells all of them. What one fails with is the error of `check`, which
-    /// ends the run when it hands on its next call.
+    /// Sends an event to all of them. A failure is returned by `check`, which ends the run at its next call.
     pub fn emit(&self, event: Event<'_>) {
         for observer in self.all.borrow_mut().iter_mut() {
             let mut ended = self.ended.borrow_mut();
@@ -90,17 +89,17 @@ impl<'a> Observers<'a> {
         }
     }
 
-    /// Tells what is being done.
+    /// Sends the current progress.
     pub fn progress(&self, progress: Progress) {
         self.emit(Event::Progress(&progress));
     }
 
-    /// What an observer failed with.
+    /// Returns the failure of an observer, if there was one.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.ended.borrow().1.clone().map_or(Ok(()), Err)
     }
 
-    /// Tells all of them that the run is over.
+    /// Sends the end of the run to all of them.
     pub(super) fn end(self) -> Result<(), Failure> {
         let mut result = self.check();
         for observer in self.all.into_inner() {
@@ -109,7 +108,7 @@ impl<'a> Observers<'a> {
         result
     }
 
-    /// Why an observer ended the run, if one did.
+    /// Returns why an observer ended the run, if one did.
     pub fn finished(&self) -> Option<Warning> {
         self.ended.borrow().0.clone()
     }
@@ -129,53 +128,53 @@ impl Observer for RowFile {
     }
 }
 
-/// What is being done.
+/// The kind of the current operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Servers are started or found, and looked at.
+    /// Servers are started or found, and checked.
     Servers,
-    /// Tables, data and load are made.
+    /// Tables, data and load are created.
     Prepare,
-    /// What is measured does not count yet.
+    /// Results are not counted yet.
     WarmUp,
     /// The measurement itself.
     Measure,
-    /// Load ends, replicas catch up, what was made is removed.
+    /// Load stops, replicas catch up, tables and data are removed.
     CleanUp,
     /// The report is written.
     Report,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// What kind of work it is at.
+    /// The kind of operation.
     pub stage: Stage,
-    /// The part of the run that it is about, such as a start or a case.
+    /// The current part of the run, such as a start or a case.
     pub part: String,
-    /// What is being done, in words.
+    /// The current operation, in words.
     pub doing: Cow<'static, str>,
-    /// How much is done, of how much where that is known, in this unit.
+    /// The amount done, the total if known, and the unit.
     pub done: Option<(f64, Option<f64>, &'static str)>,
-    /// What else is known of it now.
+    /// Additional values.
     pub details: Vec<Detail>,
 }
 
-/// A figure beside how far a run is.
+/// An additional value of the progress.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Detail {
-    /// So many of something.
+    /// A count.
     Count(u64, Cow<'static, str>),
-    /// Something takes so many microseconds.
+    /// A time in µs.
     Time(Cow<'static, str>, f64),
-    /// Something happens so often a second.
+    /// A rate per second.
     Rate(Cow<'static, str>, f64),
-    /// What is left to do takes about so many seconds.
+    /// The estimated time left, in seconds.
     Left(f64),
 }
 
 impl Progress {
-    /// What is being done, without a measure.
+    /// Creates progress without an amount.
     pub fn new(stage: Stage, doing: impl Into<Cow<'static, str>>) -> Self {
         Self {
             stage,
@@ -186,25 +185,25 @@ impl Progress {
         }
     }
 
-    /// The part of the run that it is about.
+    /// Returns the progress with the current part of the run.
     pub fn part(mut self, part: impl Into<String>) -> Self {
         self.part = part.into();
         self
     }
 
-    /// How much is done, of how much.
+    /// Returns the progress with the amount done and the total.
     pub fn done(mut self, done: f64, of: Option<f64>, unit: &'static str) -> Self {
         self.done = Some((done, of, unit));
         self
     }
 
-    /// A figure beside it.
+    /// Returns the progress with an additional value.
     pub fn with(mut self, detail: Detail) -> Self {
         self.details.push(detail);
         self
     }
 
-    /// All of it in one line.
+    /// Returns the progress in one line.
     pub fn line(&self) -> String {
         let mut line = match self.part.as_str() {
             "" => self.doing.to_string(),

@@ -1,4 +1,4 @@
-//! Errors as the user meets them: the cause, what to try, and the exit code.
+//! Errors for the user: message, hint and exit code.
 
 use std::process::ExitCode;
 
@@ -21,32 +21,33 @@ use serde::{Deserialize, Serialize};
 pub enum Kind {
     /// The measurement is invalid, or would be.
     Invalid = 1,
-    /// The request makes no sense.
+    /// The request is invalid.
     Usage = 2,
     /// A server, the sandbox or the disk failed.
     Failed = 3,
-    /// The user ended it.
+    /// The user interrupted it.
     Interrupted = 130,
 }
 
-/// Why a command did not do what it was asked for.
+/// The failure of a command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Failure {
-    /// What it means for the exit code.
+    /// Its kind, which determines the exit code.
     pub kind: Kind,
-    /// The cause, with the name of the server that it is about.
+    /// The cause, with the name of the affected server.
     pub message: String,
-    /// What to try.
+    /// The hint.
     pub hint: String,
 }
 
-/// For what cannot happen.
+/// Returns an internal error.
 pub fn unexpected(what: &str) -> Failure {
     Failure::failed(format!("internal error: {what}"), "report this as a bug")
 }
 
 impl Failure {
-    /// Both texts may repeat what the user gave, which may be a URL wherever something else is expected.
+    /// Redacts both texts: they can repeat the user's input, which can be a URL even where something else is
+    /// expected.
     fn of(kind: Kind, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             kind,
@@ -55,32 +56,32 @@ impl Failure {
         }
     }
 
-    /// The request makes no sense.
+    /// Returns a failure for an invalid request.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::of(Kind::Usage, message, hint)
     }
 
-    /// A server, the sandbox or the disk failed.
+    /// Returns a failure of a server, the sandbox or the disk.
     pub fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::of(Kind::Failed, message, hint)
     }
 
-    /// The measurement is invalid.
+    /// Returns a failure for an invalid measurement.
     pub fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::of(Kind::Invalid, message, hint)
     }
 
-    /// The user ended it.
+    /// Returns a failure for an interruption by the user.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self::of(Kind::Interrupted, message, "")
     }
 
-    /// The user ended a measurement that has figures already.
+    /// Returns a failure for an interrupted measurement with partial results.
     pub fn cut_short() -> Self {
         Self::interrupted("interrupted; partial results are kept")
     }
 
-    /// What measuring ended with, when not with success: an error, or the user.
+    /// Returns the failure of measuring, if it failed or was interrupted.
     pub fn of_measuring(error: Option<&MeasureError>, interrupted: bool) -> Option<Self> {
         match error {
             Some(error) => Some(Self::failed(error.to_string(), error.hint())),
@@ -88,7 +89,7 @@ impl Failure {
         }
     }
 
-    /// Says which of several shapes it is about: their servers have the same names.
+    /// Adds the shape if there are several, since their servers have the same names.
     pub fn about(mut self, shape: &str, several: bool) -> Self {
         if several {
             self.message = format!("{shape}: {}", self.message);
@@ -96,7 +97,7 @@ impl Failure {
         self
     }
 
-    /// What a report says of a run that ended with it.
+    /// Returns the warning for the report of a run that ended with it.
     pub fn warning(&self) -> Warning {
         match self.kind {
             Kind::Interrupted => Warning::new(
@@ -108,7 +109,7 @@ impl Failure {
         }
     }
 
-    /// What the program ends with.
+    /// Returns the exit code of the program.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.kind as u8)
     }

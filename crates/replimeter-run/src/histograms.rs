@@ -1,4 +1,4 @@
-//! The histograms behind a run's figures, kept for other tools.
+//! Writes the histograms of a run's figures, for other tools.
 
 use std::time::{Duration, SystemTime};
 

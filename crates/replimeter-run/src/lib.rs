@@ -1,5 +1,5 @@
-//! What every measurement shares: the trait that it implements, the driver that carries it
-//! out, the registry that finds it by its name, and the record that is kept of a run.
+//! The shared parts of all measurements: the trait that they implement, the driver that runs them, the
+//! registry that finds them by name, and the record of a run.
 //!
 //! Nothing here names a measurement.
 

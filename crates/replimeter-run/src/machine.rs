@@ -14,7 +14,7 @@ fn line(path: &str, wanted: impl Fn(&str) -> Option<String>) -> String {
         .unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// What `/proc` and `/sys` say; "unknown" for what they do not.
+/// Returns the values in `/proc` and `/sys`; "unknown" for missing ones.
 pub fn describe() -> Machine {
     let after = |prefix: &'static str, separator: char| {
         move |line: &str| {
@@ -44,7 +44,7 @@ pub fn describe() -> Machine {
     }
 }
 
-/// Idle and total time of all cores since the machine started, in ticks.
+/// Idle and total time of all cores since boot, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreTime {
     idle: u64,
@@ -52,7 +52,7 @@ pub struct CoreTime {
 }
 
 impl CoreTime {
-    /// Now.
+    /// Reads the current values.
     pub fn read() -> Option<Self> {
         let text = fs::read_to_string("/proc/stat").ok()?;
         let numbers: Vec<u64> = text
@@ -63,14 +63,14 @@ impl CoreTime {
             .take(8)
             .filter_map(|word| word.parse().ok())
             .collect();
-        // Idle and waiting for a disk are the fourth and fifth (proc(5)).
+        // Idle and I/O wait are the fourth and fifth (proc(5)).
         Some(Self {
             idle: numbers.get(3)? + numbers.get(4)?,
             total: numbers.iter().sum(),
         })
     }
 
-    /// The share of time since `before` in which cores were idle.
+    /// Returns the share of time since `before` in which cores were idle.
     pub fn idle_share(self, before: Self) -> Option<f64> {
         let total = self
             .total
@@ -80,7 +80,8 @@ impl CoreTime {
     }
 }
 
-/// Says that cores idled for most of the time since `before`; for a run that did not keep them awake.
+/// Returns a warning if cores were idle for most of the time since `before`, in a run that did not keep them
+/// awake.
 pub fn idle_cores(before: Option<CoreTime>) -> Option<Warning> {
     let share = CoreTime::read()?.idle_share(before?)?;
     (share > 0.5).then(|| {

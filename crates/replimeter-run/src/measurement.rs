@@ -1,4 +1,4 @@
-//! A measurement, as everything that serves all of them sees it.
+//! The trait of all measurements.
 
 mod context;
 
@@ -36,70 +36,70 @@ use crate::{
     touches::Touches,
 };
 
-/// What the settings of a measurement come to.
+/// The plan of a measurement: its settings with defaults.
 pub type Plan<M> = <<M as Measurement>::Settings as Settings>::Plan;
 
 /// The record of a measurement's run.
 pub type Document<M> = Envelope<<M as Measurement>::Settings, <M as Measurement>::Results>;
 
-/// A kind of measurement. Measuring hands over [calls](Self::Call), which are gathered and in the
-/// end made into results; a recorded run is summed up again by the same two functions.
+/// A kind of measurement. Measuring emits [calls](Self::Call), which are gathered and then summarized as
+/// results; a replay of a recorded run uses the same two functions.
 pub trait Measurement: Sized + 'static {
-    /// What it does, in the list of commands.
+    /// Its summary in the list of commands.
     const ABOUT: &'static str;
-    /// What stands below the options in its help.
+    /// The text below the options in its help.
     const EXAMPLES: &'static str;
-    /// The options of the target where it starts its own servers; `None` where it takes every target.
+    /// The target options if it starts its own servers; `None` if it accepts every target.
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = None;
     /// Whether its runs keep histograms.
     const HISTOGRAMS: bool = true;
-    /// Whether the intervals of its figures hold what differs from start to start of servers.
+    /// Whether the intervals of its figures include the variation between starts of servers.
     const STARTS: bool = false;
 
-    /// What can be chosen, and what it comes to.
+    /// Its settings and their plan.
     type Settings: Settings + 'static;
-    /// What the command line can ask for and a plan cannot.
+    /// Options on the command line that a plan cannot have.
     type Options: Default;
-    /// What measuring hands over, piece by piece.
+    /// An event of measuring.
     type Call: Serialize + DeserializeOwned;
-    /// What was handed over so far.
+    /// The state gathered from calls.
     type Gathered;
-    /// What the rows of its samples look like.
+    /// The columns of its samples.
     type Columns: Columns + Default;
-    /// What a run comes to.
+    /// The results of a run.
     type Results: Serialize + DeserializeOwned + JsonSchema + 'static;
 
-    /// Adds what says where and how results go.
+    /// Adds the options for output.
     fn output(command: Command) -> Command {
         OutputArgs::augment_args(command)
     }
 
-    /// What is asked for besides the plan.
+    /// Returns the options besides the plan.
     fn options(_given: &Given) -> Self::Options {
         Self::Options::default()
     }
 
-    /// What it wants of this machine.
+    /// Returns its requirements on this machine.
     fn client(_plan: &Plan<Self>) -> Client {
         Client::default()
     }
 
-    /// Refuses what makes no sense, before anything is touched.
+    /// Rejects invalid settings before anything is changed.
     fn check(_plan: &Planned<Self::Settings>) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Whether such a run has raw lines.
+    /// Returns whether such a run has raw lines.
     fn has_raw(_work: &Plan<Self>) -> bool {
         false
     }
 
-    /// Whether the run's own lines have standard output for themselves.
+    /// Returns whether standard output is used for lines during the run only.
     fn streams(_options: &Self::Options) -> bool {
         false
     }
 
-    /// Who else watches the run.
+    /// Returns an additional observer of the run.
     fn observer<'a>(
         _options: &Self::Options,
         _screen: &'a dyn Screen,
@@ -107,16 +107,16 @@ pub trait Measurement: Sized + 'static {
         None
     }
 
-    /// Says what a run will touch.
+    /// Adds the effects of a run, for a dry run.
     fn touches(touches: &mut Touches, plan: &Planned<Self::Settings>) -> Result<(), Failure>;
 
-    /// Measures, and hands over what comes of it.
+    /// Measures, and passes calls to the context.
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure>;
 
-    /// Nothing gathered yet.
+    /// Returns the initial state.
     fn gathered(plan: &Planned<Self::Settings>) -> Self::Gathered;
 
-    /// Adds a piece, and its rows to the samples.
+    /// Adds a call to the state, and its row to the samples.
     fn take(
         gathered: &mut Self::Gathered,
         work: &Plan<Self>,
@@ -127,64 +127,64 @@ pub trait Measurement: Sized + 'static {
     /// Adds the rows that come after all others.
     fn last_rows(_gathered: &Self::Gathered, _rows: &mut Rows<Self::Columns>) {}
 
-    /// What a user must know even when there is no report.
+    /// Returns the warnings to print even if there is no report.
     fn warnings(_gathered: &Self::Gathered) -> &[Warning] {
         &[]
     }
 
-    /// Whether there is nothing that a report could be made of; no directory is kept then.
+    /// Returns whether there are no results for a report; then no directory is kept.
     fn is_empty(gathered: &Self::Gathered) -> bool;
 
-    /// What a run came to; its warnings, and what it ends with, are added to those of the run.
+    /// Returns the results of a run; adds its warnings and failure to those of the run.
     fn conclude(run: &mut Finished<'_, Self>, gathered: Self::Gathered)
     -> Concluded<Self::Results>;
 
-    /// The finding in a sentence or a few.
+    /// Returns the headline, in one or a few sentences.
     fn headline(document: &Document<Self>) -> String;
 
-    /// What can be compared of a run.
+    /// Returns the figures of a run for a comparison.
     fn figures(document: &Document<Self>, samples: &SampleFile) -> Result<Figures, Failure>;
 
-    /// What people read of a run, with the raw lines where there are some.
+    /// Returns the report of a run; `raw` adds the raw lines, if there are any.
     fn report(document: &Document<Self>, raw: bool) -> Report;
 
-    /// The charts of its page.
+    /// Returns the charts of its page.
     fn charts(document: &Document<Self>, samples: &Path) -> Result<Vec<Chart>, HtmlError>;
 
-    /// What a page of several runs shows of this one.
+    /// Returns its results for a page of several runs.
     fn findings(_document: &Document<Self>) -> Findings<'_> {
         Findings::Other
     }
 
-    /// Whether a run's report has raw lines.
+    /// Returns whether a run's report has raw lines.
     fn kept_raw(_document: &Document<Self>) -> bool {
         false
     }
 }
 
-/// What a measurement wants of this machine.
+/// A measurement's requirements on this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Client {
-    /// Idle cores are kept from halting.
+    /// Whether idle cores are kept awake.
     pub keep_awake: bool,
-    /// The measuring threads go before all others.
+    /// Whether the measuring threads have real-time priority.
     pub real_time: bool,
 }
 
-/// A run that is over.
+/// A run after measuring.
 pub struct Finished<'a, M: Measurement> {
     /// The plan with every default.
     pub plan: &'a Planned<M::Settings>,
-    /// What the settings come to.
+    /// The measurement's own plan.
     pub work: &'a Plan<M>,
-    /// What produced the run.
+    /// The manifest of the run.
     pub manifest: &'a Manifest,
     /// How it ended.
     pub ended: Ended,
 }
 
 impl<M: Measurement> Finished<'_, M> {
-    /// Adds warnings of the measurement, and then what ended the run.
+    /// Adds warnings of the measurement, then the failure that ended the run.
     pub fn warn(&mut self, warnings: impl IntoIterator<Item = Warning>) {
         self.ended.warnings.extend(warnings);
         self.ended
@@ -192,7 +192,7 @@ impl<M: Measurement> Finished<'_, M> {
             .extend(self.ended.failure.as_ref().map(Failure::warning));
     }
 
-    /// What was measured, as its servers and the plan have it.
+    /// Returns the target as recorded, from its servers and the plan.
     pub fn target(&self, shape: String, modes: Vec<String>) -> TargetRecord {
         let options = self.plan.target.server_options.iter();
         let nodes = self.manifest.servers.iter().map(|server| NodeRecord {
@@ -212,7 +212,7 @@ impl<M: Measurement> Finished<'_, M> {
         }
     }
 
-    /// The record of what was gathered, and what else is kept of the run.
+    /// Builds the record from the gathered state, and the other files of the run.
     pub(super) fn conclude(mut self, gathered: M::Gathered) -> Kept<M> {
         let concluded = M::conclude(&mut self, gathered);
         let (ended, manifest) = (self.ended, self.manifest);
@@ -248,38 +248,38 @@ impl<M: Measurement> Finished<'_, M> {
     }
 }
 
-/// What a run came to, besides its warnings.
+/// The results of a run, without its warnings.
 #[derive(Default)]
 pub struct Concluded<R> {
     /// The figures.
     pub results: R,
-    /// What was measured.
+    /// The target.
     pub target: TargetRecord,
-    /// How long was measured, where there is such a time.
+    /// The measured time in µs, if there is one.
     pub measured_us: Option<f64>,
-    /// How late the writes started, where they had a schedule.
+    /// How late the writes started, if they had a schedule.
     pub start_lateness: Distribution,
-    /// The histograms behind the figures.
+    /// The histograms of the figures.
     pub histograms: Option<Histograms>,
 }
 
-/// What is kept of a run.
+/// The files of a run.
 pub(super) struct Kept<M: Measurement> {
     pub(super) document: Document<M>,
     pub(super) histograms: Option<Histograms>,
-    /// What the command ends with, when not with success.
+    /// The failure of the command, if any.
     pub(super) failure: Option<Failure>,
 }
 
-/// The histograms behind the figures, by name, and the length of what they are of.
+/// The histograms of the figures, by name, and their common duration.
 pub struct Histograms {
-    /// How long was measured.
+    /// The measured time.
     pub took: Nanos,
     /// A name and its histogram.
     pub series: Vec<(String, SignedHistogram)>,
 }
 
-/// The status that goes with an ending.
+/// Returns the status of a run by its failure.
 fn status(failure: Option<&Failure>) -> RunStatus {
     match failure.map(|failure| failure.kind) {
         None => RunStatus::Complete,

@@ -1,4 +1,4 @@
-//! The record of a run, read from its directory.
+//! Reads the record of a run from its directory.
 
 use std::{fs, path::Path};
 
@@ -23,17 +23,17 @@ use crate::{
 pub struct Recorded {
     /// Its record.
     pub run: Box<dyn AnyRun>,
-    /// What produced it.
+    /// The manifest.
     pub manifest: Manifest,
     /// The text of `plan.toml`.
     pub plan: String,
 }
 
 impl Recorded {
-    /// Reads them.
+    /// Reads a run directory.
     pub fn open(registry: &Registry, dir: &Path) -> Result<Self, Failure> {
         let mut run = read(registry, dir)?;
-        // The directory may have been moved or copied since.
+        // The directory can have been moved or copied since.
         let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
         run.moved_to(absolute.display().to_string());
         Ok(Self {
@@ -43,7 +43,7 @@ impl Recorded {
         })
     }
 
-    /// This run as one of several.
+    /// Returns this run as one of several.
     pub fn side(&self, letter: String) -> Side<'_> {
         let (run, head) = (&self.run, self.run.head());
         Side {
@@ -60,13 +60,13 @@ impl Recorded {
         }
     }
 
-    /// Writes the page, and the report for a ticket.
+    /// Writes the page and the Markdown report.
     pub fn render(&self, dir: &Path) -> Result<(), Failure> {
         render(self.run.as_ref(), dir, &self.manifest, &self.plan)
     }
 }
 
-/// Reads `summary.json`, whatever run it is of.
+/// Reads `summary.json` of any measurement.
 fn read(registry: &Registry, dir: &Path) -> Result<Box<dyn AnyRun>, Failure> {
     let (stated, value) = read_value(dir, SUMMARY)?;
     let path = dir.join(SUMMARY);
@@ -80,7 +80,7 @@ fn read(registry: &Registry, dir: &Path) -> Result<Box<dyn AnyRun>, Failure> {
     Err(other_schema(&path, &stated, &known))
 }
 
-/// What to try with a schema that is not one of `known`: a name as `replimeter.lag/1`.
+/// Returns the hint for a schema that is not one of `known`, such as `replimeter.lag/1`.
 fn schema_hint(stated: &str, known: &[String]) -> Option<&'static str> {
     let version = |schema: &str| {
         let (name, version) = schema.rsplit_once('/')?;
@@ -102,7 +102,7 @@ fn schema_hint(stated: &str, known: &[String]) -> Option<&'static str> {
     newer.then_some("update Replimeter (`replimeter --version`), or use the run's report.html; a newer version made this run")
 }
 
-/// What to try with a run directory that lacks a file.
+/// Returns the hint for a run directory that lacks a file.
 pub fn incomplete_hint() -> &'static str {
     "check that this is a run directory; if the run was killed, run its plan.toml again with `replimeter run`"
 }
@@ -124,7 +124,7 @@ fn unusable(path: &Path, reason: &str) -> Failure {
     )
 }
 
-/// A document has none of the schemas that are known here.
+/// Returns the failure for a document with an unknown schema.
 fn other_schema(path: &Path, stated: &str, known: &[String]) -> Failure {
     let reads = known.join(", ");
     let failure = unusable(
@@ -140,7 +140,7 @@ fn other_schema(path: &Path, stated: &str, known: &[String]) -> Failure {
     }
 }
 
-/// A JSON document and the schema that it states.
+/// Reads a JSON document and its schema.
 pub fn read_value(dir: &Path, name: &str) -> Result<(String, Value), Failure> {
     let text = read_text(dir, name)?;
     let path = dir.join(name);
@@ -156,10 +156,10 @@ pub fn read_value(dir: &Path, name: &str) -> Result<(String, Value), Failure> {
     ))
 }
 
-/// A JSON document of this schema.
+/// Reads a JSON document of this schema.
 ///
 /// # Errors
-/// When it cannot be read, or has another schema.
+/// If it cannot be read, or has another schema.
 pub fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> Result<T, Failure> {
     let (stated, value) = read_value(dir, name)?;
     let path = dir.join(name);

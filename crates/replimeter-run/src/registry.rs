@@ -1,4 +1,4 @@
-//! The measurements by their names, whatever they measure.
+//! The measurements by name.
 
 use std::{fmt, marker::PhantomData, path::Path, sync::atomic::AtomicBool};
 
@@ -25,36 +25,36 @@ use crate::{
     touches::Touches,
 };
 
-/// A measurement, whichever it is.
+/// An entry of the registry: any measurement.
 pub trait Entry: Send + Sync {
-    /// Its command, and the name of its section of a plan file.
+    /// Returns its command, which is also its section of a plan file.
     fn name(&self) -> &'static str;
 
-    /// What the documents of its runs state.
+    /// Returns the schema of its documents.
     fn schema(&self) -> String;
 
-    /// The JSON Schema of these documents.
+    /// Returns the JSON Schema of its documents.
     fn document(&self) -> Value;
 
-    /// Its section of a plan file.
+    /// Returns its section of a plan file.
     fn section(&self) -> Section;
 
-    /// The columns of its samples.
+    /// Returns the columns of its samples.
     fn columns(&self) -> Vec<ColumnInfo>;
 
-    /// Whether the intervals of its figures hold what differs from start to start of servers.
+    /// Returns whether the intervals of its figures include the variation between starts of servers.
     fn starts(&self) -> bool;
 
-    /// Its command line.
+    /// Returns its command line.
     fn command(&self) -> Command;
 
-    /// What a command line gives.
+    /// Returns the settings given on a command line.
     fn given(&self, matches: &ArgMatches) -> Result<Given, Failure>;
 
-    /// A plan of what is given.
+    /// Returns a plan of the given settings.
     fn plan(&self, given: &Given) -> Result<Box<dyn PlannedRun>, PlanError>;
 
-    /// A plan of a file's text and what is given besides; `sections` are those of all measurements.
+    /// Returns a plan from a file's text and given settings; `sections` are those of all measurements.
     fn plan_of(
         &self,
         text: &str,
@@ -62,10 +62,10 @@ pub trait Entry: Send + Sync {
         given: &Given,
     ) -> Result<Box<dyn PlannedRun>, PlanError>;
 
-    /// The record of a run.
+    /// Parses the record of a run.
     fn read(&self, document: Value) -> serde_json::Result<Box<dyn AnyRun>>;
 
-    /// Sums the calls of a [recorded](super::Host) run up again, and writes its samples again.
+    /// Summarizes the calls of a [recorded](super::Host) run again, and writes its samples again.
     fn replay(
         &self,
         plan: &str,
@@ -75,29 +75,29 @@ pub trait Entry: Send + Sync {
     ) -> Result<Replayed, Failure>;
 }
 
-/// What a recorded run comes to.
+/// The results of a replay.
 pub struct Replayed {
     /// The record.
     pub run: Box<dyn AnyRun>,
-    /// The histograms behind its figures.
+    /// The histograms of its figures.
     pub histograms: Option<Histograms>,
 }
 
 /// A plan of any measurement.
 pub trait PlannedRun {
-    /// The measurement.
+    /// Returns the measurement's name.
     fn name(&self) -> &'static str;
 
-    /// Refuses what makes no sense, before anything is touched.
+    /// Rejects invalid settings before anything is changed.
     fn check(&self, output: &OutputArgs) -> Result<(), Failure>;
 
-    /// The plan as a file with every default.
+    /// Returns the plan as a file with every default.
     fn text(&self) -> Result<String, Failure>;
 
-    /// What it will touch, as comments of such a file.
+    /// Returns the effects of the run, as comments of such a file.
     fn touches(&self, output: &OutputArgs) -> Result<String, Failure>;
 
-    /// Carries it out.
+    /// Runs it.
     fn carry_out(&self, given: &Given, host: &Host<'_>, stop: &AtomicBool) -> Result<(), Failure>;
 }
 
@@ -134,7 +134,7 @@ impl<M: Measurement> Entry for Registered<M> {
             None => settings::<M::Settings>(TargetArgs::augment_args(command)),
             Some(takes) => sandbox_options(settings::<M::Settings>(command), takes),
         };
-        // Structs of options bring sentences of their own with them.
+        // Structs of options add their own descriptions.
         M::output(command).about(M::ABOUT).after_help(M::EXAMPLES)
     }
 
@@ -214,7 +214,7 @@ impl<M: Measurement> Entry for Registered<M> {
     }
 }
 
-/// What one line of the record of a run holds.
+/// Parses one line of a recorded run.
 fn read_call<T: Serialize + DeserializeOwned>(call: &Value) -> Result<T, Failure> {
     let refuse = |reason: &str| {
         Failure::failed(
@@ -223,14 +223,14 @@ fn read_call<T: Serialize + DeserializeOwned>(call: &Value) -> Result<T, Failure
         )
     };
     let read = T::deserialize(call).map_err(|error| refuse(&error.to_string()))?;
-    // What is not written again was not understood.
+    // A value that is not serialized again was not understood.
     match serde_json::to_value(&read) {
         Ok(written) if written == *call => Ok(read),
         _ => Err(refuse("it has unknown parts")),
     }
 }
 
-/// A plan that can be carried out.
+/// A plan that is ready to run.
 struct Ready<M: Measurement>(Planned<M::Settings>);
 
 impl<M: Measurement> PlannedRun for Ready<M> {
@@ -270,28 +270,28 @@ impl<M: Measurement> PlannedRun for Ready<M> {
 pub struct Registry(Vec<Box<dyn Entry>>);
 
 impl Registry {
-    /// One more.
+    /// Adds a measurement.
     pub fn with<M: Measurement>(mut self) -> Self {
         self.0.push(Box::new(Registered::<M>(PhantomData)));
         self
     }
 
-    /// The measurement of this name.
+    /// Returns the measurement of this name.
     pub fn get(&self, name: &str) -> Option<&dyn Entry> {
         self.entries().find(|entry| entry.name() == name)
     }
 
-    /// All of them.
+    /// Returns all measurements.
     pub fn entries(&self) -> impl Iterator<Item = &dyn Entry> {
         self.0.iter().map(AsRef::as_ref)
     }
 
-    /// Their sections of plan files.
+    /// Returns their sections of plan files.
     fn sections(&self) -> Vec<Section> {
         self.entries().map(Entry::section).collect()
     }
 
-    /// The plan of a file's text, for whichever measurement it is, and what is given besides.
+    /// Returns the plan from a file's text, for any measurement, and given settings.
     pub fn plan(&self, text: &str, given: &Given) -> Result<Box<dyn PlannedRun>, PlanError> {
         let sections = self.sections();
         let name = plan::command(text, &sections)?;
@@ -301,14 +301,14 @@ impl Registry {
         entry.plan_of(text, &sections, given)
     }
 
-    /// The names of all that has a schema: plan files, and the document of each command.
+    /// Returns the names of all schemas: plan files, and the document of each command.
     pub fn schemas(&self) -> impl Iterator<Item = &'static str> {
         let measured = self.entries().map(Entry::name);
         let others = schema::OTHERS.iter().map(|(name, _)| *name);
         std::iter::once(schema::PLAN).chain(measured).chain(others)
     }
 
-    /// The JSON Schema of this name.
+    /// Returns the JSON Schema of this name.
     pub fn schema(&self, name: &str) -> Option<Value> {
         if name == schema::PLAN {
             return Some(schema::plan(&self.sections()));
@@ -338,7 +338,7 @@ fn settings<S: Settings>(command: Command) -> Command {
         })
 }
 
-/// For what cannot be said in a plan.
+/// Returns the failure for a value that a plan cannot express.
 fn unwritable(error: &impl fmt::Display) -> Failure {
     Failure::usage(
         error.to_string(),
@@ -346,7 +346,8 @@ fn unwritable(error: &impl fmt::Display) -> Failure {
     )
 }
 
-/// One of our workloads by its name, a file by its whole path, so that a run's own plan runs from every folder.
+/// Returns the name of a built-in workload, or a file's absolute path, so that a run's own plan works from
+/// every folder.
 fn path_of_workload(name: &str) -> String {
     if replimeter_model::load::BUILT_IN.contains(&name) {
         return name.to_owned();

@@ -1,4 +1,4 @@
-//! Run directories: made first, written as things become known.
+//! Run directories: created first, written during the run.
 
 use std::{
     fs::{self, DirBuilder},
@@ -11,26 +11,26 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// File names in a run directory.
+/// The plan.
 pub const PLAN: &str = "plan.toml";
-/// What produced the run.
+/// The manifest: versions, servers, settings in effect.
 pub const MANIFEST: &str = "manifest.json";
 /// One row per observation.
 pub const SAMPLES: &str = "samples.parquet";
 /// The figures.
 pub const SUMMARY: &str = "summary.json";
-/// The page.
+/// The HTML page.
 pub const PAGE: &str = "report.html";
-/// The report for a ticket.
+/// The Markdown report.
 pub const TICKET: &str = "report.md";
 
-/// The histograms behind the figures.
+/// The histograms of the figures.
 pub const HISTOGRAMS: &str = "histograms.hlog";
 
-/// The folder for runs that nobody named a place for.
+/// The default folder of runs.
 const RUNS: &str = "replimeter-runs";
 
-/// A run's directory; removed again when dropped before it is [kept](Self::keep).
+/// A run directory; removed on drop unless it is [kept](Self::keep).
 pub struct RunDir {
     path: PathBuf,
     kept: bool,
@@ -46,8 +46,8 @@ fn failed(doing: &str, path: &Path, error: &io::Error) -> Failure {
 }
 
 impl RunDir {
-    /// Makes the directory the user named (new, or empty), or a new one below
-    /// `replimeter-runs/` in the current folder.
+    /// Creates the directory named by the user (new, or empty), or a new one below `replimeter-runs/` in the
+    /// current folder.
     pub fn create(named: Option<&Path>, command: &str) -> Result<Self, Failure> {
         let make = |path: &Path| DirBuilder::new().mode(0o700).create(path);
         if let Some(path) = named {
@@ -108,17 +108,17 @@ impl RunDir {
         unreachable!("the loop ends by returning")
     }
 
-    /// The directory.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// One of its files.
+    /// Returns the path of one of its files.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// From now on it stays, whatever happens.
+    /// Keeps the directory from now on.
     pub fn keep(&mut self) {
         self.kept = true;
     }
@@ -143,7 +143,7 @@ impl Drop for RunDir {
             let _ = fs::remove_dir(&self.path);
         }
         if let Some(parent) = self.path.parent().filter(|parent| parent.ends_with(RUNS)) {
-            // Fails, as it should, when another run is kept there.
+            // Fails, as it should, if another run is in it.
             let _ = fs::remove_dir(parent);
         }
     }
@@ -153,12 +153,12 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Writes a text so that a reader sees the old file or the new one, never half.
+/// Writes a text atomically: a reader finds the old file or the new one.
 pub fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
     write_bytes(path, text.as_bytes())
 }
 
-/// The same for a file that is no text.
+/// Writes bytes atomically.
 pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let partial = path.with_extension("partial");
     let write = || -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! What measurements need of the program that runs them: servers, and a screen.
+//! The program's services for measurements: servers and a screen.
 
 use std::path::PathBuf;
 
@@ -7,50 +7,49 @@ use replimeter_engine::source::ServerSource;
 use super::event::Observer;
 use crate::{failure::Failure, options::Given};
 
-/// Whether there is still somebody who reads standard output.
+/// Whether standard output still has a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// Somebody reads.
+    /// There is a reader.
     There,
-    /// Whoever read has left.
+    /// The reader closed the pipe.
     Gone,
 }
 
-/// Where people read results and watch runs.
+/// The output of results and progress.
 pub trait Screen {
-    /// Prints results, and says whether somebody reads them.
+    /// Prints results; returns whether they have a reader.
     ///
     /// # Errors
-    /// When what is printed cannot be written, such as to a full disk.
+    /// If the output cannot be written, such as to a full disk.
     fn print(&self, text: &str) -> Result<Reader, Failure>;
 
-    /// Says something besides the results; names from servers and plans cannot command the terminal.
+    /// Prints a message besides the results; control characters in names are removed.
     fn say(&self, text: &str);
 
-    /// Whether a person sees what is said.
+    /// Returns whether messages go to a terminal.
     fn is_watched(&self) -> bool;
 
-    /// Shows the progress of a run.
+    /// Returns an observer that shows the progress of a run.
     fn progress(&self) -> Box<dyn Observer>;
 }
 
-/// Where servers come from, given what the command line says and the plan's option file.
+/// Opens a source of servers, given the command line and the plan's option file.
 pub type Opening = dyn Fn(&Given, Option<PathBuf>) -> Box<dyn ServerSource>;
 
 /// The program that runs measurements.
 pub struct Host<'a> {
-    /// Where their servers come from.
+    /// The source of their servers.
     pub servers: &'a Opening,
-    /// Where people read results and watch.
+    /// The output.
     pub screen: &'a dyn Screen,
-    /// Where to record what is measured, so that it can be summed up again.
+    /// The file for recording calls, so that the run can be replayed.
     pub record: Option<PathBuf>,
-    /// A fault to commit on purpose, for tests.
+    /// The fault to inject, for tests.
     pub fault: Option<String>,
 }
 
-/// A text without control characters: names from plans and servers must not
-/// command the terminal.
+/// Returns a text without control characters: names from plans and servers must not control the terminal.
 pub fn plain(text: &str) -> String {
     let shown = |character: char| match character {
         '\n' => character,
@@ -60,10 +59,10 @@ pub fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// A document as it is printed and kept.
+/// Returns a document as it is printed and kept.
 ///
 /// # Errors
-/// When it cannot be JSON, which is a defect.
+/// If it cannot be JSON, which is an internal error.
 pub fn json_text(document: &impl serde::Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(document).map_err(|error| {
         Failure::failed(

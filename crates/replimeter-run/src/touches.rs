@@ -1,4 +1,4 @@
-//! What a plan will touch: servers, tables, load and files, said before anything is done.
+//! The effects of a plan on servers, tables, load and files, listed before anything is done.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use crate::{
     workloads::workload,
 };
 
-/// The names in front of sentences: what is done with servers.
+/// Categories: actions on servers.
 pub const SERVERS: &str = "servers";
-/// What is written to servers.
+/// Writes to servers.
 pub const WRITES: &str = "writes";
-/// What work they get.
+/// Load on servers.
 pub const LOAD: &str = "load";
-/// How long it takes.
+/// Duration.
 pub const TIME: &str = "time";
 const FILES: &str = "files";
 
-/// What is touched, in the order in which it is said.
+/// The effects, in display order.
 #[derive(Default)]
 pub struct Touches(Vec<(&'static str, String)>);
 
@@ -41,7 +41,7 @@ fn servers(target: &Target) -> String {
     }
 }
 
-/// What is started for a sandbox.
+/// Returns the servers started for a sandbox.
 pub fn started(spec: &SandboxSpec) -> String {
     let nodes = spec.shape.nodes();
     let plural = if nodes.len() == 1 { "" } else { "s" };
@@ -53,7 +53,7 @@ pub fn started(spec: &SandboxSpec) -> String {
     )
 }
 
-/// Whether servers of the user's, or ones that he keeps, are among the targets.
+/// Returns whether existing servers or running sandboxes are among the targets.
 fn foreign(targets: &[Target]) -> bool {
     targets
         .iter()
@@ -61,7 +61,7 @@ fn foreign(targets: &[Target]) -> bool {
 }
 
 impl Touches {
-    /// As lines of a plan file that are comments, so that what a dry run prints is a plan.
+    /// Returns the effects as comment lines, so that the output of a dry run is a valid plan.
     pub fn comments(&self) -> String {
         let lines = self
             .0
@@ -72,19 +72,19 @@ impl Touches {
             .collect()
     }
 
-    /// Adds a sentence about this.
+    /// Adds an effect to a category.
     pub fn say(&mut self, what: &'static str, sentence: impl Into<String>) {
         self.0.push((what, sentence.into()));
     }
 
-    /// What is started, or connected to.
+    /// Adds the servers that are started or connected to.
     pub fn targets(&mut self, targets: &[Target]) {
         for target in targets {
             self.say(SERVERS, servers(target));
         }
     }
 
-    /// One table of ours, which goes again.
+    /// Adds one of Replimeter's tables, which is removed again.
     pub fn table(&mut self, targets: &[Target], name: &str, what: &str) {
         let gone = if foreign(targets) {
             "; schema and table are dropped at the end unless they existed before; all writes replicate"
@@ -97,7 +97,7 @@ impl Touches {
         );
     }
 
-    /// The tables of a workload, and what a script of the user's may do.
+    /// Adds the tables of a workload, and the effects of a user's script.
     pub fn tables(&mut self, name: &str, kept: bool) -> Result<(), Failure> {
         let workload = workload(name)?;
         let tables = workload.tables();
@@ -122,7 +122,7 @@ impl Touches {
         Ok(())
     }
 
-    /// Loads with their rates, and the tables of each workload once.
+    /// Adds loads with their rates, and the tables of each workload once.
     pub fn loads(&mut self, specs: &[(&LoadSpec, Option<u64>)]) -> Result<(), Failure> {
         let mut known: Vec<&str> = Vec::new();
         for (spec, rate) in specs {
@@ -150,7 +150,7 @@ impl Touches {
         Ok(())
     }
 
-    /// The files of the run.
+    /// Adds the files of the run.
     pub fn files(
         &mut self,
         targets: &[Target],

@@ -1,4 +1,4 @@
-//! Workloads that plans name, and what is said of them.
+//! The workloads of plans, and messages about them.
 
 use std::{fs, path::Path};
 
@@ -10,10 +10,10 @@ use replimeter_model::{
     target::{PRIMARY, Target},
 };
 
-/// Above this share of its own limit the client is part of the figure, in percent.
+/// The percentage of its ping limit from which the client is part of a figure.
 pub const NEAR_LIMIT: f64 = 80.0;
 
-/// Adds errors to those of the same kind.
+/// Adds errors to the counts of the same kind.
 pub fn add_errors(all: &mut Vec<LoadError>, more: &[LoadError]) {
     for error in more {
         match all.iter_mut().find(|known| known.code == error.code) {
@@ -23,19 +23,19 @@ pub fn add_errors(all: &mut Vec<LoadError>, more: &[LoadError]) {
     }
 }
 
-/// Reads the workloads of all loads, before anything is touched.
+/// Reads the workloads of all loads before anything is changed.
 pub fn workloads(loads: &[LoadPlan]) -> Result<Vec<Workload>, Failure> {
     let mut read: Vec<Workload> = Vec::new();
     for load in loads {
         let name = &load.spec.workload;
-        // One script is read once, so that two loads by it share what it makes.
+        // Each script is read once, so that two loads with it share its data.
         let known = read.iter().find(|known| known.name == *name).cloned();
         read.push(known.map_or_else(|| workload(name), Ok)?);
     }
     Ok(read)
 }
 
-/// Refuses loads that cannot be read, or name a server that a sandbox will not have.
+/// Rejects loads that cannot be read, or that name a server the sandbox will not have.
 pub fn check_loads(targets: &[Target], loads: &[LoadPlan]) -> Result<(), Failure> {
     workloads(loads)?;
     for target in targets {
@@ -43,7 +43,7 @@ pub fn check_loads(targets: &[Target], loads: &[LoadPlan]) -> Result<(), Failure
             continue;
         };
         let names = spec.shape.nodes();
-        // `primary` is whoever is written to.
+        // `primary` is the server that is written to.
         let known = |name: &str| name == PRIMARY || names.iter().any(|known| known == name);
         if let Some(load) = loads.iter().find(|load| !known(&load.spec.node)) {
             return Err(Failure::usage(
@@ -61,7 +61,7 @@ pub fn check_loads(targets: &[Target], loads: &[LoadPlan]) -> Result<(), Failure
     Ok(())
 }
 
-/// One of ours by its name, or a file's.
+/// Returns a built-in workload by name, or a file's.
 pub fn workload(name: &str) -> Result<Workload, Failure> {
     if let Some(workload) = Workload::named(name) {
         return Ok(workload);
@@ -74,7 +74,7 @@ pub fn workload(name: &str) -> Result<Workload, Failure> {
     })
 }
 
-/// Refuses a size for workloads that have no data.
+/// Rejects a size for workloads without data.
 pub fn refuse_size(size: Option<Size>, workloads: &[Workload]) -> Result<(), Failure> {
     if size.is_some() && !workloads.iter().any(Workload::has_data) {
         return Err(Failure::usage(
@@ -85,7 +85,7 @@ pub fn refuse_size(size: Option<Size>, workloads: &[Workload]) -> Result<(), Fai
     Ok(())
 }
 
-/// How far the filling of a data set is.
+/// Returns the progress of filling a data set.
 pub fn filling(filled: &Filled) -> Progress {
     let per_s = filled.bytes as f64 / filled.since.as_secs_f64().max(1e-3) / 1e6;
     Progress::new(Stage::Prepare, format!("filling {}", filled.table))

@@ -78,7 +78,7 @@ pub struct CompareArgs {
 }
 
 impl CompareArgs {
-    /// The runs of both sides.
+    /// Returns the runs of both sides.
     pub fn sides(&self) -> Result<(Vec<String>, Vec<String>), Failure> {
         match &self.sides[..] {
             [a, b] => Ok((vec![a.clone()], vec![b.clone()])),
@@ -90,7 +90,7 @@ impl CompareArgs {
         }
     }
 
-    /// What the report is printed as.
+    /// Returns the format of the report.
     pub fn form(&self) -> Form {
         Form::of(self.json, self.markdown, false, false)
     }

@@ -1,4 +1,4 @@
-//! What `--fail-if` says, and whether it came to that.
+//! Conditions of `--fail-if` and their evaluation.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use replimeter_stats::compare::{Drawn, difference, log_ratio};
 
 use crate::failure::Failure;
 
-/// What is held against the limit.
+/// The limit, and the value compared with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Limit {
     /// B over A, less 1.
@@ -22,14 +22,14 @@ enum Limit {
     Value(f64),
 }
 
-/// A condition as it was written: `lag.p99 of replica1 > +10%`.
+/// A condition as given: `lag.p99 of replica1 > +10%`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FailIf {
     text: String,
     figure: String,
-    /// Only figures of which this is one of the words.
+    /// Only figures with this word in their label.
     of: Option<String>,
-    /// Whether more than the limit fails, or less.
+    /// Whether values above the limit fail, or values below it.
     above: bool,
     number: f64,
     signed: bool,
@@ -44,7 +44,7 @@ fn syntax(text: &str, reason: &str) -> Failure {
 }
 
 impl FailIf {
-    /// Reads a condition.
+    /// Parses a condition.
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
         let at = text
             .find(['<', '>'])
@@ -91,7 +91,7 @@ impl FailIf {
         })
     }
 
-    /// The limit for figures of this unit.
+    /// Returns the limit for figures of this unit.
     fn limit(&self, unit: Quantity) -> Result<Limit, Failure> {
         let wrong = |known: &str| {
             let given = if self.unit.is_empty() {
@@ -133,7 +133,7 @@ impl FailIf {
         })
     }
 
-    /// The rows that it is about.
+    /// Returns the rows that the condition covers.
     pub(super) fn rows<'a>(
         &self,
         rows: &'a [CompareRow],
@@ -170,10 +170,10 @@ impl FailIf {
         Ok(chosen)
     }
 
-    /// No row has its figure.
+    /// Returns the error for a figure that no row has.
     fn unknown(&self, rows: &[CompareRow]) -> Failure {
         let names: BTreeSet<&str> = rows.iter().map(|row| row.figure.as_str()).collect();
-        // The last words alone are what people remember.
+        // Users often remember only the last words.
         let end = format!(".{}", self.figure);
         let near = names.iter().copied().find(|name| name.ends_with(&end));
         let near = near.or_else(|| suggest::nearest(&self.figure, names.iter().copied()));
@@ -186,7 +186,7 @@ impl FailIf {
         )
     }
 
-    /// Judges one row; `level` is of all conditions together.
+    /// Evaluates the condition for one row; `level` is the joint confidence level of all conditions.
     pub(super) fn judge(
         &self,
         row: &CompareRow,
@@ -197,7 +197,7 @@ impl FailIf {
     ) -> Result<Condition, Failure> {
         let held = self.limit(row.unit)?;
         let (value, limit, ends) = held.against(a, b, level);
-        // Turned over, so that more than the limit always fails.
+        // Negated, so that values above the limit always fail.
         let beyond = |number: f64| {
             if self.above {
                 number > limit
@@ -253,7 +253,7 @@ impl FailIf {
 }
 
 impl Limit {
-    /// What is held against the limit, the limit, and the interval of the former.
+    /// Returns the value to compare, the limit, and the interval of the value.
     fn against(self, a: &Drawn, b: &Drawn, level: f64) -> (f64, f64, Option<[f64; 2]>) {
         let both = a.spread().zip(b.spread());
         match self {

@@ -1,4 +1,5 @@
-//! The figures of a run, each with what resampling makes of it: what a figure is, and how measurements gather theirs.
+//! The figures of a run, each with its resampled distribution: their specifications, and how measurements
+//! collect them.
 
 use std::path::PathBuf;
 
@@ -16,23 +17,23 @@ use replimeter_stats::{
 
 use crate::{failure::Failure, run_dir::SAMPLES};
 
-/// What tells figures of one name apart.
+/// A dimension that distinguishes figures of one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DimensionSpec {
     /// `shape`, `replica`, `threads`, …
     pub name: &'static str,
-    /// How a value reads in a label, in place of `{}`: a number needs words.
+    /// The format of a value in a label, with `{}` for the value: a number needs words.
     label: &'static str,
-    /// A value that reads otherwise.
+    /// A value with another text.
     renamed: Option<(&'static str, &'static str)>,
-    /// Figures of different values are not of the same thing: they are never held against one another.
+    /// Whether figures of different values are never compared, since they describe different things.
     pub apart: bool,
-    /// Labels have it even where it has but one value.
+    /// Whether labels include it even if it has only one value.
     pub always: bool,
 }
 
 impl DimensionSpec {
-    /// One whose values are their own words.
+    /// Returns a dimension whose values are shown as they are.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -43,12 +44,12 @@ impl DimensionSpec {
         }
     }
 
-    /// Values read like this in a label, in place of `{}`.
+    /// Returns the dimension with this format of values, with `{}` for the value.
     pub const fn label(self, label: &'static str) -> Self {
         Self { label, ..self }
     }
 
-    /// This value reads otherwise.
+    /// Returns the dimension with another text for this value.
     pub const fn renamed(self, value: &'static str, words: &'static str) -> Self {
         Self {
             renamed: Some((value, words)),
@@ -56,7 +57,7 @@ impl DimensionSpec {
         }
     }
 
-    /// Figures of different values are never held against one another.
+    /// Returns the dimension with figures of different values never compared.
     pub const fn apart(self) -> Self {
         Self {
             apart: true,
@@ -64,7 +65,7 @@ impl DimensionSpec {
         }
     }
 
-    /// Labels have it even where it has but one value.
+    /// Returns the dimension as part of every label.
     pub const fn always(self) -> Self {
         Self {
             always: true,
@@ -77,24 +78,24 @@ impl DimensionSpec {
 pub const SHAPE: DimensionSpec = DimensionSpec::new("shape");
 /// One replica.
 pub const REPLICA: DimensionSpec = DimensionSpec::new("replica");
-/// How many replicas there are.
+/// The number of replicas.
 pub const REPLICAS: DimensionSpec = DimensionSpec::new("replicas").label("{} replicas");
-/// The method of measuring.
+/// The method of measurement.
 pub const METHOD: DimensionSpec = DimensionSpec::new("method").apart();
-/// How many threads a load has.
+/// The number of threads of a load.
 pub const THREADS: DimensionSpec = DimensionSpec::new("threads").label("{} threads");
 
 /// One value of a dimension.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Of {
-    /// What the figure is told apart by.
+    /// The dimension.
     pub dimension: DimensionSpec,
     /// Its value.
     pub value: String,
 }
 
 impl Of {
-    /// A word of a label.
+    /// Returns its text in a label.
     pub fn word(&self) -> String {
         match self.dimension.renamed {
             Some((value, words)) if value == self.value => words.to_owned(),
@@ -102,7 +103,7 @@ impl Of {
         }
     }
 
-    /// As a document has it.
+    /// Returns its form in a document.
     pub fn recorded(&self) -> Dimension {
         Dimension {
             name: self.dimension.name.to_owned(),
@@ -111,7 +112,7 @@ impl Of {
     }
 }
 
-/// What of samples a figure is.
+/// The statistic of samples that a figure is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistic {
     /// The mean.
@@ -126,12 +127,12 @@ pub enum Statistic {
     P99,
     /// The 99.9th percentile.
     P999,
-    /// The largest.
+    /// The maximum.
     Max,
 }
 
 impl Statistic {
-    /// Of samples in the order of time.
+    /// Returns the statistic of samples in time order.
     fn of_course(self, course: &Course) -> Option<Drawn> {
         match self {
             Self::Mean => course.mean(),
@@ -144,7 +145,7 @@ impl Statistic {
         }
     }
 
-    /// Of a distribution that a record states, with its own interval where it has one.
+    /// Returns the statistic of a recorded distribution, with its own interval if it has one.
     pub fn stated(self, distribution: &Distribution) -> Option<Drawn> {
         let ci = distribution.ci95.as_ref();
         let (value, ends) = match self {
@@ -160,7 +161,8 @@ impl Statistic {
     }
 }
 
-/// The 95 % interval of a mean, widened for the dependence that the median's interval was; none where that has none.
+/// Returns the 95 % interval of a mean, widened for the same dependence as the median's interval; none if
+/// that has none.
 fn mean_interval(distribution: &Distribution) -> Option<[f64; 2]> {
     let inflation = distribution.ci95.as_ref()?.inflation?;
     let (mean, stdev) = (distribution.mean_us?, distribution.stdev_us?);
@@ -168,34 +170,34 @@ fn mean_interval(distribution: &Distribution) -> Option<[f64; 2]> {
     Some([mean - half, mean + half])
 }
 
-/// By what the figures of both sides are judged.
+/// How the figures of both sides are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JudgedBy {
     /// B over A.
     Ratio,
-    /// B less A: the figure may be 0 or below without being wrong.
+    /// B less A, for figures that can be 0 or negative.
     Difference,
 }
 
-/// What a figure is, whatever the run.
+/// The specification of a figure.
 #[derive(Debug)]
 pub struct FigureSpec {
     /// `lag.p99`
     pub name: &'static str,
-    /// What it is counted in.
+    /// Its unit.
     pub unit: Quantity,
-    /// Which way is better.
+    /// Which direction is better.
     pub better: Better,
-    /// What decides whether it differs.
+    /// How it is compared.
     pub by: JudgedBy,
-    /// What of samples it is; none for what is no statistic of samples.
+    /// The statistic of samples that it is; `None` for other figures.
     pub statistic: Option<Statistic>,
-    /// What tells figures of this name apart.
+    /// The dimensions that distinguish figures of this name.
     pub dimensions: &'static [DimensionSpec],
 }
 
-/// Declares figures, and groups of statistics of the same samples: their name, unit, which way is better, by what they are
-/// judged, and of what they are.
+/// Declares figures, and groups of statistics of the same samples: name, unit, better direction, comparison,
+/// dimensions.
 #[macro_export]
 macro_rules! figures {
     () => {};
@@ -230,15 +232,15 @@ macro_rules! figures {
 
 /// A figure of a run.
 pub struct Figure {
-    /// What figure it is.
+    /// Its specification.
     pub spec: &'static FigureSpec,
-    /// What it is of.
+    /// Its dimensions' values.
     pub of: Vec<Of>,
-    /// Its value, and what its interval is drawn from.
+    /// Its value, and the distribution for its interval.
     pub drawn: Drawn,
 }
 
-/// The values of dimensions, in their order, without those that are empty.
+/// Returns the non-empty values of dimensions, in order.
 fn values(dimensions: &'static [DimensionSpec], values: &[&str]) -> Vec<Of> {
     debug_assert_eq!(dimensions.len(), values.len());
     let given = dimensions.iter().zip(values);
@@ -251,12 +253,12 @@ fn values(dimensions: &'static [DimensionSpec], values: &[&str]) -> Vec<Of> {
         .collect()
 }
 
-/// The figures of a run, as they are gathered: in the order in which they are shown.
+/// The figures of a run in display order, as they are collected.
 #[derive(Default)]
 pub struct Figures(pub(super) Vec<Figure>);
 
 impl Figures {
-    /// Adds a figure of these values of its dimensions.
+    /// Adds a figure with these values of its dimensions.
     pub fn add(&mut self, spec: &'static FigureSpec, of: &[&str], drawn: Option<Drawn>) {
         if let Some(drawn) = drawn {
             let of = values(spec.dimensions, of);
@@ -264,7 +266,7 @@ impl Figures {
         }
     }
 
-    /// Adds statistics of samples in the order of time.
+    /// Adds statistics of samples in time order.
     pub fn course(&mut self, specs: &'static [FigureSpec], of: &[&str], course: &Course) {
         for spec in specs {
             let drawn = spec.statistic.and_then(|one| one.of_course(course));
@@ -272,7 +274,7 @@ impl Figures {
         }
     }
 
-    /// Adds statistics of a distribution that a record states.
+    /// Adds statistics of a recorded distribution.
     pub fn stated(
         &mut self,
         specs: &'static [FigureSpec],
@@ -285,7 +287,7 @@ impl Figures {
         }
     }
 
-    /// Adds a rate that a record states.
+    /// Adds a recorded rate.
     pub fn rate(&mut self, spec: &'static FigureSpec, of: &[&str], rate: &Rate, samples: u64) {
         let ends = rate.low.zip(rate.high).map(|(low, high)| [low, high]);
         let drawn = rate
@@ -295,8 +297,8 @@ impl Figures {
     }
 }
 
-/// A share of trials in the order of time, in percent, with the interval of Wilson for as many trials as count as
-/// independent.
+/// Returns the share of trials in time order, in percent, with a Wilson interval for the effective number of
+/// independent trials.
 pub fn share(trials: &[(f64, bool)]) -> Option<Drawn> {
     let mut share = Share::default();
     for (at_us, event) in trials {
@@ -313,7 +315,7 @@ pub fn share(trials: &[(f64, bool)]) -> Option<Drawn> {
     })
 }
 
-/// A number as a dimension's value; empty for none.
+/// Formats a number as a dimension's value; empty for NaN.
 pub fn digits(number: f64) -> String {
     if number.is_nan() {
         String::new()

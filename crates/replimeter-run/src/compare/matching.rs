@@ -1,4 +1,4 @@
-//! Which figures of both sides are held against each other.
+//! Matches the figures of both sides.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,30 +17,30 @@ use crate::failure::Failure;
 /// A figure that both sides have.
 pub(super) struct Pair {
     pub(super) spec: &'static FigureSpec,
-    /// In A's words, without what tells nothing apart.
+    /// In A's terms, without dimensions that distinguish nothing.
     pub(super) of: Vec<Of>,
     pub(super) a: Drawn,
     pub(super) b: Drawn,
-    /// Runs behind either.
+    /// Number of runs on either side.
     pub(super) runs: [usize; 2],
 }
 
-/// A figure's name and what it is of.
+/// A figure's name and its dimensions' values.
 type Key = (&'static str, Vec<Of>);
 
-/// A figure of one side, with what every run says.
+/// A figure of one side, with the values of all runs.
 struct Known {
     spec: &'static FigureSpec,
     of: Vec<Of>,
     runs: Vec<Drawn>,
 }
 
-/// The figures of one side, in the order in which they are shown.
+/// The figures of one side, in display order.
 #[derive(Default)]
 struct Side(Vec<Known>);
 
 impl Side {
-    /// Reads samples run by run, so that no more than one run's are in memory.
+    /// Reads samples run by run, so that only one run's are in memory.
     fn gather(runs: &[Run]) -> Result<Self, Failure> {
         let mut side = Self::default();
         let mut places: BTreeMap<Key, usize> = BTreeMap::new();
@@ -66,7 +66,7 @@ impl Side {
         self.0.iter().flat_map(|known| &known.of)
     }
 
-    /// All values of a dimension, in order.
+    /// Returns all values of a dimension, in order.
     fn values(&self, dimension: &DimensionSpec) -> Vec<&str> {
         let mut values: Vec<&str> = Vec::new();
         for of in self.words().filter(|of| of.dimension == *dimension) {
@@ -81,7 +81,7 @@ impl Side {
         self.words().map(|of| of.dimension).collect()
     }
 
-    /// Everything that it has figures of.
+    /// Returns the dimensions and values of all figures as text.
     fn described(&self) -> String {
         let dimensions = self.dimensions().into_iter();
         dimensions
@@ -94,12 +94,13 @@ impl Side {
     }
 }
 
-/// How words of one side are those of the other.
+/// How values of one side map to those of the other.
 #[derive(Default)]
 struct Matching {
-    /// What each side has but one of, and not the same: it differs, and tells nothing apart.
+    /// Dimensions with a single but different value on each side: a difference in settings that distinguishes
+    /// no figures.
     dropped: BTreeSet<DimensionSpec>,
-    /// B's words in A's.
+    /// B's values in A's terms.
     renamed: BTreeMap<Of, Of>,
 }
 
@@ -140,14 +141,14 @@ impl Matching {
         matching
     }
 
-    /// What a figure of A is called on both sides.
+    /// Returns the common key of a figure of A.
     fn key_of_a(&self, known: &Known) -> Key {
         let kept = known.of.iter();
         let kept = kept.filter(|of| !self.dropped.contains(&of.dimension));
         (known.spec.name, kept.cloned().collect())
     }
 
-    /// What a figure of B is called on both sides.
+    /// Returns the common key of a figure of B.
     fn key_of_b(&self, known: &Known) -> Key {
         let (name, mut of) = self.key_of_a(known);
         for word in &mut of {
@@ -159,7 +160,7 @@ impl Matching {
     }
 }
 
-/// Pairs the figures of both sides; what only one of them has is counted.
+/// Pairs the figures of both sides; those on one side only are counted.
 pub(super) fn pairs(
     a: &[Run],
     b: &[Run],
@@ -214,7 +215,7 @@ pub(super) fn pairs(
     Ok((pairs, only.collect()))
 }
 
-/// Labels that tell figures of the same name apart.
+/// Returns labels that distinguish figures of the same name.
 pub(super) fn labels(pairs: &[Pair]) -> Vec<String> {
     let mut values: BTreeMap<DimensionSpec, BTreeSet<&str>> = BTreeMap::new();
     for of in pairs.iter().flat_map(|pair| &pair.of) {

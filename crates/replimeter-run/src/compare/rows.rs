@@ -1,4 +1,4 @@
-//! What the figures of both sides come to: differences, ratios, and which of them are shown.
+//! Compares the figures of both sides: differences, ratios, and their significance.
 
 use replimeter_model::{
     compare::{Change, CompareRow, SideFigure},
@@ -12,17 +12,17 @@ use super::{
     matching::{Pair, labels},
 };
 
-/// What a significant p-value is below.
+/// The significance level.
 pub(super) const ALPHA: f64 = 1.0 - LEVEL;
 
-/// By what a row is judged.
+/// The test of a row.
 struct Judged {
     spread: Spread,
-    /// It is of the ratio's logarithm, not of the difference.
+    /// Whether it is of the ratio's logarithm, not of the difference.
     logarithm: bool,
 }
 
-/// A row for each pair, all judged together, and among how many figures.
+/// Returns a row for each pair, all tested together, and the number of tested figures.
 pub(super) fn rows(pairs: &[Pair]) -> (Vec<CompareRow>, u64) {
     let labelled = pairs.iter().zip(labels(pairs));
     let (mut rows, judged): (Vec<CompareRow>, Vec<Option<Judged>>) =
@@ -45,7 +45,8 @@ fn side_figure(drawn: &Drawn, runs: usize) -> SideFigure {
     }
 }
 
-/// A row with its difference and ratio, and by which of them it is judged: the ratio, or the difference where there is none.
+/// Returns a row with its difference and ratio, and its test: of the ratio, or of the difference if there is
+/// no ratio.
 fn row(pair: &Pair, label: String) -> (CompareRow, Option<Judged>) {
     let (a, b) = (&pair.a, &pair.b);
     let both = a.spread().zip(b.spread());
@@ -63,7 +64,7 @@ fn row(pair: &Pair, label: String) -> (CompareRow, Option<Judged>) {
     let positive = a.value > 0.0 && b.value > 0.0;
     let ratio = match &times {
         Some(times) => of(b.value / a.value, Some(ends(times).map(f64::exp))),
-        // One of the sides may be 0 or below, as far as its interval tells.
+        // An interval can extend to 0 or below.
         None if positive && both.is_none() => Estimate::of(b.value / a.value),
         None => Estimate::default(),
     };
@@ -84,7 +85,7 @@ fn row(pair: &Pair, label: String) -> (CompareRow, Option<Judged>) {
     (row, spread.map(|spread| Judged { spread, logarithm }))
 }
 
-/// Judges all rows together.
+/// Tests all rows together.
 fn judge(rows: &mut [CompareRow], judged: &[Option<Judged>]) -> u64 {
     let p_values: Vec<f64> = judged
         .iter()
@@ -99,7 +100,8 @@ fn judge(rows: &mut [CompareRow], judged: &[Option<Judged>]) -> u64 {
             row.p_value = Some(p);
             row.p_adjusted = Some(corrected);
             let seen = spread.seen_from(1.0 - ALPHA / among as f64);
-            // What follows the difference is not put as a percentage of A: a share of 203 % more would say nothing.
+            // Figures compared by difference have no percentage of A: a share "203 % higher" would be
+            // meaningless.
             let (absolute, percent) = if *logarithm {
                 (row.a.value * seen.exp_m1(), Some(seen.exp_m1() * 100.0))
             } else {

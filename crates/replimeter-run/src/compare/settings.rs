@@ -1,4 +1,4 @@
-//! What differs between the runs beside their figures: the plan, versions, modes, the machine, variables in effect.
+//! Differences between the runs besides their figures: plan, versions, modes, machine, variables in effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::sides::Documents;
 
-/// Variables that decide what is compared, beside the notable ones.
+/// Variables that affect the comparison, besides the notable ones.
 const DECIDING: [&str; 2] = ["binlog_row_image", "log_bin"];
 
-/// Variables that are of one start of a server, or of its place: they never are the same, and decide nothing.
+/// Variables specific to one start or location of a server: they always differ, and do not matter.
 const OF_ONE_START: [&str; 36] = [
     "admin_port",
     "aria_log_dir_path",
@@ -53,14 +53,14 @@ const OF_ONE_START: [&str; 36] = [
     "wsrep_sst_receive_address",
 ];
 
-/// What differs, and what varies among the runs of one side.
+/// Differences between the sides, and between the runs of one side.
 #[derive(Default)]
 pub(super) struct Differences {
     pub(super) between: Vec<SettingDifference>,
     pub(super) within: Vec<SettingDifference>,
 }
 
-/// Settings by kind, which decides the order, and name.
+/// Settings by kind, which determines the order, and name.
 type Settings = BTreeMap<(usize, String), String>;
 
 const KINDS: [&str; 7] = [
@@ -90,12 +90,12 @@ fn flatten(prefix: &str, value: &toml::Value, into: &mut BTreeMap<String, String
     }
 }
 
-/// A server's role by its name: `replica2` is a replica.
+/// Returns a server's role by its name: `replica2` is a replica.
 fn role(name: &str) -> &str {
     name.trim_end_matches(|last: char| last.is_ascii_digit())
 }
 
-/// One value for all servers, or the roles with theirs.
+/// Returns one value for all servers, or a value per role.
 fn by_role(pairs: &BTreeSet<(&str, &str)>) -> String {
     let values: BTreeSet<&str> = pairs.iter().map(|(_, value)| *value).collect();
     match values.first() {
@@ -117,7 +117,7 @@ fn variables(manifest: &Manifest) -> BTreeMap<&str, String> {
                     name.as_str(),
                     "gtid_mode" | "gtid_strict_mode" | "gtid_domain_id"
                 );
-            // Where files lie says nothing of what the server does.
+            // Paths do not affect what the server does.
             if OF_ONE_START.contains(&name.as_str()) || position || value.starts_with('/') {
                 continue;
             }
@@ -221,7 +221,7 @@ fn machine(run: &Documents, set: &mut impl FnMut(&str, &str, String)) {
     }
 }
 
-/// All values of a setting on one side; a dash where a run does not have it.
+/// Returns all values of a setting on one side; a dash for a run without it.
 fn values<'a>(side: &'a [Settings], key: &(usize, String)) -> BTreeSet<&'a str> {
     let value = |settings: &'a Settings| settings.get(key).filter(|value| !value.is_empty());
     side.iter()
@@ -235,7 +235,7 @@ pub(super) fn differences(a: &[&Documents], b: &[&Documents]) -> Differences {
         let servers = runs.iter().flat_map(|run| &run.manifest.servers);
         servers.map(|server| server.dialect.clone()).collect()
     };
-    // Of another engine nearly every variable is another.
+    // On another engine, nearly every variable differs.
     let same_engine = engines(a) == engines(b);
     let [a, b] = [a, b].map(|runs| runs.iter().map(|run| of(run)).collect::<Vec<Settings>>());
     let keys: BTreeSet<&(usize, String)> = a.iter().chain(&b).flat_map(Settings::keys).collect();

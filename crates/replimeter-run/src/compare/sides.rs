@@ -1,4 +1,4 @@
-//! What is compared: the runs of both sides, and why some cannot be.
+//! The runs of both sides, and why some cannot be compared.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
     run_dir::{MANIFEST, PLAN, SUMMARY},
 };
 
-/// A run as it is kept.
+/// A run directory.
 pub(super) struct Run {
     pub(super) dir: PathBuf,
     pub(super) measured: &'static dyn Entry,
@@ -43,7 +43,7 @@ fn incomplete(dir: &Path, reason: &str) -> Failure {
     )
 }
 
-/// A file of a run.
+/// Reads a file of a run.
 fn text(dir: &Path, name: &str) -> Result<String, Failure> {
     let path = dir.join(name);
     match fs::read_to_string(&path) {
@@ -58,7 +58,7 @@ fn text(dir: &Path, name: &str) -> Result<String, Failure> {
     }
 }
 
-/// A document of a run, whose schema must be one of these, and which it is.
+/// Reads a document of a run; returns the index of its schema among the known ones.
 fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(usize, Value), Failure> {
     let path = dir.join(name);
     let text = text(dir, name)?;
@@ -107,9 +107,9 @@ fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(usize, Value), Fa
 }
 
 impl Run {
-    /// Reads a run's documents; its samples come later.
+    /// Reads a run's documents; its samples are read later.
     fn read(registry: &'static Registry, dir: &Path) -> Result<Self, Failure> {
-        // A run directory may be moved or copied: it is named as it is found now.
+        // A run directory can be moved or copied, so its current path is used.
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
         let entries: Vec<&'static dyn Entry> = registry.entries().collect();
         let schemas: Vec<String> = entries.iter().map(|entry| entry.schema()).collect();
@@ -143,7 +143,7 @@ impl Run {
         ))
     }
 
-    /// Its record, as its measurement reads it.
+    /// Returns its record, parsed by its measurement.
     pub(super) fn record(&self) -> Result<Box<dyn AnyRun>, Failure> {
         self.measured.read(self.documents.summary.clone()).map_err(|error| {
             Failure::failed(
@@ -153,7 +153,7 @@ impl Run {
         })
     }
 
-    /// All its figures, in the order in which they are shown.
+    /// Returns all its figures, in display order.
     pub(super) fn figures(&self) -> Result<Vec<Figure>, Failure> {
         let Figures(mut figures) = self.record()?.figures(&SampleFile(self.dir.clone()))?;
         figures.retain(|figure| figure.drawn.samples > 0 && figure.drawn.value.is_finite());
@@ -188,13 +188,13 @@ impl Run {
             .unwrap_or_default()
     }
 
-    /// What a comparison says of it.
+    /// Returns its entry in a comparison.
     pub(super) fn about(&self) -> ComparedRun {
         let word = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         ComparedRun {
             run_dir: self.dir.display().to_string(),
             title: word(self.documents.summary.get("title")),
-            // An unknown status is one of a later version: not complete as far as we know.
+            // An unknown status is from a later version, and treated as incomplete.
             status: self
                 .documents
                 .summary
@@ -209,14 +209,14 @@ impl Run {
     }
 }
 
-/// Whether a folder is a run, though an incomplete one.
+/// Returns whether a folder is a run, even an incomplete one.
 fn is_run(dir: &Path) -> bool {
     [PLAN, SUMMARY, MANIFEST]
         .iter()
         .any(|name| dir.join(name).is_file())
 }
 
-/// Whether it is a comparison, which may lie among the runs.
+/// Returns whether it is a comparison, which can be among the runs.
 fn is_comparison(dir: &Path) -> bool {
     let head = fs::read_to_string(dir.join(SUMMARY)).unwrap_or_default();
     head.chars()
@@ -225,7 +225,7 @@ fn is_comparison(dir: &Path) -> bool {
         .contains("replimeter.compare/")
 }
 
-/// The run directories that a word names: one, several with commas, or all in a folder.
+/// Returns the run directories that a word names: one, several with commas, or all in a folder.
 fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
     if !Path::new(word).exists() && word.contains(',') {
         let parts = word.split(',').filter(|part| !part.is_empty());
@@ -268,7 +268,7 @@ fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
     Ok(runs)
 }
 
-/// The runs of both sides, which can be compared as far as their records tell.
+/// Returns the runs of both sides, checked for comparability by their records.
 pub(super) fn read(
     registry: &'static Registry,
     a: &[String],

@@ -6,16 +6,16 @@ use replimeter_stats::compare::{Drawn, of_blocks, of_units};
 
 use super::figures::{FigureSpec, Figures};
 
-/// The blocks' values of each figure, by what the figures are of.
+/// The blocks' values of each figure, by the figures' dimensions.
 #[derive(Default)]
 pub struct Blocks(BTreeMap<Vec<String>, Vec<Starts>>);
 
-/// Values of blocks, by the start of servers that they belong to.
+/// Values of blocks, by start of servers.
 #[derive(Default)]
 struct Starts(BTreeMap<u64, Vec<f64>>);
 
 impl Blocks {
-    /// Adds the values of a block, in the order of the figures; a value that is no number is left out.
+    /// Adds the values of a block, in the order of the figures; NaN is skipped.
     pub fn push(&mut self, of: &[&str], start: f64, values: impl Iterator<Item = f64>) {
         let of = of.iter().map(|word| (*word).to_owned()).collect();
         let figures = self.0.entry(of).or_default();
@@ -46,7 +46,7 @@ impl Blocks {
 }
 
 impl Starts {
-    /// Starts differ more than the blocks of one do: with one start there is no interval.
+    /// Starts differ more than the blocks of one start: with one start there is no interval.
     fn drawn(&self) -> Option<Drawn> {
         let units: Vec<Drawn> = self
             .0

@@ -1,4 +1,4 @@
-//! A run under way: its directory, its clock, its manifest, and what it has found so far.
+//! The context of a run: directory, clock, manifest, warnings and gathered state.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -43,19 +43,18 @@ use crate::{
     workloads::filling,
 };
 
-/// How long a server may take to answer a question outside the measuring path.
+/// Timeout of a server's replies outside the measuring path.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// How long the replicas may take to apply the removal of our table.
+/// Timeout for the replicas to apply the removal of the table.
 const REMOVAL: Duration = Duration::from_secs(5);
 
-/// What is known of a run when it is over, besides its plan, its manifest and what was
-/// measured.
+/// The end of a run, besides its plan, its manifest and the measured state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ended {
-    /// Where the run is kept.
+    /// The run directory.
     pub run_dir: String,
-    /// Whether idle cores were kept from halting.
+    /// Whether idle cores were kept awake.
     pub keep_awake: bool,
     /// Whether the measuring threads had real-time priority.
     pub real_time: bool,
@@ -63,50 +62,50 @@ pub struct Ended {
     pub clock_step: Duration,
     /// The clock's last reading.
     pub at: Nanos,
-    /// What the checks, the servers and the removal of what was made gave cause for.
+    /// Warnings from the checks, the servers and the clean-up.
     pub warnings: Vec<Warning>,
-    /// What ended it, when not its plan.
+    /// The failure or interruption that ended it, if any.
     pub failure: Option<Failure>,
 }
 
-/// A line of the record of a run; the last one.
+/// The last line of a recorded run.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LastCall {
     Ended(Ended),
 }
 
-/// What goes with a plan that is to be carried out.
+/// The surroundings of a plan that is run.
 pub(crate) struct Request<'a> {
-    /// Where its servers come from.
+    /// The source of its servers.
     pub(crate) servers: &'a mut dyn ServerSource,
     pub(crate) host: &'a Host<'a>,
     pub(crate) output: &'a OutputArgs,
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// A run under way.
+/// The context of a run.
 pub struct RunContext<'a, M: Measurement> {
     /// The plan with every default.
     pub plan: &'a Planned<M::Settings>,
-    /// What the settings come to.
+    /// The measurement's own plan.
     pub work: &'a Plan<M>,
-    /// What only a command line chooses.
+    /// Options of the command line only.
     pub options: M::Options,
     /// The run's clock.
     pub clock: Clock,
-    /// Becomes true when the user wants the run to end.
+    /// Becomes true when the user interrupts the run.
     pub stop: &'a AtomicBool,
     /// Whether the measuring threads have real-time priority.
     pub real_time: bool,
-    /// Who watches it.
+    /// The observers.
     pub observers: Observers<'a>,
-    /// Where it is kept.
+    /// The run directory.
     pub run_dir: RunDir,
-    /// What produces it.
+    /// The manifest of the run.
     pub manifest: Manifest,
     warnings: Vec<Warning>,
-    /// What was measured so far.
+    /// The gathered state.
     pub gathered: M::Gathered,
     servers: &'a mut dyn ServerSource,
     host: &'a Host<'a>,
@@ -116,7 +115,7 @@ pub struct RunContext<'a, M: Measurement> {
     awake: Option<KeepAwake>,
 }
 
-/// The text of `plan.toml`.
+/// Returns the text of `plan.toml`.
 pub(crate) fn plan_text<S: Settings>(plan: &Planned<S>) -> Result<String, Failure> {
     plan.to_toml().map_err(|error| {
         Failure::failed(
@@ -127,7 +126,7 @@ pub(crate) fn plan_text<S: Settings>(plan: &Planned<S>) -> Result<String, Failur
 }
 
 impl<'a, M: Measurement> RunContext<'a, M> {
-    /// Makes the run directory, with the plan in it before anything else happens.
+    /// Creates the run directory, and writes the plan into it before anything else happens.
     pub(crate) fn begin(
         plan: &'a Planned<M::Settings>,
         request: Request<'a>,
@@ -192,7 +191,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         Ok(cx)
     }
 
-    /// Starts, finds or prepares to reach the servers of a target.
+    /// Starts, finds or prepares connections to the servers of a target.
     pub fn open(&mut self, target: &Target) -> Result<Box<dyn Servers>, Failure> {
         let observers = &self.observers;
         let context = OpenContext {
@@ -203,7 +202,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         Ok(self.servers.open(target, &context)?)
     }
 
-    /// The servers of a target, looked at and fit to be measured.
+    /// Returns the servers of a target after checking them.
     pub fn open_checked(
         &mut self,
         target: &Target,
@@ -220,8 +219,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         Ok((servers, cluster))
     }
 
-    /// Makes what loads need that run meanwhile, and connects them. A replica is given `patience` to
-    /// have what is made.
+    /// Creates the data of background loads and connects them. A replica has `patience` to apply the data.
     pub fn background_load(
         &self,
         loads: &[LoadPlan],
@@ -241,7 +239,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         )?)
     }
 
-    /// Removes our table; from servers that go anyway it need not be.
+    /// Removes the table, except from servers that will be removed anyway.
     pub fn remove_table(
         &mut self,
         table: ProbeTable,
@@ -257,21 +255,21 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         }
     }
 
-    /// Looks whether every target can be had at all, before the first is measured.
+    /// Checks that every target is possible before the first is measured.
     pub fn possible(&self) -> Result<(), Failure> {
         let mut targets = self.plan.targets.iter();
         Ok(targets.try_for_each(|target| self.servers.possible(target))?)
     }
 
-    /// Where servers come from.
+    /// Returns the source of servers.
     pub fn source(&self) -> &dyn ServerSource {
         self.servers
     }
 
-    /// Takes a piece of what is measured, and hands the rows on that are complete.
+    /// Takes a call of the measurement, and passes complete rows to the observers.
     ///
     /// # Errors
-    /// What an observer failed with, such as a full disk.
+    /// The failure of an observer, such as a full disk.
     pub fn take(&mut self, call: M::Call) -> Result<(), Failure> {
         record::call(&call);
         M::take(&mut self.gathered, self.work, call, &mut self.rows);
@@ -286,12 +284,12 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         self.observers.check()
     }
 
-    /// Tells what is being done.
+    /// Sends the current operation to the observers.
     pub fn stage(&self, stage: Stage, doing: &'static str) {
         self.observers.progress(Progress::new(stage, doing));
     }
 
-    /// Tells what a reader of the report must know.
+    /// Adds warnings for readers of the report.
     pub fn warn(&mut self, warnings: impl IntoIterator<Item = Warning>) {
         for warning in warnings {
             self.observers.emit(Event::Warning(&warning));
@@ -299,34 +297,34 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         }
     }
 
-    /// Tells what a reader must know, unless it was told before.
+    /// Adds a warning, unless there is an equal one.
     pub fn warn_once(&mut self, warning: Warning) {
         if !self.warnings.contains(&warning) {
             self.warn([warning]);
         }
     }
 
-    /// Takes back what was told since the beginning, for a measurement that keeps it itself.
+    /// Takes all warnings so far, for a measurement that keeps them itself.
     pub fn take_warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
     }
 
-    /// Whether a person watches.
+    /// Returns whether the output goes to a terminal.
     pub fn is_watched(&self) -> bool {
         self.host.screen.is_watched()
     }
 
-    /// The fault to commit on purpose, for tests.
+    /// Returns the fault to inject, for tests.
     pub fn fault(&self) -> Option<&str> {
         self.host.fault.as_deref()
     }
 
-    /// Whether idle cores are kept from halting.
+    /// Returns whether idle cores are kept awake.
     pub fn kept_awake(&self) -> bool {
         self.awake.is_some()
     }
 
-    /// Writes what is known of the servers into the manifest, and says what is odd.
+    /// Writes the servers into the manifest, and adds warnings about them.
     pub fn met(
         &mut self,
         label: &str,
@@ -372,7 +370,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         self.write_manifest()
     }
 
-    /// Writes the manifest, so that a run that is killed has one.
+    /// Writes the manifest, so that a killed run has one too.
     pub fn write_manifest(&self) -> Result<(), Failure> {
         write_json(&self.run_dir.file(MANIFEST), &self.manifest)
     }
@@ -391,7 +389,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         }
     }
 
-    /// Ends a run of which there will be no report: its warnings are said here.
+    /// Ends a run without a report: its warnings are printed here.
     pub(crate) fn give_up(&self) {
         self.observers.emit(Event::Quiet);
         let mut warnings = M::warnings(&self.gathered).to_vec();
@@ -399,7 +397,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         self.host.screen.say(&terminal::warnings(&warnings));
     }
 
-    /// Ends the measuring: what was gathered, and what of the run stays.
+    /// Ends the measuring: returns the gathered state and the remaining parts of the run.
     pub(crate) fn end(mut self, failure: Option<Failure>) -> Result<(Over, M::Gathered), Failure> {
         let keep_awake = self.awake.take().is_some();
         if M::is_empty(&self.gathered) {
@@ -413,7 +411,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         let rest = self.rows.take_all();
         let handed_on = self.hand_on(rest);
         self.run_dir.keep();
-        // What a measurement says of an observer that failed is not the whole of it.
+        // A failure caused by a failing observer hides the observer's own, which comes first.
         let stopped = self.observers.check().err();
         let finished = handed_on.and(self.observers.end());
         let ended = Ended {
@@ -437,7 +435,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     }
 }
 
-/// A run that was measured.
+/// A run after measuring.
 pub(crate) struct Over {
     pub(crate) run_dir: RunDir,
     pub(crate) manifest: Manifest,
@@ -447,7 +445,7 @@ pub(crate) struct Over {
 }
 
 impl Over {
-    /// Keeps the histograms behind the figures.
+    /// Writes the histograms of the figures.
     pub(crate) fn keep_histograms(&self, histograms: Option<&Histograms>) -> Result<(), Failure> {
         let Some(Histograms { took, series }) = histograms else {
             return Ok(());
@@ -456,7 +454,7 @@ impl Over {
     }
 }
 
-/// The servers as a measurement asks them: whoever is slow to answer is away.
+/// Returns the servers with the timeout of a measurement: a slow server counts as unreachable.
 pub fn to_measure(servers: &dyn Servers) -> Vec<Member> {
     let prompt = |member: &Member| Member {
         node: Node {
