@@ -1,5 +1,4 @@
-//! User and password for the user's servers: URL, environment, option file,
-//! prompt, in this order.
+//! User and password for existing servers, from URL, environment, option file and prompt, in this order.
 
 use std::{
     io::IsTerminal,
@@ -15,13 +14,13 @@ use replimeter_model::target::{NodeSpec, Passwords, Secret};
 
 use crate::environment;
 
-/// How long an answer may take before a measurement sets its own limit.
+/// Timeout of replies until a measurement sets its own.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// What is known of user and password before a server is asked.
+/// Sources of user and password.
 #[derive(Default)]
 pub(crate) struct Credentials {
-    /// Passwords that URLs carried.
+    /// Passwords in URLs.
     pub(crate) passwords: Passwords,
     /// The option file with user and password.
     pub(crate) defaults_file: Option<PathBuf>,
@@ -30,7 +29,7 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Builds the nodes of a user's cluster, in the order given.
+    /// Returns the nodes of a user's cluster, in the given order.
     pub(crate) fn nodes(&self, specs: &[NodeSpec]) -> Result<Vec<Node>, SourceError> {
         let file = read_option_file(self.defaults_file.as_deref())?;
         let mut asked: Option<Secret> = None;
@@ -103,7 +102,7 @@ fn read_option_file(named: Option<&Path>) -> Result<option_file::Credentials, So
     }
 }
 
-/// Whether the server refuses the user without a password.
+/// Returns whether the server rejects the user without a password.
 fn wants_password(node: &Node) -> bool {
     matches!(Session::open(node), Err(error) if error.kind == ErrorKind::AccessDenied)
 }

@@ -1,4 +1,4 @@
-//! Everything that is read from the environment.
+//! All access to environment variables.
 
 use std::{env, ffi::OsString, path::PathBuf};
 
@@ -8,15 +8,15 @@ use replimeter_sandbox::{
     Home, Search, binaries::split_path, guard::GuardProgram, source::Sandboxes,
 };
 
-/// `$HOME`.
+/// Returns `$HOME`.
 pub(crate) fn home_folder() -> Option<PathBuf> {
     env::var_os("HOME")
         .map(PathBuf::from)
         .filter(|home| home.is_absolute())
 }
 
-/// Replimeter's private folder: `$REPLIMETER_HOME`; for root a folder that the
-/// servers' user can reach; for others their cache folder.
+/// Returns Replimeter's private folder: `$REPLIMETER_HOME`; for root a folder that the servers' user can
+/// access; for others their cache folder.
 pub(crate) fn private_home() -> Result<Home, SourceError> {
     let absolute = |name: &str| {
         env::var_os(name)
@@ -29,7 +29,7 @@ pub(crate) fn private_home() -> Result<Home, SourceError> {
         true => Some(PathBuf::from("/var/cache/replimeter")),
         false => cache().map(|cache| cache.join("replimeter")),
     };
-    // No shared folder will do instead: what lies there is executed.
+    // A shared folder is not an option: programs in it are executed.
     let root = absolute("REPLIMETER_HOME").or_else(usual).ok_or_else(|| {
         SourceError::new(
             SourceErrorKind::Usage,
@@ -40,7 +40,7 @@ pub(crate) fn private_home() -> Result<Home, SourceError> {
     Ok(Home::at(root)?)
 }
 
-/// Starts sandboxes in the private folder, and finds those that are there.
+/// Returns the sandboxes of the private folder.
 pub(crate) fn sandboxes() -> Result<Sandboxes, SourceError> {
     let home = private_home()?;
     Ok(Sandboxes {
@@ -50,7 +50,7 @@ pub(crate) fn sandboxes() -> Result<Sandboxes, SourceError> {
     })
 }
 
-/// Where server binaries are looked for.
+/// Returns where to search for server binaries.
 pub(crate) fn search(home: &Home, servers: Option<PathBuf>) -> Search {
     Search {
         servers,
@@ -60,8 +60,8 @@ pub(crate) fn search(home: &Home, servers: Option<PathBuf>) -> Search {
     }
 }
 
-/// Where the library of our functions may be: where `$REPLIMETER_UDF` says, or beside
-/// this program, or where an installation would have it.
+/// Returns possible locations of the function library: `$REPLIMETER_UDF`, next to this program, or the
+/// location of an installation.
 fn udf_library() -> Vec<PathBuf> {
     const NAME: &str = "libreplimeter_udf.so";
     if let Some(named) = env::var_os("REPLIMETER_UDF").filter(|named| !named.is_empty()) {
@@ -76,14 +76,14 @@ fn udf_library() -> Vec<PathBuf> {
     beside.into_iter().chain(installed).collect()
 }
 
-/// Whether the library of our functions is there.
+/// Returns whether the function library exists.
 pub(crate) fn has_udf() -> bool {
     udf_library().iter().any(|path| path.is_file())
 }
 
-/// A password for the node: its own variable, ours, or the stock client's.
+/// Returns a password for the node: from its own variable, Replimeter's, or the stock client's.
 pub(crate) fn password(node: &str) -> Option<Secret> {
-    // What no variable's name can hold becomes an underscore.
+    // A character that is invalid in a variable's name becomes an underscore.
     let name: String = node
         .chars()
         .map(|character| {
@@ -101,7 +101,7 @@ pub(crate) fn password(node: &str) -> Option<Secret> {
         .map(Secret::new)
 }
 
-/// This program as the guard of a sandbox.
+/// Returns this program as the reaper of a sandbox.
 fn guard() -> Option<GuardProgram> {
     let arguments = ["sandbox", "guard"].map(str::to_owned).to_vec();
     env::current_exe()
@@ -109,7 +109,7 @@ fn guard() -> Option<GuardProgram> {
         .map(|program| GuardProgram { program, arguments })
 }
 
-/// What the keeper of a sandbox needs of the environment; never a password.
+/// Returns the variables that a sandbox's supervisor needs; never a password.
 pub(crate) fn for_keeper() -> Vec<(&'static str, OsString)> {
     const NEEDED: [&str; 5] = [
         "HOME",
@@ -124,26 +124,24 @@ pub(crate) fn for_keeper() -> Vec<(&'static str, OsString)> {
         .collect()
 }
 
-/// `$PATH`.
+/// Returns `$PATH`.
 pub(crate) fn path() -> Option<OsString> {
     env::var_os("PATH")
 }
 
-/// The user's login name.
+/// Returns the user's login name.
 pub(crate) fn login_name() -> String {
     env::var("USER")
         .or_else(|_| env::var("LOGNAME"))
         .unwrap_or_else(|_| "root".to_owned())
 }
 
-/// Where to record what a measurement hands to summing up, so that the tests can sum it up
-/// again.
+/// Returns the file for recording calls, which the tests replay.
 pub(crate) fn record() -> Option<PathBuf> {
     env::var_os("REPLIMETER_RECORD").map(PathBuf::from)
 }
 
-/// A fault to commit on purpose, so that the tests can see what a defect of ours
-/// would leave behind.
+/// Returns the fault to inject, so that tests see what an internal error would leave behind.
 pub(crate) fn fault() -> Option<String> {
     env::var("REPLIMETER_FAULT").ok()
 }

@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use crate::progress::Line;
 
-/// The terminal that the program was started from.
+/// The program's terminal.
 pub(crate) struct Terminal;
 
 impl Screen for Terminal {
-    /// A reader that has left (`| head`) is no error.
+    /// A reader that has closed the pipe (`| head`) is not an error.
     fn print(&self, text: &str) -> Result<Reader, Failure> {
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -25,7 +25,7 @@ impl Screen for Terminal {
     }
 
     fn say(&self, text: &str) {
-        // Nothing can be done about a closed standard error.
+        // An error on standard error cannot be reported.
         let _ = write!(io::stderr(), "{}", plain(text));
     }
 
@@ -38,7 +38,7 @@ impl Screen for Terminal {
     }
 }
 
-/// Prints the one document of a command.
+/// Prints the JSON document of a command.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     print(&json_text(document)?)
 }
@@ -48,7 +48,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     Terminal.print(text).map(|_| ())
 }
 
-/// Tells the user of a failure.
+/// Prints a failure.
 pub(crate) fn print_failure(failure: &Failure) {
     let mut text = format!("error: {}\n", failure.message.trim_end());
     if !failure.hint.is_empty() {

@@ -1,14 +1,14 @@
-//! Progress on standard error; nothing when that is no terminal.
+//! Progress on standard error; none if it is not a terminal.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use replimeter_run::{Detail, Event, Flow, Observer, Progress, failure::Failure, plain};
 
-/// A line that says what is going on.
+/// The progress line.
 pub(crate) struct Line {
     bar: ProgressBar,
-    /// What the bar is of, when there is one.
+    /// The progress shown by the bar, if there is one.
     measured: Option<Progress>,
 }
 
@@ -22,16 +22,16 @@ impl Line {
         }
     }
 
-    /// Shows a step without a measure.
+    /// Shows a step without an amount.
     pub(crate) fn say(&self, text: impl Into<String>) {
         if self.bar.is_finished() {
-            // Taken away for a prompt; there is more to say now.
+            // It was cleared for a prompt, and is needed again.
             self.bar.reset();
         }
         self.bar.set_message(text.into());
     }
 
-    /// Shows how much of a file was worked through.
+    /// Shows the progress in a file.
     pub(crate) fn show_bytes(&self, what: &'static str, done: u64, total: u64) {
         if self.bar.length() != Some(total) {
             if let Ok(style) =
@@ -45,7 +45,7 @@ impl Line {
         self.bar.set_position(done);
     }
 
-    /// Shows how far a run is: with a bar where it is known how much there is to do.
+    /// Shows the progress of a run: with a bar if the total is known.
     fn show(&mut self, progress: &Progress) {
         let Some((done, Some(of), unit)) = progress.done else {
             if self.measured.take().is_some() {
@@ -78,15 +78,15 @@ impl Line {
         self.bar.set_prefix(details.collect::<String>());
     }
 
-    /// Writes a line that stays, above.
+    /// Prints a permanent line above the progress.
     pub(crate) fn print(&self, text: &str) {
         use std::io::Write;
-        // Nothing can be done about a closed standard error.
+        // An error on standard error cannot be reported.
         self.bar
             .suspend(|| _ = writeln!(std::io::stderr(), "{text}"));
     }
 
-    /// Takes the line away.
+    /// Clears the line.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -98,7 +98,7 @@ impl Observer for Line {
             Event::Progress(progress) => self.show(progress),
             Event::Note(text) => self.print(&plain(text)),
             Event::Quiet => self.clear(),
-            // The report has them all; who watches a long run need not wait for it.
+            // The report has all warnings; they are printed early for long runs.
             Event::Warning(warning) if !self.bar.is_hidden() => {
                 self.print(&plain(&format!("warning: {}", warning.message)));
             }

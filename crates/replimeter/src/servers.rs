@@ -1,4 +1,4 @@
-//! The servers of every kind of target: sandboxes, and the user's own servers.
+//! The servers of every kind of target: sandboxes, and existing servers.
 
 use std::{path::PathBuf, sync::atomic::AtomicBool};
 
@@ -8,7 +8,7 @@ use replimeter_run::{Host, options::Given};
 
 use crate::{credentials::Credentials, environment, print::Terminal, progress::Line};
 
-/// Starts, finds or reaches the servers of a target, whatever it is.
+/// Starts, finds or connects to the servers of any target.
 pub(crate) struct Targets(Credentials);
 
 impl ServerSource for Targets {
@@ -33,7 +33,7 @@ impl ServerSource for Targets {
             Target::Sandbox(spec) => environment::sandboxes()?.start(spec, context),
             Target::Running(name) => environment::sandboxes()?.open(name),
             Target::Nodes(specs) => {
-                // A prompt and a spinner would write over one another.
+                // A prompt and a spinner would overwrite each other.
                 (context.quiet)();
                 let nodes = self.0.nodes(specs)?;
                 let members = specs.iter().zip(nodes).map(|(spec, node)| Member {
@@ -52,7 +52,7 @@ impl ServerSource for Targets {
 }
 
 impl Targets {
-    /// Those that the command line gives access to; a plan may name an option file.
+    /// Creates a source with the command line's credentials; a plan can name an option file.
     pub(crate) fn of(given: &Given, defaults_file: Option<PathBuf>) -> Self {
         Self(Credentials {
             passwords: given.passwords.clone(),
@@ -62,7 +62,7 @@ impl Targets {
     }
 }
 
-/// This program, as it runs measurements.
+/// Returns the host of measurements.
 pub(crate) fn host() -> Host<'static> {
     Host {
         servers: &|given, defaults_file| Box::new(Targets::of(given, defaults_file)),
@@ -72,7 +72,7 @@ pub(crate) fn host() -> Host<'static> {
     }
 }
 
-/// Servers of the user's.
+/// Existing servers of the user.
 struct OwnServers {
     label: String,
     members: Vec<Member>,
@@ -88,7 +88,7 @@ impl Servers for OwnServers {
     }
 }
 
-/// Opens the servers of a target, and says so.
+/// Opens the servers of a target, with a progress message.
 pub(crate) fn open(
     source: &mut dyn ServerSource,
     target: &Target,

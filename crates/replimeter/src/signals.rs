@@ -1,5 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first asks for an orderly end; another, a
-//! second later or more, ends at once, and neither leaves a server behind.
+//! Ctrl-C, SIGTERM and SIGHUP: the first requests an orderly end; another, at least a second later, ends at
+//! once. Neither leaves a server behind.
 
 use std::{
     io::Write,
@@ -20,23 +20,22 @@ use signal_hook::{
     iterator::Signals,
 };
 
-/// How long after the first signal another one counts.
+/// Time after the first signal from which another one counts.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Starts appliers that a measurement has stopped and not started again; returns what could not be done, and what
-/// to do instead.
+/// Restarts appliers that a measurement stopped; returns what failed, with instructions.
 fn release_appliers() -> Vec<String> {
     replimeter_instruments::backlog::restore_all(&|text| print(&[text.to_owned()]))
 }
 
-/// Does so at the end of every command, which may have gone on for a while since the measurement tried it.
+/// Restarts them at the end of every command, since the measurement's own attempts can be long ago.
 pub(crate) fn release_at_exit() {
     print(&release_appliers());
 }
 
 fn print(lines: &[String]) {
     for line in lines {
-        // Nothing can be done about a closed standard error.
+        // An error on standard error cannot be reported.
         let _ = writeln!(std::io::stderr(), "{}", plain(line));
     }
 }
@@ -60,11 +59,11 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
                         "\nstopping and cleaning up; repeat to stop immediately"
                     );
                 }
-                // A closed terminal hangs up twice, supervisors send two signals at a
-                // time: only a person who has waited means it.
+                // A closed terminal sends two hang-ups, and service managers send two signals at once: only
+                // a later one is intended.
                 Some(first) if signal == SIGHUP || first.elapsed() < PATIENCE => {}
                 Some(_) => {
-                    // Users' servers before ours.
+                    // Existing servers first, then sandboxes.
                     let stopped = release_appliers();
                     replimeter_sandbox::destroy_all();
                     let left = "stopped without cleaning up; on existing servers the table replimeter.lag_probe may remain until the next run removes it, and tables of a load's script may remain";

@@ -1,4 +1,4 @@
-//! `replimeter doctor`: what is odd about a target, and what to do about it.
+//! `replimeter doctor`: checks the servers of a target.
 
 use std::{
     io::Write,
@@ -50,16 +50,15 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
     }
     let closed = servers.close();
     line.clear();
-    // Of how it was asked, not of the servers.
+    // Warnings about the command line, not about the servers.
     let _ = write!(std::io::stderr(), "{}", terminal::warnings(&given.warnings));
     let shown = show(&label, sandbox, diagnosis, args.json);
     closed?;
     shown
 }
 
-/// Prints the report, or the JSON document, and says by the exit code whether a
-/// measurement is possible. `shape` says what was examined, `sandbox` whether the
-/// servers were ours.
+/// Prints the report or the JSON document; the exit code states whether a measurement is possible. `shape` is
+/// the examined target, `sandbox` whether it is a sandbox.
 fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<(), Failure> {
     let document = DoctorDocument::new(shape, sandbox, diagnosis);
     if json {

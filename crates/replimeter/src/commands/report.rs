@@ -1,4 +1,4 @@
-//! `replimeter report`: a run rendered again.
+//! `replimeter report`: renders a run again.
 
 use std::{io::Write as _, path::Path};
 
@@ -51,7 +51,7 @@ pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), Failure>
                 "leave --raw out",
             ));
         }
-        // The figures are shown even where the page cannot be made or written.
+        // The figures are shown even if the page cannot be created or written.
         let rendered = recorded.render(dir);
         show(
             recorded.run.as_ref(),
@@ -61,7 +61,7 @@ pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), Failure>
         )?;
         match rendered {
             Ok(()) => {}
-            // What was asked for is printed; that the page stays as it was is said, and is no failure.
+            // The requested output was printed; an outdated page is a warning, not a failure.
             Err(failure) if args.json || args.csv || args.markdown => {
                 let message = format!(
                     "warning: the page in {} was not regenerated: {}",
@@ -114,7 +114,7 @@ fn together(page: &Path, read: &[Recorded], markdown: bool) -> Result<(), Failur
     }
     let mut others = read.iter().map(|recorded| &recorded.manifest);
     if let Some(other) = others.find(|manifest| manifest.machine != all.machine) {
-        // One page has one place for a machine; a reader must not take it for all.
+        // A page has room for one machine, which must not be taken for that of all runs.
         all.machine.cpu = format!(
             "several machines, see each run ({}; {} …)",
             all.machine.cpu, other.machine.cpu

@@ -1,4 +1,4 @@
-//! `replimeter reproduce`: the five published experiments, and one page of them.
+//! `replimeter reproduce`: the five published experiments, and one page for them.
 
 use std::{path::Path, sync::atomic::AtomicBool, time::Instant};
 
@@ -26,7 +26,7 @@ use crate::{
     servers::host,
 };
 
-/// One of the five.
+/// A published experiment.
 struct Published {
     number: u32,
     /// The folder of its run.
@@ -34,15 +34,15 @@ struct Published {
     title: &'static str,
     question: &'static str,
     plan: &'static str,
-    /// Keys of a small run in place of the plan's; `{}` for one that goes.
+    /// Keys of a small run that replace the plan's; `{}` removes one.
     small: &'static str,
-    /// As it was published.
+    /// Returns the published table.
     table: fn() -> Table,
-    /// What a run of it came to.
+    /// Returns the findings of a run.
     found: fn(&dyn AnyRun) -> Option<Found>,
 }
 
-/// Our figures, and what agrees.
+/// The measured figures, and the findings.
 type Found = (Table, Vec<Claim>);
 
 const PUBLISHED: [Published; 5] = [
@@ -128,8 +128,8 @@ impl Published {
             Extent::Small => self.small,
             Extent::Full => "",
         };
-        // Whatever can be had here: modes that were named would have to be there, and with `all` methods, which are
-        // those that the servers permit, stamps go by SYSDATE() where there is no NOW_USEC().
+        // Uses what is available: named modes would be required. With `all`, methods are those that the
+        // servers permit; stamps use SYSDATE() if there is no NOW_USEC().
         let udf = if environment::has_udf() {
             ""
         } else {
@@ -143,7 +143,7 @@ impl Published {
     }
 }
 
-/// A plan with other keys in its sections.
+/// Returns a plan with other keys in its sections.
 fn changed(plan: &str, keys: &str) -> Result<String, String> {
     let read = |text| toml::from_str::<toml::Table>(text).map_err(|error| error.to_string());
     let mut plan = read(plan)?;
@@ -210,7 +210,7 @@ pub(crate) fn run(
         document.experiments.push(experiment);
         if let Some(failure) = failure {
             let interrupted = failure.kind == Kind::Interrupted;
-            // The first cause counts; what the others find stays worth having.
+            // The first failure counts; the other experiments are still worth running.
             ended.get_or_insert(failure);
             if interrupted {
                 break;
@@ -232,11 +232,12 @@ pub(crate) fn run(
         dir.path(),
         (args.json, args.markdown),
     );
-    // What an experiment ended with counts for more than what cannot be written.
+    // A failure of an experiment takes precedence over a failed write.
     ended.map_or(written.and(shown), Err)
 }
 
-/// Writes the page and the ticket into the directory, and prints the findings, as JSON or Markdown where that is asked for.
+/// Writes the page and the Markdown report into the directory, and prints the findings, as JSON or Markdown
+/// if requested.
 fn show(
     document: &ReproduceDocument,
     manifest: &Manifest,
@@ -261,7 +262,7 @@ fn show(
     let written = page
         .and_then(|page| write_text(&dir.join(PAGE), &page))
         .and_then(|()| write_text(&dir.join(TICKET), &ticket));
-    // The findings are shown even where they cannot be written.
+    // The findings are shown even if they cannot be written.
     let shown = match (json, markdown) {
         (true, _) => print_json(document),
         (_, true) => print(&ticket),
@@ -279,12 +280,12 @@ fn show(
     shown.and(written)
 }
 
-/// Whether a directory is of a reproduction.
+/// Returns whether a directory is a reproduction.
 pub(crate) fn is_one(dir: &Path) -> bool {
     read_value(dir, SUMMARY).is_ok_and(|(schema, _)| schema == REPRODUCE_SCHEMA)
 }
 
-/// Judges and renders a reproduction again, from the runs in it.
+/// Evaluates and renders a reproduction again, from the runs in it.
 pub(crate) fn again(registry: &Registry, args: &ReportArgs, dir: &Path) -> Result<(), Failure> {
     if args.csv || args.raw {
         return Err(Failure::usage(
@@ -298,7 +299,7 @@ pub(crate) fn again(registry: &Registry, args: &ReportArgs, dir: &Path) -> Resul
     let manifest: Manifest = read_json(&dir, MANIFEST, MANIFEST_SCHEMA)?;
     let mut texts = String::new();
     for experiment in &mut document.experiments {
-        // What was found stays where its run was left behind.
+        // The findings of a run are kept even if its folder is missing.
         let Some(run) = &experiment.run_dir else {
             continue;
         };
@@ -322,12 +323,12 @@ pub(crate) fn again(registry: &Registry, args: &ReportArgs, dir: &Path) -> Resul
     )
 }
 
-/// A plan below its experiment's name.
+/// Returns a plan below its experiment's name.
 fn headed(title: &str, plan: &str) -> String {
     format!("# {title}\n{plan}\n")
 }
 
-/// What is under way, for who waits.
+/// Prints the current step.
 fn tell(words: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{words}");
@@ -363,7 +364,7 @@ fn carry_out(
         error: result.as_ref().err().map(|failure| failure.message.clone()),
         ..Experiment::default()
     };
-    // A run that ended early is read too: what it has is kept.
+    // A run that ended early is read too: its results are kept.
     if let Ok(recorded) = Recorded::open(registry, &path) {
         let (run, kept) = (recorded.run, recorded.manifest);
         experiment.run_dir = Some(one.name.to_owned());
@@ -396,7 +397,7 @@ mod tests {
     use super::*;
     use replimeter_measurements::registry;
 
-    /// The keys of a resolved plan, each with its value.
+    /// Returns the keys of a resolved plan with their values.
     fn keys(plan: &dyn PlannedRun) -> BTreeMap<String, String> {
         let table: toml::Table = plan.text().unwrap().parse().unwrap();
         let mut keys = BTreeMap::new();
@@ -412,7 +413,7 @@ mod tests {
         keys
     }
 
-    /// What a small run changes, key by key.
+    /// Returns the keys that a small run changes.
     fn changes(one: &Published) -> Vec<String> {
         let [full, small] = [Extent::Full, Extent::Small]
             .map(|extent| keys(one.plan(registry(), extent).unwrap().as_ref()));

@@ -10,7 +10,7 @@ use std::{
 use crate::{cli::RunArgs, print::print, servers::host};
 use replimeter_run::{PlannedRun, Registry, failure::Failure, options::Given, plain};
 
-/// No plan comes near this, in bytes.
+/// Maximum size of a plan, in bytes; real plans are far smaller.
 const LARGEST_PLAN: u64 = 1 << 20;
 
 pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Result<(), Failure> {
@@ -26,7 +26,7 @@ pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Res
         output: output.clone(),
         ..args.target.given()?
     };
-    // Every plan is read and checked before the first is begun.
+    // Every plan is read and checked before the first is run.
     let plans = paths
         .iter()
         .map(|path| read(registry, path, &given))
@@ -44,7 +44,7 @@ pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Res
             continue;
         }
         if several {
-            // Nothing can be done about a closed standard error.
+            // An error on standard error cannot be reported.
             let _ = writeln!(
                 std::io::stderr(),
                 "plan {} of {}: {}",
@@ -58,7 +58,7 @@ pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Res
     Ok(())
 }
 
-/// The plan files, those of folders in the order of their names.
+/// Returns the plan files; those of folders are sorted by name.
 fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in named {

@@ -1,4 +1,4 @@
-//! `replimeter sandbox`: servers kept for the user's own work.
+//! `replimeter sandbox`: sandboxes that keep running.
 
 use std::{
     io::{self, BufRead, Write},
@@ -44,7 +44,7 @@ use crate::{
     progress::Line,
 };
 
-/// What `up` tells the keeper, in one line of JSON.
+/// The settings that `up` passes to the supervisor, in one line of JSON.
 #[derive(Serialize, Deserialize)]
 struct Told {
     name: SandboxName,
@@ -70,7 +70,7 @@ pub(crate) fn run(command: &SandboxCommand, stop: &Arc<AtomicBool>) -> Result<()
 fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let mut target = args.servers.0.clone();
     target.sandbox = Some(vec![SandboxRef::Shape(args.shape)]);
-    // The keeper runs in another folder.
+    // The supervisor runs in another folder.
     target.servers = target
         .servers
         .map(|path| std::path::absolute(&path).unwrap_or(path));
@@ -128,7 +128,7 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
                 message,
                 ..
             } => return Err(Failure::interrupted(message)),
-            // Somebody else took the name that we had chosen.
+            // Another process took the chosen name.
             Launched::Failed { message, .. } if args.name.is_none() && message.contains(TAKEN) => {}
             Launched::Failed { message, hint, .. } => return Err(Failure::failed(message, hint)),
         }
@@ -252,7 +252,7 @@ fn listed(found: &Found) -> ListedSandbox {
     }
 }
 
-/// What a member of a cluster says of itself.
+/// Returns the reported state of a cluster member.
 fn member_state(node: &Node) -> String {
     let patience = Node {
         answer: Duration::from_secs(1),
@@ -300,7 +300,7 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
     }
 }
 
-/// The kept sandbox of this name.
+/// Returns the running sandbox of this name.
 fn find(name: &SandboxName) -> Result<Kept, SourceError> {
     Ok(Kept::find(&environment::private_home()?, name)?)
 }
@@ -405,7 +405,7 @@ fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             ));
         }
         line.say(format!("stopping {name}"));
-        // One that does not end does not keep the others running.
+        // A sandbox that does not stop must not keep the others running.
         match kept::down(&home, name) {
             Ok(()) => {}
             Err(error) => {
@@ -421,7 +421,7 @@ fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     failure.map_or(Ok(()), Err)
 }
 
-/// The keeper itself. It says one line, then nothing.
+/// Runs the supervisor. It prints one line, then nothing.
 fn keep(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let told = io::stdin().lock().lines().next();
     let told: Told = match told.map(|line| line.map(|line| serde_json::from_str(&line))) {
@@ -454,7 +454,7 @@ fn start_and_keep(told: Told, stop: &Arc<AtomicBool>) -> Result<(), SandboxError
     let sandboxes = environment::sandboxes().map_err(|error| usage(error.into()))?;
     let settings = sandboxes.settings(&spec);
     let watched = Arc::clone(stop);
-    // Until `up` has told us to go on, its end is ours.
+    // Until `up` confirms, its end also ends the sandbox.
     thread::spawn(move || {
         let told = io::stdin().lock().lines().next();
         if !matches!(told, Some(Ok(line)) if line == "go on") {

@@ -1,4 +1,4 @@
-//! `replimeter servers`: which servers there are, and one more.
+//! `replimeter servers`: lists server binaries, and adds one.
 
 use std::sync::{Arc, atomic::AtomicBool};
 

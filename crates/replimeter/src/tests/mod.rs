@@ -1,4 +1,4 @@
-//! A measurement that is one file, [`ping`], gets everything that measurements have.
+//! Checks that [`ping`], a measurement in one file, has all features of measurements.
 
 mod ping;
 mod server;
@@ -34,7 +34,7 @@ use crate::{commands::program, servers::host};
 
 const PLAN_TEXT: &str = "command = 'ping'\ntitle = 'near'\n[target]\nprimary = 'mysql://u@127.0.0.1:1/?ssl-mode=disabled'\nreplicas = ['mysql://u@127.0.0.1:2/?ssl-mode=disabled']\n[ping]\nquestions = 400\n";
 
-/// A measurement of its own is no longer than this, without comments and blank lines.
+/// Maximum length of a measurement, without comments and blank lines.
 const MOST_LINES: usize = 150;
 
 fn registry() -> &'static Registry {
@@ -46,14 +46,15 @@ fn entry() -> &'static dyn Entry {
     registry().get("ping").unwrap()
 }
 
-/// What is not as the measurement's schema says.
+/// Returns violations of the measurement's schema.
 fn violations(document: &Value) -> Vec<String> {
     let validator = jsonschema::validator_for(&entry().document()).unwrap();
     let errors = validator.iter_errors(document);
     errors.map(|error| error.to_string()).collect()
 }
 
-/// A run in which two servers answered 400 times each, after this many microseconds and up to as many more.
+/// Returns a run with 400 replies from each of two servers, after this many microseconds and up to as many
+/// more.
 fn recorded(dir: &Path, us: i64) -> Box<dyn AnyRun> {
     let trip = |number: i64| {
         let server = ["primary", "replica1"][usize::from(number % 2 == 1)];
@@ -220,7 +221,7 @@ fn runs_of_a_measurement_are_compared() {
     );
 }
 
-/// What was seen of a run: every line of progress, and how many batches of rows came.
+/// Observed progress lines, and the number of batches of rows.
 type Seen = Rc<RefCell<(Vec<String>, usize)>>;
 
 struct Watch(Seen);
@@ -237,7 +238,7 @@ impl Observer for Watch {
     }
 }
 
-/// A screen that keeps what it shows.
+/// A screen that keeps its output.
 #[derive(Default)]
 struct Paper {
     printed: RefCell<String>,

@@ -1,4 +1,5 @@
-//! `ping`: the round trip of `SELECT 1` to every server of the target. A measurement in one file, which tests alone have.
+//! `ping`: measures the round trip of `SELECT 1` to every server of the target. A measurement in one file,
+//! for tests only.
 
 use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
 
@@ -13,7 +14,7 @@ use replimeter_run::{failure::Failure, figures, touches::LOAD, touches::Touches,
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What can be chosen.
+/// The settings.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Measurement")]
@@ -36,7 +37,7 @@ impl Settings for PingSettings {
     }
 }
 
-/// Which server was asked, when, and for how long.
+/// The server, the send time, and the round trip.
 type Trip = (String, Nanos, Nanos);
 
 #[derive(Clone, Default)]
@@ -48,17 +49,17 @@ impl Columns for Trips {
         message: "trip",
         group: 1024,
         columns: columns! {
-            /// The server that was asked
+            /// Server
             server: Word = |(server, _, _), _| server;
-            /// When, since the run's beginning
+            /// Send time, since the start of the run
             asked_ns: Long = |(_, asked, _), _| *asked;
-            /// From the question to its answer
+            /// Round trip
             trip_us: Real = |(_, _, took), _| *took;
         },
     };
 }
 
-/// A server, and the round trips to it.
+/// A server, and its round trips.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct PingRow {
     server: String,
@@ -68,7 +69,7 @@ struct PingRow {
 /// The record of a run.
 type PingDocument = Envelope<PingSettings, PingResults>;
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PingResults {
     rows: Vec<PingRow>,
@@ -76,7 +77,7 @@ pub(crate) struct PingResults {
 
 figures! { TRIP = "ping.trip" [mean p50]: Us, Lower, Ratio, of &[DimensionSpec::new("server")]; }
 
-/// How far away every server is.
+/// The measurement `ping`.
 pub(crate) struct Ping;
 
 impl Measurement for Ping {

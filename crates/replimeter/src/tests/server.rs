@@ -1,4 +1,4 @@
-//! A server that answers every question with a number, for runs that need no database.
+//! A server that answers every query with a number, for runs that need no database.
 
 use std::{
     io::{Read, Result, Write},
@@ -6,24 +6,24 @@ use std::{
     thread,
 };
 
-/// Starts one on a port of its own, which it returns; it ends with the process.
+/// Starts a server, and returns its port; it stops with the process.
 pub(super) fn start() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // A client that goes away ends it.
+            // It ends when the client disconnects.
             thread::spawn(move || serve(stream));
         }
     });
     port
 }
 
-/// Packets of MySQL's protocol: a greeting, and then an answer to each question.
+/// Serves MySQL's protocol: a greeting, then a reply to each query.
 fn serve(mut stream: TcpStream) -> Result<()> {
     let ok: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
     let end: &[u8] = &[0xfe, 0, 0, 2, 0];
-    // Protocol 4.1, transactions, secure connection; plugins of authentication.
+    // Protocol 4.1, transactions, secure connection; authentication plugins.
     let (low, high) = (0xa20f_u16.to_le_bytes(), 0x0008_u16.to_le_bytes());
     let greeting = [
         b"\x0a8.0.0\0".as_slice(),
