@@ -39,7 +39,7 @@ pub(crate) fn charts(run: &ExposureDocument) -> Vec<Chart> {
             windows,
             &[
                 ("until (s)", &|of| format!("{:.1}", of.end_us / 1e6)),
-                ("looks", &|of| count(of.polls)),
+                ("polls", &|of| count(of.polls)),
                 ("committed", &|of| count(of.committed)),
                 ("transactions, mean", &|of| {
                     format!("{:.2}", of.transactions_mean)

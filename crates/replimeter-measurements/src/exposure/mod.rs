@@ -98,7 +98,7 @@ replicas only the privilege to see their replication status. docs/exposure.md ex
             touches.say(WRITES, "schema `replimeter` of these servers only");
             let how = work.rate.map_or_else(
                 || "back to back".to_owned(),
-                |rate| format!("{rate} a second"),
+                |rate| format!("{rate} per second"),
             );
             touches.say(
                 LOAD,

@@ -10,7 +10,7 @@ pub(crate) const HEADINGS: [&str; 11] = [
     "mode",
     "replica",
     "n",
-    "missing",
+    "timed out",
     "write p50",
     "p50",
     "95 % of p50",

@@ -118,7 +118,7 @@ the schema `replimeter` and removed at the end. A workload of which every statem
         let threads: Vec<String> = work.threads.iter().map(ToString::to_string).collect();
         let how = work.rate.map_or_else(
             || "back to back".to_owned(),
-            |open| format!("{} a second", open.rate),
+            |open| format!("{} per second", open.rate),
         );
         let size = work.data_size.map_or_else(
             || "the data size that each workload defines".to_owned(),

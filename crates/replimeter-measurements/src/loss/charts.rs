@@ -30,7 +30,7 @@ pub(crate) fn charts(run: &LossDocument) -> Vec<Chart> {
                 ("shape", &|crash| crash.shape.clone()),
                 ("crash", &|crash| count(crash.number)),
                 ("acknowledged", &|crash| count(crash.acknowledged)),
-                ("missing", &|crash| count(crash.lost)),
+                ("lost", &|crash| count(crash.lost)),
                 ("seen then lost", &|crash| count(crash.seen_then_lost)),
                 ("unacknowledged, present", &|crash| {
                     count(crash.unacknowledged_present)

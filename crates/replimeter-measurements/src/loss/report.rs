@@ -53,10 +53,10 @@ fn figures(run: &LossDocument) -> Table {
             ("shape", &|row| Cell::from(&row.shape)),
             ("crashes", &|row| row.crashes.into()),
             ("acknowledged", &|row| row.acknowledged.into()),
-            ("missing", &|row| row.lost.into()),
+            ("lost", &|row| row.lost.into()),
             ("crashes with loss, 95 %", &|row| share(&row.lossy).into()),
             ("lost per crash, 95 %", &|row| mean(row).into()),
-            ("most", &|row| row.lost_per_crash.max.into()),
+            ("max", &|row| row.lost_per_crash.max.into()),
             ("seen then lost", &|row| row.seen_then_lost.into()),
             ("unacked, present", &|row| row.unacknowledged_present.into()),
             ("recovery", &|row| Format::Time.cell(row.recovery_us)),
@@ -72,11 +72,13 @@ fn crashes(run: &LossDocument) -> Table {
             ("shape", &|crash| Cell::from(&crash.shape)),
             ("crash", &|crash| crash.number.into()),
             ("acknowledged", &|crash| crash.acknowledged.into()),
-            ("missing", &|crash| crash.lost.into()),
+            ("lost", &|crash| crash.lost.into()),
             ("since", &|crash| Format::Time.cell(crash.lost_since_us)),
             ("seen then lost", &|crash| crash.seen_then_lost.into()),
             ("unacked", &|crash| crash.unacknowledged.into()),
-            ("there", &|crash| crash.unacknowledged_present.into()),
+            ("unacked, present", &|crash| {
+                crash.unacknowledged_present.into()
+            }),
             ("promoted", &|crash| (&crash.promoted).into()),
             ("recovery", &|crash| {
                 Format::Time.cell(Some(crash.recovery_us))

@@ -145,7 +145,7 @@ fn by_load(plain: &[&StaleRow]) -> Vec<Claim> {
             shared,
         ),
         claim(
-            "Updates hurt most where the reads are: on the reader more than on the writer",
+            "Updates on the reader cause more stale reads than updates on the writer",
             "53 % against 11 %",
             both(reader, writer),
             more(reader, writer),

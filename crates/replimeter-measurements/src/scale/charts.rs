@@ -84,7 +84,7 @@ fn by_replicas(
             1,
             table,
             &[
-                ("what", &|(name, ..)| (*name).to_owned()),
+                ("figure", &|(name, ..)| (*name).to_owned()),
                 ("replicas", &|(_, replicas, _)| replicas.to_string()),
                 (heading, &|(.., shown)| shown.clone()),
             ],
@@ -263,7 +263,7 @@ fn laws(run: &ScaleDocument) -> Chart {
             1,
             rows,
             &[
-                ("what", &|(fit, _)| name(fit)),
+                ("figure", &|(fit, _)| name(fit)),
                 ("replicas", &|(_, one)| one.replicas.to_string()),
                 ("start", &|(_, one)| one.start.to_string()),
                 ("measured", &|(_, one)| rate(one.per_s, one.per_s / 1000.0)),

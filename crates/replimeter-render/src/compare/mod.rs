@@ -139,7 +139,7 @@ fn settings(differs: &[SettingDifference]) -> Table {
         4,
         deciding.into_iter().chain(others),
         &[
-            ("what", &|one| Cell::from(&one.kind)),
+            ("kind", &|one| Cell::from(&one.kind)),
             ("name", &|one| (&one.name).into()),
             ("A", &|one| Cell::Long(one.a.clone())),
             ("B", &|one| Cell::Long(one.b.clone())),

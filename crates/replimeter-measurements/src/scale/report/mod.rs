@@ -88,7 +88,7 @@ fn figures(run: &ScaleDocument) -> Table {
     )
 }
 
-/// Returns the same for updates; `None` if they were not measured.
+/// Returns the same for updates; empty if they were not measured.
 fn updates(run: &ScaleDocument) -> Table {
     use ScalePhase::{MixedUpdate, Update};
     let per_s = |replicas, phase, pick| cell(run, replicas, phase, pick, Format::Rate);

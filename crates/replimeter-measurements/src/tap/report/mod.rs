@@ -50,7 +50,7 @@ fn figures(run: &TapDocument) -> Table {
             ("matched", &|row| row.matched.into()),
             ("inverted", &|row| row.inverted.into()),
             ("unmatched", &|row| row.unmatched.into()),
-            ("awaited", &|row| row.pending.into()),
+            ("pending", &|row| row.pending.into()),
             ("min", &|row| figure(row, row.lag.min_us, None)),
             ("p50", &|row| figure(row, row.lag.p50_us, Some(0.5))),
             ("95 %", &|row| Cell::interval(interval(row), unit(run))),
@@ -77,7 +77,7 @@ fn groups(run: &TapDocument) -> Table {
         &[
             ("replica", &|(row, ..)| Cell::from(&row.replica)),
             (
-                "what",
+                "group",
                 &|(_, group, _)| match (&group.schema, &group.table) {
                     (schema, table) if table.is_empty() => schema.into(),
                     (schema, table) => format!("{schema}.{table}").into(),
