@@ -96,7 +96,7 @@ const PUBLISHED: [Published; 5] = [
         plan: include_str!("../../../../plans/galera-stale-reads.toml"),
         small: r#"
             [stale]
-            # Behind a huge update a round takes seconds: a time, not a number of rounds. The table has no curve.
+            # After a huge update, a round takes seconds, so the limit is a time. The table has no curve.
             rounds = {}
             duration = "8s"
             read-delays = "none"
