@@ -83,10 +83,7 @@ fn a_shift_is_found_in_every_form() {
     };
     // No setting differs; the finding comes before the figures, and these before how they were made.
     assert!(place("No setting differs.") < place("Figures, with 95 % intervals"));
-    assert!(
-        place("p50 is ") < place("Method")
-            && place("slower") < place("Comparison kept in")
-    );
+    assert!(place("p50 is ") < place("Method") && place("slower") < place("Comparison kept in"));
     let document = tool
         .run(&["compare", "before", "after", "--run-dir", "json", "--json"])
         .with_code(0)

@@ -586,10 +586,7 @@ fn a_stopped_replica(cluster: &Cluster) {
         .with_code(3)
         .saying("replica1 (")
         .saying("SQL thread No");
-    assert!(
-        ended.words().contains("The run failed"),
-        "{ended:#?}"
-    );
+    assert!(ended.words().contains("The run failed"), "{ended:#?}");
     let document: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(tool.only_run().join("summary.json")).unwrap())
             .unwrap();

@@ -449,7 +449,9 @@ fn plans_and_reports(nodes: &[Node]) {
     assert_eq!(document["results"]["rows"].as_array().unwrap().len(), 2);
     let run = tool.only_run();
     let page = fs::read_to_string(run.join("report.html")).unwrap();
-    assert!(page.contains("Operations per second over time") && run.join("samples.parquet").exists());
+    assert!(
+        page.contains("Operations per second over time") && run.join("samples.parquet").exists()
+    );
     let report = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
     assert!(
         report.words().contains("insert:8@primary reached")

@@ -106,10 +106,7 @@ fn expose_nothing(shapes: &[&str]) {
             "{shape}: {row}"
         );
         assert!(
-            document["headline"]
-                .as_str()
-                .unwrap()
-                .contains("by design"),
+            document["headline"].as_str().unwrap().contains("by design"),
             "{shape}"
         );
     }

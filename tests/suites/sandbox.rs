@@ -306,10 +306,7 @@ fn a_full_disk_keeps_what_fits_and_says_so() {
         .with_code(3)
         .saying("No space left")
         .saying("--run-dir");
-    assert!(
-        ended.words().contains("The run failed"),
-        "{ended:#?}"
-    );
+    assert!(ended.words().contains("The run failed"), "{ended:#?}");
 }
 
 fn damaged_run_directories_are_explained() {

@@ -227,7 +227,9 @@ fn a_galera_node_tells_nothing_and_says_so() {
     let sandbox = start("mariadb/galera:2", &[]);
     let error = source(&sandbox.nodes()[1]).map(drop).unwrap_err();
     assert!(
-        error.to_string().contains("a Galera node records no timestamps"),
+        error
+            .to_string()
+            .contains("a Galera node records no timestamps"),
         "{error}"
     );
 }

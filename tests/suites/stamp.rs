@@ -213,7 +213,9 @@ fn shipped_rows_are_told_from_stamps() {
         .err()
         .unwrap();
     assert!(
-        error.to_string().contains("FEDERATED engine is not enabled")
+        error
+            .to_string()
+            .contains("FEDERATED engine is not enabled")
             && error.hint.contains("ha_federatedx"),
         "{error:?}"
     );

@@ -1,10 +1,8 @@
-//! Prevents idle cores from halting.
+//! Keeps idle cores from halting.
 //!
-//! On a virtual machine a halted core takes tens of microseconds to wake, which a single client
-//! pays on every round trip; adding load can then make everything *faster*. A spinner on every
-//! core, at idle
-//! priority, is preempted immediately by any other thread and keeps the core awake
-//! otherwise.
+//! On a virtual machine a halted core takes tens of microseconds to wake, and a lone client pays that
+//! on every round trip; adding load can then make everything *faster*. A spinner on every core, at idle
+//! priority, is preempted at once by any other thread and keeps the core awake otherwise.
 
 use std::{
     sync::{
@@ -29,8 +27,8 @@ impl KeepAwake {
     /// Starts the spinners.
     ///
     /// # Errors
-    /// When the system refuses idle priority or the binding to a core; all spinner spinner at normal priority
-    /// would take time from the servers, so none is left running.
+    /// When the system refuses idle priority or the binding to a core; all spinners end then, because a
+    /// spinner at ordinary priority would take time from the servers.
     pub fn start() -> Result<Self, String> {
         let allowed = sched_getaffinity(None)
             .map_err(|error| format!("cannot read the allowed cores: {error}"))?;
@@ -51,9 +49,8 @@ impl KeepAwake {
                     }
                 }
             }));
-            told.recv().unwrap_or_else(|_| {
-                Err("internal error: a spinner ended unexpectedly".to_owned())
-            })?;
+            told.recv()
+                .unwrap_or_else(|_| Err("a spinner ended unexpectedly".to_owned()))?;
         }
         Ok(awake)
     }

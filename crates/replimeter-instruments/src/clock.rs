@@ -1,11 +1,10 @@
-//! The only clock for measuring; figures use no other time.
+//! The one clock for measuring; figures use no other time.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use replimeter_model::time::Nanos;
 
-/// A run's monotonic clock. Its zero is its creation; the calendar time of that moment is stored
-/// only to
+/// A run's monotonic clock. Its zero is its creation; the calendar time of that moment is kept only to
 /// print dates, never to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -40,7 +39,7 @@ impl Clock {
         self.origin_unix_us
     }
 
-    /// Returns the smallest difference between different readings, out of many.
+    /// Returns the smallest difference between successive readings, out of many.
     #[must_use]
     pub fn step(&self) -> Duration {
         let mut smallest = Duration::MAX;
@@ -66,12 +65,11 @@ pub fn thread_cpu() -> Duration {
     )
 }
 
-/// Paired readings of both clocks; the closest pair is used.
+/// Readings of both clocks that tie one to the other; the closest pair counts.
 const TIES: usize = 100;
 
-/// This machine's calendar clock, related once to the monotonic one, so that it cannot step between
-/// two
-/// readings. For comparison with servers' clocks, never for a lag.
+/// This machine's calendar clock, tied once to the monotonic one, so that it cannot step between two
+/// readings. For comparisons with servers' clocks, never for a lag.
 #[derive(Clone, Copy, Debug)]
 pub struct Calendar {
     origin: Instant,
@@ -81,7 +79,7 @@ pub struct Calendar {
 }
 
 impl Calendar {
-    /// Relates the two clocks.
+    /// Ties the two clocks.
     #[must_use]
     pub fn tie() -> Self {
         let mut best: Option<Self> = None;
@@ -114,7 +112,7 @@ impl Calendar {
         self.unix + Nanos::from(self.origin.elapsed())
     }
 
-    /// Returns the maximum error of the relation between the two clocks.
+    /// Returns the maximum error of the tie between the two clocks.
     #[must_use]
     pub fn bound(&self) -> Nanos {
         self.bound

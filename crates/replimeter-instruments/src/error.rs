@@ -10,13 +10,13 @@ use replimeter_engine::{
 /// Why a measurement did not begin, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// A server failed, or does not meet a precondition.
+    /// A server failed, or is not suitable for the measurement.
     #[error(transparent)]
     Server(#[from] ServerError),
     /// The samples could not be stored.
     #[error("cannot store the samples: {0}")]
     Sink(String),
-    /// A fault could not be injected into the servers.
+    /// An action on the servers from outside failed.
     #[error(transparent)]
     Source(SourceError),
     /// An applier could not be restored after the measurement had failed.
@@ -27,10 +27,10 @@ pub enum MeasureError {
         /// Why the applier could not be restored; its hint has the statements that restore it.
         held: ServerError,
     },
-    /// A thread panicked.
+    /// A measuring thread panicked.
     #[error("internal error: a measuring thread ended unexpectedly")]
     Thread,
-    /// The user interrupted the run before it began.
+    /// The user stopped the run before it began.
     #[error("interrupted before the measurement began")]
     Interrupted,
 }
@@ -45,7 +45,7 @@ impl From<SourceError> for MeasureError {
 }
 
 impl MeasureError {
-    /// Returns the suggested remedy.
+    /// Returns the hint.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -53,14 +53,14 @@ impl MeasureError {
             Self::Held { first, held } if first.hint().is_empty() => held.hint.clone(),
             Self::Held { first, held } => format!("{}; {}", first.hint(), held.hint),
             Self::Sink(_) => "free disk space, or choose another folder with --run-dir".to_owned(),
-            Self::Thread => "report this as a bug, with the messages above".to_owned(),
+            Self::Thread => "report this as a defect, with the messages above".to_owned(),
             Self::Source(error) => error.hint.clone(),
             Self::Interrupted => String::new(),
         }
     }
 }
 
-/// Returns an error when the user has interrupted.
+/// Returns an error when the user stops the run.
 pub(crate) fn heed(stop: &AtomicBool) -> Result<(), MeasureError> {
     if stop.load(Ordering::Relaxed) {
         Err(MeasureError::Interrupted)

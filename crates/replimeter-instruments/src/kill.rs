@@ -1,11 +1,11 @@
-//! Kills Replimeter's own connections that block a run.
+//! Kills connections of Replimeter that block.
 
 use std::time::Duration;
 
 use replimeter_engine::{Node, Session};
 
-/// Makes a server end these connections, by their ids. Waits up to `patience` for each answer; errors are
-/// ignored.
+/// Kills these connections, by their numbers on the server. Waits up to `patience` for each answer; a
+/// refusal is ignored.
 pub(crate) fn kill(node: &Node, numbers: impl IntoIterator<Item = u64>, patience: Duration) {
     let Ok(mut session) = Session::open(&Node {
         answer: patience,
@@ -14,7 +14,7 @@ pub(crate) fn kill(node: &Node, numbers: impl IntoIterator<Item = u64>, patience
         return;
     };
     for number in numbers {
-        // It may have ended in the meantime.
+        // It may have ended by now.
         let _ = session.run("cannot end a connection", &format!("KILL {number}"));
     }
 }

@@ -1,7 +1,7 @@
-//! Measurement: the clock, pacing, probes, and the checks before a run.
+//! Measuring: the clock, pacing, probes, and the checks before a run.
 //!
-//! Uses servers only by their addresses and does not depend on by how they were started, so a
-//! sandbox and a user's cluster.
+//! Uses servers by their addresses only, never by how they were started, so that the same code measures
+//! a sandbox and a user's cluster.
 
 pub mod awake;
 pub mod backlog;
@@ -31,7 +31,7 @@ pub mod tap;
 pub use error::MeasureError;
 pub(crate) use error::heed;
 
-/// The only schema that Replimeter writes to.
+/// The only schema that is written to.
 pub const SCHEMA: &str = "replimeter";
 /// The table of the lag measurement.
 pub const TABLE: &str = "lag_probe";

@@ -1,4 +1,4 @@
-//! Waits for a point in time without the delay because of a core that wakes up.
+//! Waits for a point in time without the delay of a core that wakes up.
 
 use std::{
     sync::atomic::AtomicBool,
@@ -10,14 +10,13 @@ use replimeter_model::time::Nanos;
 
 use crate::{MeasureError, clock::Clock, heed};
 
-/// How long before the point sleeping ends and spinning begins. More would take a core from
-/// the
-/// servers just before the measured write.
+/// How long before the point sleeping ends and spinning begins. A longer time would take a core from
+/// the servers just before the measured write.
 const SPIN: Nanos = Nanos(60_000);
-/// Maximum sleep, so that `stopped` is noticed.
+/// The longest sleep, so that `stopped` is noticed.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Waits until `point`; returns false early when `stopped` returns true.
+/// Waits until `point`; returns early, with false, when `stopped` returns true.
 pub fn wait_until(clock: &Clock, point: Nanos, stopped: impl Fn() -> bool) -> bool {
     loop {
         if stopped() {
@@ -38,10 +37,10 @@ pub fn wait_until(clock: &Clock, point: Nanos, stopped: impl Fn() -> bool) -> bo
     }
 }
 
-/// Polls until it returns a answer; returns `None` on timeout.
+/// Calls `ask` until it returns a value, with pauses; returns `None` after `patience`.
 ///
 /// # Errors
-/// Those of `ask`, and when the user interrupts.
+/// Those of `ask`, and when the user stops the run.
 pub(crate) fn poll<T>(
     patience: Duration,
     pause: Duration,

@@ -1,13 +1,13 @@
-//! Scheduling of threads.
+//! Scheduling of Replimeter's threads.
 
 use std::num::NonZeroU64;
 
-/// Scheduling classes of the kernel.
+/// The kernel's scheduling classes in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Runs only when no other thread needs the core.
     Idle,
-    /// Preempts ordinary threads immediately; the lowest of the real-time levels.
+    /// Preempts ordinary threads at once; the lowest of the real-time levels.
     RealTime,
 }
 
@@ -31,25 +31,24 @@ pub(crate) fn enter(class: Class) -> Result<(), String> {
     }
 }
 
-/// Prepares a measuring thread: precise sleeps, and, if requested and permitted, real-time
-/// priority. Without it a measuring thread waits behind the servers on a busy core, and every
-/// bracket
+/// Prepares a measuring thread: sleeps that end on time, and, if requested and permitted, real-time
+/// priority. Without it a measuring thread waits behind the servers on a busy core, and every bracket
 /// becomes wider (on two cores the floor's brackets were 100 µs wide without it, 27 µs with it).
 pub(crate) fn prepare_measuring_thread(real_time: bool) {
-    // By default the kernel lets sleeps by up to 50 µs. If either is refused, the lateness
-    // remains, and is reported.
+    // By default the kernel may extend sleeps by 50 µs. Refusals are ignored: the lateness stays, and
+    // is reported.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     if real_time {
         let _ = enter(Class::RealTime);
     }
 }
 
-/// Returns whether real-time priority is permitted, tested on a separate thread.
+/// Tries on a separate thread whether real-time priority is permitted.
 ///
 /// # Errors
 /// The system's reason when it is not permitted.
 pub fn real_time_permitted() -> Result<(), String> {
     std::thread::spawn(|| enter(Class::RealTime))
         .join()
-        .unwrap_or_else(|_| Err("internal error: the trial thread ended unexpectedly".to_owned()))
+        .unwrap_or_else(|_| Err("the trial thread ended unexpectedly".to_owned()))
 }

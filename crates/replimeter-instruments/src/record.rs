@@ -1,8 +1,8 @@
-//! Records the data between measuring and summarizing, in order, for tests that summarize it again
+//! Records the data that measuring passes to the summaries, in order, for tests that summarize it again
 //! and must get the same results.
 //!
-//! A development aid: nothing is recorded unless the program requests it, and without recording a call then costs one
-//! read of a cell. Calls come from collecting collecting threads, never from measuring ones.
+//! A development aid: nothing is recorded unless the program requests it, and without recording a call
+//! costs one read of a cell. Calls come from collecting threads, never from measuring threads.
 
 use std::{
     fs::{File, create_dir_all},
@@ -13,9 +13,9 @@ use std::{
 
 use serde::Serialize;
 
-/// Calls of the caller's listener, and the end of the run.
+/// Events passed to the caller's listener, and the outcome of the run.
 pub const CALLS: &str = "calls.jsonl";
-/// Data that this crate summarizes, below the listeners.
+/// Data summarized in this crate, below the listeners.
 pub const READINGS: &str = "readings.jsonl";
 
 static RECORDING: OnceLock<Mutex<Recording>> = OnceLock::new();
@@ -41,10 +41,10 @@ fn line(file: &mut BufWriter<File>, value: &impl Serialize) -> io::Result<()> {
     file.write_all(b"\n")
 }
 
-/// Starts recording into this folder, once per process.
+/// Records into this folder from now on, once per process.
 ///
 /// # Errors
-/// When the folder cannot be written, or a recording exists already running.
+/// When the folder cannot be written, or a recording is already running.
 pub fn begin(folder: &Path) -> io::Result<()> {
     create_dir_all(folder)?;
     let create = |name: &str| File::create_new(folder.join(name)).map(BufWriter::new);
@@ -58,7 +58,7 @@ pub fn begin(folder: &Path) -> io::Result<()> {
         .map_err(|_| io::Error::other("a run is already being recorded"))
 }
 
-/// Records a call of a listener.
+/// Records an event of a listener.
 pub fn call(value: &impl Serialize) {
     let Some(mut recording) = recording() else {
         return;
@@ -67,7 +67,7 @@ pub fn call(value: &impl Serialize) {
     recording.failed = recording.failed.take().or(written.err());
 }
 
-/// Records data that is summarized below the listeners; `make` is created only for a recording.
+/// Records data that is summarized below the listeners; `make` is called only while recording.
 pub fn reading<T: Serialize>(make: impl FnOnce() -> T) {
     let Some(mut recording) = recording() else {
         return;
@@ -96,7 +96,7 @@ pub(crate) struct Case {
     folder: std::path::PathBuf,
 }
 
-/// Returns the recorded runs with readings whose name has this prefix; at least one.
+/// The recorded runs with readings whose name begins so; there is one at least.
 #[cfg(test)]
 pub(crate) fn cases(begins: &str) -> Vec<Case> {
     let folders =
@@ -129,7 +129,7 @@ impl Case {
             .collect()
     }
 
-    /// Returns the data below the listeners, in order.
+    /// The data below the listeners, in order.
     pub(crate) fn readings<R: serde::de::DeserializeOwned>(&self) -> Vec<R> {
         self.lines(READINGS)
             .into_iter()
@@ -137,7 +137,7 @@ impl Case {
             .collect()
     }
 
-    /// Returns the contents of calls with this name.
+    /// What calls of this name hold.
     pub(crate) fn calls(&self, name: &str) -> Vec<serde_json::Value> {
         self.lines(CALLS)
             .into_iter()

@@ -119,6 +119,18 @@ impl Renamed {
         })
     }
 
+    /// Returns a path with the current name of its end.
+    fn end(&self, path: String) -> String {
+        let mut starts = path.match_indices('.').map(|(at, _)| at);
+        let found = starts.find_map(|at| {
+            let key = format!("*{}", &path[at..]);
+            let new = self.entries.get(&key)?.strip_prefix('*')?;
+            self.used.borrow_mut().insert(key);
+            Some(format!("{}{new}", &path[..at]))
+        });
+        found.unwrap_or(path)
+    }
+
     /// Returns the leaves of a recorded value by their current paths.
     fn today(&self, command: &str, recorded: &Value) -> BTreeMap<String, Value> {
         let mut today = BTreeMap::new();

@@ -136,7 +136,7 @@ the schema `replimeter` and removed at the end. A workload of which every statem
             TIME,
             format!(
                 "{} each time, after a warm-up of {}",
-                work.duration, work.ramp
+                work.duration, work.warm_up
             ),
         );
         Ok(())

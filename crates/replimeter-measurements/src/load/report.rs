@@ -247,7 +247,7 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
         answer = "Nothing was measured".to_owned();
     }
     answer.push('.');
-    // An error invalid because of load invalid: no operation completed.
+    // An error makes a load invalid: no operation completed.
     let status = if run.status == RunStatus::Invalid {
         RunStatus::Failed
     } else {

@@ -178,7 +178,7 @@ pub(crate) mod tests {
     fn every_form_has_both_tables_and_the_verdicts() {
         let document = example();
         assert!(
-            document.answer.contains("1 of 2 experiments failed"),
+            document.headline.contains("1 of 2 experiments failed"),
             "{}",
             document.headline
         );
