@@ -98,7 +98,7 @@ fn of_member(server: &Examination, state: &State) -> Vec<Finding> {
             Code::MemberNotReady,
             server,
             format_args!("it is not a full member: {}", group.words()),
-            "wait until the member is ONLINE; see its error log; START GROUP_REPLICATION; if it has left",
+            "wait until the member is ONLINE; if it has left, START GROUP_REPLICATION; and see its error log",
         ));
         return findings;
     }

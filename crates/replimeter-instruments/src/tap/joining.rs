@@ -99,7 +99,7 @@ impl<'a> Joining<'a> {
                     self.outcome.warnings.push(Warning::new(
                         WarningCode::ClockStepped,
                         text,
-                        "commit times in its log from about then are left out; lag is not affected, since arrivals are stamped by the client's clock",
+                        "commit times in its log around that time are left out; lag is not affected: the client's clock stamps arrivals",
                     ));
                 }
             }
