@@ -25,8 +25,14 @@ fn root() -> PathBuf {
 
 /// Every page of the handbook.
 fn pages() -> Vec<PathBuf> {
-    let folders = ["docs", "docs/decisions", "docs/reference"]
-        .map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    let folders = [
+        "docs",
+        "docs/concepts",
+        "docs/decisions",
+        "docs/guides",
+        "docs/reference",
+    ]
+    .map(|folder| fs::read_dir(root().join(folder)).unwrap());
     let files = folders
         .into_iter()
         .flatten()

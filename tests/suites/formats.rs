@@ -366,7 +366,10 @@ print(json.dumps(found))";
     }
 
     // The queries of the documents, as they stand there.
-    let (queries, programs) = (blocks("formats.md", "sql"), blocks("formats.md", "python"));
+    let (queries, programs) = (
+        blocks("guides/query-samples.md", "sql"),
+        blocks("guides/query-samples.md", "python"),
+    );
     assert!(queries.len() >= 2 && !programs.is_empty());
     for query in queries {
         let program = "import duckdb, sys\nrows = duckdb.sql(sys.argv[1]).fetchall()\nprint(rows)\nassert rows";
@@ -489,7 +492,7 @@ fn the_package_holds_a_program_that_runs() {
         "usr/share/fish/vendor_completions.d/replimeter.fish",
         "usr/share/doc/replimeter/copyright",
         "usr/share/doc/replimeter/plans/lag-histogram.toml",
-        "usr/share/doc/replimeter/method.md",
+        "usr/share/doc/replimeter/concepts/methodology.md",
         "usr/share/doc/replimeter/schema/plan.json",
     ] {
         assert!(inside.join(path).is_file(), "{path} is missing");

@@ -289,7 +289,8 @@ fn what_cannot_be_stamped_is_refused_with_the_reason() {
             "{error}"
         );
         assert!(
-            error.to_string().contains("NOW_USEC()") && error.hint.contains("docs/udf.md"),
+            error.to_string().contains("NOW_USEC()")
+                && error.hint.contains("docs/guides/install-functions.md"),
             "{error:?}"
         );
 

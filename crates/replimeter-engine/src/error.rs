@@ -116,7 +116,7 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                 ),
                 code::TABLE_DENIED | code::SPECIAL_DENIED | code::SCHEMA_DENIED | 1370 => (
                     ErrorKind::Privilege,
-                    "grant the privilege; docs/privileges.md lists what each role needs",
+                    "grant the privilege; docs/reference/privileges.md lists what each role needs",
                 ),
                 1040 => (
                     ErrorKind::Statement(error.code),

@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn codes_are_kebab_case_and_explained() {
-        let page = include_str!("../../../docs/doctor.md");
+        let page = include_str!("../../../docs/reference/doctor.md");
         for code in FindingCode::ALL {
             assert!(
                 code.name()
@@ -522,13 +522,13 @@ mod tests {
             );
             assert!(
                 page.contains(&format!("| `{code}` |")),
-                "docs/doctor.md does not explain {code}"
+                "docs/reference/doctor.md does not explain {code}"
             );
         }
         assert_eq!(
             page.matches("\n| `").count(),
             FindingCode::ALL.len(),
-            "docs/doctor.md explains a code that is none"
+            "docs/reference/doctor.md explains a code that is none"
         );
     }
 }

@@ -94,7 +94,7 @@ impl Stamps {
             return Err(cluster.primary.session.unfit(
                 DOING,
                 lacking.join("; "),
-                "start the servers without sysdate_is_now, or install NOW_USEC() on all of them (docs/udf.md)",
+                "start the servers without sysdate_is_now, or install NOW_USEC() on all of them (docs/guides/install-functions.md)",
             ));
         }
         Ok(Self {

@@ -82,7 +82,7 @@ Examples:
   replimeter backlog --topology cluster.toml --json
 
 Stops the applier of each replica, so that reads from it are stale until it has caught up; at every exit the applier is started
-again with its former number of workers. Writes only to the schema `replimeter`. docs/backlog.md explains every figure and the
+again with its former number of workers. Writes only to the schema `replimeter`. docs/reference/backlog.md explains every figure and the
 privileges that it needs.";
     const HISTOGRAMS: bool = false;
 

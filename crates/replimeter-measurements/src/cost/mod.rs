@@ -64,7 +64,7 @@ Examples:
   replimeter cost --modes async --self-test
   replimeter run plans/semi-sync-cost.toml
 
-Servers are started for each mode and removed afterwards; yours are never touched. docs/cost.md explains the figures.";
+Servers are started for each mode and removed afterwards; yours are never touched. docs/reference/cost.md explains the figures.";
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(|option| {
         [
             "server_options",

@@ -66,7 +66,7 @@ Examples:
   replimeter exposure --sandbox async:1 --link-delay 1ms --duration 10s
 
 Writes nothing on servers of yours. Needs the binary log and GTIDs on the primary, and the privileges of `tap` there; on the
-replicas only the privilege to see their replication status. docs/exposure.md explains every figure.";
+replicas only the privilege to see their replication status. docs/reference/exposure.md explains every figure.";
 
     type Settings = ExposureSettings;
     type Options = ();

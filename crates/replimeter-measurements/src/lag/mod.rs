@@ -66,7 +66,7 @@ Examples:
   replimeter lag --duration 60s --load insert:8@primary --rate 2000
   replimeter lag --primary 'mysql://dba@db1/?ssl-mode=verify-ca&ssl-ca=ca.pem' --replica mysql://dba@db2/ --json
 
-Writes only to the schema `replimeter`, which it makes and drops. The privileges it needs are listed in docs/privileges.md.";
+Writes only to the schema `replimeter`, which it makes and drops. The privileges it needs are listed in docs/reference/privileges.md.";
 
     type Settings = LagSettings;
     type Options = ();

@@ -88,7 +88,7 @@ Examples:
   replimeter load --primary mysql://u@db1/ --workload orders.toml --data-size 1GB --keep-data
 
 Workloads: insert, select, post-insert, point-select, oltp-mix, update-key, big-update, mix, or the path of a file:
-statements with typed parameters (.toml) or a script (anything else); docs/load.md explains both. The data is made in
+statements with typed parameters (.toml) or a script (anything else); docs/reference/workloads.md explains both. The data is made in
 the schema `replimeter` and removed at the end. A workload of which every statement reads goes to the replicas.";
 
     type Settings = LoadingSettings;

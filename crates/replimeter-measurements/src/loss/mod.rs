@@ -79,7 +79,7 @@ Examples:
   replimeter loss --sandbox galera:3 --sandbox group:3 --json
 
 Kills database servers, and so takes only sandboxes that it starts and removes itself; every crash has new ones. What a
-crash of your own primary would take says `replimeter exposure`. docs/loss.md explains every figure.";
+crash of your own primary would take says `replimeter exposure`. docs/reference/loss.md explains every figure.";
     const STARTS: bool = true;
     const HISTOGRAMS: bool = false;
 

@@ -1,6 +1,6 @@
 //! The published experiments and their repetition: tables, and findings that agree in shape.
 //!
-//! Published figures are facts from the five sources; `docs/reproduce.md` names them.
+//! Published figures are facts from the five sources; `docs/reference/reproduce.md` names them.
 
 pub mod charts;
 mod histogram;

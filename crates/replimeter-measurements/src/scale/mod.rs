@@ -58,7 +58,7 @@ Examples:
   replimeter scale --cpus-per-server 0.4                 each server a fixed share of this machine
   replimeter run plans/read-replica-scaling.toml         the published experiment
 
-Starts servers of its own for every number of replicas, and removes them. docs/scale.md explains the figures.";
+Starts servers of its own for every number of replicas, and removes them. docs/reference/scale.md explains the figures.";
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(is_of_sandboxes);
     const STARTS: bool = true;
 

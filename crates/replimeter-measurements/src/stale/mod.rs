@@ -65,7 +65,7 @@ Examples:
   replimeter stale --sandbox galera:3 --load versioned:8@node1 --load versioned:8@node2 --check-load-reads
   replimeter run plans/galera-stale-reads.toml                      the published experiment
 
-Writes only to the schema `replimeter`, which it makes and drops. docs/stale.md explains every figure.";
+Writes only to the schema `replimeter`, which it makes and drops. docs/reference/stale.md explains every figure.";
     const HISTOGRAMS: bool = false;
 
     type Settings = StaleSettings;

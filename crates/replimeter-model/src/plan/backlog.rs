@@ -45,7 +45,7 @@ pub struct BacklogSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// The load under which the backlog grows: THREADS connections run a workload on that server, over and over: one of insert, select, post-insert, point-select, oltp-mix, update-key, big-update and mix, or the path of a file of statements (docs/load.md); may be repeated [default: {default}]
+    /// The load under which the backlog grows: THREADS connections run a workload on that server, over and over: one of insert, select, post-insert, point-select, oltp-mix, update-key, big-update and mix, or the path of a file of statements (docs/reference/workloads.md); may be repeated [default: {default}]
     #[arg(long, value_name = "WORKLOAD:THREADS@NODE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadSpec>,

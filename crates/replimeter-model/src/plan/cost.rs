@@ -79,7 +79,7 @@ pub struct CostSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<Span>,
 
-    /// What is run: a workload of ours (docs/load.md lists them), or the path of a file [default: {default}]
+    /// What is run: a workload of ours (docs/reference/workloads.md lists them), or the path of a file [default: {default}]
     #[arg(long, value_name = "WORKLOAD")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,

@@ -124,7 +124,7 @@ pub struct LagSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
 
-    /// Measure while THREADS connections run a workload on that server, over and over: one of insert, select, post-insert, point-select, oltp-mix, update-key, big-update and mix, or the path of a file of statements (docs/load.md); may be repeated
+    /// Measure while THREADS connections run a workload on that server, over and over: one of insert, select, post-insert, point-select, oltp-mix, update-key, big-update and mix, or the path of a file of statements (docs/reference/workloads.md); may be repeated
     #[arg(long, value_name = "WORKLOAD:THREADS@NODE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadSpec>,

@@ -105,7 +105,7 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
 
-    /// Measure while THREADS connections run a workload on that server (docs/load.md); NODE may be writer, reader, readers (each of them) or third (neither); may be repeated, all run together
+    /// Measure while THREADS connections run a workload on that server (docs/reference/workloads.md); NODE may be writer, reader, readers (each of them) or third (neither); may be repeated, all run together
     #[arg(long, value_name = "WORKLOAD:THREADS@NODE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadSpec>,
@@ -135,7 +135,7 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_data_size: Option<Size>,
 
-    /// Judge the reads of the load itself in place of rounds, as far as its workloads name versions (docs/stale.md); or, with numbers, of so many connections that write versions and so many on each reader that read them
+    /// Judge the reads of the load itself in place of rounds, as far as its workloads name versions (docs/reference/stale.md); or, with numbers, of so many connections that write versions and so many on each reader that read them
     #[arg(long, value_name = "WRITERS:READERS", num_args = 0..=1, default_missing_value = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_load_reads: Option<JudgeLoad>,

@@ -73,7 +73,7 @@ pub struct TargetSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_bandwidth: Option<Bandwidth>,
 
-    /// Load our functions NOW_USEC() and NOW_NSEC() into every server (docs/udf.md)
+    /// Load our functions NOW_USEC() and NOW_NSEC() into every server (docs/reference/udf.md)
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub udf: bool,

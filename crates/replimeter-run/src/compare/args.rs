@@ -24,7 +24,7 @@ Examples:
   replimeter compare before after --markdown > ticket.md
 
 Needs no server. Exit codes: 0 compared, 1 a condition failed, 2 usage, or runs that cannot be compared,
-3 a run that cannot be read. docs/compare.md explains figures, intervals and conditions.")]
+3 a run that cannot be read. docs/reference/compare.md explains figures, intervals and conditions.")]
 pub struct CompareArgs {
     /// The two sides, what was and what is held against it: each a run directory, several with commas, or a folder of runs
     #[arg(value_name = "A B", num_args = 0..=2)]

@@ -20,7 +20,7 @@ pub struct OutputArgs {
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
 
-    /// Print the rows of the results as CSV; docs/formats.md explains the columns
+    /// Print the rows of the results as CSV; docs/reference/formats.md explains the columns
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     pub csv: bool,
 

@@ -116,7 +116,7 @@ struct Reach {
     #[arg(long, value_name = "URL", conflicts_with_all = ["primary", "replica"])]
     node: Vec<UrlText>,
 
-    /// A file that names your servers, their URLs and, if you like, their roles; docs/topology.md shows one
+    /// A file that names your servers, their URLs and, if you like, their roles; docs/reference/topology.md shows one
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["primary", "replica", "node"])]
     topology: Option<PathBuf>,
 

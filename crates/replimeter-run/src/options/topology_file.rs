@@ -33,7 +33,7 @@ pub fn read(path: &Path) -> Result<TopologyFile, Failure> {
     let refuse = |reason: String| {
         Failure::usage(
             format!("cannot use the topology {}: {reason}", path.display()),
-            "docs/topology.md shows a file with every key",
+            "docs/reference/topology.md shows a file with every key",
         )
     };
     let meta = fs::metadata(path).map_err(|error| refuse(error.to_string()))?;

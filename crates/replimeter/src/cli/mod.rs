@@ -171,7 +171,7 @@ Examples:
   replimeter doctor --sandbox work
 
 Writes nothing and takes no lock. Exit codes: 0 nothing that forbids a measurement, 1 something that does,
-3 a server could not be examined. docs/doctor.md explains every finding.")]
+3 a server could not be examined. docs/reference/doctor.md explains every finding.")]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) target: TargetArgs,

@@ -29,7 +29,7 @@ impl Extent {
   replimeter reproduce --experiments 1,3 --run-dir again
 
 Starts servers of its own for each experiment, and removes them. What cannot be had here (a Galera cluster
-without Galera, MySQL where it is not installed) is left out and named. docs/reproduce.md has the sources.")]
+without Galera, MySQL where it is not installed) is left out and named. docs/reference/reproduce.md has the sources.")]
 pub(crate) struct ReproduceArgs {
     /// How much of each experiment is carried out
     #[arg(long, value_enum, default_value = "small")]

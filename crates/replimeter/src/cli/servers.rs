@@ -14,7 +14,7 @@ Examples:
   replimeter servers --servers /opt/mariadb --json
   replimeter servers add mysql-9.7.0-linux-glibc2.28-x86_64.tar.xz
 
-docs/servers.md says where servers are looked for and what each ability needs."
+docs/reference/servers.md says where servers are looked for and what each ability needs."
 )]
 pub(crate) struct ServersArgs {
     #[command(subcommand)]
