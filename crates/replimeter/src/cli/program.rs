@@ -14,7 +14,7 @@ Examples:
   replimeter schema plan --markdown
 
 The schemas of this version are kept in docs/schema; docs/reference/formats.md says how to use them, and
-docs/reference/plans.md how an editor does.")]
+docs/guides/plans.md how an editor does.")]
 pub(crate) struct SchemaArgs {
     /// Of plan files, of a command's JSON document, or of manifest.json
     #[arg(value_name = "OF")]
