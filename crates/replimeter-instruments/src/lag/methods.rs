@@ -89,7 +89,7 @@ fn check(
                 if method == Method::Stamp {
                     "start the servers without sysdate_is_now, or use --method stamp-udf"
                 } else {
-                    "install NOW_USEC() on every server (docs/udf.md), or start a sandbox with --udf"
+                    "install NOW_USEC() on every server (docs/guides/install-functions.md), or start a sandbox with --udf"
                 },
             ))
         }

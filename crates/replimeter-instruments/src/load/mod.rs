@@ -63,7 +63,7 @@ fn about(mut error: ServerError, workload: &Workload, line: usize, excerpt: &str
             "run only a load that reads on a replica, or name the primary after the @".to_owned();
     } else if matches!(error.kind, ErrorKind::Statement(code) if !DISK_FULL.contains(&code)) {
         error.hint =
-            "correct the script: every statement must succeed once before the measurement (docs/load.md)".to_owned();
+            "correct the script: every statement must succeed once before the measurement (docs/reference/workloads.md)".to_owned();
     }
     error
 }

@@ -83,7 +83,7 @@ Examples:
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/ --stream csv > lag.csv
 
 Writes nothing on any server. Needs binary logs and GTIDs on the primary and on every replica, and the privilege
-REPLICATION SLAVE; docs/tap.md and docs/privileges.md say more. Without --duration it runs until Ctrl-C, which is then
+REPLICATION SLAVE; docs/reference/tap.md and docs/reference/privileges.md say more. Without --duration it runs until Ctrl-C, which is then
 its proper end.";
 
     type Settings = TapSettings;
