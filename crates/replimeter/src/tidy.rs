@@ -36,7 +36,10 @@ fn files(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap();
-        if name == "tests" || name == "tidy" || name == "net" {
+        if ["messages", "net", "tests", "tidy"]
+            .iter()
+            .any(|one| name == *one)
+        {
             continue;
         }
         if path.is_dir() {
