@@ -1,5 +1,10 @@
 //! What must hold of the sources of all crates: no file imports itself over others, and no file outside of a
-//! measurement's own names it.
+//! measurement's own names it. The modules hold the rules for words, names and lengths.
+
+mod lengths;
+mod names;
+mod sources;
+mod words;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,0 +1,130 @@
+//! Lengths: of files, commit subjects, names of tests and the README's opening.
+
+use std::{collections::BTreeMap, fs, process::Command};
+
+use super::sources::{repository, rust_files, shown};
+
+const MAX_FILE_LINES: usize = 600;
+
+/// Files that are longer, with what they may have. The list only shrinks: a file that is split leaves it.
+const LONGER_FILES: [(&str, usize); 8] = [
+    ("crates/replimeter-instruments/src/doctor/tests.rs", 1350),
+    ("tests/src/net.rs", 1200),
+    ("tests/suites/endpoints.rs", 1050),
+    ("tests/suites/engine.rs", 850),
+    ("tests/suites/kept.rs", 950),
+    ("tests/suites/load.rs", 1250),
+    ("tests/suites/stale.rs", 900),
+    ("tests/suites/tap.rs", 800),
+];
+
+const MAX_SUBJECT: usize = 72;
+const SUBJECTS: &str = "-50";
+const MAX_TEST_NAME: usize = 60;
+const MAX_OPENING_LINES: usize = 12;
+
+#[test]
+fn files_are_short() {
+    let mut longer: BTreeMap<&str, usize> = LONGER_FILES.into();
+    let mut found = Vec::new();
+    for path in rust_files() {
+        let (name, lines) = (
+            shown(&path),
+            fs::read_to_string(&path).unwrap().lines().count(),
+        );
+        let limit = longer.remove(name.as_str());
+        if lines > limit.unwrap_or(MAX_FILE_LINES) {
+            found.push(format!(
+                "{name}:{lines}: more than {} lines, split it",
+                limit.unwrap_or(MAX_FILE_LINES)
+            ));
+        } else if limit.is_some() && lines <= MAX_FILE_LINES {
+            found.push(format!(
+                "{name}: has {lines} lines, remove it from LONGER_FILES"
+            ));
+        }
+    }
+    found.extend(
+        longer
+            .keys()
+            .map(|name| format!("{name}: is gone, remove it from LONGER_FILES")),
+    );
+    assert!(found.is_empty(), "files:\n{}", found.join("\n"));
+}
+
+#[test]
+fn commit_subjects_are_short() {
+    let log = Command::new("git")
+        .args(["log", SUBJECTS, "--no-merges", "--format=%h %s"])
+        .current_dir(repository())
+        .output();
+    // Sources without history have no subjects.
+    let Some(log) = log.ok().filter(|log| log.status.success()) else {
+        return;
+    };
+    let log = String::from_utf8_lossy(&log.stdout).into_owned();
+    let long = |line: &&str| {
+        line.split_once(' ')
+            .is_some_and(|(_, subject)| subject.chars().count() > MAX_SUBJECT)
+    };
+    let found: Vec<&str> = log.lines().filter(long).collect();
+    assert!(
+        found.is_empty(),
+        "commit subjects of more than {MAX_SUBJECT} characters:\n{}",
+        found.join("\n")
+    );
+}
+
+#[test]
+fn names_of_tests_are_short() {
+    let mut found = Vec::new();
+    for path in rust_files() {
+        let text = fs::read_to_string(&path).unwrap();
+        let mut attribute = false;
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            let name = if let Some((_, name)) = line.split_once("test!(") {
+                name.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+                    .next()
+            } else if attribute && !line.starts_with('#') {
+                attribute = false;
+                line.split_once("fn ")
+                    .and_then(|(_, name)| name.split('(').next())
+            } else {
+                attribute |= line == "#[test]";
+                None
+            };
+            if let Some(name) = name.filter(|name| name.len() > MAX_TEST_NAME) {
+                found.push(format!(
+                    "{}:{}: {name} ({})",
+                    shown(&path),
+                    index + 1,
+                    name.len()
+                ));
+            }
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "names of tests of more than {MAX_TEST_NAME} characters ({}):\n{}",
+        found.len(),
+        found.join("\n")
+    );
+}
+
+#[test]
+fn opening_of_the_readme_is_short() {
+    let text = fs::read_to_string(repository().join("README.md")).unwrap();
+    let lines = text
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.starts_with("## "));
+    let count = lines
+        .filter(|line| !line.trim().is_empty() && !line.starts_with("```"))
+        .count();
+    assert!(
+        count <= MAX_OPENING_LINES,
+        "README.md:{}: the opening has {count} lines of text, at most {MAX_OPENING_LINES} are read",
+        count + 1
+    );
+}

@@ -1,0 +1,148 @@
+//! Names of types and modules: none has a word that the glossary replaces.
+
+use std::{collections::BTreeSet, fs};
+
+use super::sources::{files, is_test, rust_files, shown, without_tests};
+
+/// The heading of the table `| not | but |`.
+const HEADING: &str = "Words that are not used";
+
+/// Until a page has that table.
+const BANNED: [&str; 30] = [
+    "beat",
+    "beats",
+    "bell",
+    "board",
+    "course",
+    "crew",
+    "eyes",
+    "fallen",
+    "fate",
+    "flavour",
+    "gauge",
+    "innermost",
+    "keeper",
+    "kept",
+    "lane",
+    "outlets",
+    "parcel",
+    "price",
+    "scene",
+    "seat",
+    "squad",
+    "stretch",
+    "stretches",
+    "strike",
+    "survey",
+    "tenth",
+    "together",
+    "told",
+    "touches",
+    "yardstick",
+];
+
+/// Returns the single words of the table's first column.
+fn table() -> Option<BTreeSet<String>> {
+    let mut words = BTreeSet::new();
+    for path in files("docs", "md") {
+        let text = fs::read_to_string(path).unwrap();
+        let mut lines = text
+            .lines()
+            .skip_while(|line| !(line.starts_with('#') && line.contains(HEADING)));
+        lines.next();
+        for line in lines.take_while(|line| !line.starts_with('#')) {
+            let Some(cell) = line
+                .trim()
+                .strip_prefix('|')
+                .and_then(|line| line.split('|').next())
+            else {
+                continue;
+            };
+            let cell = cell.replace(['`', '*', '"', '“', '”'], "").to_lowercase();
+            let single = |word: &&str| {
+                !word.is_empty() && word.chars().all(char::is_alphabetic) && *word != "not"
+            };
+            words.extend(
+                cell.split([',', ';', '/'])
+                    .map(str::trim)
+                    .filter(single)
+                    .map(str::to_owned),
+            );
+        }
+    }
+    (!words.is_empty()).then_some(words)
+}
+
+/// Returns the words of a name in camel case or with underscores.
+fn words(name: &str) -> Vec<String> {
+    let mut all = vec![String::new()];
+    for letter in name.chars() {
+        if letter == '_' || letter.is_uppercase() {
+            all.push(String::new());
+        }
+        if let Some(last) = all.last_mut().filter(|_| letter != '_') {
+            last.extend(letter.to_lowercase());
+        }
+    }
+    all
+}
+
+#[test]
+fn names_have_no_banned_word() {
+    let banned = table().unwrap_or_else(|| BANNED.map(str::to_owned).into());
+    let bad = |name: &str| words(name).into_iter().find(|word| banned.contains(word));
+    let mut found = Vec::new();
+    for path in rust_files() {
+        let module = path.file_stem().unwrap().to_str().unwrap();
+        let module = match module {
+            "mod" => path
+                .parent()
+                .unwrap()
+                .file_name()
+                .unwrap()
+                .to_str()
+                .unwrap(),
+            other => other,
+        };
+        if let Some(word) = bad(module).filter(|_| !is_test(&path)) {
+            found.push(format!(
+                "{}:1: the module's name has `{word}`",
+                shown(&path)
+            ));
+        }
+        for (index, line) in without_tests(&path).lines().enumerate() {
+            let line = line.trim().trim_start_matches("pub ");
+            let line = match line.strip_prefix("pub(") {
+                Some(rest) => rest.split_once(") ").map_or(rest, |(_, rest)| rest),
+                None => line,
+            };
+            let starts = ["struct ", "enum ", "trait ", "type ", "union "];
+            let Some(rest) = starts.iter().find_map(|start| line.strip_prefix(start)) else {
+                continue;
+            };
+            let name = rest
+                .split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+                .next()
+                .unwrap();
+            if let Some(word) = bad(name) {
+                found.push(format!(
+                    "{}:{}: the type {name} has `{word}`",
+                    shown(&path),
+                    index + 1
+                ));
+            }
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "names ({}; see \"{HEADING}\" in the docs):\n{}",
+        found.len(),
+        found.join("\n")
+    );
+}
+
+#[test]
+fn names_are_split_into_words() {
+    assert_eq!(words("LagObserver")[1..], ["lag", "observer"]);
+    assert_eq!(words("clock_offset"), ["clock", "offset"]);
+}

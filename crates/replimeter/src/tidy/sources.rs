@@ -1,0 +1,258 @@
+//! The repository's files, and the prose in them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Folders that are generated, or hold what the rules quote.
+const SKIPPED: [&str; 5] = ["reference", "reproduced", "schema", "tidy", "target"];
+
+pub(super) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Returns the path as it is in the repository.
+pub(super) fn shown(path: &Path) -> String {
+    path.strip_prefix(repository())
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}
+
+/// Returns the files below a folder of the repository with this ending, sorted.
+pub(super) fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
+    fn walk(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            if SKIPPED.contains(&name) {
+                continue;
+            }
+            if path.is_dir() {
+                walk(&path, ending, found);
+            } else if path.extension().is_some_and(|one| one == ending) {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&repository().join(folder), ending, &mut found);
+    found.sort();
+    found
+}
+
+/// Returns every Rust file: crates, tests, benchmarks.
+pub(super) fn rust_files() -> Vec<PathBuf> {
+    ["crates", "tests", "bench"]
+        .iter()
+        .flat_map(|folder| files(folder, "rs"))
+        .collect()
+}
+
+/// Returns a file's code without its tests.
+pub(super) fn without_tests(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    text.split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap()
+        .to_owned()
+}
+
+/// Returns whether a file holds tests only.
+pub(super) fn is_test(path: &Path) -> bool {
+    path.iter()
+        .any(|name| name == "tests" || name == "tests.rs" || name == "net.rs")
+}
+
+/// A paragraph, or a text in code.
+pub(super) struct Prose {
+    pub(super) path: PathBuf,
+    /// The text on one line, and where in it which line of the file begins.
+    pub(super) text: String,
+    starts: Vec<(usize, usize)>,
+}
+
+impl Prose {
+    fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            text: String::new(),
+            starts: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, line: usize, text: &str) {
+        if !self.text.is_empty() {
+            self.text.push(' ');
+        }
+        self.starts.push((self.text.len(), line));
+        self.text.push_str(text);
+    }
+
+    /// Returns the file and line of a place in the text.
+    pub(super) fn place(&self, at: usize) -> String {
+        let before = self.starts.iter().rev().find(|(start, _)| *start <= at);
+        format!(
+            "{}:{}",
+            shown(&self.path),
+            before.map_or(0, |(_, line)| *line)
+        )
+    }
+
+    /// Returns the places of whole words, in any case.
+    pub(super) fn find(&self, words: &str) -> Vec<usize> {
+        let text = self.text.to_ascii_lowercase();
+        let inside = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '-';
+        let whole = |at: &usize| {
+            !text[..*at].ends_with(inside) && !text[at + words.len()..].starts_with(inside)
+        };
+        text.match_indices(words)
+            .map(|(at, _)| at)
+            .filter(whole)
+            .collect()
+    }
+}
+
+/// Blanks what stands between backticks: words of servers, commands and names.
+fn without_code(line: &str) -> String {
+    let parts = line.split('`').enumerate();
+    parts
+        .map(|(index, part)| if index % 2 == 0 { part } else { "…" })
+        .collect()
+}
+
+/// Returns the paragraphs of a page, without code.
+fn of_page(path: &Path) -> Vec<Prose> {
+    let text = fs::read_to_string(path).unwrap();
+    let (mut all, mut fenced) = (vec![Prose::new(path)], false);
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if line.trim().is_empty() {
+            all.push(Prose::new(path));
+        } else if !fenced && let Some(last) = all.last_mut() {
+            last.push(index + 1, line.trim());
+        }
+    }
+    for prose in &mut all {
+        // Not by line: a span may continue on the next one. Lengths stay.
+        let mut code = false;
+        let blank = |letter: char| {
+            code ^= letter == '`';
+            if code && letter.is_ascii() {
+                '.'
+            } else {
+                letter
+            }
+        };
+        prose.text = prose.text.chars().map(blank).collect();
+    }
+    all
+}
+
+/// Returns the documentation comments of a file and the texts in its code, without tests.
+fn of_code(path: &Path) -> Vec<Prose> {
+    let code = without_tests(path);
+    let mut all: Vec<Prose> = Vec::new();
+    let mut text: Option<Prose> = None;
+    let mut raw = None;
+    let mut in_comment = false;
+    for (index, line) in code.lines().enumerate() {
+        let number = index + 1;
+        let trimmed = line.trim_start();
+        if text.is_none() {
+            let comment = ["///", "//!"]
+                .iter()
+                .find_map(|start| trimmed.strip_prefix(start));
+            if let Some(comment) = comment {
+                if !in_comment || comment.trim().is_empty() {
+                    all.push(Prose::new(path));
+                }
+                in_comment = true;
+                if let Some(last) = all.last_mut() {
+                    last.push(number, &without_code(comment.trim()));
+                }
+                continue;
+            }
+        }
+        in_comment = false;
+        let mut rest = line;
+        loop {
+            match text.take() {
+                None => {
+                    let (quote, comment) = (rest.find('"'), rest.find("//"));
+                    let Some(at) = quote.filter(|at| comment.is_none_or(|comment| *at < comment))
+                    else {
+                        break;
+                    };
+                    // A letter in quotes is no text.
+                    if rest[..at].ends_with('\'') || rest[..at].ends_with("'\\") {
+                        rest = &rest[at + 1..];
+                        continue;
+                    }
+                    let hashes = rest[..at].len() - rest[..at].trim_end_matches('#').len();
+                    let is_raw = rest[..at - hashes].ends_with('r');
+                    raw = is_raw.then(|| format!("\"{}", "#".repeat(hashes)));
+                    text = Some(Prose::new(path));
+                    rest = &rest[at + 1..];
+                }
+                Some(mut prose) => {
+                    let end = match &raw {
+                        Some(end) => rest.find(end.as_str()),
+                        None => {
+                            let escaped = |at: usize| {
+                                let before = &rest[..at];
+                                (before.len() - before.trim_end_matches('\\').len()) % 2 == 1
+                            };
+                            rest.match_indices('"')
+                                .map(|(at, _)| at)
+                                .find(|at| !escaped(*at))
+                        }
+                    };
+                    match end {
+                        Some(end) => {
+                            prose.push(number, rest[..end].trim_start());
+                            all.push(prose);
+                            rest = &rest[end + 1..];
+                        }
+                        None => {
+                            prose.push(number, rest.trim().trim_end_matches('\\').trim_end());
+                            text = Some(prose);
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Returns all prose that users and readers of the code meet: documentation comments, texts in code and pages.
+pub(super) fn prose() -> Vec<Prose> {
+    let code = files("crates", "rs")
+        .into_iter()
+        .filter(|path| !is_test(path));
+    let pages =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|page| repository().join(page));
+    let pages = files("docs", "md").into_iter().chain(pages);
+    code.flat_map(|path| of_code(&path))
+        .chain(pages.flat_map(|path| of_page(&path)))
+        .collect()
+}
+
+#[test]
+fn prose_of_code_is_texts_and_comments() {
+    let folder = std::env::temp_dir().join(format!("replimeter-tidy-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("made.rs");
+    let code = "/// Returns the\n/// time.\nfn f() { // so \"long\"\n    g(\"one \\\n        two\", '\"', r#\"three \"four\"\"#);\n}\n";
+    fs::write(&path, code).unwrap();
+    let all = of_code(&path);
+    fs::remove_dir_all(&folder).unwrap();
+    let texts: Vec<&str> = all.iter().map(|prose| prose.text.as_str()).collect();
+    assert_eq!(texts, ["Returns the time.", "one two", "three \"four\""]);
+    assert!(all[1].place(all[1].find("two")[0]).ends_with("made.rs:5"));
+    assert!(all[0].find("tim").is_empty());
+}
