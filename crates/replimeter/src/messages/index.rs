@@ -165,7 +165,7 @@ fn format_of(attributes: &[Attribute]) -> Option<String> {
 
 fn has_field(fields: &Fields, wanted: &str) -> bool {
     let name = |field: &Field| field.ident.as_ref().is_some_and(|name| name == wanted);
-    fields.iter().any(|field| name(field))
+    fields.iter().any(name)
 }
 
 impl<'a> Index<'a> {

@@ -41,34 +41,38 @@ const BANNED: [&str; 30] = [
     "yardstick",
 ];
 
-/// Returns the single words of the table's first column.
+/// Adds the single words of the first column of a page's table.
+fn add_table(text: &str, words: &mut BTreeSet<String>) {
+    let mut lines = text
+        .lines()
+        .skip_while(|line| !(line.starts_with('#') && line.contains(HEADING)));
+    lines.next();
+    for line in lines.take_while(|line| !line.starts_with('#')) {
+        let Some(cell) = line
+            .trim()
+            .strip_prefix('|')
+            .and_then(|line| line.split('|').next())
+        else {
+            continue;
+        };
+        let cell = cell.replace(['`', '*', '"', '“', '”'], "").to_lowercase();
+        let single = |word: &&str| {
+            !word.is_empty() && word.chars().all(char::is_alphabetic) && *word != "not"
+        };
+        words.extend(
+            cell.split([',', ';', '/'])
+                .map(str::trim)
+                .filter(single)
+                .map(str::to_owned),
+        );
+    }
+}
+
+/// Returns the words of the table, wherever it is.
 fn table() -> Option<BTreeSet<String>> {
     let mut words = BTreeSet::new();
     for path in files("docs", "md") {
-        let text = fs::read_to_string(path).unwrap();
-        let mut lines = text
-            .lines()
-            .skip_while(|line| !(line.starts_with('#') && line.contains(HEADING)));
-        lines.next();
-        for line in lines.take_while(|line| !line.starts_with('#')) {
-            let Some(cell) = line
-                .trim()
-                .strip_prefix('|')
-                .and_then(|line| line.split('|').next())
-            else {
-                continue;
-            };
-            let cell = cell.replace(['`', '*', '"', '“', '”'], "").to_lowercase();
-            let single = |word: &&str| {
-                !word.is_empty() && word.chars().all(char::is_alphabetic) && *word != "not"
-            };
-            words.extend(
-                cell.split([',', ';', '/'])
-                    .map(str::trim)
-                    .filter(single)
-                    .map(str::to_owned),
-            );
-        }
+        add_table(&fs::read_to_string(path).unwrap(), &mut words);
     }
     (!words.is_empty()).then_some(words)
 }
@@ -145,4 +149,12 @@ fn names_have_no_banned_word() {
 fn names_are_split_into_words() {
     assert_eq!(words("LagObserver")[1..], ["lag", "observer"]);
     assert_eq!(words("clock_offset"), ["clock", "offset"]);
+}
+
+#[test]
+fn banned_words_come_from_the_first_column() {
+    let mut words = BTreeSet::new();
+    let page = "# Glossary\n| a | b |\n## Words that are not used\n\n| not | but |\n|---|---|\n| `crew`, squad | worker pool |\n| so long | N s |\n# End\n| c | d |\n";
+    add_table(page, &mut words);
+    assert_eq!(words.into_iter().collect::<Vec<_>>(), ["crew", "squad"]);
 }

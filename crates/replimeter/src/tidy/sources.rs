@@ -5,8 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Folders that are generated, or hold what the rules quote.
-const SKIPPED: [&str; 5] = ["reference", "reproduced", "schema", "tidy", "target"];
+/// Folders of pages that are generated, and of the rules themselves.
+const NO_PROSE: [&str; 3] = ["reference", "reproduced", "tidy"];
 
 pub(super) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -25,10 +25,6 @@ pub(super) fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
     fn walk(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            let name = path.file_stem().unwrap().to_str().unwrap();
-            if SKIPPED.contains(&name) {
-                continue;
-            }
             if path.is_dir() {
                 walk(&path, ending, found);
             } else if path.extension().is_some_and(|one| one == ending) {
@@ -61,8 +57,9 @@ pub(super) fn without_tests(path: &Path) -> String {
 
 /// Returns whether a file holds tests only.
 pub(super) fn is_test(path: &Path) -> bool {
-    path.iter()
-        .any(|name| name == "tests" || name == "tests.rs" || name == "net.rs")
+    let path = shown(path);
+    path.split('/')
+        .any(|name| ["net.rs", "tests", "tests.rs"].contains(&name))
 }
 
 /// A paragraph, or a text in code.
@@ -234,11 +231,18 @@ pub(super) fn prose() -> Vec<Prose> {
     let code = files("crates", "rs")
         .into_iter()
         .filter(|path| !is_test(path));
+    let kept = |path: &PathBuf| {
+        let path = shown(path);
+        !NO_PROSE
+            .iter()
+            .any(|folder| path.contains(&format!("/{folder}/")))
+    };
     let pages =
         ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|page| repository().join(page));
     let pages = files("docs", "md").into_iter().chain(pages);
-    code.flat_map(|path| of_code(&path))
-        .chain(pages.flat_map(|path| of_page(&path)))
+    code.filter(kept)
+        .flat_map(|path| of_code(&path))
+        .chain(pages.filter(kept).flat_map(|path| of_page(&path)))
         .collect()
 }
 
