@@ -1,4 +1,4 @@
-//! The texts that an expression may come to.
+//! The texts that an expression may be.
 
 use std::collections::BTreeMap;
 
@@ -392,7 +392,7 @@ impl<'a> Scope<'a, '_> {
     }
 }
 
-/// Returns the alternatives of an expression that each come to one value.
+/// Returns the expressions of which one is the value.
 pub(super) fn branches<'c>(value: &'c Expr, found: &mut Vec<&'c Expr>) {
     let last = |block: &'c Block, found: &mut Vec<&'c Expr>| {
         if let Some(Stmt::Expr(last, _)) = block.stmts.last() {

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use super::sources::{files, is_test, rust_files, shown, without_tests};
-
-/// The heading of the table `| not | but |`.
-const HEADING: &str = "Words that are not used";
+use super::sources::{UNUSED_WORDS, files, is_test, rust_files, shown, without_tests};
 
 /// Until a page has that table.
 const BANNED: [&str; 30] = [
@@ -45,7 +42,7 @@ const BANNED: [&str; 30] = [
 fn add_table(text: &str, words: &mut BTreeSet<String>) {
     let mut lines = text
         .lines()
-        .skip_while(|line| !(line.starts_with('#') && line.contains(HEADING)));
+        .skip_while(|line| !(line.starts_with('#') && line.contains(UNUSED_WORDS)));
     lines.next();
     for line in lines.take_while(|line| !line.starts_with('#')) {
         let Some(cell) = line
@@ -139,7 +136,7 @@ fn names_have_no_banned_word() {
     }
     assert!(
         found.is_empty(),
-        "names ({}; see \"{HEADING}\" in the docs):\n{}",
+        "names ({}; see \"{UNUSED_WORDS}\" in the docs):\n{}",
         found.len(),
         found.join("\n")
     );

@@ -8,6 +8,9 @@ use std::{
 /// Folders of pages that are generated, and of the rules themselves.
 const NO_PROSE: [&str; 3] = ["reference", "reproduced", "tidy"];
 
+/// The heading of the glossary's table `| not | but |`, which may have them all.
+pub(super) const UNUSED_WORDS: &str = "Words that are not used";
+
 pub(super) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -122,8 +125,14 @@ fn without_code(line: &str) -> String {
 /// Returns the paragraphs of a page, without code.
 fn of_page(path: &Path) -> Vec<Prose> {
     let text = fs::read_to_string(path).unwrap();
-    let (mut all, mut fenced) = (vec![Prose::new(path)], false);
+    let (mut all, mut fenced, mut unused) = (vec![Prose::new(path)], false, false);
     for (index, line) in text.lines().enumerate() {
+        if line.starts_with('#') && !fenced {
+            unused = line.contains(UNUSED_WORDS);
+        }
+        if unused {
+            continue;
+        }
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
         } else if line.trim().is_empty() {
