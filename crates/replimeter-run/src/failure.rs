@@ -119,7 +119,7 @@ impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         Self::usage(
             error.to_string(),
-            "see `replimeter COMMAND --help` for every setting, docs/plans.md for those of a plan",
+            "see `replimeter COMMAND --help` for every setting, docs/reference/plans.md for those of a plan",
         )
     }
 }

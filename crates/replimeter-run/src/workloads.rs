@@ -69,7 +69,7 @@ pub fn workload(name: &str) -> Result<Workload, Failure> {
     Workload::parse(name, &script(name)?).map_err(|error| {
         Failure::usage(
             format!("the workload {name}: {error}"),
-            "see docs/load.md, and the examples in loads/",
+            "see docs/reference/workloads.md, and the examples in loads/",
         )
     })
 }

@@ -111,7 +111,7 @@ fn missing(wanted: &[&str], server: &Examination, state: &State) -> Option<Findi
             Code::NotChecked,
             server,
             "the user's privileges could not be read",
-            "see docs/privileges.md for the privileges needed",
+            "see docs/reference/privileges.md for the privileges needed",
         ));
     };
     let missing = grants.missing(wanted, SCHEMA, TABLE).join(", ");

@@ -182,7 +182,7 @@ fn check_privileges(
         warnings.push(Warning::new(
             WarningCode::NotChecked,
             format!("{session}: the user's privileges could not be read, so they were not checked"),
-            "see docs/privileges.md for the privileges needed",
+            "see docs/reference/privileges.md for the privileges needed",
         ));
         return Ok(());
     };

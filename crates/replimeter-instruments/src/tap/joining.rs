@@ -386,7 +386,7 @@ impl<'a> Joining<'a> {
                     row.unmatched,
                     reasons.join("; ")
                 ),
-                "see docs/tap.md for each reason",
+                "see docs/reference/tap.md for each reason",
             ));
         }
         self.outcome

@@ -72,7 +72,7 @@ pub(super) fn cells<'s, 'a: 's>(
             Ok(readers) => readers,
             Err(reason) => {
                 let hint = "use a load such as versioned-update:4@writer, versioned-select:8@reader or versioned:8@node1; \
-                            docs/stale.md describes how a workload file names its versions";
+                            docs/reference/stale.md describes how a workload file names its versions";
                 return Err(Failure::usage(reason, hint));
             }
         };

@@ -106,7 +106,7 @@ fn read(registry: &Registry, path: &Path, given: &Given) -> Result<Box<dyn Plann
     registry.plan(&text, given).map_err(|error| {
         Failure::usage(
             format!("{shown}: {error}"),
-            "see docs/plans.md for every key; check a plan with `replimeter run --dry-run`",
+            "see docs/reference/plans.md for every key; check a plan with `replimeter run --dry-run`",
         )
     })
 }
