@@ -81,7 +81,7 @@ pub enum SecondAxis {
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// Its values. Lines are drawn in order of `x`, whatever the order here.
+    /// Its values. Lines are drawn in order of `x`, regardless of the order here.
     pub points: Vec<Point>,
     /// Its mark, if not the chart's.
     pub mark: Option<Mark>,

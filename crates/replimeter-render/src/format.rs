@@ -33,7 +33,7 @@ pub enum Format {
 const HOPELESS: f64 = 100.0;
 
 impl Format {
-    /// Formats the figure; a dash if there is none.
+    /// Formats the figure; a dash if it is missing.
     pub fn text(self, value: Option<f64>) -> String {
         or_dash(value, |value| self.show(value, None))
     }
@@ -137,7 +137,7 @@ fn bytes(value: f64) -> String {
     }
 }
 
-/// Formats a figure; a dash if there is none.
+/// Formats a figure; a dash if it is missing.
 pub fn or_dash<T>(figure: Option<T>, shown: impl FnOnce(T) -> String) -> String {
     figure.map_or_else(|| "–".to_owned(), shown)
 }

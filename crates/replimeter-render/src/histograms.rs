@@ -103,7 +103,7 @@ mod tests {
         let empty = SignedHistogram::default();
         let series = [
             ("async:1/replica 1,x/poll".to_owned(), lag.clone()),
-            ("nobody".to_owned(), empty),
+            ("empty".to_owned(), empty),
         ];
         let begun = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let bytes = log(begun, Duration::from_secs(7), &series).unwrap();

@@ -525,7 +525,7 @@ pub(crate) mod tests {
             map["mysql/async"].lossy.map(|share| share.value),
             Some(75.0)
         );
-        assert_eq!(map_of(&map).rows[0][6], Cell::NONE, "nobody measured it");
+        assert_eq!(map_of(&map).rows[0][6], Cell::NONE, "no run measured it");
         assert_eq!(
             answer(&sides),
             "4 runs side by side (cost, lag, loss, stale). Each finding is from its own run."

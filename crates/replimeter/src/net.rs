@@ -468,7 +468,7 @@ fn recorded_runs_come_to_the_same_samples_again() {
         let recorded = Recorded::open(&dir, &calls);
         recorded.replay();
         let kept = dir.join("run").join(SAMPLES);
-        // Only where columns have other names: a file that is written anew is never the same byte for byte.
+        // Only where columns have other names: a rewritten file is never the same byte for byte.
         if update && rows(&recorded.samples()).0 != rows(&kept).0 {
             fs::copy(recorded.samples(), &kept).unwrap();
         }

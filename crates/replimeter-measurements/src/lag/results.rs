@@ -461,7 +461,7 @@ fn histograms(parts: &[Part]) -> Vec<(String, SignedHistogram)> {
 fn floors(part: &Part) -> Vec<Floor> {
     let floor = |(method, summary): &(Method, FloorSummary)| {
         let floor = self::floor(&part.label, *method, summary);
-        // The point select is a yardstick for reads only.
+        // The point select is a reference for reads only.
         if *method != Method::Poll {
             return floor;
         }

@@ -304,9 +304,9 @@ fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<Cras
     })
 }
 
-/// Returns the failure if every crash followed a fall-back, and warns of others. A semi-synchronous primary
+/// Returns the failure if every crash followed a fallback, and warns of others. A semi-synchronous primary
 /// that fell back acknowledged transactions that no replica had, so the figures describe another mode. If the
-/// user chose the timeout, the fall-back is part of the intended conditions.
+/// user chose the timeout, the fallback is part of the intended conditions.
 fn fell_back(cells: &[Cell], warnings: &mut Vec<Warning>) -> Option<Failure> {
     let mut invalid = None;
     for cell in cells {

@@ -205,7 +205,11 @@ fn returned(run: &LossDocument, row: &LossRow) -> Vec<String> {
         });
         let named: Vec<String> = named.take(3).collect();
         if !named.is_empty() {
-            sentences.push(format!("{}: by GTID, {}.", row.shape, named.join("; ")));
+            sentences.push(format!(
+                "{}: errant GTIDs: {}.",
+                row.shape,
+                named.join("; ")
+            ));
         }
     }
     if row.seen_then_lost > row.seen_unacknowledged_lost {

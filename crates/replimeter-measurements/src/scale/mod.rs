@@ -115,7 +115,7 @@ Starts servers of its own for every number of replicas, and removes them. docs/r
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
-        // Blocks that began are kept, whatever step was interrupted.
+        // Blocks that began are kept, regardless of the interrupted step.
         rounds(cx).map_err(|failure| match failure.kind {
             Kind::Interrupted if !Self::is_empty(&cx.gathered) => Failure::cut_short(),
             _ => failure,

@@ -224,7 +224,7 @@ fn sentences(document: &CompareDocument) -> Vec<String> {
         let when = match document.fail_when {
             FailWhen::Proven => "when the whole interval is beyond the limit",
             FailWhen::Estimated => {
-                "when the figure itself is beyond the limit, whatever its interval"
+                "when the figure itself is beyond the limit, regardless of its interval"
             }
             FailWhen::Possible => "unless the whole interval is within the limit",
         };

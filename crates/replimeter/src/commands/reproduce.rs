@@ -463,6 +463,6 @@ mod tests {
                 .unwrap()
                 .as_ref(),
         );
-        assert_eq!(cost["cost.modes"], "\"all\"", "whatever can be had here");
+        assert_eq!(cost["cost.modes"], "\"all\"", "everything available here");
     }
 }
