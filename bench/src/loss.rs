@@ -36,8 +36,8 @@ fn show(document: &Value) {
             "{} of {} [{:.0}, {:.0}] %",
             lossy["count"],
             lossy["of"],
-            number(lossy, "percent_low"),
-            number(lossy, "percent_high")
+            lossy["percent_ci95"][0].as_f64().unwrap_or(f64::NAN),
+            lossy["percent_ci95"][1].as_f64().unwrap_or(f64::NAN)
         );
         let goal = match (row["mode"].as_str(), row["wait_point"].as_str()) {
             (Some("async"), _) => "most",
@@ -48,7 +48,7 @@ fn show(document: &Value) {
         let per = &row["lost_per_crash"];
         line(
             &format!("{name}: missing per crash"),
-            format!("{:.1}{}", number(per, "mean"), interval(&per["mean_ci"])),
+            format!("{:.1}{}", number(per, "mean"), interval(&per["mean_ci95"])),
             "",
         );
         line(

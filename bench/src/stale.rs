@@ -149,7 +149,7 @@ pub(crate) fn stale() {
         let document = run(sandbox, &sync);
         let row = &document["results"]["rows"][0];
         let violations = &row["violations"];
-        let bound = violations["read_your_writes_percent_high"]
+        let bound = violations["read_your_writes_percent_upper_bound"]
             .as_f64()
             .expect("a bound");
         let figure = format!(

@@ -717,7 +717,7 @@ pub fn hash(text: &str) -> u64 {
 /// is for documents of that command alone. `+new` and `-old` are paths that came and went; their value says why.
 /// `"=old" = "new"` is a word that stands for a value, such as `after-sync`.
 ///
-/// `"*.old" = "*.new"` is for the ends of paths, as the other entries left them; `csv:*.old` for those of columns. Where a
+/// `"*.old" = "*.new"` is for the ends of paths, as other entries for their beginnings left them; `csv:*.old` for those of columns. Where a
 /// new name ends in `[0]` or `[1]`, the value became that end of an interval `[low, high]`. Settings, which were in
 /// kebab-case, are in snake_case.
 #[derive(Debug, Default)]
@@ -808,10 +808,11 @@ impl RenamedKeys {
             return None;
         }
         let renamed = match self.entry("", command, &generic) {
-            Some((new, rest)) => format!("{new}{rest}"),
-            None => generic,
+            // An entry of the whole path says it all.
+            Some((new, "")) => new.to_owned(),
+            Some((new, rest)) => self.end(command, format!("{new}{rest}")),
+            None => self.end(command, generic),
         };
-        let renamed = self.end(command, renamed);
         let renamed = if renamed.starts_with("settings.") {
             renamed.replace('-', "_")
         } else {

@@ -91,7 +91,7 @@ fn waiting_for_a_replica_costs_more_than_not_waiting() {
             6
         );
         assert!(
-            number(&row["throughput"]["low"]) <= number(&row["throughput"]["mean"]),
+            number(&row["throughput"]["ci95"][0]) <= number(&row["throughput"]["mean"]),
             "{row:#}"
         );
         assert_eq!(row["latency"]["count"], row["operations"]);

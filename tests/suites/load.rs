@@ -626,8 +626,8 @@ fn a_replica_catches_up(servers: &Servers) {
         );
         assert!(number(&row["caught_up_after_us"]) > 0.0, "{shown}");
         if let (Some(low), Some(high)) = (
-            row["sustained_per_s"]["low"].as_f64(),
-            row["sustained_per_s"]["high"].as_f64(),
+            row["sustained_per_s"]["ci95"][0].as_f64(),
+            row["sustained_per_s"]["ci95"][1].as_f64(),
         ) {
             assert!(low <= high, "{shown}");
         }

@@ -64,7 +64,7 @@ fn consistent(document: &Value) {
             .count() as u64;
         assert_eq!(count(&row["lossy"], "count"), lossy);
         assert!(
-            row["lossy"]["percent_high"].as_f64().unwrap() > 0.0,
+            row["lossy"]["percent_ci95"][1].as_f64().unwrap() > 0.0,
             "never a bare nought"
         );
         for crash in crashes {

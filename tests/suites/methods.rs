@@ -377,7 +377,7 @@ fn a_calibration_is_kept_and_rendered_again() {
             None => assert_eq!(injected, 0.0),
             // How exactly is the bench's to say; that the delay is there at all is sure.
             Some(error) => assert!(
-                error > -injected && row["error_p50_ci"].is_array(),
+                error > -injected && row["error_p50_us_ci95"].is_array(),
                 "{row:#}"
             ),
         }

@@ -96,7 +96,7 @@ fn every_count_and_phase_has_its_figures_with_every_server() {
                 "{row:#}"
             );
             if inserts {
-                let (rate, ends) = (number(&row["inserts_per_s"]), &row["inserts_ci"]);
+                let (rate, ends) = (number(&row["inserts_per_s"]), &row["inserts_per_s_ci95"]);
                 assert!(
                     number(&ends[0]) <= rate && rate <= number(&ends[1]),
                     "{row:#}"
@@ -282,8 +282,8 @@ fn from_five_counts_on_a_law_is_fitted_and_its_prediction_measured() {
             continue;
         }
         let (low, high) = (
-            number(&prediction["predicted"]["low"]),
-            number(&prediction["predicted"]["high"]),
+            number(&prediction["predicted"]["ci95"][0]),
+            number(&prediction["predicted"]["ci95"][1]),
         );
         let measured = number(&prediction["measured_per_s"]);
         assert_eq!(
@@ -318,7 +318,7 @@ fn mysql_and_semi_sync_replicas_are_measured_too() {
             "{mixed:#}"
         );
         assert!(
-            mixed["inserts_ci"].is_null() && mixed["percent_of_none"]["inserts"].is_null(),
+            mixed["inserts_per_s_ci95"].is_null() && mixed["percent_of_none"]["inserts"].is_null(),
             "one start, and no other count: {mixed:#}"
         );
     }

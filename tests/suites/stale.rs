@@ -100,12 +100,12 @@ fn consistent(row: &Value) {
         "{row:#}"
     );
     assert!(
-        float(&row["stale_percent_low"]) <= share
-            && share < float(&row["stale_percent_high"]).max(100.1),
+        float(&row["stale_percent_ci95"][0]) <= share
+            && share < float(&row["stale_percent_ci95"][1]).max(100.1),
         "{row:#}"
     );
     assert!(
-        float(&row["stale_percent_high"]) > 0.0,
+        float(&row["stale_percent_ci95"][1]) > 0.0,
         "never a bare 0 %: {row:#}"
     );
     if row["judged"] == "rounds" {
@@ -147,8 +147,8 @@ fn consistent(row: &Value) {
     );
     for point in row["curve"].as_array().unwrap() {
         assert!(
-            point["low"].as_f64() <= point["probability"].as_f64()
-                && point["probability"].as_f64() <= point["high"].as_f64()
+            point["probability_ci95"][0].as_f64() <= point["probability"].as_f64()
+                && point["probability"].as_f64() <= point["probability_ci95"][1].as_f64()
         );
     }
 }

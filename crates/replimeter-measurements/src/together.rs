@@ -125,7 +125,7 @@ fn prices(sides: &[Side<'_>]) -> Chart {
         let prefix = format!("{}: ", side.letter);
         series.extend(cost::charts::series_by_threads(document, &prefix, |row| {
             let of = row.throughput;
-            Some(Point::of(price_label(side, row), of.mean).within(of.low, of.high))
+            Some(Point::of(price_label(side, row), of.mean).within(of.ci95.low, of.ci95.high))
         }));
         let all = cost::charts::by_threads(document).into_values().flatten();
         rows.extend(all.map(|row| (price_label(side, row), row)));
@@ -170,7 +170,7 @@ fn loads(sides: &[Side<'_>]) -> Chart {
     let series = lines.iter().map(|(name, rows)| {
         let points = rows.iter().map(|row| {
             let of = row.load.throughput;
-            Point::new(row.load.threads, of.mean).within(of.low, of.high)
+            Point::new(row.load.threads, of.mean).within(of.ci95.low, of.ci95.high)
         });
         Series::new(name, points)
     });

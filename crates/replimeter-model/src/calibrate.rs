@@ -25,11 +25,11 @@ pub struct CalibrateRow {
     pub error_p50_us: Option<f64>,
     /// A 95 % interval of that error: the half-widths of both medians' intervals, added
     /// in quadrature.
-    pub error_p50_ci: Option<[f64; 2]>,
+    pub error_p50_us_ci95: Option<[f64; 2]>,
     /// The same difference of the 99th percentiles.
     pub error_p99_us: Option<f64>,
     /// Its interval.
-    pub error_p99_ci: Option<[f64; 2]>,
+    pub error_p99_us_ci95: Option<[f64; 2]>,
     /// The smallest and the largest error of p50 among the repetitions, each against its
     /// own delay 0.
     pub error_p50_range: Option<[f64; 2]>,

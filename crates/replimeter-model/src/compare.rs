@@ -3,7 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{estimate::Estimate, record::RunStatus, warning::Warning};
+use crate::{
+    estimate::{Estimate, Interval},
+    record::RunStatus,
+    warning::Warning,
+};
 
 /// The schema's name and version in every `compare` document.
 pub const COMPARE_SCHEMA: &str = "replimeter.compare/1";
@@ -71,10 +75,8 @@ pub struct Dimension {
 pub struct SideFigure {
     /// The figure: of several runs their mean.
     pub value: f64,
-    /// Lower end of its 95 % interval; null when there is too little to tell.
-    pub low: Option<f64>,
-    /// Upper end.
-    pub high: Option<f64>,
+    /// Its 95 % confidence interval; null when there is too little to tell.
+    pub ci95: Interval,
     /// Runs behind it.
     pub runs: u64,
     /// Samples behind it: observations, blocks or crashes.
@@ -210,10 +212,8 @@ pub struct Condition {
     pub value: f64,
     /// The limit, in the same unit.
     pub limit: f64,
-    /// Lower end of the value's interval, at a level for all conditions together; null without one.
-    pub low: Option<f64>,
-    /// Upper end.
-    pub high: Option<f64>,
+    /// The value's confidence interval, at 95 % for all conditions together; null without one.
+    pub ci95: Interval,
     /// What became of it.
     pub outcome: Outcome,
     /// The same in words.

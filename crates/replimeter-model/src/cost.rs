@@ -5,25 +5,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     envelope::Envelope,
-    estimate::Estimate,
+    estimate::{Estimate, Interval},
     load::{LoadError, Rate},
     plan::CostSettings,
     record::Distribution,
     resources::PerOperation,
 };
 
-/// A figure over the same of `none`; `throughput`, `low` and `high` are one ratio with
-/// its interval.
+/// Ratios of a mode's figures to those of `none`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Relative {
     /// What it is held against: `none`.
     pub baseline: String,
     /// Throughput over that of `none`; null when `none` was not measured.
     pub throughput: Option<f64>,
-    /// Lower end of its 95 % interval.
-    pub low: Option<f64>,
-    /// Upper end.
-    pub high: Option<f64>,
+    /// Its 95 % confidence interval.
+    pub throughput_ci95: Interval,
     /// The same of the latency's figures.
     pub latency: RelativeLatency,
 }
@@ -202,7 +199,7 @@ pub struct SelfTest {
     /// The share of those that would be right.
     pub expected: f64,
     /// The exact 95 % interval of the true share.
-    pub share: [f64; 2],
+    pub share_ci95: [f64; 2],
     /// The probability of so many differences or more, were the share the right one.
     pub p_value: f64,
     /// Whether there are significantly too many.

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{record::Distribution, suggest};
+use crate::{estimate::Interval, record::Distribution, suggest};
 
 /// The most threads of one load.
 pub const MOST_THREADS: u32 = 1024;
@@ -307,10 +307,8 @@ pub struct Rate {
     pub mean: Option<f64>,
     /// Standard deviation between the batches of the interval.
     pub stdev: Option<f64>,
-    /// Lower end of the interval; null when there are too few batches.
-    pub low: Option<f64>,
-    /// Upper end.
-    pub high: Option<f64>,
+    /// 95 % confidence interval of the mean; null when there are too few batches.
+    pub ci95: Interval,
 }
 
 /// Errors of one kind that a load met.

@@ -15,14 +15,14 @@ pub struct Counts {
     /// Arithmetic mean.
     pub mean: Option<f64>,
     /// A 95 % interval of the mean, by the bootstrap over crashes; null below four.
-    pub mean_ci: Option<[f64; 2]>,
+    pub mean_ci95: Option<[f64; 2]>,
     /// Standard deviation (n − 1).
     pub stdev: Option<f64>,
     /// Median.
     pub p50: Option<f64>,
     /// An interval of the median by order statistics, of at least 95 %; null below six
     /// crashes, which cannot carry it.
-    pub p50_ci: Option<[f64; 2]>,
+    pub p50_ci95: Option<[f64; 2]>,
     /// Largest.
     pub max: Option<u64>,
 }
@@ -36,10 +36,8 @@ pub struct Share {
     pub of: u64,
     /// In percent.
     pub percent: f64,
-    /// Lower end of the 95 % interval (Wilson 1927), in percent.
-    pub percent_low: f64,
-    /// Upper end; of none that happened this is what can be said.
-    pub percent_high: f64,
+    /// Its 95 % confidence interval (Wilson 1927), in percent.
+    pub percent_ci95: [f64; 2],
 }
 
 /// Transactions that the old primary has and the new one has not.
@@ -143,7 +141,7 @@ pub struct LossRow {
     /// The same, as a distribution.
     pub recovery: Distribution,
     /// An interval of the median by order statistics, as for [`Counts::p50_ci`].
-    pub recovery_ci: Option<[f64; 2]>,
+    pub recovery_us_ci95: Option<[f64; 2]>,
     /// In how many crashes an acknowledged transaction was lost.
     pub lossy: Share,
     /// In how many crashes something that was seen was lost.

@@ -21,35 +21,26 @@ pub struct Distribution {
     pub stdev_us: Option<f64>,
     /// Median.
     pub p50_us: Option<f64>,
+    /// 95 % confidence interval of the median, in microseconds; null when there are too few samples.
+    pub p50_us_ci95: Option<[f64; 2]>,
     /// 90th percentile.
     pub p90_us: Option<f64>,
+    /// 95 % confidence interval of the 90th percentile, in microseconds.
+    pub p90_us_ci95: Option<[f64; 2]>,
     /// 95th percentile.
     pub p95_us: Option<f64>,
+    /// 95 % confidence interval of the 95th percentile, in microseconds.
+    pub p95_us_ci95: Option<[f64; 2]>,
     /// 99th percentile.
     pub p99_us: Option<f64>,
+    /// 95 % confidence interval of the 99th percentile, in microseconds.
+    pub p99_us_ci95: Option<[f64; 2]>,
     /// 99.9th percentile.
     pub p999_us: Option<f64>,
+    /// 95 % confidence interval of the 99.9th percentile, in microseconds.
+    pub p999_us_ci95: Option<[f64; 2]>,
     /// Largest, exact.
     pub max_us: Option<f64>,
-    /// 95 % confidence intervals; null when there are too few samples.
-    pub ci95: Option<Intervals>,
-}
-
-/// 95 % confidence intervals `[low, high]` in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Intervals {
-    /// Of the median.
-    pub p50_us: Option<[f64; 2]>,
-    /// Of the 90th percentile.
-    pub p90_us: Option<[f64; 2]>,
-    /// Of the 95th percentile.
-    #[serde(default)]
-    pub p95_us: Option<[f64; 2]>,
-    /// Of the 99th percentile.
-    pub p99_us: Option<[f64; 2]>,
-    /// Of the 99.9th percentile.
-    #[serde(default)]
-    pub p999_us: Option<[f64; 2]>,
     /// By how much dependence between neighbouring rounds inflates the variance
     /// at the median; 1 means independent. The effective sample size is
     /// `count / inflation`. Null when the run is too short to tell; there are no
@@ -80,9 +71,9 @@ pub struct Innermost {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bin {
     /// Lower end.
-    pub low_us: f64,
+    pub from_us: f64,
     /// Upper end.
-    pub high_us: f64,
+    pub to_us: f64,
     /// Samples in it.
     pub count: u64,
 }

@@ -41,15 +41,15 @@ pub struct PercentOfNone {
     /// Inserts.
     pub inserts: Option<f64>,
     /// Its 95 % interval.
-    pub inserts_ci: Option<[f64; 2]>,
+    pub inserts_ci95: Option<[f64; 2]>,
     /// Selects.
     pub selects: Option<f64>,
     /// Its interval.
-    pub selects_ci: Option<[f64; 2]>,
+    pub selects_ci95: Option<[f64; 2]>,
     /// Updates.
     pub updates: Option<f64>,
     /// Its interval.
-    pub updates_ci: Option<[f64; 2]>,
+    pub updates_ci95: Option<[f64; 2]>,
 }
 
 /// One phase with one number of replicas, over all starts and blocks.
@@ -72,15 +72,15 @@ pub struct ScaleRow {
     /// Inserts per second of all clients together: the mean of the starts.
     pub inserts_per_s: Option<f64>,
     /// Its 95 % interval, by starts and blocks; null with one start.
-    pub inserts_ci: Option<[f64; 2]>,
+    pub inserts_per_s_ci95: Option<[f64; 2]>,
     /// Selects per second.
     pub selects_per_s: Option<f64>,
     /// Its interval.
-    pub selects_ci: Option<[f64; 2]>,
+    pub selects_per_s_ci95: Option<[f64; 2]>,
     /// Updates per second.
     pub updates_per_s: Option<f64>,
     /// Its interval.
-    pub updates_ci: Option<[f64; 2]>,
+    pub updates_per_s_ci95: Option<[f64; 2]>,
     /// Against no replica.
     pub percent_of_none: PercentOfNone,
     /// How long writes took.
@@ -142,7 +142,7 @@ pub struct Prediction {
     /// The measured ones; null when that was not asked for.
     pub measured_per_s: Option<f64>,
     /// Their own interval.
-    pub measured_ci: Option<[f64; 2]>,
+    pub measured_per_s_ci95: Option<[f64; 2]>,
     /// Whether they lie within the predicted interval.
     pub holds: Option<bool>,
 }

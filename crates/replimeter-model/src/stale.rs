@@ -191,10 +191,10 @@ pub struct Violations {
     pub monotonic_same_connection: u64,
     /// The share of read-your-writes violations is below this with 97.5 % confidence, in percent.
     #[serde(default)]
-    pub read_your_writes_percent_high: f64,
+    pub read_your_writes_percent_upper_bound: f64,
     /// The same for monotonic reads.
     #[serde(default)]
-    pub monotonic_reads_percent_high: f64,
+    pub monotonic_reads_percent_upper_bound: f64,
 }
 
 /// One point of the curve.
@@ -210,10 +210,8 @@ pub struct CurvePoint {
     pub stale: u64,
     /// Their share.
     pub probability: f64,
-    /// Lower end of its 95 % interval.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
+    /// Its 95 % confidence interval.
+    pub probability_ci95: [f64; 2],
     /// The 1st and the 99th percentile of what was achieved; null for fewer than a thousand reads.
     pub achieved_us: Option<[f64; 2]>,
 }
@@ -227,9 +225,9 @@ pub struct FreshAfter {
     /// 99.9 %.
     pub p999: Option<f64>,
     /// The 95 % interval of the former.
-    pub p99_ci: Option<[f64; 2]>,
+    pub p99_ci95: Option<[f64; 2]>,
     /// Of the latter.
-    pub p999_ci: Option<[f64; 2]>,
+    pub p999_ci95: Option<[f64; 2]>,
 }
 
 /// Reads that were so many versions behind.
@@ -309,10 +307,8 @@ pub struct StaleRow {
     pub stale: u64,
     /// Their share.
     pub stale_percent: Option<f64>,
-    /// Lower end of its 95 % interval.
-    pub stale_percent_low: Option<f64>,
-    /// Upper end.
-    pub stale_percent_high: Option<f64>,
+    /// Its 95 % confidence interval, in percent.
+    pub stale_percent_ci95: Option<[f64; 2]>,
     /// By how much dependence between neighbouring rounds inflates the variance; null when the run was too short to
     /// tell, and 1 was taken.
     pub inflation: Option<f64>,

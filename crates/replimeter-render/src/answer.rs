@@ -105,13 +105,9 @@ fn of_row(name: &str, row: &LagRow, writer: &str) -> String {
     let mut text = match (lag.p50_us, lag.min_us, lag.max_us) {
         (Some(p50), ..) => {
             let unit = Unit::for_size(p50);
-            let interval = lag
-                .ci95
-                .as_ref()
-                .and_then(|ci| ci.p50_us)
-                .map_or_else(String::new, |ends| {
-                    format!(" [{}]", unit.show_interval(ends).join(", "))
-                });
+            let interval = lag.p50_us_ci95.map_or_else(String::new, |ends| {
+                format!(" [{}]", unit.show_interval(ends).join(", "))
+            });
             let tail = match (lag.p99_us, lag.p90_us) {
                 (Some(p99), _) => format!(", p99 {}", time_within(p99, precision.quantile(0.99))),
                 (None, Some(p90)) => format!(", p90 {}", time_within(p90, precision.quantile(0.9))),

@@ -156,7 +156,10 @@ impl Format {
 
 /// Returns a rate with its interval.
 pub fn throughput(of: &Rate) -> Cell {
-    Format::Rate.within(of.mean, of.low.zip(of.high).map(|(low, high)| [low, high]))
+    Format::Rate.within(
+        of.mean,
+        of.ci95.low.zip(of.ci95.high).map(|(low, high)| [low, high]),
+    )
 }
 
 /// Returns a rate with its interval as text.

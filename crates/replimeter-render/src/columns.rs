@@ -23,7 +23,7 @@ pub const HEADINGS: [&str; 11] = [
 pub fn cells(unit: Unit, distribution: &Distribution, precision: Precision<'_>) -> [Cell; 11] {
     let show = |us, half_us| Cell::time(us, half_us, unit);
     let quantile = |us, p| show(us, precision.quantile(p));
-    let interval = distribution.ci95.as_ref().and_then(|ci| ci.p50_us);
+    let interval = distribution.p50_us_ci95;
     [
         Cell::Count(distribution.count),
         show(distribution.min_us, precision.single()),

@@ -116,7 +116,7 @@ mod tests {
     use replimeter_model::{
         lag::{LagDocument, LagResults, LagRow},
         plan::LagSettings,
-        record::{Distribution, Intervals},
+        record::Distribution,
         schema,
     };
 
@@ -125,14 +125,10 @@ mod tests {
     #[test]
     fn every_figure_has_its_column_whatever_was_measured() {
         let schema = schema::run::<LagSettings, LagResults>();
-        let interval = Intervals {
-            p50_us: Some([1.5, 2.5]),
-            ..Intervals::default()
-        };
         let from_ack = Distribution {
             count: 7,
             p50_us: Some(-2.0),
-            ci95: Some(interval),
+            p50_us_ci95: Some([1.5, 2.5]),
             ..Distribution::default()
         };
         let row = LagRow {
@@ -172,8 +168,8 @@ mod tests {
         assert_eq!(of("from_ack.p50_us"), "-2.0");
         assert_eq!(
             (
-                of("from_ack.ci95.p50_us.low"),
-                of("from_ack.ci95.p50_us.high")
+                of("from_ack.p50_us_ci95.low"),
+                of("from_ack.p50_us_ci95.high")
             ),
             ("1.5", "2.5")
         );

@@ -23,11 +23,11 @@ pub(crate) fn bars(bins: &[Bin]) -> String {
     let typical = bins
         .iter()
         .max_by_key(|bin| bin.count)
-        .map_or(0.0, |bin| bin.high_us);
+        .map_or(0.0, |bin| bin.to_us);
     let unit = Unit::for_size(typical);
     let ends: Vec<[String; 2]> = bins
         .iter()
-        .map(|bin| [bin.low_us, bin.high_us].map(|us| unit.show(us)))
+        .map(|bin| [bin.from_us, bin.to_us].map(|us| unit.show(us)))
         .collect();
     let [low, high] = [0, 1].map(|end| {
         let widths = ends.iter().map(|ends| ends[end].chars().count());
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn a_histogram_has_a_line_per_bar() {
         let bin = |low_us, high_us, count| Bin {
-            low_us,
-            high_us,
+            from_us: low_us,
+            to_us: high_us,
             count,
         };
         let text = bars(&[bin(100.0, 120.0, 8), bin(120.0, 140.0, 0)]);

@@ -108,12 +108,7 @@ impl<'a> Precision<'a> {
     /// dependence. The standard deviation of times with a long tail is hardly more precise than their mean
     /// (its variance is (κ − 1)/4 of the mean's, κ the kurtosis).
     pub fn mean(self) -> f64 {
-        let inflation = self
-            .distribution
-            .ci95
-            .as_ref()
-            .and_then(|ci| ci.inflation)
-            .unwrap_or(1.0);
+        let inflation = self.distribution.inflation.unwrap_or(1.0);
         let stdev = self.distribution.stdev_us.unwrap_or(0.0);
         let error = Z95 * stdev * (inflation / self.distribution.count.max(1) as f64).sqrt();
         error.max(self.each_us)
@@ -123,16 +118,13 @@ impl<'a> Precision<'a> {
     /// quantile towards the median. It is never so large that the value, rounded to it, would be outside its
     /// own interval, since both are printed next to each other.
     pub fn quantile(self, p: f64) -> f64 {
-        let Some(ci) = &self.distribution.ci95 else {
-            return self.each_us;
-        };
         let of = self.distribution;
         let levels = [
-            (0.999, of.p999_us, ci.p999_us),
-            (0.99, of.p99_us, ci.p99_us),
-            (0.95, of.p95_us, ci.p95_us),
-            (0.9, of.p90_us, ci.p90_us),
-            (0.5, of.p50_us, ci.p50_us),
+            (0.999, of.p999_us, of.p999_us_ci95),
+            (0.99, of.p99_us, of.p99_us_ci95),
+            (0.95, of.p95_us, of.p95_us_ci95),
+            (0.9, of.p90_us, of.p90_us_ci95),
+            (0.5, of.p50_us, of.p50_us_ci95),
         ];
         // Below the median, the median's own interval is used.
         let mut up_to = levels
@@ -153,8 +145,6 @@ impl<'a> Precision<'a> {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::record::Intervals;
-
     use super::*;
 
     #[test]
@@ -164,14 +154,10 @@ mod tests {
             (127.5, [115.0, 141.0], 220.0, "130"),
             (100.4, [99.0, 102.0], 400.0, "100"),
         ] {
-            let ci95 = Intervals {
-                p50_us: Some(ends),
-                ..Intervals::default()
-            };
             let of = Distribution {
                 count: 9,
                 p50_us: Some(value),
-                ci95: Some(ci95),
+                p50_us_ci95: Some(ends),
                 ..Distribution::default()
             };
             let mut row = LagRow::default();
@@ -183,15 +169,11 @@ mod tests {
 
     #[test]
     fn the_larger_of_interval_and_bracket() {
-        let ci95 = Intervals {
-            p50_us: Some([90.0, 110.0]),
-            p90_us: Some([100.0, 300.0]),
-            ..Intervals::default()
-        };
         let distribution = Distribution {
             count: 100,
             stdev_us: Some(50.0),
-            ci95: Some(ci95),
+            p50_us_ci95: Some([90.0, 110.0]),
+            p90_us_ci95: Some([100.0, 300.0]),
             ..Distribution::default()
         };
         let mut row = LagRow::default();

@@ -181,10 +181,10 @@ fn points(side: &Side<'_>) -> Vec<(String, ModePoint)> {
                     && matches!(row.session_reset.as_str(), "" | "keep")
             };
             let point = |row: &StaleRow| {
-                let ends = row.stale_percent_low.zip(row.stale_percent_high);
+                let ends = row.stale_percent_ci95;
                 let share = row.stale_percent.zip(ends);
                 ModePoint {
-                    stale: share.map(|(value, (low, high))| Percent { value, low, high }),
+                    stale: share.map(|(value, [low, high])| Percent { value, low, high }),
                     ..ModePoint::default()
                 }
             };
@@ -213,8 +213,8 @@ fn points(side: &Side<'_>) -> Vec<(String, ModePoint)> {
             let point = |row: &LossRow| ModePoint {
                 lossy: Some(Percent {
                     value: row.lossy.percent,
-                    low: row.lossy.percent_low,
-                    high: row.lossy.percent_high,
+                    low: row.lossy.percent_ci95[0],
+                    high: row.lossy.percent_ci95[1],
                 }),
                 missing: row.lost_per_crash.mean,
                 ..ModePoint::default()
@@ -429,8 +429,7 @@ pub(crate) mod tests {
             load: "none".to_owned(),
             read_consistency: "off".to_owned(),
             stale_percent: Some(4.0),
-            stale_percent_low: Some(3.0),
-            stale_percent_high: Some(5.0),
+            stale_percent_ci95: Some([3.0, 5.0]),
             ..StaleRow::default()
         };
         let loaded = StaleRow {
@@ -472,8 +471,7 @@ pub(crate) mod tests {
                         count: 3,
                         of: 4,
                         percent: 75.0,
-                        percent_low: 30.0,
-                        percent_high: 95.0,
+                        percent_ci95: [30.0, 95.0],
                     },
                     ..LossRow::default()
                 }],

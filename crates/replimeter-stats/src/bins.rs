@@ -41,23 +41,23 @@ pub fn bins(histogram: &SignedHistogram, most: usize) -> Vec<Bin> {
     let mut bins = Vec::with_capacity(bars + 2);
     if before > 0 {
         bins.push(Bin {
-            low_us: us(min.0),
-            high_us: us(start),
+            from_us: us(min.0),
+            to_us: us(start),
             count: before,
         });
     }
     for (index, count) in counts.into_iter().enumerate() {
         let low = start + index as i64 * width;
         bins.push(Bin {
-            low_us: us(low),
-            high_us: us(low + width),
+            from_us: us(low),
+            to_us: us(low + width),
             count,
         });
     }
     if after > 0 {
         bins.push(Bin {
-            low_us: us(end),
-            high_us: us(max.0),
+            from_us: us(end),
+            to_us: us(max.0),
             count: after,
         });
     }
@@ -96,8 +96,8 @@ mod tests {
         histogram.record(Nanos(50_000_000));
         let bins = bins(&histogram, 20);
         assert!(bins.len() <= 23, "{}", bins.len());
-        assert_eq!(bins[1].high_us - bins[1].low_us, 5.0);
-        assert_eq!(bins.last().map(|bin| bin.high_us), Some(50_000.0));
+        assert_eq!(bins[1].to_us - bins[1].from_us, 5.0);
+        assert_eq!(bins.last().map(|bin| bin.to_us), Some(50_000.0));
     }
 
     proptest! {

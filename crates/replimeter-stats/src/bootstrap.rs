@@ -243,8 +243,7 @@ pub fn of_difference(of: &Starts, less: &Starts) -> Estimate {
 fn estimate(value: f64, ends: Option<[f64; 2]>) -> Estimate {
     Estimate {
         value: Some(value),
-        low: ends.map(|[low, _]| low),
-        high: ends.map(|[_, high]| high),
+        ci95: ends.into(),
     }
 }
 
@@ -449,11 +448,14 @@ mod tests {
             vec![8_000.0, 1.0],
         ];
         let steady = [vec![100.0, 101.0], vec![99.0, 100.0]];
-        assert_eq!(of_ratio(&stalled, &steady).low, Some(0.0));
+        assert_eq!(of_ratio(&stalled, &steady).ci95.low, Some(0.0));
         assert_eq!(of_ratio(&steady, &stalled).ends(), None);
         // Two starts that differ give a very wide interval, but not below 0.
         let apart = [vec![5_000.0], vec![9_000.0]];
-        assert!(of_mean(&apart).low.unwrap() < 0.0 && of_positive_mean(&apart).low.unwrap() > 0.0);
+        assert!(
+            of_mean(&apart).ci95.low.unwrap() < 0.0
+                && of_positive_mean(&apart).ci95.low.unwrap() > 0.0
+        );
     }
 
     #[test]

@@ -26,17 +26,14 @@ pub fn share(count: u64, of: u64) -> Share {
             count,
             of,
             percent: 0.0,
-            percent_low: 0.0,
-            percent_high: 100.0,
+            percent_ci95: [0.0, 100.0],
         };
     }
-    let [low, high] = wilson(count as f64, of as f64).map(|end| end * 100.0);
     Share {
         count,
         of,
         percent: count as f64 / of as f64 * 100.0,
-        percent_low: low,
-        percent_high: high,
+        percent_ci95: wilson(count as f64, of as f64).map(|end| end * 100.0),
     }
 }
 
@@ -89,10 +86,10 @@ pub fn counts(values: &[u64]) -> Counts {
         count: values.len() as u64,
         min: values.iter().min().copied(),
         mean,
-        mean_ci: mean.and_then(|mean| mean_interval(&sorted, mean)),
+        mean_ci95: mean.and_then(|mean| mean_interval(&sorted, mean)),
         stdev,
         p50: median(&sorted),
-        p50_ci: median_interval(&sorted),
+        p50_ci95: median_interval(&sorted),
         max: values.iter().max().copied(),
     }
 }
@@ -157,17 +154,17 @@ mod tests {
         // Newcombe 1998, table I: 0/20 and 1/29, method 3.
         let none = share(0, 20);
         assert!(
-            (none.percent_high - 16.11).abs() < 0.01 && none.percent_low == 0.0,
+            (none.percent_ci95[1] - 16.11).abs() < 0.01 && none.percent_ci95[0] == 0.0,
             "{none:?}"
         );
         let one = share(1, 29);
         assert!(
-            (one.percent_low - 0.61).abs() < 0.01 && (one.percent_high - 17.18).abs() < 0.01,
+            (one.percent_ci95[0] - 0.61).abs() < 0.01 && (one.percent_ci95[1] - 17.18).abs() < 0.01,
             "{one:?}"
         );
         let all = share(20, 20);
         assert!(
-            (all.percent_low - 83.89).abs() < 0.01 && all.percent_high == 100.0,
+            (all.percent_ci95[0] - 83.89).abs() < 0.01 && all.percent_ci95[1] == 100.0,
             "{all:?}"
         );
     }
@@ -201,7 +198,7 @@ mod tests {
     fn alike_values_tell_no_interval() {
         let zeros = counts(&[0; 20]);
         assert_eq!(
-            (zeros.mean, zeros.mean_ci, zeros.max),
+            (zeros.mean, zeros.mean_ci95, zeros.max),
             (Some(0.0), None, Some(0))
         );
         assert_eq!(counts(&[]).mean, None);
@@ -217,7 +214,7 @@ mod tests {
                     .map(|_| (-100.0 * random.uniform().ln()).round() as u64)
                     .collect();
                 counts(&values)
-                    .mean_ci
+                    .mean_ci95
                     .is_some_and(|[low, high]| low <= 100.0 && 100.0 <= high)
             })
             .count();
@@ -228,14 +225,14 @@ mod tests {
         #[test]
         fn figures_lie_in_their_intervals(values in proptest::collection::vec(0u64..10_000, 1..40)) {
             let counts = counts(&values);
-            if let (Some(mean), Some([low, high])) = (counts.mean, counts.mean_ci) {
+            if let (Some(mean), Some([low, high])) = (counts.mean, counts.mean_ci95) {
                 prop_assert!(low <= mean && mean <= high);
             }
-            if let (Some(median), Some([low, high])) = (counts.p50, counts.p50_ci) {
+            if let (Some(median), Some([low, high])) = (counts.p50, counts.p50_ci95) {
                 prop_assert!(low <= median && median <= high);
             }
             let share = share(values[0].min(40), 40);
-            prop_assert!(share.percent_low <= share.percent && share.percent <= share.percent_high);
+            prop_assert!(share.percent_ci95[0] <= share.percent && share.percent <= share.percent_ci95[1]);
         }
     }
 }

@@ -66,8 +66,7 @@ fn with_interval(mean: Option<f64>, rates: &[f64]) -> Rate {
     Rate {
         mean,
         stdev,
-        low: end(-1.0),
-        high: end(1.0),
+        ci95: [end(-1.0), end(1.0)].into(),
     }
 }
 
@@ -173,8 +172,7 @@ impl Counter {
         }
         let [low, high] = poisson(sum);
         Rate {
-            low: Some(low / seconds),
-            high: Some(high / seconds),
+            ci95: [Some(low / seconds), Some(high / seconds)].into(),
             ..rate
         }
     }
@@ -212,15 +210,15 @@ mod tests {
         }
         let mut counter = Counter::new(Nanos(0));
         let rate = counter.rate(Nanos(10_000_000_000));
-        assert_eq!((rate.mean, rate.low), (Some(0.0), Some(0.0)));
+        assert_eq!((rate.mean, rate.ci95.low), (Some(0.0), Some(0.0)));
         assert!(
-            (rate.high.unwrap() - 0.3689).abs() < 1e-4,
+            (rate.ci95.high.unwrap() - 0.3689).abs() < 1e-4,
             "none in ten seconds is not never: {rate:?}"
         );
         counter.record(Nanos(9_900_000_000));
         let rate = counter.rate(Nanos(10_000_000_000));
         assert!(
-            rate.low.unwrap() > 0.0 && rate.high.unwrap() > rate.mean.unwrap(),
+            rate.ci95.low.unwrap() > 0.0 && rate.ci95.high.unwrap() > rate.mean.unwrap(),
             "{rate:?}"
         );
     }
@@ -232,7 +230,7 @@ mod tests {
             .collect();
         let rate = of_readings(&readings);
         assert_eq!(
-            (rate.mean, rate.low, rate.high),
+            (rate.mean, rate.ci95.low, rate.ci95.high),
             (Some(500.0), Some(500.0), Some(500.0))
         );
     }
@@ -245,7 +243,7 @@ mod tests {
             .map(|at| (Nanos(at * 1_000_000_000), at as u64))
             .collect();
         let rate = of_readings(&few);
-        assert_eq!((rate.mean, rate.low), (Some(1.0), None));
+        assert_eq!((rate.mean, rate.ci95.low), (Some(1.0), None));
     }
 
     #[test]
@@ -258,7 +256,7 @@ mod tests {
         let rate = counter.rate(Nanos(10_000_000_000));
         assert_eq!(rate.mean, Some(100.0));
         assert!(
-            rate.stdev.unwrap() > 100.0 && rate.low.unwrap() < 0.0,
+            rate.stdev.unwrap() > 100.0 && rate.ci95.low.unwrap() < 0.0,
             "{rate:?}"
         );
     }
@@ -282,7 +280,8 @@ mod tests {
                 counter.record(Nanos(at as i64));
             }
             let rate = counter.rate(Nanos(10_000_000_000));
-            covered += u32::from(rate.low.unwrap() <= 200.0 && 200.0 <= rate.high.unwrap());
+            covered +=
+                u32::from(rate.ci95.low.unwrap() <= 200.0 && 200.0 <= rate.ci95.high.unwrap());
         }
         // Nominal 95 %; three standard errors of a share of 400 are 3.3 %.
         assert!(covered >= 367, "{covered} of 400");

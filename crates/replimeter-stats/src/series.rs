@@ -1,7 +1,7 @@
 //! A distribution accumulated sample by sample, with its windows over the run.
 
 use replimeter_model::{
-    record::{Distribution, Intervals, Window},
+    record::{Distribution, Window},
     time::Nanos,
 };
 
@@ -67,16 +67,14 @@ impl Series {
     #[must_use]
     pub fn distribution(&self) -> Distribution {
         let median = self.all.quantile(0.5);
-        let ci95 = median.map(|median| Intervals {
-            p50_us: self.interval(0.5),
-            p90_us: self.interval(0.9),
-            p95_us: self.interval(0.95),
-            p99_us: self.interval(0.99),
-            p999_us: self.interval(0.999),
-            inflation: self.windows.inflation(median),
-        });
+        let interval = |p: f64| median.and_then(|_| self.interval(p));
         Distribution {
-            ci95,
+            p50_us_ci95: interval(0.5),
+            p90_us_ci95: interval(0.9),
+            p95_us_ci95: interval(0.95),
+            p99_us_ci95: interval(0.99),
+            p999_us_ci95: interval(0.999),
+            inflation: median.and_then(|median| self.windows.inflation(median)),
             ..distribution(&self.all)
         }
     }
@@ -97,7 +95,7 @@ pub fn distribution(histogram: &SignedHistogram) -> Distribution {
         p99_us: us(histogram.quantile(0.99)),
         p999_us: us(histogram.quantile(0.999)),
         max_us: us(histogram.max()),
-        ci95: None,
+        ..Distribution::default()
     }
 }
 
@@ -114,7 +112,11 @@ mod tests {
         }
         let distribution = series.distribution();
         assert_eq!(
-            (distribution.count, distribution.p50_us, distribution.ci95),
+            (
+                distribution.count,
+                distribution.p50_us,
+                distribution.p50_us_ci95
+            ),
             (19, None, None)
         );
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use replimeter_model::{
-    record::{Distribution, Intervals},
+    record::Distribution,
     stale::{
         Behind, CurvePoint, FreshAfter, Price, StalePhase, StaleRead, StaleRound, StaleRow,
         Verdict, Violations,
@@ -151,8 +151,7 @@ impl StaleSummary {
             rounds: share.trials,
             stale: share.events,
             stale_percent: some.then_some(share.share * 100.0),
-            stale_percent_low: some.then_some(share.low * 100.0),
-            stale_percent_high: some.then_some(share.high * 100.0),
+            stale_percent_ci95: some.then_some([share.low, share.high].map(|share| share * 100.0)),
             inflation: share.inflation,
             staleness: self.delay.distribution(),
             violations: Violations {
@@ -161,8 +160,9 @@ impl StaleSummary {
                 monotonic_reads: monotonic,
                 monotonic_reads_of: self.judged,
                 monotonic_same_connection: self.backwards,
-                read_your_writes_percent_high: all.high * 100.0,
-                monotonic_reads_percent_high: wilson(monotonic as f64, self.judged as f64)[1]
+                read_your_writes_percent_upper_bound: all.high * 100.0,
+                monotonic_reads_percent_upper_bound: wilson(monotonic as f64, self.judged as f64)
+                    [1]
                     * 100.0,
             },
             refused: self.refused,
@@ -213,8 +213,7 @@ impl StaleSummary {
                 reads: share.trials,
                 stale: share.events,
                 probability: share.share,
-                low: share.low,
-                high: share.high,
+                probability_ci95: [share.low, share.high],
                 achieved_us: rank(0.01).zip(rank(0.99)).map(|(low, high)| [low, high]),
             }
         });
@@ -255,12 +254,12 @@ impl StaleSummary {
             });
             (Some(wait(p, |quantile| quantile.point)), ends)
         };
-        let ((p99, p99_ci), (p999, p999_ci)) = (of(0.99), of(0.999));
+        let ((p99, p99_ci95), (p999, p999_ci95)) = (of(0.99), of(0.999));
         FreshAfter {
             p99,
             p999,
-            p99_ci,
-            p999_ci,
+            p99_ci95,
+            p999_ci95,
         }
     }
 }
@@ -276,12 +275,12 @@ fn with_interval(histogram: &SignedHistogram) -> Distribution {
         .at_rank(low)
         .zip(histogram.at_rank(high))
         .map(|(low, high)| [low.as_micros(), high.as_micros()]);
-    let ci95 = figures.p50_us.and(ends).map(|ends| Intervals {
-        p50_us: Some(ends),
-        inflation: Some(1.0),
-        ..Intervals::default()
-    });
-    Distribution { ci95, ..figures }
+    let p50_us_ci95 = figures.p50_us.and(ends);
+    Distribution {
+        p50_us_ci95,
+        inflation: p50_us_ci95.map(|_| 1.0),
+        ..figures
+    }
 }
 
 /// Returns offsets for a curve from 0 to beyond the longest delay: 0, then 1, 2 and 5 times the powers of ten from

@@ -195,8 +195,7 @@ pub fn fit(points: &[Point]) -> Result<Fit, NoFit> {
         let [low, high] = ends(draws.iter().map(of).collect());
         Estimate {
             value: Some(of(&coefficients)),
-            low,
-            high,
+            ci95: [low, high].into(),
         }
     };
     let peak_replicas = estimate(stop);
@@ -378,8 +377,7 @@ impl Fit {
         let end = |sign: f64| known.then(|| value * (sign * half).exp());
         Some(Estimate {
             value: Some(value).filter(|_| known),
-            low: end(-1.0),
-            high: end(1.0),
+            ci95: [end(-1.0), end(1.0)].into(),
         })
     }
 }

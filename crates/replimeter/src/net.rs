@@ -81,7 +81,7 @@ fn lines(path: &Path) -> Vec<Value> {
 /// `[]` in a path is every index; a path includes all below it, and the longest match counts. `COMMAND:old`
 /// applies to that command only. `-old` are removed paths; their value explains why. `"*.old" = "*.new"` is for the ends of
 /// paths, as the other entries left them; where a new name ends in `[0]` or `[1]`, the value became that end of an interval
-/// `[low, high]`, which is null where both ends are.
+/// `[low, high]`, which is null where both ends are. Several new names, with spaces between them, have the value each.
 struct Renamed {
     entries: BTreeMap<String, String>,
     used: RefCell<BTreeSet<String>>,
@@ -119,16 +119,24 @@ impl Renamed {
         })
     }
 
-    /// Returns a path with the current name of its end.
-    fn end(&self, path: String) -> String {
+    /// Returns a path with the current name of its end has today, or with each of several.
+    fn end(&self, path: String) -> Vec<String> {
         let mut starts = path.match_indices('.').map(|(at, _)| at);
         let found = starts.find_map(|at| {
-            let key = format!("*{}", &path[at..]);
-            let new = self.entries.get(&key)?.strip_prefix('*')?;
+            let (name, index) = match path[at..].strip_suffix("[]") {
+                Some(name) => (name, "[]"),
+                None => (&path[at..], ""),
+            };
+            let key = format!("*{name}");
+            let new = self.entries.get(&key)?.split(' ');
             self.used.borrow_mut().insert(key);
-            Some(format!("{}{new}", &path[..at]))
+            let start = &path[..at];
+            Some(
+                new.map(|new| format!("{start}{}{index}", new.trim_start_matches('*')))
+                    .collect(),
+            )
         });
-        found.unwrap_or(path)
+        found.unwrap_or_else(|| vec![path])
     }
 
     /// Returns the leaves of a recorded value by their current paths.
@@ -143,7 +151,9 @@ impl Renamed {
                 Some((new, rest)) => format!("{new}{rest}"),
                 None => generic,
             };
-            today.insert(specific(&self.end(renamed), &indexes), value);
+            for renamed in self.end(renamed) {
+                today.insert(specific(&renamed, &indexes), value.clone());
+            }
         }
         today
     }

@@ -115,7 +115,7 @@ impl Stretch {
             return Some(true);
         }
         let growth = self.rate(|reading| (reading.at, reading.behind));
-        match (growth.low?, growth.high?) {
+        match (growth.ci95.low?, growth.ci95.high?) {
             (_, high) if high < 0.0 => Some(true),
             (low, _) if low > 0.0 => Some(false),
             _ => None,

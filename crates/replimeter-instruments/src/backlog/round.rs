@@ -326,7 +326,7 @@ impl Round<'_, '_> {
                 ),
                 "stop other writers on the primary, or use a lighter load",
             ));
-        } else if row.sustained_per_s.low.is_none() || row.catch_up_per_s.low.is_none() {
+        } else if row.sustained_per_s.ci95.low.is_none() || row.catch_up_per_s.ci95.low.is_none() {
             self.warnings.push(Warning::new(
                 WarningCode::BacklogUnclear,
                 format!(

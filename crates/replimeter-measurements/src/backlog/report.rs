@@ -198,8 +198,7 @@ mod tests {
         let rate = |mean: f64| Rate {
             mean: Some(mean),
             stdev: None,
-            low: Some(mean - 14.0),
-            high: Some(mean + 14.0),
+            ci95: [Some(mean - 14.0), Some(mean + 14.0)].into(),
         };
         BacklogRow {
             shape: "async:1".to_owned(),

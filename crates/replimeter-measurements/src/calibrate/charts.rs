@@ -15,7 +15,7 @@ pub(crate) fn charts(run: &CalibrateDocument) -> Vec<Chart> {
     let point = |row: &CalibrateRow| {
         let error = row.error_p50_us?;
         let half = row
-            .error_p50_ci
+            .error_p50_us_ci95
             .map_or(0.0, |[low, high]| (high - low) / 2.0);
         let point = Point::of(time(row.injected_us), error).within(error - half, error + half);
         Some((format!("{} {}", row.replica, row.method), point))

@@ -29,8 +29,8 @@ pub(super) fn figures(document: &CalibrateDocument) -> Result<Figures, Failure> 
         let of = [row.replica.as_str(), &row.method, &injected];
         figures.stated(LAG, &of, &row.measured);
         let errors = [
-            (row.error_p50_us, row.error_p50_ci),
-            (row.error_p99_us, row.error_p99_ci),
+            (row.error_p50_us, row.error_p50_us_ci95),
+            (row.error_p99_us, row.error_p99_us_ci95),
         ];
         for (spec, (value, ends)) in ERROR.iter().zip(errors) {
             let drawn = value.map(|value| Drawn::of_interval(value, ends, row.rounds));

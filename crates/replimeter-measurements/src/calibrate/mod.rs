@@ -404,9 +404,7 @@ fn row(gathered: &Gathered, cell: &Cell, names: &[String]) -> CalibrateRow {
     if let Some(base) = base {
         let without = base.all.distribution();
         let ci = |of: &Distribution, p99: bool| {
-            of.ci95
-                .as_ref()
-                .and_then(|ci| if p99 { ci.p99_us } else { ci.p50_us })
+            if p99 { of.p99_us_ci95 } else { of.p50_us_ci95 }
         };
         let (p50, p50_ci) = error(
             [measured.p50_us, without.p50_us],
@@ -420,9 +418,9 @@ fn row(gathered: &Gathered, cell: &Cell, names: &[String]) -> CalibrateRow {
         );
         (
             row.error_p50_us,
-            row.error_p50_ci,
+            row.error_p50_us_ci95,
             row.error_p99_us,
-            row.error_p99_ci,
+            row.error_p99_us_ci95,
         ) = (p50, p50_ci, p99, p99_ci);
         let p50 = |histogram: &SignedHistogram| histogram.quantile(0.5).map(Nanos::as_micros);
         let turns: Vec<f64> = cell

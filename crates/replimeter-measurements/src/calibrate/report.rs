@@ -29,10 +29,10 @@ fn figures(run: &CalibrateDocument) -> Table {
             ("measured p50", &|row| us.cell(row.measured.p50_us)),
             ("measured p99", &|row| us.cell(row.measured.p99_us)),
             ("error p50", &|row| us.cell(row.error_p50_us)),
-            ("95 %", &|row| range(row.error_p50_ci)),
+            ("95 %", &|row| range(row.error_p50_us_ci95)),
             ("repetitions", &|row| range(row.error_p50_range)),
             ("error p99", &|row| us.cell(row.error_p99_us)),
-            ("95 %", &|row| range(row.error_p99_ci)),
+            ("95 %", &|row| range(row.error_p99_us_ci95)),
         ],
     )
 }
@@ -90,7 +90,7 @@ pub(crate) fn answer(run: &CalibrateDocument) -> String {
             .results
             .rows
             .iter()
-            .any(|row| row.error_p50_us.is_some() && row.error_p50_ci.is_none())
+            .any(|row| row.error_p50_us.is_some() && row.error_p50_us_ci95.is_none())
     {
         text.push_str(" Too few rounds for an interval.");
     }

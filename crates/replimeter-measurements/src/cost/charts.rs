@@ -55,7 +55,7 @@ fn throughput(run: &CostDocument) -> Chart {
     let over_none = |row: &CostRow| Format::Ratio.estimate(&relative(row)).shown();
     let point = |row: &CostRow| {
         let of = row.throughput;
-        let point = Point::of(bar(run, row), of.mean).within(of.low, of.high);
+        let point = Point::of(bar(run, row), of.mean).within(of.ci95.low, of.ci95.high);
         Some(point.saying(over_none(row)))
     };
     Chart {
@@ -74,8 +74,8 @@ fn throughput(run: &CostDocument) -> Chart {
                 ("mode", &|row| bar(run, row)),
                 ("threads", &|row| row.threads.to_string()),
                 ("per second", &|row| per_second(row.throughput.mean)),
-                ("low", &|row| per_second(row.throughput.low)),
-                ("high", &|row| per_second(row.throughput.high)),
+                ("low", &|row| per_second(row.throughput.ci95.low)),
+                ("high", &|row| per_second(row.throughput.ci95.high)),
                 ("over none", &|row| over_none(row)),
             ],
         ),
@@ -88,7 +88,7 @@ fn added(run: &CostDocument) -> Chart {
     let shown = times_in(unit);
     let point = |row: &CostRow| {
         let of = row.added.latency_us;
-        Some(Point::of(bar(run, row), of.value?).within(of.low, of.high))
+        Some(Point::of(bar(run, row), of.value?).within(of.ci95.low, of.ci95.high))
     };
     let rows = by_threads(run).into_values().flatten();
     Chart {
@@ -107,8 +107,8 @@ fn added(run: &CostDocument) -> Chart {
                 ("mode", &|row| bar(run, row)),
                 ("threads", &|row| row.threads.to_string()),
                 (unit.symbol(), &|row| shown(row.added.latency_us.value)),
-                ("low", &|row| shown(row.added.latency_us.low)),
-                ("high", &|row| shown(row.added.latency_us.high)),
+                ("low", &|row| shown(row.added.latency_us.ci95.low)),
+                ("high", &|row| shown(row.added.latency_us.ci95.high)),
             ],
         ),
         ..Chart::default()
@@ -184,7 +184,7 @@ fn distance(run: &CostDocument) -> Chart {
         let rows = rows.iter();
         Series::new(
             name,
-            rows.map(|(far, of, us)| Point::new(*far, *us).within(of.low, of.high)),
+            rows.map(|(far, of, us)| Point::new(*far, *us).within(of.ci95.low, of.ci95.high)),
         )
     });
     let rows = lines.iter();

@@ -142,7 +142,7 @@ pub(super) fn verdict(mode: &Mode, work: &CostPlan, comparisons: Vec<SelfCompari
         starts: work.starts,
         differences,
         expected: EXPECTED,
-        share: excess.share,
+        share_ci95: excess.share,
         p_value: excess.p_value,
         significant: excess.significant(),
         comparisons,

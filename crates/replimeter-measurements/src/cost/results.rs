@@ -60,8 +60,7 @@ impl Cell {
         Rate {
             mean: estimate.value,
             stdev,
-            low: estimate.low,
-            high: estimate.high,
+            ci95: [estimate.ci95.low, estimate.ci95.high].into(),
         }
     }
 
@@ -80,8 +79,7 @@ impl Cell {
         Relative {
             baseline: CostKind::None.name().to_owned(),
             throughput: throughput.value,
-            low: throughput.low,
-            high: throughput.high,
+            throughput_ci95: [throughput.ci95.low, throughput.ci95.high].into(),
             latency: RelativeLatency {
                 mean: of_ratio(&self.means(), &none.means()),
                 stdev: figure(|figures| figures.stdev),
@@ -337,7 +335,10 @@ mod tests {
             ["none", "async", "semi-sync"]
         );
         assert_eq!(
-            (rows[0].relative.throughput, rows[0].relative.low),
+            (
+                rows[0].relative.throughput,
+                rows[0].relative.throughput_ci95.low
+            ),
             (Some(1.0), None)
         );
         assert_eq!(rows[1].relative.throughput, None, "of another binary");
@@ -345,12 +346,12 @@ mod tests {
         let added = semi_sync.added.latency_us;
         assert!(
             (added.value.unwrap() - 201.0).abs() < 0.01
-                && added.low.unwrap() < 201.0
-                && 201.0 < added.high.unwrap()
+                && added.ci95.low.unwrap() < 201.0
+                && 201.0 < added.ci95.high.unwrap()
         );
         assert!((semi_sync.added.primary_cpu_us.value.unwrap() - 100.5).abs() < 0.01);
         assert!(
-            semi_sync.relative.high.unwrap() < 0.5,
+            semi_sync.relative.throughput_ci95.high.unwrap() < 0.5,
             "{:?}",
             semi_sync.relative
         );
@@ -406,7 +407,7 @@ mod tests {
         one.end();
         assert_eq!(one.starts.len(), 1);
         // One start has no interval.
-        assert_eq!(one.row(None, None, "relaxed").throughput.low, None);
+        assert_eq!(one.row(None, None, "relaxed").throughput.ci95.low, None);
         assert!(Cell::new(key(CostKind::None, 1)).is_empty());
     }
 }

@@ -172,11 +172,11 @@ fn all(document: &LagDocument, gathered: &Gathered) -> Vec<Chart> {
 }
 
 fn distribution(gathered: &Gathered, unit: Unit) -> Chart {
-    let width = |bin: &Bin| bin.high_us - bin.low_us;
+    let width = |bin: &Bin| bin.to_us - bin.from_us;
     let point = |bin: &Bin, total: f64| {
-        let [low, high] = [bin.low_us, bin.high_us].map(|us| unit.with(us));
+        let [low, high] = [bin.from_us, bin.to_us].map(|us| unit.with(us));
         let point = Point::new(
-            (bin.low_us + bin.high_us) / 2.0,
+            (bin.from_us + bin.to_us) / 2.0,
             bin.count as f64 / total * 100.0,
         );
         Point {
@@ -217,8 +217,8 @@ fn distribution(gathered: &Gathered, unit: Unit) -> Chart {
             rows,
             &[
                 ("series", &|(name, _)| (*name).clone()),
-                ("from", &|(_, bin)| unit.show(bin.low_us)),
-                ("to", &|(_, bin)| unit.show(bin.high_us)),
+                ("from", &|(_, bin)| unit.show(bin.from_us)),
+                ("to", &|(_, bin)| unit.show(bin.to_us)),
                 ("samples", &|(_, bin)| count(bin.count)),
             ],
         ),

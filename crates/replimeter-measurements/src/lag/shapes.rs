@@ -47,7 +47,7 @@ pub(crate) fn lines(document: &LagDocument) -> Vec<Vec<Cell>> {
             Cell::Count(row.timed_out),
             p50(&row.write_latency, Precision::exact(&row.write_latency)),
             p50(ack, of(ack)),
-            Cell::interval(ack.ci95.as_ref().and_then(|ci| ci.p50_us), unit),
+            Cell::interval(ack.p50_us_ci95, unit),
             Cell::time(ack.p99_us, of(ack).quantile(0.99), unit),
             p50(&row.from_send, of(&row.from_send)),
             p50(&row.bracket_us, Precision::exact(&row.bracket_us)),

@@ -211,7 +211,11 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
         let Some(mean) = load.throughput.mean.filter(|_| load.passes > 0) else {
             return format!("{} completed no operation", what(load));
         };
-        let half = load.throughput.low.map_or(mean / 10.0, |low| mean - low);
+        let half = load
+            .throughput
+            .ci95
+            .low
+            .map_or(mean / 10.0, |low| mean - low);
         let p99 = load
             .latency
             .p99_us
@@ -301,8 +305,7 @@ mod tests {
             passes: 5000,
             throughput: Rate {
                 mean: Some(499.8),
-                low: Some(490.0),
-                high: Some(510.0),
+                ci95: [Some(490.0), Some(510.0)].into(),
                 stdev: Some(9.0),
             },
             waiting: Some(3),

@@ -50,7 +50,7 @@ pub(super) fn figures(document: &LossDocument) -> Result<Figures, Failure> {
         figures.add(&RECOVERY_MEAN, &of, each(|crash| crash.recovery_us));
         let median = row
             .recovery_us
-            .map(|us| Drawn::of_interval(us, row.recovery_ci, row.crashes));
+            .map(|us| Drawn::of_interval(us, row.recovery_us_ci95, row.crashes));
         figures.add(&RECOVERY_P50, &of, median);
         let per_s = each(|crash| crash.acknowledged as f64 / (crash.load_us / 1e6));
         figures.add(&ACKNOWLEDGED, &of, per_s);

@@ -378,7 +378,7 @@ fn row(cell: &Cell, work: &LossPlan) -> LossRow {
         unacknowledged_present: sum(|record| record.unacknowledged_present),
         recovery_us,
         recovery,
-        recovery_ci,
+        recovery_us_ci95: recovery_ci,
         lossy: share(with(|record| record.lost), crashes),
         lossy_to_readers: share(with(|record| record.seen_then_lost), crashes),
         lost_per_crash: counts(&each(|record| record.lost)),

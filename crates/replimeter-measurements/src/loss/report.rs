@@ -23,8 +23,8 @@ fn share(share: &Share) -> String {
         "{} of {}: {:.0}–{:.0} %",
         count(share.count),
         count(share.of),
-        share.percent_low.floor(),
-        share.percent_high.ceil()
+        share.percent_ci95[0].floor(),
+        share.percent_ci95[1].ceil()
     )
 }
 
@@ -39,7 +39,7 @@ fn number(value: f64) -> String {
 /// Formats the mean number of lost transactions per crash.
 fn mean(row: &LossRow) -> Option<String> {
     let per = &row.lost_per_crash;
-    let interval = per.mean_ci.map_or_else(String::new, |[low, high]| {
+    let interval = per.mean_ci95.map_or_else(String::new, |[low, high]| {
         format!(" [{}, {}]", number(low), number(high))
     });
     per.mean.map(|mean| format!("{}{interval}", number(mean)))
@@ -102,7 +102,7 @@ fn of_row(row: &LossRow) -> String {
             "{}: none of {} acknowledged transactions was lost in {of} {crashes} (at most {:.0} % of crashes lose any, 95 %)",
             row.shape,
             count(row.acknowledged),
-            lossy.percent_high.ceil()
+            lossy.percent_ci95[1].ceil()
         )
     } else {
         let since = row.lost_since_us.map_or_else(String::new, |us| {
@@ -112,8 +112,8 @@ fn of_row(row: &LossRow) -> String {
             "{}: {} of {of} {crashes} lost acknowledged transactions ({:.0} to {:.0} %, 95 %), {} on average and {} at most{since}",
             row.shape,
             count(lossy.count),
-            lossy.percent_low.floor(),
-            lossy.percent_high.ceil(),
+            lossy.percent_ci95[0].floor(),
+            lossy.percent_ci95[1].ceil(),
             mean(row).unwrap_or_else(|| number(0.0)),
             row.lost_per_crash.max.map_or_else(String::new, count),
         )
@@ -236,7 +236,7 @@ pub(crate) fn report(run: &LossDocument) -> Report {
     report.several = run.results.rows.len() > 1;
     let recovery = |row: &LossRow| {
         let unit = Unit::for_size(row.recovery_us?);
-        let ends = unit.show_interval(row.recovery_ci?).join(", ");
+        let ends = unit.show_interval(row.recovery_us_ci95?).join(", ");
         Some(format!("{} [{ends}] {}", row.shape, unit.symbol()))
     };
     let recoveries: Vec<String> = run.results.rows.iter().filter_map(recovery).collect();
@@ -263,8 +263,7 @@ mod tests {
             count: 0,
             of: 20,
             percent: 0.0,
-            percent_low: 0.0,
-            percent_high: 16.1,
+            percent_ci95: [0.0, 16.1],
         };
         let row = LossRow {
             shape: "semi-sync:1 after-sync".to_owned(),

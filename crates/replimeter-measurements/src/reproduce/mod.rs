@@ -131,8 +131,7 @@ pub(crate) mod tests {
             within(
                 Some(Estimate {
                     value: Some(value),
-                    low: Some(low),
-                    high: Some(high),
+                    ci95: [Some(low), Some(high)].into(),
                 }),
                 2.0,
                 4.0,

@@ -145,7 +145,7 @@ mod tests {
             selects_per_s: selects,
             percent_of_none: PercentOfNone {
                 inserts: percent,
-                inserts_ci: percent.map(|percent| [percent - 5.0, percent + 5.0]),
+                inserts_ci95: percent.map(|percent| [percent - 5.0, percent + 5.0]),
                 ..PercentOfNone::default()
             },
             ..ScaleRow::default()

@@ -51,16 +51,16 @@ pub fn stale_published() -> Table {
 
 /// Formats a row's share of stale reads.
 fn shown(row: &StaleRow) -> String {
-    let ends = row.stale_percent_low.zip(row.stale_percent_high);
-    or_dash(row.stale_percent.zip(ends), |(share, (low, high))| {
-        format!("{} %", Format::Share.show(share, Some([low, high])))
-    })
+    or_dash(
+        row.stale_percent.zip(row.stale_percent_ci95),
+        |(share, ends)| format!("{} %", Format::Share.show(share, Some(ends))),
+    )
 }
 
 /// Returns whether one row has more stale reads than the other; decided only if their intervals do not
 /// overlap.
 fn more(one: Option<&&StaleRow>, other: Option<&&StaleRow>) -> Verdict {
-    let ends = |row: &StaleRow| Some((row.stale_percent_low?, row.stale_percent_high?));
+    let ends = |row: &StaleRow| row.stale_percent_ci95.map(|[low, high]| (low, high));
     match one
         .and_then(|row| ends(row))
         .zip(other.and_then(|row| ends(row)))
@@ -172,7 +172,7 @@ fn synchronous(waiting: &[&StaleRow]) -> Claim {
     let broken: u64 = waiting.iter().map(|row| row.stale).sum();
     let asked: u64 = waiting.iter().map(|row| row.rounds).sum();
     let bounds = waiting.iter();
-    let bounds = bounds.map(|row| row.violations.read_your_writes_percent_high);
+    let bounds = bounds.map(|row| row.violations.read_your_writes_percent_upper_bound);
     let bound = bounds.fold(0.0, f64::max);
     let asked = Some(asked).filter(|asked| *asked > 0);
     claim(
@@ -213,8 +213,7 @@ mod tests {
             rounds,
             stale: (share * rounds as f64 / 100.0) as u64,
             stale_percent: Some(share),
-            stale_percent_low: Some((share - 1.0).max(0.0)),
-            stale_percent_high: Some(share + 1.0),
+            stale_percent_ci95: Some([(share - 1.0).max(0.0), share + 1.0]),
             write_latency: Distribution {
                 p50_us: Some(1000.0),
                 max_us: Some(5e7),

@@ -85,8 +85,12 @@ impl Gathered {
             };
             let (measured, ends) = self.rate(replicas, *phase, fit.figure.trim_end_matches('s'));
             prediction.measured_per_s = measured;
-            prediction.measured_ci = ends;
-            let range = prediction.predicted.low.zip(prediction.predicted.high);
+            prediction.measured_per_s_ci95 = ends;
+            let range = prediction
+                .predicted
+                .ci95
+                .low
+                .zip(prediction.predicted.ci95.high);
             prediction.holds = measured
                 .zip(range)
                 .map(|(measured, (low, high))| low <= measured && measured <= high);
@@ -171,8 +175,7 @@ fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points:
 fn each(estimate: Estimate, what: impl Fn(f64) -> f64) -> Estimate {
     Estimate {
         value: estimate.value.map(&what),
-        low: estimate.low.map(&what),
-        high: estimate.high.map(&what),
+        ci95: [estimate.ci95.low.map(&what), estimate.ci95.high.map(&what)].into(),
     }
 }
 

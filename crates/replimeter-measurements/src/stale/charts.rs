@@ -36,8 +36,7 @@ pub(crate) fn charts(run: &StaleDocument) -> Vec<Chart> {
 /// Returns every row's share of stale reads.
 fn shares(run: &StaleDocument) -> Chart {
     let rows = run.results.rows.iter().filter_map(|row| {
-        let [low, high] = [row.stale_percent_low, row.stale_percent_high];
-        let [low, high] = [low, high].map(Option::unwrap_or_default);
+        let [low, high] = row.stale_percent_ci95.unwrap_or_default();
         Some((label(run, row), row, [row.stale_percent?, low, high]))
     });
     let rows: Vec<(String, &StaleRow, [f64; 3])> = rows.collect();
@@ -88,7 +87,8 @@ pub(crate) fn curves<'a>(what: &str, rows: impl Iterator<Item = (String, &'a Sta
             .filter(|point| point.reads > 0 && point.after_us > 0.0);
         let points = known.clone().map(|of| {
             let point = Point::new(of.after_us, share(of.probability));
-            point.within(share(of.low), share(of.high))
+            let [low, high] = of.probability_ci95.map(share);
+            point.within(low, high)
         });
         series.push(Series::new(&name, points));
         drawn.extend(known.map(|of| (name.clone(), of)));
@@ -107,8 +107,11 @@ pub(crate) fn curves<'a>(what: &str, rows: impl Iterator<Item = (String, &'a Sta
                 ("reads", &|(_, of)| count(of.reads)),
                 ("stale", &|(_, of)| count(of.stale)),
                 ("% [95 %]", &|(_, of)| {
-                    let [share, low, high] = [of.probability, of.low, of.high].map(|of| of * 100.0);
-                    Format::Share.show(share, Some([low, high]))
+                    let percent = |of: f64| of * 100.0;
+                    Format::Share.show(
+                        percent(of.probability),
+                        Some(of.probability_ci95.map(percent)),
+                    )
                 }),
             ],
         ),

@@ -117,7 +117,7 @@ pub(super) fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<
         figures.course(DELAY, &of, &course(&reader.delay));
         figures.course(READ, &of, &course(&reader.read));
         if let Some(after) = fresh_after(document, of) {
-            let stated = [(after.p99, after.p99_ci), (after.p999, after.p999_ci)];
+            let stated = [(after.p99, after.p99_ci95), (after.p999, after.p999_ci95)];
             for (spec, (value, ends)) in FRESH_AFTER.iter().zip(stated) {
                 let trials = reader.trials.len() as u64;
                 let drawn = value.map(|value| Drawn::of_interval(value, ends, trials));

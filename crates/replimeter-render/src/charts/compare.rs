@@ -47,7 +47,7 @@ fn changes(document: &CompareDocument) -> Chart {
     let percent = |ratio: Option<f64>| ratio.map(|ratio| (ratio - 1.0) * 100.0);
     let ratio = |row: &CompareRow| {
         let of = row.ratio;
-        [of.value, of.low, of.high].map(percent)
+        [of.value, of.ci95.low, of.ci95.high].map(percent)
     };
     let series = CHANGES.into_iter().map(|(title, colour, changes)| {
         let rows = drawn.iter().filter(|row| changes.contains(&row.change));
@@ -109,7 +109,7 @@ fn values(document: &CompareDocument) -> Chart {
     let side = |side: &str, symbol: Symbol, of: fn(&CompareRow) -> &SideFigure| {
         let point = |row: &&CompareRow| {
             let of = of(row);
-            Point::of(name(row), of.value).within(of.low, of.high)
+            Point::of(name(row), of.value).within(of.ci95.low, of.ci95.high)
         };
         Series {
             symbol,
@@ -141,8 +141,8 @@ fn values(document: &CompareDocument) -> Chart {
                 ("figure", &|(row, ..)| name(row)),
                 ("side", &|(_, side, _)| (*side).to_owned()),
                 (unit.symbol(), &|(.., of)| unit.show(of.value)),
-                ("low", &|(.., of)| shown(of.low)),
-                ("high", &|(.., of)| shown(of.high)),
+                ("low", &|(.., of)| shown(of.ci95.low)),
+                ("high", &|(.., of)| shown(of.ci95.high)),
                 ("runs", &|(.., of)| count(of.runs)),
                 ("samples", &|(.., of)| count(of.samples)),
                 ("blocks", &|(.., of)| count(of.blocks)),

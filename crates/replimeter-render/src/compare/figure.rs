@@ -169,7 +169,7 @@ pub(super) fn meaning(row: &CompareRow) -> &'static str {
 }
 
 fn unknown(side: &str, figure: &SideFigure) -> Option<String> {
-    if figure.low.is_some() {
+    if figure.ci95.low.is_some() {
         return None;
     }
     Some(if figure.short {

@@ -307,16 +307,14 @@ pub(crate) mod tests {
     fn estimate(value: f64, low: f64, high: f64) -> Estimate {
         Estimate {
             value: Some(value),
-            low: Some(low),
-            high: Some(high),
+            ci95: [Some(low), Some(high)].into(),
         }
     }
 
     pub(crate) fn example() -> CompareDocument {
         let side = |value: f64| SideFigure {
             value,
-            low: Some(value * 0.97),
-            high: Some(value * 1.03),
+            ci95: [Some(value * 0.97), Some(value * 1.03)].into(),
             ..SideFigure::default()
         };
         let mut slower = CompareRow {

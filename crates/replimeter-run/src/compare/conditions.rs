@@ -244,8 +244,7 @@ impl FailIf {
             },
             value: if value.is_finite() { value } else { 0.0 },
             limit,
-            low: finite(low),
-            high: finite(high),
+            ci95: [low, high].map(finite).into(),
             outcome,
             verdict: format!("{figure}{interval}: {}", words(outcome, when)),
         })

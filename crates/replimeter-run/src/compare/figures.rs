@@ -147,14 +147,13 @@ impl Statistic {
 
     /// Returns the statistic of a recorded distribution, with its own interval if it has one.
     pub fn stated(self, distribution: &Distribution) -> Option<Drawn> {
-        let ci = distribution.ci95.as_ref();
         let (value, ends) = match self {
             Self::Mean => (distribution.mean_us, mean_interval(distribution)),
-            Self::P50 => (distribution.p50_us, ci.and_then(|ci| ci.p50_us)),
-            Self::P90 => (distribution.p90_us, ci.and_then(|ci| ci.p90_us)),
-            Self::P95 => (distribution.p95_us, ci.and_then(|ci| ci.p95_us)),
-            Self::P99 => (distribution.p99_us, ci.and_then(|ci| ci.p99_us)),
-            Self::P999 => (distribution.p999_us, ci.and_then(|ci| ci.p999_us)),
+            Self::P50 => (distribution.p50_us, distribution.p50_us_ci95),
+            Self::P90 => (distribution.p90_us, distribution.p90_us_ci95),
+            Self::P95 => (distribution.p95_us, distribution.p95_us_ci95),
+            Self::P99 => (distribution.p99_us, distribution.p99_us_ci95),
+            Self::P999 => (distribution.p999_us, distribution.p999_us_ci95),
             Self::Max => (distribution.max_us, None),
         };
         Some(Drawn::of_interval(value?, ends, distribution.count))
@@ -164,7 +163,7 @@ impl Statistic {
 /// Returns the 95 % interval of a mean, widened for the same dependence as the median's interval; none if
 /// that has none.
 fn mean_interval(distribution: &Distribution) -> Option<[f64; 2]> {
-    let inflation = distribution.ci95.as_ref()?.inflation?;
+    let inflation = distribution.inflation?;
     let (mean, stdev) = (distribution.mean_us?, distribution.stdev_us?);
     let half = 1.96 * stdev * (inflation / distribution.count.max(1) as f64).sqrt();
     Some([mean - half, mean + half])
@@ -289,7 +288,7 @@ impl Figures {
 
     /// Adds a recorded rate.
     pub fn rate(&mut self, spec: &'static FigureSpec, of: &[&str], rate: &Rate, samples: u64) {
-        let ends = rate.low.zip(rate.high).map(|(low, high)| [low, high]);
+        let ends = rate.ci95.ends();
         let drawn = rate
             .mean
             .map(|mean| Drawn::of_interval(mean, ends, samples));

@@ -35,8 +35,7 @@ fn side_figure(drawn: &Drawn, runs: usize) -> SideFigure {
     let estimate = drawn.estimate();
     SideFigure {
         value: drawn.value,
-        low: estimate.low,
-        high: estimate.high,
+        ci95: estimate.ci95,
         runs: runs as u64,
         samples: drawn.samples,
         blocks: drawn.blocks,
@@ -57,8 +56,7 @@ fn row(pair: &Pair, label: String) -> (CompareRow, Option<Judged>) {
         let ends = ends.filter(|ends| ends.iter().all(|end| end.is_finite()));
         Estimate {
             value: Some(value),
-            low: ends.map(|[low, _]| low),
-            high: ends.map(|[_, high]| high),
+            ci95: ends.into(),
         }
     };
     let positive = a.value > 0.0 && b.value > 0.0;

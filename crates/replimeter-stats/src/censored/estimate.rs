@@ -2,7 +2,7 @@
 
 use replimeter_model::{
     random::Random,
-    record::{Distribution, Innermost, Intervals},
+    record::{Distribution, Innermost},
     time::Nanos,
 };
 
@@ -210,10 +210,11 @@ impl Npmle {
             .map(|(low, high, mass)| (low.midpoint(*high) - mean).powi(2) * mass)
             .sum();
         let samples = self.count as f64;
-        let ci95 = stated(0.5).map(|median| {
+        let median = stated(0.5);
+        let intervals = median.as_ref().map(|_| {
             let of = |p: f64| stated(p).and_then(|quantile| inflation(quantile.point));
             let inflations = LEVELS.map(of);
-            let intervals = if inflations[0].is_some() {
+            if inflations[0].is_some() {
                 let mut at = 0;
                 let levels = LEVELS.map(|p| {
                     at += 1;
@@ -227,17 +228,9 @@ impl Npmle {
                 })
             } else {
                 [None; LEVELS.len()]
-            };
-            let [p50_us, p90_us, p95_us, p99_us] = intervals;
-            Intervals {
-                p50_us,
-                p90_us,
-                p95_us,
-                p99_us,
-                p999_us: None,
-                inflation: inflation(median.point),
             }
         });
+        let [p50_us_ci95, p90_us_ci95, p95_us_ci95, p99_us_ci95] = intervals.unwrap_or_default();
         let distribution = Distribution {
             count: self.count,
             min_us: held.first().map(|(low, _, _)| *low),
@@ -250,7 +243,12 @@ impl Npmle {
             p99_us: point(0.99),
             p999_us: point(0.999),
             max_us: held.last().map(|(_, high, _)| *high),
-            ci95,
+            p50_us_ci95,
+            p90_us_ci95,
+            p95_us_ci95,
+            p99_us_ci95,
+            p999_us_ci95: None,
+            inflation: median.and_then(|median| inflation(median.point)),
         };
         let innermost = Innermost {
             p50_us: within(0.5),

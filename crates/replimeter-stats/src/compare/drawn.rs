@@ -103,8 +103,7 @@ impl Drawn {
         let ends = self.spread().map(|spread| spread.interval(LEVEL));
         Estimate {
             value: Some(self.value),
-            low: ends.map(|[low, _]| low),
-            high: ends.map(|[_, high]| high),
+            ci95: ends.into(),
         }
     }
 }

@@ -72,7 +72,8 @@ fn the_summary_knows_share_delay_curve_and_how_long_to_wait() {
     let row = summary.row();
     assert_eq!((row.rounds, row.stale), (20_000, 2_000));
     assert!(
-        row.stale_percent_low.unwrap() < 10.0 && row.stale_percent_high.unwrap() > 10.0,
+        row.stale_percent_ci95
+            .is_some_and(|[low, high]| low < 10.0 && high > 10.0),
         "{row:?}"
     );
     assert_eq!(row.staleness.count, 2_000);
@@ -86,7 +87,7 @@ fn the_summary_knows_share_delay_curve_and_how_long_to_wait() {
         (fresh.p99.unwrap() - 905.0).abs() < 25.0 && (fresh.p999.unwrap() - 995.0).abs() < 25.0,
         "{fresh:?}"
     );
-    let [low, high] = fresh.p999_ci.unwrap();
+    let [low, high] = fresh.p999_ci95.unwrap();
     assert!(
         low <= fresh.p999.unwrap() && fresh.p999.unwrap() <= high && high < 1_100.0,
         "{fresh:?}"
@@ -103,7 +104,8 @@ fn always_fresh_needs_no_wait_and_has_an_upper_bound() {
     let row = summary.row();
     assert_eq!((row.stale, row.stale_percent), (0, Some(0.0)));
     assert!(
-        row.stale_percent_high.unwrap() > 0.0 && row.violations.read_your_writes_percent_high > 0.0
+        row.stale_percent_ci95.unwrap()[1] > 0.0
+            && row.violations.read_your_writes_percent_upper_bound > 0.0
     );
     assert_eq!(
         (row.fresh_after_us.p99, row.fresh_after_us.p999),
@@ -137,7 +139,7 @@ fn the_interval_of_the_wait_holds_the_truth() {
                 -5
             }
         });
-        let Some([low, high]) = row.fresh_after_us.p99_ci else {
+        let Some([low, high]) = row.fresh_after_us.p99_ci95 else {
             continue;
         };
         let truth = 300.0 * 27f64.ln();
@@ -174,14 +176,14 @@ fn the_interval_of_the_wait_does_not_reach_what_the_reads_exclude() {
     });
     let fresh = row.fresh_after_us;
     assert!(row.inflation.unwrap() > 5.0, "{row:?}");
-    let [low, high] = fresh.p99_ci.unwrap();
+    let [low, high] = fresh.p99_ci95.unwrap();
     assert!(
         0.0 < low && low < fresh.p99.unwrap() && fresh.p99.unwrap() < high,
         "{fresh:?}"
     );
     // The outer end of 99.9 % lies beyond all observed times, unless the clusters are few enough.
     assert!(
-        fresh.p999_ci.is_none_or(
+        fresh.p999_ci95.is_none_or(
             |[low, high]| low >= fresh.p99.unwrap() / 2.0 && high >= fresh.p999.unwrap()
         ),
         "{fresh:?}"

@@ -92,7 +92,7 @@ fn a_published_data_set() {
         "{:?}",
         fit.peak_replicas
     );
-    assert!(fit.sigma.low.unwrap() < sigma && sigma < fit.sigma.high.unwrap());
+    assert!(fit.sigma.ci95.low.unwrap() < sigma && sigma < fit.sigma.ci95.high.unwrap());
 }
 
 #[test]
@@ -132,7 +132,8 @@ fn intervals_cover_the_truth_about_as_often_as_promised() {
         let next = noisy(6);
         let Ok(fit) = fit(&points) else { continue };
         let within = |of: Estimate, truth: f64| {
-            of.low.is_none_or(|low| low <= truth) && of.high.is_none_or(|high| truth <= high)
+            of.ci95.low.is_none_or(|low| low <= truth)
+                && of.ci95.high.is_none_or(|high| truth <= high)
         };
         of_sigma += u32::from(within(fit.sigma, sigma));
         of_prediction += u32::from(

@@ -35,8 +35,11 @@ pub(crate) fn delay(us: f64) -> String {
 pub(crate) fn relative(row: &CostRow) -> Estimate {
     Estimate {
         value: row.relative.throughput,
-        low: row.relative.low,
-        high: row.relative.high,
+        ci95: [
+            row.relative.throughput_ci95.low,
+            row.relative.throughput_ci95.high,
+        ]
+        .into(),
     }
 }
 
@@ -275,8 +278,7 @@ pub(crate) fn example() -> CostDocument {
     };
     let estimate = |value: f64, half: f64| Estimate {
         value: Some(value),
-        low: Some(value - half),
-        high: Some(value + half),
+        ci95: [Some(value - half), Some(value + half)].into(),
     };
     let row = |mode: &str, threads: u32, us: f64| CostRow {
         engine: "mariadb".to_owned(),
@@ -288,8 +290,7 @@ pub(crate) fn example() -> CostDocument {
         throughput: Rate {
             mean: Some(1e6 / us),
             stdev: Some(969.24),
-            low: Some(1e6 / us - 120.0),
-            high: Some(1e6 / us + 120.0),
+            ci95: [Some(1e6 / us - 120.0), Some(1e6 / us + 120.0)].into(),
         },
         latency: Distribution {
             count: 9,
@@ -301,8 +302,7 @@ pub(crate) fn example() -> CostDocument {
         relative: Relative {
             baseline: "none".to_owned(),
             throughput: Some(134.0 / us),
-            low: Some(134.0 / us - 0.02),
-            high: Some(134.0 / us + 0.02),
+            throughput_ci95: [Some(134.0 / us - 0.02), Some(134.0 / us + 0.02)].into(),
             ..Relative::default()
         },
         added: Added {
@@ -426,8 +426,7 @@ mod tests {
         let comparison = |differs| SelfComparison {
             throughput: Estimate {
                 value: Some(1.01),
-                low: Some(0.97),
-                high: Some(1.05),
+                ci95: [Some(0.97), Some(1.05)].into(),
             },
             differs,
             ..SelfComparison::default()
@@ -440,7 +439,7 @@ mod tests {
             comparisons: (0..20).map(|number| comparison(number == 0)).collect(),
             differences: 1,
             expected: 0.05,
-            share: [0.001, 0.249],
+            share_ci95: [0.001, 0.249],
             p_value: 0.642,
             significant: false,
         };

@@ -36,8 +36,7 @@ fn turned(estimate: &Estimate) -> Estimate {
     let turn = |value: Option<f64>| value.map(|value| -value);
     Estimate {
         value: turn(estimate.value),
-        low: turn(estimate.high),
-        high: turn(estimate.low),
+        ci95: [turn(estimate.ci95.high), turn(estimate.ci95.low)].into(),
     }
 }
 
@@ -140,8 +139,8 @@ fn self_test(test: &SelfTest) -> String {
         test.starts,
         test.starts,
         count(test.differences),
-        test.share[0] * 100.0,
-        test.share[1] * 100.0,
+        test.share_ci95[0] * 100.0,
+        test.share_ci95[1] * 100.0,
         test.expected * 100.0,
         test.p_value
     )
@@ -300,8 +299,7 @@ mod tests {
         let added = Added {
             latency_us: Estimate {
                 value: Some(-30.0),
-                low: Some(-40.0),
-                high: Some(-20.0),
+                ci95: [Some(-40.0), Some(-20.0)].into(),
             },
             ..Added::default()
         };

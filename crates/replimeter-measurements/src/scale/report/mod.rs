@@ -20,14 +20,27 @@ pub(crate) type Pick = fn(&ScaleRow) -> (Option<f64>, Option<[f64; 2]>);
 /// A figure of a server.
 type OfServer = fn(&ScaleServer) -> Option<f64>;
 
-pub(crate) const INSERTS: Pick = |row| (row.inserts_per_s, row.inserts_ci);
-pub(crate) const SELECTS: Pick = |row| (row.selects_per_s, row.selects_ci);
-pub(crate) const UPDATES: Pick = |row| (row.updates_per_s, row.updates_ci);
-pub(crate) const INSERTS_OF_NONE: Pick =
-    |row| (row.percent_of_none.inserts, row.percent_of_none.inserts_ci);
-pub(crate) const SELECTS_OF_NONE: Pick =
-    |row| (row.percent_of_none.selects, row.percent_of_none.selects_ci);
-const UPDATES_OF_NONE: Pick = |row| (row.percent_of_none.updates, row.percent_of_none.updates_ci);
+pub(crate) const INSERTS: Pick = |row| (row.inserts_per_s, row.inserts_per_s_ci95);
+pub(crate) const SELECTS: Pick = |row| (row.selects_per_s, row.selects_per_s_ci95);
+pub(crate) const UPDATES: Pick = |row| (row.updates_per_s, row.updates_per_s_ci95);
+pub(crate) const INSERTS_OF_NONE: Pick = |row| {
+    (
+        row.percent_of_none.inserts,
+        row.percent_of_none.inserts_ci95,
+    )
+};
+pub(crate) const SELECTS_OF_NONE: Pick = |row| {
+    (
+        row.percent_of_none.selects,
+        row.percent_of_none.selects_ci95,
+    )
+};
+const UPDATES_OF_NONE: Pick = |row| {
+    (
+        row.percent_of_none.updates,
+        row.percent_of_none.updates_ci95,
+    )
+};
 
 /// Returns the measured numbers of replicas.
 pub(crate) fn counts(run: &ScaleDocument) -> Vec<u32> {
@@ -186,7 +199,7 @@ fn stops(fit: &ScaleFit) -> Cell {
     let value = at
         .value
         .map_or_else(|| "none".to_owned(), |value| value.to_string());
-    format!("{value} [{}, {}]", end(at.low), end(at.high)).into()
+    format!("{value} [{}, {}]", end(at.ci95.low), end(at.ci95.high)).into()
 }
 
 /// Returns the laws, one per line.
@@ -288,11 +301,11 @@ pub(crate) mod tests {
             replicas,
             phase: phase.name().to_owned(),
             inserts_per_s: inserts,
-            inserts_ci: inserts.map(|value| [value * 0.97, value * 1.03]),
+            inserts_per_s_ci95: inserts.map(|value| [value * 0.97, value * 1.03]),
             selects_per_s: selects,
             percent_of_none: PercentOfNone {
                 inserts: inserts.map(|value| value / 19.08),
-                inserts_ci: inserts.map(|value| [value / 19.5, value / 18.5]),
+                inserts_ci95: inserts.map(|value| [value / 19.5, value / 18.5]),
                 ..PercentOfNone::default()
             },
             servers,
@@ -330,8 +343,7 @@ pub(crate) mod tests {
                         figure: "selects".to_owned(),
                         peak_replicas: Some(Estimate {
                             value: Some(4.0),
-                            low: Some(3.0),
-                            high: None,
+                            ci95: [Some(3.0), None].into(),
                         }),
                         residuals: vec![Residual {
                             replicas: 1,
@@ -346,11 +358,10 @@ pub(crate) mod tests {
                             replicas: 3,
                             predicted: Estimate {
                                 value: Some(180.0),
-                                low: Some(160.0),
-                                high: Some(200.0),
+                                ci95: [Some(160.0), Some(200.0)].into(),
                             },
                             measured_per_s: Some(150.0),
-                            measured_ci: None,
+                            measured_per_s_ci95: None,
                             holds: Some(false),
                         }),
                         ..ScaleFit::default()

@@ -22,8 +22,8 @@ pub(super) fn estimate(of: &Estimate, format: Format) -> String {
         Some(value) => format!(
             "{} [{}, {}]",
             format.show(value, None),
-            end(of.low),
-            end(of.high)
+            end(of.ci95.low),
+            end(of.ci95.high)
         ),
         None => "–".to_owned(),
     }
@@ -68,7 +68,7 @@ fn predicted(prediction: &Prediction) -> String {
     match (prediction.measured_per_s, prediction.holds) {
         (Some(measured), Some(holds)) => format!(
             "for {with} the law predicts {predicted}/s; {}/s were measured, {} the predicted interval.",
-            Format::Rate.show(measured, prediction.measured_ci),
+            Format::Rate.show(measured, prediction.measured_per_s_ci95),
             if holds { "within" } else { "OUTSIDE" }
         ),
         _ => {
@@ -105,7 +105,7 @@ fn course(
 
 /// Returns the number of replicas at which selects peak, in a sentence.
 fn stops(at: &Estimate) -> String {
-    match (at.value, at.low) {
+    match (at.value, at.ci95.low) {
         (Some(value), low) => {
             let end = |end: Option<f64>, unknown: &str| {
                 end.map_or_else(|| unknown.to_owned(), |end| end.to_string())
@@ -113,7 +113,7 @@ fn stops(at: &Estimate) -> String {
             format!(
                 "For selects alone, throughput peaks at {value} replicas [{}, {}].",
                 end(low, "?"),
-                end(at.high, "no bound")
+                end(at.ci95.high, "no bound")
             )
         }
         (None, Some(low)) => format!(

@@ -21,10 +21,9 @@ use replimeter_render::{
 
 /// Returns a row's share of stale reads with its interval.
 fn share(row: &StaleRow) -> Cell {
-    let ends = row.stale_percent_low.zip(row.stale_percent_high);
-    let share = row.stale_percent.zip(ends);
-    share.map_or(Cell::NONE, |(share, (low, high))| {
-        Format::Share.within(Some(share), Some([low, high]))
+    let share = row.stale_percent.zip(row.stale_percent_ci95);
+    share.map_or(Cell::NONE, |(share, ends)| {
+        Format::Share.within(Some(share), Some(ends))
     })
 }
 
@@ -99,10 +98,10 @@ fn figures(run: &StaleDocument) -> Table {
             ("max", &|row| time.cell(row.staleness.max_us)),
             ("avg", &|row| time.cell(row.staleness.mean_us)),
             ("99 % fresh after", &|row| {
-                fresh(row.fresh_after_us.p99, row.fresh_after_us.p99_ci)
+                fresh(row.fresh_after_us.p99, row.fresh_after_us.p99_ci95)
             }),
             ("99.9 %", &|row| {
-                fresh(row.fresh_after_us.p999, row.fresh_after_us.p999_ci)
+                fresh(row.fresh_after_us.p999, row.fresh_after_us.p999_ci95)
             }),
             ("non-monotonic", &|row| {
                 row.violations.monotonic_reads.into()
@@ -161,9 +160,8 @@ fn curves(run: &StaleDocument) -> Table {
             ("reads", &|(_, point)| point.reads.into()),
             ("stale", &|(_, point)| point.stale.into()),
             ("% [95 %]", &|(_, point)| {
-                let [share, low, high] =
-                    [point.probability, point.low, point.high].map(|share| share * 100.0);
-                Format::Share.within(Some(share), Some([low, high]))
+                let ends = point.probability_ci95.map(|share| share * 100.0);
+                Format::Share.within(Some(point.probability * 100.0), Some(ends))
             }),
             ("p1 to p99", &|(_, point)| {
                 let ends = point.achieved_us.map(|ends| ends.map(time));
@@ -180,10 +178,7 @@ fn finding(run: &StaleDocument, row: &StaleRow) -> Option<String> {
     } else {
         "immediate reads"
     };
-    let (share, ends) = (
-        row.stale_percent?,
-        [row.stale_percent_low?, row.stale_percent_high?],
-    );
+    let (share, ends) = (row.stale_percent?, row.stale_percent_ci95?);
     let (name, rounds) = (label(run, row), count(row.rounds));
     let mut text = if row.stale == 0 {
         let most = bound(ends[1]);
@@ -193,8 +188,8 @@ fn finding(run: &StaleDocument, row: &StaleRow) -> Option<String> {
         format!("{name}: {share} % of {rounds} {reads} were stale")
     };
     let fresh = &row.fresh_after_us;
-    let surest = fresh.p999.map(|us| (us, fresh.p999_ci, "99.9"));
-    let best = surest.or_else(|| Some((fresh.p99?, fresh.p99_ci, "99")));
+    let surest = fresh.p999.map(|us| (us, fresh.p999_ci95, "99.9"));
+    let best = surest.or_else(|| Some((fresh.p99?, fresh.p99_ci95, "99")));
     if let Some((us, ends, level)) = best.filter(|(us, ..)| *us > 0.0) {
         let _ = write!(text, "; wait {} for {level} % fresh", wait(us, ends));
     }
@@ -212,7 +207,7 @@ pub(crate) fn answer(run: &StaleDocument) -> String {
         // The table has all rows; the headline has the best and the worst.
         _ => {
             let share = |row: &StaleRow| row.stale_percent.unwrap_or(0.0);
-            let high = |row: &StaleRow| row.stale_percent_high.unwrap_or(100.0);
+            let high = |row: &StaleRow| row.stale_percent_ci95.map_or(100.0, |[_, high]| high);
             let rows = run.results.rows.iter();
             let rows = rows.filter(|row| row.stale_percent.is_some());
             // Of several rows without stale reads, the one with the lowest upper bound.
@@ -305,8 +300,7 @@ mod tests {
             rounds: 10_000,
             stale: 94,
             stale_percent: Some(0.94),
-            stale_percent_low: Some(0.77),
-            stale_percent_high: Some(1.15),
+            stale_percent_ci95: Some([0.77, 1.15]),
             staleness: Distribution {
                 count: 94,
                 min_us: Some(710.0),
@@ -317,8 +311,8 @@ mod tests {
             fresh_after_us: FreshAfter {
                 p99: Some(0.0),
                 p999: Some(3100.0),
-                p99_ci: None,
-                p999_ci: Some([2900.0, 3600.0]),
+                p99_ci95: None,
+                p999_ci95: Some([2900.0, 3600.0]),
             },
             ..StaleRow::default()
         }
@@ -345,15 +339,14 @@ mod tests {
             stale: 0,
             rounds: 100_000,
             stale_percent: Some(0.0),
-            stale_percent_low: Some(0.0),
-            stale_percent_high: Some(0.00384),
+            stale_percent_ci95: Some([0.0, 0.00384]),
             read_consistency: "before".to_owned(),
             guarantee: "reader: SET SESSION wsrep_sync_wait = 1".to_owned(),
             violations: Violations {
                 read_your_writes_of: 100_000,
                 monotonic_reads_of: 100_000,
-                read_your_writes_percent_high: 0.00384,
-                monotonic_reads_percent_high: 0.00384,
+                read_your_writes_percent_upper_bound: 0.00384,
+                monotonic_reads_percent_upper_bound: 0.00384,
                 ..Violations::default()
             },
             ..row()

@@ -18,9 +18,7 @@ const STALL_US: f64 = 1e6;
 
 /// Returns the 95 % interval of the difference of two medians with known intervals (Zou & Donner 2008).
 fn interval(with: &Distribution, without: &Distribution) -> Option<[f64; 2]> {
-    let of = |distribution: &Distribution| {
-        Some((distribution.p50_us?, distribution.ci95.as_ref()?.p50_us?))
-    };
+    let of = |distribution: &Distribution| Some((distribution.p50_us?, distribution.p50_us_ci95?));
     let ((now, [now_low, now_high]), (before, [before_low, before_high])) =
         (of(with)?, of(without)?);
     let difference = now - before;
@@ -132,12 +130,12 @@ pub(super) fn verdicts(run: &StaleDocument) -> Vec<String> {
             count(row.rounds),
             share(
                 violations.read_your_writes,
-                violations.read_your_writes_percent_high
+                violations.read_your_writes_percent_upper_bound
             ),
             count(violations.monotonic_reads_of),
             share(
                 violations.monotonic_reads,
-                violations.monotonic_reads_percent_high
+                violations.monotonic_reads_percent_upper_bound
             ),
         )
     };
@@ -386,8 +384,6 @@ fn gap(load: &StaleLoad) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::record::Intervals;
-
     use super::*;
 
     #[test]
@@ -395,10 +391,7 @@ mod tests {
         let known = |p50_us: f64, ends: [f64; 2]| Distribution {
             count: 400,
             p50_us: Some(p50_us),
-            ci95: Some(Intervals {
-                p50_us: Some(ends),
-                ..Intervals::default()
-            }),
+            p50_us_ci95: Some(ends),
             ..Distribution::default()
         };
         let told = difference(

@@ -40,7 +40,7 @@ fn figure(run: &TapDocument, lag: &Distribution, us: Option<f64>, level: Option<
 
 fn figures(run: &TapDocument) -> Table {
     let figure = |row: &TapRow, us, level| figure(run, &row.lag, us, level);
-    let interval = |row: &TapRow| row.lag.ci95.as_ref().and_then(|ci| ci.p50_us);
+    let interval = |row: &TapRow| row.lag.p50_us_ci95;
     Table::of(
         1,
         &run.results.rows,
