@@ -9,15 +9,15 @@ use crate::{
     plan::BacklogSettings,
 };
 
-/// What a replica's applier was doing.
+/// State of a replica's applier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BacklogPhase {
-    /// Stopped, while the load went on.
+    /// Stopped while the load ran.
     Growing,
-    /// Applying while the load went on.
+    /// Applying while the load ran.
     WithLoad,
-    /// Applying what was left when the load had ended.
+    /// Applying the rest after the load ended.
     WithoutLoad,
 }
 
@@ -43,39 +43,39 @@ impl BacklogPhase {
     }
 }
 
-/// One stretch of the measurement.
+/// One window of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BacklogWindow {
-    /// What the applier was doing.
+    /// State of the applier.
     pub phase: BacklogPhase,
-    /// Beginning, since the first reading.
+    /// Start of the window, since the first reading.
     pub start_us: f64,
-    /// End.
+    /// End of the window, since the first reading.
     pub end_us: f64,
-    /// Transactions that the primary committed in it.
+    /// Transactions that the primary committed in the window.
     pub written: u64,
-    /// Transactions that the replica applied in it.
+    /// Transactions that the replica applied in the window.
     pub applied: u64,
-    /// Transactions that the replica had not applied at its end.
+    /// Transactions that the replica had not applied at the end of the window.
     pub behind: u64,
 }
 
-/// How one replica caught up with one number of workers.
+/// Catch-up of one replica with one number of workers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BacklogRow {
-    /// The sandbox's shape, or `endpoints:N`.
+    /// Shape of the sandbox, or `endpoints:N`.
     pub shape: String,
-    /// The replica's name.
+    /// Name of the replica.
     pub replica: String,
-    /// The server's number of applier workers; null when it does not tell.
+    /// Number of applier workers; null when the server does not report it.
     pub workers: Option<u64>,
-    /// The setting that says so.
+    /// Server variable that sets the number of workers.
     pub workers_variable: Option<String>,
-    /// How work is shared among them, as the server names it.
+    /// Parallel applier mode, as the server names it.
     pub parallel_mode: String,
-    /// For how long the applier stood still.
+    /// Time for which the applier was stopped.
     pub grown_us: f64,
-    /// Transactions per second that the primary committed while it did.
+    /// Transactions per second that the primary committed while the applier was stopped.
     pub load_per_s: Rate,
     /// Transactions not applied when the applier was started.
     pub backlog_transactions: u64,
@@ -84,31 +84,30 @@ pub struct BacklogRow {
     /// Transactions per second that the replica applied while the load went on and
     /// there was a backlog: the highest rate of writes that it sustains beside them.
     pub sustained_per_s: Rate,
-    /// Whether it applied more than was written, under the load; null when it cannot
-    /// be told.
+    /// Whether the replica applied more than was written, under the load; null when it cannot be
+    /// determined.
     pub keeps_up: Option<bool>,
-    /// Transactions per second that it applied when the load had ended.
+    /// Transactions per second that the replica applied after the load ended.
     pub catch_up_per_s: Rate,
-    /// From the applier's start to the end of the load.
+    /// Time from the start of the applier to the end of the load.
     pub under_load_us: f64,
-    /// From the applier's start until nothing was left; null when it had not come to
-    /// that.
+    /// Time from the start of the applier until nothing was left; null when it did not get there.
     pub caught_up_after_us: Option<f64>,
-    /// How far apart readings were: how much too large that may be.
+    /// Interval between readings: `caught_up_after_us` may be too large by this much.
     pub resolution_us: f64,
-    /// Whether it was measured to its end.
+    /// Whether the measurement completed.
     pub complete: bool,
-    /// The course of it.
+    /// Consecutive windows of the measurement.
     pub windows: Vec<BacklogWindow>,
 }
 
 /// The record of a `backlog` run.
 pub type BacklogDocument = Envelope<BacklogSettings, BacklogResults>;
 
-/// What a `backlog` run came to.
+/// Results of a `backlog` run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BacklogResults {
-    /// The figures, a row for each replica and number of workers.
+    /// Figures: one row for each replica and number of workers.
     pub rows: Vec<BacklogRow>,
     /// The loads, in the order of the shapes.
     pub load: Vec<LoadRecord>,

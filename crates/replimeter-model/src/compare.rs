@@ -12,7 +12,7 @@ use crate::{
 /// The schema's name and version in every `compare` document.
 pub const COMPARE_SCHEMA: &str = "replimeter.compare/1";
 
-/// What a figure is counted in.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
@@ -29,7 +29,7 @@ pub enum Quantity {
     Bytes,
 }
 
-/// Which way a figure should go.
+/// Direction of improvement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -42,7 +42,7 @@ pub enum Better {
     Neither,
 }
 
-/// What a comparison of one figure came to.
+/// Result of the comparison of one figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -52,34 +52,34 @@ pub enum Change {
     Lower,
     /// No difference was shown.
     NotShown,
-    /// It would count as a difference by itself, but may be chance among so many figures.
+    /// A difference by itself, but possibly chance among this many figures.
     NotAmongAll,
-    /// It cannot be told: one side has no interval.
+    /// Not determined: one side has no interval.
     #[default]
     Unknown,
 }
 
-/// A word that tells figures of the same name apart.
+/// Attribute that distinguishes figures of the same name.
 #[derive(
     Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Dimension {
-    /// What it is: `shape`, `replica`, `method`, `threads`, …
+    /// Name: `shape`, `replica`, `method`, `threads`, …
     pub name: String,
-    /// Which.
+    /// Value.
     pub value: String,
 }
 
 /// A figure of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SideFigure {
-    /// The figure: of several runs their mean.
+    /// The figure; of several runs their mean.
     pub value: f64,
     /// Its 95 % confidence interval; null when there is too little to tell.
     pub ci95: Interval,
-    /// Runs behind it.
+    /// Number of runs.
     pub runs: u64,
-    /// Samples behind it: observations, blocks or crashes.
+    /// Number of samples: observations, blocks or crashes.
     pub samples: u64,
     /// Blocks that were drawn for the interval; 0 where the record's own interval was taken.
     pub blocks: u64,
@@ -93,73 +93,74 @@ pub struct SideFigure {
 /// One figure of both sides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompareRow {
-    /// Its name, such as `lag.p99`.
+    /// Name of the figure, such as `lag.p99`.
     pub figure: String,
-    /// What it is of.
+    /// Attributes of the figure.
     pub of: Vec<Dimension>,
-    /// The same for people; only what tells this comparison's figures apart.
+    /// The attributes in words; only those that distinguish this comparison's figures.
     pub label: String,
-    /// What all its numbers are counted in.
+    /// Unit of all numbers of the row.
     pub unit: Quantity,
-    /// Which way is better.
+    /// Direction of improvement.
     pub better: Better,
     /// The first side.
     pub a: SideFigure,
     /// The second side.
     pub b: SideFigure,
-    /// B less A; of percentages in percentage points.
+    /// B minus A; of percentages in percentage points.
     pub difference: Estimate,
-    /// B over A; null where one of them is not surely positive.
+    /// B divided by A; null where one of them is not surely positive.
     pub ratio: Estimate,
-    /// The probability of such a difference, or a larger one, were there none; null without intervals.
+    /// Probability of such a difference, or a larger one, if there were none; null without
+    /// intervals.
     pub p_value: Option<f64>,
-    /// The same, corrected for the number of figures (Holm 1979).
+    /// The p-value corrected for the number of figures (Holm 1979).
     pub p_adjusted: Option<f64>,
     /// The smallest difference that would have been shown in four of five such comparisons.
     pub seen_from: Option<f64>,
     /// The same as a rise in percent of A, where the ratio is judged (a drop of p / (1 + p) is as far); null where the
     /// difference is.
     pub seen_from_percent: Option<f64>,
-    /// What came of it.
+    /// Result of the comparison.
     pub change: Change,
-    /// The same in words.
+    /// The result in words.
     pub verdict: String,
 }
 
 /// One run of a side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedRun {
-    /// Where it is kept.
+    /// Run directory.
     pub run_dir: String,
-    /// What its plan calls itself.
+    /// Title from the plan.
     pub title: Option<String>,
-    /// Whether it came to its end.
+    /// Whether the run completed.
     pub status: RunStatus,
-    /// When it began (RFC 3339, UTC).
+    /// Start of the run (RFC 3339, UTC).
     pub started_at: String,
-    /// What it measured.
+    /// Shape that was measured.
     pub shape: String,
-    /// The version of Replimeter that measured.
+    /// Version of Replimeter that measured it.
     pub replimeter: String,
 }
 
 /// One side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompareSide {
-    /// Its runs.
+    /// Runs of the side.
     pub runs: Vec<ComparedRun>,
 }
 
-/// A setting that is not the same on both sides.
+/// Setting that differs between the sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettingDifference {
     /// `target`, `plan`, `version`, `machine`, `sandbox` or `variable`.
     pub kind: String,
-    /// Its name.
+    /// Name of the setting.
     pub name: String,
-    /// What it is on the first side; of several runs all values, with bars between them.
+    /// Value on the first side; of several runs all values, separated by bars.
     pub a: String,
-    /// What it is on the second side.
+    /// Value on the second side.
     pub b: String,
 }
 
@@ -168,20 +169,20 @@ pub struct SettingDifference {
 pub struct OnlyOn {
     /// `a` or `b`.
     pub side: String,
-    /// What they are of.
+    /// Attributes of the figures.
     pub of: String,
-    /// How many.
+    /// Number of figures.
     pub figures: u64,
 }
 
-/// What became of a condition.
+/// Outcome of a condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It does not fail.
+    /// The condition passed.
     #[default]
     Passed,
-    /// It fails.
+    /// The condition failed.
     Failed,
     /// There is no interval to judge it by; it fails only where doubt fails.
     NotJudged,
@@ -204,19 +205,19 @@ one_of! {
 /// A condition of `--fail-if`, for one figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Condition {
-    /// As it was given.
+    /// Text of the condition.
     pub condition: String,
-    /// What it was judged for.
+    /// Figure that the condition was judged for.
     pub label: String,
-    /// The value that was held against the limit: a ratio less 1, a difference, or B's value.
+    /// Value that was compared with the limit: a ratio minus 1, a difference, or B's value.
     pub value: f64,
     /// The limit, in the same unit.
     pub limit: f64,
     /// The value's confidence interval, at 95 % for all conditions together; null without one.
     pub ci95: Interval,
-    /// What became of it.
+    /// Outcome of the condition.
     pub outcome: Outcome,
-    /// The same in words.
+    /// The outcome in words.
     pub verdict: String,
 }
 
@@ -225,17 +226,17 @@ pub struct Condition {
 pub struct CompareDocument {
     /// [`COMPARE_SCHEMA`].
     pub schema: String,
-    /// Where the comparison is kept.
+    /// Directory of the comparison.
     pub run_dir: String,
-    /// What measured both sides: `lag`, `stale`, …
+    /// Measurement of both sides: `lag`, `stale`, …
     pub command: String,
-    /// The finding in a sentence or two.
+    /// Main finding, in one or two sentences.
     pub headline: String,
-    /// When it was made (RFC 3339, UTC).
+    /// Time of the comparison (RFC 3339, UTC).
     pub compared_at: String,
-    /// The first side: what was.
+    /// First side: the baseline.
     pub a: CompareSide,
-    /// The second side: what is held against it.
+    /// Second side, which is compared with the first.
     pub b: CompareSide,
     /// Settings that differ.
     pub differs: Vec<SettingDifference>,
@@ -245,17 +246,17 @@ pub struct CompareDocument {
     pub results: Vec<CompareRow>,
     /// Figures of one side alone.
     pub only_on: Vec<OnlyOn>,
-    /// How many figures the p-values were corrected for.
+    /// Number of figures that the p-values were corrected for.
     pub corrected_for: u64,
     /// The level of every interval.
     pub level: f64,
-    /// Resamples behind each.
+    /// Resamples behind each interval.
     pub resamples: u64,
-    /// What conditions fail by.
+    /// Rule by which conditions fail.
     pub fail_when: FailWhen,
     /// The conditions; empty without `--fail-if`.
     pub conditions: Vec<Condition>,
-    /// What a reader must know to trust the figures.
+    /// Warnings: facts that affect the figures.
     pub warnings: Vec<Warning>,
 }
 

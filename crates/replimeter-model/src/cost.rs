@@ -15,72 +15,72 @@ use crate::{
 /// Ratios of a mode's figures to those of `none`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Relative {
-    /// What it is held against: `none`.
+    /// Baseline: `none`.
     pub baseline: String,
-    /// Throughput over that of `none`; null when `none` was not measured.
+    /// Throughput divided by that of `none`; null when `none` was not measured.
     pub throughput: Option<f64>,
     /// Its 95 % confidence interval.
     pub throughput_ci95: Interval,
-    /// The same of the latency's figures.
+    /// Ratios of the latency.
     pub latency: RelativeLatency,
 }
 
 /// Ratios of a latency's figures, each the mean over the starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelativeLatency {
-    /// Of the mean.
+    /// Ratio of the means.
     pub mean: Estimate,
-    /// Of the standard deviation.
+    /// Ratio of the standard deviations.
     pub stdev: Estimate,
-    /// Of the median.
+    /// Ratio of the medians.
     pub p50: Estimate,
-    /// Of the 95th percentile.
+    /// Ratio of the 95th percentiles.
     pub p95: Estimate,
-    /// Of the 99th percentile.
+    /// Ratio of the 99th percentiles.
     pub p99: Estimate,
-    /// Of the largest.
+    /// Ratio of the largest values.
     pub max: Estimate,
 }
 
-/// What a mode adds to one operation.
+/// Cost that a mode adds to one operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Added {
-    /// To the mean latency, in microseconds.
+    /// Added mean latency, in microseconds.
     pub latency_us: Estimate,
-    /// To the processor time of the server that is written to, in microseconds.
+    /// Added processor time of the server that is written to, in microseconds.
     pub primary_cpu_us: Estimate,
-    /// To the processor time of all servers together.
+    /// Added processor time of all servers together, in microseconds.
     pub all_cpu_us: Estimate,
 }
 
-/// How far a replica was behind at the ends of blocks.
+/// Backlog of a replica at the ends of blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Behind {
-    /// The replica's name.
+    /// Name of the replica.
     pub name: String,
-    /// Ends of blocks at which it was asked.
+    /// Ends of blocks at which the replica was asked.
     pub blocks: u64,
-    /// Transactions that it had not applied, on average.
+    /// Mean number of transactions that it had not applied.
     pub mean: f64,
-    /// At most.
+    /// Largest number of transactions that it had not applied.
     pub max: u64,
 }
 
-/// What the client itself spent, and how near it was to its limit.
+/// Processor time of the client, and its limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostClient {
     /// Processor time of the load's threads for one operation.
     pub cpu_us_per_op: Option<f64>,
-    /// Empty questions per second that this client got answered over as many connections, by
-    /// `none`'s server: more statements than that no mode could have had.
+    /// Pings per second that the client completed over the same number of connections with
+    /// `none`'s server: an upper bound of statements per second.
     pub limit_per_s: Option<f64>,
-    /// What this row's statements are of that limit, in percent.
+    /// This row's statements in percent of that limit.
     pub percent_of_limit: Option<f64>,
-    /// How long a thread was ready and had no core, for one operation.
+    /// Time for which a thread was ready and had no core, per operation.
     pub delay_us_per_op: Option<f64>,
 }
 
-/// What one mode costs at one number of threads over one distance.
+/// Cost of one mode at one number of threads and one link delay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostRow {
     /// `mariadb` or `mysql`.
@@ -91,26 +91,25 @@ pub struct CostRow {
     pub mode: String,
     /// `after-commit` or `after-sync` of semi-sync; null of the others.
     pub wait_point: Option<String>,
-    /// Servers beside the one that is written to.
+    /// Servers besides the one that is written to.
     pub replicas: u32,
     /// Connections.
     pub threads: u32,
     /// `relaxed`, `strict` or `server-default`.
     pub durability: String,
-    /// One-way delay of the links between servers; null without links of ours.
+    /// One-way delay of the links between servers; null without Replimeter's links.
     pub link_delay_us: Option<f64>,
-    /// Fresh starts of the servers that have counted blocks.
+    /// Fresh starts of the servers with counted blocks.
     pub starts: u64,
-    /// Blocks that count.
+    /// Counted blocks.
     pub blocks: u64,
-    /// Blocks that do not, because semi-synchronous replication fell back.
+    /// Blocks that do not count, because semi-synchronous replication fell back in them.
     pub invalid_blocks: u64,
-    /// How long the counted blocks took together.
+    /// Total duration of the counted blocks.
     pub counted_us: f64,
     /// Operations in them.
     pub operations: u64,
-    /// Operations that were begun again after a deadlock, a lock's time-out or a failed
-    /// certification.
+    /// Operations that were repeated after a deadlock, a lock timeout or a failed certification.
     pub retries: u64,
     /// Operations that were given up.
     pub failed: u64,
@@ -119,19 +118,19 @@ pub struct CostRow {
     /// Operations per second: the mean over the starts, the standard deviation between
     /// blocks, and the 95 % interval of the mean.
     pub throughput: Rate,
-    /// From send to answer, of all counted operations together.
+    /// Latency from send to answer, of all counted operations together.
     pub latency: Distribution,
-    /// The mean latency with its interval over the starts.
+    /// Mean latency with its interval over the starts.
     pub latency_mean_us: Estimate,
-    /// Against `none` of the same binary, at as many threads.
+    /// Ratios to `none` of the same binary, at the same number of threads.
     pub relative: Relative,
-    /// What it adds to `none`.
+    /// Cost added to `none`.
     pub added: Added,
-    /// What each server spent on an operation; the one that is written to comes first.
+    /// Resources that each server used per operation; the server that is written to is first.
     pub servers: Vec<PerOperation>,
-    /// How far replicas were behind.
+    /// Backlog of the replicas.
     pub behind: Vec<Behind>,
-    /// The client's own limit.
+    /// Processor time of the client, and its limit.
     pub client: CostClient,
 }
 
@@ -149,33 +148,33 @@ pub fn label(mode: &str, wait_point: Option<&str>) -> String {
     wait_point.map_or_else(|| mode.to_owned(), |point| format!("{mode} {point}"))
 }
 
-/// What one mode adds to the one that it is built on: the price in steps.
+/// Cost that one mode adds to the mode that it is built on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostStep {
     /// `mariadb` or `mysql`.
     pub engine: String,
     /// The mode.
     pub mode: String,
-    /// Its wait point.
+    /// Wait point of the mode.
     pub wait_point: Option<String>,
-    /// The mode that it is built on.
+    /// Mode that it is built on.
     pub baseline: String,
     /// Connections.
     pub threads: u32,
     /// One-way delay of the links.
     pub link_delay_us: Option<f64>,
-    /// Throughput over that of the other.
+    /// Throughput divided by the baseline's.
     pub throughput: Estimate,
-    /// What it adds.
+    /// Cost added to the baseline's.
     pub added: Added,
 }
 
 /// One comparison of a mode with itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SelfComparison {
-    /// Throughput of one half over the other's.
+    /// Throughput of one half divided by the other's.
     pub throughput: Estimate,
-    /// The difference of their mean latencies.
+    /// Difference of their mean latencies, in microseconds.
     pub latency_us: Estimate,
     /// Whether the interval of the throughput's ratio leaves 1 out.
     pub differs: bool,
@@ -194,15 +193,15 @@ pub struct SelfTest {
     pub starts: u32,
     /// The comparisons.
     pub comparisons: Vec<SelfComparison>,
-    /// How many of them found a difference.
+    /// Comparisons that found a difference.
     pub differences: u64,
-    /// The share of those that would be right.
+    /// Share of differences that is expected by chance.
     pub expected: f64,
-    /// The exact 95 % interval of the true share.
+    /// Exact 95 % confidence interval of the true share.
     pub share_ci95: [f64; 2],
-    /// The probability of so many differences or more, were the share the right one.
+    /// Probability of at least this many differences at the expected share.
     pub p_value: f64,
-    /// Whether there are significantly too many.
+    /// Whether there are significantly more differences than expected.
     pub significant: bool,
 }
 
@@ -215,7 +214,7 @@ pub struct StartRecord {
     pub engine: String,
     /// The mode, with its wait point.
     pub mode: String,
-    /// From the start to servers that replicate.
+    /// Time from the start until the servers replicated.
     pub start_us: f64,
 }
 
@@ -265,20 +264,20 @@ pub struct BlockRecord {
 /// The record of a `cost` run.
 pub type CostDocument = Envelope<CostSettings, CostResults>;
 
-/// What a `cost` run came to.
+/// Results of a `cost` run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CostResults {
-    /// A row for each mode, number of threads and distance.
+    /// Figures: one row for each mode, number of threads and link delay.
     pub rows: Vec<CostRow>,
-    /// What durability means: the settings in effect, for each engine.
+    /// Durability settings in effect, for each engine.
     pub durability: Vec<String>,
-    /// What each mode adds to the one that it is built on.
+    /// Cost that each mode adds to the mode that it is built on.
     pub steps: Vec<CostStep>,
-    /// The modes' starts in their order.
+    /// Starts of the modes, in their order.
     pub order: Vec<StartRecord>,
     /// The comparison of a mode with itself; null without it.
     pub self_test: Option<SelfTest>,
-    /// Modes that were left out, and why.
+    /// Modes that were left out, with the reason.
     pub left_out: Vec<String>,
 }
 

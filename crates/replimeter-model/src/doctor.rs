@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The schema's name and version in every `doctor` document.
 pub const DOCTOR_SCHEMA: &str = "replimeter.doctor/1";
 
-/// How grave a finding is.
+/// Severity of a finding.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -207,26 +207,26 @@ impl fmt::Display for FindingCode {
 /// One thing a person should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// How grave it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// What it is about.
+    /// Subject of the finding.
     pub code: FindingCode,
-    /// The server's name; null for what concerns several.
+    /// Name of the server; null when several are concerned.
     pub node: Option<String>,
-    /// What was found, naming the server.
+    /// The finding, with the name of the server.
     pub message: String,
-    /// What to do about it; empty only where nothing needs doing.
+    /// Recommended action; empty only where nothing needs doing.
     pub hint: String,
 }
 
 /// A warning in the form that every command's document has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorWarning {
-    /// What it is about.
+    /// Subject of the warning.
     pub code: FindingCode,
-    /// What was found, naming the server.
+    /// The finding, with the name of the server.
     pub message: String,
-    /// What to do about it.
+    /// Recommended action.
     pub hint: String,
 }
 
@@ -237,19 +237,19 @@ pub struct RoundTrip {
     pub min_us: f64,
     /// The median.
     pub p50_us: f64,
-    /// How many.
+    /// Number of round trips.
     pub count: u64,
 }
 
 /// A server's calendar clock against this machine's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockOffset {
-    /// The server's clock less ours.
+    /// The server's clock minus this machine's.
     pub offset_us: f64,
     /// The true offset lies within `offset_us` ± this: at most half of the fastest
     /// round trip, and what the two clocks resolve.
     pub bound_us: f64,
-    /// How many readings it was chosen from.
+    /// Number of readings.
     pub count: u64,
 }
 
@@ -266,11 +266,11 @@ pub struct ClockDifference {
     pub bound_us: f64,
 }
 
-/// How a server comes by what is written.
+/// Way in which a server receives writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Relation {
-    /// It is where rows are written.
+    /// Rows are written to it.
     Writer,
     /// By a replication channel from another of the servers.
     Channel,
@@ -280,14 +280,14 @@ pub enum Relation {
     Group,
     /// Not at all from any of these servers.
     None,
-    /// It could not be asked.
+    /// The server could not be asked.
     Unknown,
 }
 
 /// A replication channel of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChannelRow {
-    /// Its name; empty for the default one.
+    /// Name of the channel; empty for the default one.
     pub name: String,
     /// The source's name, or its address when it is none of these servers.
     pub source: String,
@@ -326,13 +326,13 @@ pub struct DoctorRow {
     pub uptime_s: Option<u64>,
     /// `primary`, `replica` or `node`, as found.
     pub role: Option<String>,
-    /// How it comes by what is written.
+    /// Way in which the server receives writes.
     pub relation: Relation,
-    /// Whom it replicates from, when that is one of these servers.
+    /// Source that it replicates from, when that is one of these servers.
     pub source: Option<String>,
-    /// How it replicates really: `semi-sync`, `async`, `galera`, `group`.
+    /// Replication mode in effect: `semi-sync`, `async`, `galera`, `group`.
     pub mode: Option<String>,
-    /// How it stands, in one line.
+    /// State of the server, in one line.
     pub state: String,
     /// Every replication channel.
     pub channels: Vec<ChannelRow>,
@@ -346,7 +346,7 @@ pub struct DoctorRow {
     pub clock: Option<ClockOffset>,
 }
 
-/// What `doctor` found out, whatever the target was.
+/// Findings of `doctor`, for any target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
     /// The mode in a word; null when it could not be told.
@@ -392,7 +392,7 @@ impl Diagnosis {
     }
 }
 
-/// How it stands in a word.
+/// Overall result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DoctorStatus {
@@ -404,7 +404,7 @@ pub enum DoctorStatus {
     Errors,
 }
 
-/// What was examined.
+/// Servers that were examined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorTarget {
     /// The sandbox's shape, or `endpoints:N`.
@@ -422,7 +422,7 @@ pub struct DoctorTarget {
 pub struct DoctorDocument {
     /// [`DOCTOR_SCHEMA`].
     pub schema: String,
-    /// What was examined.
+    /// Servers that were examined.
     pub target: DoctorTarget,
     /// Every server.
     pub results: Vec<DoctorRow>,
@@ -432,7 +432,7 @@ pub struct DoctorDocument {
     pub findings: Vec<Finding>,
     /// The findings that are errors or warnings.
     pub warnings: Vec<DoctorWarning>,
-    /// How it stands in a word.
+    /// Overall result.
     pub status: DoctorStatus,
 }
 

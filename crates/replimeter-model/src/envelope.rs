@@ -20,29 +20,29 @@ pub struct Envelope<S, R> {
     pub schema: String,
     /// The measurement.
     pub command: String,
-    /// What the plan calls itself.
+    /// Title from the plan.
     pub title: Option<String>,
-    /// Where the run is kept.
+    /// Run directory.
     pub run_dir: String,
-    /// When it began (RFC 3339, UTC).
+    /// Start of the run (RFC 3339, UTC).
     pub started_at: String,
-    /// How long was measured; null where runs of this measurement have no such time.
+    /// Time that was measured, in microseconds; null for measurements without such a time.
     pub measured_us: Option<f64>,
-    /// Whether it came to its end.
+    /// Whether the run completed.
     pub status: RunStatus,
-    /// What ended a failed run.
+    /// Error that ended a failed run.
     pub error: Option<String>,
-    /// The finding, in a sentence or a few.
+    /// Main finding, in one or a few sentences.
     pub headline: String,
     /// The resolved settings, under the names of the plan's keys in snake_case.
     #[serde(with = "settings")]
     #[schemars(with = "S")]
     pub settings: S,
-    /// What was measured.
+    /// Servers that were measured.
     pub target: TargetRecord,
-    /// The client's own limits.
+    /// Limits of the client.
     pub client: ClientRecord,
-    /// What a reader must know to trust the figures.
+    /// Warnings: facts that affect the figures.
     pub warnings: Vec<Warning>,
     /// The figures.
     pub results: R,

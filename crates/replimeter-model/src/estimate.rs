@@ -8,9 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// A 95 % confidence interval: `[low, high]` in JSON, or null for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// Lower end; `None` when the interval is open there, or there is none.
+    /// Lower end; `None` for an open end, or without an interval.
     pub low: Option<f64>,
-    /// Upper end, likewise.
+    /// Upper end; `None` for an open end, or without an interval.
     pub high: Option<f64>,
 }
 
@@ -72,9 +72,9 @@ impl JsonSchema for Interval {
 /// A figure and its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
-    /// The figure; null when there is none.
+    /// The figure; null without one.
     pub value: Option<f64>,
-    /// Its interval; null when there is too little to tell. An end that is null is open.
+    /// Interval of the figure; null without one. An end that is null is open.
     pub ci95: Interval,
 }
 

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{envelope::Envelope, plan::ExposureSettings, record::Distribution};
 
-/// How an amount is distributed over the looks at it, which are evenly spaced in time.
+/// Distribution of an amount over the polls, which are evenly spaced in time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Amount {
     /// Mean over time.
     pub mean: Option<f64>,
     /// Median.
     pub p50: Option<f64>,
-    /// 90th percentile; null with fewer than ten looks beyond it.
+    /// 90th percentile; null with fewer than ten polls beyond it.
     pub p90: Option<f64>,
     /// 99th percentile.
     pub p99: Option<f64>,
@@ -22,57 +22,58 @@ pub struct Amount {
     pub max: Option<f64>,
 }
 
-/// What no replica had received.
+/// Transactions that no replica had received.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExposureRow {
-    /// The sandbox's shape, or `endpoints:N` for servers of the user's.
+    /// Shape of the sandbox, or `endpoints:N` for the user's servers.
     pub shape: String,
     /// `mariadb` or `mysql`.
     pub engine: String,
-    /// How it replicates.
+    /// Replication mode.
     pub mode: String,
-    /// Why no acknowledged transaction is ever exposed in this mode; null where it may be.
-    /// What is counted below is then under way and not acknowledged yet.
+    /// Reason why no acknowledged transaction is ever exposed in this mode; null where it may be.
+    /// The transactions below are then under way and not acknowledged yet.
     pub zero_by_construction: Option<String>,
-    /// Looks.
+    /// Number of polls.
     pub polls: u64,
-    /// Transactions in the primary's binary log meanwhile.
+    /// Transactions in the primary's binary log during the run.
     pub committed: u64,
-    /// Their bytes.
+    /// Bytes of these transactions.
     pub bytes_committed: u64,
     /// Transactions in the primary's log that no replica had received.
     pub transactions: Amount,
-    /// Their bytes.
+    /// Bytes of the transactions that no replica had received.
     pub bytes: Amount,
-    /// How long the oldest of them had been in the primary's log; 0 when there was none.
+    /// Time that the oldest of them had been in the primary's log; 0 when there was none.
     pub age: Distribution,
-    /// Share of the time in which there was any, in percent.
+    /// Share of the time with at least one such transaction, in percent.
     pub exposed_percent: f64,
-    /// What the figures may be too high by: the width of a look, from question to answer.
+    /// Duration of a poll, from question to answer: the figures may be too high by what came in
+    /// this time.
     pub poll_duration_us: Distribution,
-    /// Time in which a semi-synchronous primary was not in effect, in percent; null when it
-    /// is none.
+    /// Time in which a semi-synchronous primary was not in effect, in percent; null for other
+    /// primaries.
     pub fallen_back_percent: Option<f64>,
 }
 
-/// One stretch of the run.
+/// One window of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExposureWindow {
-    /// Beginning, since the run's.
+    /// Start of the window, since the start of the run.
     pub start_us: f64,
-    /// End.
+    /// End of the window, since the start of the run.
     pub end_us: f64,
-    /// Looks.
+    /// Number of polls.
     pub polls: u64,
-    /// Transactions in the primary's log meanwhile.
+    /// Transactions in the primary's log during the window.
     pub committed: u64,
-    /// Mean number that no replica had.
+    /// Mean number of transactions that no replica had.
     pub transactions_mean: f64,
-    /// Largest.
+    /// Largest number of transactions that no replica had.
     pub transactions_max: u64,
-    /// Largest of their bytes.
+    /// Largest number of their bytes.
     pub bytes_max: u64,
-    /// Largest age of the oldest.
+    /// Largest age of the oldest one.
     pub age_max_us: f64,
 }
 
@@ -92,12 +93,12 @@ impl ExposureWindow {
     }
 }
 
-/// One look.
+/// One poll.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExposureSample {
-    /// When it ended, since the run's beginning.
+    /// End of the poll, since the start of the run.
     pub at_us: f64,
-    /// From the question to the last answer.
+    /// Time from the question to the last answer.
     pub poll_duration_us: f64,
     /// Replicas that answered.
     pub answered: u64,
@@ -114,13 +115,13 @@ pub struct ExposureSample {
 /// The record of an `exposure` run.
 pub type ExposureDocument = Envelope<ExposureSettings, ExposureResults>;
 
-/// What an `exposure` run came to.
+/// Results of an `exposure` run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExposureResults {
-    /// The figures, one row.
+    /// Figures: one row.
     pub rows: Vec<ExposureRow>,
-    /// The course of the run; neighbouring windows are joined when there are many.
+    /// Consecutive windows of the run; neighboring ones are joined when there are many.
     pub windows: Vec<ExposureWindow>,
-    /// Rows that our own writers inserted meanwhile; null without them.
+    /// Rows that Replimeter's writers inserted during the run; null without them.
     pub written: Option<u64>,
 }

@@ -11,53 +11,53 @@ use crate::{
     stages::Stages,
 };
 
-/// A bar of experiment 3's histogram: lags that round to `tenth` × 0.1 ms.
+/// One bin of experiment 3's histogram: lags that round to `bin` × 0.1 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tenth {
-    /// Tenths of a millisecond.
+    /// Number of the bin: the lag in units of 0.1 ms.
     pub bin: i64,
-    /// Rows.
+    /// Rows in the bin.
     pub count: u64,
 }
 
-/// Whether rows could be read when the server said that they were applied.
+/// Whether rows could be read when the server reported them as applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Readable {
     /// Waits that were followed by a read.
     pub rounds: u64,
     /// Waits after which the first read did not show the row.
     pub not_at_once: u64,
-    /// From the wait's return to the end of the first read that showed the row; one
-    /// round trip when it was readable at once.
+    /// Time from the return of the wait to the end of the first read that showed the row; one
+    /// round trip when the row was readable at once.
     pub gap: Distribution,
 }
 
-/// How one method differs from another on the same rows.
+/// Difference between two methods on the same rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Against {
     /// The other method.
     pub method: String,
-    /// This method's time less the other's, row by row.
+    /// This method's time minus the other method's, row by row.
     pub difference: Distribution,
 }
 
-/// What one replica did, for one payload size or for all.
+/// Lag of one replica by one method, for one payload size or for all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LagRow {
-    /// The sandbox's shape, or `endpoints:N` for servers of the user's.
+    /// Shape of the sandbox, or `endpoints:N` for the user's servers.
     pub shape: String,
-    /// The replica's name.
+    /// Name of the replica.
     pub replica: String,
-    /// How it was observed.
+    /// Method of observation: `poll`, `wait`, `stamp`, `stamp-udf` or `tap`.
     pub method: String,
     /// Payload bytes; null for all sizes of a sweep together.
     pub size_bytes: Option<u64>,
     /// Counted rounds.
     pub rounds: u64,
-    /// Rounds whose row was not seen in time.
+    /// Rounds whose row was not seen before the timeout.
     pub timed_out: u64,
-    /// Rounds whose row came, but whose stamps cannot be placed, since a clock was set
-    /// about then; not among the missing.
+    /// Rounds whose row was seen, but not when: a clock was set about then. Not among those
+    /// that timed out.
     #[serde(default)]
     pub unplaced: u64,
     /// Lag from the acknowledgement, upper end of each bracket; may be negative.
@@ -66,50 +66,52 @@ pub struct LagRow {
     pub from_send: Distribution,
     /// Lag from the intended start, upper end of each bracket.
     pub from_intended: Distribution,
-    /// Width of the brackets: how far the truth may lie below the upper end.
+    /// Width of the brackets: how far the true time may lie below the upper end.
     pub bracket_us: Distribution,
-    /// Lag from the acknowledgement by `estimator`: where within the brackets the
-    /// truth is most probable to be. `min_us` and `max_us` are the ends of what it covers.
+    /// Lag from the acknowledgement by `estimator`: the most probable position within the
+    /// brackets. `min_us` and `max_us` are the ends of the range that it covers.
     pub estimate: Distribution,
-    /// How `estimate` was made from the brackets.
+    /// Estimator that made `estimate` from the brackets.
     pub estimator: String,
     /// From the same event on the primary, like for like: from execution to execution
     /// (`stamp`), from binary log to binary log (`tap`); empty for other methods.
     #[serde(default)]
     pub from_primary: Distribution,
-    /// Rows by lag, rounded to 0.1 ms as experiment 3 was published: of `from_primary`, or of `from_ack` for methods without it.
+    /// Histogram in bins of 0.1 ms, as experiment 3 was published: of `from_primary`, or of
+    /// `from_ack` for methods without it.
     #[serde(default)]
     pub histogram_100us: Vec<Tenth>,
     /// For `wait`: whether the row could be read when the wait returned.
     #[serde(default)]
     pub readable: Option<Readable>,
-    /// How this method disagrees with another on the same rows; null for the method
-    /// that the others are held against.
+    /// Difference from another method on the same rows; null for the method that the others are
+    /// compared with.
     #[serde(default)]
     pub method_differences: Option<Against>,
-    /// What the brackets leave open.
+    /// Bounds that the brackets leave for `estimate`.
     #[serde(default)]
     pub estimate_within: Innermost,
     /// Stages of the transactions; null when they were not observed.
     pub stages: Option<Stages>,
-    /// The write on the primary, send to acknowledgement.
+    /// Latency of the write on the primary, from send to acknowledgement.
     pub write_latency: Distribution,
-    /// The read that showed the row.
+    /// Duration of the read that showed the row.
     pub retrieval: Distribution,
-    /// The replica's configured delay, which `from_…` include; null when none.
+    /// Configured delay of the replica, which `from_…` includes; null without one.
     pub configured_delay_us: Option<f64>,
     /// Histogram of `from_ack`.
     pub histogram: Vec<Bin>,
-    /// `from_ack` over the course of the run.
+    /// `from_ack` in consecutive windows of the run.
     pub windows: Vec<Window>,
 }
 
-/// The primary observed as if it were its own replica: what the method adds.
+/// The null replica: the primary observed as if it were its own replica. Shows the error of
+/// the method itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Floor {
-    /// The shape whose primary it is.
+    /// Shape that the primary belongs to.
     pub shape: String,
-    /// How it was observed.
+    /// Method of observation.
     pub method: String,
     /// Rounds.
     pub rounds: u64,
@@ -124,11 +126,10 @@ pub struct Floor {
     /// For `tap`: from one tap of the primary to a second one.
     #[serde(default)]
     pub from_primary: Distribution,
-    /// Round trip of one prepared select of one row by its primary key, on the
-    /// primary while it had nothing else to do.
+    /// Round trip of a prepared select of one row by primary key, on the idle primary.
     pub point_select: Distribution,
-    /// The same, of those selects that were under way when a write was
-    /// acknowledged: the yardstick of the floor, under the floor's own load.
+    /// Round trip of such selects that were under way when a write was acknowledged, under the
+    /// load of the floor itself.
     pub point_select_at_ack: Distribution,
 }
 
@@ -185,16 +186,16 @@ pub fn missing_rows<'a>(rows: impl Iterator<Item = &'a LagRow>) -> u64 {
 /// The record of a `lag` run.
 pub type LagDocument = Envelope<LagSettings, LagResults>;
 
-/// What a `lag` run came to.
+/// Results of a `lag` run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LagResults {
-    /// The figures, a row per replica and payload size.
+    /// Figures: one row per replica, method and payload size.
     pub rows: Vec<LagRow>,
     /// Rounds that were measured but not counted.
     pub warm_up_rounds: u64,
-    /// What each method itself adds, on each shape; empty when it was switched off.
+    /// Error of each method itself, on each shape; empty when it was switched off.
     pub floors: Vec<Floor>,
-    /// The loads that ran meanwhile, in the order of the shapes.
+    /// Background loads, in the order of the shapes.
     #[serde(default)]
     pub load: Vec<LoadRecord>,
     /// Experiment 1's table, per replica; empty without a sweep.

@@ -303,7 +303,7 @@ impl LoadPlan {
 /// A rate with its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rate {
-    /// Events per second over the whole time; null when there was none.
+    /// Events per second over the whole time; null without events.
     pub mean: Option<f64>,
     /// Standard deviation between the batches of the interval.
     pub stdev: Option<f64>,
@@ -316,18 +316,18 @@ pub struct Rate {
 pub struct LoadError {
     /// The server's error number; null for a connection that broke.
     pub code: Option<u16>,
-    /// How many.
+    /// Number of errors.
     pub count: u64,
-    /// The words of the first.
+    /// Message of the first.
     pub message: String,
 }
 
-/// Operations that were begun again, by their reason.
+/// Operations that were repeated, by reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Retried {
     /// `deadlock`, `lock-timeout`, `changed-row`, `certification` or `not-ready`.
     pub kind: String,
-    /// How often.
+    /// Number of retries.
     pub count: u64,
 }
 
@@ -342,67 +342,66 @@ pub struct NodeShare {
     pub per_s: Option<f64>,
 }
 
-/// What the load cost the client, and whether the client held it back.
+/// Resources that the load used on the client, and whether the client limited it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientUse {
-    /// Processor time of the load's threads per operation; null for no operation.
+    /// Processor time of the load's threads per operation; null without operations.
     pub cpu_us_per_op: Option<f64>,
     /// The share of this machine's cores that the load's threads kept busy.
     pub cpu_share: Option<f64>,
-    /// The share of their time that the load's threads were ready to run and had no
-    /// core (scheduler lag); null where the system does not tell.
+    /// Share of the time in which the load's threads were ready to run and had no core (scheduler
+    /// lag); null where the system does not report it.
     pub ready_share: Option<f64>,
-    /// Empty questions that as many connections got answered per second, asked before
-    /// the load: more statements than that no workload could have had.
+    /// Pings per second over the same number of connections, measured before the load: an upper
+    /// bound of statements per second.
     pub limit_per_s: Option<f64>,
-    /// The share of that limit that the load's statements came to.
+    /// The load's statements as a share of that limit.
     pub limit_share: Option<f64>,
 }
 
-/// What one load came to. A *pass* is a thread's way through its script once.
+/// Result of one load. A *pass* is one run of a thread through its script.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadRecord {
-    /// The shape whose servers bore it.
+    /// Shape whose servers the load ran on.
     pub shape: String,
-    /// The workload: the name of one of ours or the path of a script.
+    /// Workload: the name of a built-in one or the path of a script.
     pub workload: String,
     /// Connections that ran it.
     pub threads: u32,
-    /// The server they ran it on.
+    /// Server that they ran on.
     pub node: String,
-    /// Passes per second asked for over all threads; null for a closed loop.
+    /// Passes per second asked for, over all threads; null for a closed loop.
     pub rate: Option<u64>,
     /// Statements in a pass.
     pub statements: u64,
-    /// How long it ran before it was counted.
+    /// Duration of the warm-up, which is not counted.
     pub warm_up_us: f64,
-    /// How long it was counted.
+    /// Counted duration.
     pub counted_us: f64,
-    /// Passes that were completed while it was counted.
+    /// Passes that completed in the counted time.
     pub passes: u64,
     /// Passes per second.
     pub throughput: Rate,
-    /// From a pass's intended start to its end, retries included; in a closed loop
-    /// its start is intended when the one before it ended.
+    /// Latency from the intended start of a pass to its end, including retries; in a closed loop
+    /// the intended start is the end of the pass before.
     pub latency: Distribution,
-    /// From its actual start to its end.
+    /// Latency from the actual start of a pass to its end.
     pub service: Distribution,
-    /// Passes that were begun again after a deadlock or a lock's time-out.
+    /// Passes that were repeated after a deadlock or a lock timeout.
     pub retries: u64,
     /// Passes that were given up.
     pub failed: u64,
-    /// Passes whose turn had come and that no thread was free to begin, at the end;
-    /// null for a closed loop.
+    /// Passes that were due and not begun at the end; null for a closed loop.
     pub waiting: Option<u64>,
     /// Errors by number, the retried among them.
     pub errors: Vec<LoadError>,
-    /// When the passes of an open loop were due; null for a closed one.
+    /// Distribution of due times in an open loop; null for a closed one.
     #[serde(default)]
     pub arrivals: Option<Arrivals>,
-    /// The retries by their reason.
+    /// Retries by reason.
     #[serde(default)]
     pub retried: Vec<Retried>,
-    /// Each server's part, when there were several.
+    /// Part of each server, when there were several.
     #[serde(default)]
     pub by_node: Vec<NodeShare>,
     /// Passes that ended in each whole second of the counted time, of the first ten hours.
@@ -412,7 +411,7 @@ pub struct LoadRecord {
     /// for a closed loop.
     #[serde(default)]
     pub waiting_per_second: Vec<u64>,
-    /// What it cost the client.
+    /// Resources that the load used on the client.
     #[serde(default)]
     pub client: ClientUse,
 }

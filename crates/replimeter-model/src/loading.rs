@@ -12,24 +12,24 @@ pub struct DataRecord {
     pub workloads: Vec<String>,
     /// Rows in each of its tables.
     pub rows: u64,
-    /// Bytes on the disk, indexes included, as the server tells; about.
+    /// Approximate bytes on disk, including indexes, as the server reports them.
     pub bytes: u64,
-    /// Bytes of the statements that made it; 0 when it was there.
+    /// Bytes of the statements that made it; 0 when it was reused.
     pub sent_bytes: u64,
-    /// How long that took.
+    /// Time that this took.
     pub duration_us: f64,
-    /// Whether it was there.
+    /// Whether the data set was already there.
     pub reused: bool,
 }
 
-/// What one workload came to with one number of threads.
+/// Result of one workload with one number of threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadRow {
     /// The load itself.
     #[serde(flatten)]
     pub load: LoadRecord,
-    /// What each server used for an operation; of workloads that ran beside one another,
-    /// for one of any of them.
+    /// Resources that each server used per operation; of workloads that ran together, per operation
+    /// of any of them.
     #[serde(default)]
     pub servers: Vec<PerOperation>,
 }
@@ -37,11 +37,11 @@ pub struct LoadRow {
 /// The record of a `load` run.
 pub type LoadDocument = Envelope<LoadingSettings, LoadResults>;
 
-/// What a `load` run came to.
+/// Results of a `load` run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadResults {
-    /// For each number of threads, in order, each workload.
+    /// Figures: for each number of threads, in order, each workload.
     pub rows: Vec<LoadRow>,
-    /// The data.
+    /// Data sets.
     pub data: Vec<DataRecord>,
 }

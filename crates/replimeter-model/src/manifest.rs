@@ -30,7 +30,7 @@ pub struct Machine {
 /// One server and its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerRecord {
-    /// The shape it belongs to.
+    /// Shape that the server belongs to.
     pub shape: String,
     /// `primary`, `replica1`, …
     pub name: String,
@@ -141,16 +141,16 @@ impl ServerRecord {
     }
 }
 
-/// How a sandbox came to be.
+/// Setup of a sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxRecord {
-    /// Its shape.
+    /// Shape of the sandbox.
     pub shape: String,
     /// The server's binary.
     pub binaries: String,
     /// The replicas' binary, when it is another one.
     pub replica_binaries: Option<String>,
-    /// What its replication links do, when they go through links of ours.
+    /// Delay, jitter and bandwidth of replication links, when they go through Replimeter's links.
     pub link: Option<String>,
     /// The library of our functions, when they were loaded.
     #[serde(default)]
@@ -232,7 +232,7 @@ pub struct Manifest {
     pub schema: String,
     /// Replimeter's version.
     pub replimeter: String,
-    /// When the run began (RFC 3339, UTC).
+    /// Start of the run (RFC 3339, UTC).
     pub started_at: String,
     /// The client's calendar clock at the zero of the run's monotonic clock, in
     /// microseconds since 1970.

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a set of times is distributed.
+/// Distribution of a set of times.
 ///
 /// A quantile is null when fewer than ten samples lie beyond it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,91 +41,89 @@ pub struct Distribution {
     pub p999_us_ci95: Option<[f64; 2]>,
     /// Largest, exact.
     pub max_us: Option<f64>,
-    /// By how much dependence between neighbouring rounds inflates the variance
-    /// at the median; 1 means independent. The effective sample size is
-    /// `count / inflation`. Null when the run is too short to tell; there are no
-    /// intervals then.
+    /// Factor by which dependence between neighboring rounds increases the variance at the
+    /// median; 1 means independent. The effective sample size is `count / inflation`. Null when
+    /// the run is too short to estimate it; there are no intervals then.
     pub inflation: Option<f64>,
 }
 
-/// How closely brackets determine an estimate made from them.
+/// Bounds of an estimate that is made from brackets.
 ///
-/// A quantile is known to within an interval `[low, high]` in microseconds, in
-/// which no bracket begins or ends; it is reported as that interval's middle.
+/// A quantile is known to within an interval `[low, high]` in microseconds, in which no
+/// bracket begins or ends; it is reported as the middle of that interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Innermost {
-    /// Of the median.
+    /// Bounds of the median.
     pub p50_us: Option<[f64; 2]>,
-    /// Of the 90th percentile.
+    /// Bounds of the 90th percentile.
     pub p90_us: Option<[f64; 2]>,
-    /// Of the 99th percentile.
+    /// Bounds of the 99th percentile.
     pub p99_us: Option<[f64; 2]>,
     /// Steps of the iteration.
     pub steps: u64,
-    /// What the log-likelihood may still have been below its maximum when the
-    /// iteration ended.
+    /// Upper bound of the distance between the log-likelihood and its maximum when the iteration
+    /// ended.
     pub likelihood_gap: f64,
 }
 
-/// One bar of a histogram: samples in [`low_us`, `high_us`).
+/// One bar of a histogram: samples in [`from_us`, `to_us`).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bin {
-    /// Lower end.
+    /// Lower edge.
     pub from_us: f64,
-    /// Upper end.
+    /// Upper edge.
     pub to_us: f64,
-    /// Samples in it.
+    /// Samples in the bar.
     pub count: u64,
 }
 
-/// One stretch of the run, for "is it predictable?".
+/// One window of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
-    /// Beginning, since the first counted round.
+    /// Start of the window, since the first counted round.
     pub start_us: f64,
-    /// End.
+    /// End of the window, since the first counted round.
     pub end_us: f64,
-    /// Rows sent in it.
+    /// Rows sent in the window.
     pub count: u64,
     /// Smallest lag from the acknowledgement.
     pub min_us: f64,
-    /// Median, when twenty samples or more.
+    /// Median; null for fewer than twenty samples.
     pub p50_us: Option<f64>,
-    /// 90th percentile, when a hundred samples or more.
+    /// 90th percentile; null for fewer than a hundred samples.
     pub p90_us: Option<f64>,
-    /// 99th percentile, when a thousand samples or more.
+    /// 99th percentile; null for fewer than a thousand samples.
     pub p99_us: Option<f64>,
-    /// Largest.
+    /// Largest lag from the acknowledgement.
     pub max_us: f64,
 }
 
 /// One server of the target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeRecord {
-    /// The shape it belongs to.
+    /// Shape that the server belongs to.
     pub shape: String,
     /// `primary`, `replica1`, …
     pub name: String,
     /// Host and port.
     pub address: String,
-    /// `MariaDB 10.11.19`, …
+    /// Product and version: `MariaDB 10.11.19`, …
     pub version: String,
 }
 
-/// What was measured.
+/// Servers that were measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetRecord {
-    /// The sandbox's shape, or `endpoints:N`; several with commas.
+    /// Shape of the sandbox, or `endpoints:N`; several with commas.
     pub shape: String,
-    /// How each shape replicates, found out from its servers: `async`,
-    /// `semi-sync`, `chain`, `galera`, `group`.
+    /// Replication mode of each shape, found on its servers: `async`, `semi-sync`, `chain`,
+    /// `galera`, `group`.
     pub modes: Vec<String>,
-    /// What was asked for beyond the shape: links, wait point, server options; one
-    /// sentence each.
+    /// Options beyond the shape (links, wait point, server options), one sentence each.
     pub options: Vec<String>,
-    /// Whether the servers were ours.
+    /// Whether the servers were a sandbox of Replimeter.
     pub sandbox: bool,
-    /// The servers; the primary first.
+    /// The servers; the primary is first.
     pub nodes: Vec<NodeRecord>,
 }
 
@@ -153,32 +151,33 @@ impl TargetRecord {
     }
 }
 
-/// Whether the run came to its end.
+/// Whether the run completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunStatus {
-    /// Everything asked for was measured.
+    /// Completed.
     #[default]
     Complete,
-    /// Ended by the user; what was measured until then is kept.
+    /// Stopped by the user; the results until then are kept.
     Interrupted,
-    /// Ended by an error; what was measured until then is kept.
+    /// Ended by an error; the results until then are kept.
     Failed,
-    /// Measured to the end, but not what was to be measured.
+    /// Completed, but the results do not describe the intended setup; for example, the
+    /// replication mode changed during the run.
     Invalid,
 }
 
-/// What limits the client itself.
+/// Limits of the client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientRecord {
-    /// How late the writes started against their schedule; empty without one.
+    /// Delay of each write after its scheduled start; empty without a schedule.
     pub start_lateness: Distribution,
-    /// Whether every core was kept from halting.
+    /// Whether idle cores were kept from halting.
     pub keep_awake: bool,
     /// Whether the measuring threads had real-time priority.
     pub real_time: bool,
-    /// One reading of the measuring clock, smallest step seen.
+    /// Smallest step of the measuring clock that was seen.
     pub clock_step_us: f64,
-    /// This machine's cores, which client and sandboxes share.
+    /// Cores of this machine, which the client and sandboxes share.
     pub cores: u64,
 }

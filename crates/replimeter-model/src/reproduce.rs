@@ -8,13 +8,13 @@ use crate::record::RunStatus;
 /// The schema's name and version in every `reproduce` document.
 pub const REPRODUCE_SCHEMA: &str = "replimeter.reproduce/1";
 
-/// Whether ours has the shape of what was published.
+/// Whether the measurement agrees with the published result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It has.
+    /// It agrees.
     Agrees,
-    /// It has another.
+    /// It differs.
     Differs,
     /// The measurement cannot tell.
     #[default]
@@ -33,25 +33,25 @@ impl Verdict {
     }
 }
 
-/// One thing that the published figures show.
+/// One claim that the published figures support.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Claim {
-    /// What, in words.
+    /// The claim in words.
     pub claim: String,
     /// As published.
     pub published: String,
-    /// As measured here, with its interval where there is one.
+    /// Measured here, with the interval where there is one.
     pub ours: String,
     /// Whether they agree.
     pub verdict: Verdict,
-    /// Why they differ, or cannot be told apart; empty where they agree.
+    /// Reason for a difference or an open verdict; empty where they agree.
     pub why: String,
 }
 
 /// A table of figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Table {
-    /// Of the columns.
+    /// Headings of the columns.
     pub headings: Vec<String>,
     /// Cells.
     pub lines: Vec<Vec<String>>,
@@ -64,23 +64,23 @@ pub struct Experiment {
     pub number: u32,
     /// Its name, author and year.
     pub title: String,
-    /// What it asked.
+    /// Question of the experiment.
     pub question: String,
     /// The command that measures it.
     pub command: String,
-    /// The folder of its run, within this run's; null when it has none.
+    /// Folder of its run, within this run's; null without one.
     pub run_dir: Option<String>,
-    /// How long it took, with starting servers.
+    /// Duration, including the start of servers.
     pub duration_us: f64,
-    /// What ended it, if anything did.
+    /// Error that ended it, if any.
     pub error: Option<String>,
-    /// Our finding in words.
+    /// Main finding of this measurement.
     pub headline: String,
     /// As it was published.
     pub published: Table,
     /// As measured here.
     pub ours: Table,
-    /// What is compared.
+    /// Claims that are compared.
     pub claims: Vec<Claim>,
 }
 
@@ -89,15 +89,15 @@ pub struct Experiment {
 pub struct ReproduceDocument {
     /// [`REPRODUCE_SCHEMA`].
     pub schema: String,
-    /// Where the run is kept.
+    /// Run directory.
     pub run_dir: String,
-    /// Whether it came to its end.
+    /// Whether the run completed.
     pub status: RunStatus,
     /// `small` or `full`.
     pub size: String,
-    /// When it began.
+    /// Start of the run (RFC 3339, UTC).
     pub started_at: String,
-    /// The finding in one sentence.
+    /// Main finding, in one sentence.
     pub headline: String,
     /// The experiments, in order.
     pub experiments: Vec<Experiment>,

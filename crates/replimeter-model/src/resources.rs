@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where a figure comes from.
+/// Source of a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UseSource {
@@ -17,26 +17,27 @@ pub enum UseSource {
     Status,
 }
 
-/// What one server used in a stretch of time.
+/// Resources that one server used in a period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerUse {
     /// `primary`, `replica1`, …
     pub name: String,
     /// `primary`, `replica` or `node`.
     pub role: String,
-    /// Where it comes from.
+    /// Source of the figures.
     pub source: UseSource,
-    /// How long the stretch was.
+    /// Length of the period.
     pub length_us: f64,
-    /// Processor time of all its threads, those that have ended included.
+    /// Processor time of all threads, including those that have ended.
     pub cpu_us: Option<f64>,
-    /// Of that, outside the kernel: `cpu_us` divided as the kernel's coarser clock divides it.
+    /// Processor time outside the kernel: `cpu_us`, divided in proportion to the kernel's coarser
+    /// clock.
     pub cpu_user_us: Option<f64>,
-    /// Of that, in the kernel.
+    /// Processor time in the kernel.
     pub cpu_system_us: Option<f64>,
     /// Context switches of every thread.
     pub context_switches: Option<f64>,
-    /// Of those, by the scheduler and not by waiting.
+    /// Context switches by the scheduler, not by waiting.
     pub involuntary_switches: Option<f64>,
     /// Bytes fetched from storage.
     pub read_bytes: Option<f64>,
@@ -63,7 +64,7 @@ pub struct ServerUse {
     pub rows_written: Option<f64>,
 }
 
-/// What one server used for each operation of a load.
+/// Resources that one server used per operation of a load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PerOperation {
     /// `primary`, `replica1`, …
@@ -72,9 +73,9 @@ pub struct PerOperation {
     pub role: String,
     /// Processor time.
     pub cpu_us_per_op: Option<f64>,
-    /// Of that, outside the kernel.
+    /// Processor time outside the kernel.
     pub cpu_user_us_per_op: Option<f64>,
-    /// Of that, in the kernel.
+    /// Processor time in the kernel.
     pub cpu_system_us_per_op: Option<f64>,
     /// Context switches of every thread.
     pub context_switches_per_op: Option<f64>,

@@ -15,9 +15,9 @@ pub const SANDBOXES_SCHEMA: &str = "replimeter.sandboxes/1";
 pub struct ListedNode {
     /// `primary`, `replica1` …, `node1` ….
     pub name: String,
-    /// What it is.
+    /// Role of the server.
     pub role: Role,
-    /// Whom it replicates from; null for a primary and for members.
+    /// Source that it replicates from; null for a primary and for members.
     pub source: Option<String>,
     /// Its TCP port on 127.0.0.1.
     pub port: u16,
@@ -53,13 +53,13 @@ pub struct ListedLink {
 /// One kept sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedSandbox {
-    /// Its name.
+    /// Name of the sandbox.
     pub name: String,
     /// Begins with `running`, `starting or ending`, `dead` or `frozen`.
     pub state: String,
     /// Its shape; null when it is not running.
     pub shape: Option<String>,
-    /// When it was ready (RFC 3339, UTC).
+    /// Time when it was ready (RFC 3339, UTC).
     pub since: Option<String>,
     /// The file that names its servers for `--topology`.
     pub topology: Option<PathBuf>,
@@ -76,6 +76,6 @@ pub struct SandboxesDocument {
     pub schema: String,
     /// One for each sandbox.
     pub results: Vec<ListedSandbox>,
-    /// What a reader must know.
+    /// Warnings.
     pub warnings: Vec<Warning>,
 }

@@ -8,7 +8,7 @@ use crate::{
     record::Distribution, resources::PerOperation,
 };
 
-/// What one server used while a phase ran.
+/// Resources that one server used during a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScaleServer {
     /// For each operation of the phase, whichever server it went to; `name` and `role`
@@ -35,20 +35,20 @@ pub struct ScaleServer {
     pub selects_per_s: Option<f64>,
 }
 
-/// A phase's throughput in percent of the same phase's without a replica.
+/// Throughput of a phase in percent of the same phase without a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PercentOfNone {
     /// Inserts.
     pub inserts: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % confidence interval of `inserts`, in percent.
     pub inserts_ci95: Option<[f64; 2]>,
     /// Selects.
     pub selects: Option<f64>,
-    /// Its interval.
+    /// 95 % confidence interval of `selects`, in percent.
     pub selects_ci95: Option<[f64; 2]>,
     /// Updates.
     pub updates: Option<f64>,
-    /// Its interval.
+    /// 95 % confidence interval of `updates`, in percent.
     pub updates_ci95: Option<[f64; 2]>,
 }
 
@@ -61,54 +61,53 @@ pub struct ScaleRow {
     pub replicas: u32,
     /// `insert`, `select`, `mixed`, `update` or `mixed-update`.
     pub phase: String,
-    /// Starts that came to a block of this phase.
+    /// Starts with at least one block of this phase.
     pub starts: u32,
     /// Blocks.
     pub blocks: u32,
-    /// Blocks that do not count: semi-synchronous replication fell back in them.
+    /// Blocks that do not count, because semi-synchronous replication fell back in them.
     pub invalid_blocks: u32,
-    /// How long was counted.
+    /// Total duration of the counted blocks.
     pub counted_us: f64,
     /// Inserts per second of all clients together: the mean of the starts.
     pub inserts_per_s: Option<f64>,
-    /// Its 95 % interval, by starts and blocks; null with one start.
+    /// 95 % confidence interval of `inserts_per_s`, by starts and blocks; null with one start.
     pub inserts_per_s_ci95: Option<[f64; 2]>,
     /// Selects per second.
     pub selects_per_s: Option<f64>,
-    /// Its interval.
+    /// 95 % confidence interval of `selects_per_s`.
     pub selects_per_s_ci95: Option<[f64; 2]>,
     /// Updates per second.
     pub updates_per_s: Option<f64>,
-    /// Its interval.
+    /// 95 % confidence interval of `updates_per_s`.
     pub updates_per_s_ci95: Option<[f64; 2]>,
-    /// Against no replica.
+    /// Comparison with no replica.
     pub percent_of_none: PercentOfNone,
-    /// How long writes took.
+    /// Latency of writes.
     pub write_latency: Distribution,
-    /// How long selects took.
+    /// Latency of selects.
     pub select_latency: Distribution,
-    /// Operations that were begun again after a deadlock or a lock's time-out.
+    /// Operations that were repeated after a deadlock or a lock timeout.
     pub retries: u64,
     /// Operations that were given up.
     pub failed: u64,
     /// Errors by number.
     pub errors: Vec<LoadError>,
-    /// From the end of a block to the moment at which every replica had what was
-    /// written in it: the longest.
+    /// Longest time from the end of a block until every replica had applied it.
     pub caught_up_after_us: Option<f64>,
-    /// What each server used.
+    /// Resources that each server used.
     pub servers: Vec<ScaleServer>,
     /// Processor time of the load's own threads in percent of one core.
     pub client_cpu_percent: f64,
-    /// Share of time in which load threads were ready and got no core, per thread.
+    /// Share of the time in which load threads were ready and had no core, per thread.
     pub client_delay_percent: Option<f64>,
-    /// The statements a second in percent of the empty questions that as many
-    /// connections get answered: the client's own limit. The largest of the row's blocks.
+    /// Statements per second in percent of the pings that the same number of connections complete:
+    /// the client's own limit. The largest of the row's blocks.
     #[serde(default)]
     pub client_limit_percent: Option<f64>,
 }
 
-/// How far a point lies from the law.
+/// Distance of a point from the law.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Residual {
     /// Replicas.
@@ -117,13 +116,13 @@ pub struct Residual {
     pub start: u32,
     /// Measured operations per second.
     pub per_s: f64,
-    /// The law's.
+    /// The law's operations per second.
     pub fitted_per_s: f64,
     /// The difference in percent of the law's.
     pub percent: f64,
 }
 
-/// The law's value for some number of replicas.
+/// The law's value for a number of replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LawPoint {
     /// Replicas.
@@ -132,18 +131,18 @@ pub struct LawPoint {
     pub per_s: f64,
 }
 
-/// What the law says of one more replica, and what was measured.
+/// Prediction of the law for one more replica, and the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Prediction {
     /// Replicas.
     pub replicas: u32,
     /// The law's operations per second, with the interval for a mean of as many starts.
     pub predicted: Estimate,
-    /// The measured ones; null when that was not asked for.
+    /// Measured operations per second; null when that was not asked for.
     pub measured_per_s: Option<f64>,
-    /// Their own interval.
+    /// 95 % confidence interval of `measured_per_s`.
     pub measured_per_s_ci95: Option<[f64; 2]>,
-    /// Whether they lie within the predicted interval.
+    /// Whether the measured value lies within the predicted interval.
     pub holds: Option<bool>,
 }
 
@@ -154,9 +153,9 @@ pub struct ScaleFit {
     pub phase: String,
     /// `inserts`, `selects` or `updates`.
     pub figure: String,
-    /// Why there is none, in words; the rest is empty then.
+    /// Reason why there is no fit; the rest is empty then.
     pub refused: Option<String>,
-    /// What N is: `servers` that each do all the writes, or `readers` that share the reads.
+    /// Meaning of N: `servers` that each do all the writes, or `readers` that share the reads.
     pub counted: String,
     /// Operations per second of one server.
     pub lambda: Estimate,
@@ -168,21 +167,21 @@ pub struct ScaleFit {
     pub error_percent: f64,
     /// Starts beyond the three parameters.
     pub freedom: u32,
-    /// For selects: the number of replicas from which on one more adds nothing; null
-    /// where the law knows no such number.
+    /// For selects: number of replicas with the highest throughput; null where the law has no
+    /// peak.
     pub peak_replicas: Option<Estimate>,
-    /// How far each start lies from the law.
+    /// Distance of each start from the law.
     pub residuals: Vec<Residual>,
     /// The law, for drawing.
     pub curve: Vec<LawPoint>,
-    /// One more replica.
+    /// Prediction for one more replica.
     pub prediction: Option<Prediction>,
 }
 
 /// The record of a `scale` run.
 pub type ScaleDocument = Envelope<ScaleSettings, ScaleResults>;
 
-/// What a `scale` run came to.
+/// Results of a `scale` run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScaleResults {
     /// A row for each number of replicas and phase.
@@ -191,9 +190,9 @@ pub struct ScaleResults {
     pub data_rows: u64,
     /// Bytes of the data set.
     pub data_bytes: u64,
-    /// The share of the machine that each server had; null when they shared it freely.
+    /// Share of the machine that each server had; null when they shared it freely.
     pub cpus_per_server: Option<String>,
-    /// The order of the starts: numbers of replicas, round by round.
+    /// Order of the starts: numbers of replicas, round by round.
     pub order: Vec<Vec<u32>>,
     /// Laws, where there are enough numbers of replicas.
     pub fits: Vec<ScaleFit>,

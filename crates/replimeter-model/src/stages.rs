@@ -75,32 +75,32 @@ impl Mark {
     }
 }
 
-/// One mark, and how well it is known.
+/// One mark with its error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MarkRecord {
-    /// Which.
+    /// The mark.
     pub mark: Mark,
-    /// Whose clock stamped it: `client`, `primary`, `replica1` …; a server's stamps were
+    /// Clock that stamped the mark: `client`, `primary`, `replica1` …; a server's stamps are
     /// moved to the client's clock by a measured offset.
     pub clock: String,
-    /// Half-width of its error on the client's clock, mean over the transactions.
+    /// Half-width of the error on the client's clock, mean over the transactions.
     pub error_mean_us: Option<f64>,
-    /// The largest.
+    /// Largest half-width of the error.
     pub error_max_us: Option<f64>,
 }
 
 /// One stage of the way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stage {
-    /// What happens in it.
+    /// Name of the stage.
     pub name: String,
-    /// Where it begins.
+    /// Mark at which the stage begins.
     pub from: Mark,
-    /// Where it ends.
+    /// Mark at which the stage ends.
     pub to: Mark,
-    /// How long it takes. Negative where its error bar is wider than it is long, or
-    /// where a server does not stamp in order: a worker may begin before the receiver has
-    /// stamped the end, and a row is visible before the worker stamps the end.
+    /// Duration of the stage. Negative where its error bar is wider than it is long, or where a
+    /// server does not stamp in order: a worker may begin before the receiver has stamped the
+    /// end, and a row is visible before the worker stamps the end.
     pub duration: Distribution,
     /// Half-width of the error of one such duration, mean over the transactions.
     pub error_mean_us: f64,
@@ -110,32 +110,32 @@ pub struct Stage {
     pub worst_inversion_us: Option<f64>,
 }
 
-/// The same transactions from end to end: those near one quantile.
+/// Mean stages of the transactions near one quantile of the end-to-end time.
 ///
 /// Percentiles do not add; means of the same transactions do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Near {
     /// `p50`, `p90` or `p99` of the end-to-end time.
     pub quantile: String,
-    /// How many transactions: the nearest 1 %, and at least ten.
+    /// Number of transactions: the nearest 1 %, and at least ten.
     pub count: u64,
-    /// Their mean end-to-end time.
+    /// Mean end-to-end time of these transactions.
     pub end_to_end_us: f64,
-    /// Their mean stages, in order.
+    /// Mean stages of these transactions, in order.
     pub stages_us: Vec<f64>,
     /// End to end less the sum of the stages.
     pub residue_us: f64,
 }
 
-/// The waterfall of one replica.
+/// Waterfall of one replica.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stages {
-    /// Transactions that were looked at.
+    /// Transactions that were observed.
     pub transactions: u64,
-    /// Those of which every stage is known; all distributions are of these.
+    /// Transactions of which every stage is known; all distributions are of these.
     pub covered: u64,
-    /// Those of which a stage is unknown since the server had already overwritten it
-    /// with another transaction's.
+    /// Transactions of which a stage is unknown, because the server had overwritten it with
+    /// another transaction's.
     pub overwritten: u64,
     /// The marks of the chain, and the acknowledgement.
     pub marks: Vec<MarkRecord>,
@@ -143,7 +143,7 @@ pub struct Stages {
     pub end_to_end: Distribution,
     /// The stages in order, from the chain's first mark to its last.
     pub stages: Vec<Stage>,
-    /// Durations beside the chain; they are in no sum.
+    /// Stages that run in parallel with the chain; they are in no sum.
     pub parallel_stages: Vec<Stage>,
     /// End to end less the sum of the stages, by transaction. A stage between two
     /// marks of one clock is measured on that clock, end to end on the client's.

@@ -171,28 +171,29 @@ impl StaleRound {
     }
 }
 
-/// How often what must not happen did.
+/// Violations of guarantees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Violations {
-    /// Reads that did not show what the same client had been told was written: first reads at once and, where there is a curve, at
-    /// its times.
+    /// First reads that did not show the client's own acknowledged write: at once and, where there
+    /// is a curve, at its times.
     pub read_your_writes: u64,
-    /// Of how many.
+    /// Reads that were checked for this.
     #[serde(default)]
     pub read_your_writes_of: u64,
-    /// Reads that showed an older version of a row than an earlier read: on the same connection, or, by a
-    /// client that asks one reader after another, on another reader.
+    /// Reads that showed an older version of a row than an earlier read: on the same connection,
+    /// or, by a client that asks one reader after another, on another reader.
     pub monotonic_reads: u64,
-    /// Of how many.
+    /// Reads that were checked for this.
     #[serde(default)]
     pub monotonic_reads_of: u64,
-    /// Of the violations, the ones on the same connection.
+    /// Violations of monotonic reads on the same connection.
     #[serde(default)]
     pub monotonic_same_connection: u64,
-    /// The share of read-your-writes violations is below this with 97.5 % confidence, in percent.
+    /// Upper bound of the share of read-your-writes violations, with 97.5 % confidence, in percent.
     #[serde(default)]
     pub read_your_writes_percent_upper_bound: f64,
-    /// The same for monotonic reads.
+    /// Upper bound of the share of violations of monotonic reads, with 97.5 % confidence, in
+    /// percent.
     #[serde(default)]
     pub monotonic_reads_percent_upper_bound: f64,
 }
@@ -200,55 +201,56 @@ pub struct Violations {
 /// One point of the curve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CurvePoint {
-    /// When after the acknowledgement the reads were issued: the median of what was achieved.
+    /// Median of the delays after the acknowledgement at which the reads were issued.
     pub after_us: f64,
-    /// When they were to be.
+    /// Delay at which the reads were scheduled.
     pub asked_us: f64,
     /// Reads.
     pub reads: u64,
-    /// Of these, stale.
+    /// Stale reads among these.
     pub stale: u64,
-    /// Their share.
+    /// Share of stale reads, from 0 to 1.
     pub probability: f64,
-    /// Its 95 % confidence interval.
+    /// 95 % confidence interval of the share.
     pub probability_ci95: [f64; 2],
-    /// The 1st and the 99th percentile of what was achieved; null for fewer than a thousand reads.
+    /// 1st and 99th percentile of the delays at which the reads were issued; null for fewer than a
+    /// thousand reads.
     pub achieved_us: Option<[f64; 2]>,
 }
 
-/// How long to wait after an acknowledgement until so many reads are fresh; null where the rounds were too few to
-/// tell.
+/// Time to wait after an acknowledgement until a share of the reads is fresh, in microseconds;
+/// null for too few rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FreshAfter {
-    /// 99 %. 0 when more are fresh at once.
+    /// Time for 99 % of the reads; 0 when more are fresh at once.
     pub p99: Option<f64>,
-    /// 99.9 %.
+    /// Time for 99.9 % of the reads.
     pub p999: Option<f64>,
-    /// The 95 % interval of the former.
+    /// 95 % confidence interval of `p99`.
     pub p99_ci95: Option<[f64; 2]>,
-    /// Of the latter.
+    /// 95 % confidence interval of `p999`.
     pub p999_ci95: Option<[f64; 2]>,
 }
 
-/// Reads that were so many versions behind.
+/// Reads that were a number of versions behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Behind {
     /// Versions of the row that the read did not show.
     pub versions: u32,
-    /// How many first reads.
+    /// Number of first reads.
     pub reads: u64,
 }
 
-/// What synchronous reads cost, from rounds that took turns with and without.
+/// Overhead of synchronous reads, from rounds that alternate with and without.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
-    /// Reads without, from their issue to their answer.
+    /// Latency of reads without, from issue to answer.
     pub read_without: Distribution,
-    /// Reads with; a wait before the read is part of it.
+    /// Latency of reads with, including a wait before the read.
     pub read_with: Distribution,
-    /// Writes without, send to acknowledgement.
+    /// Latency of writes without, from send to acknowledgement.
     pub write_without: Distribution,
-    /// Writes with.
+    /// Latency of writes with.
     pub write_with: Distribution,
 }
 
@@ -259,111 +261,112 @@ pub struct WitnessStep {
     pub node: String,
     /// The statement.
     pub statement: String,
-    /// When it was issued, since the write was sent.
+    /// Time of issue, since the write was sent.
     pub begin_us: f64,
-    /// When its answer was there.
+    /// Time of the answer, since the write was sent.
     pub end_us: f64,
-    /// What it wrote, or showed.
+    /// Value that was written or shown.
     pub value: String,
 }
 
-/// The shortest story of a violation.
+/// Shortest sequence of statements that shows a violation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Witness {
     /// `read-your-writes` or `monotonic-reads`.
     pub guarantee: String,
-    /// The number of the round.
+    /// Number of the round.
     pub round: u64,
     /// The statements, in order.
     pub steps: Vec<WitnessStep>,
 }
 
-/// What one reader showed in one case.
+/// Reads of one reader in one case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StaleRow {
-    /// The sandbox's shape, or `endpoints:N` for servers of the user's.
+    /// Shape of the sandbox, or `endpoints:N` for the user's servers.
     pub shape: String,
-    /// The server that was written to.
+    /// Server that was written to.
     pub writer: String,
-    /// The server that was read.
+    /// Server that was read.
     pub reader: String,
-    /// The reader is the writer: nothing is replicated between them.
+    /// Whether the reader is the writer: nothing is replicated between them.
     pub null_replica: bool,
-    /// The loads meanwhile, `none` without.
+    /// Background loads, `none` without.
     pub load: String,
-    /// Where they ran, seen from the measurement: `writer`, `reader`, `third`; empty without a load.
+    /// Servers of the loads, seen from the measurement: `writer`, `reader`, `third`; empty without
+    /// a load.
     pub load_on: String,
-    /// How reads were made to wait; `off`, `before`, `after`, `before-and-after`, `gtid`.
+    /// Way in which reads wait: `off`, `before`, `after`, `before-and-after`, `gtid`.
     pub read_consistency: String,
-    /// The statements by which that was done; empty without.
+    /// Statements that make reads wait; empty without.
     pub guarantee: String,
-    /// What became of the connections between rounds.
+    /// Reset of connections between rounds: `keep`, `reset` or `change-user`.
     pub session_reset: String,
-    /// What was judged: `rounds`, or the `load`'s own reads.
+    /// Reads that are judged: `rounds`, or the `load`'s own reads.
     pub judged: String,
-    /// Rounds with a read at once, refused and foreign ones not among them.
+    /// Rounds with a read at once, without refused and foreign ones.
     pub rounds: u64,
-    /// Of these, those whose first read was stale.
+    /// Rounds whose first read was stale.
     pub stale: u64,
-    /// Their share.
+    /// Share of stale rounds, in percent.
     pub stale_percent: Option<f64>,
-    /// Its 95 % confidence interval, in percent.
+    /// 95 % confidence interval of the share, in percent.
     pub stale_percent_ci95: Option<[f64; 2]>,
-    /// By how much dependence between neighbouring rounds inflates the variance; null when the run was too short to
-    /// tell, and 1 was taken.
+    /// Factor by which dependence between neighboring rounds increases the variance; null when the
+    /// run was too short to estimate it, and 1 was taken.
     pub inflation: Option<f64>,
-    /// From the acknowledgement to the answer that showed the write, of stale rounds only.
+    /// Time from the acknowledgement to the answer that showed the write, of stale rounds only.
     pub staleness: Distribution,
-    /// What must not happen with synchronous reads.
+    /// Violations of guarantees.
     pub violations: Violations,
     /// Reads that the server refused because their wait took too long.
     pub refused: u64,
     /// Writes that were repeated after a conflict.
     pub conflicts: u64,
-    /// Rounds spoilt by a write of somebody else's.
+    /// Rounds that a write of another client spoiled.
     pub foreign: u64,
-    /// How many versions stale reads were behind.
+    /// Numbers of versions that stale reads were behind.
     pub versions_behind: Vec<Behind>,
-    /// The share of stale reads by the time after the acknowledgement.
+    /// Share of stale reads by the time after the acknowledgement.
     pub curve: Vec<CurvePoint>,
-    /// How long to wait.
+    /// Time to wait for fresh reads.
     pub fresh_after_us: FreshAfter,
-    /// Writes, send to acknowledgement.
+    /// Latency of writes, from send to acknowledgement.
     pub write_latency: Distribution,
-    /// First reads, from their issue to their answer.
+    /// Latency of first reads, from issue to answer.
     pub read_latency: Distribution,
-    /// How much later than asked for the reads were issued.
+    /// Difference between the actual and the scheduled time at which reads were issued.
     pub read_delay_error: Distribution,
     /// Rounds with a read at once per second.
     pub rounds_per_s: Option<f64>,
-    /// What synchronous reads cost; null without.
+    /// Overhead of synchronous reads; null without.
     pub overhead: Option<Price>,
-    /// The clearest violation of read-your-writes; null when there was none.
+    /// Clearest violation of read-your-writes; null without one.
     pub witness: Option<Witness>,
-    /// The clearest violation of monotonic reads; null when there was none.
+    /// Clearest violation of monotonic reads; null without one.
     #[serde(default)]
     pub monotonic_witness: Option<Witness>,
-    /// Delays over the course of the run.
+    /// Staleness in consecutive windows of the run.
     #[serde(default)]
     pub windows: Vec<Window>,
-    /// The reader's configured delay, which every time includes; null when none.
+    /// Configured delay of the reader, which every time includes; null without one.
     pub configured_delay_us: Option<f64>,
 }
 
-/// What a load met in a stretch.
+/// Operations of a load in one window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadWindow {
     /// The load, `WORKLOAD:THREADS@NODE`.
     pub load: String,
-    /// Operations that ended in it.
+    /// Operations that ended in the window.
     pub operations: u64,
-    /// Half of them took less, from when each was due; two significant digits.
+    /// Median latency since each operation was due; two significant digits.
     pub p50_us: Option<f64>,
-    /// 99 % did; of fewer than a hundred the slowest.
+    /// 99th percentile of the latency; the largest of fewer than a hundred.
     pub p99_us: Option<f64>,
-    /// The slowest.
+    /// Largest latency.
     pub max_us: Option<f64>,
-    /// How long the oldest operation under way at the end had been due.
+    /// Time since the oldest unfinished operation at the end was due.
     pub under_way_us: f64,
 }
 
@@ -383,34 +386,35 @@ impl LoadWindow {
     }
 }
 
-/// A stretch of a case: what our own requests met, and what the servers said meanwhile.
+/// One window of a case: requests of the measurement, and counters of the servers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StaleWindow {
-    /// Beginning, since the case's.
+    /// Start of the window, since the start of the case.
     pub start_us: f64,
-    /// End.
+    /// End of the window, since the start of the case.
     pub end_us: f64,
-    /// Rounds that ended in it.
+    /// Rounds that ended in the window.
     pub rounds: u64,
-    /// First reads that were stale, of all readers.
+    /// Stale first reads, of all readers.
     pub stale: u64,
-    /// The slowest write that ended in it.
+    /// Largest latency of a write that ended in the window.
     pub write_max_us: Option<f64>,
-    /// Their mean.
+    /// Mean latency of these writes.
     pub write_mean_us: Option<f64>,
-    /// The slowest first read.
+    /// Largest latency of a first read.
     pub read_max_us: Option<f64>,
-    /// The longest delay.
+    /// Longest staleness.
     pub staleness_max_us: Option<f64>,
-    /// How long the request under way at the end had been under way.
+    /// Time for which the unfinished request at the end had been under way.
     pub under_way_us: f64,
-    /// How long the oldest acknowledged write had not been shown by a reader at the end, where rounds wait for that.
+    /// Time for which the oldest acknowledged write had not been shown by a reader at the end,
+    /// where rounds wait for that.
     #[serde(default)]
     pub unshown_us: f64,
-    /// Counters of the servers, as `server name`: what they grew by, or what they were at the end, by their kind. A server
-    /// that did not answer has none.
+    /// Counters of the servers, as `server name`: their growth, or their value at the end, by
+    /// kind. A server that did not answer has none.
     pub counters: BTreeMap<String, f64>,
-    /// Each load of the case.
+    /// Loads of the case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadWindow>,
 }
@@ -448,31 +452,31 @@ impl StaleWindow {
     }
 }
 
-/// A case's course.
+/// Timeline of a case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StaleCourse {
     /// The shape.
     pub shape: String,
-    /// The loads.
+    /// Background loads.
     pub load: String,
-    /// How reads were made to wait.
+    /// Way in which reads wait.
     pub read_consistency: String,
-    /// What became of the connections.
+    /// Reset of connections between rounds.
     pub session_reset: String,
-    /// The stretches, in order; neighbours are joined when there are many.
+    /// Consecutive windows; neighboring ones are joined when there are many.
     pub windows: Vec<StaleWindow>,
 }
 
 /// A load of a case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StaleLoad {
-    /// The case's loads.
+    /// Background loads of the case.
     pub case: String,
-    /// How reads were made to wait meanwhile.
+    /// Way in which reads wait.
     pub read_consistency: String,
-    /// What became of the connections meanwhile.
+    /// Reset of connections between rounds.
     pub session_reset: String,
-    /// What it came to.
+    /// Result of the load.
     #[serde(flatten)]
     pub record: LoadRecord,
 }
@@ -480,14 +484,14 @@ pub struct StaleLoad {
 /// The record of a `stale` run.
 pub type StaleDocument = Envelope<StaleSettings, StaleResults>;
 
-/// What a `stale` run came to.
+/// Results of a `stale` run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StaleResults {
-    /// The figures, a row for each case and reader.
+    /// Figures: one row for each case and reader.
     pub rows: Vec<StaleRow>,
-    /// The course of each case.
+    /// Timeline of each case.
     pub timelines: Vec<StaleCourse>,
-    /// The loads that ran meanwhile.
+    /// Background loads.
     pub load: Vec<StaleLoad>,
 }
 

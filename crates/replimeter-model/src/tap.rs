@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{envelope::Envelope, plan::TapSettings, record::Distribution};
 
-/// Why transactions have no lag, and how many.
+/// Reason why transactions have no lag, and their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnmatchedReason {
-    /// In a few words.
+    /// Reason in a few words.
     pub reason: String,
-    /// How many.
+    /// Number of transactions.
     pub count: u64,
 }
 
@@ -24,42 +24,42 @@ pub struct TapGroup {
     /// Transactions that arrived from the primary; one that touches several counts for
     /// each.
     pub transactions: u64,
-    /// Their bytes in the primary's binary log.
+    /// Bytes in the primary's binary log.
     pub bytes: u64,
-    /// Their lag.
+    /// Lag of these transactions.
     pub lag: Distribution,
 }
 
-/// What one replica did.
+/// Lag of one replica.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapRow {
-    /// The sandbox's shape, or `endpoints:N` for servers of the user's.
+    /// Shape of the sandbox, or `endpoints:N` for the user's servers.
     pub shape: String,
-    /// The replica's name.
+    /// Name of the replica.
     pub replica: String,
-    /// Transactions that arrived from the primary while it was followed.
+    /// Transactions that arrived from the primary during the run.
     pub transactions: u64,
-    /// Those that arrived from the replica too.
+    /// Transactions that also arrived from the replica.
     pub matched: u64,
-    /// Those that arrived from the replica first; their lag is negative.
+    /// Transactions that arrived from the replica first; their lag is negative.
     pub inverted: u64,
     /// The largest of these inversions, as a positive time; null for none.
     pub largest_inversion_us: Option<f64>,
-    /// Those of the primary that will have no lag.
+    /// Transactions of the primary that will have no lag.
     pub unmatched: u64,
-    /// Why; also what is on the replica only, which counts above for nothing.
+    /// Reasons for these; also counts transactions that are on the replica only.
     pub unmatched_reasons: Vec<UnmatchedReason>,
-    /// Those that the replica had still to show when the run ended.
+    /// Transactions that the replica had not shown when the run ended.
     pub pending: u64,
-    /// How old the oldest of them was.
+    /// Age of the oldest pending transaction.
     pub behind_us: Option<f64>,
     /// Transactions of the replica that the primary had committed before the run.
     pub before_start: u64,
-    /// Arrival from the replica less arrival from the primary.
+    /// Time of arrival from the replica minus time of arrival from the primary.
     pub lag: Distribution,
     /// Bytes of the transactions, in the primary's binary log.
     pub bytes: u64,
-    /// Broken down by schema or table.
+    /// Figures by schema or table.
     pub group_by: Vec<TapGroup>,
     /// MySQL: from the commit, by the primary's clock, to the arrival from the replica,
     /// by ours; moved to one clock by the measured offset ([`TapResults::clocks`]).
@@ -67,39 +67,38 @@ pub struct TapRow {
     /// MySQL: from the commit by the primary's clock to that by the replica's, both
     /// moved to our clock.
     pub by_servers: Option<Distribution>,
-    /// The replica's configured delay, which `lag` includes; null when none.
+    /// Configured delay of the replica, which `lag` includes; null without one.
     pub configured_delay_us: Option<f64>,
 }
 
-/// One stretch of the run, of one replica.
+/// One window of the run, of one replica.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapWindow {
-    /// The replica's name.
+    /// Name of the replica.
     pub replica: String,
-    /// Beginning, since the run's.
+    /// Start of the window, since the start of the run.
     pub start_us: f64,
-    /// End.
+    /// End of the window, since the start of the run.
     pub end_us: f64,
     /// Transactions that arrived from the primary.
     pub transactions: u64,
-    /// Their bytes.
+    /// Bytes of these transactions.
     pub bytes: u64,
     /// Transactions that arrived from the replica and have a lag.
     pub matched: u64,
-    /// Of those, the ones that the replica showed first.
+    /// Matched transactions that the replica showed first.
     pub inverted: u64,
-    /// Smallest lag of them.
+    /// Smallest lag.
     pub min_us: Option<f64>,
-    /// Median, when twenty or more. Of a window made of several, the largest of theirs.
+    /// Median lag; null for fewer than twenty. Of joined windows the largest median.
     pub p50_us: Option<f64>,
-    /// 99th percentile, when a thousand or more. Of a window made of several, the
-    /// largest of theirs.
+    /// 99th percentile of the lag; null for fewer than a thousand. Of joined windows the largest.
     pub p99_us: Option<f64>,
-    /// Largest.
+    /// Largest lag.
     pub max_us: Option<f64>,
-    /// Transactions of the primary that the replica had still to show at the end.
+    /// Transactions of the primary that the replica had not shown at the end.
     pub pending: u64,
-    /// How old the oldest of them was; null for none.
+    /// Age of the oldest pending transaction; null for none.
     pub behind_us: Option<f64>,
 }
 
@@ -122,79 +121,78 @@ impl TapWindow {
     }
 }
 
-/// The primary followed twice: what the method itself adds.
+/// The primary followed twice: the error of the method itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapFloor {
     /// Transactions that both connections showed.
     pub transactions: u64,
-    /// Arrival over the second connection less arrival over the first.
+    /// Time of arrival over the second connection minus that over the first.
     pub difference: Distribution,
-    /// The same without its sign.
+    /// Absolute value of the difference.
     pub difference_abs: Distribution,
 }
 
 /// One followed binary log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapStream {
-    /// The server's name.
+    /// Name of the server.
     pub name: String,
     /// The `server_id` under which it was followed.
     pub server_id: u32,
-    /// Whole transactions.
+    /// Complete transactions.
     pub transactions: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Events of kinds that this version does not know; passed over.
+    /// Events of unknown kinds, which are skipped.
     pub unknown_events: u64,
-    /// Changes to another file.
+    /// Changes to another log file.
     pub rotations: u64,
-    /// How often the connection was made again.
+    /// Number of reconnections.
     pub reconnects: u64,
-    /// Transactions whose list of tables is not complete, since they were too large.
+    /// Transactions that were too large for a complete list of their tables.
     pub partial_tables: u64,
-    /// Whether it was encrypted.
+    /// Whether the connection was encrypted.
     pub tls: bool,
-    /// Processor time of the thread that read it, per transaction.
+    /// Processor time of the thread that read the log, per transaction.
     pub cpu_us_per_transaction: Option<f64>,
 }
 
-/// A server's clock beside ours.
+/// A server's clock compared with the client's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapClock {
-    /// The server's name.
+    /// Name of the server.
     pub name: String,
-    /// Its time less the client's, at the beginning.
+    /// The server's time minus the client's, at the start.
     pub offset_us: f64,
-    /// Times of it were placed with an error of at most this.
+    /// Largest error of times that are moved to the client's clock.
     pub bound_us: f64,
-    /// By how much the offset had changed at the end.
+    /// Change of the offset until the end.
     pub drift_us: f64,
-    /// How often it was set meanwhile; times about then are left out.
+    /// Number of times that the clock was set during the run; times about then are left out.
     pub steps: u64,
 }
 
 /// The record of a `tap` run.
 pub type TapDocument = Envelope<TapSettings, TapResults>;
 
-/// What a `tap` run came to.
+/// Results of a `tap` run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TapResults {
-    /// The figures, a row per replica.
+    /// Figures: one row per replica.
     pub rows: Vec<TapRow>,
-    /// What the method itself adds; null when it was switched off or nothing was
-    /// committed meanwhile.
+    /// Error of the method itself; null when it was switched off or nothing was committed in that
+    /// time.
     pub floor: Option<TapFloor>,
-    /// The course of the run; neighbouring windows are joined when there are many. All are
+    /// Consecutive windows of the run; neighboring ones are joined when there are many. All are
     /// in `samples.parquet`.
     pub windows: Vec<TapWindow>,
-    /// The followed logs; the primary's first.
+    /// Followed logs; the primary's is first.
     pub streams: Vec<TapStream>,
     /// Clocks of servers that write times into their logs (MySQL).
     #[serde(default)]
     pub clocks: Vec<TapClock>,
-    /// Processor time of ours per transaction of the primary, all streams and the
-    /// matching together.
+    /// Processor time of Replimeter per transaction of the primary: all streams and the matching.
     pub cpu_us_per_transaction: Option<f64>,
-    /// Bytes of arrivals that waited on disk, at most.
+    /// Largest number of bytes of arrivals that waited on disk.
     pub spilled_bytes: u64,
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a warning is about; programs match on this, people read the message.
+/// Subject of a warning, for programs; people read the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WarningCode {
@@ -61,7 +61,7 @@ pub enum WarningCode {
     LoadClientBound,
     /// A data set of another size, or one that was not whole, was replaced.
     DataReplaced,
-    /// What a server uses could not be seen, or only in part.
+    /// A server's resource use could not be read, or only in part.
     ResourcesUnknown,
     /// A backlog could not be made, or the replica not be seen to catch up.
     BacklogUnclear,
@@ -72,9 +72,9 @@ pub enum WarningCode {
     FellBack,
     /// A mode that the servers found here cannot be started in.
     ModeLeftOut,
-    /// Somebody else has written to our rows.
+    /// Another client has written to Replimeter's rows.
     ChangedByOthers,
-    /// A promise of a server's did not hold.
+    /// A guarantee of a server did not hold.
     GuaranteeBroken,
     /// One of several cases is not possible on these servers.
     CaseLeftOut,
@@ -87,11 +87,11 @@ pub enum WarningCode {
 /// One warning of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
-    /// What it is about.
+    /// Subject of the warning.
     pub code: WarningCode,
-    /// What was found, naming the server.
+    /// The finding, with the name of the server.
     pub message: String,
-    /// What to do about it.
+    /// Recommended action.
     pub hint: String,
 }
 
