@@ -79,9 +79,7 @@ fn lines(path: &Path) -> Vec<Value> {
 /// Paths that were renamed since runs were recorded, as `old = "new"`.
 ///
 /// `[]` in a path is every index; a path includes all below it, and the longest match counts. `COMMAND:old`
-/// applies to that command only. `-old` are removed paths; their value explains why. `"*.old" = "*.new"` is for the ends of
-/// paths, as the other entries left them; where a new name ends in `[0]` or `[1]`, the value became that end of an interval
-/// `[low, high]`, which is null where both ends are. Several new names, with spaces between them, have the value each.
+/// applies to that command only. `-old` are removed paths; their value explains why.
 struct Renamed {
     entries: BTreeMap<String, String>,
     used: RefCell<BTreeSet<String>>,
@@ -119,26 +117,6 @@ impl Renamed {
         })
     }
 
-    /// Returns a path with the current name of its end has today, or with each of several.
-    fn end(&self, path: String) -> Vec<String> {
-        let mut starts = path.match_indices('.').map(|(at, _)| at);
-        let found = starts.find_map(|at| {
-            let (name, index) = match path[at..].strip_suffix("[]") {
-                Some(name) => (name, "[]"),
-                None => (&path[at..], ""),
-            };
-            let key = format!("*{name}");
-            let new = self.entries.get(&key)?.split(' ');
-            self.used.borrow_mut().insert(key);
-            let start = &path[..at];
-            Some(
-                new.map(|new| format!("{start}{}{index}", new.trim_start_matches('*')))
-                    .collect(),
-            )
-        });
-        found.unwrap_or_else(|| vec![path])
-    }
-
     /// Returns the leaves of a recorded value by their current paths.
     fn today(&self, command: &str, recorded: &Value) -> BTreeMap<String, Value> {
         let mut today = BTreeMap::new();
@@ -147,13 +125,11 @@ impl Renamed {
             if self.entry("-", command, &generic).is_some() {
                 continue;
             }
-            let renamed = match self.entry("", command, &generic) {
-                Some((new, rest)) => format!("{new}{rest}"),
-                None => generic,
+            let path = match self.entry("", command, &generic) {
+                Some((new, rest)) => specific(&format!("{new}{rest}"), &indexes),
+                None => path,
             };
-            for renamed in self.end(renamed) {
-                today.insert(specific(&renamed, &indexes), value.clone());
-            }
+            today.insert(path, value);
         }
         today
     }
@@ -167,7 +143,6 @@ impl Renamed {
         for (path, leaf) in self.today(command, &recorded) {
             put(&mut value, &path, leaf);
         }
-        without_empty(&mut value);
         value
     }
 
@@ -298,24 +273,7 @@ fn put(mut place: &mut Value, path: &str, leaf: Value) {
     *place = leaf;
 }
 
-/// Makes every interval null that has neither end.
-fn without_empty(value: &mut Value) {
-    match value {
-        Value::Object(object) => {
-            for (key, inner) in object {
-                let ends = inner.as_array().filter(|_| key.ends_with("ci95"));
-                if ends.is_some_and(|ends| ends.iter().all(Value::is_null)) {
-                    *inner = Value::Null;
-                }
-                without_empty(inner);
-            }
-        }
-        Value::Array(all) => all.iter_mut().for_each(without_empty),
-        _ => {}
-    }
-}
-
-/// Returns the measurement of a plan.
+/// The measurement of a plan.
 fn command(plan: &str) -> &'static str {
     registry().plan(plan, &Given::default()).unwrap().name()
 }
