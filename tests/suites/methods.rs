@@ -247,7 +247,7 @@ fn eight_writers_write_and_every_row_is_seen() {
     let more = [
         "--writers",
         "8",
-        "--report-interval",
+        "--interval",
         "500us",
         "--timeout",
         "60s",

@@ -1,7 +1,9 @@
 //! The order of writes, step by step.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use replimeter_model::{
-    plan::{LagPlan, Pace, Until, Writes},
+    plan::{LagPlan, Pace, Until, WarmUp, Writes},
     sample::Phase,
     span::Span,
     time::Nanos,
@@ -29,6 +31,8 @@ pub(super) struct Script {
     steps: Vec<Step>,
     /// For each step, the number of turns up to its end.
     ends: Vec<u64>,
+    /// A warm-up by time, which comes before the steps.
+    warm_up: Option<(Step, Span)>,
     pub(super) pace: Pace,
     /// Duration of the part, counted from the first counted row.
     pub(super) elapsed: Option<Span>,
@@ -54,6 +58,7 @@ impl Script {
         Self {
             ends: ends.collect(),
             steps,
+            warm_up: None,
             pace,
             elapsed,
         }
@@ -80,8 +85,15 @@ impl Script {
     /// Returns the script of the plan.
     pub(super) fn measure(plan: &LagPlan) -> Self {
         let mut steps = Vec::new();
-        if plan.warm_up > 0 {
-            steps.push(rows(Phase::WarmUp, plan.first_size(), Some(plan.warm_up)));
+        let mut warm_up = None;
+        match plan.warm_up {
+            WarmUp::Rounds(0) => {}
+            WarmUp::Rounds(count) => {
+                steps.push(rows(Phase::WarmUp, plan.first_size(), Some(count)));
+            }
+            WarmUp::Time(span) => {
+                warm_up = Some((rows(Phase::WarmUp, plan.first_size(), None), span));
+            }
         }
         let mut elapsed = None;
         match &plan.writes {
@@ -115,7 +127,10 @@ impl Script {
                 }
             }
         }
-        Self::of(steps, plan.pace, elapsed)
+        Self {
+            warm_up,
+            ..Self::of(steps, plan.pace, elapsed)
+        }
     }
 
     /// Returns the phase of a row: in the floor every other row is for the yardstick.
@@ -128,8 +143,14 @@ impl Script {
     }
 
     /// Returns the step of a turn (counted from 0 over the whole script) and the row in this step, from
-    /// 1.
-    pub(super) fn turn(&self, turn: u64) -> Option<(&Step, u64)> {
+    /// 1; `warmed` is how many turns a
+    /// warm-up by time took.
+    pub(super) fn turn(&self, turn: u64, warmed: &Warmed) -> Option<(&Step, u64)> {
+        let warmed = warmed.turns();
+        let turn = match &self.warm_up {
+            Some((step, _)) if turn < warmed => return Some((step, turn + 1)),
+            _ => turn.saturating_sub(warmed),
+        };
         let index = self.ends.partition_point(|end| *end <= turn);
         let before = index.checked_sub(1).map_or(0, |last| self.ends[last]);
         Some((self.steps.get(index)?, turn - before + 1))
@@ -137,7 +158,8 @@ impl Script {
 
     /// Returns the total number of rows; `None` when a time ends the part.
     pub(super) fn total(&self) -> Option<u64> {
-        self.steps.iter().map(|step| step.rows).sum()
+        let steps = self.warm_up.iter().map(|(step, _)| step);
+        steps.chain(&self.steps).map(|step| step.rows).sum()
     }
 
     /// Returns the main phase of the part: that of its last step.
@@ -151,6 +173,38 @@ impl Script {
             Pace::Interval(span) => Some(Nanos::from(span.0)),
             Pace::Visible | Pace::Ack => None,
         }
+    }
+}
+
+/// How many turns a warm-up by time took.
+#[derive(Debug)]
+pub(super) struct Warmed {
+    length: Option<Nanos>,
+    /// `u64::MAX` until it is over.
+    turns: AtomicU64,
+}
+
+impl Warmed {
+    pub(super) fn new(script: &Script) -> Self {
+        let length = script.warm_up.as_ref().map(|(_, span)| Nanos::from(span.0));
+        Self {
+            turns: AtomicU64::new(if length.is_some() { u64::MAX } else { 0 }),
+            length,
+        }
+    }
+
+    /// Ends the warm-up before this turn when its row begins so late after the first.
+    pub(super) fn see(&self, turn: u64, since_first: Nanos) {
+        if self.length.is_some_and(|length| since_first >= length) {
+            // Of several writers the first to find it over says where.
+            let _ =
+                self.turns
+                    .compare_exchange(u64::MAX, turn, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+
+    fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Acquire)
     }
 }
 
@@ -197,7 +251,10 @@ mod tests {
     fn every_turn_has_its_step() {
         let script = Script::measure(&plan("warm-up = 2\nrounds = 3"));
         let turns: Vec<_> = (0..6)
-            .map(|turn| script.turn(turn).map(|(step, row)| (step.phase, row)))
+            .map(|turn| {
+                let found = script.turn(turn, &Warmed::new(&script));
+                found.map(|(step, row)| (step.phase, row))
+            })
             .collect();
         let (warm, counted) = (Phase::WarmUp, Phase::Measure);
         assert_eq!(
@@ -212,7 +269,39 @@ mod tests {
             ]
         );
         let endless = Script::measure(&plan("warm-up = 0\nduration = '1s'"));
-        assert_eq!(endless.turn(1_000_000).map(|(_, row)| row), Some(1_000_001));
+        let found = endless.turn(1_000_000, &Warmed::new(&endless));
+        assert_eq!(found.map(|(_, row)| row), Some(1_000_001));
+    }
+
+    #[test]
+    fn rows_that_begin_after_a_warm_up_by_time_are_counted() {
+        let script = Script::measure(&plan("warm-up = '1ms'\nrounds = 2"));
+        let warmed = Warmed::new(&script);
+        let mut phases = Vec::new();
+        for turn in 0..8 {
+            warmed.see(turn, Nanos(300_000 * turn.cast_signed()));
+            let found = script.turn(turn, &warmed);
+            phases.extend(found.map(|(step, row)| (step.phase, row)));
+        }
+        let (warm, counted) = (Phase::WarmUp, Phase::Measure);
+        assert_eq!(
+            phases,
+            [
+                (warm, 1),
+                (warm, 2),
+                (warm, 3),
+                (warm, 4),
+                (counted, 1),
+                (counted, 2)
+            ]
+        );
+        assert_eq!(script.total(), None);
+        // A second writer whose turn is one before finds the same.
+        warmed.see(9, Nanos(9_000_000));
+        assert_eq!(
+            script.turn(3, &warmed).map(|(step, _)| step.phase),
+            Some(warm)
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use replimeter_model::{
 
 use super::{
     board::Board,
-    script::{Script, Step},
+    script::{Script, Step, Warmed},
 };
 use crate::{
     clock::Clock,
@@ -129,6 +129,9 @@ struct Beats {
 /// State that the writers of one part share.
 pub(super) struct Schedule<'a> {
     script: &'a Script,
+    warmed: Warmed,
+    /// The intended start of the first turn.
+    began: Nanos,
     clock: &'a Clock,
     board: &'a Board,
     bytes: &'a [u8],
@@ -158,8 +161,11 @@ impl<'a> Schedule<'a> {
         writers: usize,
         held: &Held,
     ) -> Self {
+        let began = clock.now() + LEAD + LEAD;
         Self {
             every: script.every(),
+            warmed: Warmed::new(script),
+            began,
             script,
             clock,
             board,
@@ -169,7 +175,7 @@ impl<'a> Schedule<'a> {
             next_id: AtomicU64::new(held.ids.end),
             turns: AtomicU64::new(0),
             beats: RwLock::new(Beats {
-                base: clock.now() + LEAD + LEAD,
+                base: began,
                 from: 0,
             }),
             held_from: AtomicU64::new(held.ids.start),
@@ -241,16 +247,17 @@ impl Run<'_> {
                 .read()
                 .unwrap_or_else(PoisonError::into_inner);
             let turn = schedule.turns.fetch_add(1, Ordering::AcqRel);
-            let Some((step, row)) = schedule.script.turn(turn) else {
+            let mut beat = match schedule.every {
+                Some(every) => held.base + Nanos(every.0 * (turn - held.from).cast_signed()),
+                None => clock.now(),
+            };
+            schedule.warmed.see(turn, beat - schedule.began);
+            let Some((step, row)) = schedule.script.turn(turn, &schedule.warmed) else {
                 break;
             };
             if schedule.time_is_over(step) {
                 break;
             }
-            let mut beat = match schedule.every {
-                Some(every) => held.base + Nanos(every.0 * (turn - held.from).cast_signed()),
-                None => clock.now(),
-            };
             // A step that begins with a pause belongs to a sweep, which has one writer.
             let held = match step.pause.filter(|_| row == 1) {
                 Some(pause) => {
@@ -396,7 +403,7 @@ impl Run<'_> {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         let turn = schedule.turns.load(Ordering::Acquire);
-        let Some((step, _)) = schedule.script.turn(turn) else {
+        let Some((step, _)) = schedule.script.turn(turn, &schedule.warmed) else {
             return Ok(());
         };
         if !schedule.held().full() {

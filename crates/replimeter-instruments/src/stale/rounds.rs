@@ -8,7 +8,7 @@ use std::sync::{
 
 use replimeter_engine::ServerError;
 use replimeter_model::{
-    plan::{Offsets, Pool, StalePace, StalePlan, Until},
+    plan::{Offsets, Pool, StalePace, StalePlan, Until, WarmUp},
     stale::{StalePhase, StaleRead, StaleRound, Verdict},
     time::Nanos,
 };
@@ -28,7 +28,7 @@ const UNSEEN: Nanos = Nanos(100_000_000);
 const BUDGET: i64 = 10_000_000_000;
 /// Minimum number of rounds at an offset.
 const FEWEST: u64 = 10;
-/// The warm-up takes at most one part in this number of the time,
+/// The warm-up takes at most a part in by rounds may number of the time,
 const WARM_UP: i64 = 10;
 /// and the rounds for the overhead one part in this number.
 const PRICE: i64 = 5;
@@ -163,13 +163,19 @@ impl Rounds<'_> {
             Until::Elapsed(span) => Some(Nanos(Nanos::from(span.0).0 / part)),
         };
         let began = self.shared.clock.now();
-        for _ in 0..self.plan.warm_up {
-            if self.spent(began, share(WARM_UP)) {
+        let mut warmed = 0;
+        loop {
+            let over = match plan.warm_up {
+                WarmUp::Rounds(rounds) => warmed >= rounds || self.spent(began, share(WARM_UP)),
+                WarmUp::Time(span) => self.spent(began, Some(Nanos::from(span.0))),
+            };
+            if over {
                 break;
             }
             if !self.round(StalePhase::WarmUp, Nanos(0), synced)? {
                 return Ok(false);
             }
+            warmed += 1;
         }
         if synced && self.pool == Pool::Keep {
             let pairs = match self.plan.until {

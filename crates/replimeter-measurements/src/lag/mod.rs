@@ -23,7 +23,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     lag::{LagDocument, LagResults},
-    plan::{LagPlan, LagSettings, Method, Planned, Until, Writes},
+    plan::{LagPlan, LagSettings, Method, Planned, Until, WarmUp, Writes},
     sample::Phase,
     target::{NULL_REPLICA, Target},
 };
@@ -128,9 +128,13 @@ Writes only to the schema `replimeter`, which it makes and drops. The privileges
                     until: Until::Rounds(rounds),
                     size,
                 } => {
+                    let (uncounted, more) = match work.warm_up {
+                        WarmUp::Rounds(rounds) => (rounds, String::new()),
+                        WarmUp::Time(span) => (0, format!(", after {span} of warm-up")),
+                    };
                     format!(
-                        "{writers}, {} rows of {size} bytes, {}",
-                        rounds + work.warm_up + work.floor_rounds,
+                        "{writers}, {} rows of {size} bytes, {}{more}",
+                        rounds + uncounted + work.floor_rounds,
                         work.pace
                     )
                 }

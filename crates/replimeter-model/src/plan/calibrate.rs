@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    LagPlan, LagSettings, Methods, Pace, PlanError, Settings, TargetSettings, contradiction,
+    LagPlan, LagSettings, Methods, Pace, PlanError, Settings, TargetSettings, WarmUp,
+    contradiction,
     settings::on_off,
     units::{self, MINUTE},
 };
@@ -115,7 +116,7 @@ impl Settings for CalibrateSettings {
             method: Some(self.method.get_or_insert(Methods::All).clone()),
             rounds: Some(*self.rounds.get_or_insert(200)),
             pace: Some(Pace::Interval(interval)),
-            warm_up: Some(20),
+            warm_up: Some(WarmUp::Rounds(20)),
             keep_awake: Some(*self.keep_awake.get_or_insert(true)),
             real_time: Some(*self.real_time.get_or_insert(true)),
             ..LagSettings::default()

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::values::{CostKind, CostMode, CostModes, Durability};
-use super::{PlanError, Settings, TargetSettings, contradiction, settings::on_off, units};
+use super::{PlanError, Settings, TargetSettings, WarmUp, contradiction, settings::on_off, units};
 use crate::{
     load::{MOST_THREADS, Size},
     sandbox::{LinkSpec, SandboxSpec, WaitPoint},
@@ -77,7 +77,7 @@ pub struct CostSettings {
     /// How long the load runs before it counts, each time [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub warm_up: Option<Span>,
+    pub warm_up: Option<WarmUp>,
 
     /// What is run: a workload of ours (docs/reference/workloads.md lists them), or the path of a file [default: {default}]
     #[arg(long, value_name = "WORKLOAD")]
@@ -250,9 +250,13 @@ impl CostSettings {
             "a delay of a link",
         )?;
         units::at_most("block-duration", self.block_duration, longest, "a block")?;
+        let warm_up = self
+            .warm_up
+            .get_or_insert(WarmUp::Time(Span::from_secs(1)))
+            .time(Self::NAME)?;
         units::at_most(
             "warm-up",
-            self.warm_up,
+            Some(warm_up),
             longest,
             "the time before it counts",
         )?;
@@ -262,7 +266,7 @@ impl CostSettings {
             Span::from_secs(1),
             whole,
         )?;
-        units::within("warm-up", self.warm_up, Span::from_secs(1), whole)
+        units::within("warm-up", Some(warm_up), Span::from_secs(1), whole)
     }
 
     /// The plan, of which the servers are not known yet.
@@ -317,7 +321,7 @@ impl CostSettings {
             duration,
             starts,
             block_duration,
-            warm_up: *self.warm_up.get_or_insert(Span::from_secs(1)),
+            warm_up: self.warm_up.and_then(WarmUp::as_time).unwrap_or_default(),
             durability: *self.durability.get_or_insert_default(),
             link_delays: self.link_delays.clone(),
             workload: self

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::values::{Join, Method, Methods, Pace};
 use super::{
-    PlanError, Settings, TargetSettings, contradiction, load,
+    PlanError, Settings, TargetSettings, WarmUp, contradiction, load,
     one_or_more::OneOrMore,
     settings::{on_off, own_servers},
     units::{self, HOUR, MINUTE},
@@ -102,7 +102,7 @@ pub struct LagSettings {
     /// Rounds at the beginning that are measured but not counted [default: {default}; 0 in a sweep]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub warm_up: Option<u64>,
+    pub warm_up: Option<WarmUp>,
 
     /// Rounds with the primary observed as its own replica, to know the method's floor; 0 for none [default: {default}]
     #[arg(long, value_name = "N")]
@@ -215,8 +215,8 @@ pub struct LagPlan {
     pub writes: Writes,
     /// What the next write waits for.
     pub pace: Pace,
-    /// Rounds that are measured but not counted.
-    pub warm_up: u64,
+    /// What is measured at the beginning but not counted.
+    pub warm_up: WarmUp,
     /// Rounds with the primary observed as its own replica.
     pub floor_rounds: u64,
     /// How long a row may stay unseen.
@@ -272,6 +272,8 @@ impl Settings for LagSettings {
             MINUTE,
             "the pause before a step",
         )?;
+        let warm_up = self.warm_up.and_then(WarmUp::as_time);
+        units::at_most("warm-up", warm_up, HOUR, "the time before it counts")?;
         let what = "the longest that a row may stay unseen";
         units::at_most("timeout", self.timeout, HOUR, what)?;
         let targets = target.plan()?;
@@ -336,7 +338,9 @@ impl LagSettings {
             stages: self.stages.unwrap_or(false),
             federated: self.join == Some(Join::Federated),
             pace,
-            warm_up: self.warm_up.unwrap_or(if sweep { 0 } else { 50 }),
+            warm_up: self
+                .warm_up
+                .unwrap_or(WarmUp::Rounds(if sweep { 0 } else { 50 })),
             floor_rounds: self.floor_rounds.unwrap_or(200),
             timeout,
             keep_awake: *self.keep_awake.get_or_insert(sandbox),

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    PlanError, Settings, TargetSettings, contradiction,
+    PlanError, Settings, TargetSettings, WarmUp, contradiction,
     one_or_more::OneOrMore,
     settings::{on_off, own_servers},
     units::{self, HOUR},
@@ -51,7 +51,7 @@ pub struct LoadingSettings {
     /// Run for so long before it is counted [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub warm_up: Option<Span>,
+    pub warm_up: Option<WarmUp>,
 
     /// How much data: rows, such as 100000, or bytes on the disk, such as 300MB [default: what the workload says]
     #[arg(long, value_name = "SIZE")]
@@ -128,8 +128,12 @@ impl Settings for LoadingSettings {
         target: &mut TargetSettings,
     ) -> Result<(Vec<Target>, LoadingPlan), PlanError> {
         let duration = *self.duration.get_or_insert(Span::from_secs(30));
-        units::at_most("warm-up", self.warm_up, HOUR, "the time before it counts")?;
-        units::within("warm-up", self.warm_up, Span::from_secs(2), Some(duration))?;
+        let warm_up = self
+            .warm_up
+            .get_or_insert(WarmUp::Time(Span::from_secs(2)))
+            .time(Self::NAME)?;
+        units::at_most("warm-up", Some(warm_up), HOUR, "the time before it counts")?;
+        units::within("warm-up", Some(warm_up), Span::from_secs(2), Some(duration))?;
         alone(target);
         let targets = target.plan()?;
         if targets.len() > 1 {
@@ -182,7 +186,7 @@ impl Settings for LoadingSettings {
                 .zip(self.arrivals)
                 .map(|(rate, arrivals)| OpenLoop { rate, arrivals }),
             duration,
-            warm_up: *self.warm_up.get_or_insert(Span::from_secs(2)),
+            warm_up,
             data_size: self.data_size,
             reads: *self.reads.get_or_insert_default(),
             keep_data: self.keep_data,

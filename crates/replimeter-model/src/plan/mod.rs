@@ -17,6 +17,7 @@ mod stale;
 mod tap;
 mod target;
 mod units;
+mod warm_up;
 
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
@@ -42,6 +43,7 @@ pub use self::{
     },
     tap::{By, TapPlan, TapSettings},
     target::{TargetSettings, check_nodes},
+    warm_up::WarmUp,
 };
 use crate::{redact, suggest};
 

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::values::{Replicas, ScaleMode, ScalePhase};
-use super::{PlanError, Settings, TargetSettings, contradiction, settings::on_off, units};
+use super::{PlanError, Settings, TargetSettings, WarmUp, contradiction, settings::on_off, units};
 use crate::{
     load::{MOST_THREADS, Reads, Size},
     sandbox::SandboxSpec,
@@ -55,7 +55,7 @@ pub struct ScaleSettings {
     /// How long a block runs before it is counted [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub warm_up: Option<Span>,
+    pub warm_up: Option<WarmUp>,
 
     /// Blocks of each phase on each start [default: {default}]
     #[arg(long, value_name = "N")]
@@ -136,13 +136,17 @@ impl Settings for ScaleSettings {
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, ScalePlan), PlanError> {
         let duration = *self.duration.get_or_insert(Span::from_secs(5));
         let longest = Span::from_secs(600);
+        let warm_up = self
+            .warm_up
+            .get_or_insert(WarmUp::Time(Span::from_secs(1)))
+            .time(Self::NAME)?;
         units::at_most(
             "warm-up",
-            self.warm_up,
+            Some(warm_up),
             longest,
             "the time before it counts",
         )?;
-        units::within("warm-up", self.warm_up, Span::from_secs(1), Some(duration))?;
+        units::within("warm-up", Some(warm_up), Span::from_secs(1), Some(duration))?;
         let default = |text: &str| text.parse().map_err(PlanError::Contradiction);
         let replicas = match self.replicas.clone() {
             Some(replicas) => replicas,
@@ -183,7 +187,7 @@ impl Settings for ScaleSettings {
             replicas: self.replicas.insert(replicas).clone(),
             threads,
             duration,
-            warm_up: *self.warm_up.get_or_insert(Span::from_secs(1)),
+            warm_up,
             blocks,
             starts,
             data_size: *self.data_size.get_or_insert(DEFAULT_SIZE),

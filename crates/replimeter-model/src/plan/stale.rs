@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::values::{Case, JudgeLoad, Judged, Offsets, Pool, READERS, StalePace, SyncReads};
 use super::{
-    PlanError, Settings, TargetSettings, Until, contradiction,
+    PlanError, Settings, TargetSettings, Until, WarmUp, contradiction,
     one_or_more::OneOrMore,
     settings::{on_off, own_servers},
     units::{self, HOUR},
@@ -83,7 +83,7 @@ pub struct StaleSettings {
     /// Rounds at the beginning that are not counted [default: {default}]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub warm_up: Option<u64>,
+    pub warm_up: Option<WarmUp>,
 
     /// End with an error when a write is not seen for so long (beyond a deliberate delay) [default: {default}]
     #[arg(long, value_name = "TIME")]
@@ -158,8 +158,8 @@ pub struct StalePlan {
     pub read_delays: Offsets,
     /// Rounds at each point of the curve.
     pub curve_rounds: u64,
-    /// Rounds at the beginning that are not counted.
-    pub warm_up: u64,
+    /// What is measured at the beginning but not counted.
+    pub warm_up: WarmUp,
     /// What makes reads wait, one after another; never empty.
     pub read_consistency: Vec<SyncReads>,
     /// What becomes of synchronous connections between rounds, one after another; never empty.
@@ -189,6 +189,8 @@ impl Settings for StaleSettings {
     type Plan = StalePlan;
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, StalePlan), PlanError> {
+        let warm_up = self.warm_up.and_then(WarmUp::as_time);
+        units::at_most("warm-up", warm_up, HOUR, "the time before it counts")?;
         let what = "the longest that a write may stay unseen";
         units::at_most("timeout", self.timeout, HOUR, what)?;
         let targets = target.plan()?;
@@ -250,7 +252,7 @@ impl Settings for StaleSettings {
             rows: if judged { DEFAULT_ROWS } else { rows },
             read_delays: self.read_delays.clone().unwrap_or_default(),
             curve_rounds,
-            warm_up: *self.warm_up.get_or_insert(50),
+            warm_up: *self.warm_up.get_or_insert(WarmUp::Rounds(50)),
             read_consistency,
             session_resets,
             cases,

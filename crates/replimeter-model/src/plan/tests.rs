@@ -79,6 +79,8 @@ fn a_resolved_plan_reads_back_as_itself() {
         "command = 'exposure'",
         "command = 'exposure'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[exposure]\nduration = '10m'\npoll-interval = '50ms'",
         "command = 'lag'\n[lag]\nmethod = 'tap, poll'\nwriters = 8",
+        "command = 'lag'\n[lag]\nwarm-up = '2s'",
+        "command = 'stale'\n[stale]\nwarm-up = '500ms'",
         "command = 'lag'\n[lag]\nmethod = 'all'\nduration = '60s'\npace = 'visible'\nrow-size = 5",
         "command = 'lag'\ntitle = 'x'\n[target]\nsandbox = 'async:2'\nserver-options = ['sync_binlog=1']\n[lag]\nrow-sizes = '1..9:2'",
         "command = 'lag'\n[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']\n[lag]\nkeep-awake = true",
@@ -151,6 +153,18 @@ fn contradictions_are_refused() {
             "its own beginning",
         ),
         ("command = 'scale'\n[scale]\nstarts = 0", "from 1 to 1000"),
+        (
+            "command = 'scale'\n[scale]\nwarm-up = 50",
+            "scale has no rounds",
+        ),
+        (
+            "command = 'cost'\n[cost]\nwarm-up = 50",
+            "cost has no rounds",
+        ),
+        (
+            "command = 'load'\n[load]\nwarm-up = 50",
+            "load has no rounds",
+        ),
         (
             "command = 'tap'\n[tap]\nreport-interval = '1ms'",
             "stretches of",

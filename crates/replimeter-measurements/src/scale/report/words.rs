@@ -221,6 +221,10 @@ fn rounds(run: &ScaleDocument) -> String {
         round.collect::<Vec<_>>().join(" ")
     });
     let span = |span: Option<Span>| span.map_or_else(String::new, |span| span.to_string());
+    // Without rounds only 0 is a number.
+    let warm_up = settings
+        .warm_up
+        .map(|warm_up| warm_up.as_time().unwrap_or_default());
     format!(
         "Each number of replicas was started {}, in an order randomized for each round ({}); on each start, every phase ran \
          {} for {}, in order and in reverse, after a warm-up of {}. Between blocks, replicas apply everything and the \
@@ -229,7 +233,7 @@ fn rounds(run: &ScaleDocument) -> String {
         order.collect::<Vec<_>>().join("; "),
         times(u64::from(settings.blocks.unwrap_or_default())),
         span(settings.duration),
-        span(settings.warm_up),
+        span(warm_up),
     )
 }
 
