@@ -2,10 +2,10 @@
 
 use std::{fmt, marker::PhantomData, path::Path, sync::atomic::AtomicBool};
 
-use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
+use clap::{ArgMatches, Args, Command, FromArgMatches, builder::StyledStr, parser::ValueSource};
 use replimeter_model::{
     manifest::Manifest,
-    plan::{self, PlanError, PlanFile, Planned, Section, Settings, with_default},
+    plan::{self, PlanError, PlanFile, Planned, Section, Settings, default_text},
     schema,
 };
 use replimeter_render::rows::{ColumnInfo, Columns as _, Rows, write_file};
@@ -135,7 +135,9 @@ impl<M: Measurement> Entry for Registered<M> {
             Some(takes) => sandbox_options(settings::<M::Settings>(command), takes),
         };
         // Structs of options add their own descriptions.
-        M::output(command).about(M::ABOUT).after_help(M::EXAMPLES)
+        M::output(command)
+            .about(M::ABOUT)
+            .after_long_help(M::EXAMPLES)
     }
 
     fn given(&self, matches: &ArgMatches) -> Result<Given, Failure> {
@@ -321,6 +323,9 @@ impl Registry {
     }
 }
 
+/// What stands for a default in a doc comment.
+const DEFAULT: &str = " [default: {default}]";
+
 /// Adds the options of settings, with their defaults.
 fn settings<S: Settings>(command: Command) -> Command {
     let defaults = S::defaults();
@@ -328,13 +333,25 @@ fn settings<S: Settings>(command: Command) -> Command {
     options
         .get_arguments()
         .fold(S::augment_args(command), |command, option| {
-            let about = option
-                .get_help()
-                .map(ToString::to_string)
-                .unwrap_or_default();
             let key = option.get_id().as_str().replace('_', "-");
-            let about = with_default(&about, &key, &defaults);
-            command.mut_arg(option.get_id(), |option| option.help(about))
+            let default = defaults.get(&key).map(default_text);
+            let text =
+                |text: Option<&StyledStr>| text.map(|text| text.to_string().replace(DEFAULT, ""));
+            let (short, long) = (text(option.get_help()), text(option.get_long_help()));
+            let about = option.get_help().map(ToString::to_string);
+            let has_default = about.is_some_and(|about| about.contains(DEFAULT));
+            command.mut_arg(option.get_id(), |option| {
+                let option = option.help(short.unwrap_or_default());
+                let option = match long {
+                    Some(long) => option.long_help(long),
+                    None => option,
+                };
+                // The parser shows it; `given` takes only what the command line has.
+                match default.filter(|_| has_default) {
+                    Some(default) => option.default_value(default),
+                    None => option,
+                }
+            })
         })
 }
 

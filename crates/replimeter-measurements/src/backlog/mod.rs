@@ -72,18 +72,20 @@ pub(crate) struct Gathered {
 pub(crate) struct Backlog;
 
 impl Measurement for Backlog {
-    const ABOUT: &'static str = "Measure how fast each replica catches up: stop its applier under a load and start it again";
+    const ABOUT: &'static str =
+        "Measure how fast each replica catches up after its applier was stopped";
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter backlog
   replimeter backlog --build-up 30s --workers 1,2,4,8 --load mix:8@primary
   replimeter backlog --load insert:8@primary --rate 3000
-  replimeter backlog --sandbox mysql/async:1 --server-option innodb_flush_log_at_trx_commit=2
+  replimeter backlog --sandbox mysql/async:1 --server-option sync_binlog=0
   replimeter backlog --topology cluster.toml --json
 
-Stops the applier of each replica, so that reads from it are stale until it has caught up; at every exit the applier is started
-again with its former number of workers. Writes only to the schema `replimeter`. docs/reference/backlog.md explains every figure and the
-privileges that it needs.";
+Stops the applier of each replica: reads from it are stale until it has caught
+up. At every exit the applier is started again with its former number of
+workers. Writes only to the schema `replimeter`. docs/reference/backlog.md explains every
+figure and the privileges that it needs.";
     const HISTOGRAMS: bool = false;
 
     type Settings = BacklogSettings;

@@ -115,7 +115,7 @@ pub(crate) struct Gathered {
 pub(crate) struct Calibrate;
 
 impl Measurement for Calibrate {
-    const ABOUT: &'static str = "Inject known delays into a sandbox's replication and say what each method makes of them: the tool's own error";
+    const ABOUT: &'static str = "Measure the error of each method against known delays";
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter calibrate

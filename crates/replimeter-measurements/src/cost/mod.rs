@@ -53,18 +53,19 @@ use self::{
 pub(crate) struct Cost;
 
 impl Measurement for Cost {
-    const ABOUT: &'static str = "Measure what each mode of replication costs: throughput, latency and processor time against a lone server, with intervals";
+    const ABOUT: &'static str = "Compare each replication mode with a standalone server";
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter cost
   replimeter cost --modes none,async,semi-sync --threads 1 --duration 30s
-  replimeter cost --modes mysql/async,mysql/semi-sync,group:3 --durability strict
+  replimeter cost --modes mysql/async,group:3 --durability strict
   replimeter cost --modes semi-sync,galera --link-delay 0,1ms,10ms --threads 1
   replimeter cost --workload oltp-mix --data-size 100MB --threads 8 --json
   replimeter cost --modes async --self-test
   replimeter run plans/semi-sync-cost.toml
 
-Servers are started for each mode and removed afterwards; yours are never touched. docs/reference/cost.md explains the figures.";
+Starts its own servers for each mode, and removes them; it never touches yours.
+docs/reference/cost.md explains the figures.";
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(|option| {
         [
             "server_options",

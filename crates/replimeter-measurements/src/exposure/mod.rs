@@ -58,15 +58,17 @@ pub(crate) struct Gathered {
 pub(crate) struct Exposure;
 
 impl Measurement for Exposure {
-    const ABOUT: &'static str = "Say what a crash of the primary would take at any moment: acknowledged transactions that no replica has received; writes nothing";
+    const ABOUT: &'static str =
+        "Report what a crash of the primary would lose, at any time; read-only";
     const EXAMPLES: &'static str = "\
 Examples:
-  replimeter exposure --primary mysql://u@db1/ --replica mysql://u@db2/ --replica mysql://u@db3/
+  replimeter exposure --primary mysql://u@db1/ --replica mysql://u@db2/
   replimeter exposure --topology cluster.toml --duration 10m
   replimeter exposure --sandbox async:1 --link-delay 1ms --duration 10s
 
-Writes nothing on servers of yours. Needs the binary log and GTIDs on the primary, and the privileges of `tap` there; on the
-replicas only the privilege to see their replication status. docs/reference/exposure.md explains every figure.";
+Writes nothing on your servers. Needs the binary log and GTIDs on the primary,
+and the privileges of `tap` there; on the replicas only the privilege to see
+their replication status. docs/reference/exposure.md explains every figure.";
 
     type Settings = ExposureSettings;
     type Options = ();

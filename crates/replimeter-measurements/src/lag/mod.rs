@@ -52,21 +52,22 @@ use self::{
 pub(crate) struct Lag;
 
 impl Measurement for Lag {
-    const ABOUT: &'static str = "Measure how late each replica shows what the primary wrote";
+    const ABOUT: &'static str = "Measure how late rows become visible on each replica";
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter lag --sandbox async:2 --duration 60s --interval 5ms
   replimeter lag --sandbox mysql/async:1 --method all
   replimeter lag --method tap --writers 8 --interval 100us --duration 30s
   replimeter lag --row-sizes 1000..10000:1000 --rows-per-step 5 --sweeps 20
-  replimeter lag --sandbox async:1 --server-option sync_binlog=1 --server-option innodb_flush_log_at_trx_commit=1
+  replimeter lag --sandbox async:1 --server-option sync_binlog=1
   replimeter lag --sandbox semi-sync:2 --wait-point after-sync --link-delay 1ms
   replimeter lag --sandbox async:1 --sandbox galera:3 --sandbox mysql/group:3
   replimeter lag --topology cluster.toml --duration 60s
   replimeter lag --duration 60s --load insert:8@primary --rate 2000
-  replimeter lag --primary 'mysql://dba@db1/?ssl-mode=verify-ca&ssl-ca=ca.pem' --replica mysql://dba@db2/ --json
+  replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ --json
 
-Writes only to the schema `replimeter`, which it makes and drops. The privileges it needs are listed in docs/reference/privileges.md.";
+Writes only to the schema `replimeter`, which it creates and drops.
+docs/privileges.md lists the privileges that it needs.";
 
     type Settings = LagSettings;
     type Options = ();

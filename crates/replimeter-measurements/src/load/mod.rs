@@ -79,17 +79,19 @@ fn workloads(work: &LoadingPlan) -> Result<Vec<Workload>, Failure> {
 pub(crate) struct Load;
 
 impl Measurement for Load {
-    const ABOUT: &'static str = "Run a workload by itself and say how much the servers do: operations per second, their times, and what it costs the client";
+    const ABOUT: &'static str = "Measure the throughput and latency of a workload";
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter load --workload point-select --threads 1,8,64
-  replimeter load --sandbox async:2 --workload post-insert --workload select --duration 60s
+  replimeter load --sandbox async:2 --workload post-insert --workload select
   replimeter load --workload insert --threads 16 --rate 2000 --arrivals poisson
-  replimeter load --primary mysql://u@db1/ --workload orders.toml --data-size 1GB --keep-data
+  replimeter load --workload orders.toml --data-size 1GB --keep-data
 
-Workloads: insert, select, post-insert, point-select, oltp-mix, update-key, big-update, mix, or the path of a file:
-statements with typed parameters (.toml) or a script (anything else); docs/reference/workloads.md explains both. The data is made in
-the schema `replimeter` and removed at the end. A workload of which every statement reads goes to the replicas.";
+Workloads: insert, select, post-insert, point-select, oltp-mix, update-key,
+big-update, mix, or the path of a file: statements with typed parameters (.toml)
+or a script (anything else); docs/reference/workloads.md explains both. The data is created in
+the schema `replimeter` and removed at the end. A workload that only reads runs
+on the replicas.";
 
     type Settings = LoadingSettings;
     type Options = ();

@@ -70,16 +70,19 @@ pub(crate) struct Gathered {
 pub(crate) struct Loss;
 
 impl Measurement for Loss {
-    const ABOUT: &'static str = "Kill the primary of a sandbox under load and count what died with it: acknowledged transactions that no replica has";
+    const ABOUT: &'static str =
+        "Kill the primary of a sandbox under load and count lost transactions";
     const EXAMPLES: &'static str = "\
 Examples:
-  replimeter loss                                    async:1, five crashes
-  replimeter loss --sandbox async:1 --sandbox semi-sync:1 --crash partition --crashes 20 --link-delay 1ms
+  # async:1, five crashes
+  replimeter loss
+  replimeter loss --sandbox semi-sync:1 --crash partition --crashes 20
   replimeter loss --sandbox mysql/semi-sync:1 --wait-point after-sync
   replimeter loss --sandbox galera:3 --sandbox group:3 --json
 
-Kills database servers, and so takes only sandboxes that it starts and removes itself; every crash has new ones. What a
-crash of your own primary would take says `replimeter exposure`. docs/reference/loss.md explains every figure.";
+Kills database servers, and so accepts only sandboxes that it starts and removes
+itself; every crash has new ones. `replimeter exposure` reports what a crash of
+your own primary would lose. docs/reference/loss.md explains every figure.";
     const STARTS: bool = true;
     const HISTOGRAMS: bool = false;
 

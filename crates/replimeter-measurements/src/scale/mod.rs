@@ -47,18 +47,23 @@ use self::gathered::{Call, Gathered, Place};
 pub(crate) struct Scale;
 
 impl Measurement for Scale {
-    const ABOUT: &'static str = "Measure what each read replica costs the writes and gives the reads, on sandboxes with more and more of them";
+    const ABOUT: &'static str = "Measure what each read replica costs writes and gives reads";
     const EXAMPLES: &'static str = "\
 Examples:
-  replimeter scale                                       0, 1 and 2 replicas; some minutes
-  replimeter scale --starts 1 --duration 3s                   a first look, without intervals
+  # 0, 1 and 2 replicas; some minutes
+  replimeter scale
+  # a first look, without intervals
+  replimeter scale --starts 1 --duration 3s
+  # with a fitted law, and its prediction for 5 replicas measured
   replimeter scale --replicas 0..4 --starts 4 --check-prediction
-                                                         with a fitted law, and its prediction for 5 replicas measured
   replimeter scale --mode mysql/semi-sync --updates --reads all
-  replimeter scale --cpus-per-server 0.4                 each server a fixed share of this machine
-  replimeter run plans/read-replica-scaling.toml         the published experiment
+  # a fixed share of this machine for each server
+  replimeter scale --cpus-per-server 0.4
+  # the published experiment
+  replimeter run plans/read-replica-scaling.toml
 
-Starts servers of its own for every number of replicas, and removes them. docs/reference/scale.md explains the figures.";
+Starts its own servers for every number of replicas, and removes them.
+docs/reference/scale.md explains the figures.";
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(is_of_sandboxes);
     const STARTS: bool = true;
 

@@ -52,20 +52,24 @@ use self::{
 pub(crate) struct Stale;
 
 impl Measurement for Stale {
-    const ABOUT: &'static str =
-        "Measure how often a read misses a write that was just acknowledged, and for how long";
+    const ABOUT: &'static str = "Measure how often, and how long, reads miss an acknowledged write";
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter stale --sandbox galera:3 --writer node1 --reader node2
-  replimeter stale --sandbox galera:3 --load oltp-mix:32@writer --read-consistency=off,on
-  replimeter stale --sandbox async:1 --sandbox semi-sync:1 --sandbox galera:3 --sandbox mysql/group:3
-  replimeter stale --node mysql://u@n1/ --node mysql://u@n2/ --rounds 10000 --read-delays 0,1ms,2ms,5ms
-  replimeter stale --sandbox galera:3 --read-consistency --session-reset reset     the known hole: a pooled connection forgets
-  replimeter stale --sandbox async:2 --check-load-reads 4:8 --duration 30s     reads of a load itself are judged
-  replimeter stale --sandbox galera:3 --load versioned:8@node1 --load versioned:8@node2 --check-load-reads
-  replimeter run plans/galera-stale-reads.toml                      the published experiment
+  replimeter stale --sandbox async:1 --sandbox galera:3 --sandbox mysql/group:3
+  replimeter stale --sandbox galera:3 --rounds 10000 --read-delays 0,1ms,2ms,5ms
+  # reads as they are, and reads that wait
+  replimeter stale --sandbox galera:3 --read-consistency=off,on
+  # a pooled connection forgets what makes reads wait
+  replimeter stale --sandbox galera:3 --read-consistency --session-reset reset
+  # the reads of the load itself
+  replimeter stale --sandbox async:2 --check-load-reads 4:8 --duration 30s
+  replimeter stale --load versioned:8@primary --check-load-reads
+  # the published experiment
+  replimeter run plans/galera-stale-reads.toml
 
-Writes only to the schema `replimeter`, which it makes and drops. docs/reference/stale.md explains every figure.";
+Writes only to the schema `replimeter`, which it creates and drops.
+docs/reference/stale.md explains every figure.";
     const HISTOGRAMS: bool = false;
 
     type Settings = StaleSettings;

@@ -74,17 +74,18 @@ pub(crate) struct Options {
 pub(crate) struct Tap;
 
 impl Measurement for Tap {
-    const ABOUT: &'static str = "Follow the binary logs and say how late every transaction of the real traffic is; writes nothing";
+    const ABOUT: &'static str =
+        "Follow the binary logs and report the lag of real traffic; read-only";
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
   replimeter tap --topology cluster.toml --duration 10m --group-by table
   replimeter tap --sandbox work --include shop --exclude shop.sessions
-  replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/ --stream csv > lag.csv
+  replimeter tap --topology cluster.toml --stream csv > lag.csv
 
-Writes nothing on any server. Needs binary logs and GTIDs on the primary and on every replica, and the privilege
-REPLICATION SLAVE; docs/reference/tap.md and docs/reference/privileges.md say more. Without --duration it runs until Ctrl-C, which is then
-its proper end.";
+Writes nothing on any server. Needs binary logs and GTIDs on the primary and on
+every replica, and the privilege REPLICATION SLAVE; see docs/reference/tap.md and
+docs/reference/privileges.md. Without --duration, Ctrl-C ends the run regularly.";
 
     type Settings = TapSettings;
     type Options = Options;

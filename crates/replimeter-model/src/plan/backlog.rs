@@ -25,42 +25,62 @@ const MOST_WORKERS: u32 = 1024;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Measurement")]
 pub struct BacklogSettings {
-    /// Stop each replica's applier for so long under the load, before it is started again and catches up [default: {default}]
+    /// Stop each replica's applier for this time, under load [default: {default}]
+    ///
+    /// The backlog builds up; then the applier is started again, and the replica catches up.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build_up: Option<Span>,
 
-    /// Do so with these numbers of applier workers, one after another, such as 1,2,4 [default: as the replica is set]
+    /// Numbers of applier workers, measured one after another, such as 1,2,4
+    ///
+    /// Default: as the replica is configured.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<u32>,
 
-    /// End with an error when a replica has not received for so long what is made for the measurement [default: {default}]
+    /// Fail if a replica has not received the data within this time [default: {default}]
+    ///
+    /// The data is what the measurement and its loads create.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
 
-    /// Keep this machine's idle cores from halting, by spinners at idle priority [default: on for a sandbox]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    ///
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// The load under which the backlog grows: THREADS connections run a workload on that server, over and over: one of insert, select, post-insert, point-select, oltp-mix, update-key, big-update and mix, or the path of a file of statements (docs/reference/workloads.md); may be repeated [default: {default}]
+    /// Load under which the backlog builds up; may be repeated [default: {default}]
+    ///
+    /// THREADS connections to the server NODE run a workload over and over. WORKLOAD is insert, select,
+    /// post-insert, point-select, oltp-mix, update-key, big-update, mix, or the path of a workload file
+    /// (docs/reference/workloads.md).
     #[arg(long, value_name = "WORKLOAD:THREADS@NODE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadSpec>,
 
-    /// Begin so many passes of the workload per second, over all its threads, whatever became of the ones before (open loop); once for every load or once for each [default: each thread back to back, a closed loop]
+    /// Start this many passes of the workload per second (open loop)
+    ///
+    /// A pass starts on schedule, without waiting for earlier ones; the threads of a load share its rate. Give one
+    /// rate for all loads, or one for each. Without it, each thread starts its next pass when the last one has
+    /// ended (closed loop).
     #[arg(long, value_name = "R", help_heading = "Load")]
     #[serde(with = "OneOrMore::<u64>", skip_serializing_if = "Option::is_none")]
     pub rate: Option<Vec<u64>>,
 
-    /// When the passes of a rate are due: constant, or poisson as many independent users would come [default: constant]
+    /// When passes start: constant or poisson [default: constant]
+    ///
+    /// poisson: as those of many independent users.
     #[arg(long, value_name = "HOW", requires = "rate", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
 
-    /// How much data the loads' workloads have: rows, such as 100000, or bytes on the disk, such as 300MB [default: what the workload says]
+    /// Size of the loads' data: rows (100000) or bytes on disk (300MB)
+    ///
+    /// Default: what each workload says.
     #[arg(long, value_name = "SIZE", requires = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_data_size: Option<Size>,

@@ -30,38 +30,44 @@ const USUAL: [Span; 6] = [
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Measurement")]
 pub struct CalibrateSettings {
-    /// How the arrival of a row is observed, as for `lag` [default: {default}]
+    /// How to observe that a row is visible, as for `lag` [default: {default}]
     #[arg(long, value_name = "METHOD[,…]|all")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<Methods>,
 
-    /// One-way delays of the link between primary and replica; 0 is always among them [default: {default}]
+    /// One-way delays of the replication link; 0 is always added [default: {default}]
     #[arg(long = "link-delay", value_name = "TIME,…", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_delays: Option<Vec<Span>>,
 
-    /// Rounds at each delay, each time it has its turn [default: {default}]
+    /// Rounds at each delay, in each repetition [default: {default}]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
 
-    /// How often all delays have their turn, there and back again [default: {default}]
+    /// Repetitions of all delays, in alternating order [default: {default}]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repetitions: Option<u32>,
 
-    /// Time from one row to the next [default: {default}, of which no default delay is near a multiple]
+    /// Write one row per interval (open loop) [default: {default}]
+    ///
+    /// The default is near a multiple of no default delay.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Span>,
 
     /// Keep this machine's idle cores from halting [default: {default}]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    ///
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// Give the few measuring threads real-time priority [default: on where permitted]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    /// Give the measuring threads real-time priority [default: on where permitted]
+    ///
+    /// They then do not wait behind servers on a busy core.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
 }

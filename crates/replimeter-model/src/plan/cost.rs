@@ -29,22 +29,28 @@ const SHORTEST: Span = Span::from_millis(100);
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Measurement")]
 pub struct CostSettings {
-    /// Which modes: none (no binary log), binlog, async, semi-sync (with both wait points), galera (MariaDB), group (MySQL), each as MODE, MODE:N or ENGINE/MODE:N; `none` of the same binary is added where it is missing [default: all that the servers found here can do]
+    /// Replication modes to compare: MODE, MODE:N or ENGINE/MODE:N
+    ///
+    /// MODE is none (no binary log), binlog, async, semi-sync (with both wait points), galera (MariaDB) or group
+    /// (MySQL). `none` of the same binary is added where it is missing. Default: all that the servers found here
+    /// can do.
     #[arg(long, value_name = "MODE,…|all", help_heading = "Modes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modes: Option<CostModes>,
 
-    /// Replicas of the modes that do not say how many; clusters have one member more [default: {default}]
+    /// Replicas of modes that give no number; clusters have one member more [default: {default}]
     #[arg(long, value_name = "N", help_heading = "Modes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
 
-    /// How much of a commit is on the disk when it is acknowledged, for all modes alike [default: {default}]
+    /// How durable an acknowledged commit is, in every mode [default: {default}]
     #[arg(long, value_name = "HOW", help_heading = "Modes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
 
-    /// Put links of ours between the servers and measure at each of these one-way delays, such as 0,1ms,10ms; 0 is the link alone [default: no links]
+    /// Put links between the servers, and measure at each one-way delay
+    ///
+    /// Several with commas, such as 0,1ms,10ms; 0 is the link alone. Default: no links.
     #[arg(
         long = "link-delay",
         value_name = "TIME,…",
@@ -54,53 +60,66 @@ pub struct CostSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub link_delays: Vec<Span>,
 
-    /// Numbers of connections, one after another [default: {default}]
+    /// Numbers of connections, measured one after another [default: {default}]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<Vec<u32>>,
 
-    /// Counted time of each mode at each number of threads (and each distance), over all its starts together [default: {default}]
+    /// Counted time of each mode at each number of threads [default: {default}]
+    ///
+    /// It is the total over all starts, at each link delay.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
-    /// Fresh starts of each mode; with fewer than 4 intervals are wide, with one there are none [default: {default}]
+    /// Fresh starts of each mode [default: {default}]
+    ///
+    /// With fewer than 4 the intervals are wide; with 1 there are none.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<u32>,
 
-    /// About how long a block is [default: {default}]
+    /// Approximate duration of a block [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_duration: Option<Span>,
 
-    /// How long the load runs before it counts, each time [default: {default}]
+    /// Uncounted time at the beginning of each load [default: {default}]
+    ///
+    /// A time, such as 2s: without rounds, a number has no meaning.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
 
-    /// What is run: a workload of ours (docs/reference/workloads.md lists them), or the path of a file [default: {default}]
+    /// Workload to run: a name (docs/reference/workloads.md), or the path of a file [default: {default}]
     #[arg(long, value_name = "WORKLOAD")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
 
-    /// How much data the workload's tables hold, such as 300MB or 10000rows [default: the workload's own]
+    /// Size of the data set: rows (100000) or bytes on disk (300MB)
+    ///
+    /// Default: what the workload says.
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_size: Option<Size>,
 
-    /// What shuffles the modes in each round [default: {default}]
+    /// Seed of the random order of the modes in each round [default: {default}]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 
-    /// Compare the first mode with itself so often, each time fresh starts against fresh starts, and test whether differences are found significantly more often than in 5 % [default number: 20]
+    /// Compare the first mode with itself, this many times
+    ///
+    /// Fresh starts are compared with fresh starts; the test is whether differences are found significantly more
+    /// often than in 5 %. Without a number: 20.
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub self_test: Option<u32>,
 
     /// Keep this machine's idle cores from halting [default: {default}]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    ///
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 }

@@ -24,48 +24,56 @@ const MOST_WRITERS: u32 = 256;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Measurement")]
 pub struct ExposureSettings {
-    /// Look for this long [default: {default}]
+    /// Measure for this time [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
-    /// Give figures for every stretch of this length [default: {default}]
+    /// Report figures once per interval [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report_interval: Option<Span>,
 
-    /// Ask every replica what it has received at such a beat [default: {default}]
+    /// Ask every replica once per interval what it has received [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub poll_interval: Option<Span>,
 
-    /// In a sandbox that is started for this: insert over so many connections meanwhile; 0 for none [default: {default}]
+    /// Number of writer connections, in a sandbox started for the run [default: {default}]
+    ///
+    /// 0 for none. Other servers have traffic of their own.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writers: Option<u32>,
 
-    /// Their inserts per second, all together [default: back to back]
+    /// Inserts per second of all writers together [default: back to back]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
 
-    /// Payload bytes of each of their rows [default: {default}]
+    /// Payload of each row, in bytes [default: 100]
     #[arg(long, value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row_size: Option<u64>,
 
-    /// Follow the primary under this server_id, which must be no server's and no replica's [default: a random one]
+    /// Follow the primary under this server_id [default: random]
+    ///
+    /// No server and no replica may have it.
     #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id: Option<u32>,
 
     /// Keep this machine's idle cores from halting [default: on for a sandbox]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    ///
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// Give the few measuring threads real-time priority [default: on where permitted]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    /// Give the measuring threads real-time priority [default: on where permitted]
+    ///
+    /// They then do not wait behind servers on a busy core.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
 }

@@ -34,52 +34,65 @@ pub const DEFAULT_ROUNDS: u64 = 1000;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Measurement")]
 pub struct LagSettings {
-    /// How the moment is observed at which a row is there: poll (read in a tight loop), wait (for its GTID, in the replica), stamp (the time at which the statement ran on each, by SYSDATE), stamp-udf (the same by NOW_USEC), tap (follow both binary logs); several with commas, or all that the servers permit [default: {default}]
+    /// How to observe that a row is visible [default: {default}]
+    ///
+    /// poll reads in a tight loop; wait waits in the replica for the row's GTID; stamp compares the times at which
+    /// the statement ran on each server, by SYSDATE; stamp-udf does so by NOW_USEC; tap follows both binary logs.
+    /// Several with commas, or all that the servers permit.
     #[arg(long, value_name = "METHOD[,…]|all")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<Methods>,
 
-    /// Write over so many connections beside one another [default: {default}]
+    /// Number of concurrent writer connections [default: {default}]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writers: Option<u32>,
 
-    /// Also observe the stages of each transaction (in binlog, received, applied, visible) by asking the replica all the time; on MariaDB `in binlog` needs --method poll,tap
+    /// Also observe the stages of transactions: in binlog, received, applied
+    ///
+    /// It queries the replica continuously. On MariaDB, `in binlog` needs --method poll,tap.
     #[arg(long, action = ArgAction::SetTrue)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stages: Option<bool>,
 
-    /// Where the stamps of both servers are joined; federated: in the replica, through a FEDERATED table that is made there, as published. Its definition holds the password while it exists [default: client]
+    /// Where to join the stamps of both servers [default: client]
+    ///
+    /// federated: in the replica, through a FEDERATED table that is created there, as published. While the table
+    /// exists, its definition holds the password.
     #[arg(long, value_name = "WHERE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join: Option<Join>,
 
-    /// Counted rounds [default: {default}]
+    /// Number of counted rounds [default: {default}]
     #[arg(long, value_name = "N", conflicts_with_all = ["duration", "row_sizes"])]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
 
-    /// Measure for this long instead of a number of rounds, such as 60s
+    /// Measure for this time instead of a number of rounds, such as 60s
     #[arg(long, value_name = "TIME", conflicts_with = "row_sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
-    /// Write a row at every such beat, whatever became of the one before (open loop) [default: 10ms; without a default in a sweep]
+    /// Write one row per interval (open loop) [default: 10ms; none in a sweep]
+    ///
+    /// Rows are written on schedule, without waiting for earlier ones.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Span>,
 
-    /// Write the next row when this has happened instead (closed loop) [default in a sweep: ack]
+    /// Write the next row on this event (closed loop) [default in a sweep: ack]
     #[arg(long, value_parser = Pace::closed(), conflicts_with = "interval")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
 
-    /// Payload bytes of each row [default: {default}]
+    /// Payload of each row, in bytes [default: {default}]
     #[arg(long, value_name = "BYTES", conflicts_with = "row_sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row_size: Option<u64>,
 
-    /// Payload bytes step by step (experiment 1): A..B:STEP, single sizes, or several with commas
+    /// Sweep over payloads, in bytes (experiment 1): A..B:STEP
+    ///
+    /// Ranges and single sizes, several with commas. The table is emptied before each step.
     #[arg(long, value_name = "A..B:STEP")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row_sizes: Option<Sizes>,
@@ -94,52 +107,74 @@ pub struct LagSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_pause: Option<Span>,
 
-    /// Repeat the whole sweep so often [default: 1]
+    /// Repetitions of the whole sweep [default: 1]
     #[arg(long, value_name = "N", requires = "row_sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweeps: Option<u32>,
 
-    /// Rounds at the beginning that are measured but not counted [default: {default}; 0 in a sweep]
-    #[arg(long, value_name = "N")]
+    /// Uncounted rounds, or time, at the beginning [default: {default}]
+    ///
+    /// A number of rounds (50), or a time (2s): rounds that begin before it has passed are not counted. In a sweep
+    /// the default is 0.
+    #[arg(long, value_name = "N|TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
 
-    /// Rounds with the primary observed as its own replica, to know the method's floor; 0 for none [default: {default}]
+    /// Rounds that observe the primary as its own replica; 0 for none [default: {default}]
+    ///
+    /// They measure the floor: the lag that the method shows where there is none.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_rounds: Option<u64>,
 
-    /// End with an error when a row is not seen for so long (beyond a deliberate delay) [default: {default}]
+    /// Fail if a row is not visible within this time [default: {default}]
+    ///
+    /// A replica's deliberate delay is added to it.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
 
-    /// Keep this machine's idle cores from halting, by spinners at idle priority [default: on for a sandbox]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    ///
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// Give the few measuring threads real-time priority, so that they do not wait behind servers on a busy core [default: on where permitted]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    /// Give the measuring threads real-time priority [default: on where permitted]
+    ///
+    /// They then do not wait behind servers on a busy core.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
 
-    /// Measure while THREADS connections run a workload on that server, over and over: one of insert, select, post-insert, point-select, oltp-mix, update-key, big-update and mix, or the path of a file of statements (docs/reference/workloads.md); may be repeated
+    /// Run a workload during the measurement; may be repeated
+    ///
+    /// THREADS connections to the server NODE run it over and over. WORKLOAD is insert, select, post-insert,
+    /// point-select, oltp-mix, update-key, big-update, mix, or the path of a workload file (docs/reference/workloads.md).
     #[arg(long, value_name = "WORKLOAD:THREADS@NODE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadSpec>,
 
-    /// Begin so many passes of the workload per second, over all its threads, whatever became of the ones before (open loop); once for every load or once for each [default: each thread back to back, a closed loop]
+    /// Start this many passes of the workload per second (open loop)
+    ///
+    /// A pass starts on schedule, without waiting for earlier ones; the threads of a load share its rate. Give one
+    /// rate for all loads, or one for each. Without it, each thread starts its next pass when the last one has
+    /// ended (closed loop).
     #[arg(long, value_name = "R", help_heading = "Load")]
     #[serde(with = "OneOrMore::<u64>", skip_serializing_if = "Option::is_none")]
     pub rate: Option<Vec<u64>>,
 
-    /// When the passes of a rate are due: constant, or poisson as many independent users would come [default: constant]
+    /// When passes start: constant or poisson [default: constant]
+    ///
+    /// poisson: as those of many independent users.
     #[arg(long, value_name = "HOW", requires = "rate", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
 
-    /// How much data the loads' workloads have: rows, such as 100000, or bytes on the disk, such as 300MB [default: what the workload says]
+    /// Size of the loads' data: rows (100000) or bytes on disk (300MB)
+    ///
+    /// Default: what each workload says.
     #[arg(long, value_name = "SIZE", requires = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_data_size: Option<Size>,

@@ -23,58 +23,71 @@ const MOST_STEPS: usize = 64;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Load")]
 pub struct LoadingSettings {
-    /// What is run: a workload by its name or the path of its file; several run beside one another [default: {default}]
+    /// Workload to run: a name, or the path of a file; may be repeated [default: {default}]
+    ///
+    /// Several run concurrently.
     #[arg(long, value_name = "WORKLOAD")]
     #[serde(with = "OneOrMore::<String>", skip_serializing_if = "Option::is_none")]
     pub workload: Option<Vec<String>>,
 
-    /// Connections of each workload, a thread each; several numbers are tried one after another [default: {default}]
+    /// Connections of each workload; several numbers run one after another [default: {default}]
     #[arg(long, value_name = "T,…", value_delimiter = ',')]
     #[serde(with = "OneOrMore::<u32>", skip_serializing_if = "Option::is_none")]
     pub threads: Option<Vec<u32>>,
 
-    /// Begin so many operations of each workload per second, whatever became of the ones before (open loop) [default: each thread back to back, a closed loop]
+    /// Start this many operations of each workload per second (open loop)
+    ///
+    /// An operation starts on schedule, without waiting for earlier ones. Without it, each thread starts its next
+    /// operation when the last one has ended (closed loop).
     #[arg(long, value_name = "R")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
 
-    /// When the operations of a rate are due: constant, or poisson as many independent users would come [default: constant]
+    /// When operations start: constant or poisson [default: constant]
+    ///
+    /// poisson: as those of many independent users.
     #[arg(long, value_name = "HOW", requires = "rate")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
 
-    /// Count for so long [default: {default}]
+    /// Count for this time, after the warm-up [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
-    /// Run for so long before it is counted [default: {default}]
+    /// Uncounted time at the beginning [default: {default}]
+    ///
+    /// A time, such as 2s: without rounds, a number has no meaning.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
 
-    /// How much data: rows, such as 100000, or bytes on the disk, such as 300MB [default: what the workload says]
+    /// Size of the data set: rows (100000) or bytes on disk (300MB)
+    ///
+    /// Default: what each workload says.
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_size: Option<Size>,
 
-    /// Where workloads go of which every statement reads: replicas, primary or all [default: {default}]
+    /// Where workloads that only read run: replicas, primary or all [default: {default}]
     #[arg(long, value_name = "WHERE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reads: Option<Reads>,
 
-    /// Leave the data for a later run, which finds it when it asks for the same size
+    /// Keep the data for a later run with the same data size
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep_data: bool,
 
-    /// Wait so long for replicas to receive the data [default: {default}]
+    /// Fail if a replica has not received the data within this time [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
 
-    /// Keep this machine's idle cores from halting, by spinners at idle priority [default: on for a sandbox]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    ///
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 }

@@ -24,13 +24,13 @@ const LONGEST_KILL_DELAY: Span = Span::from_secs(60);
 pub(super) const MOST_BYTES: u64 = 65_535;
 
 one_of! {
-    /// How the primary ends.
+    /// How the primary fails.
     #[derive(Default)]
     pub enum Crash {
-        /// By SIGKILL: what it had sent still arrives
+        /// Killed by SIGKILL: what it had sent still arrives
         #[default]
         Kill = "kill",
-        /// Its links are cut, and a while later it is killed: what it had sent is lost too
+        /// Cut off from its replicas, later killed: what it had sent is lost too
         Partition = "partition",
     }
 }
@@ -40,48 +40,54 @@ one_of! {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Measurement")]
 pub struct LossSettings {
-    /// How the primary ends; isolated puts links between the servers [default: {default}]
+    /// How the primary fails [default: {default}]
+    ///
+    /// partition puts links between the servers.
     #[arg(long, value_name = "HOW")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crash: Option<Crash>,
 
-    /// Crash so often, each time with new servers; several shapes take turns [default: {default}]
+    /// Number of crashes per shape, each on new servers [default: {default}]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crashes: Option<u32>,
 
-    /// Write for this long before each crash [default: {default}]
+    /// Write for this time before each crash [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
-    /// Insert over so many connections [default: {default}]
+    /// Number of concurrent writer connections [default: {default}]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writers: Option<u32>,
 
-    /// Inserts per second, all writers together [default: back to back]
+    /// Inserts per second of all writers together [default: back to back]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
 
-    /// Payload bytes of each row [default: {default}]
+    /// Payload of each row, in bytes [default: {default}]
     #[arg(long, value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row_size: Option<u64>,
 
-    /// Isolated: from the cut of the links to the end of the primary, which goes on taking writes meanwhile [default: 200ms]
+    /// Time from the network partition to the kill [default: 200ms]
+    ///
+    /// The primary continues to accept writes. Only with --crash partition.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kill_delay: Option<Span>,
 
-    /// Varies the moments of the crashes within a tenth of a second [default: {default}]
+    /// Seed of the crash times, which vary within a tenth of a second [default: {default}]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 
     /// Keep this machine's idle cores from halting [default: {default}]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    ///
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 }

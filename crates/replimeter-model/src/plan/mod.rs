@@ -36,7 +36,7 @@ pub use self::{
     loading::{LoadingPlan, LoadingSettings},
     loss::{Crash, LossCase, LossPlan, LossSettings},
     scale::{FEWEST_COUNTS, Replicas, ScaleMode, ScalePhase, ScalePlan, ScaleSettings},
-    settings::{Settings, with_default},
+    settings::{Settings, default_text, with_default},
     stale::{
         Case, JudgeLoad, Judged, Offsets, Pool, READERS, StalePace, StalePlan, StaleSettings,
         SyncReads,

@@ -37,22 +37,26 @@ pub struct ScaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<Replicas>,
 
-    /// How they follow the primary: [mariadb/|mysql/]async, semi-sync or chain [default: {default}]
+    /// How the replicas replicate: [mariadb/|mysql/]async, semi-sync or chain [default: {default}]
     #[arg(long, value_name = "MODE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<ScaleMode>,
 
-    /// Clients that write, and as many that read, back to back [default: {default}]
+    /// Number of writing clients, and of reading clients [default: {default}]
+    ///
+    /// They work back to back (closed loop).
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
 
-    /// How long each block is counted [default: {default}]
+    /// Counted time of each block [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
-    /// How long a block runs before it is counted [default: {default}]
+    /// Uncounted time at the beginning of each block [default: {default}]
+    ///
+    /// A time, such as 2s: without rounds, a number has no meaning.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
@@ -62,38 +66,48 @@ pub struct ScaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocks: Option<u32>,
 
-    /// How often each number of replicas is started afresh; intervals need two, good ones four [default: {default}]
+    /// Fresh starts of each number of replicas [default: {default}]
+    ///
+    /// Intervals need 2; good ones need 4.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<u32>,
 
-    /// The data set: rows, or bytes with a unit; 300MB in the published experiment [default: {default}]
+    /// Size of the data set: rows (100000) or bytes on disk (300MB) [default: {default}]
+    ///
+    /// The published experiment has 300MB.
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_size: Option<Size>,
 
-    /// Which servers are read from: replicas (the primary where there is none), primary, all [default: {default}]
+    /// Where to read: replicas, primary or all [default: {default}]
+    ///
+    /// With `replicas` and none there, the primary is read.
     #[arg(long, value_name = "WHERE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reads: Option<Reads>,
 
-    /// Measure updates beside the inserts: alone, and while selecting
+    /// Also measure updates, alone and during selects
     #[arg(long, action = ArgAction::SetTrue)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updates: Option<bool>,
 
-    /// Measure one more replica than asked for, and hold the fitted law's prediction against it; needs five numbers of replicas
+    /// Measure one replica more, to check the fitted law's prediction
+    ///
+    /// Needs five numbers of replicas.
     #[arg(long, action = ArgAction::SetTrue)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_prediction: Option<bool>,
 
-    /// Decides the order in which numbers of replicas have their turn [default: {default}]
+    /// Seed of the random order of the numbers of replicas [default: {default}]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 
     /// Keep this machine's idle cores from halting [default: {default}]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    ///
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 }

@@ -44,20 +44,23 @@ pub trait Settings:
     }
 }
 
+/// A default as the command line has it.
+#[must_use]
+pub fn default_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Boolean(true) => "on".to_owned(),
+        Value::Boolean(false) => "off".to_owned(),
+        Value::Array(all) => all.iter().map(default_text).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
 /// A sentence about a setting with its default in the place of `{default}`.
 #[must_use]
 pub fn with_default(about: &str, key: &str, defaults: &Table) -> String {
-    fn words(value: &Value) -> String {
-        match value {
-            Value::String(text) => text.clone(),
-            Value::Boolean(true) => "on".to_owned(),
-            Value::Boolean(false) => "off".to_owned(),
-            Value::Array(all) => all.iter().map(words).collect::<Vec<_>>().join(","),
-            other => other.to_string(),
-        }
-    }
     match defaults.get(key) {
-        Some(value) => about.replace("{default}", &words(value)),
+        Some(value) => about.replace("{default}", &default_text(value)),
         None => about.to_owned(),
     }
 }

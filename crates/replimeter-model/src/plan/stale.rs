@@ -27,37 +27,49 @@ const MOST_ROWS: u32 = 1_000_000;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Measurement")]
 pub struct StaleSettings {
-    /// The server that is written to, by its name [default: the primary, or the first member]
+    /// Server to write to, by name [default: the primary, or the first member]
     #[arg(long, value_name = "NODE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writer: Option<String>,
 
-    /// A server that is read, by its name; may be repeated; the writer itself is a null replica [default: every other server]
+    /// Server to read from, by name; may be repeated [default: all others]
+    ///
+    /// The writer itself is a null replica.
     #[arg(long, value_name = "NODE")]
     #[serde(with = "OneOrMore::<String>", skip_serializing_if = "Option::is_none")]
     pub reader: Option<Vec<String>>,
 
-    /// Rounds with a read at once [default: {default}]
+    /// Number of rounds with an immediate read [default: {default}]
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
 
-    /// Measure for this long instead of a number of rounds, such as 60s; the curve takes at most as long again
+    /// Measure for this time instead of a number of rounds, such as 60s
+    ///
+    /// The curve takes at most the same time again.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
-    /// When after the acknowledgement the reads of the curve are issued: auto (from 0 beyond the longest delay seen), none, or times with commas [default: {default}]
+    /// Delays of the curve's reads after the acknowledgment [default: {default}]
+    ///
+    /// auto (from 0 to beyond the longest delay seen), none, or times with commas.
     #[arg(long, value_name = "TIME,…|auto|none")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_delays: Option<Offsets>,
 
-    /// Rounds at each point of the curve [default: a fifth of --rounds, from 100 to 2000]
+    /// Rounds at each point of the curve
+    ///
+    /// Default: a fifth of --rounds, from 100 to 2000.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve_rounds: Option<u64>,
 
-    /// Make reads wait for what was acknowledged, and count what still is stale: on (what the server offers), before (wsrep_sync_wait, group_replication_consistency), after and before-and-after (a group's writer waits), gtid (the client waits for the write's GTID), off; several with commas are measured one after another [default: {default}; on when given without a value]
+    /// Make reads wait for acknowledged writes; count those still stale [default: {default}]
+    ///
+    /// on (what the server offers), before (wsrep_sync_wait, group_replication_consistency), after and
+    /// before-and-after (a group's writer waits), gtid (the client waits for the write's GTID), or off; without a
+    /// value: on. Several with commas are measured one after another.
     #[arg(long, value_name = "LEVEL,…", value_delimiter = ',', num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     #[serde(
         with = "OneOrMore::<SyncReads>",
@@ -65,7 +77,10 @@ pub struct StaleSettings {
     )]
     pub read_consistency: Option<Vec<SyncReads>>,
 
-    /// What becomes of synchronous connections between two rounds: a pool that resets them forgets what makes reads wait; several with commas are measured one after another [default: keep]
+    /// What to do with synchronized connections between rounds [default: keep]
+    ///
+    /// A connection pool that resets a connection loses what makes its reads wait. Several with commas are measured
+    /// one after another.
     #[arg(long, value_name = "POOL,…", value_delimiter = ',')]
     #[serde(with = "OneOrMore::<Pool>", skip_serializing_if = "Option::is_none")]
     pub session_reset: Option<Vec<Pool>>,
@@ -75,42 +90,55 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pace: Option<StalePace>,
 
-    /// Rows that are written to [default: {default}]
+    /// Number of rows to write to [default: {default}]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<u32>,
 
-    /// Rounds at the beginning that are not counted [default: {default}]
-    #[arg(long, value_name = "N")]
+    /// Uncounted rounds, or time, at the beginning [default: {default}]
+    ///
+    /// A number of rounds (50), or a time (2s): rounds that begin before it has passed are not counted.
+    #[arg(long, value_name = "N|TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
 
-    /// End with an error when a write is not seen for so long (beyond a deliberate delay) [default: {default}]
+    /// Fail if a write is not visible within this time [default: {default}]
+    ///
+    /// A replica's deliberate delay is added to it.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
 
-    /// What the random ids and the order of the curve's offsets are drawn from [default: {default}]
+    /// Seed of the random row ids, and of the order of the read delays [default: {default}]
     #[arg(long, value_name = "NUMBER")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 
-    /// Keep this machine's idle cores from halting, by spinners at idle priority [default: on for a sandbox]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    ///
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// Give the few measuring threads real-time priority, so that they do not wait behind servers on a busy core [default: on where permitted]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    /// Give the measuring threads real-time priority [default: on where permitted]
+    ///
+    /// They then do not wait behind servers on a busy core.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
 
-    /// Measure while THREADS connections run a workload on that server (docs/reference/workloads.md); NODE may be writer, reader, readers (each of them) or third (neither); may be repeated, all run together
+    /// Run a workload during the measurement; may be repeated
+    ///
+    /// THREADS connections to the server NODE run it over and over (docs/reference/workloads.md). NODE may be writer, reader,
+    /// readers (each of them) or third (neither). All loads run together.
     #[arg(long, value_name = "WORKLOAD:THREADS@NODE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadSpec>,
 
-    /// Measure one case after another: `none`, or loads with ` + ` between them; may be repeated
+    /// Measure this case: `none`, or loads joined by ` + `; may be repeated
+    ///
+    /// Cases are measured one after another.
     #[arg(
         long = "case",
         value_name = "LOADS",
@@ -120,22 +148,32 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<Case>,
 
-    /// Begin so many operations of every load per second, whatever became of the ones before (open loop) [default: each thread back to back, a closed loop]
+    /// Start this many operations of every load per second (open loop)
+    ///
+    /// An operation starts on schedule, without waiting for earlier ones. Without it, each thread starts its next
+    /// operation when the last one has ended (closed loop).
     #[arg(long, value_name = "R", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
 
-    /// When the operations of a rate are due: constant, or poisson as many independent users would come [default: constant]
+    /// When operations start: constant or poisson [default: constant]
+    ///
+    /// poisson: as those of many independent users.
     #[arg(long, value_name = "HOW", requires = "rate", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
 
-    /// How much data the loads' workloads have: rows, such as 100000, or bytes on the disk, such as 300MB [default: what the workload says]
+    /// Size of the loads' data: rows (100000) or bytes on disk (300MB)
+    ///
+    /// Default: what each workload says.
     #[arg(long, value_name = "SIZE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_data_size: Option<Size>,
 
-    /// Judge the reads of the load itself in place of rounds, as far as its workloads name versions (docs/reference/stale.md); or, with numbers, of so many connections that write versions and so many on each reader that read them
+    /// Check the load's own reads for staleness, instead of rounds
+    ///
+    /// Its workloads have to name versions (docs/reference/stale.md). WRITERS:READERS adds such a load: that many connections
+    /// that write versions, and that many on each reader that read them.
     #[arg(long, value_name = "WRITERS:READERS", num_args = 0..=1, default_missing_value = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_load_reads: Option<JudgeLoad>,

@@ -17,11 +17,11 @@ const SHORTEST: Span = Span::from_millis(100);
 const LONGEST_REST: Span = Span::from_millis(100);
 
 one_of! {
-    /// By what lag is broken down.
+    /// What the lag is broken down by.
     pub enum By {
-        /// By the schema that a transaction touches
+        /// The schemas that a transaction changes
         Schema = "schema",
-        /// By the table
+        /// The tables that it changes
         Table = "table",
     }
 }
@@ -31,53 +31,69 @@ one_of! {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Measurement")]
 pub struct TapSettings {
-    /// Follow for this long, such as 60s [default: until Ctrl-C]
+    /// Follow for this time, such as 60s [default: until Ctrl-C]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
 
-    /// Give figures for every stretch of this length; given explicitly, they are shown on standard error where that is no terminal too [default: {default}]
+    /// Report figures once per interval [default: {default}]
+    ///
+    /// If given, each report is also printed on standard error where that is no terminal.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report_interval: Option<Span>,
 
-    /// Break lag down by the schemas or tables that transactions touch
+    /// Break the lag down by the schemas or tables that transactions change
     #[arg(long, value_name = "WHAT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_by: Option<By>,
 
-    /// Only transactions that touch this schema, or this table as SCHEMA.TABLE; may be repeated
+    /// Include only transactions that change this schema or table; repeatable
+    ///
+    /// NAME is SCHEMA or SCHEMA.TABLE.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
 
-    /// No transactions that touch nothing but this schema or table; may be repeated
+    /// Exclude transactions that change only this schema or table; repeatable
+    ///
+    /// NAME is SCHEMA or SCHEMA.TABLE.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
 
-    /// Follow the primary twice for so long, to know the method's own error; 0 for not at all [default: {default}]
+    /// Follow the primary twice for this time; 0 for not at all [default: {default}]
+    ///
+    /// It measures the floor: the method's own error.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_duration: Option<Span>,
 
-    /// Rest for so long after what has arrived was read, such as 1ms: costs less processor time under heavy traffic, and every stamp is late by up to that [default: 0]
+    /// Pause for this time after each read of a binary log, such as 1ms [default: {default}]
+    ///
+    /// It takes less processor time under heavy traffic; every stamp is late by up to this time.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coalesce: Option<Span>,
 
-    /// Follow under this server_id and those above it, which must be no server's and no replica's [default: random ones]
+    /// Follow under this server_id and those above it [default: random]
+    ///
+    /// No server and no replica may have any of them.
     #[arg(long, value_name = "ID")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id: Option<u32>,
 
-    /// Keep this machine's idle cores from halting, by spinners at idle priority [default: on for a sandbox]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    ///
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// Give the few measuring threads real-time priority, so that they do not wait behind servers on a busy core [default: on where permitted]
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off())]
+    /// Give the measuring threads real-time priority [default: on where permitted]
+    ///
+    /// They then do not wait behind servers on a busy core.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
 }

@@ -20,7 +20,11 @@ use crate::{
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Sandbox")]
 pub struct TargetSettings {
-    /// Start servers of our own in this shape and remove them afterwards: [mariadb/|mysql/]MODE:N with none, async:N, semi-sync:N, chain:N, galera:N or group:N [default: async:1]; or take the running sandbox of this name; several are measured one after another (exposure looks at one)
+    /// Shape of servers to start, or name of a running sandbox [default: async:1]
+    ///
+    /// A shape is `[mariadb/|mysql/]MODE:N` with the modes none, async:N, semi-sync:N, chain:N, galera:N and
+    /// group:N; its servers are removed after the run. A sandbox of that name stays. May be repeated: targets are
+    /// measured one after another (exposure takes one).
     #[arg(long, value_name = "SHAPE|NAME", help_heading = "Target")]
     #[serde(
         with = "OneOrMore::<SandboxRef>",
@@ -28,67 +32,80 @@ pub struct TargetSettings {
     )]
     pub sandbox: Option<Vec<SandboxRef>>,
 
-    /// Start the sandbox's servers with this option, such as sync_binlog=1 for all or replica1:slave_parallel_threads=4 for one (primary, replicas, replica1 …, node1 …); may be repeated
+    /// Start the sandbox's servers with this option; may be repeated
+    ///
+    /// `sync_binlog=1` is for all servers, `replica1:slave_parallel_threads=4` for one. NODE is primary, replicas,
+    /// replica1 …, or node1 ….
     #[arg(long = "server-option", value_name = "[NODE:]NAME=VALUE")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub server_options: Vec<NodeOption>,
 
-    /// Take the sandbox's server binaries from this folder only [default: PATH, the usual folders, then the private one of `make servers`]
+    /// Use the server binaries of this directory only
+    ///
+    /// Default: those found in PATH, in the usual directories and in the private one that `make servers` fills.
     #[arg(long, value_name = "DIR")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<PathBuf>,
 
-    /// Run the replicas on another server than the primary's: its folder, or the beginning of its version as `replimeter servers` lists it
+    /// Run the replicas on another server than the primary's
+    ///
+    /// Its directory, or the beginning of its version as `replimeter servers` lists it.
     #[arg(long, value_name = "DIR|VERSION")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replica_server: Option<String>,
 
-    /// Semi-synchronous: when the primary waits for its replicas [default: the server's own]
+    /// When a semi-synchronous primary waits [default: the server's own]
     #[arg(long, value_name = "POINT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_point: Option<WaitPoint>,
 
-    /// Semi-synchronous MySQL: for how many replicas the primary waits [default: 1]
+    /// Replicas that a semi-synchronous MySQL primary waits for [default: 1]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_for_replicas: Option<u32>,
 
-    /// Group Replication: every member takes writes
+    /// Let every member of a group (Group Replication) accept writes
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub multi_primary: bool,
 
-    /// Put a link of ours with this one-way delay, in each direction, between every two servers that replicate, such as 250us or 5ms; 0 for the link alone
+    /// Put links with this one-way delay between the sandbox's servers
+    ///
+    /// There is one link between every two servers that replicate, with this delay in each direction, such as 250us
+    /// or 5ms; 0 is the link alone.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_delay: Option<Span>,
 
-    /// Let the links' delay vary by so much, up and down
+    /// Vary the delay of links by up to this time, up and down
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_jitter: Option<Span>,
 
-    /// Let no more pass through each link, in each direction, such as 100mbit
+    /// Limit the bandwidth of each link, in each direction, such as 100mbit
     #[arg(long, value_name = "BANDWIDTH")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_bandwidth: Option<Bandwidth>,
 
-    /// Load our functions NOW_USEC() and NOW_NSEC() into every server (docs/reference/udf.md)
+    /// Load NOW_USEC() and NOW_NSEC() into every server (docs/reference/udf.md)
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub udf: bool,
 
-    /// Turn on the engine FEDERATED in every server
+    /// Enable the FEDERATED engine in every server
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub federated: bool,
 
-    /// Give each server a fixed share of this machine, in cores: whole ones of its own (1, 2), or a fraction (0.5), which needs a control group that we may make
+    /// Give each server a fixed share of this machine, in cores
+    ///
+    /// Whole numbers (1, 2) are cores of its own; a fraction (0.5) needs a control group that Replimeter may
+    /// create.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus_per_server: Option<Cpus>,
 
-    /// The primary of your own
+    /// Your primary
     #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<Endpoint>,
@@ -98,12 +115,15 @@ pub struct TargetSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<Endpoint>,
 
-    /// Servers of your own with names of their own
+    /// Your servers, each with its name
     #[arg(skip)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeSpec>,
 
-    /// Option file with user and password [default: ~/.my.cnf; before it count REPLIMETER_PRIMARY_PASSWORD, REPLIMETER_REPLICA1_PASSWORD …, REPLIMETER_PASSWORD and MYSQL_PWD]
+    /// Option file with user and password [default: ~/.my.cnf]
+    ///
+    /// Before ~/.my.cnf count the environment variables REPLIMETER_PRIMARY_PASSWORD, REPLIMETER_REPLICA1_PASSWORD
+    /// …, REPLIMETER_PASSWORD and MYSQL_PWD.
     #[arg(
         long,
         value_name = "FILE",

@@ -10,27 +10,32 @@ use crate::failure::Failure;
 
 /// `replimeter compare`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  replimeter compare replimeter-runs/20261121T120000Z-lag replimeter-runs/20261121T130000Z-lag
+  replimeter compare replimeter-runs/…1 replimeter-runs/…2
+  # sets of runs: intervals include how starts differ
   replimeter compare before1,before2,before3 after1,after2,after3
-                                                   sets of runs: what differs from start to start is in the intervals
-  replimeter compare baseline/ candidate/          every run in these folders
+  # every run in these directories
+  replimeter compare baseline/ candidate/
   replimeter compare --a before1 --a before2 --b after1 --b after2
-  replimeter compare before after --fail-if 'lag.p99 > +10%' --fail-if 'lag.insert.p50 > +200us'
-                                                   for continuous integration: exit code 1
-  replimeter compare before after --fail-if 'lag.p99 of replica1 > +10%' --fail-when possible
-                                                   fails unless it is shown to be no worse than that
+  # for continuous integration: exit code 1
+  replimeter compare before after --fail-if 'lag.p99 > +10%'
+  # fails unless it is shown to be no worse than that
+  replimeter compare before after --fail-if 'lag.p99 of replica1 > +10%' \\
+    --fail-when possible
   replimeter compare before after --markdown > ticket.md
 
-Needs no server. Exit codes: 0 compared, 1 a condition failed, 2 usage, or runs that cannot be compared,
-3 a run that cannot be read. docs/reference/compare.md explains figures, intervals and conditions.")]
+Needs no server. Exit codes: 0 compared, 1 a condition failed, 2 usage, or runs
+that cannot be compared, 3 a run that cannot be read. docs/reference/compare.md explains
+figures, intervals and conditions.")]
 pub struct CompareArgs {
-    /// The two sides, what was and what is held against it: each a run directory, several with commas, or a folder of runs
+    /// Baseline and candidate: run directories, or sets of them
+    ///
+    /// Each is a run directory, several with commas, or a directory of runs.
     #[arg(value_name = "A B", num_args = 0..=2)]
     pub sides: Vec<String>,
 
-    /// A run of the first side, instead of A and B; may be repeated
+    /// Run of the baseline, instead of A; may be repeated
     #[arg(
         long,
         value_name = "DIR",
@@ -40,7 +45,7 @@ pub struct CompareArgs {
     )]
     pub a: Vec<String>,
 
-    /// A run of the second side; may be repeated
+    /// Run of the candidate, instead of B; may be repeated
     #[arg(
         long,
         value_name = "DIR",
@@ -50,11 +55,13 @@ pub struct CompareArgs {
     )]
     pub b: Vec<String>,
 
-    /// End with exit code 1 when this holds: FIGURE [of WORD] > LIMIT (or <); +10% and +200us are of the change, 5ms is of B itself; may be repeated
+    /// Exit with code 1 if this holds; may be repeated
+    ///
+    /// FIGURE [of WORD] > LIMIT (or <): +10% and +200us limit the change, 5ms limits the candidate itself.
     #[arg(long, value_name = "CONDITION", help_heading = "Conditions")]
     pub fail_if: Vec<String>,
 
-    /// What must be beyond the limit
+    /// How sure a --fail-if condition has to be
     #[arg(
         long,
         value_enum,
@@ -64,15 +71,19 @@ pub struct CompareArgs {
     )]
     pub fail_when: FailWhen,
 
-    /// Keep the comparison in this new or empty folder [default: replimeter-runs/TIME-compare]
+    /// Keep the comparison in this new or empty directory
+    ///
+    /// Default: replimeter-runs/TIME-compare.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub run_dir: Option<PathBuf>,
 
-    /// Print one JSON document on standard output instead of the report
+    /// Print one JSON document instead of the report
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 
-    /// Print the report as Markdown, for a ticket; it is also kept as report.md
+    /// Print the report as Markdown
+    ///
+    /// It is also kept as report.md.
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub markdown: bool,
 }

@@ -8,27 +8,35 @@ use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Keep the run in this new or empty folder [default: replimeter-runs/TIME-COMMAND]
+    /// Keep the run in this new or empty directory
+    ///
+    /// Default: replimeter-runs/TIME-COMMAND.
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
 
-    /// Print one JSON document on standard output instead of the report
+    /// Print one JSON document instead of the report
     #[arg(long)]
     pub json: bool,
 
-    /// Print the report as Markdown, for a ticket; it is also kept as report.md
+    /// Print the report as Markdown
+    ///
+    /// It is also kept as report.md.
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
 
-    /// Print the rows of the results as CSV; docs/reference/formats.md explains the columns
+    /// Print the rows of the results as CSV
+    ///
+    /// docs/reference/formats.md explains the columns.
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     pub csv: bool,
 
-    /// What a [sweep](SweepOutputArgs) adds: the raw lines of experiment 1.
+    /// Add the raw lines of experiment 1; needs a sweep over row sizes
+    ///
+    /// Step, row id, sequence, inserted and fetched (s, µs).
     #[arg(skip)]
     pub raw: bool,
 
-    /// What [`StreamOutputArgs`] adds: figures of every stretch as they come, in this form.
+    /// Print figures once per report interval, and no report at the end
     #[arg(skip)]
     pub stream: Option<Stream>,
 
@@ -44,7 +52,9 @@ pub struct SweepOutputArgs {
     #[command(flatten)]
     output: OutputArgs,
 
-    /// Add the raw lines of experiment 1: step, row id, sequence, inserted and fetched (s, µs); needs a sweep over sizes
+    /// Add the raw lines of experiment 1; needs a sweep over row sizes
+    ///
+    /// Step, row id, sequence, inserted and fetched (s, µs).
     #[arg(long, conflicts_with_all = ["json", "markdown", "csv"])]
     raw: bool,
 }
@@ -62,9 +72,9 @@ impl SweepOutputArgs {
 /// A form for other tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Stream {
-    /// A header, then a line for each replica and stretch
+    /// A header, then a line for each replica and interval
     Csv,
-    /// An exposition for each stretch, in OpenMetrics' text format
+    /// An exposition for each interval, in OpenMetrics' text format
     Openmetrics,
 }
 
@@ -75,7 +85,7 @@ pub struct StreamOutputArgs {
     #[command(flatten)]
     output: OutputArgs,
 
-    /// Print the figures of every stretch on standard output as they come, and no report at the end
+    /// Print figures once per report interval, and no report at the end
     #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["json", "markdown"])]
     stream: Option<Stream>,
 }

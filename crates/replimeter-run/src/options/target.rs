@@ -104,23 +104,28 @@ pub struct TargetArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Target")]
 struct Reach {
-    /// The primary of your own: mysql://user@host:3306/?ssl-mode=verify-ca&ssl-ca=FILE (ssl-mode: disabled, preferred, required, verify-ca, verify-identity)
+    /// URL of your primary, such as mysql://user@host:3306/
+    ///
+    /// Parameters: ?ssl-mode=verify-ca&ssl-ca=FILE, where ssl-mode is disabled, preferred, required, verify-ca or
+    /// verify-identity.
     #[arg(long, value_name = "URL")]
     primary: Option<UrlText>,
 
-    /// A replica of it; may be repeated
+    /// URL of a replica of your primary; may be repeated
     #[arg(long, value_name = "URL")]
     replica: Vec<UrlText>,
 
-    /// A node of a Galera cluster or a group of your own; may be repeated. Rows are written to the first one, or to the group's primary
+    /// URL of a node of your Galera cluster or group; may be repeated
+    ///
+    /// Rows are written to the first one, or to the group's primary.
     #[arg(long, value_name = "URL", conflicts_with_all = ["primary", "replica"])]
     node: Vec<UrlText>,
 
-    /// A file that names your servers, their URLs and, if you like, their roles; docs/reference/topology.md shows one
+    /// File that names your servers, their URLs and roles (docs/reference/topology.md)
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["primary", "replica", "node"])]
     topology: Option<PathBuf>,
 
-    /// Ask for a password, one for all servers, at the terminal
+    /// Ask at the terminal for one password for all servers
     #[arg(long, display_order = 101)]
     ask_password: bool,
 }

@@ -29,41 +29,45 @@ pub(crate) use self::{
     servers::{AddArgs, ServersArgs, ServersCommand},
 };
 
-/// Measures database replication: how late is a replica?
+/// Measure database replication: lag, stale reads, cost and lost writes
 #[derive(Debug, Parser)]
 #[command(
     version,
-    about,
+    about = "Measure database replication: lag, stale reads, cost and lost writes",
     arg_required_else_help = true,
     max_term_width = 110,
     after_help = "\
 Examples:
-  replimeter lag                                   a sandbox of a primary and one replica, 1000 rounds
+  # a sandbox of a primary and one replica, 1000 rounds
+  replimeter lag
+  # modes side by side
   replimeter lag --sandbox async:1 --sandbox semi-sync:1 --sandbox galera:3
-                                                   modes side by side
-  replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ --duration 60s
-  replimeter backlog                               how fast does each replica catch up?
-  replimeter calibrate                             how far off is each method?
+  replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/
+  replimeter backlog
+  replimeter calibrate
+  # the lag of real traffic; writes nothing
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
-                                                   how late is the real traffic? nothing is written
-  replimeter load --workload oltp-mix --threads 8 how much does it do, and how long does each take?
-  replimeter cost                                  what does each mode of replication cost?
-  replimeter scale --replicas 0..3                 what does each read replica cost, and give?
-  replimeter stale --sandbox galera:3              how often does a read miss what was just written?
+  replimeter load --workload oltp-mix --threads 8
+  replimeter cost
+  replimeter scale --replicas 0..3
+  replimeter stale --sandbox galera:3
   replimeter loss --sandbox async:1 --sandbox semi-sync:1
-                                                   what dies with the primary?
+  # what a crash would lose right now; writes nothing
   replimeter exposure --primary mysql://u@db1/ --replica mysql://u@db2/
-                                                   what would, right now? nothing is written
-  replimeter run plans/size-sweep.toml             a published experiment
-  replimeter report replimeter-runs/…              render a run again, no server needed
+  # a published experiment
+  replimeter run plans/size-sweep.toml
+  replimeter report replimeter-runs/…
+  # did a change help?
   replimeter compare replimeter-runs/…1 replimeter-runs/…2
-                                                   did a change help? every figure with intervals
-  replimeter doctor --topology cluster.toml        what is odd about these servers?
-  replimeter sandbox up galera:3                   servers to keep and to play with
-  replimeter servers                               which database servers can be started here
-  replimeter schema plan                           what may stand in a plan, for editors
+  replimeter doctor --topology cluster.toml
+  # servers to keep and to work with
+  replimeter sandbox up galera:3
+  replimeter servers
+  # for editors
+  replimeter schema plan
 
-Exit codes: 0 done, 1 the measurement is invalid, 2 usage, 3 a server, the sandbox or the disk failed, 130 interrupted (partial results kept)."
+Exit codes: 0 done, 1 the measurement is invalid, 2 usage, 3 a server, the
+sandbox or the disk failed, 130 interrupted (partial results kept)."
 )]
 struct Cli {}
 
@@ -115,42 +119,47 @@ fn read<T: Into<std::ffi::OsString> + Clone>(
 /// The commands that measure nothing.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Carry out a plan file; every run keeps its own as plan.toml
+    /// Run plan files; every run keeps its own as plan.toml
     Run(Box<RunArgs>),
-    /// Carry out the five published experiments on sandboxes, and set every published table beside ours
+    /// Run the five published experiments and compare with their tables
     Reproduce(ReproduceArgs),
-    /// Render a run again from its directory, without any server; several side by side in one page
+    /// Render runs again from their directories, without any server
     Report(ReportArgs),
-    /// Say whether two runs, or two sets of runs, differ: every figure with intervals, what differs beside, a verdict; exit code 1 for CI
+    /// Compare two runs or sets of runs, with intervals; fail on conditions
     Compare(Box<CompareArgs>),
-    /// Look at servers and say what is odd: who replicates from whom and how really, privileges, clocks, settings that would falsify a run
+    /// Check servers for problems that would invalidate a measurement
     Doctor(Box<DoctorArgs>),
-    /// Start servers and keep them for your own work: up, list, env, exec, link, down
+    /// Start servers and keep them running for your own work
     Sandbox(SandboxCommandArgs),
-    /// List the database servers that can be started here, with what they can do; or add one
+    /// List the database servers that can be started here, or add one
     Servers(ServersArgs),
-    /// Print the JSON Schema of plan files or of a command's JSON document
+    /// Print the JSON Schema of plan files or of a command's results
     Schema(SchemaArgs),
-    /// Print the completions for a shell
+    /// Print shell completions
     Completions(CompletionsArgs),
-    /// Print the manual, or write a page for each command into a folder
+    /// Print the manual, or write a page for each command
     Man(ManArgs),
 }
 
 /// `replimeter run`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   replimeter run plans/size-sweep.toml --raw
   replimeter run plans/ --dry-run
-  replimeter run plans/size-sweep.toml --primary mysql://u@db1/ --replica mysql://u@db2/
+  replimeter run plans/size-sweep.toml --topology cluster.toml
   replimeter run replimeter-runs/…/plan.toml")]
 pub(crate) struct RunArgs {
-    /// Plan files, or folders of them (*.toml in the order of their names), carried out one after another; all are checked before the first begins
+    /// Plan files, or directories of them; all are checked first
+    ///
+    /// The *.toml files of a directory run in the order of their names, one after another; nothing begins before
+    /// all are checked.
     #[arg(required = true, value_name = "PLAN.toml|DIR")]
     pub(crate) plans: Vec<PathBuf>,
 
-    /// Print each plan with every default made concrete and what it will touch (servers, tables, load, files), and do nothing
+    /// Print each plan with its defaults and effects, and do nothing
+    ///
+    /// Effects are the servers, tables, load and files that the run would use.
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -163,27 +172,28 @@ pub(crate) struct RunArgs {
 
 /// `replimeter doctor`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   replimeter doctor --primary mysql://u@db1/ --replica mysql://u@db2/
-  replimeter doctor --node mysql://u@n1/ --node mysql://u@n2/ --node mysql://u@n3/ --json
+  replimeter doctor --node mysql://u@n1/ --node mysql://u@n2/ --json
   replimeter doctor --topology cluster.toml
   replimeter doctor --sandbox work
 
-Writes nothing and takes no lock. Exit codes: 0 nothing that forbids a measurement, 1 something that does,
-3 a server could not be examined. docs/reference/doctor.md explains every finding.")]
+Writes nothing and takes no lock. Exit codes: 0 nothing that forbids a
+measurement, 1 something that does, 3 a server could not be examined.
+docs/reference/doctor.md explains every finding.")]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 
-    /// Print one JSON document on standard output instead of the findings
+    /// Print one JSON document instead of the findings
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }
 
 /// `replimeter report`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   replimeter report replimeter-runs/20261121T120000Z-lag
   replimeter report replimeter-runs/20261121T120000Z-lag --json
@@ -193,15 +203,15 @@ pub(crate) struct ReportArgs {
     #[arg(required = true, value_name = "RUN_DIR")]
     pub(crate) run_dirs: Vec<PathBuf>,
 
-    /// Of several runs: write one page of all here [default: replimeter-report.html in this folder]
+    /// Write one page of several runs here [default: replimeter-report.html]
     #[arg(long, value_name = "FILE.html")]
     pub(crate) page: Option<PathBuf>,
 
-    /// Print the JSON document instead of the report
+    /// Print one JSON document instead of the report
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print the report as Markdown, for a ticket
+    /// Print the report as Markdown
     #[arg(long, conflicts_with = "json")]
     pub(crate) markdown: bool,
 
@@ -283,6 +293,60 @@ mod tests {
                 "stale --case"
             ]
         );
+    }
+
+    /// A command and all below it that people see.
+    fn all(command: &clap::Command) -> Vec<clap::Command> {
+        let below = command.get_subcommands().filter(|one| !one.is_hide_set());
+        std::iter::once(command.clone())
+            .chain(below.flat_map(all))
+            .collect()
+    }
+
+    fn length(text: &str) -> usize {
+        text.chars().count()
+    }
+
+    #[test]
+    fn summaries_and_short_helps_fit_into_a_line() {
+        for command in all(&command(registry())) {
+            let name = command.get_name();
+            let about = command.get_about().unwrap().to_string();
+            assert!(length(&about) <= 72, "{name}: {about}");
+            for option in command.get_arguments() {
+                let id = option.get_id();
+                let help = option.get_help().map(ToString::to_string);
+                let help = help.unwrap_or_else(|| panic!("{name} {id} has no help"));
+                assert!(!help.contains('\n'), "{name} {id}: {help}");
+                assert!(length(&help) <= 80, "{name} {id}: {help}");
+            }
+        }
+    }
+
+    #[test]
+    fn examples_fit_into_80_columns() {
+        for command in all(&command(registry())) {
+            let texts = [command.get_after_help(), command.get_after_long_help()];
+            for text in texts.into_iter().flatten() {
+                let text = text.to_string();
+                let long: Vec<&str> = text.lines().filter(|line| length(line) > 80).collect();
+                assert!(long.is_empty(), "{}: {long:#?}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn long_help_of_a_measurement_has_details_that_short_help_omits() {
+        for entry in registry().entries() {
+            let mut command = entry.command();
+            let short = command.render_help().to_string();
+            let long = command.render_long_help().to_string();
+            assert!(
+                length(&short) < length(&long) && !short.contains("Examples:"),
+                "{short}"
+            );
+            assert!(long.contains("Examples:"), "{long}");
+        }
     }
 
     #[test]

@@ -7,50 +7,53 @@ use clap_complete::Shell;
 
 /// `replimeter schema`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   replimeter schema plan > plan.schema.json
   replimeter schema lag
   replimeter schema plan --markdown
 
-The schemas of this version are kept in docs/schema; docs/reference/formats.md says how to use them, and
-docs/guides/plans.md how an editor does.")]
+docs/schema has the schemas of this version; docs/reference/formats.md explains how to use
+them, and docs/guides/plans.md how an editor does.")]
 pub(crate) struct SchemaArgs {
-    /// Of plan files, of a command's JSON document, or of manifest.json
+    /// What to describe: plan files, a command, or manifest.json
     #[arg(value_name = "OF")]
     pub(crate) name: String,
 
-    /// Print tables in Markdown instead: the keys of `plan`, or the columns of a command's samples.parquet, as in
-    /// docs/reference
+    /// Print tables in Markdown instead, as in docs/reference
+    ///
+    /// They are the keys of `plan`, or the columns of a command's samples.parquet.
     #[arg(long)]
     pub(crate) markdown: bool,
 }
 
 /// `replimeter completions`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  replimeter completions bash > ~/.local/share/bash-completion/completions/replimeter
+  replimeter completions bash > /etc/bash_completion.d/replimeter
   replimeter completions zsh > ~/.zfunc/_replimeter
   replimeter completions fish > ~/.config/fish/completions/replimeter.fish")]
 pub(crate) struct CompletionsArgs {
-    /// For which shell
+    /// Shell to complete in
     #[arg(value_enum, value_name = "SHELL")]
     pub(crate) shell: Shell,
 }
 
 /// `replimeter man`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   replimeter man | man -l -
   replimeter man ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// Write a page for each command into this folder, which is made if it is not there [default: print the first page]
+    /// Write a page for each command into this directory
+    ///
+    /// It is created if it does not exist. Default: print the first page.
     #[arg(value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
 
-    /// Print all of them as one Markdown page instead, as in docs/reference/cli.md
+    /// Print all of them as one Markdown page, as docs/reference/cli.md
     #[arg(long, conflicts_with = "folder")]
     pub(crate) markdown: bool,
 }

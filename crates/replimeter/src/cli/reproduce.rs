@@ -7,9 +7,9 @@ use clap::{Args, ValueEnum};
 /// How much of each experiment is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Extent {
-    /// Fewer rounds, starts and rows: under ten minutes on two cores
+    /// Fewer rounds, starts and rows: less than ten minutes on two cores
     Small,
-    /// The plans as they stand in plans/: some hours
+    /// The plans in plans/ unchanged: some hours
     Full,
 }
 
@@ -23,31 +23,36 @@ impl Extent {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_long_help = "Examples:
   replimeter reproduce
   replimeter reproduce --size full
   replimeter reproduce --experiments 1,3 --run-dir again
 
-Starts servers of its own for each experiment, and removes them. What cannot be had here (a Galera cluster
-without Galera, MySQL where it is not installed) is left out and named. docs/reference/reproduce.md has the sources.")]
+Starts its own servers for each experiment, and removes them. What cannot be
+started here (a Galera cluster without Galera, MySQL where it is not installed)
+is left out and named. docs/reference/reproduce.md has the sources.")]
 pub(crate) struct ReproduceArgs {
-    /// How much of each experiment is carried out
+    /// Size of the experiments
     #[arg(long, value_enum, default_value = "small")]
     pub(crate) size: Extent,
 
-    /// Only these of the five experiments
+    /// Run only these of the five experiments, such as 1,3
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=5))]
     pub(crate) experiments: Vec<u32>,
 
-    /// Keep everything in this new or empty folder [default: replimeter-runs/TIME-reproduce]
+    /// Keep everything in this new or empty directory
+    ///
+    /// Default: replimeter-runs/TIME-reproduce.
     #[arg(long, value_name = "DIR")]
     pub(crate) run_dir: Option<PathBuf>,
 
-    /// Print one JSON document on standard output instead of the report
+    /// Print one JSON document instead of the report
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print the report as Markdown; it is also kept as report.md
+    /// Print the report as Markdown
+    ///
+    /// It is also kept as report.md.
     #[arg(long, conflicts_with = "json")]
     pub(crate) markdown: bool,
 }

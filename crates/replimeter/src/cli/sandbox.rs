@@ -12,7 +12,7 @@ use replimeter_run::options::SandboxArgs;
 
 /// `replimeter sandbox`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   replimeter sandbox up galera:3
   replimeter sandbox up mysql/semi-sync:2 --name work --link-delay 1ms
@@ -22,7 +22,8 @@ Examples:
   replimeter sandbox link work --cut
   replimeter sandbox down work
 
-A sandbox belongs to a keeper process: however that ends, its servers end with it.")]
+A sandbox belongs to a keeper process: however that ends, its servers end with
+it.")]
 pub(crate) struct SandboxCommandArgs {
     #[command(subcommand)]
     pub(crate) command: SandboxCommand,
@@ -33,15 +34,15 @@ pub(crate) struct SandboxCommandArgs {
 pub(crate) enum SandboxCommand {
     /// Start servers and keep them running for your own work
     Up(Box<UpArgs>),
-    /// List the sandboxes that are running, with role, port, socket, version and state of each server
+    /// List the running sandboxes and their servers
     List(ListArgs),
-    /// Print URLs and what clients need as shell variables
+    /// Print shell variables for clients, or the URLs of all servers
     Env(EnvArgs),
-    /// Run a command with the environment of one server: clients such as mysql reach it without further options
+    /// Run a command, such as mysql, with the environment of one server
     Exec(ExecArgs),
-    /// Show or change the replication links of a sandbox that was started with --link-delay
+    /// Show or change the replication links of a sandbox
     Link(LinkArgs),
-    /// End sandboxes and remove everything of them
+    /// Stop sandboxes and remove all their files
     Down(DownArgs),
     /// The process that keeps a sandbox; started by `up`
     #[command(hide = true)]
@@ -56,21 +57,24 @@ pub(crate) enum SandboxCommand {
 
 /// `replimeter sandbox up`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   replimeter sandbox up async:2
   replimeter sandbox up semi-sync:1 --wait-point after-sync --name work
-  replimeter sandbox up chain:2 --server-option replicas:slave_parallel_threads=4 --link-delay 5ms")]
+  replimeter sandbox up chain:2 --link-delay 5ms
+  replimeter sandbox up async:2 --server-option replicas:slave_parallel_threads=4")]
 pub(crate) struct UpArgs {
-    /// What to start: [mariadb/|mysql/]MODE:N with none, async:N, semi-sync:N, chain:N, galera:N or group:N
+    /// Shape of servers to start: [mariadb/|mysql/]MODE:N
+    ///
+    /// The modes are none, async:N, semi-sync:N, chain:N, galera:N and group:N.
     #[arg(value_name = "SHAPE")]
     pub(crate) shape: Shape,
 
-    /// What to call it [default: after its shape, such as async-2]
+    /// Name of the sandbox [default: after its shape, such as async-2]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<SandboxName>,
 
-    /// Print one JSON document on standard output, as `sandbox list --json` does
+    /// Print one JSON document, as `sandbox list --json` does
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -81,37 +85,40 @@ pub(crate) struct UpArgs {
 /// `replimeter sandbox list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Print one JSON document on standard output instead of the list
+    /// Print one JSON document instead of the list
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 /// `replimeter sandbox env`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  eval \"$(replimeter sandbox env work)\"; replimeter lag --topology \"$REPLIMETER_TOPOLOGY\"
-  eval \"$(replimeter sandbox env work primary)\"; mysql -u \"$REPLIMETER_USER\"")]
+  eval \"$(replimeter sandbox env work)\"
+  replimeter lag --topology \"$REPLIMETER_TOPOLOGY\"
+  eval \"$(replimeter sandbox env work primary)\"
+  mysql -u \"$REPLIMETER_USER\"")]
 pub(crate) struct EnvArgs {
     /// The sandbox
     #[arg(value_name = "NAME")]
     pub(crate) name: SandboxName,
 
-    /// Print what clients need for this server, instead of the URLs of all
+    /// Print the variables for this server, instead of the URLs of all
     #[arg(value_name = "NODE")]
     pub(crate) node: Option<String>,
 }
 
 /// `replimeter sandbox exec`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   replimeter sandbox exec work primary -- mysql
   replimeter sandbox exec work node2 -- mysql -e 'SHOW STATUS LIKE \"wsrep%\"'
   replimeter sandbox exec work replica1 -- sh -c 'mysqldump --all-databases > dump.sql'
 
-The command finds MYSQL_HOST, MYSQL_TCP_PORT, MYSQL_UNIX_PORT, MYSQL_PWD, REPLIMETER_USER and REPLIMETER_URL; and, in
-front of its PATH, the clients of the sandbox's own server, which log in by themselves.")]
+The command finds MYSQL_HOST, MYSQL_TCP_PORT, MYSQL_UNIX_PORT, MYSQL_PWD,
+REPLIMETER_USER and REPLIMETER_URL; and, in front of its PATH, the clients of the
+sandbox's own server, which log in without options.")]
 pub(crate) struct ExecArgs {
     /// The sandbox
     #[arg(value_name = "NAME")]
@@ -128,9 +135,9 @@ pub(crate) struct ExecArgs {
 
 /// `replimeter sandbox link`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
-  replimeter sandbox link work                       how the links are
+  replimeter sandbox link work
   replimeter sandbox link work --delay 20ms --jitter 2ms
   replimeter sandbox link work primary-replica1 --cut
   replimeter sandbox link work --heal --delay 0 --jitter 0")]
@@ -143,11 +150,11 @@ pub(crate) struct LinkArgs {
     #[arg(value_name = "LINK")]
     pub(crate) link: Option<String>,
 
-    /// Sever it: nothing passes, no connection is closed
+    /// Cut the link: nothing passes, no connection is closed
     #[arg(long, conflicts_with = "heal")]
     pub(crate) cut: bool,
 
-    /// Let everything pass again, what was held first
+    /// Heal the link: what was held back passes first
     #[arg(long)]
     pub(crate) heal: bool,
 
@@ -155,19 +162,19 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) delay: Option<Span>,
 
-    /// By how much the delay varies, up and down
+    /// Vary the delay by up to this time, up and down
     #[arg(long, value_name = "TIME")]
     pub(crate) jitter: Option<Span>,
 
-    /// How much passes, in each direction, such as 100mbit
+    /// Limit the bandwidth, in each direction, such as 100mbit
     #[arg(long, value_name = "BANDWIDTH")]
     pub(crate) bandwidth: Option<Bandwidth>,
 
-    /// Let everything pass that comes
+    /// Remove the limit of the bandwidth
     #[arg(long, conflicts_with = "bandwidth")]
     pub(crate) no_bandwidth: bool,
 
-    /// Print one JSON document on standard output
+    /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
 }

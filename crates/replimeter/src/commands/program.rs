@@ -163,7 +163,8 @@ pub(crate) fn reference(command: &Command) -> String {
             usage.trim_start_matches("Usage: ").trim_end()
         ));
         text.push_str(&arguments(command));
-        if let Some(more) = command.get_after_help() {
+        let more = command.get_after_long_help();
+        if let Some(more) = more.or(command.get_after_help()) {
             text.push_str(&format!("\n```text\n{}\n```\n", more.to_string().trim()));
         }
     }
@@ -219,9 +220,9 @@ fn row(argument: &clap::Arg) -> String {
         Some(long) => format!("--{long} {}", values.join(" ")),
         None => values.join(" "),
     };
-    let mut help = argument
-        .get_help()
-        .map(|help| inert(&help.to_string()))
+    let help = argument.get_long_help().or(argument.get_help());
+    let mut help = help
+        .map(|help| inert(&in_a_line(&help.to_string())))
         .unwrap_or_default();
     let possible: Vec<String> = argument
         .get_possible_values()
@@ -230,7 +231,8 @@ fn row(argument: &clap::Arg) -> String {
         .map(|value| format!("`{}`", value.get_name()))
         .collect();
     if !possible.is_empty() {
-        help.push_str(&format!(": {}", possible.join(", ")));
+        let end = if help.ends_with('.') { "" } else { ":" };
+        help.push_str(&format!("{end} {}", possible.join(", ")));
     }
     let defaults: Vec<String> = argument
         .get_default_values()
@@ -262,10 +264,7 @@ pub(crate) fn plan_keys(root: &Value) -> String {
             let about = part
                 .get("description")
                 .or_else(|| schema::resolve(root, &part).get("description"));
-            let about = about
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .replace('\n', " ");
+            let about = in_a_line(about.and_then(Value::as_str).unwrap_or_default());
             // Code is already inert.
             let words = about.split('`').enumerate();
             let about: Vec<String> = words
@@ -404,7 +403,13 @@ pub(crate) fn columns(entry: &dyn Entry) -> String {
     text
 }
 
-/// Escapes markup and the end of a cell in a sentence.
+/// A summary and its details as sentences of one line.
+fn in_a_line(text: &str) -> String {
+    let paragraphs = text.split("\n\n").map(|text| text.replace('\n', " "));
+    paragraphs.collect::<Vec<_>>().join(". ")
+}
+
+/// A sentence in which nothing is markup and the end of a cell in a sentence.
 fn inert(text: &str) -> String {
     text.replace('|', "\\|")
         .replace('<', "&lt;")

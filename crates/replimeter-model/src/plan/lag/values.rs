@@ -50,7 +50,7 @@ impl Method {
 one_of! {
     /// Where the stamps of both servers are joined.
     pub enum Join {
-        /// Here
+        /// In Replimeter
         Client = "client",
         /// In the replica
         Federated = "federated",
@@ -169,9 +169,8 @@ impl Pace {
     /// Reads the paces without a schedule, which has an option of its own.
     pub(super) fn closed() -> impl TypedValueParser<Value = Self> {
         PossibleValuesParser::new([
-            PossibleValue::new("visible")
-                .help("The previous row having been seen on every replica"),
-            PossibleValue::new("ack").help("The previous write's acknowledgement"),
+            PossibleValue::new("visible").help("The previous row is visible on every replica"),
+            PossibleValue::new("ack").help("The previous write is acknowledged"),
         ])
         .try_map(|text| text.parse::<Self>())
     }
@@ -189,7 +188,7 @@ impl fmt::Display for Pace {
 
 serde_as_text!(
     Pace,
-    "description": "When the next row is written: every so often, when the last one was acknowledged (ack), or when it was seen everywhere (visible)",
+    "description": "When the next row is written: once per interval, when the last one was acknowledged (ack), or when it was visible everywhere (visible)",
     "pattern": "^(ack|visible|interval [0-9].*)$",
     "examples": ["interval 10ms", "ack", "visible"]
 );

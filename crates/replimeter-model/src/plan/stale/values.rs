@@ -88,7 +88,7 @@ one_of! {
     /// What becomes of a connection between two rounds.
     #[derive(Default)]
     pub enum Pool {
-        /// They stay as they are
+        /// Nothing
         #[default]
         Keep = "keep",
         /// COM_RESET_CONNECTION, as pools do
@@ -102,7 +102,7 @@ one_of! {
     /// When the next round begins.
     #[derive(Default)]
     pub enum StalePace {
-        /// When every reader has shown the last write, as published
+        /// When the last write is visible on every reader, as published
         #[default]
         Visible = "visible",
         /// When every reader has been read once: a reader can be several versions behind then
