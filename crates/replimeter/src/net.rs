@@ -1,23 +1,23 @@
-//! The replay of recorded runs, which must produce the recorded results.
+//! The net's replay: recorded runs are summed up again, and must come to the results that they came to.
 //!
-//! Each folder of `tests/net` with a `calls.jsonl.gz` is a run on real servers, recorded by `scripts/record-net` with
-//! `REPLIMETER_RECORD`. It contains:
+//! Each folder of `tests/net` that holds `calls.jsonl.gz` is a run on real servers, recorded by `scripts/record-net` with
+//! `REPLIMETER_RECORD`. What is kept of it:
 //!
-//! - `calls.jsonl.gz`: the calls of the measurement in order, one line for each
-//!   [`Call`](replimeter_run::Measurement::Call) (shapes, samples, blocks, rounds, windows, crashes, outcomes); the last
-//!   line is the end of the run (`Ended`): clock, keep-awake, priority, its failure, and the warnings of checks and
-//!   clean-up;
-//! - `readings.jsonl.gz`: the data of values that are summarized before they become calls, if there are any;
-//! - `run/`: the run directory with plan, manifest, results, samples, histograms.
+//! - `calls.jsonl.gz`, what measuring handed to summing up, in order: a line for each
+//!   [`Call`](replimeter_run::Measurement::Call) of the measurement (shapes, samples, blocks, rounds, windows, crashes,
+//!   outcomes), and in the last line how the run ended (`Ended`): clock, keep-awake, priority, its
+//!   failure, and the warnings of checks and clean-up;
+//! - `readings.jsonl.gz`, where something is summed up below the listeners already: the data of that;
+//! - `run/`, the run's directory: plan, manifest, results, samples, histograms.
 //!
-//! A live run and a replay share the function that takes calls (`Measurement::take`) and the function that computes the
-//! results (`Measurement::conclude`). New code takes the same calls, with an adapter if its types differ, and must
-//! produce the same results. Names can change: those of calls in `tests/net/renamed-calls.toml`, those of results also in
-//! `run/summary.json`, which `report` reads, by `UPDATE_NET=runs`. Numbers must not change: the suite `net_values` has
-//! every number under its first name.
+//! A live run and a replay share one function that takes the calls (`Measurement::take`) and one that makes the results of
+//! what was gathered (`Measurement::conclude`). New code takes the same calls, through an adapter where its types are others, and must
+//! make the same results. Names may change, through `tests/net/renamed-calls.toml` for the calls; in the results they are
+//! changed in `run/summary.json` too, which `report` reads, by `UPDATE_NET=runs`. Numbers may not: the suite `net_values`
+//! holds every one under its first name.
 //!
-//! Nothing depends on the clock: bootstraps have constant seeds, orders have the plan's. The record includes what a run
-//! reads from its surroundings (dates, paths, cores), with the machine's own names replaced.
+//! Nothing is drawn from the clock: bootstraps are seeded by constants, orders by the plan. What a run finds out about its
+//! surroundings (dates, paths, cores) is in the record, in which the machine's own names are replaced.
 
 use std::{
     cell::RefCell,
@@ -50,14 +50,14 @@ use serde_json::{Map, Value};
 use tempfile::TempDir;
 
 const CALLS: &str = "calls.jsonl.gz";
-/// Maximum number of differences shown for a document.
+/// Differences that are shown of a document.
 const SHOWN: usize = 20;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/net")
 }
 
-/// Returns the recorded runs.
+/// The recorded runs.
 fn cases() -> Vec<PathBuf> {
     let folders = fs::read_dir(root())
         .unwrap()
@@ -76,10 +76,10 @@ fn lines(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Paths that were renamed since runs were recorded, as `old = "new"`.
+/// Paths that have other names than when runs were recorded, as `old = "new"`.
 ///
-/// `[]` in a path is every index; a path includes all below it, and the longest match counts. `COMMAND:old`
-/// applies to that command only. `-old` are removed paths; their value explains why.
+/// In a path `[]` stands for every index; a path stands for all below it, and the longest that fits counts. `COMMAND:old`
+/// is for that command alone. `-old` are paths that went; their value says why.
 struct Renamed {
     entries: BTreeMap<String, String>,
     used: RefCell<BTreeSet<String>>,
@@ -98,7 +98,7 @@ impl Renamed {
         Self::of(&fs::read_to_string(root().join(name)).unwrap())
     }
 
-    /// Returns the entry for a path with a prefix: its replacement, and the rest of the path.
+    /// The entry for a path under a sign: what it stands for, and what is left of the path.
     fn entry<'a>(&self, sign: &str, command: &str, path: &'a str) -> Option<(&str, &'a str)> {
         let ends = path
             .match_indices(['.', '['])
@@ -117,7 +117,7 @@ impl Renamed {
         })
     }
 
-    /// Returns the leaves of a recorded value by their current paths.
+    /// The leaves of a recorded value by the paths that they have today.
     fn today(&self, command: &str, recorded: &Value) -> BTreeMap<String, Value> {
         let mut today = BTreeMap::new();
         for (path, value) in leaves(recorded) {
@@ -134,7 +134,7 @@ impl Renamed {
         today
     }
 
-    /// Returns a recorded value with current names.
+    /// A value that was recorded as it is called today.
     fn renamed(&self, command: &str, recorded: Value) -> Value {
         if self.entries.is_empty() {
             return recorded;
@@ -146,7 +146,7 @@ impl Renamed {
         value
     }
 
-    /// Returns the unused entries.
+    /// Entries that nothing needed.
     fn unused(&self) -> Vec<&String> {
         self.entries
             .keys()
@@ -155,7 +155,7 @@ impl Renamed {
     }
 }
 
-/// Returns the differences of two documents.
+/// Where two documents differ.
 fn differences(recorded: &Value, now: &Value) -> Vec<String> {
     let (recorded, now) = (leaves(recorded), leaves(now));
     let paths: BTreeSet<&String> = recorded.keys().chain(now.keys()).collect();
@@ -173,7 +173,7 @@ fn differences(recorded: &Value, now: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Returns every scalar by its path, and empty objects and lists.
+/// Every value that is no object and no list, by its path, and those that are empty.
 fn leaves(value: &Value) -> BTreeMap<String, Value> {
     fn walk(value: &Value, path: String, found: &mut BTreeMap<String, Value>) {
         match value {
@@ -203,7 +203,7 @@ fn leaves(value: &Value) -> BTreeMap<String, Value> {
     found
 }
 
-/// Returns a path with `[]` for every index, and the indexes.
+/// A path with `[]` for every index, and the indexes.
 fn generic(path: &str) -> (String, Vec<&str>) {
     let (mut generic, mut indexes) = (String::new(), Vec::new());
     for (number, part) in path.split('[').enumerate() {
@@ -219,7 +219,7 @@ fn generic(path: &str) -> (String, Vec<&str>) {
     (generic, indexes)
 }
 
-/// Returns a path with these indexes.
+/// A path with these indexes.
 fn specific(generic: &str, indexes: &[&str]) -> String {
     assert_eq!(
         generic.matches("[]").count(),
@@ -239,7 +239,7 @@ fn specific(generic: &str, indexes: &[&str]) -> String {
         .collect()
 }
 
-/// Inserts a leaf at its path.
+/// Puts a leaf where its path says.
 fn put(mut place: &mut Value, path: &str, leaf: Value) {
     for step in path
         .replace('[', ".[")
@@ -309,17 +309,17 @@ impl Recorded {
         }
     }
 
-    /// Returns the path of its results.
+    /// What it was summed up to.
     fn summary(&self) -> PathBuf {
         self.dir.join("run").join(SUMMARY)
     }
 
-    /// Returns the path for its rewritten samples.
+    /// Where its rows are written again.
     fn samples(&self) -> PathBuf {
         self.scratch.path().join(SAMPLES)
     }
 
-    /// Replays it, and writes its samples again.
+    /// Sums it up again, and writes its samples again.
     fn replay(&self) -> Replayed {
         let entry = registry().get(self.command).unwrap();
         entry
@@ -360,7 +360,7 @@ fn recorded_runs_come_to_the_same_results_again() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Returns the contents of a log of histograms: duration and bars by name.
+/// What a log of histograms holds: for each name the length of what it is of, and its bars.
 fn bars(log: &[u8]) -> BTreeMap<String, (Duration, Vec<(u64, u64)>)> {
     let intervals = IntervalLogIterator::new(log).filter_map(|entry| match entry.unwrap() {
         LogEntry::Interval(interval) => Some(interval),
@@ -407,7 +407,7 @@ fn recorded_runs_come_to_the_same_histograms_again() {
     }
 }
 
-/// Returns the schema of a file of samples, and its rows as text.
+/// The schema of a file of samples, and its rows as texts.
 fn rows(path: &Path) -> (String, Vec<String>) {
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
     let columns = reader
@@ -436,7 +436,7 @@ fn recorded_runs_come_to_the_same_samples_again() {
         let recorded = Recorded::open(&dir, &calls);
         recorded.replay();
         let kept = dir.join("run").join(SAMPLES);
-        // Only where columns have other names: a rewritten file is never the same byte for byte.
+        // Only where columns have other names: a file that is written anew is never the same byte for byte.
         if update && rows(&recorded.samples()).0 != rows(&kept).0 {
             fs::copy(recorded.samples(), &kept).unwrap();
         }

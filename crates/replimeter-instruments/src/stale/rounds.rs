@@ -28,7 +28,7 @@ const UNSEEN: Nanos = Nanos(100_000_000);
 const BUDGET: i64 = 10_000_000_000;
 /// Minimum number of rounds at an offset.
 const FEWEST: u64 = 10;
-/// The warm-up takes at most a part in by rounds may number of the time,
+/// A warm-up by rounds may take at most one part in this number of the time,
 const WARM_UP: i64 = 10;
 /// and the rounds for the overhead one part in this number.
 const PRICE: i64 = 5;

@@ -67,7 +67,7 @@ Examples:
   replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ --json
 
 Writes only to the schema `replimeter`, which it creates and drops.
-docs/privileges.md lists the privileges that it needs.";
+docs/reference/privileges.md lists the privileges that it needs.";
 
     type Settings = LagSettings;
     type Options = ();

@@ -409,7 +409,7 @@ fn in_a_line(text: &str) -> String {
     paragraphs.collect::<Vec<_>>().join(". ")
 }
 
-/// A sentence in which nothing is markup and the end of a cell in a sentence.
+/// Escapes markup and the cell separator in a sentence.
 fn inert(text: &str) -> String {
     text.replace('|', "\\|")
         .replace('<', "&lt;")
