@@ -62,7 +62,7 @@ Examples:
   replimeter sandbox up async:2
   replimeter sandbox up semi-sync:1 --wait-point after-sync --name work
   replimeter sandbox up chain:2 --link-delay 5ms
-  replimeter sandbox up async:2 --server-option replicas:slave_parallel_threads=4")]
+  replimeter sandbox up async:2 --server-option replica1:sync_binlog=0")]
 pub(crate) struct UpArgs {
     /// Shape of servers to start: [mariadb/|mysql/]MODE:N
     ///
@@ -114,11 +114,11 @@ pub(crate) struct EnvArgs {
 Examples:
   replimeter sandbox exec work primary -- mysql
   replimeter sandbox exec work node2 -- mysql -e 'SHOW STATUS LIKE \"wsrep%\"'
-  replimeter sandbox exec work replica1 -- sh -c 'mysqldump --all-databases > dump.sql'
+  replimeter sandbox exec work replica1 -- sh -c 'mysqldump shop > dump.sql'
 
 The command finds MYSQL_HOST, MYSQL_TCP_PORT, MYSQL_UNIX_PORT, MYSQL_PWD,
-REPLIMETER_USER and REPLIMETER_URL; and, in front of its PATH, the clients of the
-sandbox's own server, which log in without options.")]
+REPLIMETER_USER and REPLIMETER_URL; and, in front of its PATH, the clients of
+the sandbox's own server, which log in without options.")]
 pub(crate) struct ExecArgs {
     /// The sandbox
     #[arg(value_name = "NAME")]
