@@ -342,7 +342,7 @@ impl LagSettings {
         }
         let timeout = *self.timeout.get_or_insert(Span::from_secs(10));
         if timeout.0.is_zero() {
-            return contradiction("a time-out of 0 would void every round; the default is 10s");
+            return contradiction("a time-out of 0 would make every round invalid; the default is 10s");
         }
         let writers = self.writers.unwrap_or(1);
         if !(1..=MOST_WRITERS).contains(&writers) {
