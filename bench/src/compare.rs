@@ -3,8 +3,8 @@
 use std::fs;
 
 use replimeter_suites::{
-    Tool,
-    made_up::{MadeUp, lag_run},
+    TestEnvironment,
+    synthetic::{SyntheticSamples, lag_run},
 };
 
 use crate::{line, spread, watched};
@@ -15,19 +15,22 @@ const SAMPLES: i64 = 1_000_000;
 const TIMES: usize = 3;
 
 pub(crate) fn compare() {
-    let tool = Tool::new();
-    let run = MadeUp {
+    let tool = TestEnvironment::new();
+    let run = SyntheticSamples {
         count: SAMPLES,
         warm_up: 0,
         level_us: 200.0,
         spread: 0.4,
         correlation: 0.8,
-        ..MadeUp::default()
+        ..SyntheticSamples::default()
     };
-    lag_run(&tool.folder().join("a"), MadeUp { seed: 1, ..run });
+    lag_run(
+        &tool.folder().join("a"),
+        SyntheticSamples { seed: 1, ..run },
+    );
     lag_run(
         &tool.folder().join("b"),
-        MadeUp {
+        SyntheticSamples {
             seed: 2,
             level_us: 202.0,
             ..run

@@ -13,7 +13,7 @@ use std::{
 };
 
 use replimeter_sandbox::Sandbox;
-use replimeter_suites::{Tool, password, session, sql, start, url};
+use replimeter_suites::{TestEnvironment, password, session, sql, start, url};
 
 use crate::line;
 
@@ -159,7 +159,7 @@ pub(crate) fn disturbance() {
             for step in 0..2 {
                 // The order changes from pair to pair.
                 let attached = (step + pair) % 2 == 0;
-                let tool = Tool::new();
+                let tool = TestEnvironment::new();
                 let child: Option<Child> = attached.then(|| {
                     let common = [
                         "--primary",

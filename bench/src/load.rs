@@ -14,11 +14,11 @@ use std::{
 
 use replimeter_engine::{
     Node,
-    wire::{Bind, Channel},
+    wire::{ParameterValue, WireConnection},
 };
 use replimeter_instruments::load::{Workload, fill, recording_cost};
-use replimeter_model::load::Size;
-use replimeter_suites::{Tool, password, sql, start, url};
+use replimeter_model::load::DataSize;
+use replimeter_suites::{TestEnvironment, password, sql, start, url};
 use serde_json::Value;
 
 use crate::line;
@@ -88,7 +88,7 @@ pub(crate) fn load() {
         node,
         &[],
         &workload,
-        Size::Rows(ROWS),
+        DataSize::Rows(ROWS),
         FILLERS,
         &mut |_| {},
         &stop,
@@ -111,7 +111,7 @@ pub(crate) fn load() {
 
 /// Operations per second, and the client's processor time for each, in µs.
 #[derive(Clone, Copy)]
-struct Turn {
+struct LoadResult {
     per_s: f64,
     cpu_us: f64,
 }
@@ -133,7 +133,9 @@ fn beside(node: &Node, workload: &str, connections: u32) {
         }
     }
     let what = format!("load: {workload}, {connections} connections");
-    let of = |turns: &[Turn], pick: fn(&Turn) -> f64| turns.iter().map(pick).collect::<Vec<_>>();
+    let of = |turns: &[LoadResult], pick: fn(&LoadResult) -> f64| {
+        turns.iter().map(pick).collect::<Vec<_>>()
+    };
     let median = |values: Vec<f64>| crate::spread(values).0;
     line(
         &format!("{what}: per s, ours and sysbench's"),
@@ -144,7 +146,9 @@ fn beside(node: &Node, workload: &str, connections: u32) {
         ),
         "",
     );
-    let ratio = |a: &[Turn], b: &[Turn], pick: fn(&Turn) -> f64| ratio(&of(a, pick), &of(b, pick));
+    let ratio = |a: &[LoadResult], b: &[LoadResult], pick: fn(&LoadResult) -> f64| {
+        ratio(&of(a, pick), &of(b, pick))
+    };
     line(
         &format!("{what}: throughput / sysbench"),
         ratio(&ours, &theirs, |turn| turn.per_s),
@@ -241,8 +245,8 @@ fn watched(mut child: Child) -> (String, f64) {
     (reader.join().unwrap(), busiest)
 }
 
-fn replimeter(node: &Node, workload: &str, connections: u32) -> Turn {
-    let tool = Tool::new();
+fn replimeter(node: &Node, workload: &str, connections: u32) -> LoadResult {
+    let tool = TestEnvironment::new();
     let (address, threads) = (url(node, "replimeter"), connections.to_string());
     let (counted, ramp) = (
         format!("{}s", COUNTED.as_secs()),
@@ -277,7 +281,7 @@ fn replimeter(node: &Node, workload: &str, connections: u32) -> Turn {
     let row = &document["results"]["rows"][0];
     assert_eq!(row["failed"], 0, "{row:#}");
     let per_s = row["throughput"]["mean"].as_f64().unwrap();
-    Turn {
+    LoadResult {
         per_s,
         cpu_us: share * 1e6 / per_s,
     }
@@ -299,7 +303,7 @@ fn sysbench_command(node: &Node, schema: &str) -> Command {
     command
 }
 
-fn sysbench(node: &Node, workload: &str, connections: u32) -> Turn {
+fn sysbench(node: &Node, workload: &str, connections: u32) -> LoadResult {
     let script = match workload {
         "point-select" => "oltp_point_select".to_owned(),
         "oltp-mix" => "oltp_read_write".to_owned(),
@@ -349,13 +353,13 @@ fn sysbench(node: &Node, workload: &str, connections: u32) -> Turn {
     let counted = &seconds[RAMP.as_secs() as usize..];
     assert!(!counted.is_empty(), "{text}");
     let per_s = counted.iter().sum::<f64>() / counted.len() as f64;
-    Turn {
+    LoadResult {
         per_s,
         cpu_us: share * 1e6 / per_s,
     }
 }
 
-fn bare_loop(node: &Node, connections: u32) -> Turn {
+fn bare_loop(node: &Node, connections: u32) -> LoadResult {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .arg("--bare")
@@ -364,7 +368,7 @@ fn bare_loop(node: &Node, connections: u32) -> Turn {
         .env("REPLIMETER_PASSWORD", password(node));
     let (text, share) = watched(command.stdout(Stdio::piped()).spawn().unwrap());
     let per_s: f64 = text.trim().parse().unwrap();
-    Turn {
+    LoadResult {
         per_s,
         cpu_us: share * 1e6 / per_s,
     }
@@ -389,16 +393,16 @@ pub(crate) fn bare() {
         answer: Duration::from_secs(10),
         namespace: None,
     };
-    let mut ready: Vec<(Channel, TcpStream, Vec<u8>)> = Vec::new();
+    let mut ready: Vec<(WireConnection, TcpStream, Vec<u8>)> = Vec::new();
     for _ in 0..connections {
-        let mut channel = Channel::open(&node).unwrap();
+        let mut channel = WireConnection::open(&node).unwrap();
         channel.session().run("bench", "USE replimeter").unwrap();
         let mut prepared = channel
             .prepare("SELECT c FROM sbtest1 WHERE id = ?")
             .unwrap();
         // The first one tells the types of the parameters.
         channel
-            .execute(&mut prepared, |binder| binder.push(Bind::Int(1)))
+            .execute(&mut prepared, |binder| binder.push(ParameterValue::Int(1)))
             .unwrap();
         let mut packet = vec![20, 0, 0, 0, 0x17];
         packet.extend_from_slice(&prepared.id().to_le_bytes());
@@ -430,7 +434,7 @@ pub(crate) fn bare() {
 }
 
 fn ask(
-    (_channel, mut socket, mut packet): (Channel, TcpStream, Vec<u8>),
+    (_channel, mut socket, mut packet): (WireConnection, TcpStream, Vec<u8>),
     seed: u64,
     began: Instant,
 ) -> u64 {
@@ -472,14 +476,14 @@ fn ask(
 fn filling(node: &Node) {
     let workload = Workload::named("point-select").unwrap();
     let stop = AtomicBool::new(false);
-    let rows = workload.rows(Size::Bytes(FILLED));
+    let rows = workload.rows(DataSize::Bytes(FILLED));
     let (mut ours, mut theirs, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds().min(3) {
         let set = fill(
             node,
             &[],
             &workload,
-            Size::Rows(rows),
+            DataSize::Rows(rows),
             FILLERS,
             &mut |_| {},
             &stop,
@@ -525,7 +529,7 @@ fn filling(node: &Node) {
 fn memory(node: &Node) {
     let long = std::env::args().any(|arg| arg == "--long");
     let (early, late) = if long { (10, 600) } else { (10, 60) };
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let address = url(node, "replimeter");
     let counted = format!("{}s", late + 3);
     let mut args = vec![

@@ -21,7 +21,7 @@ use std::{
 };
 
 use replimeter_sandbox::{Home, Install, Sandbox, Search, Settings};
-use replimeter_suites::{Tool, home};
+use replimeter_suites::{TestEnvironment, home};
 use serde_json::Value;
 
 /// Repetitions of what is quick.
@@ -242,7 +242,7 @@ fn starts() {
 }
 
 fn run(args: &[&str]) -> Value {
-    Tool::new().run(args).with_code(0).json()
+    TestEnvironment::new().run(args).with_code(0).json()
 }
 
 /// The null replica against one point select's round trip in the same run.
@@ -291,7 +291,7 @@ fn floor() {
 }
 
 /// Runs the tool to its end: the seconds that it took, and the MiB that it had at most.
-fn watched(tool: &Tool, args: &[&str]) -> (f64, f64) {
+fn watched(tool: &TestEnvironment, args: &[&str]) -> (f64, f64) {
     let began = Instant::now();
     let mut child = tool
         .command(args)
@@ -334,7 +334,7 @@ fn peak(rounds: &str) -> f64 {
         "--floor-rounds",
         "0",
     ];
-    watched(&Tool::new(), &args).1
+    watched(&TestEnvironment::new(), &args).1
 }
 
 /// 100,000 rounds against 1,000.

@@ -3,8 +3,8 @@
 use std::{fs, path::Path, process::Command};
 
 use replimeter_suites::{
-    Tool, browser,
-    made_up::{MadeUp, lag_run},
+    TestEnvironment, browser,
+    synthetic::{SyntheticSamples, lag_run},
 };
 
 use crate::{line, spread, watched};
@@ -16,7 +16,7 @@ const TIMES: usize = 5;
 
 /// With `--long` all rounds are measured, which takes some ten minutes; else the samples behind a short run are made up.
 pub(crate) fn page() {
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let long = std::env::args().any(|arg| arg == "--long");
     let rounds = if long { SAMPLES } else { 2_000 }.to_string();
     // Servers without flushes.
@@ -44,11 +44,11 @@ pub(crate) fn page() {
     } else {
         lag_run(
             &tool.folder().join("made-up"),
-            MadeUp {
+            SyntheticSamples {
                 count: SAMPLES,
                 warm_up: 0,
                 correlation: 0.8,
-                ..MadeUp::default()
+                ..SyntheticSamples::default()
             },
         );
         fs::copy(

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use mysql::prelude::Queryable;
 use replimeter_sandbox::Sandbox;
-use replimeter_suites::{Tool, password, session, sql, start, url};
+use replimeter_suites::{TestEnvironment, password, session, sql, start, url};
 use serde_json::Value;
 
 use crate::{line, spread};
@@ -21,7 +21,7 @@ fn run(sandbox: &Sandbox, more: &[&str]) -> Value {
         args.extend(["--node".to_owned(), url(node, "replimeter")]);
     }
     args.extend(more.iter().map(|arg| (*arg).to_owned()));
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let output = tool
         .command(&args)
         .env("REPLIMETER_PASSWORD", password(&sandbox.nodes()[0]))

@@ -10,7 +10,7 @@ use std::{
 
 use replimeter_instruments::tap::{Arrival, Match, Matcher};
 use replimeter_model::time::Nanos;
-use replimeter_suites::{Tool, password, session, sql, start, url};
+use replimeter_suites::{TestEnvironment, password, session, sql, start, url};
 use serde_json::Value;
 
 use crate::line;
@@ -111,7 +111,7 @@ fn under_load(real_time: &str, rest: &str) -> Value {
         "CREATE TABLE load_test.t (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(100))",
     );
     let stop = AtomicBool::new(false);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let seconds = format!("{}s", WRITING.as_secs() + 15);
     let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
     let mut args = vec![
@@ -170,7 +170,7 @@ pub(crate) fn pending() {
     let mut matcher = Matcher::new(1, "", Some(folder.path())).unwrap();
     let arrival = |number: u64, late: i64| {
         let gtid =
-            replimeter_engine::binlog::Gtid::Domain(replimeter_engine::flavour::gtid::DomainGtid {
+            replimeter_engine::binlog::Gtid::Domain(replimeter_engine::dialect::gtid::DomainGtid {
                 domain: 0,
                 server: 1,
                 sequence: number,
@@ -200,7 +200,7 @@ pub(crate) fn pending() {
             })
             .unwrap();
         if number % 20_000 == 0 {
-            matcher.sweep(Nanos(0));
+            matcher.expire(Nanos(0));
         }
     }
     let status = fs::read_to_string("/proc/self/status").unwrap();

@@ -83,14 +83,14 @@ macro_rules! groups {
 }
 
 /// What a test that ran took.
-struct Ran {
+struct TestTiming {
     group: &'static str,
     name: &'static str,
     long: bool,
     took: Duration,
 }
 
-static RAN: Mutex<Vec<Ran>> = Mutex::new(Vec::new());
+static RAN: Mutex<Vec<TestTiming>> = Mutex::new(Vec::new());
 static FAILED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -180,7 +180,7 @@ fn trial(group: &'static str, test: Test) -> Trial {
         if alone {
             shared::close();
         }
-        locked(&RAN).push(Ran {
+        locked(&RAN).push(TestTiming {
             group,
             name,
             long,

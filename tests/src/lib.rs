@@ -3,9 +3,9 @@
 
 mod folders;
 pub mod harness;
-pub mod made_up;
 pub mod net;
 mod shared;
+pub mod synthetic;
 
 pub use folders::{binary, folder, home, private_home, scratch};
 pub use shared::{Shared, shared};
@@ -35,7 +35,7 @@ use crate::folders::common_home;
 
 /// How the tool ended and what it said.
 #[derive(Debug)]
-pub struct Ended {
+pub struct CommandOutput {
     /// The exit code; `None` when a signal ended it.
     pub code: Option<i32>,
     /// Standard output.
@@ -44,7 +44,7 @@ pub struct Ended {
     pub stderr: String,
 }
 
-impl Ended {
+impl CommandOutput {
     /// What a dry run printed of the plan itself; what it would touch comes behind it.
     #[must_use]
     pub fn planned(&self) -> &str {
@@ -89,7 +89,7 @@ impl Ended {
 
     /// Checks that standard error names something.
     #[must_use]
-    pub fn saying(self, wanted: &str) -> Self {
+    pub fn stderr_contains(self, wanted: &str) -> Self {
         assert!(
             self.stderr.contains(wanted),
             "`{wanted}` is missing in {self:#?}"
@@ -184,20 +184,20 @@ pub fn assert_plan_described(text: &str) {
 
 /// A folder to run the tool in, away from the user's own settings.
 #[derive(Debug)]
-pub struct Tool {
+pub struct TestEnvironment {
     /// Removed with everything in it.
     _outer: tempfile::TempDir,
     folder: PathBuf,
     home: PathBuf,
 }
 
-impl Default for Tool {
+impl Default for TestEnvironment {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Tool {
+impl TestEnvironment {
     /// A new folder.
     #[must_use]
     pub fn new() -> Self {
@@ -250,8 +250,8 @@ impl Tool {
 
     /// Runs the tool to its end.
     #[must_use]
-    pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Ended {
-        Ended::of(self.command(args).output().unwrap())
+    pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> CommandOutput {
+        CommandOutput::of(self.command(args).output().unwrap())
     }
 
     /// The one run directory below the folder.
@@ -288,7 +288,7 @@ fn drained(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u
 
 /// Waits for the tool with a limit, so that a hang is a failure and not a hang.
 #[must_use]
-pub fn wait(mut child: Child, limit: Duration) -> Ended {
+pub fn wait(mut child: Child, limit: Duration) -> CommandOutput {
     let began = Instant::now();
     let (stdout, stderr) = (drained(child.stdout.take()), drained(child.stderr.take()));
     let (status, late) = loop {
@@ -301,7 +301,7 @@ pub fn wait(mut child: Child, limit: Duration) -> Ended {
         }
         thread::sleep(Duration::from_millis(5));
     };
-    let ended = Ended::of(Output {
+    let ended = CommandOutput::of(Output {
         status,
         stdout: stdout.join().unwrap(),
         stderr: stderr.join().unwrap(),
@@ -311,7 +311,7 @@ pub fn wait(mut child: Child, limit: Duration) -> Ended {
 }
 
 /// Waits until something holds.
-pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
         assert!(began.elapsed() < limit, "not within {limit:?}: {what}");
@@ -344,7 +344,7 @@ pub fn start_spec(spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
             spec,
             search,
             home,
-            guard: None,
+            reaper: None,
         },
         &AtomicBool::new(false),
     )
@@ -519,9 +519,9 @@ pub fn servers_of(tool: &Child) -> Vec<i32> {
 }
 
 /// A server that was started again in the place of a sandbox's; ends with this.
-pub struct Restarted(Child);
+pub struct RestartedServer(Child);
 
-impl Drop for Restarted {
+impl Drop for RestartedServer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -532,7 +532,7 @@ impl Drop for Restarted {
 ///
 /// # Panics
 /// When it does not end, or not start.
-pub fn restart(member: &Member) -> Restarted {
+pub fn restart(member: &Member) -> RestartedServer {
     let proc = PathBuf::from(format!("/proc/{}", member.pid));
     let strings = |name: &str| -> Vec<OsString> {
         let bytes = fs::read(proc.join(name)).unwrap();
@@ -571,11 +571,11 @@ pub fn restart(member: &Member) -> Restarted {
     }
     // The connection breaks when it obeys.
     let _ = session(&member.node).run("test", "SHUTDOWN");
-    until("the server has ended", Duration::from_secs(30), || {
+    wait_until("the server has ended", Duration::from_secs(30), || {
         fs::read_to_string(proc.join("stat")).map_or(true, |stat| stat.contains(") Z "))
     });
-    let again = Restarted(command.spawn().unwrap());
-    until("the server answers again", Duration::from_secs(60), || {
+    let again = RestartedServer(command.spawn().unwrap());
+    wait_until("the server answers again", Duration::from_secs(60), || {
         Session::open(&member.node).is_ok()
     });
     again

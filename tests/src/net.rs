@@ -14,7 +14,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Ended, LIMIT, binary, wait};
+use crate::{CommandOutput, LIMIT, binary, wait};
 
 /// What stands for the folder that a command runs in, and for this repository.
 pub const FOLDER: &str = "/FOLDER";
@@ -22,16 +22,16 @@ pub const FOLDER: &str = "/FOLDER";
 pub const REPOSITORY: &str = "/REPOSITORY";
 
 /// Longer lists are given by their number of values, their first and last ones, sum and hash.
-const LONGEST_LIST: usize = 24;
+const MAX_LIST_LENGTH: usize = 24;
 /// Longer arrays of objects are given key by key.
-const LONGEST_ARRAY: usize = 6;
+const MAX_ARRAY_LENGTH: usize = 6;
 /// Longer tables of a page are given by their first and last rows and a hash.
-const LONGEST_TABLE: usize = 16;
+const MAX_TABLE_LENGTH: usize = 16;
 /// How long the path of a folder for commands is, in bytes.
 const LENGTH_OF_PATHS: usize = 64;
 /// A part of the net, with golden files of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum GoldenPart {
     /// Command lines and what they answer.
     Commands,
     /// Numbers of reports, charts, tables, samples and comparisons.
@@ -40,7 +40,7 @@ pub enum Part {
     Texts,
 }
 
-impl Part {
+impl GoldenPart {
     const ALL: [Self; 3] = [Self::Commands, Self::Values, Self::Texts];
 
     /// Its word in `UPDATE_NET`, and its folder.
@@ -193,14 +193,14 @@ pub fn repository() -> PathBuf {
 /// Folders for commands: one to run in, and a home in which nothing is. Their paths are equally long everywhere, since lines
 /// that hold one are broken by its length.
 #[derive(Debug)]
-pub struct Place {
+pub struct CommandFolders {
     /// Removes them.
     _kept: tempfile::TempDir,
     folder: PathBuf,
     home: PathBuf,
 }
 
-impl Default for Place {
+impl Default for CommandFolders {
     fn default() -> Self {
         let kept = tempfile::Builder::new().prefix("net-").tempdir().unwrap();
         let of_length = |name: &str| {
@@ -228,7 +228,7 @@ impl Default for Place {
     }
 }
 
-impl Place {
+impl CommandFolders {
     /// The folder that commands run in.
     #[must_use]
     pub fn folder(&self) -> &Path {
@@ -242,7 +242,7 @@ impl Place {
         args: &[S],
         variables: &BTreeMap<String, String>,
         stdin: &str,
-    ) -> Ended {
+    ) -> CommandOutput {
         let mut command = Command::new(binary());
         command
             .args(args)
@@ -430,7 +430,7 @@ pub fn copy_run(case: &str, to: &Path) {
 }
 
 fn of_run(case: &str) -> Rendered {
-    let place = Place::default();
+    let place = CommandFolders::default();
     copy_run(case, &place.folder().join(case));
     let report = |form: &[&str]| {
         let ended = place
@@ -472,7 +472,7 @@ fn of_run(case: &str) -> Rendered {
 }
 
 fn of_pair(Pair { a, b, fail_if }: &Pair) -> Rendered {
-    let place = Place::default();
+    let place = CommandFolders::default();
     let second = if a == b { "again" } else { b };
     copy_run(a, &place.folder().join(a));
     copy_run(b, &place.folder().join(second));
@@ -482,7 +482,7 @@ fn of_pair(Pair { a, b, fail_if }: &Pair) -> Rendered {
             .iter()
             .flat_map(|condition| ["--fail-if", condition]),
     );
-    let Ended {
+    let CommandOutput {
         code,
         stdout,
         stderr,
@@ -515,7 +515,7 @@ fn of_pair(Pair { a, b, fail_if }: &Pair) -> Rendered {
 }
 
 fn of_several(cases: &[String]) -> Rendered {
-    let place = Place::default();
+    let place = CommandFolders::default();
     cases
         .iter()
         .for_each(|case| copy_run(case, &place.folder().join(case)));
@@ -545,7 +545,7 @@ fn of_several(cases: &[String]) -> Rendered {
 
 /// A reproduction whose experiments are recorded runs.
 fn of_reproduction(cases: &[String]) -> Rendered {
-    let place = Place::default();
+    let place = CommandFolders::default();
     let dir = place.folder().join("reproduced");
     fs::create_dir(&dir).unwrap();
     let mut experiments = Vec::new();
@@ -608,7 +608,7 @@ fn flatten<'a>(path: String, value: &'a Value, leaves: &mut Vec<(String, Vec<&'a
                 .iter()
                 .any(|inner| inner.is_object() || inner.is_array()) =>
         {
-            if array.len() <= LONGEST_ARRAY {
+            if array.len() <= MAX_ARRAY_LENGTH {
                 array
                     .iter()
                     .enumerate()
@@ -644,7 +644,7 @@ fn flatten<'a>(path: String, value: &'a Value, leaves: &mut Vec<(String, Vec<&'a
 /// and a hash of their order, which is the same when a word is renamed.
 #[must_use]
 pub fn list(values: &[String]) -> String {
-    if values.len() <= LONGEST_LIST {
+    if values.len() <= MAX_LIST_LENGTH {
         return values.join(" ");
     }
     let numbers: Vec<f64> = values
@@ -666,7 +666,7 @@ pub fn list(values: &[String]) -> String {
             order.push_str(&format!("{place} "));
         }
     }
-    if (1..=LONGEST_LIST).contains(&words.len()) {
+    if (1..=MAX_LIST_LENGTH).contains(&words.len()) {
         let counted: Vec<String> = words
             .iter()
             .map(|(word, count)| format!("{word}×{count}"))
@@ -1095,7 +1095,7 @@ pub fn visible(page: &str) -> String {
 /// The rows of a table; of a long one the first and last, and a hash of all.
 #[must_use]
 pub fn shortened(rows: &[String]) -> String {
-    if rows.len() <= LONGEST_TABLE {
+    if rows.len() <= MAX_TABLE_LENGTH {
         return rows.iter().map(|row| format!("{row}\n")).collect();
     }
     let (first, last) = (rows[..4].join("\n"), rows[rows.len() - 2..].join("\n"));
@@ -1196,7 +1196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_flattened_and_long_arrays_key_by_key() {
+    fn document_is_flattened_with_long_arrays_by_key() {
         let rows: Vec<Value> = (0..8)
             .map(|row| {
                 if row == 2 {
@@ -1235,14 +1235,14 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_read_as_a_reader_sees_it() {
+    fn page_text_is_read_as_displayed() {
         let page = "<head><style>p {}</style></head><body><h1>A &amp;\n b</h1><script>if (a < b) {}</script><p>one <b>two</b> three</p>\
                     <table><tr><th>n</th><td>1</td></tr><tr><th>m</th><td></td></tr></table><pre>x\n  y</pre>";
         assert_eq!(visible(page), "A & b\none two three\nn | 1\nm |\nx\n  y\n");
     }
 
     #[test]
-    fn numbers_keep_so_many_digits() {
+    fn numbers_are_shortened_to_given_digits() {
         assert_eq!(
             [digits(1.234_567_89, 3), digits(-0.5, 12), digits(1e300, 4)],
             ["1.23", "-0.5", &format!("1{}", "0".repeat(300))]

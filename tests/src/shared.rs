@@ -12,7 +12,7 @@ use std::{
 use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
 
-use crate::{clean, session, start, until};
+use crate::{clean, session, start, wait_until};
 
 /// How long servers may take to come back to the state in which the test found them.
 const SETTLED: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ impl Drop for Shared {
                 .run("test", &format!("DROP DATABASE `{left}`"))
                 .unwrap();
         }
-        until("every server is as the test found it", SETTLED, || {
+        wait_until("every server is as the test found it", SETTLED, || {
             nodes
                 .iter()
                 .all(|node| clean(node) && databases(node).is_subset(&self.databases))

@@ -4,28 +4,29 @@ use std::{thread, time::Duration};
 
 use replimeter_instruments::{
     clock::{Calendar, Clock},
-    offset::{ServerClock, Step},
+    clock_offset::{ClockStep, ServerClock},
 };
 use replimeter_model::{engine::Engine, sandbox::SandboxSpec, time::Nanos};
 use replimeter_suites::{
-    LIMIT, NO_FAKETIME, Tool,
+    LIMIT, NO_FAKETIME, TestEnvironment,
     harness::{Test, skip},
-    password, servers_with_a_clock_to_set, session, set_clock, start_spec, test, until, url, wait,
+    password, servers_with_a_clock_to_set, session, set_clock, start_spec, test, url, wait,
+    wait_until,
 };
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(servers_of_one_machine_have_one_clock_until_one_is_set),
-    test!(servers_of_one_machine_have_one_clock_until_one_is_set_on_mysql).long(),
-    test!(a_clock_that_is_set_during_a_run_is_said),
+    test!(one_clock_per_machine_until_one_is_set),
+    test!(one_clock_per_machine_until_one_is_set_on_mysql).long(),
+    test!(clock_set_during_a_run_is_reported),
 ];
 
 const SECOND: i64 = 1_000_000_000;
 
-fn servers_of_one_machine_have_one_clock_until_one_is_set() {
+fn one_clock_per_machine_until_one_is_set() {
     one_clock_until_it_is_set(Engine::MariaDb);
 }
 
-fn servers_of_one_machine_have_one_clock_until_one_is_set_on_mysql() {
+fn one_clock_per_machine_until_one_is_set_on_mysql() {
     one_clock_until_it_is_set(Engine::MySql);
 }
 
@@ -45,11 +46,11 @@ fn one_clock_until_it_is_set(engine: Engine) {
     let sandbox = start_spec(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()));
     let clock = Clock::start();
     let mut sessions = [session(&sandbox.nodes()[0]), session(&sandbox.nodes()[1])];
-    let calendar = Calendar::tie();
+    let calendar = Calendar::calibrate();
     // A busy machine answers late now and then.
     let narrow = |session: &mut replimeter_engine::Session| {
         let mut server = ServerClock::measure(session, &clock).unwrap().unwrap();
-        until("a clock is known to 20 ms", LIMIT, || {
+        wait_until("a clock is known to 20 ms", LIMIT, || {
             server = ServerClock::measure(session, &clock).unwrap().unwrap();
             server.last().bound < Nanos(20_000_000)
         });
@@ -67,13 +68,13 @@ fn one_clock_until_it_is_set(engine: Engine) {
             "{engine:?}: {offset:?} is not within {early:?} to {late:?} ± {bound:?}"
         );
     }
-    let (apart, bound) = replica.last().against(&primary.last());
+    let (apart, bound) = replica.last().difference_to(&primary.last());
     let bound = bound + slewed(replica.last().at - primary.last().at);
     assert!(
         apart.0.abs() <= bound.0,
         "{engine:?}: {apart:?} ± {bound:?}"
     );
-    assert_eq!(replica.again(&mut sessions[1], &clock).unwrap(), None);
+    assert_eq!(replica.remeasure(&mut sessions[1], &clock).unwrap(), None);
     // A point at which the clock was looked at: what lies between that and the step cannot be told.
     let before = replica.first().at;
 
@@ -82,14 +83,14 @@ fn one_clock_until_it_is_set(engine: Engine) {
                sessions: &mut [replimeter_engine::Session; 2]| {
         set_clock(&sandbox.members()[1], seconds);
         let mut step = None;
-        until("the clock is set", LIMIT, || {
+        wait_until("the clock is set", LIMIT, || {
             thread::sleep(Duration::from_millis(200));
-            step = replica.again(&mut sessions[1], &clock).unwrap();
+            step = replica.remeasure(&mut sessions[1], &clock).unwrap();
             step.is_some()
         });
         step.unwrap()
     };
-    let allowed = |step: &Step| (step.bound + slewed(step.between.1 - step.between.0)).0;
+    let allowed = |step: &ClockStep| (step.bound + slewed(step.between.1 - step.between.0)).0;
     let step = set(1.0, &mut replica, &mut sessions);
     assert!(
         (step.by.0 - SECOND).abs() <= allowed(&step),
@@ -111,7 +112,7 @@ fn one_clock_until_it_is_set(engine: Engine) {
     sandbox.close().unwrap();
 }
 
-fn a_clock_that_is_set_during_a_run_is_said() {
+fn clock_set_during_a_run_is_reported() {
     let Some(folder) = servers_with_a_clock_to_set(Engine::MariaDb) else {
         return skip(NO_FAKETIME);
     };
@@ -122,7 +123,7 @@ fn a_clock_that_is_set_during_a_run_is_said() {
     let sandbox = start_spec(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()));
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let args = [
         "lag",
         "--primary",
@@ -140,7 +141,7 @@ fn a_clock_that_is_set_during_a_run_is_said() {
         .env("REPLIMETER_PASSWORD", password(primary))
         .spawn()
         .unwrap();
-    until("rows are written", LIMIT, || {
+    wait_until("rows are written", LIMIT, || {
         let rows = session(primary).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
         rows.ok()
             .flatten()

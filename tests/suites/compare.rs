@@ -8,27 +8,26 @@ use std::{
 use replimeter_model::record::RunStatus;
 use replimeter_stats::binomial::Excess;
 use replimeter_suites::{
-    Ended, Tool,
+    CommandOutput, TestEnvironment,
     harness::Test,
-    made_up::{MadeUp, lag_run},
-    password, start, test, url,
+    password, start,
+    synthetic::{SyntheticSamples, lag_run},
+    test, url,
 };
 use serde_json::{Value, json};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(a_shift_is_found_in_every_form),
+    test!(shift_is_reported_in_every_format),
     test!(conditions_decide_the_exit_code),
-    test!(sets_of_runs_are_named_in_three_ways),
-    test!(what_cannot_be_compared_is_refused_with_the_reason),
-    test!(figures_that_only_one_side_has_are_named),
-    test!(a_slower_link_is_found_between_two_real_runs).alone(),
-    test!(runs_of_the_same_servers_differ_no_more_often_than_promised)
-        .alone()
-        .long(),
+    test!(run_sets_are_given_in_three_ways),
+    test!(incomparable_runs_are_refused_with_the_reason),
+    test!(figures_of_only_one_side_are_named),
+    test!(slower_link_is_detected_between_two_runs).alone(),
+    test!(equal_runs_differ_at_the_nominal_rate).alone().long(),
 ];
 
 /// Output with what changes from run to run replaced.
-fn shown(ended: &Ended, tool: &Tool) -> String {
+fn shown(ended: &CommandOutput, tool: &TestEnvironment) -> String {
     let text = format!(
         "exit code: {:?}\n--- stdout\n{}--- stderr\n{}",
         ended.code.unwrap(),
@@ -39,15 +38,15 @@ fn shown(ended: &Ended, tool: &Tool) -> String {
 }
 
 /// A run directory of `lag` with so many made-up samples around `level` microseconds.
-fn made_up(tool: &Tool, name: &str, seed: u64, count: i64, level: f64) -> PathBuf {
+fn made_up(tool: &TestEnvironment, name: &str, seed: u64, count: i64, level: f64) -> PathBuf {
     let dir = tool.folder().join(name);
     lag_run(
         &dir,
-        MadeUp {
+        SyntheticSamples {
             seed,
             count,
             level_us: level,
-            ..MadeUp::default()
+            ..SyntheticSamples::default()
         },
     );
     dir
@@ -68,8 +67,8 @@ fn row<'a>(document: &'a Value, figure: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no {figure} in {document:#}"))
 }
 
-fn a_shift_is_found_in_every_form() {
-    let tool = Tool::new();
+fn shift_is_reported_in_every_format() {
+    let tool = TestEnvironment::new();
     made_up(&tool, "before", 1, 3000, 200.0);
     made_up(&tool, "after", 2, 3000, 240.0);
     let ended = tool
@@ -120,7 +119,7 @@ fn a_shift_is_found_in_every_form() {
 }
 
 fn conditions_decide_the_exit_code() {
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     made_up(&tool, "before", 1, 3000, 200.0);
     made_up(&tool, "after", 2, 3000, 240.0);
     let compare = |more: &[&str]| {
@@ -138,7 +137,7 @@ fn conditions_decide_the_exit_code() {
     ]);
     let ended = ended
         .with_code(1)
-        .saying("error: failed conditions: lag.p50 > +10% (lag.p50: +");
+        .stderr_contains("error: failed conditions: lag.p50 > +10% (lag.p50: +");
     // A sentence in a table is wrapped.
     let words: Vec<&str> = ended.stdout.split_whitespace().collect();
     let words = words.join(" ");
@@ -152,7 +151,7 @@ fn conditions_decide_the_exit_code() {
     let _ = compare(&["--fail-if", "lag.p50 > +19%"]).with_code(0);
     let _ = compare(&["--fail-if", "lag.p50 > +19%", "--fail-when", "possible"])
         .with_code(1)
-        .saying("not entirely within");
+        .stderr_contains("not entirely within");
     let _ = compare(&["--fail-if", "lag.p50 > +40%", "--fail-when", "possible"]).with_code(0);
     let _ = compare(&["--fail-if", "lag.p50 > +10us"]).with_code(1);
     let _ = compare(&["--fail-if", "lag.p50 of replica1 > 10ms"]).with_code(0);
@@ -163,8 +162,8 @@ fn conditions_decide_the_exit_code() {
     assert_eq!(document["conditions"][0]["outcome"], "failed");
 }
 
-fn sets_of_runs_are_named_in_three_ways() {
-    let tool = Tool::new();
+fn run_sets_are_given_in_three_ways() {
+    let tool = TestEnvironment::new();
     for (folder, level, seed) in [("a", 200.0, 10), ("b", 200.0, 20)] {
         fs::create_dir(tool.folder().join(folder)).unwrap();
         for run in 0..3 {
@@ -187,8 +186,8 @@ fn sets_of_runs_are_named_in_three_ways() {
     );
 }
 
-fn what_cannot_be_compared_is_refused_with_the_reason() {
-    let tool = Tool::new();
+fn incomparable_runs_are_refused_with_the_reason() {
+    let tool = TestEnvironment::new();
     let fresh = |name: &str| made_up(&tool, name, 1, 300, 200.0);
     fresh("good");
     fs::remove_file(fresh("killed").join("summary.json")).unwrap();
@@ -291,8 +290,8 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
     }
 }
 
-fn figures_that_only_one_side_has_are_named() {
-    let tool = Tool::new();
+fn figures_of_only_one_side_are_named() {
+    let tool = TestEnvironment::new();
     made_up(&tool, "long", 1, 3000, 200.0);
     made_up(&tool, "short", 2, 600, 200.0);
     let document = tool
@@ -312,18 +311,18 @@ fn figures_that_only_one_side_has_are_named() {
 }
 
 /// Runs `lag` with these arguments and gives its directory.
-fn lag(tool: &Tool, name: &str, args: &[&str], password: Option<&str>) -> PathBuf {
+fn lag(tool: &TestEnvironment, name: &str, args: &[&str], password: Option<&str>) -> PathBuf {
     let mut all = vec!["lag", "--run-dir", name, "--floor-rounds", "20", "--json"];
     all.extend(args);
     let mut command = tool.command(&all);
     command.envs(password.map(|password| ("REPLIMETER_PASSWORD", password)));
-    let ended = Ended::of(command.output().unwrap()).with_code(0);
+    let ended = CommandOutput::of(command.output().unwrap()).with_code(0);
     drop(ended);
     tool.folder().join(name)
 }
 
-fn a_slower_link_is_found_between_two_real_runs() {
-    let tool = Tool::new();
+fn slower_link_is_detected_between_two_runs() {
+    let tool = TestEnvironment::new();
     let args = [
         "--sandbox",
         "mariadb/async:1",
@@ -403,11 +402,11 @@ fn a_slower_link_is_found_between_two_real_runs() {
     let _ = tool
         .run(&["compare", "near", "other"])
         .with_code(2)
-        .saying("one of `stale`");
+        .stderr_contains("one of `stale`");
 }
 
-fn runs_of_the_same_servers_differ_no_more_often_than_promised() {
-    let tool = Tool::new();
+fn equal_runs_differ_at_the_nominal_rate() {
+    let tool = TestEnvironment::new();
     let sandbox = start("mariadb/async:1", &[]);
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     let urls = [url(primary, "replimeter"), url(replica, "replimeter")];

@@ -6,23 +6,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_suites::{Ended, Tool, harness::Test, servers_of, test, until, wait};
+use replimeter_suites::{
+    CommandOutput, TestEnvironment, harness::Test, servers_of, test, wait, wait_until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(waiting_for_a_replica_costs_more_than_not_waiting).alone(),
-    test!(clusters_are_held_against_none_of_their_own_binary).alone(),
-    test!(distance_costs_who_waits).alone(),
-    test!(a_fall_back_voids_its_blocks),
-    test!(a_mode_does_not_differ_from_itself).alone().long(),
-    test!(an_interrupted_run_keeps_what_it_has),
-    test!(a_server_that_is_killed_ends_the_run_and_leaves_what_was_measured),
-    test!(a_script_that_the_server_refuses_has_no_price),
-    test!(bad_input_is_explained_before_anything_is_started),
+    test!(semi_sync_costs_more_than_async).alone(),
+    test!(clusters_are_compared_with_their_own_version).alone(),
+    test!(link_delay_slows_only_waiting_modes).alone(),
+    test!(fall_back_invalidates_its_blocks),
+    test!(mode_does_not_differ_from_itself).alone().long(),
+    test!(interrupted_run_keeps_its_results),
+    test!(killed_server_ends_the_run_and_keeps_results),
+    test!(script_refused_by_the_server_has_no_cost),
+    test!(bad_input_is_refused_before_start),
 ];
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn row<'v>(document: &'v Value, mode: &str, threads: u64) -> &'v Value {
     let rows = document["results"]["rows"].as_array().unwrap();
@@ -38,7 +40,7 @@ fn number(value: &Value) -> f64 {
 }
 
 /// A run that takes as little time as it can.
-fn quick(tool: &Tool, args: &[&str]) -> Ended {
+fn quick(tool: &TestEnvironment, args: &[&str]) -> CommandOutput {
     let all: Vec<&str> = ["cost", "--block-duration", "400ms", "--warm-up", "300ms"]
         .iter()
         .chain(args)
@@ -47,8 +49,8 @@ fn quick(tool: &Tool, args: &[&str]) -> Ended {
     tool.run(&all)
 }
 
-fn waiting_for_a_replica_costs_more_than_not_waiting() {
-    let tool = Tool::new();
+fn semi_sync_costs_more_than_async() {
+    let tool = TestEnvironment::new();
     let ended = quick(
         &tool,
         &[
@@ -184,8 +186,8 @@ fn waiting_for_a_replica_costs_more_than_not_waiting() {
     }
 }
 
-fn clusters_are_held_against_none_of_their_own_binary() {
-    let tool = Tool::new();
+fn clusters_are_compared_with_their_own_version() {
+    let tool = TestEnvironment::new();
     let ended = quick(
         &tool,
         &[
@@ -240,8 +242,8 @@ fn clusters_are_held_against_none_of_their_own_binary() {
     );
 }
 
-fn distance_costs_who_waits() {
-    let tool = Tool::new();
+fn link_delay_slows_only_waiting_modes() {
+    let tool = TestEnvironment::new();
     let args = [
         "--modes",
         "mariadb/async,mariadb/semi-sync",
@@ -276,8 +278,8 @@ fn distance_costs_who_waits() {
     assert!(page.contains("id=\"distance\""));
 }
 
-fn a_fall_back_voids_its_blocks() {
-    let tool = Tool::new();
+fn fall_back_invalidates_its_blocks() {
+    let tool = TestEnvironment::new();
     // The primary waits 1 ms for an acknowledgement that takes 10 ms and more.
     let args = [
         "--modes",
@@ -304,8 +306,8 @@ fn a_fall_back_voids_its_blocks() {
     );
 }
 
-fn a_mode_does_not_differ_from_itself() {
-    let tool = Tool::new();
+fn mode_does_not_differ_from_itself() {
+    let tool = TestEnvironment::new();
     let ended = quick(
         &tool,
         &[
@@ -335,8 +337,8 @@ fn a_mode_does_not_differ_from_itself() {
     assert_eq!(row(&document, "binlog", 1)["starts"], 16);
 }
 
-fn an_interrupted_run_keeps_what_it_has() {
-    let tool = Tool::new();
+fn interrupted_run_keeps_its_results() {
+    let tool = TestEnvironment::new();
     let mut command = tool.command(&[
         "cost",
         "--modes",
@@ -360,17 +362,17 @@ fn an_interrupted_run_keeps_what_it_has() {
             .first()
             .is_some_and(|run| run.join("manifest.json").exists())
     };
-    until(
+    wait_until(
         "the first servers are met",
         Duration::from_secs(60),
         samples,
     );
     let began = Instant::now();
-    until("some blocks", Duration::from_secs(60), || {
+    wait_until("some blocks", Duration::from_secs(60), || {
         began.elapsed() > Duration::from_secs(6)
     });
     kill_process(pid, Signal::INT).unwrap();
-    let ended = wait(child, PATIENCE).with_code(130);
+    let ended = wait(child, RUN_TIMEOUT).with_code(130);
     let document = ended.json();
     assert_eq!(document["status"], "interrupted");
     assert!(number(&document["results"]["rows"][0]["operations"]) > 0.0);
@@ -382,8 +384,8 @@ fn an_interrupted_run_keeps_what_it_has() {
     );
 }
 
-fn a_server_that_is_killed_ends_the_run_and_leaves_what_was_measured() {
-    let tool = Tool::new();
+fn killed_server_ends_the_run_and_keeps_results() {
+    let tool = TestEnvironment::new();
     let mut command = tool.command(&[
         "cost",
         "--modes",
@@ -401,13 +403,13 @@ fn a_server_that_is_killed_ends_the_run_and_leaves_what_was_measured() {
         "--json",
     ]);
     let child = command.spawn().unwrap();
-    until("the servers are met", Duration::from_secs(60), || {
+    wait_until("the servers are met", Duration::from_secs(60), || {
         tool.runs()
             .first()
             .is_some_and(|run| run.join("manifest.json").exists())
     });
     let began = Instant::now();
-    until("some blocks", Duration::from_secs(60), || {
+    wait_until("some blocks", Duration::from_secs(60), || {
         began.elapsed() > Duration::from_secs(5)
     });
     let servers = servers_of(&child);
@@ -415,15 +417,17 @@ fn a_server_that_is_killed_ends_the_run_and_leaves_what_was_measured() {
     for pid in servers {
         kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     }
-    let ended = wait(child, PATIENCE).with_code(3).saying("primary");
+    let ended = wait(child, RUN_TIMEOUT)
+        .with_code(3)
+        .stderr_contains("primary");
     let document = ended.json();
     assert_eq!(document["status"], "failed");
     assert!(number(&document["results"]["rows"][0]["operations"]) > 0.0);
 }
 
 /// A script goes in words, which no server looks at before they are run.
-fn a_script_that_the_server_refuses_has_no_price() {
-    let tool = Tool::new();
+fn script_refused_by_the_server_has_no_cost() {
+    let tool = TestEnvironment::new();
     std::fs::write(tool.folder().join("own.sql"), "SELECT 1;\nSELEC 2;\n").unwrap();
     let ended = tool.run(&[
         "cost",
@@ -438,12 +442,15 @@ fn a_script_that_the_server_refuses_has_no_price() {
         "--starts",
         "1",
     ]);
-    let _ = ended.with_code(3).saying("line 2").saying("SELEC 2");
+    let _ = ended
+        .with_code(3)
+        .stderr_contains("line 2")
+        .stderr_contains("SELEC 2");
     assert!(tool.runs().is_empty());
 }
 
-fn bad_input_is_explained_before_anything_is_started() {
-    let tool = Tool::new();
+fn bad_input_is_refused_before_start() {
+    let tool = TestEnvironment::new();
     for (args, code, said) in [
         (vec!["cost", "--modes", "ring"], 2, "unknown mode"),
         (vec!["cost", "--modes", "mysql/galera"], 2, "Galera"),

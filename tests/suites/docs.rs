@@ -10,9 +10,9 @@ use std::{
 use replimeter_suites::{harness::Test, test};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(every_link_leads_somewhere),
+    test!(every_docs_link_resolves),
     test!(every_page_is_in_the_book_once),
-    test!(commands_that_are_shown_have_the_options_that_are_shown),
+    test!(documented_commands_are_valid),
 ];
 
 /// The folder of the whole repository.
@@ -111,7 +111,7 @@ fn anchors(page: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-fn every_link_leads_somewhere() {
+fn every_docs_link_resolves() {
     let mut broken = Vec::new();
     let outside = [
         "README.md",
@@ -162,7 +162,7 @@ fn every_page_is_in_the_book_once() {
     );
 }
 
-fn commands_that_are_shown_have_the_options_that_are_shown() {
+fn documented_commands_are_valid() {
     let helps = fs::read_to_string(root().join("tests/net/commands/help.txt")).unwrap();
     let mut unknown = Vec::new();
     let mut looked_at = 0;

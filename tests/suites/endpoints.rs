@@ -5,35 +5,35 @@ use std::{ffi::OsStr, fs, io::Write, path::Path, process::Stdio, thread, time::D
 
 use replimeter_engine::Node;
 use replimeter_suites::{
-    Ended, LIMIT, Shared, Tool, clean, harness::Test, password, session, shared, sql, start, test,
-    until, url, value, wait,
+    CommandOutput, LIMIT, Shared, TestEnvironment, clean, harness::Test, password, session, shared,
+    sql, start, test, url, value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(measures_and_leaves_nothing on cluster),
-    test!(passwords_from_everywhere on cluster),
-    test!(wrong_password on cluster),
-    test!(same_server_twice on cluster),
-    test!(a_replica_of_another_primary on cluster),
-    test!(missing_privileges on cluster),
-    test!(a_read_only_primary on cluster),
-    test!(a_foreign_table_is_refused on cluster),
-    test!(a_schema_of_the_users_stays on cluster),
-    test!(an_earlier_runs_leftover_goes on cluster),
-    test!(only_one_at_a_time on cluster),
-    test!(interrupted_runs_keep_and_clean on cluster),
-    test!(a_panic_still_cleans on cluster),
-    test!(a_stopped_replica on cluster),
-    test!(a_frozen_replica on cluster),
-    test!(a_replica_that_breaks_in_the_middle on cluster),
-    test!(a_filter_that_swallows on cluster),
-    test!(a_deliberate_delay on cluster),
-    test!(a_payload_too_large_is_clamped on cluster),
-    test!(a_replica_that_dies),
-    test!(lag_keeps_tables_of_a_replica_alone on relaxed),
-    test!(load_keeps_tables_of_a_replica_alone on relaxed),
-    test!(a_load_beside_a_run_keeps_tables_of_a_replica_alone on relaxed),
+    test!(lag_measures_and_leaves_nothing on cluster),
+    test!(passwords_are_read_from_every_source on cluster),
+    test!(wrong_password_is_refused on cluster),
+    test!(same_server_twice_is_refused on cluster),
+    test!(replica_of_another_primary_is_refused on cluster),
+    test!(missing_privileges_are_named on cluster),
+    test!(read_only_primary_is_refused on cluster),
+    test!(foreign_table_is_refused on cluster),
+    test!(user_schema_is_kept on cluster),
+    test!(leftover_of_an_earlier_run_is_removed on cluster),
+    test!(second_concurrent_run_is_refused on cluster),
+    test!(interrupted_run_keeps_results_and_cleans_up on cluster),
+    test!(panic_still_cleans_up on cluster),
+    test!(stopped_replica_is_refused on cluster),
+    test!(frozen_replica_ends_the_run on cluster),
+    test!(replica_that_breaks_ends_the_run on cluster),
+    test!(filter_that_excludes_the_schema_is_refused on cluster),
+    test!(delayed_replica_is_refused on cluster),
+    test!(too_large_payload_is_clamped on cluster),
+    test!(killed_replica_ends_the_run),
+    test!(lag_keeps_tables_only_on_a_replica on relaxed),
+    test!(load_keeps_tables_only_on_a_replica on relaxed),
+    test!(background_load_keeps_tables_only_on_a_replica on relaxed),
     test!(tiny_rows_are_removed_in_small_transactions),
 ];
 
@@ -72,7 +72,7 @@ impl Cluster {
         args
     }
 
-    fn run(&self, tool: &Tool, more: &[&str]) -> Ended {
+    fn run(&self, tool: &TestEnvironment, more: &[&str]) -> CommandOutput {
         let child = tool
             .command(&self.args(ADMIN, more))
             .env("REPLIMETER_PASSWORD", self.password())
@@ -85,14 +85,14 @@ impl Cluster {
 
     /// Everything of ours is gone, on both servers.
     fn assert_clean(&self) {
-        until("the schema is gone everywhere", LIMIT, || {
+        wait_until("the schema is gone everywhere", LIMIT, || {
             clean(self.primary()) && clean(self.replica())
         });
     }
 
     /// Waits until the replica has applied everything and runs.
     fn settle(&self) {
-        until("the replica runs", LIMIT, || {
+        wait_until("the replica runs", LIMIT, || {
             let row = session(self.replica())
                 .rows("test", "SHOW ALL SLAVES STATUS")
                 .unwrap()
@@ -121,8 +121,8 @@ fn cluster(case: Case) {
     cluster.assert_clean();
 }
 
-fn measures_and_leaves_nothing(cluster: &Cluster) {
-    let tool = Tool::new();
+fn lag_measures_and_leaves_nothing(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
     let document = cluster
         .run(&tool, &["--rounds", "100", "--interval", "2ms", "--json"])
         .with_code(0)
@@ -137,10 +137,10 @@ fn measures_and_leaves_nothing(cluster: &Cluster) {
     cluster.assert_clean();
 }
 
-fn passwords_from_everywhere(cluster: &Cluster) {
+fn passwords_are_read_from_every_source(cluster: &Cluster) {
     let secret = cluster.password();
     let short = ["--rounds", "5"];
-    let file = |tool: &Tool, name: &str| {
+    let file = |tool: &TestEnvironment, name: &str| {
         let path = tool.folder().join(name);
         fs::write(
             &path,
@@ -149,22 +149,22 @@ fn passwords_from_everywhere(cluster: &Cluster) {
         .unwrap();
         path
     };
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let named = file(&tool, "option.cnf");
     let mut args = cluster.args(ADMIN, &short);
     args.extend(["--defaults-file".to_owned(), named.display().to_string()]);
     let _ = tool.run(&args).with_code(0);
 
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     file(&tool, ".my.cnf");
     let _ = tool.run(&cluster.args(ADMIN, &short)).with_code(0);
 
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let each = [
         ("REPLIMETER_PRIMARY_PASSWORD", secret),
         ("REPLIMETER_REPLICA1_PASSWORD", secret),
     ];
-    let _ = Ended::of(
+    let _ = CommandOutput::of(
         tool.command(&cluster.args(ADMIN, &short))
             .envs(each)
             .output()
@@ -172,7 +172,7 @@ fn passwords_from_everywhere(cluster: &Cluster) {
     )
     .with_code(0);
 
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let with_password = |node: &Node| url(node, &format!("{ADMIN}:{secret}"));
     let args = [
         "lag",
@@ -185,7 +185,7 @@ fn passwords_from_everywhere(cluster: &Cluster) {
     assert!(ended.stdout.contains("carries a password"), "{ended:#?}");
     let run = tool.only_run();
     // At a terminal the tool asks by itself, once for each server.
-    let asking = Tool::new();
+    let asking = TestEnvironment::new();
     let words = asking.command(&cluster.args(ADMIN, &short));
     let line: Vec<String> = std::iter::once(words.get_program())
         .chain(words.get_args())
@@ -217,7 +217,7 @@ fn passwords_from_everywhere(cluster: &Cluster) {
     let mut keys = child.stdin.take().unwrap();
     let shown = || String::from_utf8_lossy(&fs::read(&screen).unwrap()).into_owned();
     for asked in 1..=2 {
-        until("it asks for a password", LIMIT, || {
+        wait_until("it asks for a password", LIMIT, || {
             shown()
                 .matches("Password for replimeter@127.0.0.1:")
                 .count()
@@ -249,10 +249,10 @@ fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.to_str().unwrap())
 }
 
-fn wrong_password(cluster: &Cluster) {
-    let tool = Tool::new();
+fn wrong_password_is_refused(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
     let mut command = tool.command(&cluster.args(ADMIN, &[]));
-    let ended = Ended::of(
+    let ended = CommandOutput::of(
         command
             .env("REPLIMETER_PASSWORD", "wrong")
             .output()
@@ -260,17 +260,17 @@ fn wrong_password(cluster: &Cluster) {
     )
     .with_code(3);
     let _ = ended
-        .saying("primary (127.0.0.1:")
-        .saying("Access denied")
-        .saying("--defaults-file");
+        .stderr_contains("primary (127.0.0.1:")
+        .stderr_contains("Access denied")
+        .stderr_contains("--defaults-file");
     assert!(tool.runs().is_empty());
 }
 
-fn same_server_twice(cluster: &Cluster) {
+fn same_server_twice_is_refused(cluster: &Cluster) {
     let (primary, replica) = (url(cluster.primary(), ADMIN), url(cluster.replica(), ADMIN));
     let run = |args: &[&str]| {
-        let tool = Tool::new();
-        Ended::of(
+        let tool = TestEnvironment::new();
+        CommandOutput::of(
             tool.command(args)
                 .env("REPLIMETER_PASSWORD", cluster.password())
                 .output()
@@ -279,8 +279,8 @@ fn same_server_twice(cluster: &Cluster) {
     };
     let ended = run(&["lag", "--primary", &primary, "--replica", &primary]).with_code(3);
     let _ = ended
-        .saying("replica1 (")
-        .saying("is the same server as primary");
+        .stderr_contains("replica1 (")
+        .stderr_contains("is the same server as primary");
     let ended = run(&[
         "lag",
         "--primary",
@@ -292,22 +292,22 @@ fn same_server_twice(cluster: &Cluster) {
     ])
     .with_code(3);
     let _ = ended
-        .saying("replica2 (")
-        .saying("is the same server as replica1");
+        .stderr_contains("replica2 (")
+        .stderr_contains("is the same server as replica1");
     let ended = run(&["lag", "--primary", &replica, "--replica", &primary]).with_code(3);
     let _ = ended
-        .saying("primary (")
-        .saying("declared the primary, but it replicates from replica1");
+        .stderr_contains("primary (")
+        .stderr_contains("declared the primary, but it replicates from replica1");
 }
 
-fn a_replica_of_another_primary(cluster: &Cluster) {
+fn replica_of_another_primary_is_refused(cluster: &Cluster) {
     let other = start("mariadb/async:1", &[]);
     // With distinct numbers the status tells.
     let number = value(cluster.primary(), "SELECT @@server_id").unwrap();
     sql(&other.nodes()[0], "SET GLOBAL server_id = 77");
     sql(&other.nodes()[1], "STOP SLAVE");
     sql(&other.nodes()[1], "START SLAVE");
-    until(
+    wait_until(
         "the other replica knows its primary's number",
         LIMIT,
         || {
@@ -319,7 +319,7 @@ fn a_replica_of_another_primary(cluster: &Cluster) {
         },
     );
     let run = |extra: &[&str]| {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let replica = url(&other.nodes()[1], ADMIN);
         let primary = url(cluster.primary(), ADMIN);
         let mut args = vec![
@@ -337,11 +337,11 @@ fn a_replica_of_another_primary(cluster: &Cluster) {
     };
     let ended = run(&[])
         .with_code(3)
-        .saying("replica1 (")
-        .saying("is not a replica of the given primary");
+        .stderr_contains("replica1 (")
+        .stderr_contains("is not a replica of the given primary");
     let _ = ended
-        .saying("server_id 77")
-        .saying(&format!("has server_id {number}"));
+        .stderr_contains("server_id 77")
+        .stderr_contains(&format!("has server_id {number}"));
     // With the same one only the sentinel can.
     sql(
         &other.nodes()[0],
@@ -349,7 +349,7 @@ fn a_replica_of_another_primary(cluster: &Cluster) {
     );
     sql(&other.nodes()[1], "STOP SLAVE");
     sql(&other.nodes()[1], "START SLAVE");
-    until("the other replica runs again", LIMIT, || {
+    wait_until("the other replica runs again", LIMIT, || {
         let row = session(&other.nodes()[1])
             .rows("test", "SHOW ALL SLAVES STATUS")
             .unwrap()
@@ -358,14 +358,14 @@ fn a_replica_of_another_primary(cluster: &Cluster) {
     });
     let _ = run(&["--timeout", "2s"])
         .with_code(3)
-        .saying("replica1 (")
-        .saying("did not arrive within 2 s");
+        .stderr_contains("replica1 (")
+        .stderr_contains("did not arrive within 2 s");
     cluster.assert_clean();
 }
 
-fn missing_privileges(cluster: &Cluster) {
+fn missing_privileges_are_named(cluster: &Cluster) {
     let run = |user: &str| {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let mut command = tool.command(&cluster.args(user, &["--rounds", "5"]));
         wait(
             command.env("REPLIMETER_PASSWORD", "pw").spawn().unwrap(),
@@ -379,9 +379,9 @@ fn missing_privileges(cluster: &Cluster) {
     cluster.settle();
     let ended = run("probe")
         .with_code(3)
-        .saying("primary (127.0.0.1:")
-        .saying("CREATE, DROP, INSERT, DELETE, SELECT");
-    let _ = ended.saying(
+        .stderr_contains("primary (127.0.0.1:")
+        .stderr_contains("CREATE, DROP, INSERT, DELETE, SELECT");
+    let _ = ended.stderr_contains(
         "GRANT CREATE, DROP, INSERT, DELETE, SELECT ON `replimeter`.* TO 'probe'@'127.0.0.1'",
     );
     sql(
@@ -391,8 +391,8 @@ fn missing_privileges(cluster: &Cluster) {
     cluster.settle();
     let _ = run("probe")
         .with_code(3)
-        .saying("replica1 (127.0.0.1:")
-        .saying("REPLICA MONITOR");
+        .stderr_contains("replica1 (127.0.0.1:")
+        .stderr_contains("REPLICA MONITOR");
     cluster.assert_clean();
     // Exactly what the documentation lists is enough.
     sql(
@@ -404,18 +404,18 @@ fn missing_privileges(cluster: &Cluster) {
     sql(cluster.primary(), "DROP USER probe@'127.0.0.1'");
 }
 
-fn a_read_only_primary(cluster: &Cluster) {
+fn read_only_primary_is_refused(cluster: &Cluster) {
     sql(cluster.primary(), "SET GLOBAL read_only = 1");
     let ended = cluster
-        .run(&Tool::new(), &[])
+        .run(&TestEnvironment::new(), &[])
         .with_code(3)
-        .saying("cannot be the primary")
-        .saying("read_only=ON");
+        .stderr_contains("cannot be the primary")
+        .stderr_contains("read_only=ON");
     drop(ended);
     sql(cluster.primary(), "SET GLOBAL read_only = 0");
 }
 
-fn a_foreign_table_is_refused(cluster: &Cluster) {
+fn foreign_table_is_refused(cluster: &Cluster) {
     sql(cluster.primary(), "CREATE DATABASE replimeter");
     sql(
         cluster.primary(),
@@ -427,10 +427,10 @@ fn a_foreign_table_is_refused(cluster: &Cluster) {
     );
     cluster.settle();
     let _ = cluster
-        .run(&Tool::new(), &[])
+        .run(&TestEnvironment::new(), &[])
         .with_code(3)
-        .saying("primary (")
-        .saying("did not make, and will not touch");
+        .stderr_contains("primary (")
+        .stderr_contains("did not make, and will not touch");
     assert_eq!(
         value(cluster.primary(), "SELECT mine FROM replimeter.lag_probe").as_deref(),
         Some("42")
@@ -447,10 +447,10 @@ fn a_foreign_table_is_refused(cluster: &Cluster) {
         replica.run("test", statement).unwrap();
     }
     let _ = cluster
-        .run(&Tool::new(), &[])
+        .run(&TestEnvironment::new(), &[])
         .with_code(3)
-        .saying("replica1 (")
-        .saying("will not touch");
+        .stderr_contains("replica1 (")
+        .stderr_contains("will not touch");
     assert_eq!(
         value(
             cluster.replica(),
@@ -462,14 +462,16 @@ fn a_foreign_table_is_refused(cluster: &Cluster) {
     replica.run("test", "DROP DATABASE replimeter").unwrap();
 }
 
-fn a_schema_of_the_users_stays(cluster: &Cluster) {
+fn user_schema_is_kept(cluster: &Cluster) {
     sql(cluster.primary(), "CREATE DATABASE replimeter");
     sql(
         cluster.primary(),
         "CREATE TABLE replimeter.notes (mine INT)",
     );
     cluster.settle();
-    let _ = cluster.run(&Tool::new(), &["--rounds", "10"]).with_code(0);
+    let _ = cluster
+        .run(&TestEnvironment::new(), &["--rounds", "10"])
+        .with_code(0);
     let tables = "SELECT GROUP_CONCAT(table_name) FROM information_schema.tables WHERE table_schema = 'replimeter'";
     for node in cluster.sandbox.nodes() {
         assert_eq!(value(node, tables).as_deref(), Some("notes"));
@@ -478,7 +480,7 @@ fn a_schema_of_the_users_stays(cluster: &Cluster) {
 }
 
 /// Starts a run and waits until it writes.
-fn under_way(cluster: &Cluster, tool: &Tool, more: &[&str]) -> std::process::Child {
+fn under_way(cluster: &Cluster, tool: &TestEnvironment, more: &[&str]) -> std::process::Child {
     let args = cluster.args(ADMIN, more);
     let child = tool
         .command(&args)
@@ -491,7 +493,7 @@ fn under_way(cluster: &Cluster, tool: &Tool, more: &[&str]) -> std::process::Chi
 
 /// Waits until a run has written more than a hundred rows.
 fn await_rows(primary: &Node) {
-    until("rows are written", LIMIT, || {
+    wait_until("rows are written", LIMIT, || {
         let count = session(primary).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
         count
             .ok()
@@ -505,8 +507,8 @@ fn pid(child: &std::process::Child) -> Pid {
     Pid::from_child(child)
 }
 
-fn an_earlier_runs_leftover_goes(cluster: &Cluster) {
-    let tool = Tool::new();
+fn leftover_of_an_earlier_run_is_removed(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
     let mut child = under_way(cluster, &tool, &["--duration", "60s"]);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -515,29 +517,31 @@ fn an_earlier_runs_leftover_goes(cluster: &Cluster) {
         "a killed tool cannot clean up on the user's servers"
     );
     let ended = cluster
-        .run(&Tool::new(), &["--rounds", "5", "--json"])
+        .run(&TestEnvironment::new(), &["--rounds", "5", "--json"])
         .with_code(0);
     let warnings = ended.json()["warnings"].to_string();
     assert!(warnings.contains("leftover-removed"), "{warnings}");
 }
 
-fn only_one_at_a_time(cluster: &Cluster) {
-    let tool = Tool::new();
+fn second_concurrent_run_is_refused(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
     let child = under_way(cluster, &tool, &["--duration", "60s"]);
     let _ = cluster
-        .run(&Tool::new(), &[])
+        .run(&TestEnvironment::new(), &[])
         .with_code(3)
-        .saying("another Replimeter run is measuring this server");
+        .stderr_contains("another Replimeter run is measuring this server");
     kill_process(pid(&child), Signal::INT).unwrap();
     let _ = wait(child, LIMIT).with_code(130);
 }
 
-fn interrupted_runs_keep_and_clean(cluster: &Cluster) {
+fn interrupted_run_keeps_results_and_cleans_up(cluster: &Cluster) {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let child = under_way(cluster, &tool, &["--duration", "60s", "--json"]);
         kill_process(pid(&child), signal).unwrap();
-        let ended = wait(child, LIMIT).with_code(130).saying("interrupted");
+        let ended = wait(child, LIMIT)
+            .with_code(130)
+            .stderr_contains("interrupted");
         let document = ended.json();
         assert_eq!(document["status"], "interrupted");
         assert!(document["results"]["rows"][0]["rounds"].as_u64().unwrap() > 20);
@@ -547,7 +551,7 @@ fn interrupted_runs_keep_and_clean(cluster: &Cluster) {
     }
 }
 
-fn assert_rendered_again(tool: &Tool, run: &Path) {
+fn assert_rendered_again(tool: &TestEnvironment, run: &Path) {
     fs::remove_file(run.join("report.html")).unwrap();
     let ended = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
     assert!(
@@ -557,8 +561,8 @@ fn assert_rendered_again(tool: &Tool, run: &Path) {
     assert!(run.join("report.html").exists());
 }
 
-fn a_panic_still_cleans(cluster: &Cluster) {
-    let tool = Tool::new();
+fn panic_still_cleans_up(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
     let mut command = tool.command(&cluster.args(ADMIN, &["--duration", "60s"]));
     command
         .env("REPLIMETER_PASSWORD", cluster.password())
@@ -567,25 +571,25 @@ fn a_panic_still_cleans(cluster: &Cluster) {
     assert!(clean(cluster.primary()));
 }
 
-fn a_stopped_replica(cluster: &Cluster) {
+fn stopped_replica_is_refused(cluster: &Cluster) {
     sql(cluster.replica(), "STOP SLAVE");
     let _ = cluster
-        .run(&Tool::new(), &[])
+        .run(&TestEnvironment::new(), &[])
         .with_code(3)
-        .saying("replica1 (")
-        .saying("does not replicate")
-        .saying("SQL thread No");
+        .stderr_contains("replica1 (")
+        .stderr_contains("does not replicate")
+        .stderr_contains("SQL thread No");
     assert!(clean(cluster.primary()), "nothing was written");
     sql(cluster.replica(), "START SLAVE");
     cluster.settle();
     // Stopped in the middle: no hang, but an error once the time-out is over.
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "2s"]);
     sql(cluster.replica(), "STOP SLAVE SQL_THREAD");
     let ended = wait(child, LIMIT)
         .with_code(3)
-        .saying("replica1 (")
-        .saying("SQL thread No");
+        .stderr_contains("replica1 (")
+        .stderr_contains("SQL thread No");
     assert!(ended.words().contains("The run failed"), "{ended:#?}");
     let document: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(tool.only_run().join("summary.json")).unwrap())
@@ -600,15 +604,15 @@ fn a_stopped_replica(cluster: &Cluster) {
     sql(cluster.replica(), "START SLAVE");
 }
 
-fn a_frozen_replica(cluster: &Cluster) {
+fn frozen_replica_ends_the_run(cluster: &Cluster) {
     let replica = Pid::from_raw(i32::try_from(cluster.sandbox.pids()[1]).unwrap()).unwrap();
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "2s"]);
     kill_process(replica, Signal::STOP).unwrap();
     // The time-out, a look at the replica, and the clean-up: far from the sixty seconds.
     let ended = wait(child, Duration::from_secs(20));
     kill_process(replica, Signal::CONT).unwrap();
-    let ended = ended.with_code(3).saying("replica1 (");
+    let ended = ended.with_code(3).stderr_contains("replica1 (");
     // It could not be asked what it has in the schema.
     assert!(
         ended
@@ -617,7 +621,7 @@ fn a_frozen_replica(cluster: &Cluster) {
         "{ended:#?}"
     );
     // Ctrl-C is heeded with a frozen replica too.
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "30s"]);
     kill_process(replica, Signal::STOP).unwrap();
     kill_process(pid(&child), Signal::INT).unwrap();
@@ -627,8 +631,8 @@ fn a_frozen_replica(cluster: &Cluster) {
     sql(cluster.primary(), "DROP DATABASE IF EXISTS replimeter");
 }
 
-fn a_replica_that_breaks_in_the_middle(cluster: &Cluster) {
-    let tool = Tool::new();
+fn replica_that_breaks_ends_the_run(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
     let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "30s"]);
     // A row of somebody else's makes the applying thread fail on a duplicate key.
     let mut replica = session(cluster.replica());
@@ -640,9 +644,9 @@ fn a_replica_that_breaks_in_the_middle(cluster: &Cluster) {
     }
     let ended = wait(child, Duration::from_secs(25)).with_code(3);
     let _ = ended
-        .saying("replica1 (")
-        .saying("1062")
-        .saying("Duplicate entry");
+        .stderr_contains("replica1 (")
+        .stderr_contains("1062")
+        .stderr_contains("Duplicate entry");
     replica
         .run("test", "DELETE FROM replimeter.lag_probe")
         .unwrap();
@@ -659,7 +663,7 @@ fn a_replica_that_breaks_in_the_middle(cluster: &Cluster) {
     replica.run("test", "START SLAVE").unwrap();
 }
 
-fn a_filter_that_swallows(cluster: &Cluster) {
+fn filter_that_excludes_the_schema_is_refused(cluster: &Cluster) {
     let filter = |value: &str| {
         sql(cluster.replica(), "STOP SLAVE");
         sql(
@@ -670,15 +674,15 @@ fn a_filter_that_swallows(cluster: &Cluster) {
     };
     filter("repli%.%");
     let _ = cluster
-        .run(&Tool::new(), &[])
+        .run(&TestEnvironment::new(), &[])
         .with_code(3)
-        .saying("a filter excludes the schema")
-        .saying("Wild_Ignore_Table=repli%.%");
+        .stderr_contains("a filter excludes the schema")
+        .stderr_contains("Wild_Ignore_Table=repli%.%");
     assert!(clean(cluster.primary()), "nothing was written");
     filter("");
 }
 
-fn a_deliberate_delay(cluster: &Cluster) {
+fn delayed_replica_is_refused(cluster: &Cluster) {
     let delay = |seconds: u32| {
         sql(cluster.replica(), "STOP SLAVE");
         sql(
@@ -690,7 +694,7 @@ fn a_deliberate_delay(cluster: &Cluster) {
     delay(2);
     let ended = cluster
         .run(
-            &Tool::new(),
+            &TestEnvironment::new(),
             &["--rounds", "30", "--timeout", "3s", "--json"],
         )
         .with_code(0);
@@ -716,11 +720,11 @@ fn a_deliberate_delay(cluster: &Cluster) {
     delay(0);
 }
 
-fn a_payload_too_large_is_clamped(cluster: &Cluster) {
+fn too_large_payload_is_clamped(cluster: &Cluster) {
     sql(cluster.replica(), "SET GLOBAL max_allowed_packet = 1048576");
     let ended = cluster
         .run(
-            &Tool::new(),
+            &TestEnvironment::new(),
             &[
                 "--rounds",
                 "3",
@@ -748,12 +752,12 @@ fn a_payload_too_large_is_clamped(cluster: &Cluster) {
     );
 }
 
-fn a_replica_that_dies() {
+fn killed_replica_ends_the_run() {
     let sandbox = start("mariadb/async:1", &[]);
     let [primary, replica] = sandbox.nodes() else {
         panic!("two servers")
     };
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let (primary_url, replica_url) = (url(primary, ADMIN), url(replica, ADMIN));
     let args = [
         "lag",
@@ -779,7 +783,7 @@ fn a_replica_that_dies() {
     .unwrap();
     let ended = wait(child, Duration::from_secs(20))
         .with_code(3)
-        .saying("replica1 (");
+        .stderr_contains("replica1 (");
     assert!(tool.only_run().join("samples.parquet").exists());
     // The table is gone all the same. Whether the replica has anything of its own in the schema is not known.
     assert!(
@@ -799,7 +803,7 @@ fn tables(node: &Node) -> Option<String> {
 
 /// When the user makes a table on the replica alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Made {
+enum TableCreation {
     Never,
     BeforeTheRun,
     DuringTheRun,
@@ -839,21 +843,29 @@ fn relaxed(case: Case) {
     cluster.assert_clean();
 }
 
-fn lag_keeps_tables_of_a_replica_alone(cluster: &Cluster) {
-    keeps_tables_of_a_replica_alone(cluster, &LAG, &[Made::BeforeTheRun, Made::DuringTheRun]);
-}
-
-fn load_keeps_tables_of_a_replica_alone(cluster: &Cluster) {
+fn lag_keeps_tables_only_on_a_replica(cluster: &Cluster) {
     keeps_tables_of_a_replica_alone(
         cluster,
-        &LOAD,
-        &[Made::BeforeTheRun, Made::DuringTheRun, Made::Never],
+        &LAG,
+        &[TableCreation::BeforeTheRun, TableCreation::DuringTheRun],
     );
 }
 
-fn a_load_beside_a_run_keeps_tables_of_a_replica_alone(cluster: &Cluster) {
+fn load_keeps_tables_only_on_a_replica(cluster: &Cluster) {
+    keeps_tables_of_a_replica_alone(
+        cluster,
+        &LOAD,
+        &[
+            TableCreation::BeforeTheRun,
+            TableCreation::DuringTheRun,
+            TableCreation::Never,
+        ],
+    );
+}
+
+fn background_load_keeps_tables_only_on_a_replica(cluster: &Cluster) {
     let lag = [&LAG[..], &["--load", "insert:1@primary", "--rate", "50"]].concat();
-    keeps_tables_of_a_replica_alone(cluster, &lag, &[Made::DuringTheRun]);
+    keeps_tables_of_a_replica_alone(cluster, &lag, &[TableCreation::DuringTheRun]);
     let stale = [
         "stale",
         "--duration",
@@ -863,11 +875,15 @@ fn a_load_beside_a_run_keeps_tables_of_a_replica_alone(cluster: &Cluster) {
         "--load",
         "insert:1@writer",
     ];
-    keeps_tables_of_a_replica_alone(cluster, &stale, &[Made::DuringTheRun, Made::Never]);
+    keeps_tables_of_a_replica_alone(
+        cluster,
+        &stale,
+        &[TableCreation::DuringTheRun, TableCreation::Never],
+    );
 }
 
 /// Runs a command while the user makes a table on the replica alone.
-fn keeps_tables_of_a_replica_alone(cluster: &Cluster, command: &[&str], moments: &[Made]) {
+fn keeps_tables_of_a_replica_alone(cluster: &Cluster, command: &[&str], moments: &[TableCreation]) {
     let on_replica = |statements: &[&str]| {
         let mut session = session(cluster.replica());
         session.run("test", "SET sql_log_bin=0").unwrap();
@@ -884,10 +900,10 @@ fn keeps_tables_of_a_replica_alone(cluster: &Cluster, command: &[&str], moments:
     };
     for made in moments.iter().copied() {
         eprintln!("case {made:?}: {}", command.join(" "));
-        if made == Made::BeforeTheRun {
+        if made == TableCreation::BeforeTheRun {
             make();
         }
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let (primary, replica) = (url(cluster.primary(), ADMIN), url(cluster.replica(), ADMIN));
         let args = [
             command,
@@ -899,8 +915,8 @@ fn keeps_tables_of_a_replica_alone(cluster: &Cluster, command: &[&str], moments:
             .env("REPLIMETER_PASSWORD", cluster.password())
             .spawn()
             .unwrap();
-        if made == Made::DuringTheRun {
-            until("the schema has arrived", LIMIT, || {
+        if made == TableCreation::DuringTheRun {
+            wait_until("the schema has arrived", LIMIT, || {
                 !clean(cluster.replica())
             });
             make();
@@ -912,10 +928,10 @@ fn keeps_tables_of_a_replica_alone(cluster: &Cluster, command: &[&str], moments:
             warnings
                 .matches("the schema `replimeter` was not removed: replica1 (")
                 .count(),
-            usize::from(made != Made::Never),
+            usize::from(made != TableCreation::Never),
             "{warnings}"
         );
-        if made == Made::Never {
+        if made == TableCreation::Never {
             cluster.assert_clean();
             continue;
         }
@@ -999,7 +1015,10 @@ fn tiny_rows_are_removed_in_small_transactions() {
         "1",
         "--json",
     ];
-    let document = cluster.run(&Tool::new(), &more).with_code(0).json();
+    let document = cluster
+        .run(&TestEnvironment::new(), &more)
+        .with_code(0)
+        .json();
     let row = &document["results"]["rows"][0];
     assert_eq!(
         (row["rounds"].as_u64(), row["timed_out"].as_u64()),

@@ -6,33 +6,33 @@ use std::{fs, process::Child, thread, time::Duration};
 use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    Ended, LIMIT, Tool, clean, harness::Test, password, session, shared, sql, start, test, until,
-    url, value, wait,
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, shared, sql,
+    start, test, url, value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(every_workload_of_ours_runs on mariadb),
-    test!(the_mix_is_sysbenchs on mariadb),
-    test!(data_is_found_again on mariadb),
-    test!(what_is_not_ours_stays on mariadb),
-    test!(schedules on mariadb).alone(),
-    test!(wrong_files on mariadb),
-    test!(deadlocks_are_begun_again on mariadb),
-    test!(too_many_connections on mariadb),
-    test!(plans_and_reports on mariadb),
-    test!(an_interrupted_run_is_kept on mariadb),
-    test!(beside_a_measurement on mariadb),
-    test!(errors_do_not_hold_a_load_back on mariadb),
-    test!(a_script_that_is_refused_ends_before_it_is_measured on mariadb),
-    test!(an_interrupted_filling_leaves_nothing on mariadb),
-    test!(shares_and_sizes_that_make_no_sense on mariadb),
+    test!(every_built_in_workload_runs on mariadb),
+    test!(oltp_mix_matches_sysbench on mariadb),
+    test!(existing_data_is_reused on mariadb),
+    test!(foreign_tables_are_kept on mariadb),
+    test!(open_loop_schedules_are_kept on mariadb).alone(),
+    test!(invalid_load_files_are_refused on mariadb),
+    test!(deadlocks_are_retried on mariadb),
+    test!(too_many_connections_are_refused on mariadb),
+    test!(load_plans_and_reports_round_trip on mariadb),
+    test!(interrupted_run_is_saved on mariadb),
+    test!(load_runs_during_a_measurement on mariadb),
+    test!(errors_do_not_slow_a_load on mariadb),
+    test!(refused_script_ends_before_measuring on mariadb),
+    test!(interrupted_fill_leaves_nothing on mariadb),
+    test!(invalid_shares_and_sizes_are_refused on mariadb),
     test!(reads_are_spread_on_mysql),
-    test!(every_workload_of_ours_runs_on_mysql).long(),
-    test!(a_server_killed_under_load_leaves_a_partial_result),
-    test!(a_replica_that_stops_under_load_is_no_success),
-    test!(a_full_disk_ends_the_filling),
+    test!(every_built_in_workload_runs_on_mysql).long(),
+    test!(server_killed_under_load_leaves_partial_result),
+    test!(replica_stopped_under_load_is_a_failure),
+    test!(full_disk_ends_the_fill),
     test!(certification_failures_are_counted),
 ];
 
@@ -50,7 +50,7 @@ const BUILT_IN: [&str; 8] = [
     "mix",
 ];
 
-fn spawn(tool: &Tool, nodes: &[Node], more: &[&str]) -> Child {
+fn spawn(tool: &TestEnvironment, nodes: &[Node], more: &[&str]) -> Child {
     let urls: Vec<String> = nodes.iter().map(|node| url(node, ADMIN)).collect();
     let mut args = vec![
         "load",
@@ -70,17 +70,17 @@ fn spawn(tool: &Tool, nodes: &[Node], more: &[&str]) -> Child {
         .unwrap()
 }
 
-fn load_with(tool: &Tool, nodes: &[Node], more: &[&str]) -> Ended {
+fn load_with(tool: &TestEnvironment, nodes: &[Node], more: &[&str]) -> CommandOutput {
     wait(spawn(tool, nodes, more), LIMIT)
 }
 
-fn load(nodes: &[Node], more: &[&str]) -> Ended {
-    load_with(&Tool::new(), nodes, more)
+fn load(nodes: &[Node], more: &[&str]) -> CommandOutput {
+    load_with(&TestEnvironment::new(), nodes, more)
 }
 
 /// A run of statements of the caller's own.
-fn run_file(nodes: &[Node], text: &str, more: &[&str]) -> Ended {
-    let tool = Tool::new();
+fn run_file(nodes: &[Node], text: &str, more: &[&str]) -> CommandOutput {
+    let tool = TestEnvironment::new();
     fs::write(tool.folder().join("own.toml"), text).unwrap();
     load_with(&tool, nodes, &[&["--workload", "own.toml"], more].concat())
 }
@@ -90,7 +90,7 @@ fn pid(child: &Child) -> Pid {
 }
 
 fn assert_clean(nodes: &[Node]) {
-    until("nothing of ours is left", LIMIT, || nodes.iter().all(clean));
+    wait_until("nothing of ours is left", LIMIT, || nodes.iter().all(clean));
 }
 
 fn number(value: &Value) -> f64 {
@@ -115,7 +115,7 @@ fn mariadb(case: fn(&[Node])) {
     assert_clean(servers.nodes());
 }
 
-fn every_workload_of_ours_runs(nodes: &[Node]) {
+fn every_built_in_workload_runs(nodes: &[Node]) {
     for workload in BUILT_IN {
         let mut args = vec![
             "--workload",
@@ -166,7 +166,7 @@ fn asked(node: &Node) -> [f64; 6] {
     })
 }
 
-fn the_mix_is_sysbenchs(nodes: &[Node]) {
+fn oltp_mix_matches_sysbench(nodes: &[Node]) {
     let before = asked(&nodes[0]);
     let args = [
         "--workload",
@@ -193,7 +193,7 @@ fn the_mix_is_sysbenchs(nodes: &[Node]) {
     }
 }
 
-fn data_is_found_again(nodes: &[Node]) {
+fn existing_data_is_reused(nodes: &[Node]) {
     let rows = || value(&nodes[0], "SELECT COUNT(*) FROM replimeter.post").unwrap();
     let run = |size: &str, workload: &str| {
         let args = [
@@ -264,19 +264,19 @@ fn data_is_found_again(nodes: &[Node]) {
     .with_code(0);
 }
 
-fn what_is_not_ours_stays(nodes: &[Node]) {
+fn foreign_tables_are_kept(nodes: &[Node]) {
     sql(&nodes[0], "CREATE DATABASE replimeter");
     sql(
         &nodes[0],
         "CREATE TABLE replimeter.sbtest1 (id INT PRIMARY KEY)",
     );
     let ended = load(nodes, &["--workload", "point-select", "--duration", "1s"]).with_code(3);
-    let _ = ended.saying("`sbtest1` was not created by Replimeter");
+    let _ = ended.stderr_contains("`sbtest1` was not created by Replimeter");
     assert!(value(&nodes[0], "SELECT COUNT(*) FROM replimeter.sbtest1").is_some());
     sql(&nodes[0], "DROP DATABASE replimeter");
 }
 
-fn schedules(nodes: &[Node]) {
+fn open_loop_schedules_are_kept(nodes: &[Node]) {
     let args = [
         "--workload",
         "insert",
@@ -332,46 +332,50 @@ fn schedules(nodes: &[Node]) {
     );
 }
 
-fn wrong_files(nodes: &[Node]) {
+fn invalid_load_files_are_refused(nodes: &[Node]) {
     let more = ["--duration", "1s", "--threads", "1"];
     let ended = run_file(nodes, "[[statement]]\nsql = 'SELEC 1'", &more).with_code(3);
     let _ = ended
-        .saying("line 2")
-        .saying("You have an error in your SQL syntax")
-        .saying("SELEC 1");
+        .stderr_contains("line 2")
+        .stderr_contains("You have an error in your SQL syntax")
+        .stderr_contains("SELEC 1");
     let ended = run_file(nodes, "[[statement]]\nsql = 'SELECT * FROM missing'", &more).with_code(3);
-    let _ = ended.saying("missing' doesn't exist").saying("line 2");
+    let _ = ended
+        .stderr_contains("missing' doesn't exist")
+        .stderr_contains("line 2");
     let ended = run_file(nodes, "[[statement]]\nsql = 'SELECT :id'", &more).with_code(2);
-    let _ = ended.saying("line 2").saying("`:id` does not exist");
+    let _ = ended
+        .stderr_contains("line 2")
+        .stderr_contains("`:id` does not exist");
     let _ = run_file(
         nodes,
         "[[statement]]\nsql = 'SELECT 1'",
         &["--threads", "0"],
     )
     .with_code(2)
-    .saying("1 to 1024 threads");
+    .stderr_contains("1 to 1024 threads");
     let _ = run_file(
         nodes,
         "[[statement]]\nsql = 'SELECT 1'",
         &["--data-size", "5"],
     )
     .with_code(2)
-    .saying("no workload has data");
+    .stderr_contains("no workload has data");
     // A statement that always fails where it is run, and not where it is prepared.
     let table = "[[table]]\nname = 'one'\ncreate = 'CREATE TABLE one (id INT PRIMARY KEY)'\n[table.columns]\nid = {row = true}\n";
     let text =
         format!("size = 1\n{table}[[statement]]\nsql = 'INSERT INTO one VALUES (:id)'\nid = 1");
     let _ = run_file(nodes, &text, &more)
         .with_code(3)
-        .saying("Duplicate entry")
-        .saying("line 8");
+        .stderr_contains("Duplicate entry")
+        .stderr_contains("line 8");
     assert_clean(nodes);
     let _ = load(nodes, &["--workload", "no-such.toml"])
         .with_code(2)
-        .saying("cannot read the workload");
+        .stderr_contains("cannot read the workload");
 }
 
-fn deadlocks_are_begun_again(nodes: &[Node]) {
+fn deadlocks_are_retried(nodes: &[Node]) {
     let text = "transaction = true
         size = 3
         [[table]]
@@ -398,7 +402,7 @@ fn deadlocks_are_begun_again(nodes: &[Node]) {
     assert!(row["passes"].as_u64() > row["failed"].as_u64());
 }
 
-fn too_many_connections(nodes: &[Node]) {
+fn too_many_connections_are_refused(nodes: &[Node]) {
     let was = value(&nodes[0], "SELECT @@max_connections").unwrap();
     sql(&nodes[0], "SET GLOBAL max_connections = 20");
     let ended = load(
@@ -414,11 +418,11 @@ fn too_many_connections(nodes: &[Node]) {
     )
     .with_code(3);
     let _ = ended
-        .saying("of 60 of the load")
-        .saying("Too many connections")
-        .saying("max_connections");
+        .stderr_contains("of 60 of the load")
+        .stderr_contains("Too many connections")
+        .stderr_contains("max_connections");
     // The administrator's own place is free for this.
-    until("there is room again", LIMIT, || {
+    wait_until("there is room again", LIMIT, || {
         replimeter_engine::Session::open(&nodes[0])
             .and_then(|mut session| {
                 session.run("test", &format!("SET GLOBAL max_connections = {was}"))
@@ -427,8 +431,8 @@ fn too_many_connections(nodes: &[Node]) {
     });
 }
 
-fn plans_and_reports(nodes: &[Node]) {
-    let tool = Tool::new();
+fn load_plans_and_reports_round_trip(nodes: &[Node]) {
+    let tool = TestEnvironment::new();
     let document = load_with(
         &tool,
         nodes,
@@ -467,10 +471,10 @@ fn plans_and_reports(nodes: &[Node]) {
     );
 }
 
-fn an_interrupted_run_is_kept(nodes: &[Node]) {
-    let tool = Tool::new();
+fn interrupted_run_is_saved(nodes: &[Node]) {
+    let tool = TestEnvironment::new();
     let child = spawn(&tool, nodes, &["--workload", "insert", "--duration", "60s"]);
-    until("it runs", LIMIT, || {
+    wait_until("it runs", LIMIT, || {
         let rows = session(&nodes[0]).value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
         rows.ok().flatten().is_some_and(|rows| rows.len() > 2)
     });
@@ -484,8 +488,8 @@ fn an_interrupted_run_is_kept(nodes: &[Node]) {
     );
 }
 
-fn beside_a_measurement(nodes: &[Node]) {
-    let tool = Tool::new();
+fn load_runs_during_a_measurement(nodes: &[Node]) {
+    let tool = TestEnvironment::new();
     fs::write(
         tool.folder().join("own.toml"),
         "[[statement]]\nsql = 'SELECT :a'\na = {uniform = [1, 9]}",
@@ -542,7 +546,7 @@ fn beside_a_measurement(nodes: &[Node]) {
     );
 }
 
-fn every_workload_of_ours_runs_on_mysql() {
+fn every_built_in_workload_runs_on_mysql() {
     let sandbox = start("mysql/async:2", &RELAXED);
     let nodes = sandbox.nodes();
     for workload in BUILT_IN {
@@ -599,7 +603,7 @@ fn reads_are_spread_on_mysql() {
     assert_eq!(spread("all"), "primary, replica1, replica2");
     assert_eq!(spread("primary"), "primary");
     // Encrypted, the driver runs the statements.
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let address = format!("{}?ssl-mode=required", url(&nodes[0], ADMIN));
     let args = [
         "load",
@@ -632,9 +636,9 @@ fn kill_server(sandbox: &Sandbox, index: usize) {
     kill_process(pid, Signal::KILL).unwrap();
 }
 
-fn a_server_killed_under_load_leaves_a_partial_result() {
+fn server_killed_under_load_leaves_partial_result() {
     let sandbox = start("mariadb/none", &RELAXED);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let child = spawn(
         &tool,
         sandbox.nodes(),
@@ -647,14 +651,14 @@ fn a_server_killed_under_load_leaves_a_partial_result() {
             "60s",
         ],
     );
-    until("it runs", LIMIT, || {
+    wait_until("it runs", LIMIT, || {
         let rows = session(&sandbox.nodes()[0])
             .value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
         rows.ok().flatten().is_some_and(|rows| rows.len() > 2)
     });
     thread::sleep(Duration::from_secs(2));
     kill_server(&sandbox, 0);
-    let ended = wait(child, LIMIT).with_code(3).saying("primary (");
+    let ended = wait(child, LIMIT).with_code(3).stderr_contains("primary (");
     let document = ended.json();
     assert_eq!(document["status"], "failed");
     let row = &document["results"]["rows"][0];
@@ -666,7 +670,7 @@ fn a_server_killed_under_load_leaves_a_partial_result() {
 }
 
 /// A sixth of the operations meets a key that is there. A client goes on after such an error.
-fn errors_do_not_hold_a_load_back(nodes: &[Node]) {
+fn errors_do_not_slow_a_load(nodes: &[Node]) {
     let text = "size = 1000
         [[table]]
         name = 'taken'
@@ -693,8 +697,8 @@ fn errors_do_not_hold_a_load_back(nodes: &[Node]) {
     assert!(codes(&document).contains(&"load-errors"), "{document:#}");
 }
 
-fn a_script_that_is_refused_ends_before_it_is_measured(nodes: &[Node]) {
-    let tool = Tool::new();
+fn refused_script_ends_before_measuring(nodes: &[Node]) {
+    let tool = TestEnvironment::new();
     fs::write(tool.folder().join("own.sql"), "SELECT 1;\nSELEC 2;\n").unwrap();
     let ended = load_with(
         &tool,
@@ -702,12 +706,12 @@ fn a_script_that_is_refused_ends_before_it_is_measured(nodes: &[Node]) {
         &["--workload", "own.sql", "--duration", "60s"],
     )
     .with_code(3);
-    let _ = ended.saying("line 2").saying("SELEC 2");
+    let _ = ended.stderr_contains("line 2").stderr_contains("SELEC 2");
     assert!(tool.runs().is_empty(), "nothing was measured");
 }
 
-fn an_interrupted_filling_leaves_nothing(nodes: &[Node]) {
-    let tool = Tool::new();
+fn interrupted_fill_leaves_nothing(nodes: &[Node]) {
+    let tool = TestEnvironment::new();
     let child = spawn(
         &tool,
         nodes,
@@ -720,7 +724,7 @@ fn an_interrupted_filling_leaves_nothing(nodes: &[Node]) {
             "1s",
         ],
     );
-    until("it fills", LIMIT, || {
+    wait_until("it fills", LIMIT, || {
         let rows = session(&nodes[0]).value("test", "SELECT 1 FROM replimeter.sbtest1 LIMIT 1");
         rows.ok().flatten().is_some()
     });
@@ -729,7 +733,7 @@ fn an_interrupted_filling_leaves_nothing(nodes: &[Node]) {
     assert!(tool.runs().is_empty());
 }
 
-fn shares_and_sizes_that_make_no_sense(nodes: &[Node]) {
+fn invalid_shares_and_sizes_are_refused(nodes: &[Node]) {
     let args = [
         "--workload",
         "point-select",
@@ -746,7 +750,7 @@ fn shares_and_sizes_that_make_no_sense(nodes: &[Node]) {
     assert!(codes(&document).contains(&"uneven-load"), "{document:#}");
     let _ = load(nodes, &["--workload", "point-select", "--data-size", "0"])
         .with_code(2)
-        .saying("is no data set");
+        .stderr_contains("is no data set");
     // Where a terabyte would fit it would be made.
     let disk = rustix::fs::statvfs(replimeter_suites::home()).unwrap();
     if disk.f_bavail * disk.f_frsize < 900_000_000_000 {
@@ -762,21 +766,23 @@ fn shares_and_sizes_that_make_no_sense(nodes: &[Node]) {
             ],
         )
         .with_code(3);
-        let _ = ended.saying("MB free").saying("--data-size");
+        let _ = ended
+            .stderr_contains("MB free")
+            .stderr_contains("--data-size");
     }
 }
 
 /// A replica that no longer follows makes it another topology than the one that was to be measured.
-fn a_replica_that_stops_under_load_is_no_success() {
+fn replica_stopped_under_load_is_a_failure() {
     let sandbox = start(
         "mariadb/semi-sync:1",
         &[RELAXED.as_slice(), &["rpl_semi_sync_master_timeout=500"]].concat(),
     );
     let nodes = sandbox.nodes();
     let insert = ["--workload", "insert", "--threads", "4", "--duration", "5s"];
-    let begun = |tool: &Tool| {
+    let begun = |tool: &TestEnvironment| {
         let child = spawn(tool, nodes, &insert);
-        until("it runs", LIMIT, || {
+        wait_until("it runs", LIMIT, || {
             let rows =
                 session(&nodes[0]).value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
             rows.ok().flatten().is_some_and(|rows| rows.len() > 2)
@@ -784,20 +790,20 @@ fn a_replica_that_stops_under_load_is_no_success() {
         child
     };
     // For a while it did not wait: the figures are of a mixture.
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let child = begun(&tool);
     sql(&nodes[1], "STOP SLAVE IO_THREAD");
     thread::sleep(Duration::from_millis(1500));
     sql(&nodes[1], "START SLAVE IO_THREAD");
     let ended = wait(child, LIMIT)
         .with_code(1)
-        .saying("fell back from semi-synchronous");
+        .stderr_contains("fell back from semi-synchronous");
     assert_eq!(ended.json()["status"], "invalid");
     assert_clean(nodes);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let child = begun(&tool);
     kill_server(&sandbox, 1);
-    let ended = wait(child, LIMIT).with_code(3).saying("replica1");
+    let ended = wait(child, LIMIT).with_code(3).stderr_contains("replica1");
     let document = ended.json();
     assert_eq!(document["status"], "failed");
     assert!(
@@ -807,7 +813,7 @@ fn a_replica_that_stops_under_load_is_no_success() {
 }
 
 /// A tablespace that may not grow stands for a disk that is full.
-fn a_full_disk_ends_the_filling() {
+fn full_disk_ends_the_fill() {
     let options = [
         RELAXED.as_slice(),
         &[
@@ -831,16 +837,16 @@ fn a_full_disk_ends_the_filling() {
     )
     .with_code(3);
     let _ = ended
-        .saying("is full")
-        .saying("rows of `sbtest1`")
-        .saying("disk space");
+        .stderr_contains("is full")
+        .stderr_contains("rows of `sbtest1`")
+        .stderr_contains("disk space");
     assert_clean(nodes);
 }
 
 /// Two members that write the same rows: what the other one had first is counted by its
 /// own name, and begun again.
 fn certification_failures_are_counted() {
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let text = "size = 4
         [[table]]
         name = 'hot'

@@ -5,20 +5,20 @@ use std::time::Duration;
 use replimeter_engine::Node;
 use replimeter_model::sandbox::{LinkSpec, SandboxSpec};
 use replimeter_suites::{
-    LIMIT, Tool, clean, harness::Test, password, sql, start, start_spec, test, until, url, value,
-    wait,
+    LIMIT, TestEnvironment, clean, harness::Test, password, sql, start, start_spec, test, url,
+    value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(a_slow_link_exposes_its_delay).alone(),
-    test!(modes_that_expose_nothing_say_so),
+    test!(slow_link_exposes_its_delay).alone(),
+    test!(modes_without_exposure_are_reported),
     test!(semi_sync_of_mysql_exposes_nothing).long(),
-    test!(servers_of_the_users_are_only_looked_at),
-    test!(a_fall_back_is_exposure),
-    test!(a_primary_that_dies_ends_the_run_and_its_time_is_not_averaged),
-    test!(several_targets_and_no_replica_are_refused),
+    test!(user_servers_are_only_read),
+    test!(fall_back_counts_as_exposure),
+    test!(killed_primary_ends_run_and_is_not_averaged),
+    test!(several_targets_or_no_replica_are_refused),
 ];
 
 /// How many connections a user has to a server, the one that asks among them.
@@ -29,7 +29,7 @@ fn connections(node: &Node, user: &str) -> u64 {
 }
 
 fn exposure(args: &[&str]) -> Value {
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let mut all = vec!["exposure", "--json"];
     all.extend(args);
     let document = wait(
@@ -48,7 +48,7 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-fn a_slow_link_exposes_its_delay() {
+fn slow_link_exposes_its_delay() {
     for engine in ["mariadb", "mysql"] {
         let shape = format!("{engine}/async:1");
         let of = |delay: &str| {
@@ -86,7 +86,7 @@ fn a_slow_link_exposes_its_delay() {
     }
 }
 
-fn modes_that_expose_nothing_say_so() {
+fn modes_without_exposure_are_reported() {
     expose_nothing(&["galera:2", "mariadb/semi-sync:1"]);
 }
 
@@ -112,7 +112,7 @@ fn expose_nothing(shapes: &[&str]) {
     }
 }
 
-fn servers_of_the_users_are_only_looked_at() {
+fn user_servers_are_only_read() {
     let sandbox = start("mariadb/async:1", &[]);
     let [primary, replica] = sandbox.nodes() else {
         panic!("two servers")
@@ -122,10 +122,10 @@ fn servers_of_the_users_are_only_looked_at() {
         primary,
         "GRANT REPLICATION SLAVE, REPLICA MONITOR, BINLOG MONITOR ON *.* TO looker@'127.0.0.1'",
     );
-    until("the user has arrived", LIMIT, || {
+    wait_until("the user has arrived", LIMIT, || {
         value(replica, "SELECT 1 FROM mysql.user WHERE user = 'looker'").is_some()
     });
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let (one, other) = (url(primary, "looker"), url(replica, "looker"));
     let args = [
         "exposure",
@@ -141,7 +141,7 @@ fn servers_of_the_users_are_only_looked_at() {
     let mut command = tool.command(&args);
     command.env("REPLIMETER_PASSWORD", "pw");
     let child = command.spawn().unwrap();
-    until("it is connected", LIMIT, || {
+    wait_until("it is connected", LIMIT, || {
         connections(replica, "looker") > 0
     });
     std::thread::sleep(Duration::from_secs(1));
@@ -175,10 +175,10 @@ fn servers_of_the_users_are_only_looked_at() {
             "2",
         ])
         .with_code(2);
-    let _ = refused.saying("writes nothing to servers that it did not start");
+    let _ = refused.stderr_contains("writes nothing to servers that it did not start");
 }
 
-fn a_fall_back_is_exposure() {
+fn fall_back_counts_as_exposure() {
     let spec = SandboxSpec {
         server_options: vec!["rpl_semi_sync_master_timeout=50".parse().unwrap()],
         link: Some(LinkSpec {
@@ -192,7 +192,7 @@ fn a_fall_back_is_exposure() {
     let [primary, replica] = sandbox.nodes() else {
         panic!("two servers")
     };
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let (one, other) = (url(primary, "replimeter"), url(replica, "replimeter"));
     let mut command = tool.command(&[
         "exposure",
@@ -206,7 +206,7 @@ fn a_fall_back_is_exposure() {
     ]);
     command.env("REPLIMETER_PASSWORD", password(primary));
     let child = command.spawn().unwrap();
-    until("it is connected", LIMIT, || {
+    wait_until("it is connected", LIMIT, || {
         connections(replica, "replimeter") > 1
     });
     std::thread::sleep(Duration::from_millis(500));
@@ -222,12 +222,12 @@ fn a_fall_back_is_exposure() {
     assert!(number(&row["transactions"]["max"]) >= 2.0, "{row}");
 }
 
-fn a_primary_that_dies_ends_the_run_and_its_time_is_not_averaged() {
+fn killed_primary_ends_run_and_is_not_averaged() {
     let sandbox = start("mariadb/async:1", &[]);
     let [primary, replica] = sandbox.nodes() else {
         panic!("two servers")
     };
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let (one, other) = (url(primary, "replimeter"), url(replica, "replimeter"));
     let mut command = tool.command(&[
         "exposure",
@@ -241,7 +241,7 @@ fn a_primary_that_dies_ends_the_run_and_its_time_is_not_averaged() {
     ]);
     command.env("REPLIMETER_PASSWORD", password(primary));
     let child = command.spawn().unwrap();
-    until("it is connected", LIMIT, || {
+    wait_until("it is connected", LIMIT, || {
         connections(replica, "replimeter") > 1
     });
     std::thread::sleep(Duration::from_secs(2));
@@ -268,14 +268,14 @@ fn a_primary_that_dies_ends_the_run_and_its_time_is_not_averaged() {
     );
 }
 
-fn several_targets_and_no_replica_are_refused() {
-    let tool = Tool::new();
+fn several_targets_or_no_replica_are_refused() {
+    let tool = TestEnvironment::new();
     let _ = tool
         .run(&["exposure", "--sandbox", "async:1", "--sandbox", "async:2"])
         .with_code(2)
-        .saying("one target");
+        .stderr_contains("one target");
     let _ = tool
         .run(&["exposure", "--sandbox", "mariadb/none"])
         .with_code(2)
-        .saying("has no replica");
+        .stderr_contains("has no replica");
 }

@@ -10,20 +10,20 @@ use std::{
 };
 
 use replimeter_suites::{
-    Ended, Tool, assert_plan_described, assert_run_described, binary, harness::Test, test,
-    violations,
+    CommandOutput, TestEnvironment, assert_plan_described, assert_run_described, binary,
+    harness::Test, test, violations,
 };
 use serde_json::{Value, json};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(every_plan_is_as_its_schema_says_and_a_wrong_one_is_not),
-    test!(a_dry_run_says_what_each_command_touches_and_is_a_plan_again),
-    test!(a_folder_of_plans_is_checked_whole_before_the_first_begins),
-    test!(mistakes_in_a_plan_are_shown_with_line_column_and_what_was_meant),
-    test!(a_run_is_read_by_other_tools),
+    test!(plans_validate_against_their_schema),
+    test!(dry_run_lists_effects_and_is_a_valid_plan),
+    test!(all_plans_are_checked_before_the_first_run),
+    test!(plan_errors_show_line_column_and_suggestion),
+    test!(run_files_are_read_by_other_tools),
     test!(completions_and_the_manual_are_usable),
-    test!(the_handbook_is_a_book),
-    test!(the_package_holds_a_program_that_runs).long(),
+    test!(handbook_builds_as_a_book),
+    test!(package_contains_a_working_program).long(),
 ];
 
 const COMMANDS: [&str; 10] = [
@@ -70,7 +70,7 @@ fn python() -> PathBuf {
 }
 
 /// Runs a program of Python's in a folder.
-fn run_python(folder: &Path, program: &str, args: &[&str]) -> Ended {
+fn run_python(folder: &Path, program: &str, args: &[&str]) -> CommandOutput {
     let mut command = Command::new(python());
     command
         .arg("-")
@@ -86,7 +86,7 @@ fn run_python(folder: &Path, program: &str, args: &[&str]) -> Ended {
         .unwrap()
         .write_all(program.as_bytes())
         .unwrap();
-    Ended::of(child.wait_with_output().unwrap())
+    CommandOutput::of(child.wait_with_output().unwrap())
 }
 
 /// The blocks of a language in a page of the documents.
@@ -99,8 +99,8 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
         .collect()
 }
 
-fn every_plan_is_as_its_schema_says_and_a_wrong_one_is_not() {
-    let tool = Tool::new();
+fn plans_validate_against_their_schema() {
+    let tool = TestEnvironment::new();
     let mut plans = 0;
     for entry in fs::read_dir(root().join("plans")).unwrap() {
         let path = entry.unwrap().path();
@@ -127,11 +127,14 @@ fn every_plan_is_as_its_schema_says_and_a_wrong_one_is_not() {
         printed,
         fs::read_to_string(root().join("docs/schema/plan.json")).unwrap()
     );
-    let _ = tool.run(&["schema", "plans"]).with_code(2).saying("plan");
+    let _ = tool
+        .run(&["schema", "plans"])
+        .with_code(2)
+        .stderr_contains("plan");
 }
 
-fn a_dry_run_says_what_each_command_touches_and_is_a_plan_again() {
-    let tool = Tool::new();
+fn dry_run_lists_effects_and_is_a_valid_plan() {
+    let tool = TestEnvironment::new();
     for command in COMMANDS {
         let plan = tool.folder().join("plan.toml");
         fs::write(&plan, format!("command = \"{command}\"\n")).unwrap();
@@ -195,14 +198,14 @@ fn a_dry_run_says_what_each_command_touches_and_is_a_plan_again() {
     assert!(tool.runs().is_empty() && !tool.folder().join("here").exists());
 }
 
-fn a_folder_of_plans_is_checked_whole_before_the_first_begins() {
-    let tool = Tool::new();
+fn all_plans_are_checked_before_the_first_run() {
+    let tool = TestEnvironment::new();
     let folder = tool.folder().join("plans");
     fs::create_dir(&folder).unwrap();
     let _ = tool
         .run(&["run", "plans"])
         .with_code(2)
-        .saying("there is no plan (*.toml) in it");
+        .stderr_contains("there is no plan (*.toml) in it");
     for (name, title) in [
         ("b.toml", "second"),
         ("a.toml", "first"),
@@ -226,7 +229,7 @@ fn a_folder_of_plans_is_checked_whole_before_the_first_begins() {
     let _ = tool
         .run(&["run", "plans", "--json"])
         .with_code(2)
-        .saying("single plan");
+        .stderr_contains("single plan");
     fs::write(
         folder.join("b.toml"),
         "command = \"lag\"\n[target]\nlink-delay = \"10m\"\n",
@@ -235,15 +238,15 @@ fn a_folder_of_plans_is_checked_whole_before_the_first_begins() {
     let ended = tool
         .run(&["run", "plans"])
         .with_code(2)
-        .saying("plans/b.toml")
-        .saying("line 3, column 1")
-        .saying("10ms?");
+        .stderr_contains("plans/b.toml")
+        .stderr_contains("line 3, column 1")
+        .stderr_contains("10ms?");
     assert_eq!(ended.stdout, "");
     assert!(tool.runs().is_empty(), "the first plan has begun");
 }
 
-fn mistakes_in_a_plan_are_shown_with_line_column_and_what_was_meant() {
-    let tool = Tool::new();
+fn plan_errors_show_line_column_and_suggestion() {
+    let tool = TestEnvironment::new();
     for (text, wants) in [
         (
             "command = \"lag\"\n[lag]\nrouns = 5\n",
@@ -281,8 +284,8 @@ fn mistakes_in_a_plan_are_shown_with_line_column_and_what_was_meant() {
     }
 }
 
-fn a_run_is_read_by_other_tools() {
-    let tool = Tool::new();
+fn run_files_are_read_by_other_tools() {
+    let tool = TestEnvironment::new();
     let args = [
         "lag",
         "--sandbox",
@@ -383,7 +386,7 @@ print(json.dumps(found))";
 }
 
 fn completions_and_the_manual_are_usable() {
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = tool.run(&["completions", shell]).with_code(0).stdout;
         assert!(
@@ -425,11 +428,11 @@ echo \"${COMPREPLY[@]}\"";
     let _ = tool
         .run(&["man", "/proc/replimeter"])
         .with_code(3)
-        .saying("/proc/replimeter");
+        .stderr_contains("/proc/replimeter");
 }
 
-fn the_handbook_is_a_book() {
-    let tool = Tool::new();
+fn handbook_builds_as_a_book() {
+    let tool = TestEnvironment::new();
     let mdbook = python().with_file_name("mdbook");
     let built = Command::new(mdbook)
         .arg("build")
@@ -461,8 +464,8 @@ fn the_handbook_is_a_book() {
     assert!(pages > 25, "{pages}");
 }
 
-fn the_package_holds_a_program_that_runs() {
-    let tool = Tool::new();
+fn package_contains_a_working_program() {
+    let tool = TestEnvironment::new();
     let made = Command::new(root().join("scripts/make-deb"))
         .arg(tool.folder())
         .output()
@@ -498,7 +501,7 @@ fn the_package_holds_a_program_that_runs() {
         assert!(inside.join(path).is_file(), "{path} is missing");
     }
     let run = |args: &[&str]| {
-        Ended::of(
+        CommandOutput::of(
             Command::new(inside.join("usr/bin/replimeter"))
                 .args(args)
                 .output()

@@ -3,24 +3,22 @@
 use std::{process::Command, time::Duration};
 
 use replimeter_suites::{
-    Ended, Tool, binary, folder,
+    CommandOutput, TestEnvironment, binary, folder,
     harness::{Test, skip},
     home, test, wait,
 };
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(lag_rises_by_the_delay).alone(),
-    test!(chains_pay_for_every_link).alone(),
-    test!(members_of_a_cluster_in_networks_of_their_own).alone(),
-    test!(members_of_a_group_in_networks_of_their_own)
-        .alone()
-        .long(),
-    test!(an_ordinary_user_is_told_why_a_cluster_gets_no_links),
+    test!(link_delay_adds_to_lag).alone(),
+    test!(chain_lag_adds_every_link_delay).alone(),
+    test!(cluster_members_run_in_separate_networks).alone(),
+    test!(group_members_run_in_separate_networks).alone().long(),
+    test!(unprivileged_user_gets_reason_for_missing_links),
 ];
 
 fn document(shape: &str, delay: &str, every: &str, more: &[&str]) -> Value {
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let mut args = vec![
         "lag",
         "--sandbox",
@@ -50,7 +48,7 @@ fn p50(document: &Value, key: &str) -> f64 {
         .unwrap()
 }
 
-fn lag_rises_by_the_delay() {
+fn link_delay_adds_to_lag() {
     // Without flushes, so that a busy disk does not hide the delay.
     let quiet = [
         "--server-option",
@@ -95,7 +93,7 @@ fn lag_rises_by_the_delay() {
     );
 }
 
-fn chains_pay_for_every_link() {
+fn chain_lag_adds_every_link_delay() {
     let document = document(
         "chain:2",
         "10ms",
@@ -115,21 +113,21 @@ fn chains_pay_for_every_link() {
     );
 }
 
-fn members_of_a_cluster_in_networks_of_their_own() {
+fn cluster_members_run_in_separate_networks() {
     members_in_networks("galera:2");
 }
 
-fn members_of_a_group_in_networks_of_their_own() {
+fn group_members_run_in_separate_networks() {
     members_in_networks("group:2");
 }
 
 fn members_in_networks(shape: &str) {
     if !rustix::process::geteuid().is_root() {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let _ = tool
             .run(&["lag", "--sandbox", shape, "--link-delay", "1ms"])
             .with_code(3)
-            .saying("needs its own network namespace");
+            .stderr_contains("needs its own network namespace");
         return;
     }
     let (without, with) = (
@@ -141,7 +139,7 @@ fn members_in_networks(shape: &str) {
     assert!(rise > 36_000.0, "{shape}: rose by {rise} µs");
 }
 
-fn an_ordinary_user_is_told_why_a_cluster_gets_no_links() {
+fn unprivileged_user_gets_reason_for_missing_links() {
     if !rustix::process::geteuid().is_root() {
         return skip(
             "only root changes to another user; as an ordinary user the test above tries the same",
@@ -169,9 +167,9 @@ fn an_ordinary_user_is_told_why_a_cluster_gets_no_links() {
         .current_dir(folder.path())
         .env("HOME", folder.path())
         .env("REPLIMETER_HOME", folder.path().join("home"));
-    let ended = Ended::of(command.output().unwrap()).with_code(3);
+    let ended = CommandOutput::of(command.output().unwrap()).with_code(3);
     let _ = ended
-        .saying("needs its own network namespace")
-        .saying("run it as root")
-        .saying("need no privilege");
+        .stderr_contains("needs its own network namespace")
+        .stderr_contains("run it as root")
+        .stderr_contains("need no privilege");
 }

@@ -13,48 +13,48 @@ use std::{
 use replimeter_engine::{Node, Session, session::StatusRow};
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    Ended, LIMIT, Tool, clean, harness::Test, password, session, shared, sql, start, test, until,
-    url, value, wait,
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, shared, sql,
+    start, test, url, value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(an_open_loop_holds_its_rate on mariadb).alone(),
-    test!(two_loads_share_what_a_script_makes on mariadb),
+    test!(open_loop_holds_its_rate on mariadb).alone(),
+    test!(two_loads_share_the_script_data on mariadb),
     test!(deadlocks_are_retried_and_counted on mariadb),
     test!(errors_are_counted_by_code on mariadb),
-    test!(what_never_succeeds_ends_the_run_before_it_begins on mariadb),
-    test!(a_replica_takes_only_reads on mariadb),
-    test!(bad_scripts_and_names on mariadb),
-    test!(interrupted_and_panicking_runs_remove_what_a_script_made on mariadb),
-    test!(a_stalled_primary_delays_an_open_loop on mariadb).alone(),
-    test!(a_replica_catches_up on mariadb_backlog),
-    test!(a_replica_catches_up on mysql_backlog),
-    test!(missing_privileges on mariadb_backlog),
-    test!(missing_privileges on mysql_backlog),
-    test!(a_delayed_replica_is_refused on mariadb_backlog),
-    test!(nothing_to_catch_up_with on mariadb_backlog),
-    test!(an_interrupted_backlog on mariadb_backlog),
-    test!(an_interrupted_backlog on mysql_backlog).long(),
-    test!(a_panic_during_a_backlog on mariadb_backlog),
-    test!(a_panic_during_a_backlog on mysql_backlog).long(),
-    test!(a_second_signal_with_a_frozen_primary on mariadb_backlog),
-    test!(a_second_signal_with_a_frozen_primary on mysql_backlog).long(),
-    test!(an_applier_that_fails on mariadb_backlog),
+    test!(always_failing_load_ends_before_the_run on mariadb),
+    test!(replica_accepts_only_reads on mariadb),
+    test!(bad_scripts_and_names_are_refused on mariadb),
+    test!(interrupted_or_panicked_run_removes_script_data on mariadb),
+    test!(stalled_primary_delays_an_open_loop on mariadb).alone(),
+    test!(replica_catches_up on mariadb_backlog),
+    test!(replica_catches_up on mysql_backlog),
+    test!(missing_privileges_are_named on mariadb_backlog),
+    test!(missing_privileges_are_named on mysql_backlog),
+    test!(delayed_replica_is_refused on mariadb_backlog),
+    test!(backlog_without_replica_is_refused on mariadb_backlog),
+    test!(interrupted_backlog_starts_the_applier on mariadb_backlog),
+    test!(interrupted_backlog_starts_the_applier on mysql_backlog).long(),
+    test!(panic_during_backlog_starts_the_applier on mariadb_backlog),
+    test!(panic_during_backlog_starts_the_applier on mysql_backlog).long(),
+    test!(second_signal_ends_run_with_frozen_primary on mariadb_backlog),
+    test!(second_signal_ends_run_with_frozen_primary on mysql_backlog).long(),
+    test!(failed_applier_ends_the_backlog on mariadb_backlog),
     test!(frozen_replica_applies_again on mariadb_backlog),
     test!(frozen_replica_applies_again on mysql_backlog).long(),
-    test!(exit_starts_what_the_run_could_not on mariadb_backlog),
-    test!(exit_starts_what_the_run_could_not on mysql_backlog).long(),
-    test!(killed_replica_leaves_the_statements),
+    test!(exit_starts_the_applier_the_run_could_not on mariadb_backlog),
+    test!(exit_starts_the_applier_the_run_could_not on mysql_backlog).long(),
+    test!(killed_replica_prints_restore_statements),
     test!(killed_connection_does_not_end_a_backlog on mariadb_backlog),
     test!(killed_connection_does_not_end_a_backlog on mysql_backlog).long(),
-    test!(panic_says_what_starts_a_held_applier on mariadb_backlog),
-    test!(panic_says_what_starts_a_held_applier on mysql_backlog).long(),
-    test!(unanswered_stop_is_said_with_the_statements),
-    test!(slow_stop_is_waited_for on mariadb_backlog),
-    test!(slow_stop_is_waited_for on mysql_backlog),
-    test!(members_of_a_cluster_have_no_such_applier),
+    test!(panic_prints_how_to_start_the_applier on mariadb_backlog),
+    test!(panic_prints_how_to_start_the_applier on mysql_backlog).long(),
+    test!(unanswered_stop_prints_restore_statements),
+    test!(slow_stop_is_awaited on mariadb_backlog),
+    test!(slow_stop_is_awaited on mysql_backlog),
+    test!(backlog_refuses_cluster_members),
 ];
 
 const ADMIN: &str = "replimeter";
@@ -86,7 +86,7 @@ impl Servers {
     /// Measures these servers, by a command and its options.
     fn spawn_as(
         &self,
-        tool: &Tool,
+        tool: &TestEnvironment,
         user: &str,
         secret: &str,
         fault: Option<&str>,
@@ -101,17 +101,17 @@ impl Servers {
         command.spawn().unwrap()
     }
 
-    fn spawn(&self, tool: &Tool, line: &[&str]) -> Child {
+    fn spawn(&self, tool: &TestEnvironment, line: &[&str]) -> Child {
         self.spawn_as(tool, ADMIN, password(self.primary()), None, line)
     }
 
-    fn run(&self, tool: &Tool, line: &[&str]) -> Ended {
+    fn run(&self, tool: &TestEnvironment, line: &[&str]) -> CommandOutput {
         wait(self.spawn(tool, line), LIMIT)
     }
 
     /// A short measurement of rounds under a script's load.
-    fn under(&self, script: &str, threads: u32, more: &[&str]) -> Ended {
-        let tool = Tool::new();
+    fn under(&self, script: &str, threads: u32, more: &[&str]) -> CommandOutput {
+        let tool = TestEnvironment::new();
         fs::write(tool.folder().join("load.sql"), script).unwrap();
         let load = format!("load.sql:{threads}@primary");
         let mut args = vec![
@@ -134,7 +134,7 @@ impl Servers {
 
     /// Everything of ours is gone, on both servers.
     fn assert_clean(&self) {
-        until("the schema is gone everywhere", LIMIT, || {
+        wait_until("the schema is gone everywhere", LIMIT, || {
             clean(self.primary()) && clean(self.replica())
         });
     }
@@ -172,7 +172,7 @@ impl Servers {
     }
 
     fn await_stopped_applier(&self) {
-        until("the applier is stopped", LIMIT, || {
+        wait_until("the applier is stopped", LIMIT, || {
             self.workers() == "5" && !self.applying()
         });
     }
@@ -188,7 +188,7 @@ impl Servers {
     }
 
     fn await_load(&self, rows: u64) {
-        until("the load has written rows", LIMIT, || self.loaded() >= rows);
+        wait_until("the load has written rows", LIMIT, || self.loaded() >= rows);
     }
 
     /// The replica applies as it was set to.
@@ -215,8 +215,8 @@ fn mariadb(case: fn(&Servers)) {
     servers.assert_clean();
 }
 
-fn an_open_loop_holds_its_rate(servers: &Servers) {
-    let tool = Tool::new();
+fn open_loop_holds_its_rate(servers: &Servers) {
+    let tool = TestEnvironment::new();
     let args = [
         "lag",
         "--duration",
@@ -265,8 +265,8 @@ fn an_open_loop_holds_its_rate(servers: &Servers) {
     );
 }
 
-fn two_loads_share_what_a_script_makes(servers: &Servers) {
-    let tool = Tool::new();
+fn two_loads_share_the_script_data(servers: &Servers) {
+    let tool = TestEnvironment::new();
     let mut args = vec![
         "lag",
         "--rounds",
@@ -352,7 +352,7 @@ fn errors_are_counted_by_code(servers: &Servers) {
     );
 }
 
-fn what_never_succeeds_ends_the_run_before_it_begins(servers: &Servers) {
+fn always_failing_load_ends_before_the_run(servers: &Servers) {
     let script = "-- setup
         CREATE TABLE made (id INT) ENGINE=InnoDB;
         -- run
@@ -363,19 +363,19 @@ fn what_never_succeeds_ends_the_run_before_it_begins(servers: &Servers) {
     let ended = servers
         .under(script, 2, &[])
         .with_code(3)
-        .saying("line 5")
-        .saying("replimeter.missing' doesn't exist");
+        .stderr_contains("line 5")
+        .stderr_contains("replimeter.missing' doesn't exist");
     assert_eq!(ended.stdout, "");
     let script = "-- setup\nCREATE TABLE made (id INT) ENGINE=InnoDB;\nCREATE TABEL x;\n-- run\nSELECT 1;\n-- teardown\nDROP TABLE made;";
     let _ = servers
         .under(script, 2, &[])
         .with_code(3)
-        .saying("line 3")
-        .saying("CREATE TABEL x");
+        .stderr_contains("line 3")
+        .stderr_contains("CREATE TABEL x");
 }
 
-fn a_replica_takes_only_reads(servers: &Servers) {
-    let tool = Tool::new();
+fn replica_accepts_only_reads(servers: &Servers) {
+    let tool = TestEnvironment::new();
     let ended = servers
         .run(
             &tool,
@@ -383,9 +383,9 @@ fn a_replica_takes_only_reads(servers: &Servers) {
         )
         .with_code(3);
     let _ = ended
-        .saying("replica1 (")
-        .saying("READ ONLY")
-        .saying("only a load that reads");
+        .stderr_contains("replica1 (")
+        .stderr_contains("READ ONLY")
+        .stderr_contains("only a load that reads");
     fs::write(
         tool.folder().join("read.sql"),
         "SELECT COUNT(*) FROM load_mix WHERE id < {random:1-900}",
@@ -413,7 +413,7 @@ fn a_replica_takes_only_reads(servers: &Servers) {
     assert_eq!(document["results"]["load"][1]["failed"].as_u64(), Some(0));
 }
 
-fn bad_scripts_and_names(servers: &Servers) {
+fn bad_scripts_and_names_are_refused(servers: &Servers) {
     for (script, wanted) in [
         ("SELECT 1;\nDELIMITER //", "DELIMITER"),
         ("SELECT {round}", "unknown placeholder `{round}`"),
@@ -423,30 +423,30 @@ fn bad_scripts_and_names(servers: &Servers) {
         let _ = servers
             .under(script, 1, &[])
             .with_code(2)
-            .saying("line ")
-            .saying(wanted);
+            .stderr_contains("line ")
+            .stderr_contains(wanted);
     }
     let run = |load: &str, more: &[&str]| {
         servers.run(
-            &Tool::new(),
+            &TestEnvironment::new(),
             &[&["lag", "--rounds", "10", "--load", load], more].concat(),
         )
     };
     let _ = run("insert:1@node7", &[])
         .with_code(3)
-        .saying("no server called `node7`")
-        .saying("primary, replica1");
+        .stderr_contains("no server called `node7`")
+        .stderr_contains("primary, replica1");
     let _ = run("no-such.sql:1@primary", &[])
         .with_code(2)
-        .saying("cannot read the workload")
-        .saying("insert, select");
+        .stderr_contains("cannot read the workload")
+        .stderr_contains("insert, select");
     let _ = run("insert:1@primary", &["--rate", "0"])
         .with_code(2)
-        .saying("closed loop");
+        .stderr_contains("closed loop");
     let _ = servers
-        .run(&Tool::new(), &["lag", "--rate", "5"])
+        .run(&TestEnvironment::new(), &["lag", "--rate", "5"])
         .with_code(2)
-        .saying("needs a load");
+        .stderr_contains("needs a load");
 }
 
 /// Waits until the shipped insert's table has rows.
@@ -454,8 +454,8 @@ fn under_way(servers: &Servers) {
     servers.await_load(10);
 }
 
-fn interrupted_and_panicking_runs_remove_what_a_script_made(servers: &Servers) {
-    let tool = Tool::new();
+fn interrupted_or_panicked_run_removes_script_data(servers: &Servers) {
+    let tool = TestEnvironment::new();
     let child = servers.spawn(
         &tool,
         &[
@@ -481,7 +481,7 @@ fn interrupted_and_panicking_runs_remove_what_a_script_made(servers: &Servers) {
         "{document:#}"
     );
     servers.assert_clean();
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let secret = password(servers.primary());
     let args = [
         "lag",
@@ -498,8 +498,8 @@ fn interrupted_and_panicking_runs_remove_what_a_script_made(servers: &Servers) {
     let _ = wait(child, LIMIT).with_code(101);
 }
 
-fn a_stalled_primary_delays_an_open_loop(servers: &Servers) {
-    let tool = Tool::new();
+fn stalled_primary_delays_an_open_loop(servers: &Servers) {
+    let tool = TestEnvironment::new();
     let child = servers.spawn(
         &tool,
         &[
@@ -555,31 +555,31 @@ fn mysql_backlog(case: fn(&Servers)) {
     with_backlog("mysql/async:1", case);
 }
 
-fn a_delayed_replica_is_refused(servers: &Servers) {
+fn delayed_replica_is_refused(servers: &Servers) {
     servers.stop_and_start("CHANGE MASTER TO MASTER_DELAY=1");
     let _ = servers
-        .run(&Tool::new(), &["backlog", "--build-up", "1s"])
+        .run(&TestEnvironment::new(), &["backlog", "--build-up", "1s"])
         .with_code(3)
-        .saying("deliberately delayed by 1 s");
+        .stderr_contains("deliberately delayed by 1 s");
     servers.stop_and_start("CHANGE MASTER TO MASTER_DELAY=0");
 }
 
-fn members_of_a_cluster_have_no_such_applier() {
-    let ended = Tool::new()
+fn backlog_refuses_cluster_members() {
+    let ended = TestEnvironment::new()
         .run(&["backlog", "--sandbox", "galera:2", "--build-up", "1s"])
         .with_code(3);
     let _ = ended
-        .saying("cannot build up a backlog")
-        .saying("member of a cluster");
-    let ended = Tool::new()
+        .stderr_contains("cannot build up a backlog")
+        .stderr_contains("member of a cluster");
+    let ended = TestEnvironment::new()
         .run(&["backlog", "--sandbox", "none", "--build-up", "1s"])
         .with_code(3);
-    let _ = ended.saying("the target has no replica");
+    let _ = ended.stderr_contains("the target has no replica");
 }
 
-fn a_replica_catches_up(servers: &Servers) {
+fn replica_catches_up(servers: &Servers) {
     let workers = ["1", "4"];
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let list = workers.join(",");
     let args = [
         "backlog",
@@ -674,7 +674,7 @@ fn a_replica_catches_up(servers: &Servers) {
 }
 
 /// Everything but the right to stop the applier.
-fn missing_privileges(servers: &Servers) {
+fn missing_privileges_are_named(servers: &Servers) {
     let (missing, monitor) = servers.grants();
     let grants = [
         "CREATE USER prober@'127.0.0.1' IDENTIFIED BY 'pw'".to_owned(),
@@ -700,11 +700,11 @@ fn missing_privileges(servers: &Servers) {
         ]
         .concat();
         wait(
-            servers.spawn_as(&Tool::new(), "prober", "pw", None, &args),
+            servers.spawn_as(&TestEnvironment::new(), "prober", "pw", None, &args),
             LIMIT,
         )
     };
-    until("the user has arrived", LIMIT, || {
+    wait_until("the user has arrived", LIMIT, || {
         let count = value(
             servers.replica(),
             "SELECT COUNT(*) FROM mysql.user WHERE user = 'prober'",
@@ -714,9 +714,9 @@ fn missing_privileges(servers: &Servers) {
     thread::sleep(Duration::from_millis(500));
     let ended = run(&[])
         .with_code(3)
-        .saying("replica1 (")
-        .saying("cannot stop the applier");
-    let _ = ended.saying(&format!("GRANT {missing} ON *.*"));
+        .stderr_contains("replica1 (")
+        .stderr_contains("cannot stop the applier");
+    let _ = ended.stderr_contains(&format!("GRANT {missing} ON *.*"));
     servers.assert_as_it_was("3");
     // Exactly what is named is enough.
     sql(
@@ -729,8 +729,8 @@ fn missing_privileges(servers: &Servers) {
     sql(servers.primary(), "DROP USER prober@'127.0.0.1'");
 }
 
-fn nothing_to_catch_up_with(servers: &Servers) {
-    let tool = Tool::new();
+fn backlog_without_replica_is_refused(servers: &Servers) {
+    let tool = TestEnvironment::new();
     fs::write(tool.folder().join("idle.sql"), "SELECT 1").unwrap();
     let args = [
         "backlog",
@@ -768,8 +768,8 @@ const LONG_BACKLOG: [&str; 10] = [
 ];
 
 /// However it ends, the replica applies as it did before.
-fn an_interrupted_backlog(servers: &Servers) {
-    let tool = Tool::new();
+fn interrupted_backlog_starts_the_applier(servers: &Servers) {
+    let tool = TestEnvironment::new();
     let child = servers.spawn(&tool, &LONG_BACKLOG);
     servers.await_stopped_applier();
     under_way(servers);
@@ -791,8 +791,8 @@ fn an_interrupted_backlog(servers: &Servers) {
     );
 }
 
-fn a_panic_during_a_backlog(servers: &Servers) {
-    let tool = Tool::new();
+fn panic_during_backlog_starts_the_applier(servers: &Servers) {
+    let tool = TestEnvironment::new();
     let child = servers.spawn_as(
         &tool,
         ADMIN,
@@ -803,8 +803,8 @@ fn a_panic_during_a_backlog(servers: &Servers) {
     let _ = wait(child, LIMIT).with_code(101);
 }
 
-fn a_second_signal_with_a_frozen_primary(servers: &Servers) {
-    let tool = Tool::new();
+fn second_signal_ends_run_with_frozen_primary(servers: &Servers) {
+    let tool = TestEnvironment::new();
     let child = servers.spawn(&tool, &LONG_BACKLOG);
     servers.await_stopped_applier();
     let primary = Pid::from_raw(i32::try_from(servers.sandbox.pids()[0]).unwrap()).unwrap();
@@ -815,10 +815,12 @@ fn a_second_signal_with_a_frozen_primary(servers: &Servers) {
     let ended = wait(child, LIMIT);
     let as_it_was = (servers.workers(), servers.applying());
     kill_process(primary, Signal::CONT).unwrap();
-    let _ = ended.with_code(130).saying("stopped without cleaning up");
+    let _ = ended
+        .with_code(130)
+        .stderr_contains("stopped without cleaning up");
     assert_eq!(as_it_was, ("3".to_owned(), true));
     // What it could not remove then the next run does, and the user the script's table.
-    until("the primary answers", LIMIT, || {
+    wait_until("the primary answers", LIMIT, || {
         session(servers.primary()).value("test", "SELECT 1").is_ok()
     });
     sql(
@@ -826,13 +828,13 @@ fn a_second_signal_with_a_frozen_primary(servers: &Servers) {
         "DROP TABLE IF EXISTS replimeter.load_insert",
     );
     let _ = servers
-        .run(&Tool::new(), &["lag", "--rounds", "5"])
+        .run(&TestEnvironment::new(), &["lag", "--rounds", "5"])
         .with_code(0);
 }
 
 /// A replica that cannot apply what comes is an error with its words, not a long wait.
-fn an_applier_that_fails(servers: &Servers) {
-    let tool = Tool::new();
+fn failed_applier_ends_the_backlog(servers: &Servers) {
+    let tool = TestEnvironment::new();
     let child = servers.spawn(
         &tool,
         &[
@@ -845,7 +847,7 @@ fn an_applier_that_fails(servers: &Servers) {
             "50",
         ],
     );
-    until("the applier stands still", LIMIT, || !servers.applying());
+    wait_until("the applier stands still", LIMIT, || !servers.applying());
     under_way(servers);
     // The table has arrived before the applier was stopped; a row of somebody else's is in the way.
     let mut replica = session(servers.replica());
@@ -857,9 +859,9 @@ fn an_applier_that_fails(servers: &Servers) {
     }
     let ended = wait(child, LIMIT).with_code(3);
     let _ = ended
-        .saying("replica1 (")
-        .saying("cannot catch up")
-        .saying("Duplicate entry");
+        .stderr_contains("replica1 (")
+        .stderr_contains("cannot catch up")
+        .stderr_contains("Duplicate entry");
     replica
         .run(
             "test",
@@ -871,13 +873,13 @@ fn an_applier_that_fails(servers: &Servers) {
 }
 
 /// The tool under way, whose standard error can be read meanwhile.
-struct Watched {
+struct RunningCommand {
     child: Child,
     said: Arc<Mutex<String>>,
     reader: thread::JoinHandle<()>,
 }
 
-impl Watched {
+impl RunningCommand {
     fn new(mut child: Child) -> Self {
         let said = Arc::new(Mutex::new(String::new()));
         let (stderr, heard) = (child.stderr.take().unwrap(), Arc::clone(&said));
@@ -895,17 +897,17 @@ impl Watched {
 
     fn until_it_says(&self, wanted: &str) {
         let said = || self.said.lock().unwrap().clone();
-        until(&format!("the tool says `{wanted}`"), LIMIT, || {
+        wait_until(&format!("the tool says `{wanted}`"), LIMIT, || {
             said().contains(wanted)
         });
     }
 
-    fn wait(self) -> Ended {
+    fn wait(self) -> CommandOutput {
         let ended = wait(self.child, LIMIT);
         self.reader.join().unwrap();
         let stderr = self.said.lock().unwrap().clone();
         eprintln!("{stderr}");
-        Ended { stderr, ..ended }
+        CommandOutput { stderr, ..ended }
     }
 }
 
@@ -921,7 +923,7 @@ impl Servers {
     }
 
     /// A run whose limits are a few seconds, when the applier is stopped and the load runs.
-    fn holding(&self, tool: &Tool, grow: &str) -> Watched {
+    fn holding(&self, tool: &TestEnvironment, grow: &str) -> RunningCommand {
         let args = [
             "backlog",
             "--build-up",
@@ -934,9 +936,14 @@ impl Servers {
             "50",
         ];
         let secret = password(self.primary());
-        let child =
-            Watched::new(self.spawn_as(tool, ADMIN, secret, Some("impatient-backlog"), &args));
-        until("the applier stands still", LIMIT, || {
+        let child = RunningCommand::new(self.spawn_as(
+            tool,
+            ADMIN,
+            secret,
+            Some("impatient-backlog"),
+            &args,
+        ));
+        wait_until("the applier stands still", LIMIT, || {
             self.workers() == "5" && !self.applying()
         });
         under_way(self);
@@ -972,7 +979,7 @@ impl Servers {
 }
 
 fn frozen_replica_applies_again(servers: &Servers) {
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let run = servers.holding(&tool, "60s");
     servers.signal_replica(Signal::STOP);
     run.until_it_says("retrying to start the applier of replica1, ");
@@ -990,15 +997,15 @@ fn frozen_replica_applies_again(servers: &Servers) {
         "the applier of replica1 was restored, with {} = 3",
         servers.workers_variable()
     );
-    let ended = run.wait().with_code(3).saying(&again);
+    let ended = run.wait().with_code(3).stderr_contains(&again);
     let _ = ended
-        .saying("error: replica1 (")
-        .saying("no answer in time");
+        .stderr_contains("error: replica1 (")
+        .stderr_contains("no answer in time");
 }
 
 /// The replica answers again after the run has given up, and before the process has ended.
-fn exit_starts_what_the_run_could_not(servers: &Servers) {
-    let tool = Tool::new();
+fn exit_starts_the_applier_the_run_could_not(servers: &Servers) {
+    let tool = TestEnvironment::new();
     let run = servers.holding(&tool, "60s");
     servers.signal_replica(Signal::STOP);
     run.until_it_says("error: replica1 (");
@@ -1023,12 +1030,15 @@ fn exit_starts_what_the_run_could_not(servers: &Servers) {
     sql(servers.primary(), "DROP DATABASE IF EXISTS replimeter");
 }
 
-fn killed_replica_leaves_the_statements() {
+fn killed_replica_prints_restore_statements() {
     let servers = Servers::of_three_workers("mariadb/async:1");
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let run = servers.holding(&tool, "60s");
     servers.signal_replica(Signal::KILL);
-    let ended = run.wait().with_code(3).saying(&servers.statements());
+    let ended = run
+        .wait()
+        .with_code(3)
+        .stderr_contains(&servers.statements());
     let error = ended.stderr.split_once("error: ").unwrap().1;
     let cause = error
         .find("cannot read the server's GTID position")
@@ -1044,7 +1054,7 @@ fn killed_replica_leaves_the_statements() {
 }
 
 fn killed_connection_does_not_end_a_backlog(servers: &Servers) {
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let run = servers.holding(&tool, "3s");
     // All that idle: the one that is asked for positions is asked many times a second.
     thread::sleep(Duration::from_millis(1500));
@@ -1068,7 +1078,7 @@ fn killed_connection_does_not_end_a_backlog(servers: &Servers) {
     let _ = run.wait().with_code(0);
 }
 
-fn panic_says_what_starts_a_held_applier(servers: &Servers) {
+fn panic_prints_how_to_start_the_applier(servers: &Servers) {
     let (stop, monitor) = servers.grants();
     for grant in [
         "CREATE USER prober@'127.0.0.1' IDENTIFIED BY 'pw'".to_owned(),
@@ -1078,7 +1088,7 @@ fn panic_says_what_starts_a_held_applier(servers: &Servers) {
     ] {
         sql(servers.primary(), &grant);
     }
-    until("the user has arrived", LIMIT, || {
+    wait_until("the user has arrived", LIMIT, || {
         value(
             servers.replica(),
             "SELECT COUNT(*) FROM mysql.user WHERE user = 'prober'",
@@ -1102,10 +1112,15 @@ fn panic_says_what_starts_a_held_applier(servers: &Servers) {
         "--rate",
         "50",
     ];
-    let tool = Tool::new();
-    let run =
-        Watched::new(servers.spawn_as(&tool, "prober", "pw", Some("panic-while-measuring"), &args));
-    until("the applier stands still", LIMIT, || {
+    let tool = TestEnvironment::new();
+    let run = RunningCommand::new(servers.spawn_as(
+        &tool,
+        "prober",
+        "pw",
+        Some("panic-while-measuring"),
+        &args,
+    ));
+    wait_until("the applier stands still", LIMIT, || {
         servers.workers() == "5" && !servers.applying()
     });
     on_replica(&format!("REVOKE {stop} ON *.* FROM prober@'127.0.0.1'"));
@@ -1114,18 +1129,18 @@ fn panic_says_what_starts_a_held_applier(servers: &Servers) {
     let ended = run
         .wait()
         .with_code(101)
-        .saying("a fault was requested")
-        .saying(&servers.statements());
-    let _ = ended.saying("the applier of replica1 was restored");
+        .stderr_contains("a fault was requested")
+        .stderr_contains(&servers.statements());
+    let _ = ended.stderr_contains("the applier of replica1 was restored");
     sql(servers.primary(), "DROP USER prober@'127.0.0.1'");
 }
 
 /// A replica's worker waits for a row that the test has locked, and `STOP` waits for the worker.
-struct Stuck {
+struct BlockedApplier {
     lock: Session,
 }
 
-impl Stuck {
+impl BlockedApplier {
     /// With a table of two rows on both servers.
     fn prepare(servers: &Servers) {
         for statement in [
@@ -1135,7 +1150,7 @@ impl Stuck {
         ] {
             sql(servers.primary(), statement);
         }
-        until("the rows have arrived", LIMIT, || {
+        wait_until("the rows have arrived", LIMIT, || {
             let rows = session(servers.replica()).value("test", "SELECT COUNT(*) FROM app.t");
             rows.ok().flatten().as_deref() == Some("2")
         });
@@ -1156,7 +1171,7 @@ impl Stuck {
     fn until_it_waits(&self, servers: &Servers) {
         let waiting =
             "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
-        until("the replica's worker waits", LIMIT, || {
+        wait_until("the replica's worker waits", LIMIT, || {
             // The server fills this table anew when it was not read for 100 ms.
             thread::sleep(Duration::from_millis(150));
             value(servers.replica(), waiting).as_deref() == Some("1")
@@ -1168,11 +1183,11 @@ impl Stuck {
     }
 }
 
-fn unanswered_stop_is_said_with_the_statements() {
+fn unanswered_stop_prints_restore_statements() {
     let servers = Servers::of_three_workers("mariadb/async:1");
-    Stuck::prepare(&servers);
+    BlockedApplier::prepare(&servers);
     // By its numbers the replica has everything while it applies the last one.
-    let stuck = Stuck::new(
+    let stuck = BlockedApplier::new(
         &servers,
         &[
             "SET gtid_domain_id = 7, gtid_seq_no = 1000",
@@ -1182,7 +1197,7 @@ fn unanswered_stop_is_said_with_the_statements() {
         ],
     );
     stuck.until_it_waits(&servers);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let args = [
         "backlog",
         "--build-up",
@@ -1194,7 +1209,7 @@ fn unanswered_stop_is_said_with_the_statements() {
         "--rate",
         "50",
     ];
-    let run = Watched::new(servers.spawn_as(
+    let run = RunningCommand::new(servers.spawn_as(
         &tool,
         ADMIN,
         password(servers.primary()),
@@ -1206,16 +1221,16 @@ fn unanswered_stop_is_said_with_the_statements() {
     let ended = run
         .wait()
         .with_code(3)
-        .saying("cannot execute `STOP SLAVE SQL_THREAD`: no answer in time; replica1 (");
+        .stderr_contains("cannot execute `STOP SLAVE SQL_THREAD`: no answer in time; replica1 (");
     let ended = ended
-        .saying("is still running")
-        .saying(&servers.statements());
+        .stderr_contains("is still running")
+        .stderr_contains(&servers.statements());
     assert!(
         servers.applying(),
         "it applies until the statement takes effect"
     );
     stuck.end();
-    until("the late statement stops it", LIMIT, || !servers.applying());
+    wait_until("the late statement stops it", LIMIT, || !servers.applying());
     let statements = ended
         .stderr
         .rsplit_once("run on replica1: ")
@@ -1230,17 +1245,20 @@ fn unanswered_stop_is_said_with_the_statements() {
 }
 
 /// The statement that stops it, to give it its workers back.
-fn slow_stop_is_waited_for(servers: &Servers) {
-    Stuck::prepare(servers);
-    let tool = Tool::new();
+fn slow_stop_is_awaited(servers: &Servers) {
+    BlockedApplier::prepare(servers);
+    let tool = TestEnvironment::new();
     let run = servers.holding(&tool, "1s");
-    let stuck = Stuck::new(servers, &["UPDATE app.t SET n = 1 WHERE id = 1"]);
-    until("the applier runs", LIMIT, || servers.applying());
+    let stuck = BlockedApplier::new(servers, &["UPDATE app.t SET n = 1 WHERE id = 1"]);
+    wait_until("the applier runs", LIMIT, || servers.applying());
     stuck.until_it_waits(servers);
     kill_process(pid(&run.child), Signal::INT).unwrap();
     run.until_it_says("retrying to start the applier of replica1, ");
     assert_eq!(servers.workers(), "5");
     stuck.end();
-    let ended = run.wait().with_code(130).saying(&servers.statements());
-    let _ = ended.saying("the applier of replica1 was restored");
+    let ended = run
+        .wait()
+        .with_code(130)
+        .stderr_contains(&servers.statements());
+    let _ = ended.stderr_contains("the applier of replica1 was restored");
 }

@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use replimeter_suites::{Ended, Tool, harness::Test, test, until, wait};
+use replimeter_suites::{CommandOutput, TestEnvironment, harness::Test, test, wait, wait_until};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(asynchronous_replication_loses_what_was_acknowledged_after_the_cut).alone(),
-    test!(semi_synchronous_replication_loses_nothing_acknowledged_and_its_wait_points_differ),
-    test!(semi_synchronous_wait_points_differ_on_mysql).long(),
-    test!(a_semi_synchronous_primary_that_falls_back_loses),
-    test!(a_cluster_loses_nothing_that_it_acknowledged),
-    test!(a_group_loses_nothing_that_it_acknowledged).long(),
-    test!(the_most_advanced_of_several_replicas_takes_over),
-    test!(refuses_what_it_must_not_crash_or_cannot),
-    test!(an_interrupted_run_keeps_its_crashes_and_leaves_no_server),
+    test!(async_loses_writes_acknowledged_after_the_cut).alone(),
+    test!(semi_sync_loses_nothing_and_wait_points_differ),
+    test!(semi_sync_wait_points_differ_on_mysql).long(),
+    test!(semi_sync_primary_that_falls_back_loses_writes),
+    test!(cluster_loses_no_acknowledged_write),
+    test!(group_loses_no_acknowledged_write).long(),
+    test!(most_advanced_replica_takes_over),
+    test!(loss_refuses_unsafe_or_impossible_targets),
+    test!(interrupted_loss_keeps_crashes_and_leaves_no_server),
 ];
 
 /// A run of `loss`; several crashes of a MySQL group take a while on a busy machine.
-fn loss(args: &[&str]) -> Ended {
-    let tool = Tool::new();
+fn loss(args: &[&str]) -> CommandOutput {
+    let tool = TestEnvironment::new();
     let mut all = vec!["loss"];
     all.extend(args);
     wait(
@@ -90,7 +90,7 @@ fn consistent(document: &Value) {
     }
 }
 
-fn asynchronous_replication_loses_what_was_acknowledged_after_the_cut() {
+fn async_loses_writes_acknowledged_after_the_cut() {
     for engine in ["mariadb", "mysql"] {
         let shape = format!("{engine}/async:1");
         let args = [
@@ -130,11 +130,11 @@ fn asynchronous_replication_loses_what_was_acknowledged_after_the_cut() {
     }
 }
 
-fn semi_synchronous_replication_loses_nothing_acknowledged_and_its_wait_points_differ() {
+fn semi_sync_loses_nothing_and_wait_points_differ() {
     semi_synchronous_wait_points("mariadb");
 }
 
-fn semi_synchronous_wait_points_differ_on_mysql() {
+fn semi_sync_wait_points_differ_on_mysql() {
     semi_synchronous_wait_points("mysql");
 }
 
@@ -177,7 +177,7 @@ fn semi_synchronous_wait_points(engine: &str) {
     );
 }
 
-fn a_semi_synchronous_primary_that_falls_back_loses() {
+fn semi_sync_primary_that_falls_back_loses_writes() {
     let option = "rpl_semi_sync_master_timeout=50";
     let args = [
         "--sandbox",
@@ -204,11 +204,11 @@ fn a_semi_synchronous_primary_that_falls_back_loses() {
     assert!(warned, "{document}");
 }
 
-fn a_cluster_loses_nothing_that_it_acknowledged() {
+fn cluster_loses_no_acknowledged_write() {
     members_lose_nothing("galera:3");
 }
 
-fn a_group_loses_nothing_that_it_acknowledged() {
+fn group_loses_no_acknowledged_write() {
     members_lose_nothing("group:3");
 }
 
@@ -226,8 +226,8 @@ fn members_lose_nothing(shape: &str) {
     assert!(row["recovery_us"].as_f64().unwrap() > 0.0);
 }
 
-fn the_most_advanced_of_several_replicas_takes_over() {
-    let tool = Tool::new();
+fn most_advanced_replica_takes_over() {
+    let tool = TestEnvironment::new();
     let args = [
         "loss",
         "--sandbox",
@@ -273,34 +273,34 @@ fn the_most_advanced_of_several_replicas_takes_over() {
     assert!(planned.stdout.contains("crashes = 1"), "{planned:#?}");
 }
 
-fn refuses_what_it_must_not_crash_or_cannot() {
-    let tool = Tool::new();
+fn loss_refuses_unsafe_or_impossible_targets() {
+    let tool = TestEnvironment::new();
     let urls = ["loss", "--primary", "mysql://a/", "--replica", "mysql://b/"];
     let _ = tool
         .run(&urls)
         .with_code(2)
-        .saying("never servers of yours")
-        .saying("exposure");
+        .stderr_contains("never servers of yours")
+        .stderr_contains("exposure");
     let _ = tool
         .run(&["loss", "--sandbox", "work"])
         .with_code(2)
-        .saying("no sandbox that is kept");
+        .stderr_contains("no sandbox that is kept");
     for shape in ["none", "async:0", "galera:1", "group:1"] {
         let _ = tool
             .run(&["loss", "--sandbox", shape])
             .with_code(2)
-            .saying("has no replica");
+            .stderr_contains("has no replica");
     }
     let _ = tool
         .run(&["loss", "--kill-delay", "1s"])
         .with_code(2)
-        .saying("needs crash");
+        .stderr_contains("needs crash");
     assert!(tool.runs().is_empty());
 }
 
-fn an_interrupted_run_keeps_its_crashes_and_leaves_no_server() {
+fn interrupted_loss_keeps_crashes_and_leaves_no_server() {
     use rustix::process::{Pid, Signal, kill_process};
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let child = tool
         .command(&[
             "loss",
@@ -317,7 +317,7 @@ fn an_interrupted_run_keeps_its_crashes_and_leaves_no_server() {
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     // Each crash has servers of its own; before the first they may run to make their data directories.
     let mut generations: Vec<Vec<i32>> = Vec::new();
-    until("two crashes are over", Duration::from_secs(120), || {
+    wait_until("two crashes are over", Duration::from_secs(120), || {
         let servers = tool.servers();
         let new = generations
             .last()

@@ -8,10 +8,10 @@ mod endpoints;
 mod engine;
 mod exposure;
 mod formats;
-mod kept;
 mod links;
 mod load;
 mod loss;
+mod managed;
 mod memory;
 mod methods;
 mod mysql;
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         engine,
         exposure,
         formats,
-        kept,
+        managed,
         links,
         load,
         loss,

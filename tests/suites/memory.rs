@@ -2,12 +2,12 @@
 
 use std::{fs, process::Child, thread, time::Duration};
 
-use replimeter_suites::{LIMIT, Tool, harness::Test, password, shared, test, until, url, wait};
+use replimeter_suites::{
+    LIMIT, TestEnvironment, harness::Test, password, shared, test, url, wait, wait_until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
-pub(crate) const TESTS: &[Test] = &[test!(ten_minutes_take_no_more_memory_than_one)
-    .alone()
-    .long()];
+pub(crate) const TESTS: &[Test] = &[test!(memory_does_not_grow_with_duration).alone().long()];
 
 /// When the memory of a run is read first: its buffers and histograms are there.
 const EARLY: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ fn resident_kib(child: &Child) -> u64 {
     kib.unwrap().parse().unwrap()
 }
 
-fn ten_minutes_take_no_more_memory_than_one() {
+fn memory_does_not_grow_with_duration() {
     let servers = shared(
         "mariadb/async:1",
         &["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"],
@@ -51,13 +51,13 @@ fn ten_minutes_take_no_more_memory_than_one() {
         "500",
         "--json",
     ];
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let child = tool
         .command(&args)
         .env("REPLIMETER_PASSWORD", password(primary))
         .spawn()
         .unwrap();
-    until("it writes samples", LIMIT, || {
+    wait_until("it writes samples", LIMIT, || {
         tool.runs()
             .first()
             .is_some_and(|run| run.join("samples.parquet").exists())

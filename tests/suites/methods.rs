@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use replimeter_suites::{Ended, Tool, harness::Test, test, wait};
+use replimeter_suites::{CommandOutput, TestEnvironment, harness::Test, test, wait};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(all_methods_on_mariadb_and_through_a_chain).alone(),
-    test!(all_methods_on_mysql).alone().long(),
-    test!(galera_waits_and_taps_and_stamps),
-    test!(a_group_refuses_stamps_and_does_the_rest),
-    test!(each_method_alone_paces_the_next_row),
-    test!(eight_writers_write_and_every_row_is_seen),
-    test!(what_a_server_lacks_is_named_with_what_to_turn_on),
-    test!(a_sweep_over_sizes_goes_by_tap_too),
-    test!(a_calibration_is_kept_and_rendered_again),
+    test!(all_methods_work_on_mariadb_and_in_a_chain).alone(),
+    test!(all_methods_work_on_mysql).alone().long(),
+    test!(galera_supports_wait_tap_and_stamp),
+    test!(group_supports_all_methods_but_stamp),
+    test!(each_method_alone_can_pace_the_writer),
+    test!(every_row_of_eight_writers_is_seen),
+    test!(missing_requirement_is_reported_with_its_setting),
+    test!(size_sweep_works_with_tap),
+    test!(calibration_is_saved_and_rendered_again),
 ];
 
 /// A short run with these methods.
-fn lag(shape: &str, method: &str, more: &[&str]) -> Ended {
-    let tool = Tool::new();
+fn lag(shape: &str, method: &str, more: &[&str]) -> CommandOutput {
+    let tool = TestEnvironment::new();
     let mut args = vec![
         "lag",
         "--sandbox",
@@ -123,7 +123,7 @@ fn assert_consistent(document: &Value, replica: &str) {
     }
 }
 
-fn all_methods_on_mariadb_and_through_a_chain() {
+fn all_methods_work_on_mariadb_and_in_a_chain() {
     // A replica in between hands statements on only where it logs statements.
     let document = lag(
         "mariadb/chain:2",
@@ -169,7 +169,7 @@ fn all_methods_on_mariadb_and_through_a_chain() {
     );
 }
 
-fn all_methods_on_mysql() {
+fn all_methods_work_on_mysql() {
     let document = lag("mysql/async:1", "all", &["--stages"])
         .with_code(0)
         .json();
@@ -199,7 +199,7 @@ fn all_methods_on_mysql() {
     assert!(row(&document, "replica1", "wait")["stages"].is_null());
 }
 
-fn galera_waits_and_taps_and_stamps() {
+fn galera_supports_wait_tap_and_stamp() {
     let document = lag("galera:2", "all", &["--stages"]).with_code(0).json();
     assert_eq!(
         methods(&document, "node2"),
@@ -216,7 +216,7 @@ fn galera_waits_and_taps_and_stamps() {
     assert_eq!(names, ["replicate and certify", "apply"]);
 }
 
-fn a_group_refuses_stamps_and_does_the_rest() {
+fn group_supports_all_methods_but_stamp() {
     let document = lag("mysql/group:2", "all", &["--stages"])
         .with_code(0)
         .json();
@@ -229,11 +229,11 @@ fn a_group_refuses_stamps_and_does_the_rest() {
     );
     let _ = lag("mysql/group:2", "stamp", &[])
         .with_code(3)
-        .saying("3098")
-        .saying("use --method poll");
+        .stderr_contains("3098")
+        .stderr_contains("use --method poll");
 }
 
-fn each_method_alone_paces_the_next_row() {
+fn each_method_alone_can_pace_the_writer() {
     for method in ["wait", "stamp", "tap"] {
         let document = lag("mariadb/async:1", method, &["--pace", "visible"])
             .with_code(0)
@@ -243,7 +243,7 @@ fn each_method_alone_paces_the_next_row() {
     }
 }
 
-fn eight_writers_write_and_every_row_is_seen() {
+fn every_row_of_eight_writers_is_seen() {
     let more = [
         "--writers",
         "8",
@@ -254,7 +254,7 @@ fn eight_writers_write_and_every_row_is_seen() {
         "--warm-up",
         "0",
     ];
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let mut args = vec![
         "lag",
         "--sandbox",
@@ -282,36 +282,36 @@ fn eight_writers_write_and_every_row_is_seen() {
     assert_eq!(document["settings"]["writers"], 8);
 }
 
-fn what_a_server_lacks_is_named_with_what_to_turn_on() {
+fn missing_requirement_is_reported_with_its_setting() {
     let _ = lag("mariadb/chain:2", "stamp", &[])
         .with_code(3)
-        .saying("replica1");
+        .stderr_contains("replica1");
     let _ = lag("mariadb/none", "stamp", &[])
         .with_code(3)
-        .saying("no replica whose stamps can be compared");
+        .stderr_contains("no replica whose stamps can be compared");
     let _ = lag(
         "mariadb/async:1",
         "tap",
         &["--server-option", "replica1:log_slave_updates=0"],
     )
     .with_code(3)
-    .saying("log_slave_updates")
-    .saying("replica1");
+    .stderr_contains("log_slave_updates")
+    .stderr_contains("replica1");
     let _ = lag(
         "mariadb/async:1",
         "stamp",
         &["--server-option", "sysdate_is_now=1"],
     )
     .with_code(3)
-    .saying("sysdate");
+    .stderr_contains("sysdate");
     let _ = lag("mariadb/async:1", "stamp-udf", &[])
         .with_code(3)
-        .saying("NOW_USEC")
-        .saying("--udf");
+        .stderr_contains("NOW_USEC")
+        .stderr_contains("--udf");
 }
 
-fn a_sweep_over_sizes_goes_by_tap_too() {
-    let tool = Tool::new();
+fn size_sweep_works_with_tap() {
+    let tool = TestEnvironment::new();
     let args = [
         "lag",
         "--sandbox",
@@ -342,8 +342,8 @@ fn a_sweep_over_sizes_goes_by_tap_too() {
     );
 }
 
-fn a_calibration_is_kept_and_rendered_again() {
-    let tool = Tool::new();
+fn calibration_is_saved_and_rendered_again() {
+    let tool = TestEnvironment::new();
     let args = [
         "calibrate",
         "--link-delay",
@@ -406,5 +406,5 @@ fn a_calibration_is_kept_and_rendered_again() {
     let _ = tool
         .run(&["calibrate", "--sandbox", "galera:3"])
         .with_code(2)
-        .saying("async:N only");
+        .stderr_contains("async:N only");
 }

@@ -1,14 +1,14 @@
 //! MySQL: the same command, the other flavour.
 
 use replimeter_suites::{
-    Ended, LIMIT, Tool, clean, harness::Test, password, session, sql, start, test, until, url,
-    value, wait,
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, sql, start,
+    test, url, value, wait, wait_until,
 };
 
-pub(crate) const TESTS: &[Test] = &[test!(a_sandbox_and_the_users_own_servers)];
+pub(crate) const TESTS: &[Test] = &[test!(lag_works_on_mysql_sandbox_and_user_servers)];
 
-fn a_sandbox_and_the_users_own_servers() {
-    let tool = Tool::new();
+fn lag_works_on_mysql_sandbox_and_user_servers() {
+    let tool = TestEnvironment::new();
     let document = tool
         .run(&[
             "lag",
@@ -37,7 +37,7 @@ fn a_sandbox_and_the_users_own_servers() {
     let sandbox = start("mysql/async:1", &[]);
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     let run = |user: &str, secret: &str, more: &[&str]| {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let (primary, replica) = (url(primary, user), url(replica, user));
         let mut args = vec![
             "lag",
@@ -74,7 +74,7 @@ fn a_sandbox_and_the_users_own_servers() {
     // By default MySQL offers TLS, and accounts authenticate with caching_sha2_password.
     let document = run("replimeter", admin, &["--json"]).with_code(0).json();
     assert_eq!(document["target"]["shape"], "endpoints:1");
-    until("the schema is gone everywhere", LIMIT, || {
+    wait_until("the schema is gone everywhere", LIMIT, || {
         clean(primary) && clean(replica)
     });
 
@@ -85,7 +85,7 @@ fn a_sandbox_and_the_users_own_servers() {
     );
     caught_up();
     let plain = |node| format!("{}?ssl-mode=disabled", url(node, "probe"));
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let (plain_primary, plain_replica) = (plain(primary), plain(replica));
     let args = [
         "lag",
@@ -94,14 +94,14 @@ fn a_sandbox_and_the_users_own_servers() {
         "--replica",
         &plain_replica,
     ];
-    let ended = Ended::of(
+    let ended = CommandOutput::of(
         tool.command(&args)
             .env("REPLIMETER_PASSWORD", "pw")
             .output()
             .unwrap(),
     )
     .with_code(3);
-    let _ = ended.saying("CREATE, DROP, INSERT, DELETE, SELECT");
+    let _ = ended.stderr_contains("CREATE, DROP, INSERT, DELETE, SELECT");
     // Privileges that come by a role count.
     sql(primary, "CREATE ROLE prober");
     sql(
@@ -113,8 +113,8 @@ fn a_sandbox_and_the_users_own_servers() {
     caught_up();
     let _ = run("probe", "pw", &[])
         .with_code(3)
-        .saying("replica1 (")
-        .saying("REPLICATION CLIENT");
+        .stderr_contains("replica1 (")
+        .stderr_contains("REPLICATION CLIENT");
     sql(
         primary,
         "GRANT REPLICATION CLIENT ON *.* TO probe@'127.0.0.1'",
@@ -124,11 +124,11 @@ fn a_sandbox_and_the_users_own_servers() {
 
     let _ = run("replimeter", "wrong", &[])
         .with_code(3)
-        .saying("Access denied");
+        .stderr_contains("Access denied");
     sql(primary, "SET GLOBAL super_read_only = 1");
     let _ = run("replimeter", admin, &[])
         .with_code(3)
-        .saying("super_read_only=ON");
+        .stderr_contains("super_read_only=ON");
     sql(primary, "SET GLOBAL super_read_only = 0");
     sql(primary, "SET GLOBAL read_only = 0");
 
@@ -141,21 +141,21 @@ fn a_sandbox_and_the_users_own_servers() {
     }
     let _ = run("replimeter", admin, &[])
         .with_code(3)
-        .saying("a filter excludes the schema")
-        .saying("Ignore_DB=replimeter");
+        .stderr_contains("a filter excludes the schema")
+        .stderr_contains("Ignore_DB=replimeter");
     sql(replica, "STOP REPLICA");
     let _ = run("replimeter", admin, &[])
         .with_code(3)
-        .saying("replica1 (");
+        .stderr_contains("replica1 (");
     sql(replica, "CHANGE REPLICATION FILTER REPLICATE_IGNORE_DB=()");
     let _ = run("replimeter", admin, &[])
         .with_code(3)
-        .saying("does not replicate")
-        .saying("SQL thread No");
+        .stderr_contains("does not replicate")
+        .stderr_contains("SQL thread No");
     sql(replica, "START REPLICA");
 
     // A leftover that somebody removed from the replica by hand does not break it.
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
     let args = [
         "lag",
@@ -179,14 +179,14 @@ fn a_sandbox_and_the_users_own_servers() {
         .env("REPLIMETER_PASSWORD", admin)
         .spawn()
         .unwrap();
-    until("rows arrive on the replica", LIMIT, || {
+    wait_until("rows arrive on the replica", LIMIT, || {
         let rows = session(replica).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
         rows.ok().flatten().is_some_and(|count| count.len() > 2)
     });
     child.kill().unwrap();
     child.wait().unwrap();
     // The server may still commit a row that was under way.
-    until("the server has noticed the end", LIMIT, || {
+    wait_until("the server has noticed the end", LIMIT, || {
         connections() <= before
     });
     caught_up();
@@ -202,13 +202,13 @@ fn a_sandbox_and_the_users_own_servers() {
             .contains("leftover-removed"),
         "{document:#}"
     );
-    until("the schema is gone everywhere", LIMIT, || {
+    wait_until("the schema is gone everywhere", LIMIT, || {
         clean(primary) && clean(replica)
     });
 
     // A replica of another primary is told apart by its source's UUID.
     let other = start("mysql/async:0", &[]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let (other_primary, replica_url) = (
         url(&other.nodes()[0], "replimeter"),
         url(replica, "replimeter"),
@@ -225,6 +225,6 @@ fn a_sandbox_and_the_users_own_servers() {
         .env("REPLIMETER_REPLICA1_PASSWORD", admin);
     let _ = wait(command.spawn().unwrap(), LIMIT)
         .with_code(3)
-        .saying("is not a replica of the given primary");
+        .stderr_contains("is not a replica of the given primary");
     assert!(clean(&other.nodes()[0]));
 }

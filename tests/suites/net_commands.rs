@@ -7,16 +7,19 @@ use std::{
 };
 
 use replimeter_suites::{
-    Ended,
+    CommandOutput,
     harness::Test,
-    net::{Part, Place, REPOSITORY, first_difference, hash, repository, root, side_by_side},
+    net::{
+        CommandFolders, GoldenPart, REPOSITORY, first_difference, hash, repository, root,
+        side_by_side,
+    },
     test,
 };
 use serde::Deserialize;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(command_lines_answer_as_recorded),
-    test!(every_command_and_schema_is_among_them),
+    test!(command_output_matches_the_recorded_text),
+    test!(every_command_and_schema_has_a_recorded_case),
 ];
 
 /// `tests/net/commands.toml`.
@@ -91,7 +94,7 @@ impl Case {
     }
 
     fn answer(&self, line: &str, known: &mut BTreeMap<String, String>) -> String {
-        let place = Place::default();
+        let place = CommandFolders::default();
         fs::create_dir(place.folder().join("empty")).unwrap();
         for (name, content) in &self.files {
             let path = place.folder().join(name);
@@ -105,7 +108,7 @@ impl Case {
             .into_iter()
             .filter(|file| !before.contains(file))
             .collect();
-        let Ended {
+        let CommandOutput {
             code,
             stdout,
             stderr,
@@ -186,7 +189,7 @@ fn commands() -> Commands {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn command_lines_answer_as_recorded() {
+fn command_output_matches_the_recorded_text() {
     let commands = commands();
     let mut files: BTreeMap<String, Vec<Case>> = commands.golden;
     let help = commands
@@ -212,12 +215,12 @@ fn command_lines_answer_as_recorded() {
         }));
     }
     let now = side_by_side(work).into_iter().collect();
-    Part::Commands.check(&now, first_difference);
+    GoldenPart::Commands.check(&now, first_difference);
 }
 
-fn every_command_and_schema_is_among_them() {
+fn every_command_and_schema_has_a_recorded_case() {
     let commands = commands();
-    let place = Place::default();
+    let place = CommandFolders::default();
     let _ = place
         .run(&["man", "pages"], &BTreeMap::new(), "")
         .with_code(0);

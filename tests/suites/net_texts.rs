@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use replimeter_suites::{
     harness::Test,
-    net::{self, Part, Rendered, first_difference},
+    net::{self, GoldenPart, Rendered, first_difference},
     test,
 };
 use serde_json::Value;
 
-pub(crate) const TESTS: &[Test] = &[test!(texts_of_recorded_runs_are_as_recorded)];
+pub(crate) const TESTS: &[Test] = &[test!(recorded_runs_print_the_recorded_text)];
 
 /// The texts of a rendered run, by what they are.
 fn texts(of: &Rendered) -> Vec<(&'static str, String)> {
@@ -113,12 +113,12 @@ fn said(values: &[&Value]) -> String {
     )
 }
 
-fn texts_of_recorded_runs_are_as_recorded() {
+fn recorded_runs_print_the_recorded_text() {
     let mut now = BTreeMap::new();
     for one in net::rendered() {
         for (form, text) in texts(one).into_iter().filter(|(_, text)| !text.is_empty()) {
             now.insert(format!("{}.{form}.txt", one.name), text);
         }
     }
-    Part::Texts.check(&now, first_difference);
+    GoldenPart::Texts.check(&now, first_difference);
 }

@@ -10,14 +10,14 @@ use std::{
 use replimeter_render::reading::{self, Column};
 use replimeter_suites::{
     harness::Test,
-    net::{self, Part, RenamedKeys, Rendered},
+    net::{self, GoldenPart, RenamedKeys, Rendered},
     test,
 };
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(values_of_recorded_runs_are_as_recorded),
-    test!(lines_of_charts_go_forward),
+    test!(recorded_runs_have_the_recorded_values),
+    test!(chart_lines_go_forward),
 ];
 
 /// What of a series is data, and not how it is drawn.
@@ -201,14 +201,14 @@ fn difference(renamed: &RenamedKeys, was: &str, is: &str) -> Option<String> {
     })
 }
 
-fn values_of_recorded_runs_are_as_recorded() {
+fn recorded_runs_have_the_recorded_values() {
     let renamed = RenamedKeys::read();
     let now = net::rendered()
         .iter()
         .map(|one| (format!("{}.txt", one.name), values(one, &renamed)));
     // A comparison that is refused has none.
     let now = now.filter(|(_, values)| !values.is_empty()).collect();
-    Part::Values.check(&now, |was, is| difference(&renamed, was, is));
+    GoldenPart::Values.check(&now, |was, is| difference(&renamed, was, is));
     let unused = renamed.unused();
     assert!(
         unused.is_empty(),
@@ -216,7 +216,7 @@ fn values_of_recorded_runs_are_as_recorded() {
     );
 }
 
-fn lines_of_charts_go_forward() {
+fn chart_lines_go_forward() {
     let mut back = Vec::new();
     for one in net::rendered() {
         for (chart, series) in net::charts(&one.page) {

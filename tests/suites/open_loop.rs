@@ -10,12 +10,13 @@ use replimeter_model::{
 };
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    LIMIT, Tool, clean, harness::Test, password, session, sql, start, test, until, url, wait,
+    LIMIT, TestEnvironment, clean, harness::Test, password, session, sql, start, test, url, wait,
+    wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-pub(crate) const TESTS: &[Test] = &[test!(a_stalled_server_does_not_silence_the_schedule).alone()];
+pub(crate) const TESTS: &[Test] = &[test!(stalled_server_does_not_stop_the_schedule).alone()];
 
 /// How long something stands still.
 const STALL: Duration = Duration::from_secs(2);
@@ -30,7 +31,7 @@ fn stalled(
     go_on: impl FnOnce(),
 ) -> (Value, Vec<LagSample>) {
     let (primary, replica) = (&servers.nodes()[0], &servers.nodes()[1]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
     let args = [
         "lag",
@@ -50,7 +51,7 @@ fn stalled(
         .env("REPLIMETER_PASSWORD", password(primary))
         .spawn()
         .unwrap();
-    until("rows are written", LIMIT, || {
+    wait_until("rows are written", LIMIT, || {
         let rows = session(primary).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
         rows.ok()
             .flatten()
@@ -71,7 +72,7 @@ fn stalled(
     })
     .unwrap();
     counted.sort_by_key(|sample| sample.write.intended);
-    until("the schema is gone everywhere", LIMIT, || {
+    wait_until("the schema is gone everywhere", LIMIT, || {
         servers.nodes().iter().all(clean)
     });
     (document, counted)
@@ -199,7 +200,7 @@ fn assert_stalled_replica(document: &Value, counted: &[LagSample]) {
     assert!((0.6e6..1.5e6).contains(&(top - later)), "{tops:?}");
 }
 
-fn a_stalled_server_does_not_silence_the_schedule() {
+fn stalled_server_does_not_stop_the_schedule() {
     let servers = start(
         "mariadb/async:1",
         &["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"],

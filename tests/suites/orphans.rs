@@ -10,38 +10,38 @@ use std::{
 };
 
 use replimeter_suites::{
-    Ended, LIMIT, binary, folder,
+    CommandOutput, LIMIT, binary, folder,
     harness::{Test, skip},
-    home, servers_below, test, until, wait,
+    home, servers_below, test, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(killed_at_a_few_random_moments),
-    test!(killed_at_fifty_random_moments).long(),
-    test!(signals_while_starting_and_while_measuring),
-    test!(a_second_signal_ends_at_once_and_cleans_all_the_same),
-    test!(a_panic_of_the_tool),
-    test!(a_server_that_dies_while_starting_takes_the_others_along),
-    test!(a_folder_the_servers_user_cannot_enter_is_named),
-    test!(secrets_are_for_their_owner_only_and_servers_are_not_root),
-    test!(killed_with_every_shape).long(),
-    test!(a_port_taken_between_choice_and_bind),
-    test!(a_port_of_a_cluster_taken_between_choice_and_bind).long(),
-    test!(a_port_taken_between_choice_and_bind_on_mysql).long(),
+    test!(kill_at_few_random_times_leaves_nothing),
+    test!(kill_at_fifty_random_times_leaves_nothing).long(),
+    test!(signal_at_start_or_run_leaves_nothing),
+    test!(second_signal_ends_at_once_and_cleans_up),
+    test!(panic_leaves_nothing),
+    test!(server_killed_at_start_ends_the_others),
+    test!(unreachable_private_folder_is_named),
+    test!(secrets_are_private_and_servers_are_not_root),
+    test!(kill_leaves_nothing_in_every_shape).long(),
+    test!(taken_port_is_replaced),
+    test!(taken_cluster_port_is_replaced).long(),
+    test!(taken_port_is_replaced_on_mysql).long(),
 ];
 
 /// An ordinary user that no system has: a number is enough for the kernel.
 const ORDINARY: u32 = 31_245;
 
 /// Somebody who runs the tool, with a private folder of their own.
-struct Person {
+struct TestUser {
     folder: tempfile::TempDir,
     /// The number to become; `None` to stay who we are.
     uid: Option<u32>,
 }
 
-impl Person {
+impl TestUser {
     fn new(uid: Option<u32>) -> Self {
         let folder = folder();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -109,7 +109,7 @@ impl Person {
     }
 
     fn assert_no_server(&self, when: &str) {
-        until(
+        wait_until(
             &format!("no server survives ({when})"),
             Duration::from_secs(10),
             || servers_below(&self.own()).is_empty(),
@@ -124,19 +124,19 @@ impl Person {
 }
 
 /// The people to try it as; root cannot be had by everybody.
-fn people() -> Vec<(&'static str, Person)> {
+fn people() -> Vec<(&'static str, TestUser)> {
     if rustix::process::geteuid().is_root() {
         vec![
-            ("root", Person::new(None)),
-            ("an ordinary user", Person::new(Some(ORDINARY))),
+            ("root", TestUser::new(None)),
+            ("an ordinary user", TestUser::new(Some(ORDINARY))),
         ]
     } else {
-        vec![("an ordinary user", Person::new(None))]
+        vec![("an ordinary user", TestUser::new(None))]
     }
 }
 
-fn runs_under(person: &Person) -> bool {
-    servers_below(&person.own()).len() >= 2
+fn runs_under(user: &TestUser) -> bool {
+    servers_below(&user.own()).len() >= 2
 }
 
 fn pid(child: &Child) -> Pid {
@@ -149,42 +149,42 @@ fn moments(count: u64, longest_ms: u64) -> impl Iterator<Item = Duration> {
         .map(move |n| Duration::from_millis(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % longest_ms))
 }
 
-fn killed_at_a_few_random_moments() {
+fn kill_at_few_random_times_leaves_nothing() {
     killed_at_random_moments(3, 1);
 }
 
-fn killed_at_fifty_random_moments() {
+fn kill_at_fifty_random_times_leaves_nothing() {
     killed_at_random_moments(50, 20);
 }
 
 /// Kills the tool so many times; at least so many of the kills must meet running servers.
 fn killed_at_random_moments(kills: u64, least_with_servers: u32) {
-    for (who, person) in people() {
+    for (who, user) in people() {
         let mut with_servers = 0;
         for (number, moment) in moments(kills, 1800).enumerate() {
             if number % 5 == 0 {
                 // Then the making of the data directory is hit too.
-                let _ = fs::remove_dir_all(person.own().join("home/seeds"));
+                let _ = fs::remove_dir_all(user.own().join("home/seeds"));
             }
-            let mut child = person.start(&["--duration", "60s", "--floor-rounds", "5"], None);
+            let mut child = user.start(&["--duration", "60s", "--floor-rounds", "5"], None);
             if number + 1 == kills as usize {
                 // However busy the machine is, one kill meets servers.
-                until("servers run", LIMIT, || {
-                    !servers_below(&person.own()).is_empty()
+                wait_until("servers run", LIMIT, || {
+                    !servers_below(&user.own()).is_empty()
                 });
             }
             thread::sleep(moment);
-            with_servers += u32::from(!servers_below(&person.own()).is_empty());
+            with_servers += u32::from(!servers_below(&user.own()).is_empty());
             child.kill().unwrap();
             child.wait().unwrap();
-            person.assert_no_server(&format!("{who}, killed after {moment:?}"));
+            user.assert_no_server(&format!("{who}, killed after {moment:?}"));
         }
         assert!(
             with_servers >= least_with_servers,
             "only {with_servers} of {kills} kills met running servers: the moments are badly chosen"
         );
         // What the last one left is removed by the next start.
-        let child = person.start(
+        let child = user.start(
             &[
                 "--rounds",
                 "1",
@@ -196,8 +196,8 @@ fn killed_at_random_moments(kills: u64, least_with_servers: u32) {
             None,
         );
         let _ = wait(child, LIMIT).with_code(0);
-        person.assert_nothing(&format!("{who}, after the next start"));
-        let stray = fs::read_dir(person.own().join("home"))
+        user.assert_nothing(&format!("{who}, after the next start"));
+        let stray = fs::read_dir(user.own().join("home"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name());
         let mut stray: Vec<_> = stray.map(|name| name.into_string().unwrap()).collect();
@@ -206,49 +206,49 @@ fn killed_at_random_moments(kills: u64, least_with_servers: u32) {
     }
 }
 
-fn signals_while_starting_and_while_measuring() {
-    for (who, person) in people() {
+fn signal_at_start_or_run_leaves_nothing() {
+    for (who, user) in people() {
         for (signal, moment) in [Signal::INT, Signal::TERM, Signal::HUP]
             .into_iter()
             .cycle()
             .zip(moments(6, 1500))
         {
-            let child = person.start(&["--duration", "60s"], None);
+            let child = user.start(&["--duration", "60s"], None);
             // Before its handlers are installed a signal simply ends the tool, which has nothing yet.
             thread::sleep(Duration::from_millis(50) + moment);
             kill_process(pid(&child), signal).unwrap();
             let _ = wait(child, Duration::from_secs(20)).with_code(130);
-            person.assert_nothing(&format!("{who}, {signal:?} after {moment:?}"));
+            user.assert_nothing(&format!("{who}, {signal:?} after {moment:?}"));
         }
     }
 }
 
-fn a_second_signal_ends_at_once_and_cleans_all_the_same() {
-    for (who, person) in people() {
-        let child = person.start(&["--duration", "60s"], None);
-        until("servers run", LIMIT, || runs_under(&person));
+fn second_signal_ends_at_once_and_cleans_up() {
+    for (who, user) in people() {
+        let child = user.start(&["--duration", "60s"], None);
+        wait_until("servers run", LIMIT, || runs_under(&user));
         kill_process(pid(&child), Signal::INT).unwrap();
         thread::sleep(Duration::from_millis(5));
         let _ = kill_process(pid(&child), Signal::INT);
         let _ = wait(child, Duration::from_secs(20)).with_code(130);
-        person.assert_nothing(&format!("{who}, two signals"));
+        user.assert_nothing(&format!("{who}, two signals"));
     }
 }
 
-fn a_panic_of_the_tool() {
-    for (who, person) in people() {
-        let ended: Ended = wait(
-            person.start(&["--duration", "60s"], Some("panic-while-measuring")),
+fn panic_leaves_nothing() {
+    for (who, user) in people() {
+        let ended: CommandOutput = wait(
+            user.start(&["--duration", "60s"], Some("panic-while-measuring")),
             LIMIT,
         );
         assert_eq!(ended.code, Some(101), "{ended:#?}");
-        person.assert_nothing(&format!("{who}, a panic"));
+        user.assert_nothing(&format!("{who}, a panic"));
     }
 }
 
-fn a_server_that_dies_while_starting_takes_the_others_along() {
-    for (who, person) in people() {
-        let child = person.start(
+fn server_killed_at_start_ends_the_others() {
+    for (who, user) in people() {
+        let child = user.start(
             &[
                 "--sandbox",
                 "async:2",
@@ -259,37 +259,37 @@ fn a_server_that_dies_while_starting_takes_the_others_along() {
         );
         let ended = wait(child, LIMIT)
             .with_code(3)
-            .saying("ended while starting")
-            .saying("no_such_option");
+            .stderr_contains("ended while starting")
+            .stderr_contains("no_such_option");
         assert!(
             ended.stderr.contains("unknown variable"),
             "the log's last lines: {ended:#?}"
         );
-        person.assert_nothing(&format!("{who}, a bad option"));
+        user.assert_nothing(&format!("{who}, a bad option"));
     }
 }
 
-fn a_folder_the_servers_user_cannot_enter_is_named() {
+fn unreachable_private_folder_is_named() {
     if !rustix::process::geteuid().is_root() {
         return skip("only root changes to another user");
     }
-    let person = Person::new(None);
-    fs::set_permissions(person.own(), fs::Permissions::from_mode(0o700)).unwrap();
-    let _ = wait(person.start(&[], None), LIMIT)
+    let user = TestUser::new(None);
+    fs::set_permissions(user.own(), fs::Permissions::from_mode(0o700)).unwrap();
+    let _ = wait(user.start(&[], None), LIMIT)
         .with_code(3)
-        .saying("is not accessible to the system user")
-        .saying("REPLIMETER_HOME");
+        .stderr_contains("is not accessible to the system user")
+        .stderr_contains("REPLIMETER_HOME");
 }
 
-fn secrets_are_for_their_owner_only_and_servers_are_not_root() {
-    for (who, person) in people() {
-        let child = person.start(&["--duration", "60s"], None);
-        until("servers run and rows are written", LIMIT, || {
-            runs_under(&person)
-                && !find(&person.sandboxes(), "init.sql")
-                && find(&person.sandboxes(), "credentials.cnf")
+fn secrets_are_private_and_servers_are_not_root() {
+    for (who, user) in people() {
+        let child = user.start(&["--duration", "60s"], None);
+        wait_until("servers run and rows are written", LIMIT, || {
+            runs_under(&user)
+                && !find(&user.sandboxes(), "init.sql")
+                && find(&user.sandboxes(), "credentials.cnf")
         });
-        let sandbox = fs::read_dir(person.sandboxes())
+        let sandbox = fs::read_dir(user.sandboxes())
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .find(|path| path.is_dir())
@@ -304,7 +304,7 @@ fn secrets_are_for_their_owner_only_and_servers_are_not_root() {
             .unwrap()
             .to_owned();
         assert!(secret.len() >= 24);
-        for server in servers_below(&person.own()) {
+        for server in servers_below(&user.own()) {
             let status = fs::read_to_string(format!("/proc/{server}/status")).unwrap();
             let uid = status
                 .lines()
@@ -342,8 +342,8 @@ fn find(sandboxes: &Path, name: &str) -> bool {
     })
 }
 
-fn killed_with_every_shape() {
-    for (who, person) in people() {
+fn kill_leaves_nothing_in_every_shape() {
+    for (who, user) in people() {
         // Later moments find the servers joined, or measured; the first ones a cluster half formed.
         for shape in [
             "semi-sync:2",
@@ -354,7 +354,7 @@ fn killed_with_every_shape() {
         ] {
             let mut with_servers = 0;
             for moment in [300, 1100, 2600, 6000] {
-                let mut child = person.start(
+                let mut child = user.start(
                     &[
                         "--sandbox",
                         shape,
@@ -366,43 +366,43 @@ fn killed_with_every_shape() {
                     None,
                 );
                 thread::sleep(Duration::from_millis(moment));
-                with_servers += u32::from(!servers_below(&person.own()).is_empty());
+                with_servers += u32::from(!servers_below(&user.own()).is_empty());
                 child.kill().unwrap();
                 child.wait().unwrap();
-                person.assert_no_server(&format!("{who}, {shape} killed after {moment} ms"));
+                user.assert_no_server(&format!("{who}, {shape} killed after {moment} ms"));
             }
             assert!(
                 with_servers >= 2,
                 "{shape}: only {with_servers} of 4 kills met running servers"
             );
         }
-        let child = person.start(
+        let child = user.start(
             &["--rounds", "1", "--floor-rounds", "0", "--sandbox", "none"],
             None,
         );
         let _ = wait(child, LIMIT).with_code(0);
-        person.assert_nothing(&format!("{who}, after the next start"));
+        user.assert_nothing(&format!("{who}, after the next start"));
     }
 }
 
 /// A stranger who sees a server being started and takes its port before it does.
-fn a_port_taken_between_choice_and_bind() {
+fn taken_port_is_replaced() {
     takes_another_port("async:1", "--port=");
 }
 
-fn a_port_of_a_cluster_taken_between_choice_and_bind() {
+fn taken_cluster_port_is_replaced() {
     takes_another_port("galera:2", "--wsrep-node-address=127.0.0.1:");
 }
 
-fn a_port_taken_between_choice_and_bind_on_mysql() {
+fn taken_port_is_replaced_on_mysql() {
     takes_another_port("mysql/async:1", "--port=");
 }
 
 fn takes_another_port(shape: &str, option: &str) {
-    let person = Person::new(None);
+    let user = TestUser::new(None);
     // Seeds first, so that nothing but the start itself is met.
     let _ = wait(
-        person.start(
+        user.start(
             &["--sandbox", shape, "--rounds", "5", "--floor-rounds", "0"],
             None,
         ),
@@ -411,7 +411,7 @@ fn takes_another_port(shape: &str, option: &str) {
     .with_code(0);
     let mut met = false;
     for _ in 0..5 {
-        let child = person.start(
+        let child = user.start(
             &[
                 "--sandbox",
                 shape,
@@ -424,8 +424,8 @@ fn takes_another_port(shape: &str, option: &str) {
             None,
         );
         let mut taken = None;
-        until("a port is seen", LIMIT, || {
-            let found = servers_below(&person.own()).into_iter().find_map(|server| {
+        wait_until("a port is seen", LIMIT, || {
+            let found = servers_below(&user.own()).into_iter().find_map(|server| {
                 let words = fs::read(format!("/proc/{server}/cmdline")).ok()?;
                 let words = String::from_utf8_lossy(&words).into_owned();
                 words
@@ -450,5 +450,5 @@ fn takes_another_port(shape: &str, option: &str) {
         break;
     }
     assert!(met, "{shape}: the stranger was never quick enough");
-    person.assert_nothing(shape);
+    user.assert_nothing(shape);
 }

@@ -4,17 +4,18 @@
 use std::{fs, path::Path, process::Command};
 
 use replimeter_suites::{
-    Tool, browser,
+    TestEnvironment, browser,
     harness::{Test, skip},
-    made_up::{MadeUp, lag_run},
-    net, test,
+    net,
+    synthetic::{SyntheticSamples, lag_run},
+    test,
 };
 use serde_json::{Value, json};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(works_from_a_file_without_a_network),
-    test!(every_command_has_a_page_that_works),
-    test!(pages_of_several_runs_work_too),
+    test!(page_works_from_a_file_without_network),
+    test!(every_command_has_a_working_page),
+    test!(pages_of_several_runs_work),
 ];
 
 const NO_BROWSER: &str = "no Chromium on PATH; on Debian: apt-get install chromium";
@@ -146,11 +147,11 @@ fn found(dom: &str) -> Value {
     serde_json::from_str(&json).unwrap()
 }
 
-fn works_from_a_file_without_a_network() {
+fn page_works_from_a_file_without_network() {
     if browser().is_none() {
         return skip(NO_BROWSER);
     }
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let hostile = "<script>window.hostile=1</script><img src=x onerror='window.hostile=1'>\"'&";
     fs::write(
         tool.folder().join("plan.toml"),
@@ -295,7 +296,7 @@ addEventListener("load", function () {
 </script>
 </body>"#;
 
-fn every_command_has_a_page_that_works() {
+fn every_command_has_a_working_page() {
     if browser().is_none() {
         return skip(NO_BROWSER);
     }
@@ -312,7 +313,7 @@ fn every_command_has_a_page_that_works() {
         "tap",
     ];
     for case in recorded {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         net::copy_run(case, &tool.folder().join(case));
         let _ = tool.run(&["report", case]).with_code(0);
         look_at(
@@ -323,11 +324,11 @@ fn every_command_has_a_page_that_works() {
     }
 }
 
-fn pages_of_several_runs_work_too() {
+fn pages_of_several_runs_work() {
     if browser().is_none() {
         return skip(NO_BROWSER);
     }
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     for (case, name) in [
         ("lag-load", "one"),
         ("lag-shapes", "two"),
@@ -349,12 +350,12 @@ fn pages_of_several_runs_work_too() {
         assert!(page.contains(mode), "{mode}");
     }
     // What compares runs has a page of its own.
-    lag_run(&tool.folder().join("a"), MadeUp::default());
+    lag_run(&tool.folder().join("a"), SyntheticSamples::default());
     lag_run(
         &tool.folder().join("b"),
-        MadeUp {
+        SyntheticSamples {
             seed: 2,
-            ..MadeUp::default()
+            ..SyntheticSamples::default()
         },
     );
     let _ = tool
@@ -369,7 +370,7 @@ fn pages_of_several_runs_work_too() {
 
 /// Opens a page and checks that it has a title, tables and pictures that are drawn, that it can be read,
 /// reached by keyboard and printed, that it asks for nothing, and that the browser has no complaint.
-fn look_at(tool: &Tool, page: &Path, what: &[&str]) -> Value {
+fn look_at(tool: &TestEnvironment, page: &Path, what: &[&str]) -> Value {
     let text = fs::read_to_string(page).unwrap();
     let looking = tool.folder().join("looking.html");
     fs::write(&looking, text.replace("</body>", LOOK)).unwrap();

@@ -2,18 +2,20 @@
 
 use std::{fs, time::Duration};
 
-use replimeter_suites::{Tool, assert_run_described, harness::Test, servers_of, test, until, wait};
+use replimeter_suites::{
+    TestEnvironment, assert_run_described, harness::Test, servers_of, test, wait, wait_until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(two_experiments_are_set_beside_what_was_published),
-    test!(what_was_done_before_an_interrupt_is_kept),
-    test!(mistakes_are_told_before_a_server_starts),
+    test!(experiments_are_compared_with_published_results),
+    test!(experiments_before_an_interrupt_are_kept),
+    test!(reproduce_errors_are_reported_before_start),
 ];
 
-fn two_experiments_are_set_beside_what_was_published() {
-    let tool = Tool::new();
+fn experiments_are_compared_with_published_results() {
+    let tool = TestEnvironment::new();
     let document = tool
         .run(&[
             "reproduce",
@@ -94,17 +96,17 @@ fn two_experiments_are_set_beside_what_was_published() {
     let _ = tool
         .run(&["report", "out", "--csv"])
         .with_code(2)
-        .saying("a run of its own");
+        .stderr_contains("a run of its own");
 }
 
-fn what_was_done_before_an_interrupt_is_kept() {
-    let tool = Tool::new();
+fn experiments_before_an_interrupt_are_kept() {
+    let tool = TestEnvironment::new();
     let child = tool
         .command(&["reproduce", "--experiments", "1,3", "--run-dir", "out"])
         .spawn()
         .unwrap();
     let second = tool.folder().join("out/3-lag-histogram");
-    until(
+    wait_until(
         "the second experiment has begun",
         Duration::from_secs(120),
         || second.exists() && !servers_of(&child).is_empty(),
@@ -139,22 +141,22 @@ fn what_was_done_before_an_interrupt_is_kept() {
     );
 }
 
-fn mistakes_are_told_before_a_server_starts() {
-    let tool = Tool::new();
+fn reproduce_errors_are_reported_before_start() {
+    let tool = TestEnvironment::new();
     let _ = tool
         .run(&["reproduce", "--experiments", "6"])
         .with_code(2)
-        .saying("6 is not in 1..=5");
+        .stderr_contains("6 is not in 1..=5");
     let _ = tool
         .run(&["reproduce", "--size", "huge"])
         .with_code(2)
-        .saying("small, full");
+        .stderr_contains("small, full");
     fs::create_dir(tool.folder().join("full")).unwrap();
     fs::write(tool.folder().join("full/mine.txt"), "mine").unwrap();
     let _ = tool
         .run(&["reproduce", "--experiments", "1", "--run-dir", "full"])
         .with_code(3)
-        .saying("full");
+        .stderr_contains("full");
     assert_eq!(
         fs::read_to_string(tool.folder().join("full/mine.txt")).unwrap(),
         "mine"

@@ -11,7 +11,7 @@ use std::{
 use replimeter_engine::source::Member;
 use replimeter_instruments::{
     clock::Clock,
-    resources::{Meter, Watch},
+    resources::{Meter, ResourceWatch},
 };
 use replimeter_model::{
     resources::{ServerUse, UseSource},
@@ -22,11 +22,11 @@ use replimeter_sandbox::Sandbox;
 use replimeter_suites::{harness::Test, session, sql, start, start_spec, test, value};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(every_role_is_metered_and_found_by_its_socket),
-    test!(the_course_adds_up_and_a_killed_server_leaves_blanks),
-    test!(a_server_whose_process_is_not_seen_tells_what_it_counts_itself),
-    test!(a_lone_server_can_be_without_a_binary_log_and_others_cannot),
-    test!(a_server_has_its_share_of_the_machine_and_no_more).alone(),
+    test!(every_server_role_is_metered_by_its_socket),
+    test!(resource_series_adds_up_and_killed_server_is_blank),
+    test!(server_without_visible_process_uses_own_counters),
+    test!(only_standalone_server_may_lack_a_binary_log),
+    test!(server_is_limited_to_its_cpu_share).alone(),
 ];
 
 fn metered(sandbox: &Sandbox, by_pid: bool) -> Vec<Member> {
@@ -83,7 +83,7 @@ fn assert_plausible(used: &ServerUse, rows: usize) {
     );
 }
 
-fn every_role_is_metered_and_found_by_its_socket() {
+fn every_server_role_is_metered_by_its_socket() {
     for shape in ["mariadb/async:1", "mysql/async:1"] {
         let sandbox = start(
             shape,
@@ -98,13 +98,17 @@ fn every_role_is_metered_and_found_by_its_socket() {
             let before = meter.read();
             insert(&sandbox, 300);
             let mut missing = replimeter_suites::session(&sandbox.nodes()[1]);
-            replimeter_suites::until("the replica has the rows", Duration::from_secs(20), || {
-                missing
-                    .value("test", "SELECT COUNT(*) FROM replimeter.used")
-                    .unwrap()
-                    .as_deref()
-                    == Some("300")
-            });
+            replimeter_suites::wait_until(
+                "the replica has the rows",
+                Duration::from_secs(20),
+                || {
+                    missing
+                        .value("test", "SELECT COUNT(*) FROM replimeter.used")
+                        .unwrap()
+                        .as_deref()
+                        == Some("300")
+                },
+            );
             let after = meter.read();
             let uses = meter.between(&before, &after);
             assert_eq!(
@@ -131,11 +135,11 @@ fn every_role_is_metered_and_found_by_its_socket() {
     }
 }
 
-fn the_course_adds_up_and_a_killed_server_leaves_blanks() {
+fn resource_series_adds_up_and_killed_server_is_blank() {
     let sandbox = start("mariadb/async:1", &[]);
     prepare(&sandbox);
     let clock = Clock::start();
-    let watch = Watch::start(
+    let watch = ResourceWatch::start(
         Meter::open(&metered(&sandbox, true), &clock).unwrap(),
         Duration::from_millis(50),
     );
@@ -154,7 +158,7 @@ fn the_course_adds_up_and_a_killed_server_leaves_blanks() {
     }
     let last = watch.read();
     let whole = &watch.between(&first, &last)[0];
-    let parts = watch.course(first.at, last.at, 6);
+    let parts = watch.series(first.at, last.at, 6);
     let sum: f64 = parts.iter().map(|part| part[0].cpu_us.unwrap()).sum();
     assert!(
         (sum / whole.cpu_us.unwrap() - 1.0).abs() < 0.01,
@@ -169,7 +173,7 @@ fn the_course_adds_up_and_a_killed_server_leaves_blanks() {
         rustix::process::Signal::KILL,
     )
     .unwrap();
-    replimeter_suites::until("it has ended", Duration::from_secs(10), || {
+    replimeter_suites::wait_until("it has ended", Duration::from_secs(10), || {
         sandbox.ended(1).is_some()
     });
     let after = watch.read();
@@ -186,7 +190,7 @@ fn the_course_adds_up_and_a_killed_server_leaves_blanks() {
     watch.finish();
 }
 
-fn a_server_whose_process_is_not_seen_tells_what_it_counts_itself() {
+fn server_without_visible_process_uses_own_counters() {
     let sandbox = start("mariadb/none", &[]);
     prepare(&sandbox);
     let clock = Clock::start();
@@ -215,7 +219,7 @@ fn a_server_whose_process_is_not_seen_tells_what_it_counts_itself() {
         warnings.len() == 1 && warnings[0].message.contains("left blank"),
         "{warnings:?}"
     );
-    let before = meter.glance();
+    let before = meter.read_basic();
     insert(&sandbox, 50);
     let after = meter.read();
     let used = meter.between(&before, &after).remove(0);
@@ -231,7 +235,7 @@ fn a_server_whose_process_is_not_seen_tells_what_it_counts_itself() {
     );
 }
 
-fn a_lone_server_can_be_without_a_binary_log_and_others_cannot() {
+fn only_standalone_server_may_lack_a_binary_log() {
     for shape in ["mariadb/none", "mysql/none"] {
         let spec = SandboxSpec {
             binary_log: false,
@@ -283,7 +287,7 @@ fn busy_percent(sandbox: &Sandbox) -> f64 {
     })
 }
 
-fn a_server_has_its_share_of_the_machine_and_no_more() {
+fn server_is_limited_to_its_cpu_share() {
     let with = |shape: &str, cpus: &str| {
         start_spec(SandboxSpec {
             cpus: Some(cpus.parse().unwrap()),

@@ -4,17 +4,17 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use replimeter_measurements::lag::samples;
 use replimeter_model::lag::LagDocument;
-use replimeter_suites::{Ended, Tool, binary, folder, harness::Test, test};
+use replimeter_suites::{CommandOutput, TestEnvironment, binary, folder, harness::Test, test};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(a_run_from_end_to_end),
-    test!(the_terminal_report_of_a_fixed_run),
-    test!(a_lone_server_is_its_own_null_replica),
-    test!(temporary_tables_of_other_servers_stay),
-    test!(the_published_size_sweep_shortened),
-    test!(a_filter_that_swallows_our_schema_ends_the_start),
-    test!(a_full_disk_keeps_what_fits_and_says_so),
+    test!(sandbox_run_works_end_to_end),
+    test!(terminal_report_of_a_fixed_run_is_stable),
+    test!(standalone_server_is_its_own_null_replica),
+    test!(temporary_tables_of_other_servers_are_kept),
+    test!(short_published_size_sweep_runs),
+    test!(filter_that_excludes_the_schema_ends_the_start),
+    test!(full_disk_keeps_partial_samples),
     test!(damaged_run_directories_are_explained),
 ];
 
@@ -32,8 +32,8 @@ fn assert_distribution(value: &Value) {
     }
 }
 
-fn a_run_from_end_to_end() {
-    let tool = Tool::new();
+fn sandbox_run_works_end_to_end() {
+    let tool = TestEnvironment::new();
     let args = [
         "lag",
         "--sandbox",
@@ -172,7 +172,7 @@ fn a_run_from_end_to_end() {
     assert_eq!(again.planned(), plan);
 }
 
-fn the_terminal_report_of_a_fixed_run() {
+fn terminal_report_of_a_fixed_run_is_stable() {
     // Times differ from run to run; a kept document does not.
     let document: LagDocument = serde_json::from_str(include_str!("data/summary.json")).unwrap();
     insta::assert_snapshot!(
@@ -183,8 +183,8 @@ fn the_terminal_report_of_a_fixed_run() {
     );
 }
 
-fn a_lone_server_is_its_own_null_replica() {
-    let tool = Tool::new();
+fn standalone_server_is_its_own_null_replica() {
+    let tool = TestEnvironment::new();
     let args = [
         "lag",
         "--sandbox",
@@ -206,21 +206,21 @@ fn a_lone_server_is_its_own_null_replica() {
 }
 
 /// At its start MariaDB removes the temporary tables that it finds in its folder.
-fn temporary_tables_of_other_servers_stay() {
+fn temporary_tables_of_other_servers_are_kept() {
     let temporary = folder();
     fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let table = temporary.path().join("#sql-temptable-1-2-3.MAD");
     fs::write(&table, "rows").unwrap();
-    let run = Tool::new()
+    let run = TestEnvironment::new()
         .command(&["lag", "--sandbox", "mariadb/none", "--rounds", "20"])
         .env("TMPDIR", temporary.path())
         .output();
-    let _ = Ended::of(run.unwrap()).with_code(0);
+    let _ = CommandOutput::of(run.unwrap()).with_code(0);
     assert_eq!(fs::read_to_string(&table).unwrap(), "rows");
 }
 
-fn the_published_size_sweep_shortened() {
-    let tool = Tool::new();
+fn short_published_size_sweep_runs() {
+    let tool = TestEnvironment::new();
     let plan =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans/size-sweep.toml"))
             .unwrap();
@@ -266,8 +266,8 @@ fn the_published_size_sweep_shortened() {
     assert!(document["results"]["rows"][0]["size_bytes"].is_null());
 }
 
-fn a_filter_that_swallows_our_schema_ends_the_start() {
-    let tool = Tool::new();
+fn filter_that_excludes_the_schema_ends_the_start() {
+    let tool = TestEnvironment::new();
     let ended = tool
         .run(&[
             "lag",
@@ -278,14 +278,14 @@ fn a_filter_that_swallows_our_schema_ends_the_start() {
         ])
         .with_code(3);
     let _ = ended
-        .saying("replica1 does not replicate")
-        .saying("ignores the schema");
+        .stderr_contains("replica1 does not replicate")
+        .stderr_contains("ignores the schema");
     assert!(tool.runs().is_empty());
 }
 
-fn a_full_disk_keeps_what_fits_and_says_so() {
+fn full_disk_keeps_partial_samples() {
     // A small file system of our own: as root directly, else in a user namespace.
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let small = tool.folder().join("small");
     fs::create_dir(&small).unwrap();
     let script = format!(
@@ -302,38 +302,38 @@ fn a_full_disk_keeps_what_fits_and_says_so() {
         .env("REPLIMETER_HOME", tool.home())
         .output()
         .unwrap();
-    let ended = replimeter_suites::Ended::of(output)
+    let ended = replimeter_suites::CommandOutput::of(output)
         .with_code(3)
-        .saying("No space left")
-        .saying("--run-dir");
+        .stderr_contains("No space left")
+        .stderr_contains("--run-dir");
     assert!(ended.words().contains("The run failed"), "{ended:#?}");
 }
 
 fn damaged_run_directories_are_explained() {
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let run = tool.folder().join("run");
     fs::create_dir(&run).unwrap();
     let report = || tool.run(&["report", "run"]).with_code(3);
-    let _ = report().saying("summary.json");
+    let _ = report().stderr_contains("summary.json");
     fs::write(run.join("summary.json"), "{").unwrap();
-    let _ = report().saying("summary.json");
+    let _ = report().stderr_contains("summary.json");
     fs::write(
         run.join("summary.json"),
         r#"{"schema":"replimeter.lag/99"}"#,
     )
     .unwrap();
-    let _ = report().saying("replimeter.lag/99");
+    let _ = report().stderr_contains("replimeter.lag/99");
     fs::write(run.join("summary.json"), include_str!("data/summary.json")).unwrap();
-    let _ = report().saying("manifest.json");
+    let _ = report().stderr_contains("manifest.json");
     fs::write(
         run.join("manifest.json"),
         include_str!("data/manifest.json"),
     )
     .unwrap();
-    let _ = report().saying("plan.toml");
+    let _ = report().stderr_contains("plan.toml");
     fs::write(run.join("plan.toml"), "").unwrap();
-    let _ = report().saying("samples.parquet");
+    let _ = report().stderr_contains("samples.parquet");
     fs::write(run.join("samples.parquet"), b"PAR1").unwrap();
-    let _ = report().saying("samples.parquet");
+    let _ = report().stderr_contains("samples.parquet");
     assert!(!run.join("report.html").exists());
 }

@@ -3,20 +3,20 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use replimeter_suites::{Ended, Tool, harness::Test, test, until, wait};
+use replimeter_suites::{CommandOutput, TestEnvironment, harness::Test, test, wait, wait_until};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(every_count_and_phase_has_its_figures_with_every_server),
-    test!(from_five_counts_on_a_law_is_fitted_and_its_prediction_measured).long(),
-    test!(mysql_and_semi_sync_replicas_are_measured_too).long(),
-    test!(a_server_that_dies_and_a_user_who_ends_it_leave_what_was_measured),
-    test!(requests_that_make_no_sense_are_refused),
-    test!(servers_with_a_share_each_say_so),
+    test!(scale_reports_every_count_phase_and_server),
+    test!(law_is_fitted_from_five_counts_and_checked).long(),
+    test!(scale_works_on_mysql_and_semi_sync).long(),
+    test!(killed_or_interrupted_scale_keeps_results),
+    test!(invalid_scale_settings_are_refused),
+    test!(cpu_shares_are_reported),
 ];
 
 /// A short measurement.
-fn scale(tool: &Tool, more: &[&str]) -> Ended {
+fn scale(tool: &TestEnvironment, more: &[&str]) -> CommandOutput {
     let mut args = vec![
         "scale",
         "--duration",
@@ -47,12 +47,12 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-fn nothing_runs(tool: &Tool) {
+fn nothing_runs(tool: &TestEnvironment) {
     assert_eq!(tool.servers(), Vec::<i32>::new(), "nothing runs on");
 }
 
-fn every_count_and_phase_has_its_figures_with_every_server() {
-    let tool = Tool::new();
+fn scale_reports_every_count_phase_and_server() {
+    let tool = TestEnvironment::new();
     let ended = scale(
         &tool,
         &[
@@ -168,7 +168,7 @@ fn every_count_and_phase_has_its_figures_with_every_server() {
 }
 
 /// What is kept can be shown again, and is the same plan again.
-fn kept(tool: &Tool, document: &Value) {
+fn kept(tool: &TestEnvironment, document: &Value) {
     let run = tool.only_run();
     for name in [
         "plan.toml",
@@ -228,8 +228,8 @@ fn samples(path: &Path) {
     assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1") && bytes.len() > 1000);
 }
 
-fn from_five_counts_on_a_law_is_fitted_and_its_prediction_measured() {
-    let tool = Tool::new();
+fn law_is_fitted_from_five_counts_and_checked() {
+    let tool = TestEnvironment::new();
     let more = [
         "--replicas",
         "0..4",
@@ -303,8 +303,8 @@ fn from_five_counts_on_a_law_is_fitted_and_its_prediction_measured() {
     nothing_runs(&tool);
 }
 
-fn mysql_and_semi_sync_replicas_are_measured_too() {
-    let tool = Tool::new();
+fn scale_works_on_mysql_and_semi_sync() {
+    let tool = TestEnvironment::new();
     for mode in ["mysql/async", "mariadb/semi-sync"] {
         let document = scale(
             &tool,
@@ -326,7 +326,7 @@ fn mysql_and_semi_sync_replicas_are_measured_too() {
 }
 
 /// Bytes in the binary log of the primary.
-fn logged(tool: &Tool) -> u64 {
+fn logged(tool: &TestEnvironment) -> u64 {
     let folders = fs::read_dir(tool.home().join("sandboxes"))
         .into_iter()
         .flatten()
@@ -341,9 +341,9 @@ fn logged(tool: &Tool) -> u64 {
         .sum()
 }
 
-fn a_server_that_dies_and_a_user_who_ends_it_leave_what_was_measured() {
+fn killed_or_interrupted_scale_keeps_results() {
     for kill in [true, false] {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let args = [
             "scale",
             "--replicas",
@@ -365,11 +365,11 @@ fn a_server_that_dies_and_a_user_who_ends_it_leave_what_was_measured() {
         let child = tool.command(&args).spawn().unwrap();
         let runs = tool.folder().join("replimeter-runs");
         // The first servers are those of seeds; the samples grow once blocks are written.
-        until("both servers run", Duration::from_secs(120), || {
+        wait_until("both servers run", Duration::from_secs(120), || {
             tool.servers().len() == 2 && runs.is_dir()
         });
         // The data are 1 MB of it; each block adds some hundred kilobytes.
-        until("blocks are written", Duration::from_secs(120), || {
+        wait_until("blocks are written", Duration::from_secs(120), || {
             logged(&tool) > 4_000_000
         });
         let victim = if kill {
@@ -386,9 +386,9 @@ fn a_server_that_dies_and_a_user_who_ends_it_leave_what_was_measured() {
             .unwrap();
         let ended = wait(child, Duration::from_secs(60));
         let ended = if kill {
-            ended.with_code(3).saying("exited")
+            ended.with_code(3).stderr_contains("exited")
         } else {
-            ended.with_code(130).saying("is kept")
+            ended.with_code(130).stderr_contains("is kept")
         };
         let document = ended.json();
         assert_eq!(
@@ -409,8 +409,8 @@ fn a_server_that_dies_and_a_user_who_ends_it_leave_what_was_measured() {
     }
 }
 
-fn requests_that_make_no_sense_are_refused() {
-    let tool = Tool::new();
+fn invalid_scale_settings_are_refused() {
+    let tool = TestEnvironment::new();
     for (args, wanted) in [
         (vec!["scale", "--threads", "0"], "threads must be"),
         (vec!["scale", "--replicas", "3..1"], "downwards"),
@@ -433,20 +433,20 @@ fn requests_that_make_no_sense_are_refused() {
             "no number of cores",
         ),
     ] {
-        let _ = tool.run(&args).with_code(2).saying(wanted);
+        let _ = tool.run(&args).with_code(2).stderr_contains(wanted);
     }
     let ended = tool
         .run(&["scale", "--replicas", "0..2", "--cpus-per-server", "1000"])
         .with_code(3);
-    let _ = ended.saying("exceed the cores");
+    let _ = ended.stderr_contains("exceed the cores");
     assert!(
         tool.runs().is_empty(),
         "nothing is left of a run that never began"
     );
 }
 
-fn servers_with_a_share_each_say_so() {
-    let tool = Tool::new();
+fn cpu_shares_are_reported() {
+    let tool = TestEnvironment::new();
     let ended = scale(
         &tool,
         &[
@@ -463,7 +463,7 @@ fn servers_with_a_share_each_say_so() {
     );
     if ended.code == Some(3) {
         // Where no control group may be made.
-        let _ = ended.saying("control group");
+        let _ = ended.stderr_contains("control group");
         return;
     }
     let document = ended.with_code(0).json();

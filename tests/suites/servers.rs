@@ -10,39 +10,39 @@ use std::{
 };
 
 use replimeter_suites::{
-    Ended, Tool, folder,
+    CommandOutput, TestEnvironment, folder,
     harness::{Test, skip},
-    home, test, until, wait,
+    home, test, wait, wait_until,
 };
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(both_engines_are_found_with_what_they_can_do),
-    test!(where_there_is_none_the_hint_says_how_to_get_one),
-    test!(what_cannot_run_here_is_a_warning_with_its_cause),
-    test!(a_packed_server_is_added_and_measures),
-    test!(an_unpacked_server_is_linked),
-    test!(what_is_no_server_or_hostile_is_refused_and_leaves_nothing),
-    test!(interrupted_it_leaves_nothing_and_killed_only_what_the_next_removes),
-    test!(a_folder_that_the_servers_user_cannot_enter_is_named),
+    test!(both_engines_are_found_with_capabilities),
+    test!(missing_server_hint_names_how_to_get_one),
+    test!(unusable_server_is_a_warning_with_its_reason),
+    test!(packed_server_is_added_and_measured),
+    test!(unpacked_server_is_linked),
+    test!(hostile_archive_is_refused_without_leftovers),
+    test!(interrupted_or_killed_add_is_cleaned_up),
+    test!(folder_closed_to_the_server_user_is_named),
 ];
 
 /// A home of its own on a disk, which every user may enter.
-struct Person {
-    tool: Tool,
+struct TestUser {
+    tool: TestEnvironment,
     folder: tempfile::TempDir,
 }
 
-impl Person {
+impl TestUser {
     fn new() -> Self {
         let folder = folder();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let person = Self {
-            tool: Tool::new(),
+        let user = Self {
+            tool: TestEnvironment::new(),
             folder,
         };
-        fs::create_dir(person.home()).unwrap();
-        person
+        fs::create_dir(user.home()).unwrap();
+        user
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -59,14 +59,14 @@ impl Person {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Ended {
+    fn run(&self, args: &[&str]) -> CommandOutput {
         wait(
             self.command(args).spawn().unwrap(),
             Duration::from_secs(120),
         )
     }
 
-    fn add(&self, source: &Path) -> Ended {
+    fn add(&self, source: &Path) -> CommandOutput {
         self.run(&["servers", "add", source.to_str().unwrap()])
     }
 
@@ -124,8 +124,8 @@ fn names(row: &Value) -> Vec<&str> {
         .collect()
 }
 
-fn both_engines_are_found_with_what_they_can_do() {
-    let tool = Tool::new();
+fn both_engines_are_found_with_capabilities() {
+    let tool = TestEnvironment::new();
     let servers = home().join("servers");
     let servers = servers.to_str().unwrap();
     let document = tool
@@ -183,26 +183,26 @@ fn both_engines_are_found_with_what_they_can_do() {
     );
 }
 
-fn where_there_is_none_the_hint_says_how_to_get_one() {
-    let person = Person::new();
-    let servers = person.home();
+fn missing_server_hint_names_how_to_get_one() {
+    let user = TestUser::new();
+    let servers = user.home();
     let args = ["servers", "--servers", servers.to_str().unwrap()];
-    let ended = person
+    let ended = user
         .run(&args)
         .with_code(3)
-        .saying("no MariaDB or MySQL server found")
-        .saying("make servers");
+        .stderr_contains("no MariaDB or MySQL server found")
+        .stderr_contains("make servers");
     assert_eq!(ended.stdout, "");
-    let ended = person.run(&[&args[..], &["--json"]].concat()).with_code(3);
+    let ended = user.run(&[&args[..], &["--json"]].concat()).with_code(3);
     assert_eq!(ended.json()["results"], serde_json::json!([]));
-    person.assert_untouched();
+    user.assert_untouched();
 }
 
-fn what_cannot_run_here_is_a_warning_with_its_cause() {
-    let person = Person::new();
-    let broken = person.path("servers/broken/bin");
+fn unusable_server_is_a_warning_with_its_reason() {
+    let user = TestUser::new();
+    let broken = user.path("servers/broken/bin");
     fs::create_dir_all(&broken).unwrap();
-    fs::create_dir_all(person.path("servers/broken/share/english")).unwrap();
+    fs::create_dir_all(user.path("servers/broken/share/english")).unwrap();
     let mut program = Vec::new();
     fs::File::open(fetched("mariadb").join("usr/sbin/mariadbd"))
         .unwrap()
@@ -213,12 +213,12 @@ fn what_cannot_run_here_is_a_warning_with_its_cause() {
     program[18] = 21;
     fs::write(broken.join("mariadbd"), program).unwrap();
     fs::set_permissions(broken.join("mariadbd"), fs::Permissions::from_mode(0o755)).unwrap();
-    let servers = person.path("servers");
+    let servers = user.path("servers");
     let args = ["servers", "--json", "--servers", servers.to_str().unwrap()];
-    let document = person
+    let document = user
         .run(&args)
         .with_code(3)
-        .saying("built for powerpc64")
+        .stderr_contains("built for powerpc64")
         .json();
     assert_eq!(document["warnings"][0]["code"], "server-unusable");
     assert!(
@@ -228,31 +228,31 @@ fn what_cannot_run_here_is_a_warning_with_its_cause() {
             .contains("built for powerpc64"),
         "{document}"
     );
-    let lag = person
+    let lag = user
         .run(&["lag", "--servers", servers.to_str().unwrap()])
         .with_code(3);
     let _ = lag
-        .saying("no MariaDB or MySQL server found")
-        .saying("built for powerpc64");
+        .stderr_contains("no MariaDB or MySQL server found")
+        .stderr_contains("built for powerpc64");
 }
 
-fn a_packed_server_is_added_and_measures() {
-    let person = Person::new();
+fn packed_server_is_added_and_measured() {
+    let user = TestUser::new();
     let source = fetched("mariadb");
     // With a folder around it, as vendors pack; under a name that says nothing.
     let name = source.file_name().unwrap().to_str().unwrap();
-    let packed = person.pack(
+    let packed = user.pack(
         "download",
         &["-C", source.parent().unwrap().to_str().unwrap(), name],
     );
-    let document = person
+    let document = user
         .run(&["servers", "add", "--json", packed.to_str().unwrap()])
         .with_code(0)
         .json();
     assert_eq!(document["schema"], "replimeter.servers/1");
     let row = &document["results"][0];
     assert!(names(row).contains(&"galera"), "{document}");
-    let place = person
+    let place = user
         .home()
         .join("servers")
         .join(format!("mariadb-{}", row["version"].as_str().unwrap()));
@@ -266,12 +266,12 @@ fn a_packed_server_is_added_and_measures() {
         (0o755, rustix::process::geteuid().as_raw())
     );
     assert_eq!(
-        fs::read_dir(person.home().join("servers")).unwrap().count(),
+        fs::read_dir(user.home().join("servers")).unwrap().count(),
         1,
         "only the server"
     );
 
-    let servers = person.home().join("servers");
+    let servers = user.home().join("servers");
     let args = [
         "--sandbox",
         "mariadb/async:1",
@@ -282,27 +282,27 @@ fn a_packed_server_is_added_and_measures() {
         "--floor-rounds",
         "0",
     ];
-    let lag = person
+    let lag = user
         .run(&[&["lag", "--json"][..], &args].concat())
         .with_code(0)
         .json();
     assert_eq!(lag["results"]["rows"][0]["rounds"], 20, "{lag}");
 
-    let again = person
+    let again = user
         .add(&packed)
         .with_code(3)
-        .saying("already exists")
-        .saying("rm -r");
+        .stderr_contains("already exists")
+        .stderr_contains("rm -r");
     assert_eq!(again.stdout, "");
     assert!(place.join("usr/sbin/mariadbd").exists());
 }
 
-fn an_unpacked_server_is_linked() {
-    let person = Person::new();
+fn unpacked_server_is_linked() {
+    let user = TestUser::new();
     let source = fetched("mysql");
-    let ended = person.add(&source).with_code(0);
+    let ended = user.add(&source).with_code(0);
     assert!(ended.stdout.contains("linked to"), "{ended:#?}");
-    let entry = fs::read_dir(person.home().join("servers"))
+    let entry = fs::read_dir(user.home().join("servers"))
         .unwrap()
         .next()
         .unwrap()
@@ -312,103 +312,103 @@ fn an_unpacked_server_is_linked() {
         fs::read_link(&entry).unwrap(),
         source.canonicalize().unwrap()
     );
-    let found = person.run(&["servers", "--json"]).with_code(0).json();
+    let found = user.run(&["servers", "--json"]).with_code(0).json();
     let rows = found["results"].as_array().unwrap();
     assert!(
         rows.iter()
             .any(|row| row["engine"] == "mysql" && row["origin"] == "private"),
         "{found}"
     );
-    let _ = person
+    let _ = user
         .add(&source)
         .with_code(3)
-        .saying("already exists")
-        .saying("`rm /");
+        .stderr_contains("already exists")
+        .stderr_contains("`rm /");
 }
 
-fn what_is_no_server_or_hostile_is_refused_and_leaves_nothing() {
-    let person = Person::new();
-    let letter = person.path("letter.tar.gz");
+fn hostile_archive_is_refused_without_leftovers() {
+    let user = TestUser::new();
+    let letter = user.path("letter.tar.gz");
     fs::write(&letter, "Dear reader,\n").unwrap();
-    let _ = person
+    let _ = user
         .add(&letter)
         .with_code(3)
-        .saying("it is not an archive")
-        .saying("hint: ");
-    let empty = person.path("empty");
+        .stderr_contains("it is not an archive")
+        .stderr_contains("hint: ");
+    let empty = user.path("empty");
     fs::create_dir(&empty).unwrap();
-    let _ = person
+    let _ = user
         .add(&empty)
         .with_code(3)
-        .saying("no mariadbd or mysqld in it; it contains nothing");
-    let _ = person
-        .add(&person.path("nothing"))
+        .stderr_contains("no mariadbd or mysqld in it; it contains nothing");
+    let _ = user
+        .add(&user.path("nothing"))
         .with_code(3)
-        .saying("No such file");
-    let _ = person
+        .stderr_contains("No such file");
+    let _ = user
         .run(&["servers", "add"])
         .with_code(2)
-        .saying("DIR|TARBALL");
+        .stderr_contains("DIR|TARBALL");
 
-    let outside = person.path("outside");
+    let outside = user.path("outside");
     fs::write(&outside, "mine").unwrap();
-    fs::create_dir_all(person.path("evil/bin")).unwrap();
-    let evil = person.path("evil");
+    fs::create_dir_all(user.path("evil/bin")).unwrap();
+    let evil = user.path("evil");
     let evil = evil.to_str().unwrap();
-    let climbing = person.pack("climbing.tar.gz", &["-P", "-C", evil, "bin", "../outside"]);
-    let _ = person
+    let climbing = user.pack("climbing.tar.gz", &["-P", "-C", evil, "bin", "../outside"]);
+    let _ = user
         .add(&climbing)
         .with_code(3)
-        .saying("../outside")
-        .saying("damaged");
-    let absolute = person.pack("absolute.tar.gz", &["-P", outside.to_str().unwrap()]);
-    let _ = person
+        .stderr_contains("../outside")
+        .stderr_contains("damaged");
+    let absolute = user.pack("absolute.tar.gz", &["-P", outside.to_str().unwrap()]);
+    let _ = user
         .add(&absolute)
         .with_code(3)
-        .saying("no mariadbd or mysqld in it");
-    std::os::unix::fs::symlink("../../../etc", person.path("evil/bin/way")).unwrap();
-    let link = person.pack("link.tar.gz", &["-C", evil, "bin"]);
-    let _ = person
+        .stderr_contains("no mariadbd or mysqld in it");
+    std::os::unix::fs::symlink("../../../etc", user.path("evil/bin/way")).unwrap();
+    let link = user.pack("link.tar.gz", &["-C", evil, "bin"]);
+    let _ = user
         .add(&link)
         .with_code(3)
-        .saying("points outside")
-        .saying("do not trust");
+        .stderr_contains("points outside")
+        .stderr_contains("do not trust");
 
-    let whole = fs::read(person.pack(
+    let whole = fs::read(user.pack(
         "whole.tar.gz",
         &["-C", fetched("mariadb").to_str().unwrap(), "usr/sbin"],
     ))
     .unwrap();
-    let half = person.path("half.tar.gz");
+    let half = user.path("half.tar.gz");
     fs::write(&half, &whole[..whole.len() / 2]).unwrap();
-    let _ = person
+    let _ = user
         .add(&half)
         .with_code(3)
-        .saying("damaged, incomplete")
-        .saying("checksum");
-    let _ = person
-        .add(&person.path("whole.tar.gz"))
+        .stderr_contains("damaged, incomplete")
+        .stderr_contains("checksum");
+    let _ = user
+        .add(&user.path("whole.tar.gz"))
         .with_code(3)
-        .saying("its messages and character sets are not in");
+        .stderr_contains("its messages and character sets are not in");
 
-    person.assert_untouched();
+    user.assert_untouched();
     assert_eq!(fs::read_to_string(&outside).unwrap(), "mine");
 }
 
 /// An `add` that takes long, and the moment when it is under way.
-fn slow(person: &Person, packed: &Path) -> Child {
-    let child = person
+fn slow(user: &TestUser, packed: &Path) -> Child {
+    let child = user
         .command(&["servers", "add", packed.to_str().unwrap()])
         .spawn()
         .unwrap();
-    until("unpacking has begun", Duration::from_secs(20), || {
-        hidden(person).iter().any(|name| name.ends_with(".tmp"))
+    wait_until("unpacking has begun", Duration::from_secs(20), || {
+        hidden(user).iter().any(|name| name.ends_with(".tmp"))
     });
     child
 }
 
-fn hidden(person: &Person) -> Vec<String> {
-    let entries = fs::read_dir(person.home().join("servers"))
+fn hidden(user: &TestUser) -> Vec<String> {
+    let entries = fs::read_dir(user.home().join("servers"))
         .into_iter()
         .flatten()
         .flatten();
@@ -423,49 +423,49 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
-fn interrupted_it_leaves_nothing_and_killed_only_what_the_next_removes() {
-    let person = Person::new();
-    let sparse = person.path("sparse");
+fn interrupted_or_killed_add_is_cleaned_up() {
+    let user = TestUser::new();
+    let sparse = user.path("sparse");
     fs::File::create(&sparse).unwrap().set_len(1 << 30).unwrap();
-    let slow_to_unpack = person.pack(
+    let slow_to_unpack = user.pack(
         "slow.tar.gz",
-        &["-C", person.folder.path().to_str().unwrap(), "sparse"],
+        &["-C", user.folder.path().to_str().unwrap(), "sparse"],
     );
-    let child = slow(&person, &slow_to_unpack);
+    let child = slow(&user, &slow_to_unpack);
     signal(&child, rustix::process::Signal::INT);
     let _ = wait(child, Duration::from_secs(20))
         .with_code(130)
-        .saying("no server was added");
-    person.assert_untouched();
+        .stderr_contains("no server was added");
+    user.assert_untouched();
 
-    let mut child = slow(&person, &slow_to_unpack);
+    let mut child = slow(&user, &slow_to_unpack);
     signal(&child, rustix::process::Signal::KILL);
     child.wait().unwrap();
-    assert!(!hidden(&person).is_empty());
-    let servers = person.home().join("servers");
-    let _ = person
+    assert!(!hidden(&user).is_empty());
+    let servers = user.home().join("servers");
+    let _ = user
         .run(&["servers", "--servers", servers.to_str().unwrap()])
         .with_code(3)
-        .saying("no MariaDB or MySQL");
-    let packed = person.path("small.tar.gz");
+        .stderr_contains("no MariaDB or MySQL");
+    let packed = user.path("small.tar.gz");
     fs::write(&packed, [0x1f, 0x8b]).unwrap();
-    let _ = person.add(&packed).with_code(3);
-    assert_eq!(hidden(&person), Vec::<String>::new());
+    let _ = user.add(&packed).with_code(3);
+    assert_eq!(hidden(&user), Vec::<String>::new());
 }
 
-fn a_folder_that_the_servers_user_cannot_enter_is_named() {
+fn folder_closed_to_the_server_user_is_named() {
     if !rustix::process::geteuid().is_root() {
         return skip("only root changes to another user");
     }
-    let person = Person::new();
-    let closed = person.path("closed");
+    let user = TestUser::new();
+    let closed = user.path("closed");
     fs::create_dir_all(closed.join("bin")).unwrap();
     fs::write(closed.join("bin/mysqld"), "#!/bin/sh\n").unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
-    let _ = person
+    let _ = user
         .add(&closed)
         .with_code(3)
-        .saying("is not accessible to the system user")
-        .saying("every user may enter");
-    person.assert_untouched();
+        .stderr_contains("is not accessible to the system user")
+        .stderr_contains("every user may enter");
+    user.assert_untouched();
 }

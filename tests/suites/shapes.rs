@@ -3,22 +3,24 @@
 use std::collections::BTreeSet;
 
 use replimeter_measurements::lag::samples;
-use replimeter_suites::{Ended, Tool, binary, folder, harness::Test, home, test};
+use replimeter_suites::{
+    CommandOutput, TestEnvironment, binary, folder, harness::Test, home, test,
+};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(mariadb_side_by_side),
-    test!(mysql_side_by_side),
-    test!(a_group_of_which_every_member_takes_writes),
-    test!(galera_binary_logs_carry_the_same_gtids_whoever_writes),
-    test!(a_shape_that_fails_keeps_what_the_others_gave),
-    test!(what_cannot_be_had_is_said_before_anything_is_started),
-    test!(a_server_without_the_ability_is_told_what_to_install),
-    test!(replicas_on_another_server_than_the_primary),
+    test!(mariadb_shapes_are_measured_in_one_run),
+    test!(mysql_shapes_are_measured_in_one_run),
+    test!(multi_primary_group_is_measured),
+    test!(galera_gtids_are_equal_for_every_writer),
+    test!(failed_shape_keeps_results_of_the_others),
+    test!(impossible_shape_is_refused_before_start),
+    test!(missing_capability_names_what_to_install),
+    test!(replicas_may_use_another_version),
 ];
 
 /// A short run over these shapes.
-fn lag(tool: &Tool, shapes: &[&str], more: &[&str]) -> Ended {
+fn lag(tool: &TestEnvironment, shapes: &[&str], more: &[&str]) -> CommandOutput {
     let mut args = vec![
         "lag",
         "--rounds",
@@ -63,8 +65,8 @@ fn assert_whole(document: &Value) {
     }
 }
 
-fn mariadb_side_by_side() {
-    let tool = Tool::new();
+fn mariadb_shapes_are_measured_in_one_run() {
+    let tool = TestEnvironment::new();
     let shapes = [
         "mariadb/none",
         "mariadb/async:1",
@@ -185,8 +187,8 @@ fn mariadb_side_by_side() {
     assert_eq!(tool.servers(), Vec::<i32>::new(), "nothing runs on");
 }
 
-fn mysql_side_by_side() {
-    let tool = Tool::new();
+fn mysql_shapes_are_measured_in_one_run() {
+    let tool = TestEnvironment::new();
     let document = lag(
         &tool,
         &["mysql/semi-sync:2", "mysql/chain:2", "group:3"],
@@ -215,7 +217,7 @@ fn mysql_side_by_side() {
     assert_eq!(manifest["sandboxes"].as_array().unwrap().len(), 3);
 }
 
-fn a_group_of_which_every_member_takes_writes() {
+fn multi_primary_group_is_measured() {
     let sandbox = replimeter_suites::start_spec(replimeter_model::sandbox::SandboxSpec {
         multi_primary: true,
         ..replimeter_model::sandbox::SandboxSpec::of("group:2".parse().unwrap())
@@ -227,7 +229,7 @@ fn a_group_of_which_every_member_takes_writes() {
         Some("0")
     );
     replimeter_suites::sql(second, "CREATE DATABASE written_on_node2");
-    replimeter_suites::until(
+    replimeter_suites::wait_until(
         "the first member has it",
         std::time::Duration::from_secs(20),
         || {
@@ -240,7 +242,7 @@ fn a_group_of_which_every_member_takes_writes() {
     );
 }
 
-fn galera_binary_logs_carry_the_same_gtids_whoever_writes() {
+fn galera_gtids_are_equal_for_every_writer() {
     let sandbox = replimeter_suites::start("galera:2", &[]);
     let [one, two] = sandbox.nodes() else {
         panic!("two nodes")
@@ -253,7 +255,7 @@ fn galera_binary_logs_carry_the_same_gtids_whoever_writes() {
             (two, one)
         };
         replimeter_suites::sql(node, &format!("INSERT INTO mysql.written VALUES ({round})"));
-        replimeter_suites::until(
+        replimeter_suites::wait_until(
             "the other node has it",
             std::time::Duration::from_secs(20),
             || {
@@ -267,15 +269,15 @@ fn galera_binary_logs_carry_the_same_gtids_whoever_writes() {
     }
     let position = |node| replimeter_suites::value(node, "SELECT @@global.gtid_binlog_pos");
     assert!(position(one).is_some_and(|position| !position.is_empty()));
-    replimeter_suites::until(
+    replimeter_suites::wait_until(
         "both logs agree",
         std::time::Duration::from_secs(10),
         || position(one) == position(two),
     );
 }
 
-fn a_shape_that_fails_keeps_what_the_others_gave() {
-    let tool = Tool::new();
+fn failed_shape_keeps_results_of_the_others() {
+    let tool = TestEnvironment::new();
     // A node of the second shape dies while it starts; the option is for it alone.
     let args = [
         "lag",
@@ -294,8 +296,8 @@ fn a_shape_that_fails_keeps_what_the_others_gave() {
     let ended = tool
         .run(&args)
         .with_code(3)
-        .saying("node2 ended while starting")
-        .saying("unknown variable 'no_such_option=1'");
+        .stderr_contains("node2 ended while starting")
+        .stderr_contains("unknown variable 'no_such_option=1'");
     let document = ended.json();
     assert_eq!(rows(&document), ["async:1 replica1"]);
     assert_eq!(document["status"], "failed");
@@ -307,7 +309,7 @@ fn a_shape_that_fails_keeps_what_the_others_gave() {
     );
 }
 
-fn what_cannot_be_had_is_said_before_anything_is_started() {
+fn impossible_shape_is_refused_before_start() {
     for (args, code, want) in [
         (
             vec!["--sandbox", "mysql/galera:3"],
@@ -391,7 +393,7 @@ fn what_cannot_be_had_is_said_before_anything_is_started() {
         ),
         (vec!["--sandbox", "nobody"], 3, "there is no such sandbox"),
     ] {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let ended = tool.run(&[vec!["lag"], args.clone()].concat());
         assert_eq!(ended.code, Some(code), "{args:?}: {ended:#?}");
         assert!(ended.stderr.contains(want), "{args:?}: {ended:#?}");
@@ -399,7 +401,7 @@ fn what_cannot_be_had_is_said_before_anything_is_started() {
     }
 }
 
-fn a_server_without_the_ability_is_told_what_to_install() {
+fn missing_capability_names_what_to_install() {
     // The same MariaDB without Galera's library, and MySQL without its plugins.
     let folder = folder();
     std::fs::set_permissions(
@@ -469,7 +471,7 @@ fn a_server_without_the_ability_is_told_what_to_install() {
         for name in remove {
             std::fs::remove_file(root.join(name)).unwrap();
         }
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let args = [
             "lag",
             "--sandbox",
@@ -480,16 +482,16 @@ fn a_server_without_the_ability_is_told_what_to_install() {
         let _ = tool
             .run(&args)
             .with_code(3)
-            .saying(" has no ")
-            .saying(want)
-            .saying("make servers");
+            .stderr_contains(" has no ")
+            .stderr_contains(want)
+            .stderr_contains("make servers");
         assert!(tool.runs().is_empty());
     }
     assert!(binary().exists());
 }
 
-fn replicas_on_another_server_than_the_primary() {
-    let tool = Tool::new();
+fn replicas_may_use_another_version() {
+    let tool = TestEnvironment::new();
     let servers = std::fs::read_dir(home().join("servers"))
         .unwrap()
         .map(|entry| entry.unwrap().path());
@@ -517,8 +519,8 @@ fn replicas_on_another_server_than_the_primary() {
             .contains("mariadbd")
     );
     // Another family cannot follow by GTID.
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let _ = lag(&tool, &["mysql/async:1"], &args)
         .with_code(3)
-        .saying("MariaDB cannot replicate from MySQL");
+        .stderr_contains("MariaDB cannot replicate from MySQL");
 }

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    facts::Facts,
-    flavour::stages::{Answer, Last, Positions, Remembered, StageSource},
+    dialect::stages::{AppliedPositions, LastTransaction, StageAnswer, StageSource, ThreadHistory},
+    facts::ServerFacts,
 };
 use replimeter_instruments::{
     clock::Clock,
-    lag::stages::{Joiner, ServerClock, Transaction, chain},
+    lag::stages::{ServerClock, StageJoiner, Transaction, chain},
 };
 use replimeter_model::{
     engine::Engine,
@@ -17,35 +17,35 @@ use replimeter_model::{
     time::Nanos,
 };
 use replimeter_stats::waterfall::Waterfall;
-use replimeter_suites::{LIMIT, harness::Test, session, sql, start, test, until, value};
+use replimeter_suites::{LIMIT, harness::Test, session, sql, start, test, value, wait_until};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(mysql_remembers_the_last_transaction_of_each_thread),
-    test!(mariadb_tells_positions),
-    test!(a_group_has_what_its_channel_remembers),
-    test!(a_galera_node_tells_nothing_and_says_so),
-    test!(the_stages_of_real_transactions_sum_to_the_whole).alone(),
+    test!(mysql_reports_last_transaction_of_each_thread),
+    test!(mariadb_reports_applied_positions),
+    test!(group_reports_stages_of_its_channel),
+    test!(galera_reports_no_stages),
+    test!(stages_of_real_transactions_sum_to_total).alone(),
 ];
 
 /// A session with the question prepared on it.
 fn source(node: &Node) -> Result<(Session, StageSource), ServerError> {
     let mut session = session(node);
-    let facts = Facts::read(&mut session)?;
+    let facts = ServerFacts::read(&mut session)?;
     StageSource::prepare(&facts, &mut session).map(|source| (session, source))
 }
 
-fn remembered(node: &Node) -> Remembered {
+fn remembered(node: &Node) -> ThreadHistory {
     let (mut session, source) = source(node).unwrap();
     match source.ask(&mut session).unwrap() {
-        Answer::Remembered(remembered) => remembered,
+        StageAnswer::Remembered(remembered) => remembered,
         other => panic!("{other:?}"),
     }
 }
 
-fn positions(node: &Node) -> Positions {
+fn positions(node: &Node) -> AppliedPositions {
     let (mut session, source) = source(node).unwrap();
     match source.ask(&mut session).unwrap() {
-        Answer::Positions(positions) => positions,
+        StageAnswer::Positions(positions) => positions,
         other => panic!("{other:?}"),
     }
 }
@@ -86,7 +86,7 @@ fn table(primary: &Node) {
 
 /// In order: committed at the source, and in the replica's hands after that, by
 /// clocks of one machine.
-fn in_order(last: &Last) {
+fn in_order(last: &LastTransaction) {
     let all = [
         last.original_commit_us,
         last.immediate_commit_us,
@@ -97,7 +97,7 @@ fn in_order(last: &Last) {
     assert!(all.is_sorted(), "{last:?}");
 }
 
-fn mysql_remembers_the_last_transaction_of_each_thread() {
+fn mysql_reports_last_transaction_of_each_thread() {
     let sandbox = start("mysql/async:1", &[]);
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     table(primary);
@@ -108,10 +108,10 @@ fn mysql_remembers_the_last_transaction_of_each_thread() {
         set.split(':').next().unwrap(),
         set.rsplit('-').next().unwrap()
     );
-    let of = |all: &[Last]| all.iter().find(|one| one.gtid == last).cloned();
+    let of = |all: &[LastTransaction]| all.iter().find(|one| one.gtid == last).cloned();
     // Each thread notes its own end after the next one may have begun, so the
     // order is that of the beginnings, and the last to note is not the last to work.
-    until("every thread has noted the last transaction", LIMIT, || {
+    wait_until("every thread has noted the last transaction", LIMIT, || {
         let all = remembered(replica);
         [all.queued, all.scheduled, all.applied]
             .iter()
@@ -141,7 +141,7 @@ fn mysql_remembers_the_last_transaction_of_each_thread() {
     assert!((0.0..6e7).contains(&age), "applied {age} µs ago");
     costs(replica);
     // A primary has received nothing.
-    assert_eq!(remembered(primary), Remembered::default());
+    assert_eq!(remembered(primary), ThreadHistory::default());
     // One thread that applies has no coordinator.
     for statement in [
         "STOP REPLICA",
@@ -151,18 +151,18 @@ fn mysql_remembers_the_last_transaction_of_each_thread() {
         sql(replica, statement);
     }
     sql(primary, "INSERT INTO replimeter.stages VALUES (2)");
-    until("it is applied by one thread", LIMIT, || {
+    wait_until("it is applied by one thread", LIMIT, || {
         !remembered(replica).applied.is_empty()
     });
 }
 
-fn mariadb_tells_positions() {
+fn mariadb_reports_applied_positions() {
     let sandbox = start("mariadb/async:1", &[]);
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     table(primary);
     sql(primary, "INSERT INTO replimeter.stages VALUES (1)");
     let last = value(primary, "SELECT @@global.gtid_binlog_pos").unwrap();
-    until("the last transaction is applied", LIMIT, || {
+    wait_until("the last transaction is applied", LIMIT, || {
         positions(replica)
             .applied
             .iter()
@@ -182,33 +182,33 @@ fn mariadb_tells_positions() {
     let last = value(primary, "SELECT @@global.gtid_binlog_pos").unwrap();
     let held = |all: &[_]| {
         all.iter()
-            .any(|position: &replimeter_engine::flavour::gtid::DomainGtid| {
+            .any(|position: &replimeter_engine::dialect::gtid::DomainGtid| {
                 position.to_string() == last
             })
     };
-    until("the next one is received", LIMIT, || {
+    wait_until("the next one is received", LIMIT, || {
         held(&positions(replica).received)
     });
     assert!(!held(&positions(replica).applied));
     costs(replica);
-    assert_eq!(positions(primary), Positions::default());
+    assert_eq!(positions(primary), AppliedPositions::default());
 }
 
-fn a_group_has_what_its_channel_remembers() {
+fn group_reports_stages_of_its_channel() {
     let sandbox = start("mysql/group:2", &[]);
     let (writer, reader) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     table(writer);
     sql(writer, "INSERT INTO replimeter.stages VALUES (1)");
-    until("the row is there", LIMIT, || {
+    wait_until("the row is there", LIMIT, || {
         value(
             reader,
             "SELECT 1 FROM information_schema.tables WHERE table_name = 'stages'",
         )
         .is_some()
     });
-    until("something is applied", LIMIT, || {
+    wait_until("something is applied", LIMIT, || {
         let all = remembered(reader);
-        let of_group = |last: &&Last| last.channel == "group_replication_applier";
+        let of_group = |last: &&LastTransaction| last.channel == "group_replication_applier";
         println!("{:?}", all.queued.iter().find(of_group));
         all.applied.iter().any(|last| of_group(&last))
             && all.queued.iter().any(|last| of_group(&last))
@@ -223,7 +223,7 @@ fn a_group_has_what_its_channel_remembers() {
     costs(reader);
 }
 
-fn a_galera_node_tells_nothing_and_says_so() {
+fn galera_reports_no_stages() {
     let sandbox = start("mariadb/galera:2", &[]);
     let error = source(&sandbox.nodes()[1]).map(drop).unwrap_err();
     assert!(
@@ -268,7 +268,7 @@ fn clock_of(node: &Node, clock: &Clock, number: u8) -> ServerClock {
 fn waterfall(engine: Engine, primary: &Node, replica: &Node, rounds: u64) -> Stages {
     let clock = Clock::start();
     // Both servers read this machine's clock; the offsets are measured one by one all the same.
-    let mut joiner = Joiner::new(clock_of(primary, &clock, 1), clock_of(replica, &clock, 1));
+    let mut joiner = StageJoiner::new(clock_of(primary, &clock, 1), clock_of(replica, &clock, 1));
     let mut waterfall = Waterfall::new(&chain(engine, "replica1", false));
     let (mut writer, mut reader) = (session(primary), session(replica));
     let (mut asking, source) = source(replica).unwrap();
@@ -278,7 +278,7 @@ fn waterfall(engine: Engine, primary: &Node, replica: &Node, rounds: u64) -> Sta
         }
         Engine::MariaDb => "SELECT @@last_gtid",
     };
-    let mut ask = |joiner: &mut Joiner| {
+    let mut ask = |joiner: &mut StageJoiner| {
         let began = clock.now();
         let answer = source.ask(&mut asking).unwrap();
         joiner.answer(began, clock.now(), &answer);
@@ -351,7 +351,7 @@ fn waterfall(engine: Engine, primary: &Node, replica: &Node, rounds: u64) -> Sta
     stages
 }
 
-fn the_stages_of_real_transactions_sum_to_the_whole() {
+fn stages_of_real_transactions_sum_to_total() {
     for (shape, engine) in [
         ("mysql/async:1", Engine::MySql),
         ("mariadb/async:1", Engine::MariaDb),
@@ -359,7 +359,7 @@ fn the_stages_of_real_transactions_sum_to_the_whole() {
         let sandbox = start(shape, &[]);
         let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
         table(primary);
-        until("the table is there", LIMIT, || {
+        wait_until("the table is there", LIMIT, || {
             session(replica)
                 .value("test", "SELECT COUNT(*) FROM replimeter.stages")
                 .is_ok()

@@ -9,27 +9,27 @@ use std::{
 use replimeter_engine::Session;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    Ended, LIMIT, Tool, clean, harness::Test, password, session, sql, start, test, until, url,
-    value, wait,
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, sql, start,
+    test, url, value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(galera_is_stale_and_synchronous_reads_are_not),
-    test!(replicas_by_channels_wait_for_gtids),
-    test!(replicas_by_channels_wait_for_gtids_on_mysql).long(),
-    test!(a_group_keeps_its_promises),
-    test!(several_versions_behind_and_under_a_load),
-    test!(the_reads_of_a_load_are_judged),
-    test!(the_reads_of_a_load_on_every_node_of_a_cluster_are_judged),
-    test!(a_replica_that_is_killed_under_a_judged_load_ends_the_run),
-    test!(names_that_are_not_there_are_usage_errors_before_anything_starts),
-    test!(rows_that_somebody_else_writes_are_told_apart),
-    test!(rows_that_somebody_else_puts_back_are_no_staleness).alone(),
-    test!(a_reader_that_stands_still_ends_the_run_and_what_was_measured_is_kept),
-    test!(a_member_that_leaves_is_named_though_it_is_not_read),
-    test!(a_way_of_reading_that_a_target_does_not_have_is_left_out),
+    test!(synchronous_reads_remove_galera_staleness),
+    test!(replicas_wait_for_gtids),
+    test!(replicas_wait_for_gtids_on_mysql).long(),
+    test!(group_keeps_its_consistency_levels),
+    test!(staleness_counts_versions_under_load),
+    test!(load_reads_are_checked),
+    test!(load_reads_on_every_cluster_node_are_checked),
+    test!(replica_killed_under_checked_load_ends_the_run),
+    test!(unknown_names_are_usage_errors_before_start),
+    test!(external_writes_are_distinguished),
+    test!(external_rollback_is_not_counted_as_stale).alone(),
+    test!(stalled_reader_ends_the_run_and_keeps_results),
+    test!(leaving_member_is_named_although_not_read),
+    test!(unsupported_read_consistency_is_omitted),
 ];
 
 /// The command line for the servers of a sandbox as a user's own.
@@ -47,7 +47,7 @@ fn args(sandbox: &Sandbox, members: bool, more: &[&str]) -> Vec<String> {
     args
 }
 
-fn run(sandbox: &Sandbox, tool: &Tool, args: &[String]) -> Ended {
+fn run(sandbox: &Sandbox, tool: &TestEnvironment, args: &[String]) -> CommandOutput {
     let child = tool
         .command(args)
         .env("REPLIMETER_PASSWORD", password(&sandbox.nodes()[0]))
@@ -153,9 +153,9 @@ fn consistent(row: &Value) {
     }
 }
 
-fn galera_is_stale_and_synchronous_reads_are_not() {
+fn synchronous_reads_remove_galera_staleness() {
     let sandbox = start("mariadb/galera:3", &[]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let more = [
         "--reader",
         "node1",
@@ -302,17 +302,17 @@ fn galera_is_stale_and_synchronous_reads_are_not() {
     assert!(planned.stdout.contains("command = \"stale\""));
 }
 
-fn replicas_by_channels_wait_for_gtids() {
+fn replicas_wait_for_gtids() {
     channels_wait_for_gtids("mariadb/chain:2", &["--session-reset", "keep,reset"]);
 }
 
-fn replicas_by_channels_wait_for_gtids_on_mysql() {
+fn replicas_wait_for_gtids_on_mysql() {
     channels_wait_for_gtids("mysql/async:2", &[]);
 }
 
 fn channels_wait_for_gtids(shape: &str, more: &[&str]) {
     let sandbox = start(shape, &[]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let mut given = vec![
         "--rounds",
         "200",
@@ -354,9 +354,9 @@ fn channels_wait_for_gtids(shape: &str, more: &[&str]) {
     );
 }
 
-fn a_group_keeps_its_promises() {
+fn group_keeps_its_consistency_levels() {
     let sandbox = start("mysql/group:3", &[]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let more = [
         "--rounds",
         "200",
@@ -394,9 +394,9 @@ fn a_group_keeps_its_promises() {
     );
 }
 
-fn several_versions_behind_and_under_a_load() {
+fn staleness_counts_versions_under_load() {
     let sandbox = start("mariadb/async:1", &[]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let more = [
         "--pace",
         "ack",
@@ -476,9 +476,9 @@ fn load_of<'a>(document: &'a Value, workload: &str, node: &str, sync_reads: &str
     found.unwrap_or_else(|| panic!("{workload} on {node}: {loads:#?}"))
 }
 
-fn the_reads_of_a_load_are_judged() {
+fn load_reads_are_checked() {
     let sandbox = start("mariadb/async:2", &[]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let more = [
         "--check-load-reads",
         "2:2",
@@ -566,7 +566,7 @@ fn the_reads_of_a_load_are_judged() {
     ];
     let _ = run(&sandbox, &tool, &args(&sandbox, false, &more))
         .with_code(3)
-        .saying("would add a statement");
+        .stderr_contains("would add a statement");
     let more = [
         "--load",
         "insert:1@primary",
@@ -576,13 +576,13 @@ fn the_reads_of_a_load_are_judged() {
     ];
     let _ = run(&sandbox, &tool, &args(&sandbox, false, &more))
         .with_code(2)
-        .saying("writes row versions");
+        .stderr_contains("writes row versions");
     assert!(sandbox.nodes().iter().all(clean));
 }
 
-fn the_reads_of_a_load_on_every_node_of_a_cluster_are_judged() {
+fn load_reads_on_every_cluster_node_are_checked() {
     let sandbox = start("mariadb/galera:2", &[]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let more = [
         "--load",
         "versioned:2@node1",
@@ -616,10 +616,10 @@ fn the_reads_of_a_load_on_every_node_of_a_cluster_are_judged() {
     assert!(sandbox.nodes().iter().all(clean));
 }
 
-fn a_replica_that_is_killed_under_a_judged_load_ends_the_run() {
+fn replica_killed_under_checked_load_ends_the_run() {
     let sandbox = start("mariadb/async:1", &[]);
     let primary = &sandbox.nodes()[0];
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let args = args(
         &sandbox,
         false,
@@ -640,7 +640,7 @@ fn a_replica_that_is_killed_under_a_judged_load_ends_the_run() {
             .spawn()
             .unwrap();
         scope.spawn(|| {
-            until("versions are written and judged", LIMIT, || {
+            wait_until("versions are written and judged", LIMIT, || {
                 let there =
                     "SELECT 1 FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'load_versioned'";
                 value(primary, there).is_some()
@@ -651,7 +651,7 @@ fn a_replica_that_is_killed_under_a_judged_load_ends_the_run() {
         });
         wait(child, LIMIT)
     });
-    let ended = ended.with_code(3).saying("replica1");
+    let ended = ended.with_code(3).stderr_contains("replica1");
     let document = ended.json();
     assert_eq!(document["status"], "failed");
     assert!(
@@ -660,8 +660,8 @@ fn a_replica_that_is_killed_under_a_judged_load_ends_the_run() {
     );
 }
 
-fn names_that_are_not_there_are_usage_errors_before_anything_starts() {
-    let tool = Tool::new();
+fn unknown_names_are_usage_errors_before_start() {
+    let tool = TestEnvironment::new();
     for (more, what) in [
         (&["--load", "insert:1@node9"][..], "the load"),
         (&["--reader", "node7"], "the reader"),
@@ -669,21 +669,21 @@ fn names_that_are_not_there_are_usage_errors_before_anything_starts() {
     ] {
         let mut args = vec!["stale", "--sandbox", "galera:3"];
         args.extend(more);
-        let ended = tool.run(&args).with_code(2).saying(what);
+        let ended = tool.run(&args).with_code(2).stderr_contains(what);
         assert!(ended.stderr.contains("node1, node2, node3"), "{ended:#?}");
     }
     let _ = tool
         .run(&["stale", "--session-reset", "reset"])
         .with_code(2)
-        .saying("read-consistency");
+        .stderr_contains("read-consistency");
     let _ = tool
         .run(&["stale", "--check-load-reads", "2:2", "--rounds", "5"])
         .with_code(2)
-        .saying("give a duration");
+        .stderr_contains("give a duration");
     let _ = tool
         .run(&["stale", "--check-load-reads", "--duration", "5s"])
         .with_code(2)
-        .saying("add load");
+        .stderr_contains("add load");
     let _ = tool
         .run(&[
             "stale",
@@ -692,7 +692,7 @@ fn names_that_are_not_there_are_usage_errors_before_anything_starts() {
             "--read-consistency=gtid",
         ])
         .with_code(2)
-        .saying("one more");
+        .stderr_contains("one more");
     assert!(tool.runs().is_empty());
     let ended = tool
         .run(&[
@@ -709,7 +709,12 @@ fn names_that_are_not_there_are_usage_errors_before_anything_starts() {
 }
 
 /// Runs while somebody does something on the servers in the middle of it.
-fn meanwhile(sandbox: &Sandbox, tool: &Tool, args: &[String], act: impl FnOnce() + Send) -> Ended {
+fn meanwhile(
+    sandbox: &Sandbox,
+    tool: &TestEnvironment,
+    args: &[String],
+    act: impl FnOnce() + Send,
+) -> CommandOutput {
     let primary = &sandbox.nodes()[0];
     thread::scope(|scope| {
         let child = tool
@@ -718,7 +723,7 @@ fn meanwhile(sandbox: &Sandbox, tool: &Tool, args: &[String], act: impl FnOnce()
             .spawn()
             .unwrap();
         scope.spawn(move || {
-            until("rounds are measured", LIMIT, || {
+            wait_until("rounds are measured", LIMIT, || {
                 let ours =
                     "SELECT 1 FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'lag_probe'";
                 value(primary, ours).is_some()
@@ -730,11 +735,11 @@ fn meanwhile(sandbox: &Sandbox, tool: &Tool, args: &[String], act: impl FnOnce()
     })
 }
 
-fn rows_that_somebody_else_writes_are_told_apart() {
+fn external_writes_are_distinguished() {
     let sandbox = start("mariadb/galera:3", &[]);
     let nodes = sandbox.nodes();
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let more = ["--rounds", "4000", "--read-delays", "none", "--json"];
     // Another node writes the same rows: certification conflicts, and values that are not ours.
     let ended = meanwhile(&sandbox, &tool, &args(&sandbox, true, &more), || {
@@ -768,9 +773,9 @@ fn rows_that_somebody_else_writes_are_told_apart() {
     }
 }
 
-fn rows_that_somebody_else_puts_back_are_no_staleness() {
+fn external_rollback_is_not_counted_as_stale() {
     let sandbox = start("mariadb/galera:3", &[]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let nodes = sandbox.nodes();
     for more in [
         &["--rows", "50", "--rounds", "1200"][..],
@@ -828,19 +833,19 @@ fn rows_that_somebody_else_puts_back_are_no_staleness() {
     }
 }
 
-fn a_reader_that_stands_still_ends_the_run_and_what_was_measured_is_kept() {
+fn stalled_reader_ends_the_run_and_keeps_results() {
     let sandbox = start("mariadb/async:1", &[]);
     let replica = &sandbox.nodes()[1];
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let more = ["--rounds", "1000000", "--timeout", "2s", "--json"];
     let ended = meanwhile(&sandbox, &tool, &args(&sandbox, false, &more), || {
         sql(replica, "STOP SLAVE SQL_THREAD")
     });
     let ended = ended
         .with_code(3)
-        .saying("replica1")
-        .saying("still showed an older version")
-        .saying("SQL thread No");
+        .stderr_contains("replica1")
+        .stderr_contains("still showed an older version")
+        .stderr_contains("SQL thread No");
     let document = ended.json();
     assert_eq!(document["status"], "failed");
     assert!(
@@ -851,9 +856,9 @@ fn a_reader_that_stands_still_ends_the_run_and_what_was_measured_is_kept() {
     sql(replica, "START SLAVE SQL_THREAD");
 }
 
-fn a_member_that_leaves_is_named_though_it_is_not_read() {
+fn leaving_member_is_named_although_not_read() {
     let sandbox = start("mariadb/galera:3", &[]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let more = [
         "--reader",
         "node2",
@@ -885,9 +890,9 @@ fn a_member_that_leaves_is_named_though_it_is_not_read() {
     }));
 }
 
-fn a_way_of_reading_that_a_target_does_not_have_is_left_out() {
+fn unsupported_read_consistency_is_omitted() {
     let sandbox = start("mariadb/async:1", &[]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let more = [
         "--rounds",
         "200",

@@ -6,21 +6,23 @@ use std::{thread, time::Duration};
 use replimeter_engine::{Node, Session, source::Member};
 use replimeter_instruments::{
     clock::Clock,
-    offset::ServerClock,
+    clock_offset::ServerClock,
     preflight::{self, Cluster},
-    stamp::{self, Federated, Joined, Stamps},
+    stamp::{self, Federated, JoinedStamps, Stamps},
 };
 use replimeter_model::time::Nanos;
 use replimeter_sandbox::Sandbox;
-use replimeter_suites::{LIMIT, Tool, harness::Test, session, sql, start, test, until, value};
+use replimeter_suites::{
+    LIMIT, TestEnvironment, harness::Test, session, sql, start, test, value, wait_until,
+};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(a_replica_stamps_its_own_execution_and_the_joins_agree),
-    test!(shipped_rows_are_told_from_stamps),
-    test!(nodes_of_galera_stamp_their_own_executions),
-    test!(a_replica_in_between_must_log_statements),
-    test!(what_cannot_be_stamped_is_refused_with_the_reason),
-    test!(doctor_tells_a_clock_that_is_none_by_trying_it),
+    test!(replica_stamps_execution_and_joins_agree),
+    test!(shipped_rows_are_distinguished_from_stamps),
+    test!(galera_nodes_stamp_their_own_executions),
+    test!(intermediate_replica_must_log_statements),
+    test!(unsupported_stamps_are_refused_with_the_reason),
+    test!(doctor_detects_a_useless_stamp_clock),
 ];
 
 const ROWS: u64 = 20;
@@ -51,7 +53,7 @@ fn insert(writer: &mut Session, stamps: &Stamps, ids: std::ops::RangeInclusive<u
 }
 
 fn await_row(replica: &Node, id: u64) {
-    until("the row arrives", LIMIT, || {
+    wait_until("the row arrives", LIMIT, || {
         let table = "SELECT 1 FROM information_schema.tables WHERE table_schema='replimeter' AND table_name='lag_probe'";
         value(replica, table).is_some()
             && value(
@@ -63,7 +65,7 @@ fn await_row(replica: &Node, id: u64) {
 }
 
 /// Writes stamped rows and joins them, client-side.
-fn measured(sandbox: &Sandbox, cluster: &mut Cluster) -> (Stamps, Vec<Joined>) {
+fn measured(sandbox: &Sandbox, cluster: &mut Cluster) -> (Stamps, Vec<JoinedStamps>) {
     let stamps = Stamps::find(cluster).unwrap();
     let nodes = sandbox.nodes();
     make_table(&nodes[0]);
@@ -80,7 +82,7 @@ fn measured(sandbox: &Sandbox, cluster: &mut Cluster) -> (Stamps, Vec<Joined>) {
     nodes[1..].iter().for_each(|node| await_row(node, ROWS));
     let ended = clock.now();
     for (server, session) in clocks.iter_mut().zip(&mut sessions) {
-        assert_eq!(server.again(session, &clock).unwrap(), None);
+        assert_eq!(server.remeasure(session, &clock).unwrap(), None);
     }
     let rows: Vec<_> = sessions
         .iter_mut()
@@ -90,7 +92,7 @@ fn measured(sandbox: &Sandbox, cluster: &mut Cluster) -> (Stamps, Vec<Joined>) {
         rows.iter().all(|rows| rows.len() as u64 == ROWS),
         "{rows:?}"
     );
-    let joined: Vec<Joined> = (1..nodes.len())
+    let joined: Vec<JoinedStamps> = (1..nodes.len())
         .map(|index| {
             stamp::join(&rows[0], &rows[index], [&clocks[0], &clocks[index]], |_| {
                 begun
@@ -115,7 +117,7 @@ fn measured(sandbox: &Sandbox, cluster: &mut Cluster) -> (Stamps, Vec<Joined>) {
     (stamps, joined)
 }
 
-fn a_replica_stamps_its_own_execution_and_the_joins_agree() {
+fn replica_stamps_execution_and_joins_agree() {
     for (shape, option) in [
         ("mariadb/async:1", "plugin_load_add=ha_federatedx"),
         ("mysql/async:1", "federated"),
@@ -188,7 +190,7 @@ fn a_replica_stamps_its_own_execution_and_the_joins_agree() {
     }
 }
 
-fn shipped_rows_are_told_from_stamps() {
+fn shipped_rows_are_distinguished_from_stamps() {
     let sandbox = start("mariadb/async:1", &["replica1:binlog_format=STATEMENT"]);
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     let mut cluster = cluster(sandbox.nodes());
@@ -221,7 +223,7 @@ fn shipped_rows_are_told_from_stamps() {
     );
 }
 
-fn nodes_of_galera_stamp_their_own_executions() {
+fn galera_nodes_stamp_their_own_executions() {
     let sandbox = start("galera:3", &["plugin_load_add=ha_federatedx"]);
     let mut cluster = cluster(sandbox.nodes());
     let (_, joined) = measured(&sandbox, &mut cluster);
@@ -235,7 +237,7 @@ fn nodes_of_galera_stamp_their_own_executions() {
     assert_eq!(value(&one.node, there).as_deref(), Some("0"));
 }
 
-fn a_replica_in_between_must_log_statements() {
+fn intermediate_replica_must_log_statements() {
     let sandbox = start("mariadb/chain:2", &[]);
     let error = Stamps::find(&mut cluster(sandbox.nodes())).unwrap_err();
     assert!(
@@ -267,7 +269,7 @@ fn a_replica_in_between_must_log_statements() {
     }
 }
 
-fn what_cannot_be_stamped_is_refused_with_the_reason() {
+fn unsupported_stamps_are_refused_with_the_reason() {
     let sandbox = start("mysql/group:2", &[]);
     let error = Stamps::find(&mut cluster(sandbox.nodes())).unwrap_err();
     assert!(
@@ -310,7 +312,7 @@ fn what_cannot_be_stamped_is_refused_with_the_reason() {
             node.password = Some(replimeter_model::target::Secret::new("pw"));
             node.endpoint.ssl_mode = replimeter_model::target::SslMode::Preferred;
         }
-        until("the user arrives", LIMIT, || {
+        wait_until("the user arrives", LIMIT, || {
             value(replica, "SELECT 1 FROM mysql.user WHERE user='probe'").is_some()
                 && Session::open(&probe[1]).is_ok()
         });
@@ -333,9 +335,9 @@ fn what_cannot_be_stamped_is_refused_with_the_reason() {
     }
 }
 
-fn doctor_tells_a_clock_that_is_none_by_trying_it() {
+fn doctor_detects_a_useless_stamp_clock() {
     for shape in ["mariadb/async:1", "mysql/async:1"] {
-        let ended = Tool::new().run(&[
+        let ended = TestEnvironment::new().run(&[
             "doctor",
             "--sandbox",
             shape,

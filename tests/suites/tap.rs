@@ -10,35 +10,35 @@ use std::{
 
 use replimeter_engine::{
     ErrorKind, Node, Session,
-    binlog::{Arrived, Follower, Position, Start, fitness},
-    facts::Facts,
-    flavour,
+    binlog::{CompleteTransaction, Follower, Position, StartPosition, requirements},
+    dialect,
+    facts::ServerFacts,
 };
 use replimeter_model::{sandbox::SandboxSpec, time::Nanos};
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    Ended, LIMIT, Tool, clean, harness::Test, password, restart, session, sql, start, start_spec,
-    test, until, url, value, wait,
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, restart, session, sql,
+    start, start_spec, test, url, value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(mariadb_with_rotations_and_by_table),
-    test!(mysql_with_tags_and_compression),
-    test!(a_replica_of_a_replica),
-    test!(galera_needs_gtid_mode),
-    test!(a_replica_that_stops_and_resumes),
-    test!(a_lost_connection_is_made_again_and_told),
-    test!(a_server_that_is_restarted),
-    test!(a_server_that_is_restarted_on_mysql).long(),
-    test!(filters_by_schema_and_table),
-    test!(members_of_a_group),
-    test!(servers_that_cannot_be_followed),
-    test!(a_server_without_its_binary_log),
-    test!(privileges_and_server_ids),
-    test!(streams_for_other_tools_and_the_proper_end),
-    test!(positions_that_are_gone),
+    test!(mariadb_tap_follows_rotations_and_tables),
+    test!(mysql_tap_follows_tags_and_compression),
+    test!(tap_follows_a_replica_of_a_replica),
+    test!(tap_on_galera_needs_gtid_mode),
+    test!(tap_survives_a_stopped_replica),
+    test!(lost_connection_is_restored_and_reported),
+    test!(tap_survives_a_server_restart),
+    test!(tap_survives_a_server_restart_on_mysql).long(),
+    test!(tap_filters_by_schema_and_table),
+    test!(tap_follows_group_members),
+    test!(unfollowable_servers_are_refused),
+    test!(server_without_binary_log_is_refused),
+    test!(tap_checks_privileges_and_server_ids),
+    test!(tap_streams_end_properly),
+    test!(purged_positions_are_reported),
 ];
 
 /// Tables for traffic that is not ours, on the replicas too.
@@ -119,7 +119,7 @@ fn followed(
     args: &[String],
     prefix: &[&str],
     meanwhile: impl FnOnce(),
-) -> (Tool, Ended) {
+) -> (TestEnvironment, CommandOutput) {
     followed_on(sandbox, &[&sandbox.nodes()[0]], args, prefix, meanwhile)
 }
 
@@ -130,8 +130,8 @@ fn followed_on(
     args: &[String],
     prefix: &[&str],
     meanwhile: impl FnOnce(),
-) -> (Tool, Ended) {
-    let tool = Tool::new();
+) -> (TestEnvironment, CommandOutput) {
+    let tool = TestEnvironment::new();
     let nodes = sandbox.nodes();
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let ended = thread::scope(|scope| {
@@ -142,7 +142,7 @@ fn followed_on(
             .env("REPLIMETER_PASSWORD", password(&nodes[0]))
             .spawn()
             .unwrap();
-        until("every server is followed", LIMIT, || {
+        wait_until("every server is followed", LIMIT, || {
             nodes
                 .iter()
                 .zip(&before)
@@ -151,7 +151,7 @@ fn followed_on(
         scope.spawn(|| traffic(writers, prefix, &stop, &written));
         let more = |what: &str| {
             let now = written.load(Ordering::Relaxed);
-            until(what, LIMIT, || written.load(Ordering::Relaxed) > now + 200);
+            wait_until(what, LIMIT, || written.load(Ordering::Relaxed) > now + 200);
         };
         // The traffic must end whatever happens, or the scope waits for it.
         let happened = catch_unwind(AssertUnwindSafe(|| {
@@ -160,7 +160,7 @@ fn followed_on(
             more("there is traffic again");
         }));
         stop.store(true, Ordering::Relaxed);
-        until("every server has what was written", LIMIT, || {
+        wait_until("every server has what was written", LIMIT, || {
             let primary = rows(&nodes[0]);
             primary.is_some() && nodes.iter().all(|node| rows(node) == primary)
         });
@@ -195,7 +195,7 @@ fn all_matched(document: &Value) {
     }
 }
 
-fn mariadb_with_rotations_and_by_table() {
+fn mariadb_tap_follows_rotations_and_tables() {
     let sandbox = start("mariadb/async:1", &[]);
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     tables(primary);
@@ -257,7 +257,7 @@ fn mariadb_with_rotations_and_by_table() {
     );
 }
 
-fn mysql_with_tags_and_compression() {
+fn mysql_tap_follows_tags_and_compression() {
     let sandbox = start("mysql/async:1", &[]);
     tables(&sandbox.nodes()[0]);
     let prefix = [
@@ -290,7 +290,7 @@ fn mysql_with_tags_and_compression() {
     );
 }
 
-fn a_replica_of_a_replica() {
+fn tap_follows_a_replica_of_a_replica() {
     let sandbox = start("mariadb/chain:2", &[]);
     tables(&sandbox.nodes()[0]);
     let (_, ended) = followed(&sandbox, &args(&sandbox, &["--json"]), &[], || {});
@@ -304,7 +304,7 @@ fn a_replica_of_a_replica() {
     assert!(p50(0) < p50(1), "the second hop comes later: {document:#}");
 }
 
-fn galera_needs_gtid_mode() {
+fn tap_on_galera_needs_gtid_mode() {
     let sandbox = start("galera:3", &[]);
     tables(&sandbox.nodes()[0]);
     let nodes = sandbox.nodes();
@@ -324,11 +324,11 @@ fn galera_needs_gtid_mode() {
     );
     let _ = refused
         .with_code(3)
-        .saying("wsrep_gtid_mode=OFF")
-        .saying("wsrep_gtid_domain_id");
+        .stderr_contains("wsrep_gtid_mode=OFF")
+        .stderr_contains("wsrep_gtid_domain_id");
 }
 
-fn a_replica_that_stops_and_resumes() {
+fn tap_survives_a_stopped_replica() {
     let sandbox = start("mariadb/async:1", &[]);
     let replica = &sandbox.nodes()[1];
     tables(&sandbox.nodes()[0]);
@@ -354,7 +354,7 @@ fn a_replica_that_stops_and_resumes() {
     assert!(awaited > 100, "{awaited}");
 }
 
-fn a_lost_connection_is_made_again_and_told() {
+fn lost_connection_is_restored_and_reported() {
     for shape in ["mariadb/async:1", "mysql/async:1"] {
         let sandbox = start(shape, &[]);
         tables(&sandbox.nodes()[0]);
@@ -375,7 +375,7 @@ fn a_lost_connection_is_made_again_and_told() {
                 sql(node, &format!("KILL {}", id.unwrap()));
             }
             // It is back on the primary beside the replica, and on the replica.
-            until("both are followed again", LIMIT, || {
+            wait_until("both are followed again", LIMIT, || {
                 dumps(&sandbox.nodes()[0]).len() == 2 && dumps(&sandbox.nodes()[1]).len() == 1
             });
         });
@@ -407,11 +407,11 @@ fn a_lost_connection_is_made_again_and_told() {
     }
 }
 
-fn a_server_that_is_restarted() {
+fn tap_survives_a_server_restart() {
     follows_after_a_restart("mariadb/async:1", "START SLAVE");
 }
 
-fn a_server_that_is_restarted_on_mysql() {
+fn tap_survives_a_server_restart_on_mysql() {
     follows_after_a_restart("mysql/async:1", "START REPLICA");
 }
 
@@ -424,7 +424,7 @@ fn follows_after_a_restart(shape: &str, resume: &str) {
     let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {
         again = Some(restart(replica));
         sql(&replica.node, resume);
-        until("it is followed again", LIMIT, || {
+        wait_until("it is followed again", LIMIT, || {
             dumps(&replica.node).len() == 1
         });
     });
@@ -455,7 +455,7 @@ fn follows_after_a_restart(shape: &str, resume: &str) {
     );
 }
 
-fn filters_by_schema_and_table() {
+fn tap_filters_by_schema_and_table() {
     let sandbox = start("mariadb/async:1", &[]);
     tables(&sandbox.nodes()[0]);
     let share = |filter: [&str; 2]| {
@@ -502,7 +502,7 @@ fn members(nodes: &[Node]) -> Vec<String> {
     args
 }
 
-fn members_of_a_group() {
+fn tap_follows_group_members() {
     let sandbox = start("mysql/group:3", &[]);
     let nodes = sandbox.nodes();
     tables(&nodes[0]);
@@ -510,9 +510,9 @@ fn members_of_a_group() {
     all_matched(&ended.with_code(0).json());
 }
 
-fn servers_that_cannot_be_followed() {
+fn unfollowable_servers_are_refused() {
     let refused = |shape: &str, options: &[&str], wanted: &[&str]| {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let mut args = vec!["tap", "--sandbox", shape, "--duration", "1s"];
         options
             .iter()
@@ -538,7 +538,7 @@ fn servers_that_cannot_be_followed() {
     );
 }
 
-fn a_server_without_its_binary_log() {
+fn server_without_binary_log_is_refused() {
     for shape in ["mariadb/none", "mysql/none"] {
         let spec = SandboxSpec {
             binary_log: false,
@@ -547,8 +547,9 @@ fn a_server_without_its_binary_log() {
         let sandbox = start_spec(spec).unwrap();
         let node = &sandbox.nodes()[0];
         let mut session = session(node);
-        let facts = Facts::read(&mut session).unwrap();
-        let error = fitness::check(&session, &facts, fitness::Role::Source).unwrap_err();
+        let facts = ServerFacts::read(&mut session).unwrap();
+        let error =
+            requirements::check(&session, &facts, requirements::FollowPurpose::Source).unwrap_err();
         assert!(
             error.to_string().contains("primary (") && error.hint.contains("log_bin"),
             "{shape}: {error} {}",
@@ -557,7 +558,7 @@ fn a_server_without_its_binary_log() {
     }
 }
 
-fn privileges_and_server_ids() {
+fn tap_checks_privileges_and_server_ids() {
     let sandbox = start("mariadb/async:1", &[]);
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     sql(primary, "CREATE USER tapper@'127.0.0.1' IDENTIFIED BY 'pw'");
@@ -570,7 +571,7 @@ fn privileges_and_server_ids() {
     };
     caught_up();
     let run = |user: &str, secret: &str, more: &[&str]| {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let (primary, replica) = (url(primary, user), url(replica, user));
         let mut args = vec![
             "tap",
@@ -594,8 +595,8 @@ fn privileges_and_server_ids() {
     };
     let _ = run("tapper", "pw", &[])
         .with_code(3)
-        .saying("REPLICATION SLAVE")
-        .saying("`tapper`");
+        .stderr_contains("REPLICATION SLAVE")
+        .stderr_contains("`tapper`");
     sql(
         primary,
         "GRANT REPLICATION SLAVE ON *.* TO tapper@'127.0.0.1'",
@@ -624,16 +625,16 @@ fn privileges_and_server_ids() {
     let id = value(replica, "SELECT @@server_id").unwrap();
     let _ = run("replimeter", password(primary), &["--server-id", &id])
         .with_code(3)
-        .saying(&id)
-        .saying("--server-id");
+        .stderr_contains(&id)
+        .stderr_contains("--server-id");
     assert_eq!(value(replica, "SELECT 1").as_deref(), Some("1"));
 }
 
-fn streams_for_other_tools_and_the_proper_end() {
+fn tap_streams_end_properly() {
     let sandbox = start("mariadb/async:1", &[]);
     tables(&sandbox.nodes()[0]);
     for form in ["csv", "openmetrics"] {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
         let primary = &sandbox.nodes()[0];
         let ended = thread::scope(|scope| {
@@ -711,16 +712,16 @@ fn streams_for_other_tools_and_the_proper_end() {
     }
 }
 
-fn positions_that_are_gone() {
+fn purged_positions_are_reported() {
     for shape in ["mariadb/async:0", "mysql/async:0"] {
         let sandbox = start(shape, &[]);
         let node = &sandbox.nodes()[0];
-        let facts = Facts::read(&mut session(node)).unwrap();
-        let mut ids = fitness::server_ids(&mut session(node), &facts)
+        let facts = ServerFacts::read(&mut session(node)).unwrap();
+        let mut ids = requirements::server_ids(&mut session(node), &facts)
             .unwrap()
             .unwrap();
         let mut id = || {
-            let id = fitness::unused_server_id(&ids);
+            let id = requirements::unused_server_id(&ids);
             ids.insert(id);
             id
         };
@@ -728,13 +729,14 @@ fn positions_that_are_gone() {
             file: "binlog.000001".to_owned(),
             offset: 4,
         };
-        let mut follower = Follower::open(node, &facts, id(), &Start::File(first.clone())).unwrap();
+        let mut follower =
+            Follower::open(node, &facts, id(), &StartPosition::File(first.clone())).unwrap();
         sql(node, "FLUSH BINARY LOGS");
         sql(node, "CREATE DATABASE a");
         let mut seen = Vec::new();
-        until("it arrives", LIMIT, || {
+        wait_until("it arrives", LIMIT, || {
             follower
-                .read(|| Nanos(0), &mut |arrived: Arrived<'_>| {
+                .read(|| Nanos(0), &mut |arrived: CompleteTransaction<'_>| {
                     seen.push(arrived.gtid)
                 })
                 .unwrap();
@@ -743,11 +745,11 @@ fn positions_that_are_gone() {
                 && !seen.is_empty()
         });
         drop(follower);
-        let last = flavour::binlog_end(facts.engine, &mut session(node))
+        let last = dialect::binlog_end(facts.engine, &mut session(node))
             .unwrap()
             .unwrap()
             .0;
-        until("it is purged", LIMIT, || {
+        wait_until("it is purged", LIMIT, || {
             sql(node, &format!("PURGE BINARY LOGS TO '{last}'"));
             session(node)
                 .rows("test", "SHOW BINARY LOGS")
@@ -755,13 +757,17 @@ fn positions_that_are_gone() {
                 .len()
                 == 1
         });
-        let starts = [Start::File(first), Start::Gtids(String::new())];
+        let starts = [
+            StartPosition::File(first),
+            StartPosition::Gtids(String::new()),
+        ];
         for from in starts {
             let opened = Follower::open(node, &facts, id(), &from);
             let error = match opened {
                 Err(error) => error,
                 Ok(mut follower) => {
-                    let mut read = || follower.read(|| Nanos(0), &mut |_: Arrived<'_>| {});
+                    let mut read =
+                        || follower.read(|| Nanos(0), &mut |_: CompleteTransaction<'_>| {});
                     (0..50)
                         .find_map(|_| read().err())
                         .unwrap_or_else(|| panic!("{shape}: {from:?} is there"))

@@ -4,12 +4,13 @@ use std::{fs, path::Path};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use replimeter_suites::{
-    Ended, LIMIT, Tool, folder, harness::Test, password, sql, start, test, value, wait,
+    CommandOutput, LIMIT, TestEnvironment, folder, harness::Test, password, sql, start, test,
+    value, wait,
 };
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(every_mode_against_servers_that_require_tls),
-    test!(a_server_without_tls),
+    test!(every_ssl_mode_works_where_tls_is_required),
+    test!(server_without_tls_is_handled),
 ];
 
 /// An authority, and a server's certificate for `name`, as PEM files.
@@ -32,7 +33,7 @@ fn authority(folder: &Path, name: &str) {
     fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
 }
 
-fn every_mode_against_servers_that_require_tls() {
+fn every_ssl_mode_works_where_tls_is_required() {
     let files = folder();
     authority(&files.path().join("ours"), "db.example");
     authority(&files.path().join("other"), "db.example");
@@ -63,7 +64,7 @@ fn every_mode_against_servers_that_require_tls() {
             url(primary.endpoint.address()),
             url(replica.endpoint.address()),
         );
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let args = [
             "lag",
             "--primary",
@@ -75,7 +76,7 @@ fn every_mode_against_servers_that_require_tls() {
             "--floor-rounds",
             "0",
         ];
-        let ended: Ended = wait(
+        let ended: CommandOutput = wait(
             tool.command(&args)
                 .env("REPLIMETER_PASSWORD", "pw")
                 .spawn()
@@ -110,8 +111,8 @@ fn every_mode_against_servers_that_require_tls() {
         let (ended, manifest) = run(parameters);
         let _ = ended
             .with_code(3)
-            .saying("primary (127.0.0.1:")
-            .saying(wanted);
+            .stderr_contains("primary (127.0.0.1:")
+            .stderr_contains(wanted);
         assert_eq!(manifest, "", "nothing was begun");
     };
     refused("?ssl-mode=disabled", "Access denied");
@@ -130,17 +131,17 @@ fn every_mode_against_servers_that_require_tls() {
     assert!(!password(primary).is_empty());
 }
 
-fn a_server_without_tls() {
+fn server_without_tls_is_handled() {
     let sandbox = start("mariadb/async:0", &["skip_ssl"]);
     let node = &sandbox.nodes()[0];
     let run = |mode: &str| {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         let url = format!(
             "mysql://replimeter@{}/?ssl-mode={mode}",
             node.endpoint.address()
         );
         let args = ["lag", "--primary", &url, "--replica", &url];
-        Ended::of(
+        CommandOutput::of(
             tool.command(&args)
                 .env("REPLIMETER_PASSWORD", password(node))
                 .output()
@@ -149,8 +150,8 @@ fn a_server_without_tls() {
         .with_code(3)
     };
     let _ = run("required")
-        .saying("does not offer TLS")
-        .saying("ssl-mode=preferred");
+        .stderr_contains("does not offer TLS")
+        .stderr_contains("ssl-mode=preferred");
     // Preferred falls back to plain text, and gets as far as the next check.
-    let _ = run("preferred").saying("is the same server as primary");
+    let _ = run("preferred").stderr_contains("is the same server as primary");
 }

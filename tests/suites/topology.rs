@@ -6,21 +6,22 @@ use std::fs;
 use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    Ended, LIMIT, Tool, clean, harness::Test, password, sql, start, test, until, url, value, wait,
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, sql, start, test, url,
+    value, wait, wait_until,
 };
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(a_chain_by_file),
-    test!(a_galera_cluster_by_url),
-    test!(a_group_by_url),
-    test!(a_server_that_cannot_be_examined_is_named_and_the_others_are_shown),
-    test!(a_node_that_dies_during_a_run),
-    test!(a_member_of_a_group_that_dies_during_a_run).long(),
+    test!(chain_is_read_from_a_topology_file),
+    test!(galera_cluster_is_found_by_url),
+    test!(group_is_found_by_url),
+    test!(unreachable_server_is_named_and_others_shown),
+    test!(node_killed_during_a_run_ends_it),
+    test!(group_member_killed_during_a_run_ends_it).long(),
 ];
 
 /// Writes a topology file of `name, role, source` and the node's address.
-fn file(tool: &Tool, nodes: &[(&str, &str, &str, &Node)]) {
+fn file(tool: &TestEnvironment, nodes: &[(&str, &str, &str, &Node)]) {
     let mut text = String::new();
     for (name, role, source, node) in nodes {
         text.push_str(&format!(
@@ -36,7 +37,7 @@ fn file(tool: &Tool, nodes: &[(&str, &str, &str, &Node)]) {
     fs::write(tool.folder().join("cluster.toml"), text).unwrap();
 }
 
-fn run(tool: &Tool, sandbox: &Sandbox, args: &[&str]) -> Ended {
+fn run(tool: &TestEnvironment, sandbox: &Sandbox, args: &[&str]) -> CommandOutput {
     wait(
         tool.command(args)
             .env("REPLIMETER_PASSWORD", password(&sandbox.nodes()[0]))
@@ -46,8 +47,8 @@ fn run(tool: &Tool, sandbox: &Sandbox, args: &[&str]) -> Ended {
     )
 }
 
-fn lag(sandbox: &Sandbox, nodes: &[(&str, &str, &str, &Node)]) -> Ended {
-    let tool = Tool::new();
+fn lag(sandbox: &Sandbox, nodes: &[(&str, &str, &str, &Node)]) -> CommandOutput {
+    let tool = TestEnvironment::new();
     file(&tool, nodes);
     run(
         &tool,
@@ -65,8 +66,8 @@ fn lag(sandbox: &Sandbox, nodes: &[(&str, &str, &str, &Node)]) -> Ended {
     )
 }
 
-fn doctor(sandbox: &Sandbox, nodes: &[(&str, &str, &str, &Node)]) -> Ended {
-    let tool = Tool::new();
+fn doctor(sandbox: &Sandbox, nodes: &[(&str, &str, &str, &Node)]) -> CommandOutput {
+    let tool = TestEnvironment::new();
     file(&tool, nodes);
     run(
         &tool,
@@ -82,7 +83,7 @@ fn codes(document: &Value) -> Vec<String> {
         .collect()
 }
 
-fn a_chain_by_file() {
+fn chain_is_read_from_a_topology_file() {
     let sandbox = start("mariadb/chain:2", &[]);
     let [top, middle, end] = sandbox.nodes() else {
         panic!("three servers")
@@ -107,7 +108,7 @@ fn a_chain_by_file() {
         .collect();
     assert_eq!(replicas, ["end", "middle"]);
     assert_eq!(document["target"]["nodes"][0]["name"], "top");
-    until("nothing of ours stays", LIMIT, || {
+    wait_until("nothing of ours stays", LIMIT, || {
         sandbox.nodes().iter().all(clean)
     });
     // And held against what is said.
@@ -124,17 +125,17 @@ fn a_chain_by_file() {
     let _ = said("primary", "replica", "middle").with_code(0);
     let _ = said("primary", "replica", "top")
         .with_code(3)
-        .saying("its source is declared as top, but it replicates from middle");
+        .stderr_contains("its source is declared as top, but it replicates from middle");
     let _ = said("replica", "primary", "")
         .with_code(3)
-        .saying("middle (")
-        .saying("declared the primary, but it replicates from top");
+        .stderr_contains("middle (")
+        .stderr_contains("declared the primary, but it replicates from top");
     let _ = said("primary", "node", "")
         .with_code(3)
-        .saying("it is declared a node, but it is in no Galera cluster");
+        .stderr_contains("it is declared a node, but it is in no Galera cluster");
     let _ = said("primary", "primary", "")
         .with_code(2)
-        .saying("`top` and `middle` are both primaries");
+        .stderr_contains("`top` and `middle` are both primaries");
     // The one in between is not named.
     let ended = lag(
         &sandbox,
@@ -142,13 +143,13 @@ fn a_chain_by_file() {
     )
     .with_code(3);
     let _ = ended
-        .saying("end (")
-        .saying("is not a replica of the given primary")
-        .saying("server in between");
+        .stderr_contains("end (")
+        .stderr_contains("is not a replica of the given primary")
+        .stderr_contains("server in between");
     assert!(sandbox.nodes().iter().all(clean));
 
     // The file's own mistakes are usage errors, before any connection.
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     for (text, want) in [
         ("", "missing field `node`"),
         ("node = []", "no server is named"),
@@ -169,13 +170,13 @@ fn a_chain_by_file() {
         let ended = tool
             .run(&["lag", "--topology", "cluster.toml"])
             .with_code(2)
-            .saying(want);
+            .stderr_contains(want);
         assert!(!ended.stderr.contains("secret"), "{ended:#?}");
     }
     let _ = tool
         .run(&["lag", "--topology", "nowhere.toml"])
         .with_code(2)
-        .saying("nowhere.toml");
+        .stderr_contains("nowhere.toml");
 
     // Doctor: healthy first, then what a DBA meets.
     let all = [
@@ -233,7 +234,7 @@ fn a_chain_by_file() {
         "doctor writes nothing"
     );
     let text = {
-        let tool = Tool::new();
+        let tool = TestEnvironment::new();
         file(&tool, &all);
         run(&tool, &sandbox, &["doctor", "--topology", "cluster.toml"])
             .with_code(1)
@@ -245,12 +246,12 @@ fn a_chain_by_file() {
     );
 }
 
-fn a_galera_cluster_by_url() {
+fn galera_cluster_is_found_by_url() {
     let sandbox = start("galera:2", &[]);
     let [one, two] = sandbox.nodes() else {
         panic!("two nodes")
     };
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let (first, second) = (url(one, "replimeter"), url(two, "replimeter"));
     let args = ["--node", &first, "--node", &second, "--json"];
     let document = run(
@@ -267,7 +268,7 @@ fn a_galera_cluster_by_url() {
         ),
         (Some("galera"), Some("node2"))
     );
-    until("nothing of ours stays", LIMIT, || clean(one) && clean(two));
+    wait_until("nothing of ours stays", LIMIT, || clean(one) && clean(two));
     let document = run(&tool, &sandbox, &[&["doctor"], &args[..]].concat())
         .with_code(0)
         .json();
@@ -290,8 +291,8 @@ fn a_galera_cluster_by_url() {
     sql(two, "SET GLOBAL wsrep_desync = ON");
     let _ = run(&tool, &sandbox, &[&["lag"], &args[..]].concat())
         .with_code(3)
-        .saying("node2 (")
-        .saying("Donor/Desynced");
+        .stderr_contains("node2 (")
+        .stderr_contains("Donor/Desynced");
     sql(two, "SET GLOBAL wsrep_desync = OFF");
     // A server of another cluster.
     let other = start("galera:1", &[]);
@@ -307,13 +308,13 @@ fn a_galera_cluster_by_url() {
     );
 }
 
-fn a_group_by_url() {
+fn group_is_found_by_url() {
     let sandbox = start("group:2", &[]);
     let [one, two] = sandbox.nodes() else {
         panic!("two members")
     };
     // The writer is the group's primary, in whatever order they are named.
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let (first, second) = (url(one, "replimeter"), url(two, "replimeter"));
     let args = [
         "lag",
@@ -336,10 +337,10 @@ fn a_group_by_url() {
         (Some("group"), Some("node2"))
     );
     assert_eq!(document["results"]["rows"][0]["replica"], "node1");
-    until("nothing of ours stays", LIMIT, || clean(one) && clean(two));
+    wait_until("nothing of ours stays", LIMIT, || clean(one) && clean(two));
     // A secondary declared the primary: both sides are named.
     let ended = lag(&sandbox, &[("a", "", "", one), ("b", "primary", "", two)]).with_code(3);
-    let _ = ended.saying("it is declared the primary, but in its group it is SECONDARY");
+    let _ = ended.stderr_contains("it is declared the primary, but in its group it is SECONDARY");
     // The primary is not among those named.
     let other = start("mysql/async:0", &[]);
     let stranger = url(&other.nodes()[0], "replimeter");
@@ -349,7 +350,7 @@ fn a_group_by_url() {
         .env("REPLIMETER_NODE2_PASSWORD", password(&other.nodes()[0]));
     let _ = wait(command.spawn().unwrap(), LIMIT)
         .with_code(3)
-        .saying("whose primary is not named");
+        .stderr_contains("whose primary is not named");
     let document = doctor(&sandbox, &[("a", "", "", one), ("b", "", "", two)])
         .with_code(0)
         .json();
@@ -363,9 +364,9 @@ fn a_group_by_url() {
     );
 }
 
-fn a_server_that_cannot_be_examined_is_named_and_the_others_are_shown() {
+fn unreachable_server_is_named_and_others_shown() {
     let sandbox = start("async:1", &[]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let (primary, replica) = (
         url(&sandbox.nodes()[0], "replimeter"),
         "mysql://replimeter@127.0.0.1:1/",
@@ -383,7 +384,9 @@ fn a_server_that_cannot_be_examined_is_named_and_the_others_are_shown() {
         ],
     )
     .with_code(3);
-    let document = ended.saying("replica1 could not be examined").json();
+    let document = ended
+        .stderr_contains("replica1 could not be examined")
+        .json();
     assert!(
         codes(&document).iter().any(|code| code == "unreachable"),
         "{document:#}"
@@ -391,17 +394,17 @@ fn a_server_that_cannot_be_examined_is_named_and_the_others_are_shown() {
     assert_eq!(document["results"][0]["reached"], true);
 }
 
-fn a_node_that_dies_during_a_run() {
+fn node_killed_during_a_run_ends_it() {
     a_dead_member_ends_the_run("galera:3");
 }
 
-fn a_member_of_a_group_that_dies_during_a_run() {
+fn group_member_killed_during_a_run_ends_it() {
     a_dead_member_ends_the_run("group:3");
 }
 
 fn a_dead_member_ends_the_run(shape: &str) {
     let sandbox = start(shape, &[]);
-    let tool = Tool::new();
+    let tool = TestEnvironment::new();
     let urls: Vec<String> = sandbox
         .nodes()
         .iter()
@@ -426,14 +429,17 @@ fn a_dead_member_ends_the_run(shape: &str) {
         .env("REPLIMETER_PASSWORD", password(&sandbox.nodes()[0]))
         .spawn()
         .unwrap();
-    until("rows arrive", LIMIT, || {
+    wait_until("rows arrive", LIMIT, || {
         let rows = replimeter_suites::session(&sandbox.nodes()[2])
             .value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
         rows.ok().flatten().is_some_and(|count| count.len() > 2)
     });
     let victim = rustix::process::Pid::from_raw(i32::try_from(sandbox.pids()[2]).unwrap()).unwrap();
     rustix::process::kill_process(victim, rustix::process::Signal::KILL).unwrap();
-    let document = wait(child, LIMIT).with_code(3).saying("node3 (").json();
+    let document = wait(child, LIMIT)
+        .with_code(3)
+        .stderr_contains("node3 (")
+        .json();
     assert_eq!(document["status"], "failed", "{shape}");
     assert!(
         document["results"]["rows"][0]["rounds"].as_u64().unwrap() > 0,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path, thread, time::Duration};
 
-use replimeter_engine::{Node, flavour, source::Member};
+use replimeter_engine::{Node, dialect, source::Member};
 use replimeter_instruments::{
     preflight,
     stamp::{Federated, Stamps},
@@ -10,14 +10,14 @@ use replimeter_instruments::{
 use replimeter_model::sandbox::SandboxSpec;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    LIMIT, Tool, harness::Test, session, sql, start_spec, test, until, value, wait,
+    LIMIT, TestEnvironment, harness::Test, session, sql, start_spec, test, value, wait, wait_until,
 };
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(replicas_tell_their_own_time),
-    test!(members_of_clusters_have_the_functions_too),
-    test!(a_kept_sandbox_has_them_and_says_when_the_library_is_missing),
-    test!(a_run_says_that_they_were_loaded),
+    test!(replicas_report_their_own_time),
+    test!(cluster_members_have_the_udf),
+    test!(managed_sandbox_loads_udf_or_names_missing_library),
+    test!(run_records_that_udf_was_loaded),
 ];
 
 fn start(shape: &str) -> Sandbox {
@@ -87,7 +87,7 @@ fn plugin_files(folder: &Path) -> BTreeSet<std::ffi::OsString> {
         .collect()
 }
 
-fn replicas_tell_their_own_time() {
+fn replicas_report_their_own_time() {
     for shape in ["mariadb/async:1", "mysql/async:1"] {
         let sandbox = start(shape);
         let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
@@ -147,7 +147,7 @@ fn replicas_tell_their_own_time() {
                 )
                 .unwrap();
         }
-        until("the rows arrive", LIMIT, || {
+        wait_until("the rows arrive", LIMIT, || {
             let there = "SELECT 1 FROM information_schema.tables WHERE table_schema='shop'";
             value(replica, there).is_some()
                 && number(replica, "SELECT COUNT(*) FROM shop.stamps") == 3
@@ -221,7 +221,7 @@ fn replicas_tell_their_own_time() {
                 ),
             )
             .unwrap();
-        until("the rows arrive", LIMIT, || {
+        wait_until("the rows arrive", LIMIT, || {
             let there = "SELECT 1 FROM information_schema.tables WHERE table_schema='replimeter'";
             value(replica, there).is_some()
                 && number(replica, "SELECT COUNT(*) FROM replimeter.lag_probe") == 9
@@ -251,10 +251,10 @@ fn replicas_tell_their_own_time() {
             )
             .unwrap();
         let engine = cluster.primary.facts.engine;
-        until("the replica stops", LIMIT, || {
-            flavour::channels(engine, &mut there).unwrap()[0].sql_running == "No"
+        wait_until("the replica stops", LIMIT, || {
+            dialect::channels(engine, &mut there).unwrap()[0].sql_running == "No"
         });
-        let error = flavour::channels(engine, &mut there).unwrap()[0]
+        let error = dialect::channels(engine, &mut there).unwrap()[0]
             .sql_error
             .clone();
         assert!(error.contains("1305"), "{error}");
@@ -262,7 +262,7 @@ fn replicas_tell_their_own_time() {
     }
 }
 
-fn members_of_clusters_have_the_functions_too() {
+fn cluster_members_have_the_udf() {
     let sandbox = start("galera:3");
     sandbox.nodes().iter().for_each(answers);
     sql(&sandbox.nodes()[0], "CREATE DATABASE shop");
@@ -282,7 +282,7 @@ fn members_of_clusters_have_the_functions_too() {
         .nodes()
         .iter()
         .map(|node| {
-            until("the row arrives", LIMIT, || {
+            wait_until("the row arrives", LIMIT, || {
                 number(node, "SELECT COUNT(*) FROM shop.stamps") == 1
             });
             number(node, "SELECT ns FROM shop.stamps")
@@ -294,8 +294,8 @@ fn members_of_clusters_have_the_functions_too() {
     sandbox.nodes().iter().for_each(answers);
 }
 
-fn a_kept_sandbox_has_them_and_says_when_the_library_is_missing() {
-    let tool = Tool::new();
+fn managed_sandbox_loads_udf_or_names_missing_library() {
+    let tool = TestEnvironment::new();
     let name = format!("udf-{}", std::process::id());
     let up = [
         "sandbox",
@@ -313,14 +313,16 @@ fn a_kept_sandbox_has_them_and_says_when_the_library_is_missing() {
         .unwrap();
     let _ = wait(missing, LIMIT)
         .with_code(3)
-        .saying("/nowhere/ours.so")
-        .saying("REPLIMETER_UDF");
+        .stderr_contains("/nowhere/ours.so")
+        .stderr_contains("REPLIMETER_UDF");
     let lag = tool
         .command(&["lag", "--sandbox", "async:1", "--udf"])
         .env("REPLIMETER_UDF", "/nowhere/ours.so")
         .spawn()
         .unwrap();
-    let _ = wait(lag, LIMIT).with_code(3).saying("/nowhere/ours.so");
+    let _ = wait(lag, LIMIT)
+        .with_code(3)
+        .stderr_contains("/nowhere/ours.so");
     // Something that is no library: the server's own word for it, whichever server.
     for shape in ["mariadb/async:1", "mysql/async:1"] {
         let foreign = tool.folder().join("foreign.so");
@@ -332,7 +334,7 @@ fn a_kept_sandbox_has_them_and_says_when_the_library_is_missing() {
             .unwrap();
         let _ = wait(lag, LIMIT)
             .with_code(3)
-            .saying("did not load NOW_USEC(): Can't open shared library");
+            .stderr_contains("did not load NOW_USEC(): Can't open shared library");
     }
     let _ = tool.run(&up).with_code(0);
     let exec = tool
@@ -358,11 +360,11 @@ fn a_kept_sandbox_has_them_and_says_when_the_library_is_missing() {
         "mysql://b/",
         "--udf",
     ]);
-    let _ = own.with_code(2).saying("not both");
+    let _ = own.with_code(2).stderr_contains("not both");
 }
 
-fn a_run_says_that_they_were_loaded() {
-    let tool = Tool::new();
+fn run_records_that_udf_was_loaded() {
+    let tool = TestEnvironment::new();
     let document = tool.run(&[
         "lag",
         "--sandbox",

@@ -2,24 +2,24 @@
 
 use std::{fs, io::Write, net::TcpListener, os::unix::fs::PermissionsExt};
 
-use replimeter_suites::{Ended, Tool, harness::Test, test};
+use replimeter_suites::{CommandOutput, TestEnvironment, harness::Test, test};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(a_port_where_nobody_listens),
-    test!(a_port_where_something_else_listens),
-    test!(a_certificate_authority_that_is_not_there_or_none),
-    test!(an_option_file_that_is_not_there_or_broken),
-    test!(a_run_directory_that_cannot_be_used),
-    test!(no_server_to_be_found_says_how_to_get_one),
-    test!(a_password_in_a_plan_or_an_error_is_never_repeated),
-    test!(without_a_home_nothing_shared_is_trusted),
-    test!(a_plan_that_is_no_file_or_endless),
-    test!(names_cannot_command_the_terminal),
+    test!(closed_port_is_explained),
+    test!(port_of_another_service_is_explained),
+    test!(missing_or_invalid_ca_file_is_explained),
+    test!(missing_or_broken_option_file_is_explained),
+    test!(unusable_run_directory_is_explained),
+    test!(missing_server_hint_names_ways_to_get_one),
+    test!(password_is_never_repeated_in_errors),
+    test!(missing_home_uses_no_shared_folder),
+    test!(plan_that_is_not_a_file_or_endless_is_refused),
+    test!(names_are_escaped_on_the_terminal),
     test!(no_url_error_shows_a_password),
 ];
 
-fn a_port_where_nobody_listens() {
-    let tool = Tool::new();
+fn closed_port_is_explained() {
+    let tool = TestEnvironment::new();
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -36,9 +36,9 @@ fn a_port_where_nobody_listens() {
         ])
         .with_code(3);
     let ended = ended
-        .saying("primary (127.0.0.1:")
-        .saying("cannot connect")
-        .saying("check that the server runs");
+        .stderr_contains("primary (127.0.0.1:")
+        .stderr_contains("cannot connect")
+        .stderr_contains("check that the server runs");
     assert_eq!(ended.stdout, "");
     assert!(
         tool.runs().is_empty(),
@@ -46,8 +46,8 @@ fn a_port_where_nobody_listens() {
     );
 }
 
-fn a_port_where_something_else_listens() {
-    let tool = Tool::new();
+fn port_of_another_service_is_explained() {
+    let tool = TestEnvironment::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -67,11 +67,13 @@ fn a_port_where_something_else_listens() {
             "mysql://u@127.0.0.1:1/",
         ])
         .with_code(3);
-    let _ = ended.saying("cannot connect").saying("MariaDB or MySQL");
+    let _ = ended
+        .stderr_contains("cannot connect")
+        .stderr_contains("MariaDB or MySQL");
 }
 
-fn a_certificate_authority_that_is_not_there_or_none() {
-    let tool = Tool::new();
+fn missing_or_invalid_ca_file_is_explained() {
+    let tool = TestEnvironment::new();
     let replica = "mysql://u@127.0.0.1:1/";
     let ended = tool
         .run(&[
@@ -82,7 +84,9 @@ fn a_certificate_authority_that_is_not_there_or_none() {
             replica,
         ])
         .with_code(3);
-    let _ = ended.saying("ssl-ca").saying("/no/such.pem");
+    let _ = ended
+        .stderr_contains("ssl-ca")
+        .stderr_contains("/no/such.pem");
     fs::write(tool.folder().join("ca.pem"), "hello").unwrap();
     let primary = format!(
         "mysql://u@127.0.0.1:1/?ssl-ca={}/ca.pem",
@@ -91,11 +95,11 @@ fn a_certificate_authority_that_is_not_there_or_none() {
     let _ = tool
         .run(&["lag", "--primary", &primary, "--replica", replica])
         .with_code(3)
-        .saying("contains no PEM block");
+        .stderr_contains("contains no PEM block");
 }
 
-fn an_option_file_that_is_not_there_or_broken() {
-    let tool = Tool::new();
+fn missing_or_broken_option_file_is_explained() {
+    let tool = TestEnvironment::new();
     let args = |file| {
         [
             "lag",
@@ -110,37 +114,40 @@ fn an_option_file_that_is_not_there_or_broken() {
     let _ = tool
         .run(&args("/no/such.cnf"))
         .with_code(3)
-        .saying("/no/such.cnf");
+        .stderr_contains("/no/such.cnf");
     fs::write(
         tool.folder().join("broken.cnf"),
         "[client\npassword=hunter2\n",
     )
     .unwrap();
-    let ended = tool.run(&args("broken.cnf")).with_code(3).saying("line 1");
+    let ended = tool
+        .run(&args("broken.cnf"))
+        .with_code(3)
+        .stderr_contains("line 1");
     assert!(!ended.stderr.contains("hunter2"), "{ended:#?}");
 }
 
-fn a_run_directory_that_cannot_be_used() {
-    let tool = Tool::new();
+fn unusable_run_directory_is_explained() {
+    let tool = TestEnvironment::new();
     let _ = tool
         .run(&["lag", "--run-dir", "/proc/replimeter"])
         .with_code(3)
-        .saying("/proc/replimeter")
-        .saying("--run-dir");
+        .stderr_contains("/proc/replimeter")
+        .stderr_contains("--run-dir");
     let full = tool.folder().join("full");
     fs::create_dir(&full).unwrap();
     fs::write(full.join("mine"), "x").unwrap();
     let _ = tool
         .run(&["lag", "--run-dir", "full"])
         .with_code(3)
-        .saying("is not empty");
+        .stderr_contains("is not empty");
     assert_eq!(fs::read_to_string(full.join("mine")).unwrap(), "x");
     let file = tool.folder().join("file");
     fs::write(&file, "x").unwrap();
     let _ = tool
         .run(&["lag", "--run-dir", "file"])
         .with_code(3)
-        .saying("cannot use the run directory");
+        .stderr_contains("cannot use the run directory");
     if !rustix::process::geteuid().is_root() {
         let closed = tool.folder().join("closed");
         fs::create_dir(&closed).unwrap();
@@ -148,24 +155,24 @@ fn a_run_directory_that_cannot_be_used() {
         let _ = tool
             .run(&["lag", "--run-dir", "closed/run"])
             .with_code(3)
-            .saying("ermission denied");
+            .stderr_contains("ermission denied");
     }
 }
 
-fn no_server_to_be_found_says_how_to_get_one() {
-    let tool = Tool::new();
+fn missing_server_hint_names_ways_to_get_one() {
+    let tool = TestEnvironment::new();
     let ended = tool
         .run(&["lag", "--servers", tool.folder().to_str().unwrap()])
         .with_code(3);
     let _ = ended
-        .saying("no MariaDB or MySQL server found")
-        .saying("make servers")
-        .saying("--servers DIR");
+        .stderr_contains("no MariaDB or MySQL server found")
+        .stderr_contains("make servers")
+        .stderr_contains("--servers DIR");
     assert!(tool.runs().is_empty());
 }
 
-fn a_password_in_a_plan_or_an_error_is_never_repeated() {
-    let tool = Tool::new();
+fn password_is_never_repeated_in_errors() {
+    let tool = TestEnvironment::new();
     fs::write(
         tool.folder().join("plan.toml"),
         "command = \"lag\"\n[target]\nprimary = \"mysql://u:hunter2@a/\"\nreplicas = [\"mysql://b/\"]\n",
@@ -174,7 +181,7 @@ fn a_password_in_a_plan_or_an_error_is_never_repeated() {
     let _ = tool
         .run(&["run", "plan.toml"])
         .with_code(2)
-        .saying("must not hold a URL with a password");
+        .stderr_contains("must not hold a URL with a password");
     let ended = tool
         .run(&[
             "lag",
@@ -187,41 +194,41 @@ fn a_password_in_a_plan_or_an_error_is_never_repeated() {
     assert!(!ended.stderr.contains("hunter2"), "{ended:#?}");
 }
 
-fn without_a_home_nothing_shared_is_trusted() {
-    let tool = Tool::new();
+fn missing_home_uses_no_shared_folder() {
+    let tool = TestEnvironment::new();
     let mut command = tool.command(&["lag"]);
     command
         .env_remove("HOME")
         .env_remove("REPLIMETER_HOME")
         .env_remove("XDG_CACHE_HOME");
     if !rustix::process::geteuid().is_root() {
-        let _ = Ended::of(command.output().unwrap())
+        let _ = CommandOutput::of(command.output().unwrap())
             .with_code(2)
-            .saying("HOME is not set");
+            .stderr_contains("HOME is not set");
     }
     let shared = tool.folder().join("shared");
     fs::create_dir(&shared).unwrap();
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
     let mut command = tool.command(&["lag"]);
-    let _ = Ended::of(command.env("REPLIMETER_HOME", shared).output().unwrap())
+    let _ = CommandOutput::of(command.env("REPLIMETER_HOME", shared).output().unwrap())
         .with_code(3)
-        .saying("others can write to it");
+        .stderr_contains("others can write to it");
 }
 
-fn a_plan_that_is_no_file_or_endless() {
-    let tool = Tool::new();
+fn plan_that_is_not_a_file_or_endless_is_refused() {
+    let tool = TestEnvironment::new();
     let _ = tool
         .run(&["run", "--dry-run", "/dev/zero"])
         .with_code(2)
-        .saying("not a regular file");
+        .stderr_contains("not a regular file");
     let _ = tool
         .run(&["run", "--dry-run", "."])
         .with_code(2)
-        .saying("there is no plan (*.toml) in it");
+        .stderr_contains("there is no plan (*.toml) in it");
 }
 
-fn names_cannot_command_the_terminal() {
-    let tool = Tool::new();
+fn names_are_escaped_on_the_terminal() {
+    let tool = TestEnvironment::new();
     let ended = tool
         .run(&["lag", "--run-dir", "/proc/\u{1b}[31mred"])
         .with_code(3);
@@ -231,8 +238,8 @@ fn names_cannot_command_the_terminal() {
 fn no_url_error_shows_a_password() {
     const SECRET: &str = "Xk9QvT2z";
     const GOOD: &str = "mysql://u@127.0.0.1:2/";
-    let tool = Tool::new();
-    let hidden = |ended: &Ended| {
+    let tool = TestEnvironment::new();
+    let hidden = |ended: &CommandOutput| {
         let shown = format!("{}{}", ended.stdout, ended.stderr).to_lowercase();
         let secret = SECRET.to_lowercase();
         assert!(
@@ -242,13 +249,13 @@ fn no_url_error_shows_a_password() {
         assert!(matches!(ended.code, Some(2 | 3)), "{ended:#?}");
         assert!(tool.runs().is_empty());
     };
-    let advises = |ended: &Ended| {
+    let advises = |ended: &CommandOutput| {
         let said = |words: &str| ended.stderr.contains(words);
         said("percent-encode") && said("option file")
             || said("use an option file, REPLIMETER_PASSWORD")
     };
     // Some are well written all the same, and no server answers.
-    let connects = |ended: &Ended| {
+    let connects = |ended: &CommandOutput| {
         ended.code == Some(3)
             && ended.stderr.contains("127.0.0.1:")
             && ended.stderr.contains("try:")

@@ -27,14 +27,14 @@ pub enum ErrorKind {
 
 /// A failure of one server.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{node} ({address}): {doing}: {cause}")]
+#[error("{node} ({address}): {operation}: {cause}")]
 pub struct ServerError {
     /// The server's name in the report.
     pub node: String,
     /// Host and port.
     pub address: String,
     /// The operation that failed, as in "cannot connect".
-    pub doing: String,
+    pub operation: String,
     /// Why it failed.
     pub cause: String,
     /// The suggested remedy.
@@ -72,29 +72,29 @@ pub mod code {
 impl ServerError {
     /// Returns an error that Replimeter detected, not the server.
     #[must_use]
-    pub fn unfit(
+    pub fn precondition(
         node: &str,
         address: &str,
-        doing: &str,
+        operation: &str,
         cause: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
         Self {
             node: node.to_owned(),
             address: address.to_owned(),
-            doing: doing.to_owned(),
+            operation: operation.to_owned(),
             cause: cause.into(),
             hint: hint.into(),
             kind: ErrorKind::Unfit,
         }
     }
 
-    pub(crate) fn from_driver(node: &str, address: &str, doing: &str, error: &Error) -> Self {
+    pub(crate) fn from_driver(node: &str, address: &str, operation: &str, error: &Error) -> Self {
         let (kind, cause, hint) = explain(error);
         Self {
             node: node.to_owned(),
             address: address.to_owned(),
-            doing: doing.to_owned(),
+            operation: operation.to_owned(),
             cause,
             hint: hint.to_owned(),
             kind,

@@ -8,7 +8,7 @@ use crate::{ErrorKind, ServerError, Session, grants::Grants};
 
 /// Facts of a server, read in one statement.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ServerFacts {
     /// MariaDB or MySQL.
     pub engine: Engine,
     /// Its full version text.
@@ -47,7 +47,7 @@ fn secret(name: &str) -> bool {
         && !name.ends_with("_plugin")
 }
 
-impl Facts {
+impl ServerFacts {
     /// Reads the facts from the server.
     ///
     /// # Errors
@@ -144,16 +144,16 @@ impl Facts {
 /// # Errors
 /// When the connection breaks.
 pub fn grants(session: &mut Session, engine: Engine) -> Result<Option<Grants>, ServerError> {
-    let doing = "cannot read the user's privileges";
+    let operation = "cannot read the user's privileges";
     let mut statement = "SHOW GRANTS".to_owned();
     // MySQL lists privileges granted through roles only when asked for the roles.
     if engine == Engine::MySql
-        && let Ok(Some(roles)) = session.value(doing, "SELECT CURRENT_ROLE()")
+        && let Ok(Some(roles)) = session.value(operation, "SELECT CURRENT_ROLE()")
         && roles != "NONE"
     {
         statement = format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}");
     }
-    match session.rows(doing, &statement) {
+    match session.rows(operation, &statement) {
         Ok(rows) => Ok(Some(Grants::parse(
             rows.iter().flat_map(|row| row.values()).map(String::as_str),
         ))),
@@ -168,12 +168,12 @@ pub fn grants(session: &mut Session, engine: Engine) -> Result<Option<Grants>, S
 mod tests {
     use super::*;
 
-    fn facts(variables: &[(&str, &str)]) -> Facts {
+    fn facts(variables: &[(&str, &str)]) -> ServerFacts {
         let variables = variables
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        Facts {
+        ServerFacts {
             engine: Engine::MariaDb,
             version: "10.11.6-MariaDB".to_owned(),
             variables,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn read_only_in_all_its_words() {
+    fn read_only_is_read_from_every_spelling() {
         assert_eq!(facts(&[("read_only", "OFF")]).read_only(), None);
         assert_eq!(
             facts(&[("read_only", "NO_LOCK_NO_ADMIN")]).read_only(),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_recognised() {
+    fn variables_with_secrets_are_recognized() {
         for name in [
             "report_password",
             "wsrep_sst_auth",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn engines_are_told_by_their_own_word() {
+    fn engine_is_detected_from_version_text() {
         assert_eq!(
             engine("10.11.6-MariaDB-0+deb12u1-log", "Debian 12"),
             Engine::MariaDb

@@ -33,7 +33,7 @@ impl Filters {
     /// Returns the filter that excludes `schema.table`, as the server reports it; `None` when it
     /// passes.
     #[must_use]
-    pub fn swallows(&self, schema: &str, table: &str) -> Option<String> {
+    pub fn excludes(&self, schema: &str, table: &str) -> Option<String> {
         let full = format!("{schema}.{table}");
         if self.ignore_schemas.iter().any(|name| name == schema) {
             return Some(format!(
@@ -142,11 +142,11 @@ mod tests {
     use super::*;
 
     fn swallowed(filters: Filters) -> bool {
-        filters.swallows("replimeter", "lag_probe").is_some()
+        filters.excludes("replimeter", "lag_probe").is_some()
     }
 
     #[test]
-    fn each_filter_by_itself() {
+    fn each_filter_is_applied_alone() {
         let names = |text: &str| list(text);
         assert!(!swallowed(Filters::default()));
         assert!(swallowed(Filters {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn like_as_the_server_means_it() {
+    fn like_patterns_match_as_on_the_server() {
         for (pattern, text, want) in [
             ("a%c", "abbc", true),
             ("a_c", "abc", true),
@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_is_like_itself_and_no_pattern_panics(text in "[a-z.]{0,20}", pattern in "[a-c%_\\\\.]{0,20}") {
+        fn text_matches_itself_and_no_pattern_panics(text in "[a-z.]{0,20}", pattern in "[a-c%_\\\\.]{0,20}") {
             prop_assert!(like(&text, &text));
             let _ = like(&pattern, &text);
         }

@@ -15,7 +15,7 @@ enum Scope {
 
 /// One line of `SHOW GRANTS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
+struct GrantLine {
     revoke: bool,
     privileges: Vec<String>,
     scope: Scope,
@@ -24,7 +24,7 @@ struct Line {
 /// A user's privileges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    lines: Vec<Line>,
+    lines: Vec<GrantLine>,
 }
 
 impl Grants {
@@ -41,12 +41,12 @@ impl Grants {
     /// `table`.
     #[must_use]
     pub fn has(&self, privilege: &str, schema: &str, table: &str) -> bool {
-        let applies = |line: &&Line| match &line.scope {
+        let applies = |line: &&GrantLine| match &line.scope {
             Scope::Server => true,
             Scope::Schema(pattern) => like(pattern, schema),
             Scope::Table(of, name) => of == schema && name == table,
         };
-        let names = |line: &Line| {
+        let names = |line: &GrantLine| {
             line.privileges
                 .iter()
                 .any(|name| name == privilege || name == "ALL PRIVILEGES" || name == "ALL")
@@ -106,7 +106,7 @@ fn split_outside<'t>(text: &'t str, separator: &str) -> Option<(&'t str, &'t str
     None
 }
 
-fn parse_line(line: &str) -> Option<Line> {
+fn parse_line(line: &str) -> Option<GrantLine> {
     let (revoke, rest) = match line.strip_prefix("GRANT ") {
         Some(rest) => (false, rest),
         None => (true, line.strip_prefix("REVOKE ")?),
@@ -132,7 +132,7 @@ fn parse_line(line: &str) -> Option<Line> {
             None => break,
         }
     }
-    Some(Line {
+    Some(GrantLine {
         revoke,
         privileges: names,
         scope,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn server_wide_schema_and_table_grants() {
+    fn grants_are_checked_at_every_scope() {
         assert!(has(
             &["GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"],
             "CREATE"
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_columns_roles_and_revokes() {
+    fn grant_patterns_columns_roles_and_revokes_are_read() {
         assert!(has(&[r"GRANT DROP ON `repli%`.* TO `u`@`%`"], "DROP"));
         assert!(!has(
             &["GRANT SELECT (`a`, `b`) ON `replimeter`.`lag_probe` TO `u`@`%`"],
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_missing_are_named_in_order() {
+    fn missing_privileges_are_listed_in_order() {
         let grants = Grants::parse(["GRANT SELECT ON `replimeter`.* TO `u`@`%`"]);
         assert_eq!(
             grants.missing(&["CREATE", "SELECT", "DROP"], "replimeter", "lag_probe"),

@@ -5,10 +5,10 @@
 //! implements.
 
 pub mod binlog;
+pub mod dialect;
 pub mod error;
 pub mod facts;
 pub mod filter;
-pub mod flavour;
 pub mod grants;
 pub mod namespace;
 pub mod node;

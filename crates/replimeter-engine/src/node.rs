@@ -43,13 +43,13 @@ impl fmt::Display for Node {
 impl Node {
     /// Returns an error about this server that Replimeter detected, not the server.
     #[must_use]
-    pub fn unfit(
+    pub fn precondition(
         &self,
-        doing: &str,
+        operation: &str,
         cause: impl Into<String>,
         hint: impl Into<String>,
     ) -> ServerError {
-        ServerError::unfit(&self.name, &self.endpoint.address(), doing, cause, hint)
+        ServerError::precondition(&self.name, &self.endpoint.address(), operation, cause, hint)
     }
 
     /// Checks that the files named for TLS are there and readable.
@@ -66,7 +66,7 @@ impl Node {
             let Some(path) = path else { continue };
             let refuse = |cause: String, hint: &str| ServerError {
                 kind: ErrorKind::Tls,
-                ..self.unfit(&format!("cannot use {parameter}"), cause, hint)
+                ..self.precondition(&format!("cannot use {parameter}"), cause, hint)
             };
             let bytes = fs::read(path).map_err(|error| {
                 refuse(

@@ -10,7 +10,7 @@ use replimeter_model::target::Secret;
 /// Groups that Replimeter reads; a later one overrides an earlier one.
 const GROUPS: [&str; 4] = ["client", "client-server", "client-mariadb", "replimeter"];
 /// Maximum depth of includes.
-const MOST_DEPTH: usize = 10;
+const MAX_DEPTH: usize = 10;
 
 /// Credentials from an option file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,7 +71,7 @@ fn read_into(
         line,
         reason,
     })?;
-    if depth >= MOST_DEPTH {
+    if depth >= MAX_DEPTH {
         return Ok(());
     }
     for include in includes {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_quotes_comments_and_escapes() {
+    fn option_file_syntax_is_read() {
         let credentials = parsed(
             "password=outside\n[mysqld]\nuser=mysql\n[client]\nuser = dba # who\npassword = \"a#b\\\"c\\s\" # secret\n",
         );
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_inside_an_unquoted_password_stays() {
+    fn hash_in_unquoted_password_is_kept() {
         assert_eq!(
             parsed("[client]\npassword=a#b").password.unwrap().reveal(),
             "a#b"
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_group_overrides() {
+    fn replimeter_group_overrides_client_group() {
         assert_eq!(
             parsed("[client]\nuser=a\n[replimeter]\nuser=b")
                 .user
@@ -239,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line_and_never_its_text() {
+    fn parse_error_names_line_without_its_text() {
         let error = parse("[client\npassword=hunter2", &mut Credentials::default()).unwrap_err();
         assert_eq!(error.0, 1);
     }
 
     #[test]
-    fn includes_are_noticed() {
+    fn include_directives_are_followed() {
         let includes = parse(
             "!includedir /etc/x.d\n!include /etc/y.cnf",
             &mut Credentials::default(),

@@ -113,7 +113,7 @@ impl Session {
         // SAFETY: the session owns the socket and lives until the end of this function.
         let borrowed = unsafe { BorrowedFd::borrow_raw(raw) };
         rustix::io::fcntl_dupfd_cloexec(borrowed, 0).map_err(|error| {
-            self.unfit(
+            self.precondition(
                 "cannot duplicate the connection's socket",
                 error.to_string(),
                 "raise the limit of open files (ulimit -n)",
@@ -128,38 +128,42 @@ impl Session {
 
     /// Wraps a driver error with this server's name.
     #[must_use]
-    pub fn error(&self, doing: &str, error: &Error) -> ServerError {
-        ServerError::from_driver(&self.name, &self.address, doing, error)
+    pub fn error(&self, operation: &str, error: &Error) -> ServerError {
+        ServerError::from_driver(&self.name, &self.address, operation, error)
     }
 
     /// Returns an error about this server that Replimeter detected, not the server.
     #[must_use]
-    pub fn unfit(
+    pub fn precondition(
         &self,
-        doing: &str,
+        operation: &str,
         cause: impl Into<String>,
         hint: impl Into<String>,
     ) -> ServerError {
-        ServerError::unfit(&self.name, &self.address, doing, cause, hint)
+        ServerError::precondition(&self.name, &self.address, operation, cause, hint)
     }
 
     /// Runs a statement that returns no rows of interest.
     ///
     /// # Errors
     /// When the server refuses it or the connection breaks.
-    pub fn run(&mut self, doing: &str, sql: &str) -> Result<(), ServerError> {
+    pub fn run(&mut self, operation: &str, sql: &str) -> Result<(), ServerError> {
         let done = self.conn.query_drop(sql);
-        done.map_err(|error| self.error(doing, &error))
+        done.map_err(|error| self.error(operation, &error))
     }
 
     /// Runs the first of several statements that this server can parse.
     ///
     /// # Errors
     /// When the server can parse none of them, refuses it, or the connection breaks.
-    pub fn run_first(&mut self, doing: &str, alternatives: &[String]) -> Result<(), ServerError> {
+    pub fn run_first_accepted(
+        &mut self,
+        operation: &str,
+        alternatives: &[String],
+    ) -> Result<(), ServerError> {
         let mut last = Ok(());
         for sql in alternatives {
-            last = self.run(doing, sql);
+            last = self.run(operation, sql);
             if !matches!(&last, Err(error) if error.kind == ErrorKind::Statement(crate::error::code::SYNTAX))
             {
                 break;
@@ -172,9 +176,9 @@ impl Session {
     ///
     /// # Errors
     /// When the server refuses it or the connection breaks.
-    pub fn rows(&mut self, doing: &str, sql: &str) -> Result<Vec<StatusRow>, ServerError> {
+    pub fn rows(&mut self, operation: &str, sql: &str) -> Result<Vec<StatusRow>, ServerError> {
         let found = self.conn.query(sql);
-        let rows: Vec<mysql::Row> = found.map_err(|error| self.error(doing, &error))?;
+        let rows: Vec<mysql::Row> = found.map_err(|error| self.error(operation, &error))?;
         let texts = rows.into_iter().map(|row| {
             let names: Vec<String> = row
                 .columns_ref()
@@ -196,12 +200,12 @@ impl Session {
     /// When the server refuses it or the connection breaks.
     pub fn pairs(
         &mut self,
-        doing: &str,
+        operation: &str,
         sql: &str,
     ) -> Result<BTreeMap<String, String>, ServerError> {
         let found = self.conn.query(sql);
         let rows: Vec<(String, Option<String>)> =
-            found.map_err(|error| self.error(doing, &error))?;
+            found.map_err(|error| self.error(operation, &error))?;
         Ok(rows
             .into_iter()
             .map(|(name, value)| (name, value.unwrap_or_default()))
@@ -213,9 +217,9 @@ impl Session {
     ///
     /// # Errors
     /// When the server refuses it or the connection breaks.
-    pub fn value(&mut self, doing: &str, sql: &str) -> Result<Option<String>, ServerError> {
+    pub fn value(&mut self, operation: &str, sql: &str) -> Result<Option<String>, ServerError> {
         let found = self.conn.query_first(sql);
-        let row: Option<mysql::Row> = found.map_err(|error| self.error(doing, &error))?;
+        let row: Option<mysql::Row> = found.map_err(|error| self.error(operation, &error))?;
         Ok(row
             .and_then(|row| row.unwrap().into_iter().next())
             .filter(|value| *value != Value::NULL)

@@ -81,7 +81,7 @@ pub struct Calendar {
 impl Calendar {
     /// Ties the two clocks.
     #[must_use]
-    pub fn tie() -> Self {
+    pub fn calibrate() -> Self {
         let mut best: Option<Self> = None;
         for _ in 0..TIES {
             let before = Instant::now();
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn never_goes_back_and_has_a_fine_step() {
+    fn clock_is_monotonic_with_fine_resolution() {
         let clock = Clock::start();
         let (a, b) = (clock.now(), clock.now());
         assert!(b >= a && a.0 >= 0);
@@ -132,8 +132,8 @@ mod tests {
     }
 
     #[test]
-    fn the_calendar_is_near_the_systems() {
-        let calendar = Calendar::tie();
+    fn calendar_agrees_with_system_time() {
+        let calendar = Calendar::calibrate();
         let system = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let apart = Nanos::from(system) - calendar.now();
         assert!(apart.0.abs() < 1_000_000_000, "{apart:?}");

@@ -9,14 +9,14 @@ use std::{
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    flavour::{
+    dialect::{
         self, galera, group,
         semi_sync::{self, PrimaryState},
     },
     source::Member,
 };
 use replimeter_model::{
-    engine::Engine, load::Size, manifest::ServerRecord, plan::CostKind, resources::ServerUse,
+    engine::Engine, load::DataSize, manifest::ServerRecord, plan::CostKind, resources::ServerUse,
     time::Nanos,
 };
 use serde::{Deserialize, Serialize};
@@ -24,11 +24,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     MeasureError,
     backlog::position::Position,
+    check_interrupted,
     clock::Clock,
-    heed,
-    load::{Crew, DataSet, Filled, Second, Squad, SquadResult, Workload, fill},
+    discovery::DiscoveredServer,
+    load::{
+        DataSet, FillProgress, GroupResult, LoadGroup, LoadProgress, WorkerPool, Workload, fill,
+    },
     resources::Meter,
-    survey::Surveyed,
 };
 
 /// Number of threads that fill a data set.
@@ -46,7 +48,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Block {
     /// Results of the load.
-    pub result: SquadResult,
+    pub result: GroupResult,
     /// Resource use of each server, in the servers' order.
     pub uses: Vec<ServerUse>,
     /// Number of transactions that each other server had not applied at the end.
@@ -57,7 +59,7 @@ pub struct Block {
 
 /// Settings of the load of a cell.
 #[derive(Clone, Copy, Debug)]
-pub struct Cell {
+pub struct CellLoad {
     /// Number of connections.
     pub threads: u32,
     /// How long it runs before it counts.
@@ -86,27 +88,27 @@ pub struct Listener<'a> {
 }
 
 /// A server other than the one that is written to.
-struct Follower {
+struct ReplicaServer {
     name: String,
     session: Session,
 }
 
 /// The servers under test.
-pub struct Bench<'a> {
+pub struct ServersUnderTest<'a> {
     kind: CostKind,
     engine: Engine,
     workload: &'a Workload,
     clock: Clock,
     writer: Node,
     session: Session,
-    followers: Vec<Follower>,
+    followers: Vec<ReplicaServer>,
     meter: Meter,
     data: DataSet,
     /// Records of the servers for the manifest.
     records: Vec<ServerRecord>,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> ServersUnderTest<'a> {
     /// Connects to the servers, beginning with the one that is written to, and fills the workload's
     /// tables.
     ///
@@ -116,22 +118,22 @@ impl<'a> Bench<'a> {
         servers: &[Member],
         kind: CostKind,
         workload: &'a Workload,
-        size: Size,
+        size: DataSize,
         clock: &Clock,
-        filled: &mut dyn FnMut(&Filled),
+        filled: &mut dyn FnMut(&FillProgress),
         stop: &AtomicBool,
     ) -> Result<Self, MeasureError> {
-        let mut surveyed = servers
+        let mut discovered = servers
             .iter()
-            .map(|server| Surveyed::read(&server.node))
+            .map(|server| DiscoveredServer::read(&server.node))
             .collect::<Result<Vec<_>, _>>()?;
-        let records = surveyed
+        let records = discovered
             .iter()
             .map(|server| server.facts.record(&server.session))
             .collect();
         let nodes: Vec<Node> = servers.iter().map(|server| server.node.clone()).collect();
-        let first = surveyed.remove(0);
-        let followers = surveyed.into_iter().map(|server| Follower {
+        let first = discovered.remove(0);
+        let followers = discovered.into_iter().map(|server| ReplicaServer {
             name: server.node.name.clone(),
             session: server.session,
         });
@@ -144,7 +146,7 @@ impl<'a> Bench<'a> {
             filled,
             stop,
         )?;
-        data.await_on(&nodes[1..], SETTLE, stop)?;
+        data.wait_on(&nodes[1..], SETTLE, stop)?;
         Ok(Self {
             kind,
             engine: first.facts.engine,
@@ -176,27 +178,27 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// When the server fails.
-    pub fn limit(&self, threads: u32) -> Result<Option<f64>, MeasureError> {
-        let squad = Squad {
+    pub fn ping_limit(&self, threads: u32) -> Result<Option<f64>, MeasureError> {
+        let load_group = LoadGroup {
             data: Some(&self.data),
-            ..Squad::new(self.workload, vec![self.writer.clone()], threads)
+            ..LoadGroup::new(self.workload, vec![self.writer.clone()], threads)
         };
-        let mut crew = Crew::open(&[squad], &self.clock)?;
-        Ok(crew.measure_limit(LIMIT).first().copied().flatten())
+        let mut pool = WorkerPool::open(&[load_group], &self.clock)?;
+        Ok(pool.measure_limit(LIMIT).first().copied().flatten())
     }
 
     /// Waits until every other server has applied all writes.
     ///
     /// # Errors
     /// When a server does not finish in time, or the user stops the run.
-    pub fn settle(&mut self, stop: &AtomicBool) -> Result<(), MeasureError> {
+    pub fn wait_until_applied(&mut self, stop: &AtomicBool) -> Result<(), MeasureError> {
         let deadline = Instant::now() + SETTLE;
         while let Some((name, behind)) = self.behind()?.into_iter().find(|(_, behind)| *behind > 0)
         {
-            heed(stop)?;
+            check_interrupted(stop)?;
             if Instant::now() > deadline {
                 self.verify()?;
-                return Err(self.session.unfit(
+                return Err(self.session.precondition(
                     "cannot start the next measurement",
                     format!("{name} still has {behind} transactions to apply after {} s", SETTLE.as_secs()),
                     "use fewer threads or a shorter time (--duration), or run `replimeter backlog` to see whether it keeps up",
@@ -213,7 +215,7 @@ impl<'a> Bench<'a> {
     /// When a server fails, or the user stops the run.
     pub fn empty(&mut self, stop: &AtomicBool) -> Result<(), MeasureError> {
         self.data.restore(&self.writer)?;
-        self.settle(stop)
+        self.wait_until_applied(stop)
     }
 
     /// Runs the load of one cell, block by block.
@@ -221,15 +223,15 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// When a server fails, or no longer replicates correctly; earlier blocks have been passed to the
     /// listener.
-    pub fn run(&mut self, cell: Cell, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
-        let squad = Squad {
+    pub fn run(&mut self, cell: CellLoad, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
+        let load_group = LoadGroup {
             data: Some(&self.data),
-            ..Squad::new(self.workload, vec![self.writer.clone()], cell.threads)
+            ..LoadGroup::new(self.workload, vec![self.writer.clone()], cell.threads)
         };
-        let mut crew = Crew::open(&[squad], &self.clock)?;
+        let mut pool = WorkerPool::open(&[load_group], &self.clock)?;
         let Listener { on, stop } = listener;
         let mut last = Nanos(0);
-        let mut rate = |second: &Second, on: &mut dyn FnMut(Event) -> Result<(), String>| {
+        let mut rate = |second: &LoadProgress, on: &mut dyn FnMut(Event) -> Result<(), String>| {
             // Another window starts at 0 again.
             let since = if second.at > last {
                 second.at - last
@@ -237,7 +239,10 @@ impl<'a> Bench<'a> {
                 second.at
             };
             last = second.at;
-            let operations = second.squads.first().map_or(0, |squad| squad.operations);
+            let operations = second
+                .load_groups
+                .first()
+                .map_or(0, |load_group| load_group.operations);
             if since > Nanos(0) {
                 // An error of the listener ends the cell at the next block.
                 let _ = on(Event::Rate(operations as f64 * 1e9 / since.0 as f64));
@@ -246,7 +251,7 @@ impl<'a> Bench<'a> {
         if !cell.ramp.is_zero() {
             // Separately, so that the meter's readings enclose counted time only.
             one(
-                crew.stretch(Duration::ZERO, cell.ramp, stop, &mut |second| {
+                pool.run_interval(Duration::ZERO, cell.ramp, stop, &mut |second| {
                     rate(second, on)
                 }),
                 &self.session,
@@ -255,7 +260,7 @@ impl<'a> Bench<'a> {
         for _ in 0..cell.blocks {
             self.await_semi_sync(stop)?;
             let before = (self.meter.read(), self.semi_sync()?);
-            let results = crew.stretch(Duration::ZERO, cell.length, stop, &mut |second| {
+            let results = pool.run_interval(Duration::ZERO, cell.length, stop, &mut |second| {
                 rate(second, on)
             });
             let after = self.meter.read();
@@ -294,9 +299,9 @@ impl<'a> Bench<'a> {
     fn await_semi_sync(&mut self, stop: &AtomicBool) -> Result<(), MeasureError> {
         let deadline = Instant::now() + RECOVERY;
         while let Some(state) = self.semi_sync()?.filter(|state| !state.active) {
-            heed(stop)?;
+            check_interrupted(stop)?;
             if Instant::now() > deadline {
-                return Err(self.session.unfit(
+                return Err(self.session.precondition(
                     "cannot measure semi-synchronous replication",
                     format!(
                         "it fell back to asynchronous replication and did not recover within {} s; {} replicas acknowledge",
@@ -335,34 +340,37 @@ impl<'a> Bench<'a> {
 
     /// Returns an error when a server no longer replicates correctly.
     fn verify(&mut self) -> Result<(), ServerError> {
-        let doing = "no longer replicates";
+        let operation = "no longer replicates";
         let size = self.followers.len() + 1;
         for follower in &mut self.followers {
             let session = &mut follower.session;
             let (fine, words) = match self.kind {
                 CostKind::Galera => {
                     let state = galera::node_state(session)?.unwrap_or_default();
-                    (state.synced() && state.size == size as u64, state.words())
+                    (
+                        state.synced() && state.size == size as u64,
+                        state.description(),
+                    )
                 }
                 CostKind::Group => {
                     let state = group::group_state(session)?.unwrap_or_default();
-                    (state.online() == size, state.words())
+                    (state.online() == size, state.description())
                 }
                 _ => {
-                    let channels = flavour::channels(self.engine, session)?;
+                    let channels = dialect::channels(self.engine, session)?;
                     let channel = channels.first();
                     (
-                        channel.is_some_and(flavour::Channel::running),
+                        channel.is_some_and(dialect::Channel::running),
                         channel.map_or_else(
                             || "its channel no longer exists".to_owned(),
-                            flavour::Channel::state,
+                            dialect::Channel::state,
                         ),
                     )
                 }
             };
             if !fine {
-                return Err(session.unfit(
-                    doing,
+                return Err(session.precondition(
+                    operation,
                     words,
                     "see the server's error log, then measure again",
                 ));
@@ -373,9 +381,9 @@ impl<'a> Bench<'a> {
 }
 
 /// Returns the result of the only squad, or the error that ended it.
-fn one(results: Vec<SquadResult>, session: &Session) -> Result<SquadResult, ServerError> {
+fn one(results: Vec<GroupResult>, session: &Session) -> Result<GroupResult, ServerError> {
     let Some(result) = results.into_iter().next() else {
-        return Err(session.unfit(
+        return Err(session.precondition(
             "internal error",
             "the load returned no result",
             "report this as a defect",
@@ -387,7 +395,7 @@ fn one(results: Vec<SquadResult>, session: &Session) -> Result<SquadResult, Serv
     // A block is too short for the load to give up retrying: a server that disappeared must not
     // contribute to the figures.
     if let Some(lost) = result.errors.iter().find(|error| error.code.is_none()) {
-        return Err(session.unfit(
+        return Err(session.precondition(
             "the load lost its connections",
             &lost.message,
             "check whether the server stopped; see its error log",
@@ -417,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_void_when_the_primary_did_not_wait_even_for_a_while() {
+    fn block_with_any_fall_back_is_invalid() {
         let state = |active, unacknowledged| PrimaryState {
             enabled: true,
             active,

@@ -61,7 +61,7 @@ impl MeasureError {
 }
 
 /// Returns an error when the user stops the run.
-pub(crate) fn heed(stop: &AtomicBool) -> Result<(), MeasureError> {
+pub(crate) fn check_interrupted(stop: &AtomicBool) -> Result<(), MeasureError> {
     if stop.load(Ordering::Relaxed) {
         Err(MeasureError::Interrupted)
     } else {

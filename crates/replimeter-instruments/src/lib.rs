@@ -3,18 +3,19 @@
 //! Uses servers by their addresses only, never by how they were started, so that the same code measures
 //! a sandbox and a user's cluster.
 
-pub mod awake;
 pub mod backlog;
 pub mod clock;
+pub mod clock_offset;
 pub mod cost;
+pub mod discovery;
 pub mod doctor;
 pub mod error;
 pub mod exposure;
+pub mod keep_awake;
 mod kill;
 pub mod lag;
 pub mod load;
 pub mod loss;
-pub mod offset;
 pub mod pacing;
 pub mod preflight;
 pub mod priority;
@@ -23,13 +24,12 @@ pub mod resources;
 pub mod scale;
 pub mod stale;
 pub mod stamp;
-pub mod survey;
 mod sync;
 pub mod table;
 pub mod tap;
 
 pub use error::MeasureError;
-pub(crate) use error::heed;
+pub(crate) use error::check_interrupted;
 
 /// The only schema that is written to.
 pub const SCHEMA: &str = "replimeter";

@@ -8,13 +8,13 @@ use std::{
 
 use replimeter_model::time::Nanos;
 
-use crate::{MeasureError, clock::Clock, heed};
+use crate::{MeasureError, check_interrupted, clock::Clock};
 
 /// How long before the point sleeping ends and spinning begins. A longer time would take a core from
 /// the servers just before the measured write.
 const SPIN: Nanos = Nanos(60_000);
 /// The longest sleep, so that `stopped` is noticed.
-const NAP: Duration = Duration::from_millis(20);
+const MAX_SLEEP: Duration = Duration::from_millis(20);
 
 /// Waits until `point`; returns early, with false, when `stopped` returns true.
 pub fn wait_until(clock: &Clock, point: Nanos, stopped: impl Fn() -> bool) -> bool {
@@ -28,7 +28,7 @@ pub fn wait_until(clock: &Clock, point: Nanos, stopped: impl Fn() -> bool) -> bo
         }
         if left > SPIN {
             let sleep = Duration::from_nanos((left - SPIN).0.unsigned_abs());
-            thread::sleep(sleep.min(NAP));
+            thread::sleep(sleep.min(MAX_SLEEP));
         } else {
             while clock.now() < point {
                 std::hint::spin_loop();
@@ -53,7 +53,7 @@ pub(crate) fn poll<T>(
         if answer.is_some() {
             return Ok(answer);
         }
-        heed(stop)?;
+        check_interrupted(stop)?;
         if Instant::now() >= deadline {
             return Ok(None);
         }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_at_least_until_the_point_and_heeds_the_stop() {
+    fn wait_lasts_until_the_point_or_the_stop() {
         let clock = Clock::start();
         let point = clock.now() + Nanos(3_000_000);
         assert!(wait_until(&clock, point, || false));

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 /// The kernel's scheduling classes in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum SchedulingClass {
     /// Runs only when no other thread needs the core.
     Idle,
     /// Preempts ordinary threads at once; the lowest of the real-time levels.
@@ -15,10 +15,10 @@ pub(crate) enum Class {
 ///
 /// # Errors
 /// When the system does not permit it.
-pub(crate) fn enter(class: Class) -> Result<(), String> {
+pub(crate) fn enter(class: SchedulingClass) -> Result<(), String> {
     let (policy, sched_priority) = match class {
-        Class::Idle => (libc::SCHED_IDLE, 0),
-        Class::RealTime => (libc::SCHED_FIFO, 1),
+        SchedulingClass::Idle => (libc::SCHED_IDLE, 0),
+        SchedulingClass::RealTime => (libc::SCHED_FIFO, 1),
     };
     let priority = libc::sched_param { sched_priority };
     #[allow(unsafe_code, reason = "no safe crate in use wraps sched_setscheduler")]
@@ -39,7 +39,7 @@ pub(crate) fn prepare_measuring_thread(real_time: bool) {
     // is reported.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     if real_time {
-        let _ = enter(Class::RealTime);
+        let _ = enter(SchedulingClass::RealTime);
     }
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn prepare_measuring_thread(real_time: bool) {
 /// # Errors
 /// The system's reason when it is not permitted.
 pub fn real_time_permitted() -> Result<(), String> {
-    std::thread::spawn(|| enter(Class::RealTime))
+    std::thread::spawn(|| enter(SchedulingClass::RealTime))
         .join()
         .unwrap_or_else(|_| Err("the trial thread ended unexpectedly".to_owned()))
 }

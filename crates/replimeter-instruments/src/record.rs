@@ -91,22 +91,22 @@ pub fn finish() -> io::Result<()> {
 
 /// A recorded run in `tests/net`, for tests.
 #[cfg(test)]
-pub(crate) struct Case {
+pub(crate) struct RecordedCase {
     pub(crate) name: String,
     folder: std::path::PathBuf,
 }
 
 /// The recorded runs with readings whose name begins so; there is one at least.
 #[cfg(test)]
-pub(crate) fn cases(begins: &str) -> Vec<Case> {
+pub(crate) fn cases(begins: &str) -> Vec<RecordedCase> {
     let folders =
         std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/net")).unwrap();
     let case = |folder: std::path::PathBuf| {
         let name = folder.file_name()?.to_str()?.to_owned();
         (name.starts_with(begins) && folder.join(format!("{READINGS}.gz")).exists())
-            .then_some(Case { name, folder })
+            .then_some(RecordedCase { name, folder })
     };
-    let cases: Vec<Case> = folders
+    let cases: Vec<RecordedCase> = folders
         .filter_map(|entry| case(entry.unwrap().path()))
         .collect();
     assert!(
@@ -117,7 +117,7 @@ pub(crate) fn cases(begins: &str) -> Vec<Case> {
 }
 
 #[cfg(test)]
-impl Case {
+impl RecordedCase {
     fn lines(&self, name: &str) -> Vec<serde_json::Value> {
         use io::BufRead;
         let file = flate2::read::GzDecoder::new(

@@ -9,16 +9,16 @@ use std::{
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    facts::Facts,
-    flavour::{
+    dialect::{
         self,
         semi_sync::{self, PrimaryState},
     },
+    facts::ServerFacts,
     source::Member,
 };
 use replimeter_model::{
     engine::Engine,
-    load::Reads,
+    load::ReadTarget,
     plan::{ScalePhase, ScalePlan},
     resources::ServerUse,
     shape::Mode,
@@ -31,11 +31,14 @@ use serde::{Deserialize, Serialize};
 use crate::{
     MeasureError,
     backlog::position::Position,
+    check_interrupted,
     clock::Clock,
-    heed,
-    load::{Crew, DataSet, Filled, ScriptError, Second, Squad, SquadResult, Workload, fill},
+    load::{
+        DataSet, FillProgress, GroupResult, LoadGroup, LoadProgress, ScriptError, WorkerPool,
+        Workload, fill,
+    },
     pacing::poll,
-    resources::{Meter, Watch},
+    resources::{Meter, ResourceWatch},
 };
 
 /// Number of threads that fill the data set.
@@ -79,11 +82,11 @@ impl Workloads {
 
 /// Results of one kind of operation in a block.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Part {
+pub struct OperationResult {
     /// `insert`, `select` or `update`.
     pub kind: String,
     /// Results of the load.
-    pub result: SquadResult,
+    pub result: GroupResult,
 }
 
 /// One block: a phase for some time.
@@ -92,7 +95,7 @@ pub struct Block {
     /// The phase.
     pub phase: ScalePhase,
     /// Results of each kind of operation.
-    pub parts: Vec<Part>,
+    pub parts: Vec<OperationResult>,
     /// When counting began.
     pub began: Nanos,
     /// Duration of the counted time.
@@ -118,23 +121,23 @@ impl Block {
 
 /// Progress of a block.
 #[derive(Clone, Copy, Debug)]
-pub enum Step<'a> {
+pub enum BlockProgress<'a> {
     /// The load runs.
-    Load(&'a Second),
+    Load(&'a LoadProgress),
     /// Replicas catch up; the slowest one lacks this number of transactions.
     CatchingUp(u64),
 }
 
 /// A block that ended early.
 #[derive(Debug)]
-pub struct Broken {
+pub struct BlockError {
     /// The error.
     pub error: MeasureError,
     /// The results until then.
     pub until_then: Option<Box<Block>>,
 }
 
-impl<E: Into<MeasureError>> From<E> for Broken {
+impl<E: Into<MeasureError>> From<E> for BlockError {
     fn from(error: E) -> Self {
         Self {
             error: error.into(),
@@ -144,14 +147,14 @@ impl<E: Into<MeasureError>> From<E> for Broken {
 }
 
 /// A replica and its position.
-struct Follower {
+struct ReplicaProgress {
     name: String,
     engine: Engine,
     session: Session,
 }
 
 /// A primary with its replicas, filled and ready to be measured.
-pub struct Field<'a> {
+pub struct PreparedServers<'a> {
     plan: &'a ScalePlan,
     workloads: &'a Workloads,
     clock: Clock,
@@ -160,14 +163,14 @@ pub struct Field<'a> {
     reads_only: bool,
     engine: Engine,
     session: Session,
-    followers: Vec<Follower>,
+    followers: Vec<ReplicaProgress>,
     data: DataSet,
-    watch: Watch,
+    watch: ResourceWatch,
     /// Warnings about the servers.
     pub warnings: Vec<Warning>,
 }
 
-impl<'a> Field<'a> {
+impl<'a> PreparedServers<'a> {
     /// Connects to the servers, beginning with the primary, creates the data set and waits until every
     /// replica has it.
     ///
@@ -178,19 +181,19 @@ impl<'a> Field<'a> {
         plan: &'a ScalePlan,
         workloads: &'a Workloads,
         clock: &Clock,
-        filled: &mut dyn FnMut(&Filled),
+        filled: &mut dyn FnMut(&FillProgress),
         stop: &AtomicBool,
     ) -> Result<Self, MeasureError> {
         let Some((primary, replicas)) = servers.split_first() else {
             return Err(MeasureError::Thread);
         };
         let mut session = Session::open(&primary.node)?;
-        let engine = Facts::read(&mut session)?.engine;
+        let engine = ServerFacts::read(&mut session)?.engine;
         let mut followers = Vec::new();
         for replica in replicas {
             let mut session = Session::open(&replica.node)?;
-            let engine = Facts::read(&mut session)?.engine;
-            followers.push(Follower {
+            let engine = ServerFacts::read(&mut session)?.engine;
+            followers.push(ReplicaProgress {
                 name: replica.node.name.clone(),
                 engine,
                 session,
@@ -210,21 +213,21 @@ impl<'a> Field<'a> {
             filled,
             stop,
         )?;
-        data.await_on(&nodes, SETTLE + 10 * data.took, stop)?;
+        data.wait_on(&nodes, SETTLE + 10 * data.took, stop)?;
         let readers = match plan.reads {
-            Reads::Primary => vec![writer.clone()],
-            Reads::Replicas if nodes.is_empty() => vec![writer.clone()],
-            Reads::Replicas => nodes,
-            Reads::All => servers.iter().map(|server| server.node.clone()).collect(),
+            ReadTarget::Primary => vec![writer.clone()],
+            ReadTarget::Replicas if nodes.is_empty() => vec![writer.clone()],
+            ReadTarget::Replicas => nodes,
+            ReadTarget::All => servers.iter().map(|server| server.node.clone()).collect(),
         };
         let reads_only = servers
             .iter()
             .any(|server| server.role == Some(Role::Replica))
-            && plan.reads == Reads::Replicas;
+            && plan.reads == ReadTarget::Replicas;
         let meter = Meter::open(servers, clock)?;
         let mut warnings = meter.warnings();
         warnings.append(&mut data.warnings);
-        let watch = Watch::start(meter, GLANCE);
+        let watch = ResourceWatch::start(meter, GLANCE);
         Ok(Self {
             plan,
             workloads,
@@ -254,17 +257,19 @@ impl<'a> Field<'a> {
     pub fn block(
         &mut self,
         phase: ScalePhase,
-        step: &mut dyn FnMut(Step<'_>),
+        step: &mut dyn FnMut(BlockProgress<'_>),
         stop: &AtomicBool,
-    ) -> Result<Block, Broken> {
+    ) -> Result<Block, BlockError> {
         let before = self.semi_sync(stop)?;
         let (ramp, length) = (self.plan.warm_up.0, self.plan.duration.0);
-        let (kinds, squads) = self.squads(phase);
-        let mut crew = Crew::open(&squads, &self.clock)?;
-        crew.measure_limit(LIMIT);
-        let results = crew.stretch(ramp, length, stop, &mut |second| step(Step::Load(second)));
+        let (kinds, load_groups) = self.load_groups(phase);
+        let mut pool = WorkerPool::open(&load_groups, &self.clock)?;
+        pool.measure_limit(LIMIT);
+        let results = pool.run_interval(ramp, length, stop, &mut |second| {
+            step(BlockProgress::Load(second))
+        });
         let ended = Instant::now();
-        drop(crew);
+        drop(pool);
         let failure = results.iter().find_map(|result| result.failure.clone());
         let interrupted =
             stop.load(Ordering::Relaxed) || results.iter().any(|result| result.interrupted);
@@ -276,7 +281,7 @@ impl<'a> Field<'a> {
         };
         if let Some(error) = broken {
             let until_then = (block.counted.0 > 0).then(|| Box::new(block));
-            return Err(Broken { error, until_then });
+            return Err(BlockError { error, until_then });
         }
         let mut rest = |block: &mut Block, field: &mut Self| -> Result<(), MeasureError> {
             if phase.writes().is_some() {
@@ -291,7 +296,7 @@ impl<'a> Field<'a> {
         match rest(&mut block, self) {
             Ok(()) => Ok(block),
             // The counted part was complete.
-            Err(error) => Err(Broken {
+            Err(error) => Err(BlockError {
                 error,
                 until_then: Some(Box::new(block)),
             }),
@@ -299,8 +304,8 @@ impl<'a> Field<'a> {
     }
 
     /// Returns the squads of a phase and the names of their operations.
-    fn squads(&self, phase: ScalePhase) -> (Vec<&'static str>, Vec<Squad<'_>>) {
-        let mut squads = Vec::new();
+    fn load_groups(&self, phase: ScalePhase) -> (Vec<&'static str>, Vec<LoadGroup<'_>>) {
+        let mut load_groups = Vec::new();
         let mut kinds = Vec::new();
         if let Some(updates) = phase.writes() {
             let (kind, workload) = if updates {
@@ -309,24 +314,24 @@ impl<'a> Field<'a> {
                 ("insert", &self.workloads.insert)
             };
             kinds.push(kind);
-            squads.push(Squad {
+            load_groups.push(LoadGroup {
                 data: Some(&self.data),
-                ..Squad::new(workload, vec![self.writer.clone()], self.plan.threads)
+                ..LoadGroup::new(workload, vec![self.writer.clone()], self.plan.threads)
             });
         }
         if phase.reads() {
             kinds.push("select");
-            squads.push(Squad {
+            load_groups.push(LoadGroup {
                 data: Some(&self.data),
                 reads_only: self.reads_only,
-                ..Squad::new(
+                ..LoadGroup::new(
                     &self.workloads.select,
                     self.readers.clone(),
                     self.plan.threads,
                 )
             });
         }
-        (kinds, squads)
+        (kinds, load_groups)
     }
 
     /// Returns a block with these results and the servers' resource use.
@@ -334,14 +339,14 @@ impl<'a> Field<'a> {
         &mut self,
         phase: ScalePhase,
         kinds: Vec<&'static str>,
-        results: Vec<SquadResult>,
+        results: Vec<GroupResult>,
     ) -> Block {
         // Nothing is known after the last reading.
         let _ = self.watch.read();
         let began = results.iter().map(|result| result.began).min();
         let counted = results.iter().map(|result| result.counted).max();
         let (began, counted) = (began.unwrap_or_default(), counted.unwrap_or_default());
-        let part = |(kind, result): (&str, SquadResult)| Part {
+        let part = |(kind, result): (&str, GroupResult)| OperationResult {
             kind: kind.to_owned(),
             result,
         };
@@ -362,14 +367,14 @@ impl<'a> Field<'a> {
         const SECOND: i64 = 1_000_000_000;
         let seconds = u32::try_from(counted.0 / SECOND).unwrap_or(0).min(3600);
         self.watch
-            .course(began, began + Nanos(i64::from(seconds) * SECOND), seconds)
+            .series(began, began + Nanos(i64::from(seconds) * SECOND), seconds)
     }
 
     /// Waits until every replica has applied all writes.
     fn catch_up(
         &mut self,
         patience: Duration,
-        step: &mut dyn FnMut(Step<'_>),
+        step: &mut dyn FnMut(BlockProgress<'_>),
         stop: &AtomicBool,
     ) -> Result<(), MeasureError> {
         if self.followers.is_empty() {
@@ -386,17 +391,17 @@ impl<'a> Field<'a> {
                 if behind == 0 {
                     break;
                 }
-                heed(stop)?;
+                check_interrupted(stop)?;
                 if told.elapsed() > Duration::from_millis(200) {
                     told = Instant::now();
-                    step(Step::CatchingUp(behind));
+                    step(BlockProgress::CatchingUp(behind));
                     self.runs(index)?;
                 }
                 if Instant::now() > deadline {
                     let name = &self.followers[index].name;
                     return Err(self
                         .session
-                        .unfit(
+                        .precondition(
                             "cannot start the next block",
                             format!("{name} still has {behind} transactions to apply after {} s", (SETTLE + patience).as_secs()),
                             "measure for a shorter time (--duration), or give the replica more workers (--server-option)",
@@ -412,15 +417,15 @@ impl<'a> Field<'a> {
     /// Returns an error when a replica no longer replicates.
     fn runs(&mut self, index: usize) -> Result<(), ServerError> {
         let follower = &mut self.followers[index];
-        let channels = flavour::channels(follower.engine, &mut follower.session)?;
+        let channels = dialect::channels(follower.engine, &mut follower.session)?;
         match channels.first() {
             Some(channel) if channel.running() => Ok(()),
-            Some(channel) => Err(follower.session.unfit(
+            Some(channel) => Err(follower.session.precondition(
                 "no longer replicates",
                 channel.state(),
                 "see the server's error log",
             )),
-            None => Err(follower.session.unfit(
+            None => Err(follower.session.precondition(
                 "no longer replicates",
                 "its channel no longer exists",
                 "check whether the replica was reset",
@@ -446,7 +451,7 @@ impl<'a> Field<'a> {
             );
             let hint = "check the replicas, lower the load, or raise the timeout (--server-option)";
             session
-                .unfit("cannot measure semi-synchronous replication", cause, hint)
+                .precondition("cannot measure semi-synchronous replication", cause, hint)
                 .into()
         })
     }

@@ -3,18 +3,18 @@
 mod backlog;
 mod calibrate;
 mod cost;
-mod course;
 mod exposure;
 pub mod lag;
 mod load;
 mod loss;
 pub mod reproduce;
 mod scale;
+pub mod side_by_side;
 mod stale;
 mod tap;
 #[cfg(test)]
 mod tests;
-pub mod together;
+mod window_series;
 
 use std::sync::LazyLock;
 

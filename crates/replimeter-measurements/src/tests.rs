@@ -4,7 +4,7 @@ use replimeter_model::{
     calibrate::CalibrateDocument,
     exposure::ExposureDocument,
     lag::LagDocument,
-    loading::LoadDocument,
+    load_results::LoadDocument,
     loss::LossDocument,
     manifest::{Manifest, ServerRecord},
     scale::ScaleDocument,
@@ -16,7 +16,7 @@ use replimeter_render::{html::page, markdown::render};
 use crate::{calibrate, cost, exposure, lag, load, loss, reproduce, scale, tap};
 
 #[test]
-fn a_page_has_its_sections_and_charts() {
+fn page_has_its_sections_and_charts() {
     let document = cost::report::example();
     let charts = cost::charts::charts(&document);
     let price_list = page(
@@ -61,7 +61,7 @@ fn a_page_has_its_sections_and_charts() {
 }
 
 #[test]
-fn a_run_without_figures_has_a_page() {
+fn run_without_figures_has_a_page() {
     let document = ScaleDocument::default();
     let charts = scale::charts::charts(&document);
     page(
@@ -74,7 +74,7 @@ fn a_run_without_figures_has_a_page() {
 }
 
 #[test]
-fn a_page_shows_the_servers_of_the_manifest() {
+fn page_shows_the_servers_of_the_manifest() {
     let manifest = Manifest {
         servers: vec![ServerRecord {
             name: "primary".to_owned(),
@@ -88,7 +88,7 @@ fn a_page_shows_the_servers_of_the_manifest() {
 }
 
 #[test]
-fn published_tables_are_beside_ours() {
+fn published_tables_are_shown_with_results() {
     let document = reproduce::tests::example();
     let report = reproduce::report(&document);
     let charts = reproduce::charts::charts(&document);
@@ -105,7 +105,7 @@ fn published_tables_are_beside_ours() {
 }
 
 #[test]
-fn every_kind_of_run_has_one_even_without_figures() {
+fn every_measurement_has_a_report_without_figures() {
     let warning = Warning::new(WarningCode::Failed, "m", "h");
     for text in [
         render(&lag::report::report(
@@ -147,7 +147,7 @@ fn every_kind_of_run_has_one_even_without_figures() {
 }
 
 #[test]
-fn a_lag_report_has_its_tables() {
+fn lag_report_has_its_tables() {
     let text = render(&lag::report::report(&lag::waterfall::example(), false));
     for wanted in [
         "| replica1 | lag from ack |",

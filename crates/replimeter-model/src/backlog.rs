@@ -34,7 +34,7 @@ impl BacklogPhase {
 
     /// In words.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Growing => "applier stopped",
             Self::WithLoad => "applying under load",

@@ -14,7 +14,7 @@ use crate::{
 
 /// Ratios of a mode's figures to those of `none`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Relative {
+pub struct RelativeFigure {
     /// Baseline: `none`.
     pub baseline: String,
     /// Throughput divided by that of `none`; null when `none` was not measured.
@@ -44,7 +44,7 @@ pub struct RelativeLatency {
 
 /// Cost that a mode adds to one operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Added {
+pub struct AddedLatency {
     /// Added mean latency, in microseconds.
     pub latency_us: Estimate,
     /// Added processor time of the server that is written to, in microseconds.
@@ -55,7 +55,7 @@ pub struct Added {
 
 /// Backlog of a replica at the ends of blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Behind {
+pub struct ReplicaBehind {
     /// Name of the replica.
     pub name: String,
     /// Ends of blocks at which the replica was asked.
@@ -123,13 +123,13 @@ pub struct CostRow {
     /// Mean latency with its interval over the starts.
     pub latency_mean_us: Estimate,
     /// Ratios to `none` of the same binary, at the same number of threads.
-    pub relative: Relative,
+    pub relative: RelativeFigure,
     /// Cost added to `none`.
-    pub added: Added,
+    pub added: AddedLatency,
     /// Resources that each server used per operation; the server that is written to is first.
     pub servers: Vec<PerOperation>,
     /// Backlog of the replicas.
-    pub behind: Vec<Behind>,
+    pub behind: Vec<ReplicaBehind>,
     /// Processor time of the client, and its limit.
     pub client: CostClient,
 }
@@ -166,7 +166,7 @@ pub struct CostStep {
     /// Throughput divided by the baseline's.
     pub throughput: Estimate,
     /// Cost added to the baseline's.
-    pub added: Added,
+    pub added: AddedLatency,
 }
 
 /// One comparison of a mode with itself.

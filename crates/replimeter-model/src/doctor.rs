@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gravest_finding_is_the_status() {
+    fn status_is_the_most_severe_finding() {
         let of = |severities: &[Severity]| {
             let findings = severities.iter().copied().map(finding).collect();
             DoctorDocument::new(

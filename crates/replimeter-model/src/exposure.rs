@@ -7,7 +7,7 @@ use crate::{envelope::Envelope, plan::ExposureSettings, record::Distribution};
 
 /// Distribution of an amount over the polls, which are evenly spaced in time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Amount {
+pub struct AmountDistribution {
     /// Mean over time.
     pub mean: Option<f64>,
     /// Median.
@@ -41,9 +41,9 @@ pub struct ExposureRow {
     /// Bytes of these transactions.
     pub bytes_committed: u64,
     /// Transactions in the primary's log that no replica had received.
-    pub transactions: Amount,
+    pub transactions: AmountDistribution,
     /// Bytes of the transactions that no replica had received.
-    pub bytes: Amount,
+    pub bytes: AmountDistribution,
     /// Time that the oldest of them had been in the primary's log; 0 when there was none.
     pub age: Distribution,
     /// Share of the time with at least one such transaction, in percent.

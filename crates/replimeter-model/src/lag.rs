@@ -7,13 +7,13 @@ use crate::{
     envelope::Envelope,
     load::LoadRecord,
     plan::LagSettings,
-    record::{Bin, Distribution, Innermost, Window},
+    record::{Bin, Distribution, EstimateBounds, Window},
     stages::Stages,
 };
 
 /// One bin of experiment 3's histogram: lags that round to `bin` × 0.1 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Tenth {
+pub struct HistogramBin {
     /// Number of the bin: the lag in units of 0.1 ms.
     pub bin: i64,
     /// Rows in the bin.
@@ -22,7 +22,7 @@ pub struct Tenth {
 
 /// Whether rows could be read when the server reported them as applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Readable {
+pub struct ReadableRows {
     /// Waits that were followed by a read.
     pub rounds: u64,
     /// Waits after which the first read did not show the row.
@@ -34,7 +34,7 @@ pub struct Readable {
 
 /// Difference between two methods on the same rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Against {
+pub struct MethodDifference {
     /// The other method.
     pub method: String,
     /// This method's time minus the other method's, row by row.
@@ -80,17 +80,17 @@ pub struct LagRow {
     /// Histogram in bins of 0.1 ms, as experiment 3 was published: of `from_primary`, or of
     /// `from_ack` for methods without it.
     #[serde(default)]
-    pub histogram_100us: Vec<Tenth>,
+    pub histogram_100us: Vec<HistogramBin>,
     /// For `wait`: whether the row could be read when the wait returned.
     #[serde(default)]
-    pub readable: Option<Readable>,
+    pub readable: Option<ReadableRows>,
     /// Difference from another method on the same rows; null for the method that the others are
     /// compared with.
     #[serde(default)]
-    pub method_differences: Option<Against>,
+    pub method_differences: Option<MethodDifference>,
     /// Bounds that the brackets leave for `estimate`.
     #[serde(default)]
-    pub estimate_within: Innermost,
+    pub estimate_within: EstimateBounds,
     /// Stages of the transactions; null when they were not observed.
     pub stages: Option<Stages>,
     /// Latency of the write on the primary, from send to acknowledgement.

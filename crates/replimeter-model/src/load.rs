@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{estimate::Interval, record::Distribution, suggest};
 
 /// The most threads of one load.
-pub const MOST_THREADS: u32 = 1024;
+pub const MAX_THREADS: u32 = 1024;
 /// Workloads that need no file, by name.
 pub const BUILT_IN: [&str; 11] = [
     "insert",
@@ -24,11 +24,11 @@ pub const BUILT_IN: [&str; 11] = [
     "mix",
 ];
 /// The most rows of a data set.
-const MOST_ROWS: u64 = 1 << 40;
+const MAX_ROWS: u64 = 1 << 40;
 
 /// How much data a data set has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
+pub enum DataSize {
     /// So many rows in each of its tables.
     Rows(u64),
     /// About so many bytes on the disk, indexes included.
@@ -47,7 +47,7 @@ const UNITS: [(&str, u64); 8] = [
     ("TB", 1_000_000_000_000),
 ];
 
-impl FromStr for Size {
+impl FromStr for DataSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -74,13 +74,13 @@ impl FromStr for Size {
             0 => Err(format!(
                 "`{text}` is no data set: there would be nothing to read"
             )),
-            _ if most > MOST_ROWS => Err(format!("`{text}` is more than any server of ours takes")),
+            _ if most > MAX_ROWS => Err(format!("`{text}` is more than any server of ours takes")),
             _ => Ok(size),
         }
     }
 }
 
-impl fmt::Display for Size {
+impl fmt::Display for DataSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rows(rows) => write!(f, "{rows}"),
@@ -100,7 +100,7 @@ impl fmt::Display for Size {
     }
 }
 
-impl JsonSchema for Size {
+impl JsonSchema for DataSize {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Size".into()
     }
@@ -114,25 +114,25 @@ impl JsonSchema for Size {
     }
 }
 
-impl Serialize for Size {
+impl Serialize for DataSize {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Size {
+impl<'de> Deserialize<'de> for DataSize {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum SizeNotation {
             Rows(u64),
             Text(String),
         }
-        match Written::deserialize(deserializer).map_err(|_| {
+        match SizeNotation::deserialize(deserializer).map_err(|_| {
             serde::de::Error::custom("write a number of rows, or a size such as \"300MB\"")
         })? {
-            Written::Rows(rows) => Ok(Self::Rows(rows)),
-            Written::Text(text) => text.parse().map_err(serde::de::Error::custom),
+            SizeNotation::Rows(rows) => Ok(Self::Rows(rows)),
+            SizeNotation::Text(text) => text.parse().map_err(serde::de::Error::custom),
         }
     }
 }
@@ -184,7 +184,7 @@ pub struct OpenLoop {
 /// Which servers the operations that only read go to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Reads {
+pub enum ReadTarget {
     /// The replicas in turn; the primary when there is none.
     #[default]
     Replicas,
@@ -194,7 +194,7 @@ pub enum Reads {
     All,
 }
 
-impl FromStr for Reads {
+impl FromStr for ReadTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -210,7 +210,7 @@ impl FromStr for Reads {
     }
 }
 
-impl fmt::Display for Reads {
+impl fmt::Display for ReadTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Replicas => "replicas",
@@ -251,9 +251,9 @@ impl FromStr for LoadSpec {
             .all(|byte| byte.is_ascii_digit())
             .then(|| threads.parse().ok())
             .flatten();
-        let threads = known.filter(|threads| (1..=MOST_THREADS).contains(threads));
+        let threads = known.filter(|threads| (1..=MAX_THREADS).contains(threads));
         let threads =
-            threads.ok_or_else(|| format!("`{text}`: a load has 1 to {MOST_THREADS} threads"))?;
+            threads.ok_or_else(|| format!("`{text}`: a load has 1 to {MAX_THREADS} threads"))?;
         Ok(Self {
             workload: workload.to_owned(),
             threads,
@@ -277,7 +277,7 @@ serde_as_text!(
 
 /// A load with its rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoadPlan {
+pub struct RatedLoad {
     /// What, how many, where.
     pub spec: LoadSpec,
     /// Passes per second over all threads (open loop); `None` for each thread's next
@@ -286,10 +286,10 @@ pub struct LoadPlan {
     /// When the passes of an open loop are due.
     pub arrivals: Arrivals,
     /// How much data; `None` for what the workload says.
-    pub size: Option<Size>,
+    pub size: Option<DataSize>,
 }
 
-impl LoadPlan {
+impl RatedLoad {
     /// The open loop, if it is one.
     #[must_use]
     pub fn open_loop(&self) -> Option<OpenLoop> {
@@ -447,12 +447,12 @@ mod tests {
     #[test]
     fn sizes_of_rows_and_bytes() {
         for (text, size) in [
-            ("100000", Size::Rows(100_000)),
-            ("5 rows", Size::Rows(5)),
-            ("300MB", Size::Bytes(300_000_000)),
-            ("300mb", Size::Bytes(300_000_000)),
-            ("1GiB", Size::Bytes(1 << 30)),
-            ("64 kB", Size::Bytes(64_000)),
+            ("100000", DataSize::Rows(100_000)),
+            ("5 rows", DataSize::Rows(5)),
+            ("300MB", DataSize::Bytes(300_000_000)),
+            ("300mb", DataSize::Bytes(300_000_000)),
+            ("1GiB", DataSize::Bytes(1 << 30)),
+            ("64 kB", DataSize::Bytes(64_000)),
         ] {
             assert_eq!(text.parse(), Ok(size), "{text}");
             assert_eq!(size.to_string().parse(), Ok(size), "{size}");
@@ -468,13 +468,13 @@ mod tests {
             "99999999999999999999",
             "99999999TB",
         ] {
-            assert!(text.parse::<Size>().is_err(), "{text}");
+            assert!(text.parse::<DataSize>().is_err(), "{text}");
         }
     }
 
     proptest! {
         #[test]
-        fn printing_and_reading_agree(workload in "[a-z/.:@]{1,20}", threads in 1u32..=1024, node in "[a-z0-9]{1,8}") {
+        fn printed_value_parses_back(workload in "[a-z/.:@]{1,20}", threads in 1u32..=1024, node in "[a-z0-9]{1,8}") {
             let load = LoadSpec { workload, threads, node };
             prop_assert_eq!(load.to_string().parse::<LoadSpec>().unwrap(), load);
         }

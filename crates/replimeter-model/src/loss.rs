@@ -7,7 +7,7 @@ use crate::{envelope::Envelope, plan::LossSettings, record::Distribution};
 
 /// Distribution of a count over crashes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Counts {
+pub struct CountSummary {
     /// Crashes.
     pub count: u64,
     /// Smallest.
@@ -30,7 +30,7 @@ pub struct Counts {
 
 /// Share of crashes in which an event happened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Share {
+pub struct CrashShare {
     /// Crashes with the event.
     pub count: u64,
     /// All crashes.
@@ -43,7 +43,7 @@ pub struct Share {
 
 /// Transactions that the old primary has and the new one does not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Errant {
+pub struct ErrantTransactions {
     /// Number of transactions by GTID; null where the server does not list all of them.
     pub transactions: Option<u64>,
     /// The GTIDs as a set, or per domain from the first to the last.
@@ -106,7 +106,7 @@ pub struct CrashRecord {
     /// Time from the start of the old primary until it answered again.
     pub return_us: Option<f64>,
     /// Transactions that only the old primary has; null when it did not come back.
-    pub errant: Option<Errant>,
+    pub errant: Option<ErrantTransactions>,
     /// Reason why the old primary did not come back, or could not be compared.
     pub return_error: Option<String>,
 }
@@ -141,16 +141,16 @@ pub struct LossRow {
     pub recovery_us: Option<f64>,
     /// Distribution of the recovery time.
     pub recovery: Distribution,
-    /// Confidence interval of the median by order statistics, as for [`Counts::p50_ci95`].
+    /// Confidence interval of the median by order statistics, as for [`CountSummary::p50_ci95`].
     pub recovery_us_ci95: Option<[f64; 2]>,
     /// Crashes in which an acknowledged transaction was lost.
-    pub lossy: Share,
+    pub lossy: CrashShare,
     /// Crashes in which a transaction that was seen was lost.
-    pub lossy_to_readers: Share,
+    pub lossy_to_readers: CrashShare,
     /// Lost transactions per crash.
-    pub lost_per_crash: Counts,
+    pub lost_per_crash: CountSummary,
     /// Seen and lost transactions per crash.
-    pub seen_then_lost_per_crash: Counts,
+    pub seen_then_lost_per_crash: CountSummary,
     /// Acknowledged transactions per second before the crash: the median.
     pub acknowledged_per_s: Option<f64>,
     /// Longest time before the end of the primary at which a lost transaction was acknowledged.

@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clusters_and_wait_points_come_from_settings() {
+    fn cluster_and_wait_point_are_read_from_settings() {
         let with = |flavour: &str, pairs: &[(&str, &str)]| ServerRecord {
             dialect: flavour.to_owned(),
             variables: pairs

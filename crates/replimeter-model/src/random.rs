@@ -96,7 +96,7 @@ mod tests {
 
     /// Data sets and intervals of earlier runs were made with these.
     #[test]
-    fn sequences_stay_as_they_are() {
+    fn random_sequences_are_stable() {
         let bits = |mut random: Random| [random.bits(), random.bits(), random.bits()];
         assert_eq!(
             bits(Random::new(1)),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_order_and_nothing_is_lost() {
+    fn shuffle_is_repeatable_and_complete() {
         let order = |seed| {
             let mut items: Vec<usize> = (0..20).collect();
             Random::new(seed).shuffle(&mut items);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_of_three_comes_about_as_often() {
+    fn shuffle_orders_are_equally_likely() {
         let mut random = Random::new(1);
         let mut seen = std::collections::BTreeMap::new();
         for _ in 0..6000 {

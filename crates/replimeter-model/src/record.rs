@@ -52,7 +52,7 @@ pub struct Distribution {
 /// A quantile is known to within an interval `[low, high]` in microseconds, in which no
 /// bracket begins or ends; it is reported as the middle of that interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Innermost {
+pub struct EstimateBounds {
     /// Bounds of the median.
     pub p50_us: Option<[f64; 2]>,
     /// Bounds of the 90th percentile.

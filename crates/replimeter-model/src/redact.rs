@@ -86,7 +86,7 @@ pub fn serde_message(text: &str) -> String {
 
 /// Whether a piece of a file should not be shown, since it could hold a password.
 #[must_use]
-pub fn is_delicate(piece: &str) -> bool {
+pub fn may_hold_password(piece: &str) -> bool {
     ["://", "@", "password"]
         .into_iter()
         .any(|sign| piece.contains(sign))
@@ -100,7 +100,7 @@ mod tests {
     use crate::target::{Endpoint, EndpointError};
 
     #[test]
-    fn a_url_shows_only_the_host_behind_its_last_at() {
+    fn url_shows_only_the_host_after_its_last_at() {
         for (text, want) in [
             ("mysql://dba:12/secret@h/", "…@h"),
             ("mysql://dba:12?secret@h:3307/shop?ssl-mode=x", "…@h:3307"),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_hides_what_can_be_a_password() {
+    fn possible_passwords_are_hidden_in_messages() {
         for (text, want) in [
             (
                 "cannot read mysql://u:12/secret@h/: no",
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_serde_hides_the_value_it_repeats() {
+    fn serde_message_hides_the_repeated_value() {
         for (text, want) in [
             (
                 "invalid type: string \"dba:secret@h\", expected a sequence",
@@ -191,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_piece_of_any_password_is_shown(
+        fn no_part_of_a_password_is_shown(
             user in "[^\\x00]{0,8}",
             password in "[^\\x00]{0,40}|[/?#@:%a-z1-9\\[\\]]{4,40}",
             host in "[a-z]{1,9}(\\.[a-z]{1,9})?(:[0-9]{1,5})?|\\[::1\\]",
@@ -213,7 +213,7 @@ mod tests {
         }
 
         #[test]
-        fn no_piece_of_a_password_stays_in_a_message(password in "[^\\x00\\n]{0,40}") {
+        fn no_part_of_a_password_stays_in_a_message(password in "[^\\x00\\n]{0,40}") {
             assert_eq!(message(&format!("not mysql://u:{password}@h!")), format!("not mysql://{HIDDEN}@h!"));
         }
     }

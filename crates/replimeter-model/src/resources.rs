@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn per_operation_leaves_the_unknown_blank() {
+    fn per_operation_use_keeps_unknown_blank() {
         let per = used().per_operation(1000);
         assert_eq!(
             (per.cpu_us_per_op, per.write_bytes_per_op, per.fsyncs_per_op),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_once_is_unknown_in_the_sum() {
+    fn sum_with_unknown_is_unknown() {
         let mut sum = used();
         sum.add(&ServerUse {
             write_bytes: None,

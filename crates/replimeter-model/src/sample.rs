@@ -88,13 +88,13 @@ pub struct Sighting {
     /// wait's return; `stamp`, the stamp with its error; `tap`, the arrival.
     pub until: Nanos,
     /// What the method knows besides.
-    pub beside: Beside,
+    pub beside: SightingDetail,
 }
 
 /// What a method knows of a sighting besides its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Beside {
+pub enum SightingDetail {
     /// Nothing.
     #[default]
     Nothing,
@@ -187,7 +187,7 @@ impl LagSample {
     #[must_use]
     pub fn from_primary(&self) -> Option<Nanos> {
         match self.sighting?.beside {
-            Beside::Primary(there) => {
+            SightingDetail::Primary(there) => {
                 let sighting = self.sighting?;
                 Some(sighting.after.midpoint(sighting.until) - there)
             }
@@ -200,7 +200,7 @@ impl LagSample {
     #[must_use]
     pub fn readable(&self) -> Option<(Nanos, u32)> {
         match self.sighting?.beside {
-            Beside::Readable { at, reads } => Some((at - self.upper()?, reads)),
+            SightingDetail::Readable { at, reads } => Some((at - self.upper()?, reads)),
             _ => None,
         }
     }
@@ -238,13 +238,13 @@ mod tests {
                 after: Nanos(210),
                 hit_began: Nanos(240),
                 until: Nanos(300),
-                beside: Beside::Nothing,
+                beside: SightingDetail::Nothing,
             }),
         }
     }
 
     #[test]
-    fn zero_points_and_bracket() {
+    fn lag_is_computed_from_every_zero_point() {
         let sample = sample();
         assert_eq!(sample.from_ack(), Some(Nanos(100)));
         assert_eq!(sample.from_send(), Some(Nanos(200)));
@@ -254,21 +254,21 @@ mod tests {
     }
 
     #[test]
-    fn bare_is_total_less_insert_and_retrieval() {
+    fn bare_lag_is_total_less_insert_and_retrieval() {
         let sample = sample();
         assert_eq!(sample.bare(), Some(Nanos(40)));
         assert_eq!(sample.retrieval(), Some(Nanos(60)));
     }
 
     #[test]
-    fn a_read_before_the_send_does_not_widen_the_bracket() {
+    fn read_before_send_does_not_widen_the_bracket() {
         let mut sample = sample();
         sample.sighting = Some(Sighting {
             seq: 1,
             after: Nanos(0),
             hit_began: Nanos(120),
             until: Nanos(150),
-            beside: Beside::Nothing,
+            beside: SightingDetail::Nothing,
         });
         assert_eq!(sample.lower(), Some(Nanos(100)));
         assert_eq!(

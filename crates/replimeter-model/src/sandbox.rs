@@ -14,7 +14,7 @@ use crate::{
     engine::Engine,
     server_option::NodeOption,
     shape::{Mode, Shape},
-    span::Span,
+    time_span::TimeSpan,
 };
 
 one_of! {
@@ -42,9 +42,9 @@ impl WaitPoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
     /// One-way delay, applied in each direction.
-    pub delay: Span,
+    pub delay: TimeSpan,
     /// By how much the delay varies, uniformly, up and down.
-    pub jitter: Span,
+    pub jitter: TimeSpan,
     /// How much passes; without limit when `None`.
     pub bandwidth: Option<Bandwidth>,
 }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_go_to_the_shapes_they_concern() {
+    fn settings_apply_to_matching_shapes() {
         let common = SandboxSpec {
             wait_point: Some(WaitPoint::AfterSync),
             server_options: vec![
@@ -242,11 +242,11 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_concern_nothing_are_refused() {
+    fn setting_without_matching_shape_is_refused() {
         let none = || SandboxSpec::of("none".parse().unwrap());
         let link = Some(LinkSpec {
-            delay: Span::from_millis(1),
-            jitter: Span::from_millis(2),
+            delay: TimeSpan::from_millis(1),
+            jitter: TimeSpan::from_millis(2),
             bandwidth: None,
         });
         for (shape, common, want) in [

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_options() {
+    fn server_options_are_parsed() {
         let option: ServerOption = "sync-binlog=1".parse().unwrap();
         assert_eq!(
             (option.name.as_str(), option.value.as_deref()),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn options_for_one_server_and_for_all() {
+    fn server_options_apply_to_one_or_all_servers() {
         let one: NodeOption = "replica1:slave-parallel-threads=4".parse().unwrap();
         assert!(one.is_for("replica1") && !one.is_for("replica2") && !one.is_for("primary"));
         assert_eq!(one.to_string(), "replica1:slave_parallel_threads=4");

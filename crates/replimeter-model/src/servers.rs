@@ -33,12 +33,12 @@ pub struct ServerRow {
     /// The names of what it can do.
     pub abilities: Vec<String>,
     /// What a complete installation could do and this one cannot.
-    pub missing: Vec<MissingAbility>,
+    pub missing: Vec<MissingCapability>,
 }
 
 /// Something that a server cannot do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct MissingAbility {
+pub struct MissingCapability {
     /// Its name.
     pub ability: String,
     /// What was not found, and what to install.

@@ -5,9 +5,9 @@ use std::{fmt, str::FromStr};
 use crate::{engine::Engine, suggest};
 
 /// The most servers a sandbox may have beside the first; more is taken for a typing mistake.
-pub const MOST_REPLICAS: u32 = 64;
+pub const MAX_REPLICAS: u32 = 64;
 /// The most members Group Replication takes (MySQL manual, "Group Replication Limitations").
-pub const MOST_MEMBERS: u32 = 9;
+pub const MAX_MEMBERS: u32 = 9;
 
 /// How the servers of a sandbox replicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,10 +70,10 @@ impl Mode {
     fn counts(self) -> std::ops::RangeInclusive<u32> {
         match self {
             Self::None => 0..=0,
-            Self::Async => 0..=MOST_REPLICAS,
-            Self::SemiSync | Self::Chain => 1..=MOST_REPLICAS,
-            Self::Galera => 1..=MOST_REPLICAS,
-            Self::Group => 1..=MOST_MEMBERS,
+            Self::Async => 0..=MAX_REPLICAS,
+            Self::SemiSync | Self::Chain => 1..=MAX_REPLICAS,
+            Self::Galera => 1..=MAX_REPLICAS,
+            Self::Group => 1..=MAX_MEMBERS,
         }
     }
 }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_prints_every_mode() {
+    fn every_shape_prints_and_parses_back() {
         for text in [
             "none",
             "mysql/none",
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn names_follow_the_mode() {
+    fn server_names_follow_the_mode() {
         assert_eq!(shape("none").nodes(), ["primary"]);
         assert_eq!(
             shape("chain:2").nodes(),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_of_one_engine_need_no_engine() {
+    fn single_engine_modes_imply_their_engine() {
         assert_eq!(shape("galera:3").engine(), Some(Engine::MariaDb));
         assert_eq!(shape("group:3").engine(), Some(Engine::MySql));
         assert_eq!(shape("async:1").engine(), None);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_unknown_modes_and_counts() {
+    fn unknown_modes_and_counts_are_refused() {
         for text in [
             "ring:3",
             "",

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 /// The most steps one sweep may have.
-const MOST_STEPS: usize = 1000;
+const MAX_STEPS: usize = 1000;
 
 /// Payload sizes in bytes, in the order in which they are measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum SizesError {
     #[error("`{0}` contains a size of 0 bytes; the smallest is 1")]
     Zero(String),
     /// Too many steps.
-    #[error("`{0}` makes more than {MOST_STEPS} steps")]
+    #[error("`{0}` makes more than {MAX_STEPS} steps")]
     TooMany(String),
 }
 
@@ -73,12 +73,12 @@ impl FromStr for Sizes {
             if to < from {
                 return Err(SizesError::Downwards(part.to_owned()));
             }
-            if (to - from) / step >= MOST_STEPS as u64 {
+            if (to - from) / step >= MAX_STEPS as u64 {
                 return Err(SizesError::TooMany(part.to_owned()));
             }
             steps.extend((0..=(to - from) / step).map(|index| from + index * step));
         }
-        if steps.len() > MOST_STEPS {
+        if steps.len() > MAX_STEPS {
             return Err(SizesError::TooMany(text.to_owned()));
         }
         Ok(Self {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_numbers_ranges_and_lists() {
+    fn sizes_are_parsed_from_numbers_ranges_and_lists() {
         assert_eq!(steps("1000").unwrap(), [1000]);
         assert_eq!(steps("10..35:10").unwrap(), [10, 20, 30]);
         assert_eq!(steps("5,10..20:5, 7").unwrap(), [5, 10, 15, 20, 7]);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_with_the_reason() {
+    fn invalid_text_is_refused_with_the_reason() {
         assert!(matches!(steps("10..1:5"), Err(SizesError::Downwards(_))));
         assert!(matches!(steps("1..10:0"), Err(SizesError::NoStep(_))));
         assert!(matches!(steps("0"), Err(SizesError::Zero(_))));

@@ -42,7 +42,7 @@ impl Mark {
 
     /// For people.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Send => "send",
             Self::InBinlog => "in binlog",
@@ -114,7 +114,7 @@ pub struct Stage {
 ///
 /// Percentiles do not add; means of the same transactions do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Near {
+pub struct QuantileBreakdown {
     /// `p50`, `p90` or `p99` of the end-to-end time.
     pub quantile: String,
     /// Number of transactions: the nearest 1 %, and at least ten.
@@ -151,5 +151,5 @@ pub struct Stages {
     /// Transactions whose residue is beyond the error bars of their stages.
     pub residue_beyond: u64,
     /// Mean stages of the transactions near p50, p90 and p99.
-    pub tail_breakdown: Vec<Near>,
+    pub tail_breakdown: Vec<QuantileBreakdown>,
 }

@@ -234,7 +234,7 @@ pub struct FreshAfter {
 
 /// Reads that were a number of versions behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Behind {
+pub struct VersionsBehind {
     /// Versions of the row that the read did not show.
     pub versions: u32,
     /// Number of first reads.
@@ -243,7 +243,7 @@ pub struct Behind {
 
 /// Overhead of synchronous reads, from rounds that alternate with and without.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Price {
+pub struct ReadOverhead {
     /// Latency of reads without, from issue to answer.
     pub read_without: Distribution,
     /// Latency of reads with, including a wait before the read.
@@ -326,7 +326,7 @@ pub struct StaleRow {
     /// Rounds that a write of another client spoiled.
     pub foreign: u64,
     /// Numbers of versions that stale reads were behind.
-    pub versions_behind: Vec<Behind>,
+    pub versions_behind: Vec<VersionsBehind>,
     /// Share of stale reads by the time after the acknowledgement.
     pub curve: Vec<CurvePoint>,
     /// Time to wait for fresh reads.
@@ -340,7 +340,7 @@ pub struct StaleRow {
     /// Rounds with a read at once per second.
     pub rounds_per_s: Option<f64>,
     /// Overhead of synchronous reads; null without.
-    pub overhead: Option<Price>,
+    pub overhead: Option<ReadOverhead>,
     /// Clearest violation of read-your-writes; null without one.
     pub witness: Option<Witness>,
     /// Clearest violation of monotonic reads; null without one.
@@ -454,7 +454,7 @@ impl StaleWindow {
 
 /// Timeline of a case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StaleCourse {
+pub struct StaleTimeline {
     /// The shape.
     pub shape: String,
     /// Background loads.
@@ -490,7 +490,7 @@ pub struct StaleResults {
     /// Figures: one row for each case and reader.
     pub rows: Vec<StaleRow>,
     /// Timeline of each case.
-    pub timelines: Vec<StaleCourse>,
+    pub timelines: Vec<StaleTimeline>,
     /// Background loads.
     pub load: Vec<StaleLoad>,
 }
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn one_reader_after_another_may_go_back_in_time() {
+    fn monotonic_reads_are_checked_across_readers() {
         let back = round(vec![read(0, None, Some(10)), read(1, Some(12), Some(20))]);
         assert_eq!(
             back.across()
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_add_up() {
+    fn stale_windows_are_merged() {
         let window = |rounds: u64, mean: f64, name: &str| StaleWindow {
             rounds,
             write_mean_us: (rounds > 0).then_some(mean),

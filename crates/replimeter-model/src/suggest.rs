@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_recognised_and_a_stranger_is_not() {
+    fn near_misspelling_is_suggested_and_unrelated_is_not() {
         let known = ["method", "rounds", "seed", "warm-up", "semi-sync"];
         for (wrong, want) in [
             ("rouns", Some("rounds")),
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_serde_says_is_taken_apart() {
+    fn serde_messages_are_parsed() {
         assert_eq!(
             unknown("unknown field `x`, expected `a` or `b`"),
             Some(("x", vec!["a", "b"]))

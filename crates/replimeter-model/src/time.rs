@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn midpoint_of_a_bracket() {
+    fn midpoint_of_a_bracket_is_computed() {
         assert_eq!(Nanos(-10).midpoint(Nanos(30)), Nanos(10));
     }
 }

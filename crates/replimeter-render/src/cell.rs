@@ -96,7 +96,7 @@ impl Cell {
     }
 
     /// Returns text, or a missing figure if it is empty.
-    pub fn words(text: &str) -> Self {
+    pub fn text(text: &str) -> Self {
         if text.is_empty() {
             return Self::NONE;
         }
@@ -105,7 +105,7 @@ impl Cell {
 
     /// Returns the text of the cell without a unit; long text is truncated.
     #[must_use]
-    pub fn shown(&self) -> String {
+    pub fn display_text(&self) -> String {
         match self {
             Self::Text(text) | Self::Link { text, .. } => text.clone(),
             Self::Long(text) => match text.char_indices().nth(LONG) {
@@ -136,11 +136,11 @@ impl Cell {
 impl Format {
     /// Returns a figure without an interval.
     pub fn cell(self, value: Option<f64>) -> Cell {
-        self.within(value, None)
+        self.with_interval_ends(value, None)
     }
 
     /// Returns a figure with the ends of its interval.
-    pub fn within(self, value: Option<f64>, ends: Option<[f64; 2]>) -> Cell {
+    pub fn with_interval_ends(self, value: Option<f64>, ends: Option<[f64; 2]>) -> Cell {
         value.map_or(Cell::NONE, |value| Cell::Figure {
             value,
             ends,
@@ -150,13 +150,13 @@ impl Format {
 
     /// Returns an estimate with its interval.
     pub fn estimate(self, of: &Estimate) -> Cell {
-        self.within(of.value, of.ends())
+        self.with_interval_ends(of.value, of.ends())
     }
 }
 
 /// Returns a rate with its interval.
 pub fn throughput(of: &Rate) -> Cell {
-    Format::Rate.within(
+    Format::Rate.with_interval_ends(
         of.mean,
         of.ci95.low.zip(of.ci95.high).map(|(low, high)| [low, high]),
     )
@@ -164,7 +164,7 @@ pub fn throughput(of: &Rate) -> Cell {
 
 /// Returns a rate with its interval as text.
 pub fn with_interval(of: &Rate) -> String {
-    throughput(of).shown()
+    throughput(of).display_text()
 }
 
 impl From<String> for Cell {
@@ -208,8 +208,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_figures_there_are_the_ends() {
-        let of = |values: &[f64]| Cell::several(values.to_vec(), Format::Percent).shown();
+    fn many_figures_show_their_range() {
+        let of = |values: &[f64]| Cell::several(values.to_vec(), Format::Percent).display_text();
         assert_eq!(of(&[1.0, 5.0, 3.0]), "1 %, 5 %, 3 %");
         assert_eq!(of(&[1.0, 5.0, 3.0, 4.0]), "1 % to 5 %");
         assert_eq!(of(&[]), "–");

@@ -247,7 +247,7 @@ impl Point {
     }
 
     /// Returns the point with its own text.
-    pub fn saying(mut self, text: impl Into<String>) -> Self {
+    pub fn with_hover_text(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());
         self
     }

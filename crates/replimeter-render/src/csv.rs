@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// A step on the path to a column's value.
 #[derive(Clone, Debug)]
-enum Step {
+enum PathStep {
     Key(String),
     Index(usize),
 }
@@ -18,7 +18,7 @@ enum Step {
 /// One column: its name and the path to its value.
 struct Column {
     name: String,
-    way: Vec<Step>,
+    way: Vec<PathStep>,
 }
 
 /// Returns the table of a document: the `rows` of its results.
@@ -53,7 +53,7 @@ fn columns(schema: &Value) -> Vec<Column> {
 fn descend(
     schema: &Value,
     part: &Value,
-    way: &mut Vec<Step>,
+    way: &mut Vec<PathStep>,
     name: &str,
     columns: &mut Vec<Column>,
 ) {
@@ -65,7 +65,7 @@ fn descend(
             } else {
                 format!("{name}.{key}")
             };
-            way.push(Step::Key(key.clone()));
+            way.push(PathStep::Key(key.clone()));
             descend(schema, property, way, &name, columns);
             way.pop();
         }
@@ -80,7 +80,7 @@ fn descend(
         let pair = part.get("minItems").is_some_and(|least| least == 2)
             && part.get("maxItems").is_some_and(|most| most == 2);
         for (index, end) in ["low", "high"].into_iter().enumerate().filter(|_| pair) {
-            way.push(Step::Index(index));
+            way.push(PathStep::Index(index));
             columns.push(Column {
                 name: format!("{name}.{end}"),
                 way: way.clone(),
@@ -99,10 +99,10 @@ fn descend(
     });
 }
 
-fn cell(row: &Value, way: &[Step]) -> String {
+fn cell(row: &Value, way: &[PathStep]) -> String {
     let found = way.iter().try_fold(row, |value, step| match step {
-        Step::Key(key) => value.get(key),
-        Step::Index(index) => value.get(index),
+        PathStep::Key(key) => value.get(key),
+        PathStep::Index(index) => value.get(index),
     });
     match found {
         None | Some(Value::Null) => String::new(),
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_figure_has_its_column_whatever_was_measured() {
+    fn every_figure_has_its_csv_column() {
         let schema = schema::run::<LagSettings, LagResults>();
         let from_ack = Distribution {
             count: 7,

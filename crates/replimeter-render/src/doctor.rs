@@ -28,7 +28,7 @@ pub fn report(document: &DoctorDocument) -> Report {
     };
     let tree = Content::Verbatim(tree(document));
     report.add(Block::new("tree", "Replication topology", tree));
-    report.add(Block::table("servers", "Servers", servers(document)).noted(clocks(document)));
+    report.add(Block::table("servers", "Servers", servers(document)).with_notes(clocks(document)));
     for (severity, mark, title) in [
         (Severity::Error, '✗', "Errors"),
         (Severity::Warning, '!', "Warnings"),
@@ -50,7 +50,7 @@ pub fn report(document: &DoctorDocument) -> Report {
 }
 
 /// A line of the tree.
-struct Line {
+struct TreeLine {
     label: String,
     words: String,
 }
@@ -95,7 +95,7 @@ fn tree(document: &DoctorDocument) -> String {
         .min(WIDTH / 2);
     lines
         .iter()
-        .map(|Line { label, words }| {
+        .map(|TreeLine { label, words }| {
             let indent = " ".repeat(widest + 2);
             let words = wrapped(words, WIDTH - widest - 2, &indent);
             format!("{label:widest$}  {words}\n")
@@ -110,7 +110,7 @@ fn draw(
     own: &str,
     below: &str,
     drawn: &mut [bool],
-    lines: &mut Vec<Line>,
+    lines: &mut Vec<TreeLine>,
 ) {
     if std::mem::replace(&mut drawn[index], true) {
         return;
@@ -118,7 +118,7 @@ fn draw(
     let row = &rows[index];
     let words = [row.mode.as_deref().unwrap_or(""), row.state.as_str()];
     let words: Vec<&str> = words.into_iter().filter(|part| !part.is_empty()).collect();
-    lines.push(Line {
+    lines.push(TreeLine {
         label: format!("{own}{} ({})", row.name, row.address),
         words: words.join(" · "),
     });
@@ -129,7 +129,7 @@ fn draw(
         } else {
             "not running"
         };
-        lines.push(Line {
+        lines.push(TreeLine {
             label: format!("{below}  also from {}", channel.source),
             words: format!("not named · {state}"),
         });
@@ -198,7 +198,7 @@ fn servers(document: &DoctorDocument) -> Table {
             }),
         ],
     );
-    table.with_words(8)
+    table.with_text_column(8)
 }
 
 /// Returns how the clocks were read, and their differences.
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_from_the_writer_down() {
+    fn topology_tree_starts_at_the_writer() {
         let text = text(&document(chain(), Vec::new()));
         let lines: Vec<&str> = text.lines().skip(5).take(5).collect();
         assert!(lines[0].starts_with("  primary ("), "{text}");
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_drawn_once() {
+    fn replication_circle_is_drawn_once() {
         let rows = vec![
             row("a", Relation::Channel, Some("b")),
             row("b", Relation::Channel, Some("a")),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_wider_than_it_must_be() {
+    fn doctor_columns_are_as_narrow_as_possible() {
         let long = "word ".repeat(60);
         let finding = |severity| Finding {
             severity,
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_of_conclusion() {
+    fn doctor_conclusion_is_one_line() {
         let finding = |severity| Finding {
             severity,
             code: FindingCode::BinlogOff,

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_are_proportional_and_never_empty_for_something() {
+    fn bars_are_proportional_and_never_empty() {
         assert_eq!(bar(2.0, true), "██");
         assert_eq!(bar(1.5, true), "█▌");
         assert_eq!(bar(0.001, true), "▏");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_has_a_line_per_bar() {
+    fn histogram_has_a_line_per_bar() {
         let bin = |low_us, high_us, count| Bin {
             from_us: low_us,
             to_us: high_us,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeline_has_a_character_for_each_value() {
+    fn timeline_has_a_character_per_value() {
         let line = Timeline {
             name: "median".to_owned(),
             heights: vec![Some(0.0), None, Some(1.0)],

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_read_well() {
+    fn times_have_readable_units() {
         assert_eq!(time(113.24), "113 µs");
         assert_eq!(time(-3.26), "-3.3 µs");
         assert_eq!(time(-0.01), "0.0 µs");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_digit_that_the_error_bar_does_not_support() {
+    fn digits_do_not_exceed_the_error_bar() {
         let us = |value, half| Unit::Micro.show_within(value, half);
         for (value, half, shown) in [
             (118.342, 4.0, "118"),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_rounded_outwards_to_two_digits_of_their_half_width() {
+    fn intervals_are_rounded_outward_to_two_digits() {
         let shown = |low, high| Unit::Micro.show_interval([low, high]).join("–");
         assert_eq!(shown(114.2, 122.1), "114–123");
         assert_eq!(shown(877.5, 2_606.1), "870–2,610");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_have_no_more_digits_than_their_error_supports() {
+    fn rate_digits_do_not_exceed_their_error() {
         assert_eq!(rate(1234.567, 173.0), "1,230");
         assert_eq!(rate(1234.567, 14.0), "1,235");
         assert_eq!(rate(1234.567, 0.5), "1,234.57");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_grouped() {
+    fn counts_have_digit_groups() {
         assert_eq!(
             (
                 count(7).as_str(),

@@ -159,13 +159,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_have_the_unit_that_suits_them() {
+    fn bytes_have_a_fitting_unit() {
         let shown = [18.4e6, 512.0, 2.5e9].map(|value| Format::Bytes.text(Some(value)));
         assert_eq!(shown, ["18.4 MB", "512 B", "2.5 GB"]);
     }
 
     #[test]
-    fn a_share_of_nothing_is_never_a_bare_zero() {
+    fn zero_share_has_an_upper_bound() {
         assert_eq!(Format::Share.show(0.0, Some([0.0, 0.0384])), "< 0.038");
         assert_eq!(
             Format::Share.show(0.94, Some([0.77, 1.15])),

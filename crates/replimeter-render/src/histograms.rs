@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn histogram_log_is_read_back() {
         let mut lag = SignedHistogram::default();
         (1..=1000).for_each(|micros| lag.record(Nanos(micros * 1000)));
         (1..=10).for_each(|micros| lag.record(Nanos(-micros * 1000)));

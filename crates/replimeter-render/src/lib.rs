@@ -1,7 +1,6 @@
 //! Renders a run: one module per output. Reads and writes the files of a run directory; connects to no
 //! server.
 
-pub mod answer;
 pub mod cell;
 pub mod chart;
 pub mod charts;
@@ -12,6 +11,7 @@ pub mod doctor;
 pub mod drawing;
 pub mod figures;
 pub mod format;
+pub mod headline;
 pub mod histograms;
 pub mod html;
 pub mod load;
@@ -22,5 +22,5 @@ pub mod report;
 pub mod rows;
 pub mod sandboxes;
 pub mod servers;
+pub mod side_by_side;
 pub mod terminal;
-pub mod together;

@@ -14,7 +14,7 @@ pub fn name(load: &LoadRecord) -> &str {
 }
 
 /// Returns workload, threads and servers in short; with the shape if there are several.
-pub fn what(load: &LoadRecord, several: bool) -> String {
+pub fn description(load: &LoadRecord, several: bool) -> String {
     let shape = if several {
         format!("{} ", load.shape)
     } else {
@@ -44,7 +44,7 @@ fn table(loads: &[LoadRecord], several: bool) -> Table {
         2,
         loads,
         &[
-            ("load", &|load| Cell::from(what(load, several))),
+            ("load", &|load| Cell::from(description(load, several))),
             ("loop", &|load| schedule(load).into()),
             ("passes/s, 95 %", &|load| throughput(&load.throughput)),
             ("passes", &|load| load.passes.into()),
@@ -81,6 +81,6 @@ pub fn block(loads: &[LoadRecord], several: bool) -> Block {
         }
     }
     Block::table("load", "Load", table(loads, several))
-        .noted(notes)
+        .with_notes(notes)
         .after_charts()
 }

@@ -65,7 +65,7 @@ fn grid(of: &Table) -> String {
     out.push_str(&row(of.columns.iter().map(rule).collect()));
     let rows = of.shown();
     out.extend(rows.map(|cells| row(cells.iter().map(|cell| escaped(cell)).collect())));
-    out.extend(of.left_out().map(|words| format!("\n{words}\n")));
+    out.extend(of.omitted_rows().map(|words| format!("\n{words}\n")));
     out
 }
 
@@ -129,13 +129,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_cannot_leave_their_table() {
+    fn markdown_cells_are_escaped() {
         let text = grid(&Table::new(&["a|b", "n"], 1, [vec!["x\ny", "1 | 2"]]));
         assert_eq!(text, "| a\\|b | n |\n| --- | ---: |\n| x y | 1 \\| 2 |\n");
     }
 
     #[test]
-    fn names_are_no_markup_and_intervals_stay_legible() {
+    fn names_are_escaped_and_intervals_stay_legible() {
         assert_eq!(
             escaped("214 µs [198, 231] of innodb_x"),
             "214 µs [198, 231] of innodb_x"
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_has_its_tables() {
+    fn comparison_has_its_tables() {
         let text = render(&crate::compare::report(&crate::compare::tests::example()));
         assert!(
             text.contains("| lag.p50 | \\<script> |")

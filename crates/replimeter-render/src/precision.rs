@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rounded_value_stays_in_its_interval() {
+    fn rounded_value_stays_in_its_interval() {
         for (value, ends, bracket, shown) in [
             (549.6, [516.0, 579.0], 250.0, "550"),
             (127.5, [115.0, 141.0], 220.0, "130"),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_of_interval_and_bracket() {
+    fn precision_is_the_larger_of_interval_and_bracket() {
         let distribution = Distribution {
             count: 100,
             stdev_us: Some(50.0),

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_come_by_name_with_their_nulls() {
+    fn columns_are_read_by_name_with_nulls() {
         let folder = tempfile::tempdir().unwrap();
         let path = file(folder.path());
         let mut seen = Vec::new();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_missing_or_of_another_kind_is_refused() {
+    fn truncated_missing_or_mistyped_column_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = file(folder.path());
         let refused = |names: &[&str]| read(&path, names, |_, _| {}).unwrap_err().to_string();

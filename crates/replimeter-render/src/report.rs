@@ -57,12 +57,12 @@ pub struct Block {
     /// Whether it is collapsed on the page.
     pub collapsed: bool,
     /// The outputs that show it.
-    pub shown: Shown,
+    pub shown: Visibility,
 }
 
 /// The outputs that show a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shown {
+pub enum Visibility {
     /// All outputs.
     #[default]
     Everywhere,
@@ -105,7 +105,7 @@ pub struct Table {
 }
 
 /// A heading, and the cell below it for each row.
-pub type Under<'a, T, C> = (&'a str, &'a dyn Fn(&T) -> C);
+pub type ColumnOf<'a, T, C> = (&'a str, &'a dyn Fn(&T) -> C);
 
 /// The head of a column.
 #[derive(Clone, Debug)]
@@ -152,7 +152,7 @@ impl Table {
     pub fn of<T, C: Into<Cell>>(
         words: usize,
         rows: impl IntoIterator<Item = T>,
-        columns: &[Under<'_, T, C>],
+        columns: &[ColumnOf<'_, T, C>],
     ) -> Self {
         let headings: Vec<&str> = columns.iter().map(|&(heading, _)| heading).collect();
         let line = |row: T| -> Vec<C> { columns.iter().map(|(_, cell)| cell(&row)).collect() };
@@ -160,7 +160,7 @@ impl Table {
     }
 
     /// Returns the table with this column as text too.
-    pub fn with_words(mut self, column: usize) -> Self {
+    pub fn with_text_column(mut self, column: usize) -> Self {
         self.columns[column].words = true;
         self
     }
@@ -168,11 +168,11 @@ impl Table {
     /// Returns the text of the cells that outputs without charts show.
     pub fn shown(&self) -> impl Iterator<Item = Vec<String>> {
         let rows = self.rows.iter().take(self.most.unwrap_or(usize::MAX));
-        rows.map(|row| row.iter().map(Cell::shown).collect())
+        rows.map(|row| row.iter().map(Cell::display_text).collect())
     }
 
     /// Returns the number of rows they leave out, as text.
-    pub fn left_out(&self) -> Option<String> {
+    pub fn omitted_rows(&self) -> Option<String> {
         let hidden = self.rows.len().saturating_sub(self.most?);
         (hidden > 0).then(|| format!("and {} more, in summary.json", count(hidden as u64)))
     }
@@ -203,7 +203,7 @@ impl Block {
             notes: Vec::new(),
             after_charts: false,
             collapsed: false,
-            shown: Shown::Everywhere,
+            shown: Visibility::Everywhere,
         }
     }
 
@@ -218,7 +218,7 @@ impl Block {
     }
 
     /// Returns the block with notes.
-    pub fn noted(self, notes: Vec<String>) -> Self {
+    pub fn with_notes(self, notes: Vec<String>) -> Self {
         Self { notes, ..self }
     }
 
@@ -231,7 +231,7 @@ impl Block {
     }
 
     /// Returns the block for some outputs.
-    pub fn shown(self, shown: Shown) -> Self {
+    pub fn shown(self, shown: Visibility) -> Self {
         Self { shown, ..self }
     }
 
@@ -276,9 +276,9 @@ impl Report {
     /// Returns the blocks of outputs with charts, or without.
     pub fn blocks_for(&self, charts: bool) -> impl Iterator<Item = &Block> {
         let other = if charts {
-            Shown::WithoutCharts
+            Visibility::WithoutCharts
         } else {
-            Shown::OnPage
+            Visibility::OnPage
         };
         self.blocks.iter().filter(move |block| block.shown != other)
     }

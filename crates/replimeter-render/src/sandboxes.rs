@@ -62,7 +62,7 @@ fn block(sandbox: &ListedSandbox) -> Block {
             ("socket", &|node| node.socket.display().to_string().into()),
         ],
     );
-    let nodes = (4..7).fold(nodes, Table::with_words);
+    let nodes = (4..7).fold(nodes, Table::with_text_column);
     let tables = [nodes, links_of(&sandbox.links)].into_iter();
     let tables = tables.filter(|table| !table.rows.is_empty());
     let tables = tables.map(|table| (String::new(), table));

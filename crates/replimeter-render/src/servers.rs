@@ -50,7 +50,7 @@ pub fn report(document: &ServersDocument) -> Report {
 #[cfg(test)]
 mod tests {
     use replimeter_model::{
-        servers::{MissingAbility, SERVERS_SCHEMA},
+        servers::{MissingCapability, SERVERS_SCHEMA},
         warning::{Warning, WarningCode},
     };
 
@@ -58,14 +58,14 @@ mod tests {
     use crate::terminal;
 
     #[test]
-    fn what_is_missing_and_what_cannot_be_used_is_said() {
+    fn missing_and_unusable_servers_are_listed() {
         let row = ServerRow {
             engine: "mariadb".to_owned(),
             version: "11.4.2".to_owned(),
             program: "/opt/mariadb/bin/mariadbd".to_owned(),
             origin: "system".to_owned(),
             abilities: vec!["async".to_owned(), "chain".to_owned()],
-            missing: vec![MissingAbility {
+            missing: vec![MissingCapability {
                 ability: "galera".to_owned(),
                 hint: "install galera-4".to_owned(),
             }],

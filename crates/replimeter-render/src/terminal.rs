@@ -81,7 +81,7 @@ fn grid(table: &report::Table) -> String {
         }
     }
     let lines = drawn.lines().map(|line| format!("{}\n", line.trim_end()));
-    let left_out = table.left_out().map(|words| format!("  {words}\n"));
+    let left_out = table.omitted_rows().map(|words| format!("  {words}\n"));
     lines.chain(left_out).collect()
 }
 

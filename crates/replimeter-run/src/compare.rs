@@ -20,12 +20,12 @@ use replimeter_stats::compare::{LEVEL, RESAMPLES};
 use serde::Deserialize as _;
 
 pub use self::args::CompareArgs;
-use self::{conditions::FailIf, matching::Pair, rows::ALPHA, sides::Run};
+use self::{conditions::FailIf, matching::Pair, rows::ALPHA, sides::ComparedDirectory};
 use crate::{
     Registry, Screen,
-    failure::Failure,
+    cli_error::CliError,
     json_text,
-    options::Form,
+    options::OutputFormat,
     plain,
     run_dir::{PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
 };
@@ -35,7 +35,7 @@ pub fn run(
     registry: &'static Registry,
     args: &CompareArgs,
     screen: &dyn Screen,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let Compared {
         document,
         mut run_dir,
@@ -50,7 +50,7 @@ pub fn run(
         &plans,
     )
     .map_err(|error| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot render the page: {error}"),
             "report this as a bug",
         )
@@ -63,10 +63,10 @@ pub fn run(
     // The figures are shown even if they cannot be written.
     let print = |text: &str| screen.print(text).map(|_| ());
     match args.form() {
-        Form::Json => print(&json_text(&document)?)?,
-        Form::Markdown => print(&markdown::render(&shown))?,
+        OutputFormat::Json => print(&json_text(&document)?)?,
+        OutputFormat::Markdown => print(&markdown::render(&shown))?,
         // `compare` has no options for the other formats.
-        Form::Text { .. } | Form::Csv | Form::Silent => {
+        OutputFormat::Text { .. } | OutputFormat::Csv | OutputFormat::Silent => {
             let mut text = terminal::render(&shown);
             text.push_str(&format!("\nComparison kept in {}\n", document.run_dir));
             if dir.join(PAGE).exists() {
@@ -80,7 +80,7 @@ pub fn run(
 }
 
 /// Reports inconclusive conditions; fails if a condition failed.
-fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), Failure> {
+fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), CliError> {
     let unjudged: Vec<String> = report::unjudged(document)
         .map(|one| format!("{} ({})", one.condition, one.label))
         .collect();
@@ -105,7 +105,7 @@ fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), Failure
                 )
             })
             .collect();
-        return Err(Failure::invalid(
+        return Err(CliError::invalid(
             format!("failed conditions: {}", failed.join("; ")),
             "see the page for other differences between the runs",
         ));
@@ -119,7 +119,7 @@ fn judged(
     rows: &[CompareRow],
     pairs: &[Pair],
     args: &CompareArgs,
-) -> Result<Vec<Condition>, Failure> {
+) -> Result<Vec<Condition>, CliError> {
     let chosen = conditions
         .iter()
         .map(|condition| condition.rows(rows))
@@ -145,7 +145,7 @@ pub struct Compared {
 }
 
 /// Compares the runs without output.
-pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compared, Failure> {
+pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compared, CliError> {
     let (a, b) = args.sides()?;
     let conditions = args
         .fail_if
@@ -168,8 +168,8 @@ pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compar
         ));
     }
     let outcomes = judged(&conditions, &rows, &pairs, args)?;
-    let about = |runs: &[Run]| CompareSide {
-        runs: runs.iter().map(Run::about).collect(),
+    let about = |runs: &[ComparedDirectory]| CompareSide {
+        runs: runs.iter().map(ComparedDirectory::about).collect(),
     };
     let mut document = CompareDocument {
         schema: COMPARE_SCHEMA.to_owned(),
@@ -226,7 +226,7 @@ fn both(a: &Manifest, b: &Manifest) -> Manifest {
 }
 
 /// Returns the warnings about the runs themselves.
-fn warnings(a: &[Run], b: &[Run]) -> Vec<Warning> {
+fn warnings(a: &[ComparedDirectory], b: &[ComparedDirectory]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if (a.len() == 1 || b.len() == 1) && a.iter().any(|run| !run.measured.starts()) {
         warnings.push(Warning::new(
@@ -247,7 +247,7 @@ fn warnings(a: &[Run], b: &[Run]) -> Vec<Warning> {
             ));
         }
     }
-    let of = |runs: &[Run]| -> Vec<Warning> {
+    let of = |runs: &[ComparedDirectory]| -> Vec<Warning> {
         let lists = runs.iter().filter_map(|run| {
             Vec::<Warning>::deserialize(run.documents.summary.get("warnings")?).ok()
         });

@@ -9,8 +9,8 @@ use replimeter_render::{
     html::{self, HtmlError},
     markdown,
     report::Report,
+    side_by_side::RunSummary,
     terminal,
-    together::Findings,
 };
 use serde_json::Value;
 
@@ -19,9 +19,9 @@ use super::{
     screen::{Screen, plain},
 };
 use crate::{
+    cli_error::CliError,
     compare::figures::{Figures, SampleFile},
-    failure::Failure,
-    options::{Form, OutputArgs},
+    options::{OutputArgs, OutputFormat},
     run_dir::{PAGE, SAMPLES, SUMMARY, TICKET, write_text},
 };
 
@@ -30,7 +30,7 @@ pub trait AnyRun {
     /// Returns its command.
     fn command(&self) -> &'static str;
     /// Returns its head.
-    fn head(&self) -> Head<'_>;
+    fn head(&self) -> DocumentHead<'_>;
     /// Sets the run directory.
     fn moved_to(&mut self, dir: String);
     /// Returns the JSON Schema of the document.
@@ -42,20 +42,20 @@ pub trait AnyRun {
     /// Returns the charts of its page.
     fn charts(&self, samples: &Path) -> Result<Vec<Chart>, HtmlError>;
     /// Returns its results for a page of several runs.
-    fn findings(&self) -> Findings<'_>;
+    fn findings(&self) -> RunSummary<'_>;
     /// Returns whether there are raw lines.
     fn has_raw(&self) -> bool;
     /// Returns its figures for a comparison.
-    fn figures(&self, samples: &SampleFile) -> Result<Figures, Failure>;
+    fn figures(&self, samples: &SampleFile) -> Result<Figures, CliError>;
     /// Returns the document itself.
     fn document(&self) -> &dyn Any;
 }
 
 /// The record of a run of one measurement.
-pub(super) struct Of<M: Measurement>(pub(super) Document<M>);
+pub(super) struct RecordedDocument<M: Measurement>(pub(super) Document<M>);
 
 /// The head of a run's record.
-pub struct Head<'a> {
+pub struct DocumentHead<'a> {
     /// The run directory.
     pub run_dir: &'a str,
     /// The title in the plan.
@@ -68,14 +68,14 @@ pub struct Head<'a> {
     pub target: &'a TargetRecord,
 }
 
-impl<M: Measurement> AnyRun for Of<M> {
+impl<M: Measurement> AnyRun for RecordedDocument<M> {
     fn command(&self) -> &'static str {
         M::Settings::NAME
     }
 
-    fn head(&self) -> Head<'_> {
+    fn head(&self) -> DocumentHead<'_> {
         let run = &self.0;
-        Head {
+        DocumentHead {
             run_dir: &run.run_dir,
             title: run.title.as_deref(),
             started_at: &run.started_at,
@@ -104,7 +104,7 @@ impl<M: Measurement> AnyRun for Of<M> {
         M::charts(&self.0, samples)
     }
 
-    fn findings(&self) -> Findings<'_> {
+    fn findings(&self) -> RunSummary<'_> {
         M::findings(&self.0)
     }
 
@@ -112,7 +112,7 @@ impl<M: Measurement> AnyRun for Of<M> {
         M::kept_raw(&self.0)
     }
 
-    fn figures(&self, samples: &SampleFile) -> Result<Figures, Failure> {
+    fn figures(&self, samples: &SampleFile) -> Result<Figures, CliError> {
         M::figures(&self.0, samples)
     }
 
@@ -126,9 +126,9 @@ pub const CUT: &str = "check that samples.parquet is complete and belongs to thi
                               with `replimeter run`; --json, --csv and --markdown need no samples";
 
 /// Returns the rows of a run's results as CSV.
-pub(super) fn csv(run: &dyn AnyRun) -> Result<String, Failure> {
+pub(super) fn csv(run: &dyn AnyRun) -> Result<String, CliError> {
     let refuse = |reason: String| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot write the table: {reason}"),
             "report this as a bug",
         )
@@ -140,9 +140,9 @@ pub(super) fn csv(run: &dyn AnyRun) -> Result<String, Failure> {
     csv::table(&run.schema(), &value).map_err(|error| refuse(error.to_string()))
 }
 
-fn json(run: &dyn AnyRun) -> Result<String, Failure> {
+fn json(run: &dyn AnyRun) -> Result<String, CliError> {
     run.json().map_err(|error| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot write the document: {error}"),
             "report this as a bug",
         )
@@ -155,25 +155,30 @@ pub(super) fn render(
     dir: &Path,
     manifest: &Manifest,
     plan: &str,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let report = run.report(false);
     let page = run
         .charts(&dir.join(SAMPLES))
         .and_then(|charts| html::page(&report, charts, manifest, plan))
-        .map_err(|error| Failure::failed(format!("cannot render the page: {error}"), CUT))?;
+        .map_err(|error| CliError::failed(format!("cannot render the page: {error}"), CUT))?;
     write_text(&dir.join(PAGE), &page)
         .and_then(|()| write_text(&dir.join(TICKET), &markdown::render(&report)))
 }
 
 /// Prints the report in a format; `page` is whether its page exists.
-pub fn show(run: &dyn AnyRun, form: Form, page: bool, screen: &dyn Screen) -> Result<(), Failure> {
+pub fn show(
+    run: &dyn AnyRun,
+    form: OutputFormat,
+    page: bool,
+    screen: &dyn Screen,
+) -> Result<(), CliError> {
     let print = |text: &str| screen.print(text).map(|_| ());
     let mut text = match form {
-        Form::Silent => return Ok(()),
-        Form::Markdown => return print(&markdown::render(&run.report(false))),
-        Form::Csv => return print(&plain(&csv(run)?)),
-        Form::Json => return print(&json(run)?),
-        Form::Text { raw } => terminal::render(&run.report(raw)),
+        OutputFormat::Silent => return Ok(()),
+        OutputFormat::Markdown => return print(&markdown::render(&run.report(false))),
+        OutputFormat::Csv => return print(&plain(&csv(run)?)),
+        OutputFormat::Json => return print(&json(run)?),
+        OutputFormat::Text { raw } => terminal::render(&run.report(raw)),
     };
     let dir = run.head().run_dir;
     text.push_str(&format!("\nRun kept in {dir}\n"));
@@ -189,7 +194,7 @@ pub(super) fn keep(
     dir: &Path,
     manifest: &Manifest,
     plan: &str,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     write_text(&dir.join(SUMMARY), &json(run)?).and_then(|()| render(run, dir, manifest, plan))
 }
 
@@ -201,8 +206,8 @@ pub(super) fn publish(
     plan: &str,
     output: &OutputArgs,
     screen: &dyn Screen,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let written = keep(run, dir, manifest, plan);
-    show(run, output.form(), written.is_ok(), screen)?;
+    show(run, output.format(), written.is_ok(), screen)?;
     written
 }

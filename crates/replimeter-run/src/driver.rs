@@ -7,11 +7,11 @@ use replimeter_model::{plan::Planned, target::Target};
 use replimeter_render::terminal;
 
 use super::{
-    document::{AnyRun, Of, keep, publish},
-    measurement::{Finished, Kept, Measurement, Request, RunContext},
+    document::{AnyRun, RecordedDocument, keep, publish},
+    measurement::{Finished, Measurement, RunContext, RunOutput, RunRequest},
 };
 use crate::{
-    failure::{Failure, Kind},
+    cli_error::{CliError, FailureKind},
     options::OutputArgs,
 };
 
@@ -19,9 +19,9 @@ use crate::{
 pub(super) fn check<M: Measurement>(
     plan: &Planned<M::Settings>,
     output: &OutputArgs,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     if output.raw && !M::has_raw(&plan.plan) {
-        return Err(Failure::usage(
+        return Err(CliError::usage(
             "--raw needs a sweep over sizes",
             "leave --raw out, or use a sweep: replimeter lag --row-sizes 1000..10000:1000 --raw",
         ));
@@ -32,31 +32,31 @@ pub(super) fn check<M: Measurement>(
 /// Runs a plan.
 pub(super) fn run<'a, M: Measurement>(
     plan: &'a Planned<M::Settings>,
-    request: Request<'a>,
+    request: RunRequest<'a>,
     options: M::Options,
     stop: &'a AtomicBool,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let (output, screen) = (request.output, request.host.screen);
     check::<M>(plan, output)?;
     let streams = M::streams(&options);
     let mut cx = RunContext::<M>::begin(plan, request, options, stop)?;
     let failure = M::run(&mut cx).err();
-    let (over, gathered) = cx.end(failure)?;
+    let (over, accumulator) = cx.end(failure)?;
     let finished = Finished::<M> {
         plan,
         work: &plan.plan,
         manifest: &over.manifest,
         ended: over.ended.clone(),
     };
-    let Kept {
+    let RunOutput {
         document,
         histograms,
         failure,
-    } = finished.conclude(gathered);
+    } = finished.conclude(accumulator);
     let logged = over.keep_histograms(histograms.as_ref());
     let dir = over.run_dir.path();
     let warnings = streams.then(|| terminal::warnings(&document.warnings));
-    let run: Box<dyn AnyRun> = Box::new(Of::<M>(document));
+    let run: Box<dyn AnyRun> = Box::new(RecordedDocument::<M>(document));
     let written = if let Some(warnings) = warnings {
         let kept = keep(run.as_ref(), dir, &over.manifest, &over.plan);
         screen.say(&warnings);
@@ -80,19 +80,19 @@ pub(super) fn run<'a, M: Measurement>(
 /// failure is returned at the end.
 pub fn each_target<'a, M: Measurement>(
     cx: &mut RunContext<'a, M>,
-    mut one: impl FnMut(&mut RunContext<'a, M>, &Target) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    mut one: impl FnMut(&mut RunContext<'a, M>, &Target) -> Result<(), CliError>,
+) -> Result<(), CliError> {
     let targets = &cx.plan.targets;
     if targets.len() > 1 {
         cx.possible()?;
     }
     let mut invalid = Ok(());
     for target in targets {
-        let ended =
-            one(cx, target).map_err(|failure| failure.about(&target.label(), targets.len() > 1));
+        let ended = one(cx, target)
+            .map_err(|failure| failure.for_shape(&target.label(), targets.len() > 1));
         if ended
             .as_ref()
-            .is_err_and(|failure| failure.kind != Kind::Invalid)
+            .is_err_and(|failure| failure.kind != FailureKind::Invalid)
         {
             return ended;
         }
@@ -104,14 +104,14 @@ pub fn each_target<'a, M: Measurement>(
 /// Returns the outcome of measuring servers, with likely causes: whether a semi-synchronous primary fell back
 /// during the run, and the states of the cluster's members.
 pub fn with_causes(
-    ended: Option<Failure>,
+    ended: Option<CliError>,
     fallen_back: Result<Option<String>, ServerError>,
     members: Option<String>,
     servers: &dyn Servers,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     match (ended, fallen_back) {
         (None, Ok(None)) => Ok(()),
-        (None, Ok(Some(reason))) => Err(Failure::invalid(
+        (None, Ok(Some(reason))) => Err(CliError::invalid(
             reason,
             "results mix semi-synchronous and asynchronous commits: find out why no replica acknowledged before the timeout, then run again",
         )),

@@ -18,7 +18,7 @@ use replimeter_render::{
     rows::{RowBatch, RowFile},
 };
 
-use crate::failure::Failure;
+use crate::cli_error::CliError;
 
 /// An event.
 #[derive(Clone, Copy)]
@@ -48,10 +48,10 @@ pub enum Flow {
 /// An observer of a run.
 pub trait Observer {
     /// Handles an event; an error ends the run.
-    fn event(&mut self, event: Event<'_>) -> Result<Flow, Failure>;
+    fn event(&mut self, event: Event<'_>) -> Result<Flow, CliError>;
 
     /// Handles the end of the run.
-    fn end(self: Box<Self>) -> Result<(), Failure> {
+    fn end(self: Box<Self>) -> Result<(), CliError> {
         Ok(())
     }
 }
@@ -60,7 +60,7 @@ pub trait Observer {
 pub struct Observers<'a> {
     all: RefCell<Vec<Box<dyn Observer + 'a>>>,
     /// Why one of them ended the run, and the first failure.
-    ended: RefCell<(Option<Warning>, Option<Failure>)>,
+    ended: RefCell<(Option<Warning>, Option<CliError>)>,
     stop: &'a AtomicBool,
 }
 
@@ -95,12 +95,12 @@ impl<'a> Observers<'a> {
     }
 
     /// Returns the failure of an observer, if there was one.
-    pub(super) fn check(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), CliError> {
         self.ended.borrow().1.clone().map_or(Ok(()), Err)
     }
 
     /// Sends the end of the run to all of them.
-    pub(super) fn end(self) -> Result<(), Failure> {
+    pub(super) fn end(self) -> Result<(), CliError> {
         let mut result = self.check();
         for observer in self.all.into_inner() {
             result = result.and(observer.end());
@@ -116,14 +116,14 @@ impl<'a> Observers<'a> {
 
 /// The file of samples.
 impl Observer for RowFile {
-    fn event(&mut self, event: Event<'_>) -> Result<Flow, Failure> {
+    fn event(&mut self, event: Event<'_>) -> Result<Flow, CliError> {
         if let Event::Rows(batch) = event {
             self.write(batch)?;
         }
         Ok(Flow::Continue)
     }
 
-    fn end(self: Box<Self>) -> Result<(), Failure> {
+    fn end(self: Box<Self>) -> Result<(), CliError> {
         Ok(self.finish()?)
     }
 }
@@ -153,16 +153,16 @@ pub struct Progress {
     /// The current part of the run, such as a start or a case.
     pub part: String,
     /// The current operation, in words.
-    pub doing: Cow<'static, str>,
+    pub operation: Cow<'static, str>,
     /// The amount done, the total if known, and the unit.
     pub done: Option<(f64, Option<f64>, &'static str)>,
     /// Additional values.
-    pub details: Vec<Detail>,
+    pub details: Vec<ProgressDetail>,
 }
 
 /// An additional value of the progress.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Detail {
+pub enum ProgressDetail {
     /// A count.
     Count(u64, Cow<'static, str>),
     /// A time in µs.
@@ -175,11 +175,11 @@ pub enum Detail {
 
 impl Progress {
     /// Creates progress without an amount.
-    pub fn new(stage: Stage, doing: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(stage: Stage, operation: impl Into<Cow<'static, str>>) -> Self {
         Self {
             stage,
             part: String::new(),
-            doing: doing.into(),
+            operation: operation.into(),
             done: None,
             details: Vec::new(),
         }
@@ -198,7 +198,7 @@ impl Progress {
     }
 
     /// Returns the progress with an additional value.
-    pub fn with(mut self, detail: Detail) -> Self {
+    pub fn with(mut self, detail: ProgressDetail) -> Self {
         self.details.push(detail);
         self
     }
@@ -206,8 +206,8 @@ impl Progress {
     /// Returns the progress in one line.
     pub fn line(&self) -> String {
         let mut line = match self.part.as_str() {
-            "" => self.doing.to_string(),
-            part => format!("{part}: {}", self.doing),
+            "" => self.operation.to_string(),
+            part => format!("{part}: {}", self.operation),
         };
         if let Some((done, of, unit)) = self.done {
             let whole = |number: f64| count(number.max(0.0).round() as u64);
@@ -221,7 +221,7 @@ impl Progress {
     }
 }
 
-impl fmt::Display for Detail {
+impl fmt::Display for ProgressDetail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(number, what) => write!(f, "{} {what}", count(*number)),
@@ -251,10 +251,10 @@ mod tests {
         let progress = Progress::new(Stage::Measure, "measuring")
             .part("round 2, async:1")
             .done(5.4, Some(60.0), "s")
-            .with(Detail::Count(12, "stale".into()))
-            .with(Detail::Time("lag".into(), 1_500.0))
-            .with(Detail::Rate("oltp-mix:8".into(), 1_234.0))
-            .with(Detail::Left(61.0));
+            .with(ProgressDetail::Count(12, "stale".into()))
+            .with(ProgressDetail::Time("lag".into(), 1_500.0))
+            .with(ProgressDetail::Rate("oltp-mix:8".into(), 1_234.0))
+            .with(ProgressDetail::Left(61.0));
         assert_eq!(
             progress.line(),
             "round 2, async:1: measuring 5 of 60 s, 12 stale, lag 1,500 µs, oltp-mix:8 1,234/s, 1 min 01 s left"
@@ -266,12 +266,12 @@ mod tests {
     }
 
     #[test]
-    fn an_observer_can_end_a_run_and_its_error_is_kept() {
-        struct Ends;
-        impl Observer for Ends {
-            fn event(&mut self, event: Event<'_>) -> Result<Flow, Failure> {
+    fn observer_can_end_a_run_with_its_error() {
+        struct ActiveStage;
+        impl Observer for ActiveStage {
+            fn event(&mut self, event: Event<'_>) -> Result<Flow, CliError> {
                 match event {
-                    Event::Note(text) => Err(Failure::failed(text, "")),
+                    Event::Note(text) => Err(CliError::failed(text, "")),
                     Event::Quiet => Ok(Flow::Finish(Warning::new(
                         replimeter_model::warning::WarningCode::Interrupted,
                         "enough",
@@ -282,7 +282,7 @@ mod tests {
             }
         }
         let stop = AtomicBool::new(false);
-        let observers = Observers::new(vec![Box::new(Ends)], &stop);
+        let observers = Observers::new(vec![Box::new(ActiveStage)], &stop);
         observers.progress(Progress::new(Stage::Report, "writing the report"));
         assert!(!stop.load(Ordering::Relaxed) && observers.check().is_ok());
         observers.emit(Event::Quiet);

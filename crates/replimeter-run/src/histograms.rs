@@ -7,7 +7,7 @@ use replimeter_render::histograms;
 use replimeter_stats::signed::SignedHistogram;
 
 use crate::{
-    failure::Failure,
+    cli_error::CliError,
     run_dir::{HISTOGRAMS, RunDir, write_bytes},
 };
 
@@ -17,13 +17,13 @@ pub(crate) fn keep(
     manifest: &Manifest,
     took: Nanos,
     series: &[(String, SignedHistogram)],
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let begun =
         SystemTime::UNIX_EPOCH + Duration::from_micros(manifest.origin_unix_us.unsigned_abs());
     let took = Duration::from_nanos(took.0.unsigned_abs());
     let path = run_dir.file(HISTOGRAMS);
     let log = histograms::log(begun, took, series).map_err(|error| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot write {}: {error}", path.display()),
             "report this as a bug",
         )

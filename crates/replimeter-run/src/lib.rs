@@ -3,11 +3,12 @@
 //!
 //! Nothing here names a measurement.
 
+pub mod cli_error;
 pub mod compare;
 mod document;
 mod driver;
+pub mod dry_run;
 mod event;
-pub mod failure;
 mod histograms;
 pub mod machine;
 mod measurement;
@@ -16,18 +17,17 @@ mod recorded;
 mod registry;
 pub mod run_dir;
 mod screen;
-pub mod touches;
 pub mod workloads;
 
 pub use self::{
-    document::{AnyRun, CUT, Head, show},
+    document::{AnyRun, CUT, DocumentHead, show},
     driver::{each_target, with_causes},
-    event::{Detail, Event, Flow, Observer, Observers, Progress, Stage},
+    event::{Event, Flow, Observer, Observers, Progress, ProgressDetail, Stage},
     measurement::{
-        Client, Concluded, Document, Ended, Finished, Histograms, Measurement, Plan, RunContext,
+        Client, Concluded, Document, Finished, Histograms, Measurement, Plan, RunContext, RunEnd,
         to_measure,
     },
     recorded::{Recorded, incomplete_hint, read_json, read_value},
     registry::{Entry, PlannedRun, Registry, Replayed},
-    screen::{Host, Opening, Reader, Screen, json_text, plain},
+    screen::{Host, OutputReader, Screen, SourceOpener, json_text, plain},
 };

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_share_of_an_interval() {
+    fn idle_share_is_computed_per_interval() {
         let (before, after) = (
             CoreTime {
                 idle: 10,

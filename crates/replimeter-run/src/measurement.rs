@@ -19,21 +19,21 @@ use replimeter_render::{
     html::HtmlError,
     report::Report,
     rows::{Columns, Rows},
-    together::Findings,
+    side_by_side::RunSummary,
 };
 use replimeter_stats::signed::SignedHistogram;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use self::context::Ended;
-pub(super) use self::context::{LastCall, Request, plan_text};
+pub use self::context::RunEnd;
+pub(super) use self::context::{LastCall, RunRequest, plan_text};
 pub use self::context::{RunContext, to_measure};
 use super::{event::Observer, screen::Screen};
 use crate::{
+    cli_error::{CliError, FailureKind},
     compare::figures::{Figures, SampleFile},
-    failure::{Failure, Kind},
-    options::{Given, OutputArgs},
-    touches::Touches,
+    dry_run::PlanEffects,
+    options::{CommandLineSettings, OutputArgs},
 };
 
 /// The plan of a measurement: its settings with defaults.
@@ -63,7 +63,7 @@ pub trait Measurement: Sized + 'static {
     /// An event of measuring.
     type Call: Serialize + DeserializeOwned;
     /// The state gathered from calls.
-    type Gathered;
+    type Accumulator;
     /// The columns of its samples.
     type Columns: Columns + Default;
     /// The results of a run.
@@ -75,7 +75,7 @@ pub trait Measurement: Sized + 'static {
     }
 
     /// Returns the options besides the plan.
-    fn options(_given: &Given) -> Self::Options {
+    fn options(_given: &CommandLineSettings) -> Self::Options {
         Self::Options::default()
     }
 
@@ -85,7 +85,7 @@ pub trait Measurement: Sized + 'static {
     }
 
     /// Rejects invalid settings before anything is changed.
-    fn check(_plan: &Planned<Self::Settings>) -> Result<(), Failure> {
+    fn check(_plan: &Planned<Self::Settings>) -> Result<(), CliError> {
         Ok(())
     }
 
@@ -108,42 +108,44 @@ pub trait Measurement: Sized + 'static {
     }
 
     /// Adds the effects of a run, for a dry run.
-    fn touches(touches: &mut Touches, plan: &Planned<Self::Settings>) -> Result<(), Failure>;
+    fn effects(effects: &mut PlanEffects, plan: &Planned<Self::Settings>) -> Result<(), CliError>;
 
     /// Measures, and passes calls to the context.
-    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure>;
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError>;
 
     /// Returns the initial state.
-    fn gathered(plan: &Planned<Self::Settings>) -> Self::Gathered;
+    fn accumulator(plan: &Planned<Self::Settings>) -> Self::Accumulator;
 
     /// Adds a call to the state, and its row to the samples.
     fn take(
-        gathered: &mut Self::Gathered,
+        accumulator: &mut Self::Accumulator,
         work: &Plan<Self>,
         call: Self::Call,
         rows: &mut Rows<Self::Columns>,
     );
 
     /// Adds the rows that come after all others.
-    fn last_rows(_gathered: &Self::Gathered, _rows: &mut Rows<Self::Columns>) {}
+    fn last_rows(_gathered: &Self::Accumulator, _rows: &mut Rows<Self::Columns>) {}
 
     /// Returns the warnings to print even if there is no report.
-    fn warnings(_gathered: &Self::Gathered) -> &[Warning] {
+    fn warnings(_gathered: &Self::Accumulator) -> &[Warning] {
         &[]
     }
 
     /// Returns whether there are no results for a report; then no directory is kept.
-    fn is_empty(gathered: &Self::Gathered) -> bool;
+    fn is_empty(accumulator: &Self::Accumulator) -> bool;
 
     /// Returns the results of a run; adds its warnings and failure to those of the run.
-    fn conclude(run: &mut Finished<'_, Self>, gathered: Self::Gathered)
-    -> Concluded<Self::Results>;
+    fn conclude(
+        run: &mut Finished<'_, Self>,
+        accumulator: Self::Accumulator,
+    ) -> Concluded<Self::Results>;
 
     /// Returns the headline, in one or a few sentences.
     fn headline(document: &Document<Self>) -> String;
 
     /// Returns the figures of a run for a comparison.
-    fn figures(document: &Document<Self>, samples: &SampleFile) -> Result<Figures, Failure>;
+    fn figures(document: &Document<Self>, samples: &SampleFile) -> Result<Figures, CliError>;
 
     /// Returns the report of a run; `raw` adds the raw lines, if there are any.
     fn report(document: &Document<Self>, raw: bool) -> Report;
@@ -152,8 +154,8 @@ pub trait Measurement: Sized + 'static {
     fn charts(document: &Document<Self>, samples: &Path) -> Result<Vec<Chart>, HtmlError>;
 
     /// Returns its results for a page of several runs.
-    fn findings(_document: &Document<Self>) -> Findings<'_> {
-        Findings::Other
+    fn findings(_document: &Document<Self>) -> RunSummary<'_> {
+        RunSummary::Other
     }
 
     /// Returns whether a run's report has raw lines.
@@ -180,7 +182,7 @@ pub struct Finished<'a, M: Measurement> {
     /// The manifest of the run.
     pub manifest: &'a Manifest,
     /// How it ended.
-    pub ended: Ended,
+    pub ended: RunEnd,
 }
 
 impl<M: Measurement> Finished<'_, M> {
@@ -189,7 +191,7 @@ impl<M: Measurement> Finished<'_, M> {
         self.ended.warnings.extend(warnings);
         self.ended
             .warnings
-            .extend(self.ended.failure.as_ref().map(Failure::warning));
+            .extend(self.ended.failure.as_ref().map(CliError::warning));
     }
 
     /// Returns the target as recorded, from its servers and the plan.
@@ -213,8 +215,8 @@ impl<M: Measurement> Finished<'_, M> {
     }
 
     /// Builds the record from the gathered state, and the other files of the run.
-    pub(super) fn conclude(mut self, gathered: M::Gathered) -> Kept<M> {
-        let concluded = M::conclude(&mut self, gathered);
+    pub(super) fn conclude(mut self, accumulator: M::Accumulator) -> RunOutput<M> {
+        let concluded = M::conclude(&mut self, accumulator);
         let (ended, manifest) = (self.ended, self.manifest);
         let failure = ended.failure;
         let mut document = Envelope {
@@ -240,7 +242,7 @@ impl<M: Measurement> Finished<'_, M> {
             results: concluded.results,
         };
         document.headline = M::headline(&document);
-        Kept {
+        RunOutput {
             document,
             histograms: concluded.histograms,
             failure,
@@ -264,11 +266,11 @@ pub struct Concluded<R> {
 }
 
 /// The files of a run.
-pub(super) struct Kept<M: Measurement> {
+pub(super) struct RunOutput<M: Measurement> {
     pub(super) document: Document<M>,
     pub(super) histograms: Option<Histograms>,
     /// The failure of the command, if any.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<CliError>,
 }
 
 /// The histograms of the figures, by name, and their common duration.
@@ -280,11 +282,11 @@ pub struct Histograms {
 }
 
 /// Returns the status of a run by its failure.
-fn status(failure: Option<&Failure>) -> RunStatus {
+fn status(failure: Option<&CliError>) -> RunStatus {
     match failure.map(|failure| failure.kind) {
         None => RunStatus::Complete,
-        Some(Kind::Interrupted) => RunStatus::Interrupted,
-        Some(Kind::Invalid) => RunStatus::Invalid,
-        Some(Kind::Failed | Kind::Usage) => RunStatus::Failed,
+        Some(FailureKind::Interrupted) => RunStatus::Interrupted,
+        Some(FailureKind::Invalid) => RunStatus::Invalid,
+        Some(FailureKind::Failed | FailureKind::Usage) => RunStatus::Failed,
     }
 }

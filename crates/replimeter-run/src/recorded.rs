@@ -4,8 +4,8 @@ use std::{fs, path::Path};
 
 use replimeter_model::manifest::{MANIFEST_SCHEMA, Manifest};
 use replimeter_render::{
+    side_by_side::{ReplicationSetup, RunSide},
     terminal,
-    together::{Side, Way},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use super::{
     registry::Registry,
 };
 use crate::{
-    failure::Failure,
+    cli_error::CliError,
     run_dir::{MANIFEST, PLAN, SUMMARY},
 };
 
@@ -31,7 +31,7 @@ pub struct Recorded {
 
 impl Recorded {
     /// Reads a run directory.
-    pub fn open(registry: &Registry, dir: &Path) -> Result<Self, Failure> {
+    pub fn open(registry: &Registry, dir: &Path) -> Result<Self, CliError> {
         let mut run = read(registry, dir)?;
         // The directory can have been moved or copied since.
         let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
@@ -44,9 +44,9 @@ impl Recorded {
     }
 
     /// Returns this run as one of several.
-    pub fn side(&self, letter: String) -> Side<'_> {
+    pub fn side(&self, letter: String) -> RunSide<'_> {
         let (run, head) = (&self.run, self.run.head());
-        Side {
+        RunSide {
             letter,
             dir: head.run_dir,
             command: run.command(),
@@ -55,19 +55,19 @@ impl Recorded {
             started_at: head.started_at,
             answer: head.headline,
             findings: run.findings(),
-            ways: Way::of_run(head.target, &self.manifest),
+            ways: ReplicationSetup::of_run(head.target, &self.manifest),
             text: terminal::render(&run.report(false)),
         }
     }
 
     /// Writes the page and the Markdown report.
-    pub fn render(&self, dir: &Path) -> Result<(), Failure> {
+    pub fn render(&self, dir: &Path) -> Result<(), CliError> {
         render(self.run.as_ref(), dir, &self.manifest, &self.plan)
     }
 }
 
 /// Reads `summary.json` of any measurement.
-fn read(registry: &Registry, dir: &Path) -> Result<Box<dyn AnyRun>, Failure> {
+fn read(registry: &Registry, dir: &Path) -> Result<Box<dyn AnyRun>, CliError> {
     let (stated, value) = read_value(dir, SUMMARY)?;
     let path = dir.join(SUMMARY);
     let mut entries = registry.entries();
@@ -107,32 +107,32 @@ pub fn incomplete_hint() -> &'static str {
     "check that this is a run directory; if the run was killed, run its plan.toml again with `replimeter run`"
 }
 
-fn read_text(dir: &Path, name: &str) -> Result<String, Failure> {
+fn read_text(dir: &Path, name: &str) -> Result<String, CliError> {
     let path = dir.join(name);
     fs::read_to_string(&path).map_err(|error| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot read {}: {error}", path.display()),
             incomplete_hint(),
         )
     })
 }
 
-fn unusable(path: &Path, reason: &str) -> Failure {
-    Failure::failed(
+fn unusable(path: &Path, reason: &str) -> CliError {
+    CliError::failed(
         format!("cannot use {}: {reason}", path.display()),
         incomplete_hint(),
     )
 }
 
 /// Returns the failure for a document with an unknown schema.
-fn other_schema(path: &Path, stated: &str, known: &[String]) -> Failure {
+fn other_schema(path: &Path, stated: &str, known: &[String]) -> CliError {
     let reads = known.join(", ");
     let failure = unusable(
         path,
         &format!("it has the schema {stated}, this version reads {reads}"),
     );
     match schema_hint(stated, known) {
-        Some(hint) => Failure {
+        Some(hint) => CliError {
             hint: hint.to_owned(),
             ..failure
         },
@@ -141,7 +141,7 @@ fn other_schema(path: &Path, stated: &str, known: &[String]) -> Failure {
 }
 
 /// Reads a JSON document and its schema.
-pub fn read_value(dir: &Path, name: &str) -> Result<(String, Value), Failure> {
+pub fn read_value(dir: &Path, name: &str) -> Result<(String, Value), CliError> {
     let text = read_text(dir, name)?;
     let path = dir.join(name);
     let value: Value =
@@ -160,7 +160,7 @@ pub fn read_value(dir: &Path, name: &str) -> Result<(String, Value), Failure> {
 ///
 /// # Errors
 /// If it cannot be read, or has another schema.
-pub fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> Result<T, Failure> {
+pub fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> Result<T, CliError> {
     let (stated, value) = read_value(dir, name)?;
     let path = dir.join(name);
     if stated != schema {

@@ -14,15 +14,15 @@ use serde_json::Value;
 use toml::Table;
 
 use super::{
-    document::{AnyRun, Of},
+    document::{AnyRun, RecordedDocument},
     driver,
-    measurement::{Finished, Histograms, LastCall, Measurement, Request, plan_text},
+    measurement::{Finished, Histograms, LastCall, Measurement, RunRequest, plan_text},
     screen::Host,
 };
 use crate::{
-    failure::Failure,
-    options::{Given, OutputArgs, TargetArgs, sandbox_options, target_of},
-    touches::Touches,
+    cli_error::CliError,
+    dry_run::PlanEffects,
+    options::{CommandLineSettings, OutputArgs, TargetArgs, sandbox_options, target_of},
 };
 
 /// An entry of the registry: any measurement.
@@ -49,17 +49,17 @@ pub trait Entry: Send + Sync {
     fn command(&self) -> Command;
 
     /// Returns the settings given on a command line.
-    fn given(&self, matches: &ArgMatches) -> Result<Given, Failure>;
+    fn given(&self, matches: &ArgMatches) -> Result<CommandLineSettings, CliError>;
 
     /// Returns a plan of the given settings.
-    fn plan(&self, given: &Given) -> Result<Box<dyn PlannedRun>, PlanError>;
+    fn plan(&self, given: &CommandLineSettings) -> Result<Box<dyn PlannedRun>, PlanError>;
 
     /// Returns a plan from a file's text and given settings; `sections` are those of all measurements.
     fn plan_of(
         &self,
         text: &str,
         sections: &[Section],
-        given: &Given,
+        given: &CommandLineSettings,
     ) -> Result<Box<dyn PlannedRun>, PlanError>;
 
     /// Parses the record of a run.
@@ -72,7 +72,7 @@ pub trait Entry: Send + Sync {
         manifest: &Manifest,
         calls: &[Value],
         samples: &Path,
-    ) -> Result<Replayed, Failure>;
+    ) -> Result<Replayed, CliError>;
 }
 
 /// The results of a replay.
@@ -89,21 +89,26 @@ pub trait PlannedRun {
     fn name(&self) -> &'static str;
 
     /// Rejects invalid settings before anything is changed.
-    fn check(&self, output: &OutputArgs) -> Result<(), Failure>;
+    fn check(&self, output: &OutputArgs) -> Result<(), CliError>;
 
     /// Returns the plan as a file with every default.
-    fn text(&self) -> Result<String, Failure>;
+    fn text(&self) -> Result<String, CliError>;
 
     /// Returns the effects of the run, as comments of such a file.
-    fn touches(&self, output: &OutputArgs) -> Result<String, Failure>;
+    fn effects(&self, output: &OutputArgs) -> Result<String, CliError>;
 
     /// Runs it.
-    fn carry_out(&self, given: &Given, host: &Host<'_>, stop: &AtomicBool) -> Result<(), Failure>;
+    fn carry_out(
+        &self,
+        given: &CommandLineSettings,
+        host: &Host<'_>,
+        stop: &AtomicBool,
+    ) -> Result<(), CliError>;
 }
 
-struct Registered<M>(PhantomData<fn() -> M>);
+struct RegisteredMeasurement<M>(PhantomData<fn() -> M>);
 
-impl<M: Measurement> Entry for Registered<M> {
+impl<M: Measurement> Entry for RegisteredMeasurement<M> {
     fn name(&self) -> &'static str {
         M::Settings::NAME
     }
@@ -140,7 +145,7 @@ impl<M: Measurement> Entry for Registered<M> {
             .after_long_help(M::EXAMPLES)
     }
 
-    fn given(&self, matches: &ArgMatches) -> Result<Given, Failure> {
+    fn given(&self, matches: &ArgMatches) -> Result<CommandLineSettings, CliError> {
         let mut settings =
             M::Settings::from_arg_matches(matches).map_err(|error| unwritable(&error))?;
         for workload in settings.workloads() {
@@ -155,9 +160,9 @@ impl<M: Measurement> Entry for Registered<M> {
             None => TargetArgs::from_arg_matches(matches)
                 .map_err(|error| unwritable(&error))?
                 .given()?,
-            Some(_) => Given {
+            Some(_) => CommandLineSettings {
                 target: target_of(matches).map_err(|error| unwritable(&error))?,
-                ..Given::default()
+                ..CommandLineSettings::default()
             },
         };
         given.settings = table;
@@ -165,24 +170,26 @@ impl<M: Measurement> Entry for Registered<M> {
         Ok(given)
     }
 
-    fn plan(&self, given: &Given) -> Result<Box<dyn PlannedRun>, PlanError> {
+    fn plan(&self, given: &CommandLineSettings) -> Result<Box<dyn PlannedRun>, PlanError> {
         let plan = PlanFile::default().with(&given.target, given.settings.clone())?;
-        Ok(Box::new(Ready::<M>(plan.plan()?)))
+        Ok(Box::new(ReadyRun::<M>(plan.plan()?)))
     }
 
     fn plan_of(
         &self,
         text: &str,
         sections: &[Section],
-        given: &Given,
+        given: &CommandLineSettings,
     ) -> Result<Box<dyn PlannedRun>, PlanError> {
         let plan = PlanFile::from_toml(text, sections)?;
         let plan = plan.with(&given.target, given.settings.clone())?;
-        Ok(Box::new(Ready::<M>(plan.plan_of(text)?)))
+        Ok(Box::new(ReadyRun::<M>(plan.plan_of(text)?)))
     }
 
     fn read(&self, document: Value) -> serde_json::Result<Box<dyn AnyRun>> {
-        Ok(Box::new(Of::<M>(serde_json::from_value(document)?)))
+        Ok(Box::new(RecordedDocument::<M>(serde_json::from_value(
+            document,
+        )?)))
     }
 
     fn replay(
@@ -191,16 +198,16 @@ impl<M: Measurement> Entry for Registered<M> {
         manifest: &Manifest,
         calls: &[Value],
         samples: &Path,
-    ) -> Result<Replayed, Failure> {
+    ) -> Result<Replayed, CliError> {
         let plan = PlanFile::<M::Settings>::from_toml(plan, &[self.section()])?.plan_of(plan)?;
         let (last, calls) = calls.split_last().unwrap_or((&Value::Null, &[]));
         let LastCall::Ended(ended) = read_call(last)?;
-        let mut gathered = M::gathered(&plan);
+        let mut accumulator = M::accumulator(&plan);
         let mut rows = Rows::new(M::Columns::default());
         for call in calls {
-            M::take(&mut gathered, &plan.plan, read_call(call)?, &mut rows);
+            M::take(&mut accumulator, &plan.plan, read_call(call)?, &mut rows);
         }
-        M::last_rows(&gathered, &mut rows);
+        M::last_rows(&accumulator, &mut rows);
         write_file(samples, rows)?;
         let finished = Finished::<M> {
             plan: &plan,
@@ -208,18 +215,18 @@ impl<M: Measurement> Entry for Registered<M> {
             manifest,
             ended,
         };
-        let kept = finished.conclude(gathered);
+        let kept = finished.conclude(accumulator);
         Ok(Replayed {
-            run: Box::new(Of::<M>(kept.document)),
+            run: Box::new(RecordedDocument::<M>(kept.document)),
             histograms: kept.histograms,
         })
     }
 }
 
 /// Parses one line of a recorded run.
-fn read_call<T: Serialize + DeserializeOwned>(call: &Value) -> Result<T, Failure> {
+fn read_call<T: Serialize + DeserializeOwned>(call: &Value) -> Result<T, CliError> {
     let refuse = |reason: &str| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot read a recorded call: {reason}: {call}"),
             "another version recorded it: record the run again",
         )
@@ -233,31 +240,36 @@ fn read_call<T: Serialize + DeserializeOwned>(call: &Value) -> Result<T, Failure
 }
 
 /// A plan that is ready to run.
-struct Ready<M: Measurement>(Planned<M::Settings>);
+struct ReadyRun<M: Measurement>(Planned<M::Settings>);
 
-impl<M: Measurement> PlannedRun for Ready<M> {
+impl<M: Measurement> PlannedRun for ReadyRun<M> {
     fn name(&self) -> &'static str {
         M::Settings::NAME
     }
 
-    fn check(&self, output: &OutputArgs) -> Result<(), Failure> {
+    fn check(&self, output: &OutputArgs) -> Result<(), CliError> {
         driver::check::<M>(&self.0, output)
     }
 
-    fn text(&self) -> Result<String, Failure> {
+    fn text(&self) -> Result<String, CliError> {
         plan_text(&self.0)
     }
 
-    fn touches(&self, output: &OutputArgs) -> Result<String, Failure> {
-        let mut touches = Touches::default();
-        M::touches(&mut touches, &self.0)?;
-        touches.files(&self.0.targets, output, self.name(), M::HISTOGRAMS);
-        Ok(touches.comments())
+    fn effects(&self, output: &OutputArgs) -> Result<String, CliError> {
+        let mut effects = PlanEffects::default();
+        M::effects(&mut effects, &self.0)?;
+        effects.files(&self.0.targets, output, self.name(), M::HISTOGRAMS);
+        Ok(effects.comments())
     }
 
-    fn carry_out(&self, given: &Given, host: &Host<'_>, stop: &AtomicBool) -> Result<(), Failure> {
+    fn carry_out(
+        &self,
+        given: &CommandLineSettings,
+        host: &Host<'_>,
+        stop: &AtomicBool,
+    ) -> Result<(), CliError> {
         let mut servers = (host.servers)(given, self.0.target.defaults_file.clone());
-        let request = Request {
+        let request = RunRequest {
             servers: servers.as_mut(),
             host,
             output: &given.output,
@@ -274,7 +286,8 @@ pub struct Registry(Vec<Box<dyn Entry>>);
 impl Registry {
     /// Adds a measurement.
     pub fn with<M: Measurement>(mut self) -> Self {
-        self.0.push(Box::new(Registered::<M>(PhantomData)));
+        self.0
+            .push(Box::new(RegisteredMeasurement::<M>(PhantomData)));
         self
     }
 
@@ -294,7 +307,11 @@ impl Registry {
     }
 
     /// Returns the plan from a file's text, for any measurement, and given settings.
-    pub fn plan(&self, text: &str, given: &Given) -> Result<Box<dyn PlannedRun>, PlanError> {
+    pub fn plan(
+        &self,
+        text: &str,
+        given: &CommandLineSettings,
+    ) -> Result<Box<dyn PlannedRun>, PlanError> {
         let sections = self.sections();
         let name = plan::command(text, &sections)?;
         let entry = self
@@ -356,8 +373,8 @@ fn settings<S: Settings>(command: Command) -> Command {
 }
 
 /// Returns the failure for a value that a plan cannot express.
-fn unwritable(error: &impl fmt::Display) -> Failure {
-    Failure::usage(
+fn unwritable(error: &impl fmt::Display) -> CliError {
+    CliError::usage(
         error.to_string(),
         "see `replimeter COMMAND --help` for every setting",
     )

@@ -9,7 +9,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::cli_error::CliError;
 
 /// The plan.
 pub const PLAN: &str = "plan.toml";
@@ -37,18 +37,21 @@ pub struct RunDir {
     made: bool,
 }
 
-fn failed(doing: &str, path: &Path, error: &io::Error) -> Failure {
+fn failed(operation: &str, path: &Path, error: &io::Error) -> CliError {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull => "free space there, or name another folder with --run-dir",
         _ => "name a folder that you can write to with --run-dir",
     };
-    Failure::failed(format!("cannot {doing} {}: {error}", path.display()), hint)
+    CliError::failed(
+        format!("cannot {operation} {}: {error}", path.display()),
+        hint,
+    )
 }
 
 impl RunDir {
     /// Creates the directory named by the user (new, or empty), or a new one below `replimeter-runs/` in the
     /// current folder.
-    pub fn create(named: Option<&Path>, command: &str) -> Result<Self, Failure> {
+    pub fn create(named: Option<&Path>, command: &str) -> Result<Self, CliError> {
         let make = |path: &Path| DirBuilder::new().mode(0o700).create(path);
         if let Some(path) = named {
             let empty = fs::read_dir(path).map(|mut entries| entries.next().is_none());
@@ -62,7 +65,7 @@ impl RunDir {
                     dir.try_writing()?;
                     Ok(dir)
                 }
-                Ok(false) => Err(Failure::failed(
+                Ok(false) => Err(CliError::failed(
                     format!("the run directory {} is not empty", path.display()),
                     "name a new folder, or leave out --run-dir",
                 )),
@@ -123,7 +126,7 @@ impl RunDir {
         self.kept = true;
     }
 
-    fn try_writing(&self) -> Result<(), Failure> {
+    fn try_writing(&self) -> Result<(), CliError> {
         let probe = self.file(".replimeter");
         fs::write(&probe, b"")
             .and_then(|()| fs::remove_file(&probe))
@@ -154,12 +157,12 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Writes a text atomically: a reader finds the old file or the new one.
-pub fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
+pub fn write_text(path: &Path, text: &str) -> Result<(), CliError> {
     write_bytes(path, text.as_bytes())
 }
 
 /// Writes bytes atomically.
-pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
     let partial = path.with_extension("partial");
     let write = || -> io::Result<()> {
         let mut file = fs::File::options()
@@ -179,9 +182,9 @@ pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// Writes a value as JSON.
-pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), CliError> {
     let text = serde_json::to_string_pretty(value).map_err(|error| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot write {}: {error}", path.display()),
             "report this as a bug",
         )

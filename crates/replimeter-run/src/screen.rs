@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use replimeter_engine::source::ServerSource;
 
 use super::event::Observer;
-use crate::{failure::Failure, options::Given};
+use crate::{cli_error::CliError, options::CommandLineSettings};
 
 /// Whether standard output still has a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reader {
+pub enum OutputReader {
     /// There is a reader.
     There,
     /// The reader closed the pipe.
@@ -22,7 +22,7 @@ pub trait Screen {
     ///
     /// # Errors
     /// If the output cannot be written, such as to a full disk.
-    fn print(&self, text: &str) -> Result<Reader, Failure>;
+    fn print(&self, text: &str) -> Result<OutputReader, CliError>;
 
     /// Prints a message besides the results; control characters in names are removed.
     fn say(&self, text: &str);
@@ -35,12 +35,12 @@ pub trait Screen {
 }
 
 /// Opens a source of servers, given the command line and the plan's option file.
-pub type Opening = dyn Fn(&Given, Option<PathBuf>) -> Box<dyn ServerSource>;
+pub type SourceOpener = dyn Fn(&CommandLineSettings, Option<PathBuf>) -> Box<dyn ServerSource>;
 
 /// The program that runs measurements.
 pub struct Host<'a> {
     /// The source of their servers.
-    pub servers: &'a Opening,
+    pub servers: &'a SourceOpener,
     /// The output.
     pub screen: &'a dyn Screen,
     /// The file for recording calls, so that the run can be replayed.
@@ -63,9 +63,9 @@ pub fn plain(text: &str) -> String {
 ///
 /// # Errors
 /// If it cannot be JSON, which is an internal error.
-pub fn json_text(document: &impl serde::Serialize) -> Result<String, Failure> {
+pub fn json_text(document: &impl serde::Serialize) -> Result<String, CliError> {
     let text = serde_json::to_string_pretty(document).map_err(|error| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot write the document: {error}"),
             "report this as a bug",
         )

@@ -2,10 +2,10 @@
 
 use std::{fs, path::Path};
 
-use crate::{Detail, Progress, Stage, failure::Failure};
-use replimeter_instruments::load::{Filled, LARGEST_FILE, Workload};
+use crate::{Progress, ProgressDetail, Stage, cli_error::CliError};
+use replimeter_instruments::load::{FillProgress, MAX_FILE_SIZE, Workload};
 use replimeter_model::{
-    load::{BUILT_IN, LoadError, LoadPlan, Size},
+    load::{BUILT_IN, DataSize, LoadError, RatedLoad},
     suggest,
     target::{PRIMARY, Target},
 };
@@ -24,7 +24,7 @@ pub fn add_errors(all: &mut Vec<LoadError>, more: &[LoadError]) {
 }
 
 /// Reads the workloads of all loads before anything is changed.
-pub fn workloads(loads: &[LoadPlan]) -> Result<Vec<Workload>, Failure> {
+pub fn workloads(loads: &[RatedLoad]) -> Result<Vec<Workload>, CliError> {
     let mut read: Vec<Workload> = Vec::new();
     for load in loads {
         let name = &load.spec.workload;
@@ -36,7 +36,7 @@ pub fn workloads(loads: &[LoadPlan]) -> Result<Vec<Workload>, Failure> {
 }
 
 /// Rejects loads that cannot be read, or that name a server the sandbox will not have.
-pub fn check_loads(targets: &[Target], loads: &[LoadPlan]) -> Result<(), Failure> {
+pub fn check_loads(targets: &[Target], loads: &[RatedLoad]) -> Result<(), CliError> {
     workloads(loads)?;
     for target in targets {
         let Target::Sandbox(spec) = target else {
@@ -46,7 +46,7 @@ pub fn check_loads(targets: &[Target], loads: &[LoadPlan]) -> Result<(), Failure
         // `primary` is the server that is written to.
         let known = |name: &str| name == PRIMARY || names.iter().any(|known| known == name);
         if let Some(load) = loads.iter().find(|load| !known(&load.spec.node)) {
-            return Err(Failure::usage(
+            return Err(CliError::usage(
                 format!(
                     "the load {}: {} has no server `{}`; it has {}",
                     load.spec,
@@ -62,12 +62,12 @@ pub fn check_loads(targets: &[Target], loads: &[LoadPlan]) -> Result<(), Failure
 }
 
 /// Returns a built-in workload by name, or a file's.
-pub fn workload(name: &str) -> Result<Workload, Failure> {
+pub fn workload(name: &str) -> Result<Workload, CliError> {
     if let Some(workload) = Workload::named(name) {
         return Ok(workload);
     }
     Workload::parse(name, &script(name)?).map_err(|error| {
-        Failure::usage(
+        CliError::usage(
             format!("the workload {name}: {error}"),
             "see docs/reference/workloads.md, and the examples in loads/",
         )
@@ -75,9 +75,9 @@ pub fn workload(name: &str) -> Result<Workload, Failure> {
 }
 
 /// Rejects a size for workloads without data.
-pub fn refuse_size(size: Option<Size>, workloads: &[Workload]) -> Result<(), Failure> {
+pub fn refuse_size(size: Option<DataSize>, workloads: &[Workload]) -> Result<(), CliError> {
     if size.is_some() && !workloads.iter().any(Workload::has_data) {
-        return Err(Failure::usage(
+        return Err(CliError::usage(
             "a data size was given, but no workload has data",
             "leave --data-size out",
         ));
@@ -86,14 +86,14 @@ pub fn refuse_size(size: Option<Size>, workloads: &[Workload]) -> Result<(), Fai
 }
 
 /// Returns the progress of filling a data set.
-pub fn filling(filled: &Filled) -> Progress {
+pub fn filling(filled: &FillProgress) -> Progress {
     let per_s = filled.bytes as f64 / filled.since.as_secs_f64().max(1e-3) / 1e6;
     Progress::new(Stage::Prepare, format!("filling {}", filled.table))
         .done(filled.rows as f64, Some(filled.of as f64), "rows")
-        .with(Detail::Rate("MB".into(), per_s))
+        .with(ProgressDetail::Rate("MB".into(), per_s))
 }
 
-fn script(path: &str) -> Result<String, Failure> {
+fn script(path: &str) -> Result<String, CliError> {
     let unreadable = |reason: String| {
         let word = Path::new(path)
             .file_name()
@@ -104,12 +104,12 @@ fn script(path: &str) -> Result<String, Failure> {
             BUILT_IN.join(", "),
             suggest::hint(word, BUILT_IN)
         );
-        Failure::usage(format!("cannot read the workload {path}: {reason}"), hint)
+        CliError::usage(format!("cannot read the workload {path}: {reason}"), hint)
     };
     let meta = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-    if !meta.is_file() || meta.len() > LARGEST_FILE {
+    if !meta.is_file() || meta.len() > MAX_FILE_SIZE {
         return Err(unreadable(format!(
-            "it is not a regular file, or larger than {LARGEST_FILE} bytes"
+            "it is not a regular file, or larger than {MAX_FILE_SIZE} bytes"
         )));
     }
     fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))

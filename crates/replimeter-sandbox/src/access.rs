@@ -31,7 +31,7 @@ pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Returns 128 random bits as hexadecimal digits.
-pub(crate) fn random() -> Result<String, SandboxError> {
+pub(crate) fn random_token() -> Result<String, SandboxError> {
     let path = Path::new("/dev/urandom");
     let mut bytes = [0u8; 16];
     fs::File::open(path)

@@ -17,9 +17,9 @@ use rustix::fs::{FlockOperation, flock};
 use tempfile::NamedTempFile;
 
 use crate::{
-    archive::{self, Fault, LIMITS, Limits},
-    binaries::{Install, Origin, Search, Unusable, programs_of},
-    error::{SandboxError, heed},
+    archive::{self, LIMITS, UnpackError, UnpackLimits},
+    binaries::{Install, Origin, Search, UnusableServer, programs_of},
+    error::{SandboxError, check_interrupted},
     home::{Home, make_folder},
 };
 
@@ -73,11 +73,11 @@ fn add_within(
     home: &Home,
     search: &Search,
     source: &Path,
-    limits: Limits,
+    limits: UnpackLimits,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Added, SandboxError> {
-    let task = Task {
+    let task = AddTask {
         home,
         path: &search.path,
         source,
@@ -97,14 +97,14 @@ fn add_within(
     }
 }
 
-struct Task<'a> {
+struct AddTask<'a> {
     home: &'a Home,
     path: &'a [PathBuf],
     source: &'a Path,
     stop: &'a AtomicBool,
 }
 
-impl Task<'_> {
+impl AddTask<'_> {
     fn refuse(&self, reason: String, hint: impl Into<String>) -> SandboxError {
         SandboxError::Refused {
             path: self.source.to_owned(),
@@ -120,7 +120,7 @@ impl Task<'_> {
         )
     }
 
-    fn unusable(&self, unusable: Unusable, root: &Path) -> SandboxError {
+    fn unusable(&self, unusable: UnusableServer, root: &Path) -> SandboxError {
         // Below a hidden folder that will be removed: the path within the server is more useful.
         let path = unusable
             .path
@@ -148,9 +148,9 @@ impl Task<'_> {
             .canonicalize()
             .map_err(|error| self.unreadable(&error))?;
         let install = self.examine(&root, &programs)?;
-        let ground = Ground::prepare(self.home)?;
+        let ground = ServersFolder::prepare(self.home)?;
         let place = self.free_place(&ground, &install)?;
-        heed(self.stop)?;
+        check_interrupted(self.stop)?;
         symlink(&root, &place).map_err(|error| self.taken(&place, error))?;
         ground.keep();
         Ok(Added {
@@ -163,17 +163,17 @@ impl Task<'_> {
     fn unpack(
         &self,
         total: u64,
-        limits: Limits,
+        limits: UnpackLimits,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Added, SandboxError> {
         let file = File::open(self.source).map_err(|error| self.unreadable(&error))?;
-        let ground = Ground::prepare(self.home)?;
-        let workshop = Workshop::open(&ground.servers)?;
+        let ground = ServersFolder::prepare(self.home)?;
+        let workshop = UnpackFolder::open(&ground.servers)?;
         let tree = &workshop.tree;
         let told = &mut |done| progress(Progress::Unpacking { done, total });
         let blame = |fault| match fault {
-            Fault::Archive { reason, hint } => self.refuse(reason, hint),
-            Fault::Sandbox(error) => error,
+            UnpackError::Archive { reason, hint } => self.refuse(reason, hint),
+            UnpackError::Sandbox(error) => error,
         };
         let links =
             archive::unpack(file, tree, self.path, limits, self.stop, told).map_err(blame)?;
@@ -196,7 +196,7 @@ impl Task<'_> {
         });
         let install = self.examine(&root, &programs)?;
         let place = self.free_place(&ground, &install)?;
-        heed(self.stop)?;
+        check_interrupted(self.stop)?;
         fs::rename(&root, &place).map_err(|error| self.taken(&place, error))?;
         let moved = install
             .program
@@ -273,7 +273,11 @@ impl Task<'_> {
         })
     }
 
-    fn free_place(&self, ground: &Ground, install: &Install) -> Result<PathBuf, SandboxError> {
+    fn free_place(
+        &self,
+        ground: &ServersFolder,
+        install: &Install,
+    ) -> Result<PathBuf, SandboxError> {
         let place = ground
             .servers
             .join(format!("{}-{}", install.engine.name(), install.version));
@@ -308,26 +312,26 @@ impl Task<'_> {
 
 /// Joins names for a sentence.
 fn listed(names: &[String]) -> String {
-    const MOST: usize = 8;
+    const MAX_NAMES: usize = 8;
     match names {
         [] => "nothing".to_owned(),
-        names if names.len() <= MOST => names.join(", "),
+        names if names.len() <= MAX_NAMES => names.join(", "),
         names => format!(
             "{} and {} more",
-            names[..MOST].join(", "),
-            names.len() - MOST
+            names[..MAX_NAMES].join(", "),
+            names.len() - MAX_NAMES
         ),
     }
 }
 
 /// The folder of servers; removed again when it was created in vain.
-struct Ground {
+struct ServersFolder {
     servers: PathBuf,
     /// The folders created for it, the outer one first.
     made: Vec<PathBuf>,
 }
 
-impl Ground {
+impl ServersFolder {
     fn prepare(home: &Home) -> Result<Self, SandboxError> {
         let servers = home.servers();
         let root = servers.parent().unwrap_or(&servers).to_owned();
@@ -356,7 +360,7 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for ServersFolder {
     fn drop(&mut self) {
         for folder in self.made.iter().rev() {
             // Fails when another process has put something there.
@@ -368,12 +372,12 @@ impl Drop for Ground {
 /// A hidden folder to unpack into, with a lock file next to it that is held while this lives. The
 /// lock is created before the folder and removed after it, so a folder whose lock is missing or
 /// free is abandoned.
-struct Workshop {
+struct UnpackFolder {
     tree: PathBuf,
     _lock: NamedTempFile,
 }
 
-impl Workshop {
+impl UnpackFolder {
     fn open(servers: &Path) -> Result<Self, SandboxError> {
         remove_abandoned(servers);
         let disk = |error| SandboxError::disk("create a file in", servers)(error);
@@ -399,7 +403,7 @@ impl Workshop {
     }
 }
 
-impl Drop for Workshop {
+impl Drop for UnpackFolder {
     fn drop(&mut self) {
         // The next attempt removes what cannot be removed now.
         let _ = fs::remove_dir_all(&self.tree);

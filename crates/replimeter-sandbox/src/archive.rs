@@ -15,13 +15,13 @@ use std::{
 };
 
 use crate::{
-    error::{SandboxError, heed},
+    error::{SandboxError, check_interrupted},
     process,
 };
 
 /// Limits of an unpacked archive.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct UnpackLimits {
     /// Total bytes, unpacked.
     pub(crate) bytes: u64,
     /// Files, folders and links.
@@ -29,7 +29,7 @@ pub(crate) struct Limits {
 }
 
 /// Ten times the largest existing server.
-pub(crate) const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: UnpackLimits = UnpackLimits {
     bytes: 20 << 30,
     entries: 500_000,
 };
@@ -40,11 +40,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const POLLS_PER_SIZE: u32 = 25;
 
 /// Maximum links in a row, as in the system's own limit.
-const MOST_LINKS: u32 = 40;
+const MAX_LINKS: u32 = 40;
 
 /// Why an archive was not unpacked.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum UnpackError {
     /// The archive is faulty.
     Archive {
         /// Why.
@@ -56,7 +56,7 @@ pub(crate) enum Fault {
     Sandbox(SandboxError),
 }
 
-impl From<SandboxError> for Fault {
+impl From<SandboxError> for UnpackError {
     fn from(error: SandboxError) -> Self {
         Self::Sandbox(error)
     }
@@ -64,15 +64,15 @@ impl From<SandboxError> for Fault {
 
 const UNPACK: &str = "unpack it, and add the folder";
 
-fn hostile(reason: String) -> Fault {
-    Fault::Archive {
+fn hostile(reason: String) -> UnpackError {
+    UnpackError::Archive {
         reason,
         hint: "do not trust this archive; get the server from its vendor or a distribution",
     }
 }
 
-fn damaged(cause: impl std::fmt::Display) -> Fault {
-    Fault::Archive {
+fn damaged(cause: impl std::fmt::Display) -> UnpackError {
+    UnpackError::Archive {
         reason: format!("it is damaged, incomplete or not a tar archive: {cause}"),
         hint: "check that the download is complete: compare its checksum with the vendor's",
     }
@@ -80,9 +80,9 @@ fn damaged(cause: impl std::fmt::Display) -> Fault {
 
 /// The links of an unpacked tree, with their targets.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Links(BTreeMap<PathBuf, PathBuf>);
+pub(crate) struct ArchiveLinks(BTreeMap<PathBuf, PathBuf>);
 
-impl Links {
+impl ArchiveLinks {
     /// Returns the first link below `root` that points outside it.
     pub(crate) fn leading_out_of(&self, root: &Path) -> Option<(PathBuf, PathBuf)> {
         let below = self.0.iter().filter_map(|(link, target)| {
@@ -122,7 +122,7 @@ impl Links {
                         if next.is_absolute() {
                             return false;
                         }
-                        if followed > MOST_LINKS {
+                        if followed > MAX_LINKS {
                             // The link is dangling.
                             return true;
                         }
@@ -139,9 +139,9 @@ impl Links {
 }
 
 /// Returns the option of `tar` for a packed file, by its first bytes; names are unreliable.
-fn compression(head: &[u8]) -> Result<Option<&'static str>, Fault> {
+fn compression(head: &[u8]) -> Result<Option<&'static str>, UnpackError> {
     let refuse = |what: &str, hint| {
-        Err(Fault::Archive {
+        Err(UnpackError::Archive {
             reason: format!("it is {what}"),
             hint,
         })
@@ -183,10 +183,10 @@ pub(crate) fn unpack(
     mut file: File,
     tree: &Path,
     path: &[PathBuf],
-    limits: Limits,
+    limits: UnpackLimits,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(u64),
-) -> Result<Links, Fault> {
+) -> Result<ArchiveLinks, UnpackError> {
     let mut head = Vec::new();
     (&mut file)
         .take(512)
@@ -194,7 +194,7 @@ pub(crate) fn unpack(
         .map_err(damaged)?;
     let mut tar = tar(compression(&head)?, tree, path)
         .spawn()
-        .map_err(|error| Fault::Archive {
+        .map_err(|error| UnpackError::Archive {
             reason: format!("it cannot be unpacked: tar: {error}"),
             hint: "install tar; or unpack it, and add the folder",
         })?;
@@ -259,18 +259,18 @@ fn tar(compression: Option<&str>, tree: &Path, path: &[PathBuf]) -> Command {
 fn supervise(
     tar: &mut Child,
     tree: &Path,
-    limits: Limits,
+    limits: UnpackLimits,
     stop: &AtomicBool,
     poll: &mut dyn FnMut(),
-) -> Result<ExitStatus, Fault> {
+) -> Result<ExitStatus, UnpackError> {
     for polls in 1u32.. {
         if let Some(status) = tar.try_wait().map_err(damaged)? {
             return Ok(status);
         }
         poll();
-        heed(stop)?;
+        check_interrupted(stop)?;
         if polls.is_multiple_of(POLLS_PER_SIZE)
-            && let Err(fault @ Fault::Archive { .. }) = size(tree, limits)
+            && let Err(fault @ UnpackError::Archive { .. }) = size(tree, limits)
         {
             return Err(fault);
         }
@@ -296,8 +296,8 @@ fn feed(head: &[u8], mut file: File, input: Option<impl Write>, read: &AtomicU64
 /// Calls `visit` with everything in a folder, folders before their content. Entries removed during the walk are skipped.
 fn walk(
     folder: &Path,
-    visit: &mut dyn FnMut(&Path, &fs::Metadata) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    visit: &mut dyn FnMut(&Path, &fs::Metadata) -> Result<(), UnpackError>,
+) -> Result<(), UnpackError> {
     let entries = fs::read_dir(folder).map_err(SandboxError::disk("read the folder", folder))?;
     for path in entries.flatten().map(|entry| entry.path()) {
         let Ok(meta) = fs::symlink_metadata(&path) else {
@@ -312,7 +312,7 @@ fn walk(
 }
 
 /// Refuses a tree that exceeds its limits.
-fn size(tree: &Path, limits: Limits) -> Result<(), Fault> {
+fn size(tree: &Path, limits: UnpackLimits) -> Result<(), UnpackError> {
     let (mut bytes, mut entries) = (0, 0);
     walk(tree, &mut |_, meta| {
         bytes += meta.len().max(meta.blocks() * 512);
@@ -334,8 +334,8 @@ fn size(tree: &Path, limits: Limits) -> Result<(), Fault> {
 }
 
 /// Sets the permissions that servers need and no others, and returns the links.
-fn settle(tree: &Path) -> Result<Links, Fault> {
-    let mut links = Links::default();
+fn settle(tree: &Path) -> Result<ArchiveLinks, UnpackError> {
+    let mut links = ArchiveLinks::default();
     walk(tree, &mut |path, meta| {
         let (kind, inside) = (meta.file_type(), path.strip_prefix(tree).unwrap_or(path));
         if kind.is_symlink() {
@@ -363,7 +363,7 @@ fn settle(tree: &Path) -> Result<Links, Fault> {
 }
 
 /// Returns the error for a link that points outside the tree.
-pub(crate) fn leads_out(link: &Path, target: &Path) -> Fault {
+pub(crate) fn leads_out(link: &Path, target: &Path) -> UnpackError {
     hostile(format!(
         "the link {} points outside the archive, to {}",
         link.display(),

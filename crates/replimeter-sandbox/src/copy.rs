@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_lengths_and_holes_survive() {
+    fn copy_keeps_contents_lengths_and_holes() {
         let folder_of_test = tempfile::tempdir().unwrap();
         let from = folder_of_test.path().join("from");
         fs::create_dir_all(from.join("inner")).unwrap();

@@ -28,7 +28,7 @@ const ABANDONED: Duration = Duration::from_secs(60);
 
 /// The share of each server of a sandbox.
 #[derive(Debug)]
-pub(crate) enum Shares {
+pub(crate) enum CpuShares {
     /// No limit.
     Free,
     /// Cores that no other server of the sandbox uses.
@@ -43,16 +43,16 @@ pub(crate) enum Shares {
 
 /// A control group; removed when dropped, once it has no processes.
 #[derive(Debug)]
-pub(crate) struct Group(PathBuf);
+pub(crate) struct ControlGroup(PathBuf);
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
         // If a process is still ending, the next start removes the group.
         let _ = fs::remove_dir(&self.0);
     }
 }
 
-impl Shares {
+impl CpuShares {
     /// Divides the machine among the servers of a shape. Control groups are named after the
     /// sandbox's token and added to `groups`.
     ///
@@ -62,7 +62,7 @@ impl Shares {
         cpus: Option<Cpus>,
         shape: Shape,
         token: &str,
-        groups: &Mutex<Vec<Group>>,
+        groups: &Mutex<Vec<ControlGroup>>,
     ) -> Result<Self, SandboxError> {
         let Some(cpus) = cpus else {
             return Ok(Self::Free);
@@ -129,7 +129,7 @@ impl Shares {
     ///
     /// # Errors
     /// When the system refuses.
-    pub(crate) fn hold(&self, pid: u32, index: usize) -> Result<(), SandboxError> {
+    pub(crate) fn add_process(&self, pid: u32, index: usize) -> Result<(), SandboxError> {
         let Self::Quota { groups, .. } = self else {
             return Ok(());
         };
@@ -141,7 +141,7 @@ impl Shares {
     }
 
     /// Returns a description.
-    pub(crate) fn words(&self) -> Option<String> {
+    pub(crate) fn description(&self) -> Option<String> {
         match self {
             Self::Free => None,
             Self::Cores { each, .. } => Some(format!("{each}, on dedicated cores")),
@@ -248,13 +248,18 @@ fn hands_on(folder: &Path) -> bool {
 }
 
 /// Creates a control group for each server, with its quota.
-fn make_groups(version: u8, parent: &Path, names: &[String], cpus: Cpus) -> io::Result<Vec<Group>> {
+fn make_groups(
+    version: u8,
+    parent: &Path,
+    names: &[String],
+    cpus: Cpus,
+) -> io::Result<Vec<ControlGroup>> {
     let quota = u64::from(cpus.milli) * PERIOD_US / 1000;
     let mut groups = Vec::new();
     for name in names {
         let path = parent.join(name);
         fs::create_dir(&path)?;
-        let group = Group(path);
+        let group = ControlGroup(path);
         let write = |file: &str, text: String| fs::write(group.0.join(file), text);
         if version == 2 {
             write("cpu.max", format!("{quota} {PERIOD_US}"))?;
@@ -293,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hierarchies_are_told_by_their_mounts() {
+    fn cgroup_hierarchies_are_found_by_mounts() {
         let v2 = "41 31 0:38 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw";
         assert_eq!(hierarchy(v2), Some((2, PathBuf::from("/sys/fs/cgroup"))));
         let v1 = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct";
@@ -312,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_group_is_found() {
+    fn own_cgroup_is_found() {
         let text = "8:pids:/\n4:cpu,cpuacct:/user.slice\n0::/user.slice/a:b.scope\n";
         assert_eq!(own_group(text, 2).as_deref(), Some("/user.slice/a:b.scope"));
         assert_eq!(own_group(text, 1).as_deref(), Some("/user.slice"));
@@ -320,10 +325,10 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_cannot_be_given() {
+    fn cpu_share_above_the_machine_is_refused() {
         let make = |milli, shape: &str| {
             let (shape, groups) = (shape.parse().unwrap(), Mutex::default());
-            Shares::make(Some(Cpus { milli }), shape, "0123456789abcdef", &groups)
+            CpuShares::make(Some(Cpus { milli }), shape, "0123456789abcdef", &groups)
         };
         let made = make(allowed_cores().len() as u32 * 1000, "async:1");
         let Err(error) = made else {
@@ -332,7 +337,7 @@ mod tests {
         assert!(error.to_string().contains("2 servers"), "{error}");
         let whole = make(1000, "none").ok().unwrap();
         assert!(
-            matches!(&whole, Shares::Cores { sets, .. } if sets.len() == 1),
+            matches!(&whole, CpuShares::Cores { sets, .. } if sets.len() == 1),
             "one server, one core"
         );
     }

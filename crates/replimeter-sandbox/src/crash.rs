@@ -10,7 +10,7 @@ use std::{
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    flavour::{galera, group},
+    dialect::{galera, group},
 };
 use replimeter_model::{
     engine::Engine,
@@ -18,7 +18,7 @@ use replimeter_model::{
 };
 
 use crate::{
-    error::{SandboxError, heed},
+    error::{SandboxError, check_interrupted},
     member::Member,
     network::LinkChange,
     process,
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Timeout for a restart, or for a cluster's agreement on its members.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval between polls.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -87,7 +87,7 @@ impl Sandbox {
     /// When none has this name.
     pub fn kill(&self, name: &str) -> Result<(), SandboxError> {
         let member = self.member(name)?;
-        self.servers().strike(member.number);
+        self.servers().kill_server(member.number);
         Ok(())
     }
 
@@ -117,7 +117,7 @@ impl Sandbox {
     fn promote_replica(&self, name: &str) -> Result<(), SandboxError> {
         let member = self.member(name)?;
         let mut session = Session::open(&member.node)?;
-        let doing = "cannot be made the primary";
+        let operation = "cannot be made the primary";
         let (stop, writable): (&[&str], &str) = match self.install().engine {
             Engine::MariaDb => (&["STOP SLAVE"], "SET GLOBAL read_only = OFF"),
             // Disables super_read_only, too.
@@ -127,8 +127,8 @@ impl Sandbox {
             ),
         };
         let stop: Vec<String> = stop.iter().map(|sql| (*sql).to_owned()).collect();
-        session.run_first(doing, &stop)?;
-        session.run(doing, writable)?;
+        session.run_first_accepted(operation, &stop)?;
+        session.run(operation, writable)?;
         Ok(())
     }
 
@@ -153,7 +153,7 @@ impl Sandbox {
                 )?;
                 bootstrapped = true;
             }
-            Ok(Some(state.words()))
+            Ok(Some(state.description()))
         })
     }
 
@@ -189,12 +189,12 @@ impl Sandbox {
                 .iter()
                 .any(|member| member.state == "UNREACHABLE");
             if alone && unreachable && !forced {
-                let doing = "cannot continue alone";
+                let operation = "cannot continue alone";
                 let own = session
-                    .value(doing, "SELECT @@GLOBAL.group_replication_local_address")?
+                    .value(operation, "SELECT @@GLOBAL.group_replication_local_address")?
                     .unwrap_or_default();
                 session.run(
-                    doing,
+                    operation,
                     &format!("SET GLOBAL group_replication_force_members = '{own}'"),
                 )?;
                 forced = true;
@@ -219,7 +219,7 @@ impl Sandbox {
                 elected = Some(next.node.name.clone());
                 return Ok(None);
             }
-            Ok(Some(state.words()))
+            Ok(Some(state.description()))
         })?;
         Ok(elected.unwrap_or_else(|| first.node.name.clone()))
     }
@@ -234,14 +234,14 @@ impl Sandbox {
         let began = Instant::now();
         let mut session = Session::open(&member.node)?;
         loop {
-            heed(stop)?;
+            check_interrupted(stop)?;
             let Some(words) = state(&mut session)? else {
                 return Ok(());
             };
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > RECOVERY_TIMEOUT {
                 return Err(SandboxError::NotReady {
                     node: member.node.name.clone(),
-                    seconds: PATIENCE.as_secs(),
+                    seconds: RECOVERY_TIMEOUT.as_secs(),
                     state: words,
                     log: process::log_tail(&member.log()),
                 });
@@ -279,7 +279,7 @@ impl Sandbox {
         let number = self.adopt(&member, command)?;
         let began = Instant::now();
         loop {
-            heed(stop)?;
+            check_interrupted(stop)?;
             if let Some(status) = self.servers().ended(number) {
                 return Err(SandboxError::Died {
                     node: name.to_owned(),
@@ -289,10 +289,10 @@ impl Sandbox {
             }
             match Session::open(&member.node) {
                 Ok(_) => break,
-                Err(error) if began.elapsed() > PATIENCE => {
+                Err(error) if began.elapsed() > RECOVERY_TIMEOUT => {
                     return Err(SandboxError::NotReady {
                         node: name.to_owned(),
-                        seconds: PATIENCE.as_secs(),
+                        seconds: RECOVERY_TIMEOUT.as_secs(),
                         state: error.to_string(),
                         log: process::log_tail(&member.log()),
                     });

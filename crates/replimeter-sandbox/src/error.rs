@@ -58,10 +58,10 @@ pub enum SandboxError {
         source: io::Error,
     },
     /// A failed operation on a file or folder of the sandbox.
-    #[error("cannot {doing} {}: {source}", path.display())]
+    #[error("cannot {operation} {}: {source}", path.display())]
     Disk {
         /// The operation.
-        doing: &'static str,
+        operation: &'static str,
         /// The file or folder.
         path: PathBuf,
         /// Why it failed.
@@ -160,12 +160,12 @@ impl SandboxError {
     }
 
     pub(crate) fn disk(
-        doing: &'static str,
+        operation: &'static str,
         path: &std::path::Path,
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Disk {
-            doing,
+            operation,
             path,
             source,
         }
@@ -181,7 +181,7 @@ fn passed_over(unusable: &[String]) -> String {
 }
 
 /// Returns an error when the user has interrupted.
-pub(crate) fn heed(stop: &AtomicBool) -> Result<(), SandboxError> {
+pub(crate) fn check_interrupted(stop: &AtomicBool) -> Result<(), SandboxError> {
     if stop.load(Ordering::Relaxed) {
         Err(SandboxError::Interrupted)
     } else {

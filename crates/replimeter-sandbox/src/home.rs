@@ -24,7 +24,7 @@ pub struct Home {
 
 /// A sandbox's folder, locked while this lives.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SandboxFolder {
     /// The folder.
     pub(crate) path: PathBuf,
     /// Locked; the lock ends with the process, however that ends.
@@ -71,7 +71,7 @@ impl Home {
         }
     }
 
-    pub(crate) fn seeds(&self) -> PathBuf {
+    pub(crate) fn templates(&self) -> PathBuf {
         self.root.join("seeds")
     }
 
@@ -84,7 +84,7 @@ impl Home {
 
     /// Returns the folder of the managed sandbox of this name, whether it exists or not. A name
     /// begins with a letter, the folder of a nameless sandbox with a digit.
-    pub(crate) fn place_of(&self, name: &SandboxName) -> PathBuf {
+    pub(crate) fn sandbox_path(&self, name: &SandboxName) -> PathBuf {
         self.place(name.as_str())
     }
 
@@ -131,7 +131,10 @@ impl Home {
 
     /// Removes the folders of killed runs and creates a folder for a new sandbox, with this name
     /// when it is managed.
-    pub(crate) fn claim(&self, name: Option<&SandboxName>) -> Result<Place, SandboxError> {
+    pub(crate) fn create_folder(
+        &self,
+        name: Option<&SandboxName>,
+    ) -> Result<SandboxFolder, SandboxError> {
         // Other users can traverse it to the servers that they run, but not list it.
         let mode = if self.user.become_ids.is_some() {
             0o711
@@ -142,12 +145,12 @@ impl Home {
             make_folder(folder, mode)?;
         }
         let parent = self.sandboxes();
-        make_folder(&self.seeds(), 0o700)?;
+        make_folder(&self.templates(), 0o700)?;
         self.check_reach(&parent)?;
         let _gate = self.gate()?;
         remove_abandoned(&parent)?;
         let path = match name {
-            Some(name) if self.place_of(name).exists() => {
+            Some(name) if self.sandbox_path(name).exists() => {
                 return Err(SandboxError::Kept {
                     name: name.to_string(),
                     state: TAKEN.to_owned(),
@@ -156,7 +159,7 @@ impl Home {
                     ),
                 });
             }
-            Some(name) => self.place_of(name),
+            Some(name) => self.sandbox_path(name),
             None => (0u32..)
                 .map(|number| parent.join(format!("{}-{number}", std::process::id())))
                 .find(|path| !path.exists())
@@ -173,7 +176,7 @@ impl Home {
             .map_err(|error| SandboxError::disk("lock", &path)(error.into()))?;
         // For users who look into the file; Replimeter does not trust the number.
         let _ = (&lock).write_all(format!("{}\n", std::process::id()).as_bytes());
-        Ok(Place { path, _lock: lock })
+        Ok(SandboxFolder { path, _lock: lock })
     }
 }
 
@@ -242,7 +245,7 @@ fn remove_abandoned(parent: &Path) -> Result<(), SandboxError> {
 }
 
 /// Renames a sandbox's folder, so that its name is free, and removes it.
-pub(crate) fn retire(path: &Path) -> Result<(), SandboxError> {
+pub(crate) fn remove_sandbox(path: &Path) -> Result<(), SandboxError> {
     kill_all_inside(path);
     let Some(parent) = path.parent() else {
         return remove_folder(path);
@@ -260,7 +263,7 @@ pub(crate) fn retire(path: &Path) -> Result<(), SandboxError> {
 /// Ends all processes of a sandbox's folder, including those started in the meantime.
 fn kill_all_inside(path: &Path) {
     let began = std::time::Instant::now();
-    while process::kill_inside(path) > 0 && began.elapsed() < std::time::Duration::from_secs(5) {
+    while process::kill_in_folder(path) > 0 && began.elapsed() < std::time::Duration::from_secs(5) {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
 }
@@ -288,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_others_may_write_to_is_refused() {
+    fn folder_writable_by_others_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         assert!(matches!(
@@ -300,16 +303,16 @@ mod tests {
     }
 
     #[test]
-    fn abandoned_folders_go_and_held_ones_stay() {
+    fn abandoned_folders_are_removed_and_locked_ones_kept() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let home = Home::at(folder.path().join("home")).unwrap();
-        let held = home.claim(None).unwrap();
-        let abandoned = home.claim(None).unwrap();
+        let held = home.create_folder(None).unwrap();
+        let abandoned = home.create_folder(None).unwrap();
         let (held_path, abandoned_path) = (held.path.clone(), abandoned.path.clone());
         fs::write(abandoned_path.join("data"), b"x").unwrap();
         drop(abandoned);
-        let third = home.claim(None).unwrap();
+        let third = home.create_folder(None).unwrap();
         assert!(held_path.exists());
         assert!(!abandoned_path.join("data").exists());
         assert_ne!(third.path, held_path);

@@ -4,35 +4,35 @@
 //! a direct child with a parent-death signal, spawned by a thread that lives as long as the tool.
 //! The next start removes what a killed tool leaves on disk.
 
-pub mod abilities;
 mod access;
 pub mod add;
 mod archive;
 pub mod binaries;
+pub mod capabilities;
 mod copy;
 mod cpus;
 mod crash;
 mod engine;
 pub mod error;
-pub mod guard;
 pub mod home;
-pub mod kept;
 pub mod link;
+pub mod managed;
 mod member;
 mod network;
 mod ports;
 mod process;
+pub mod reaper;
 mod registry;
 mod sandbox;
-mod seed;
 mod settings;
 pub mod source;
 mod start;
+mod template;
 pub mod user;
 
-pub use abilities::{Abilities, Ability};
 pub use access::{CREDENTIALS, endpoint};
 pub use binaries::{Install, Search};
+pub use capabilities::{Capabilities, Capability};
 pub use error::SandboxError;
 pub use home::Home;
 pub use member::Member;

@@ -17,14 +17,14 @@ use crate::link::{Link, LinkSettings};
 
 /// The links between two servers, which are set, cut and healed together.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct ServerLinks {
     /// The two servers' names with a dash between.
     pub(crate) name: String,
     /// One for each port of each side.
     pub(crate) links: Vec<Link>,
 }
 
-impl Wire {
+impl ServerLinks {
     /// Returns its settings.
     pub(crate) fn settings(&self) -> LinkSettings {
         self.links.first().map(Link::settings).unwrap_or_default()

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_differ_and_can_be_bound() {
+    fn reserved_ports_differ_and_can_be_bound() {
         let ports: Vec<u16> = (0..50).map(|_| reserve().unwrap()).collect();
         assert_eq!(ports.iter().collect::<BTreeSet<_>>().len(), ports.len());
         for port in ports {

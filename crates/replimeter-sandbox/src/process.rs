@@ -137,12 +137,12 @@ pub(crate) fn log_to(command: &mut Command, log: &Path) -> io::Result<()> {
 
 /// Returns the last lines of a log, or why there are none.
 pub(crate) fn log_tail(log: &Path) -> String {
-    const MOST_BYTES: u64 = 16 * 1024;
-    const MOST_LINES: usize = 15;
+    const MAX_BYTES: u64 = 16 * 1024;
+    const MAX_LINES: usize = 15;
     let read = || -> io::Result<String> {
         let mut file = File::open(log)?;
         let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(MOST_BYTES)))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(MAX_BYTES)))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -153,7 +153,7 @@ pub(crate) fn log_tail(log: &Path) -> String {
                 .lines()
                 .filter(|line| !line.trim().is_empty())
                 .collect();
-            lines[lines.len().saturating_sub(MOST_LINES)..]
+            lines[lines.len().saturating_sub(MAX_LINES)..]
                 .iter()
                 .map(|line| format!("  {line}\n"))
                 .collect()
@@ -172,14 +172,14 @@ pub(crate) const TOKEN: &str = "REPLIMETER_SANDBOX_TOKEN";
 /// ends them, and programs that they started, which nothing else ends. Returns their number.
 /// Matched by command line and environment, never by a stored process id, which may now be another
 /// process's, nor by folder alone, in which a user may be reading a log.
-pub(crate) fn kill_inside(folder: &Path) -> usize {
+pub(crate) fn kill_in_folder(folder: &Path) -> usize {
     kill_matching(|process| {
         serves_below(process, folder) || is_marked(process, MARK, folder.as_os_str())
     })
 }
 
 /// Kills the processes with a sandbox's token. Returns their number.
-pub(crate) fn kill_marked(token: &str) -> usize {
+pub(crate) fn kill_by_token(token: &str) -> usize {
     kill_matching(|process| is_marked(process, TOKEN, OsStr::new(token)))
 }
 
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tail_of_a_log_is_short() {
+    fn log_tail_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         fs::write(
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_inherit_only_the_folder_for_temporary_files() {
+    fn programs_inherit_only_the_temporary_folder() {
         let output = command("/usr/bin/env").output().unwrap();
         assert_eq!(
             String::from_utf8(output.stdout).unwrap(),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_of_the_crate_is_made_here() {
+    fn only_this_module_creates_commands() {
         let mut made = Vec::new();
         let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
         while let Some(folder) = folders.pop() {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_its_own_group_and_can_be_ended() {
+    fn child_has_its_own_group_and_can_be_ended() {
         let user = SystemUser {
             name: String::new(),
             become_ids: None,

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use crate::{cpus::Group, error::SandboxError, guard::Guard, home};
+use crate::{cpus::ControlGroup, error::SandboxError, home, reaper::Reaper};
 
 /// The processes of one sandbox.
 #[derive(Debug, Default)]
@@ -63,14 +63,14 @@ impl Servers {
     }
 
     /// Kills one process without waiting for it.
-    pub(crate) fn strike(&self, number: usize) {
+    pub(crate) fn kill_server(&self, number: usize) {
         if let Some(child) = open(&self.state).children.get_mut(number) {
             let _ = child.kill();
         }
     }
 
     /// Asks a process to shut down cleanly.
-    pub(crate) fn ask_to_end(&self, number: usize) {
+    pub(crate) fn request_shutdown(&self, number: usize) {
         if let Some(child) = open(&self.state).children.get_mut(number)
             // Not reaped yet, so the id is still this child's.
             && matches!(child.try_wait(), Ok(None))
@@ -109,9 +109,9 @@ impl Servers {
 pub(crate) struct Entry {
     pub(crate) servers: Servers,
     pub(crate) folder: PathBuf,
-    pub(crate) guard: Guard,
+    pub(crate) reaper: Reaper,
     /// The control groups that limit its servers.
-    pub(crate) groups: Mutex<Vec<Group>>,
+    pub(crate) groups: Mutex<Vec<ControlGroup>>,
     /// Known only to its processes and its reaper.
     pub(crate) token: String,
     gone: AtomicBool,
@@ -125,7 +125,7 @@ impl Entry {
         let entry = Arc::new(Self {
             servers: Servers::default(),
             folder,
-            guard: Guard::default(),
+            reaper: Reaper::default(),
             groups: Mutex::default(),
             token,
             gone: AtomicBool::new(false),
@@ -144,8 +144,8 @@ impl Entry {
         self.servers.kill_all();
         // Control groups can be removed only when empty.
         open(&self.groups).clear();
-        let removed = home::retire(&self.folder);
-        self.guard.end();
+        let removed = home::remove_sandbox(&self.folder);
+        self.reaper.end();
         // Last: until then `destroy_all` must find it.
         open(&RUNNING).retain(|entry| !Arc::ptr_eq(entry, self));
         removed

@@ -14,16 +14,16 @@ use replimeter_model::{manifest::SandboxRecord, sandbox::SandboxName, shape::Mod
 use crate::{
     access,
     binaries::Install,
-    cpus::{self, Shares},
+    cpus::{self, CpuShares},
     error::SandboxError,
-    home::Place,
+    home::SandboxFolder,
     link::{Link, LinkSettings},
     member::Member,
-    network::{LinkChange, LinkState, Wire},
+    network::{LinkChange, LinkState, ServerLinks},
     process,
     registry::{Entry, Servers},
-    settings::{Installs, Settings},
-    start::{self, Spot, Starter},
+    settings::{SandboxInstalls, Settings},
+    start::{self, ServerPlacement, Starter},
     user::SystemUser,
 };
 
@@ -33,16 +33,16 @@ pub struct Sandbox {
     entry: Arc<Entry>,
     members: Vec<Member>,
     nodes: Vec<Node>,
-    links: Vec<Wire>,
+    links: Vec<ServerLinks>,
     /// Lead clients into the members' networks.
     _doors: Vec<Link>,
     install: Install,
     record: SandboxRecord,
     user: SystemUser,
     /// Each server's share of the machine, also for restarted ones.
-    shares: Arc<Shares>,
+    shares: Arc<CpuShares>,
     // Last: the folder's lock is released after the folder is removed.
-    _place: Place,
+    _place: SandboxFolder,
 }
 
 impl Drop for Sandbox {
@@ -62,7 +62,7 @@ impl Sandbox {
             .spec
             .cpus
             .map_or(Ok(()), |cpus| cpus::check(cpus, settings.spec.shape))?;
-        Installs::find(settings).map(|_| ())
+        SandboxInstalls::find(settings).map(|_| ())
     }
 
     /// Returns the server program of the primary, or of every member; starts nothing.
@@ -70,7 +70,7 @@ impl Sandbox {
     /// # Errors
     /// Like [`start`](Self::start).
     pub fn install_for(settings: &Settings) -> Result<Install, SandboxError> {
-        Installs::find(settings).map(|installs| installs.primary)
+        SandboxInstalls::find(settings).map(|installs| installs.primary)
     }
 
     /// Starts the servers and waits until a row written on the primary was read on every other
@@ -92,9 +92,9 @@ impl Sandbox {
         stop: &AtomicBool,
     ) -> Result<Self, SandboxError> {
         let began = Instant::now();
-        let installs = Installs::find(settings)?;
-        let place = settings.home.claim(name)?;
-        let (password, token) = (access::random()?, access::random()?);
+        let installs = SandboxInstalls::find(settings)?;
+        let place = settings.home.create_folder(name)?;
+        let (password, token) = (access::random_token()?, access::random_token()?);
         let mut sandbox = Self {
             entry: Entry::register(place.path.clone(), token),
             members: Vec::new(),
@@ -104,18 +104,18 @@ impl Sandbox {
             install: installs.primary.clone(),
             record: record(settings, &installs, &place.path),
             user: settings.home.user().clone(),
-            shares: Arc::new(Shares::Free),
+            shares: Arc::new(CpuShares::Free),
             _place: place,
         };
         // From here on an early return drops the sandbox, and so ends and removes it.
         access::write(&sandbox.entry.folder, &password)?;
-        if let (Mode::Galera, Some(guard)) = (settings.spec.shape.mode(), &settings.guard) {
-            let program = guard.program.display().to_string();
+        if let (Mode::Galera, Some(reaper)) = (settings.spec.shape.mode(), &settings.reaper) {
+            let program = reaper.program.display().to_string();
             let spawn = |source| SandboxError::Spawn { program, source };
             sandbox
                 .entry
-                .guard
-                .start(guard, &sandbox.entry.token)
+                .reaper
+                .start(reaper, &sandbox.entry.token)
                 .map_err(spawn)?;
         }
         let starter = Starter::prepare(
@@ -126,9 +126,9 @@ impl Sandbox {
             &sandbox.entry,
             stop,
         )?;
-        sandbox.record.seed_from_cache = starter.seeds_from_cache();
+        sandbox.record.seed_from_cache = starter.templates_from_cache();
         sandbox.shares = starter.shares();
-        sandbox.record.cpus_per_server = sandbox.shares.words();
+        sandbox.record.cpus_per_server = sandbox.shares.description();
         let running = starter.start()?;
         (sandbox.links, sandbox._doors) = (running.links, running.doors);
         sandbox.record.start_us = began.elapsed().as_secs_f64() * 1e6;
@@ -193,7 +193,7 @@ impl Sandbox {
             .iter()
             .position(|one| one.node.name == member.node.name)
             .unwrap_or_default();
-        let spot = Spot {
+        let spot = ServerPlacement {
             entry: &self.entry,
             shares: &self.shares,
             index,
@@ -229,7 +229,7 @@ impl Sandbox {
     /// Returns the current state of the replication links.
     #[must_use]
     pub fn links(&self) -> Vec<LinkState> {
-        let state = |wire: &Wire| {
+        let state = |wire: &ServerLinks| {
             let settings = wire.settings();
             let counters: Vec<_> = wire.links.iter().map(Link::counters).collect();
             let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -253,7 +253,7 @@ impl Sandbox {
     /// # Errors
     /// When none has this name, or the resulting settings are invalid.
     pub fn change_link(&self, name: Option<&str>, change: &LinkChange) -> Result<(), String> {
-        let chosen: Vec<&Wire> = self
+        let chosen: Vec<&ServerLinks> = self
             .links
             .iter()
             .filter(|wire| name.is_none_or(|name| wire.name == name))
@@ -274,7 +274,7 @@ impl Sandbox {
                 (None, _) => "it has no links".to_owned(),
             });
         }
-        let changed = |wire: &Wire| {
+        let changed = |wire: &ServerLinks| {
             let now = wire.settings();
             LinkSettings {
                 delay: change.delay_ns.map_or(now.delay, Duration::from_nanos),
@@ -320,7 +320,7 @@ impl Sandbox {
 }
 
 /// Returns the facts of a sandbox that are known before its servers start.
-fn record(settings: &Settings, installs: &Installs, folder: &Path) -> SandboxRecord {
+fn record(settings: &Settings, installs: &SandboxInstalls, folder: &Path) -> SandboxRecord {
     SandboxRecord {
         shape: settings.spec.shape.to_string(),
         binaries: installs.primary.program.display().to_string(),

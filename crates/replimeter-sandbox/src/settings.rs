@@ -9,11 +9,11 @@ use replimeter_model::{
 };
 
 use crate::{
-    abilities::Ability,
     binaries::{Install, Search},
+    capabilities::Capability,
     error::SandboxError,
-    guard::GuardProgram,
     home::Home,
+    reaper::ReaperProgram,
 };
 
 /// Settings of a sandbox.
@@ -26,7 +26,7 @@ pub struct Settings {
     /// The private folder.
     pub home: Home,
     /// Ends processes started by servers when the tool is killed; none when `None`.
-    pub guard: Option<GuardProgram>,
+    pub reaper: Option<ReaperProgram>,
 }
 
 impl Settings {
@@ -37,13 +37,13 @@ impl Settings {
             spec: SandboxSpec::of(shape),
             search,
             home,
-            guard: None,
+            reaper: None,
         }
     }
 }
 
 /// The binaries of a sandbox.
-pub(crate) struct Installs {
+pub(crate) struct SandboxInstalls {
     /// Of the primary, or of every member.
     pub(crate) primary: Install,
     /// Of the replicas.
@@ -53,22 +53,22 @@ pub(crate) struct Installs {
 }
 
 /// Returns the capability that a mode needs.
-fn ability(mode: Mode) -> Ability {
+fn capability(mode: Mode) -> Capability {
     match mode {
-        Mode::None | Mode::Async => Ability::Async,
-        Mode::SemiSync => Ability::SemiSync,
-        Mode::Chain => Ability::Chain,
-        Mode::Galera => Ability::Galera,
-        Mode::Group => Ability::Group,
+        Mode::None | Mode::Async => Capability::Async,
+        Mode::SemiSync => Capability::SemiSync,
+        Mode::Chain => Capability::Chain,
+        Mode::Galera => Capability::Galera,
+        Mode::Group => Capability::Group,
     }
 }
 
-impl Installs {
+impl SandboxInstalls {
     /// Returns the best servers that support the request.
     pub(crate) fn find(settings: &Settings) -> Result<Self, SandboxError> {
         let spec = &settings.spec;
-        let (engine, ability) = (spec.shape.engine(), ability(spec.shape.mode()));
-        let primary = Install::pick(&settings.search, engine, None, ability)?;
+        let (engine, capability) = (spec.shape.engine(), capability(spec.shape.mode()));
+        let primary = Install::pick(&settings.search, engine, None, capability)?;
         let replica = match &spec.replica_server {
             None => primary.clone(),
             // A folder, or the prefix of a version.
@@ -77,15 +77,15 @@ impl Installs {
                     servers: Some(PathBuf::from(wanted)),
                     ..settings.search.clone()
                 };
-                Install::pick(&search, Some(primary.engine), None, ability).or_else(|error| {
-                    Install::pick(&search, None, None, ability).map_err(|_| error)
+                Install::pick(&search, Some(primary.engine), None, capability).or_else(|error| {
+                    Install::pick(&search, None, None, capability).map_err(|_| error)
                 })?
             }
             Some(wanted) => Install::pick(
                 &settings.search,
                 Some(primary.engine),
                 Some(wanted),
-                ability,
+                capability,
             )?,
         };
         if replica.engine != primary.engine {
@@ -109,8 +109,8 @@ impl Installs {
         if spec.federated && primary.engine == Engine::MariaDb {
             for install in [&primary, &replica] {
                 install
-                    .abilities
-                    .require(Ability::Federated)
+                    .capabilities
+                    .require(Capability::Federated)
                     .map_err(|missing| SandboxError::Impossible {
                         what: format!(
                             "{} {} has no FEDERATED engine",

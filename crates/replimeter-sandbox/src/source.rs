@@ -14,11 +14,11 @@ use replimeter_model::{
 use crate::{
     binaries::Search,
     error::SandboxError,
-    guard::GuardProgram,
     home::Home,
-    kept::{Kept, Question},
+    managed::{ManagedSandbox, SupervisorRequest},
     member::Member,
     network::{LinkChange, LinkState},
+    reaper::ReaperProgram,
     sandbox::Sandbox,
     settings::Settings,
 };
@@ -54,7 +54,7 @@ pub struct Sandboxes {
     /// Where to look for binaries, unless a sandbox names their folder.
     pub search: Search,
     /// Ends processes started by servers when the tool is killed.
-    pub guard: Option<GuardProgram>,
+    pub reaper: Option<ReaperProgram>,
 }
 
 impl Sandboxes {
@@ -68,7 +68,7 @@ impl Sandboxes {
                 ..self.search.clone()
             },
             home: self.home.clone(),
-            guard: self.guard.clone(),
+            reaper: self.reaper.clone(),
         }
     }
 
@@ -104,7 +104,7 @@ impl Sandboxes {
     ) -> Result<Box<dyn Servers>, SourceError> {
         (context.say)(&format!("starting the sandbox {}", spec.shape));
         let sandbox = Sandbox::start(&self.settings(spec), context.stop)?;
-        Ok(Box::new(OwnSandbox {
+        Ok(Box::new(RunSandbox {
             label: spec.shape.to_string(),
             members: members(&sandbox),
             sandbox,
@@ -115,8 +115,8 @@ impl Sandboxes {
     ///
     /// # Errors
     /// When none has this name.
-    pub fn find(&self, name: &SandboxName) -> Result<Kept, SourceError> {
-        Ok(Kept::find(&self.home, name)?)
+    pub fn find(&self, name: &SandboxName) -> Result<ManagedSandbox, SourceError> {
+        Ok(ManagedSandbox::find(&self.home, name)?)
     }
 
     /// Finds a managed sandbox, and reads the state of its links.
@@ -136,9 +136,9 @@ impl Sandboxes {
             })
             .collect();
         // Links may have been changed since it was started.
-        let links = kept.ask(&Question::Status)?.links;
+        let links = kept.ask(&SupervisorRequest::Status)?.links;
         let links: Vec<String> = links.iter().map(words).collect();
-        Ok(Box::new(KeptSandbox {
+        Ok(Box::new(ManagedServers {
             label: format!("{} ({name})", kept.details().shape),
             members,
             record: SandboxRecord {
@@ -170,13 +170,13 @@ fn words(link: &LinkState) -> String {
 }
 
 /// A sandbox that was started for one run.
-struct OwnSandbox {
+struct RunSandbox {
     sandbox: Sandbox,
     label: String,
     members: Vec<source::Member>,
 }
 
-impl Servers for OwnSandbox {
+impl Servers for RunSandbox {
     fn label(&self) -> &str {
         &self.label
     }
@@ -206,7 +206,7 @@ impl Servers for OwnSandbox {
     }
 }
 
-impl Faults for OwnSandbox {
+impl Faults for RunSandbox {
     fn set_delay(&mut self, delay: Duration) -> Result<(), SourceError> {
         let change = LinkChange {
             delay_ns: Some(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)),
@@ -244,14 +244,14 @@ impl Faults for OwnSandbox {
 }
 
 /// A managed sandbox.
-struct KeptSandbox {
-    kept: Kept,
+struct ManagedServers {
+    kept: ManagedSandbox,
     label: String,
     members: Vec<source::Member>,
     record: SandboxRecord,
 }
 
-impl Servers for KeptSandbox {
+impl Servers for ManagedServers {
     fn label(&self) -> &str {
         &self.label
     }
@@ -266,7 +266,7 @@ impl Servers for KeptSandbox {
 
     /// Names cut links: a replica behind one looks like any other that receives nothing.
     fn advice(&self) -> Option<String> {
-        let links = self.kept.ask(&Question::Status).ok()?.links;
+        let links = self.kept.ask(&SupervisorRequest::Status).ok()?.links;
         let cut: Vec<&str> = links
             .iter()
             .filter(|link| link.cut)

@@ -95,7 +95,7 @@ mod tests {
     const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nmysql:x:0:0:trap::\nnobody:x:65534:65533:n:/:/bin/false\nbroken\n";
 
     #[test]
-    fn a_user_called_mysql_with_the_uid_of_root_is_not_taken() {
+    fn mysql_user_with_root_uid_is_refused() {
         assert_eq!(by_name(PASSWD, "mysql"), None);
         assert_eq!(by_name(PASSWD, "nobody"), Some((65534, 65533)));
         assert_eq!(by_uid(PASSWD, 65534).as_deref(), Some("nobody"));

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_answers() {
+    fn known_values_are_reproduced() {
         // 1 − 0.95²⁰ and 1 − 0.95²⁰ − 20 × 0.05 × 0.95¹⁹.
         assert!((at_least(1, 20, 0.05) - 0.641_514_077_8).abs() < 1e-9);
         assert!((at_least(2, 20, 0.05) - 0.264_160_475_5).abs() < 1e-9);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn four_of_twenty_are_too_many_and_three_may_be_chance() {
+    fn four_of_twenty_are_significant_and_three_are_not() {
         assert!(!Excess::over(3, 20, 0.05).significant());
         let four = Excess::over(4, 20, 0.05);
         assert!(four.significant());
@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tails_are_sums_of_probabilities(of in 1u64..30, count in 0u64..30, share in 0.01f64..0.99) {
+        fn tail_is_the_sum_of_probabilities(of in 1u64..30, count in 0u64..30, share in 0.01f64..0.99) {
             let count = count.min(of);
             let choose = |k: u64| (1..=k).fold(1.0, |product, i| product * (of - k + i) as f64 / i as f64);
             let term = |k: u64| choose(k) * share.powi(k as i32) * (1.0 - share).powi((of - k) as i32);
@@ -119,7 +119,7 @@ mod tests {
         }
 
         #[test]
-        fn the_share_is_in_its_interval(of in 1u64..500, count in 0u64..500) {
+        fn share_is_in_its_interval(of in 1u64..500, count in 0u64..500) {
             let excess = Excess::over(count.min(of), of, 0.05);
             let share = excess.count as f64 / of as f64;
             prop_assert!(excess.share[0] <= share + 1e-9 && share <= excess.share[1] + 1e-9);

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_are_round_and_outliers_are_kept_apart() {
+    fn bins_are_round_and_outliers_separate() {
         let mut histogram = SignedHistogram::new(3);
         for value in 0..1000 {
             histogram.record(Nanos(100_000 + value * 100));
@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_sample_is_in_one_bar(values in proptest::collection::vec(-1_000_000_000i64..1_000_000_000_000, 1..200), most in 1usize..40) {
+        fn every_sample_is_in_one_bin(values in proptest::collection::vec(-1_000_000_000i64..1_000_000_000_000, 1..200), most in 1usize..40) {
             let mut histogram = SignedHistogram::new(3);
             for value in &values {
                 histogram.record(Nanos(*value));

@@ -257,7 +257,7 @@ mod tests {
     /// A simulated server: the spread between starts, and between the blocks of one start, as
     /// shares of the mean.
     #[derive(Clone, Copy, Debug)]
-    struct World {
+    struct SimulatedServers {
         between: f64,
         within: f64,
         /// Whether starts are skewed: most are similar and a few are slow.
@@ -266,7 +266,7 @@ mod tests {
 
     fn measured(
         random: &mut Random,
-        world: World,
+        world: SimulatedServers,
         mean: f64,
         starts: usize,
         blocks: usize,
@@ -285,28 +285,28 @@ mod tests {
         (0..starts).map(|_| start(random)).collect()
     }
 
-    const WORLDS: [World; 5] = [
-        World {
+    const WORLDS: [SimulatedServers; 5] = [
+        SimulatedServers {
             between: 0.05,
             within: 0.05,
             skewed: false,
         },
-        World {
+        SimulatedServers {
             between: 0.15,
             within: 0.03,
             skewed: false,
         },
-        World {
+        SimulatedServers {
             between: 0.0,
             within: 0.10,
             skewed: false,
         },
-        World {
+        SimulatedServers {
             between: 0.02,
             within: 0.05,
             skewed: false,
         },
-        World {
+        SimulatedServers {
             between: 0.05,
             within: 0.05,
             skewed: true,
@@ -314,7 +314,11 @@ mod tests {
     ];
 
     /// Returns the share of simulated measurements whose interval covers the truth.
-    fn coverage(world: World, starts: usize, cover: impl Fn(&mut Random) -> bool) -> f64 {
+    fn coverage(
+        world: SimulatedServers,
+        starts: usize,
+        cover: impl Fn(&mut Random) -> bool,
+    ) -> f64 {
         const RUNS: usize = 400;
         let mut random = Random::new(starts as u64 * 1000 + (world.between * 1000.0) as u64);
         let covered = (0..RUNS).filter(|_| cover(&mut random)).count();
@@ -322,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_ratios_cover_the_truth_from_four_starts_on() {
+    fn ratio_intervals_cover_the_truth_from_four_starts() {
         for world in WORLDS {
             for starts in [4, 10] {
                 let share = coverage(world, starts, |random| {
@@ -345,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn so_do_those_of_differences_and_of_means() {
+    fn difference_and_mean_intervals_cover_the_truth() {
         for world in WORLDS {
             for starts in [4, 8] {
                 let difference = coverage(world, starts, |random| {
@@ -372,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn two_and_three_starts_are_enough_for_wide_intervals() {
+    fn two_or_three_starts_give_wide_intervals() {
         for starts in [2, 3] {
             let world = WORLDS[0];
             let share = coverage(world, starts, |random| {
@@ -385,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_alone_would_promise_too_much() {
+    fn block_bootstrap_alone_is_overconfident() {
         // The error that this module avoids: one start of many blocks, with blocks treated as
         // starts.
         let world = WORLDS[1];
@@ -405,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_against_itself_differs_in_about_five_percent() {
+    fn self_comparison_differs_in_five_percent() {
         for world in WORLDS {
             let mut random = Random::new(5);
             let differs = |_: &usize| {
@@ -422,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn known_answers() {
+    fn known_values_are_reproduced() {
         let (of, to) = (
             vec![vec![10.0, 14.0], vec![12.0]],
             vec![vec![3.0], vec![5.0]],
@@ -459,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn one_start_tells_nothing_of_starts() {
+    fn one_start_gives_no_interval() {
         let (one, two) = ([vec![1.0, 2.0, 3.0]], [vec![1.0], vec![2.0]]);
         assert_eq!(of_mean(&one), Estimate::of(2.0));
         assert_eq!(of_ratio(&one, &two).ends(), None);
@@ -470,7 +474,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_estimate_is_in_its_interval(
+        fn estimate_is_in_its_interval(
             of in proptest::collection::vec(proptest::collection::vec(0.1f64..1e6, 0..5), 0..6),
             to in proptest::collection::vec(proptest::collection::vec(0.1f64..1e6, 0..5), 0..6),
         ) {
@@ -482,7 +486,7 @@ mod tests {
         }
 
         #[test]
-        fn a_ratio_does_not_depend_on_the_unit(
+        fn ratio_does_not_depend_on_the_unit(
             of in proptest::collection::vec(proptest::collection::vec(1.0f64..100.0, 1..4), 2..5),
             to in proptest::collection::vec(proptest::collection::vec(1.0f64..100.0, 1..4), 2..5),
         ) {

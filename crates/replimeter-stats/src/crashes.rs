@@ -2,7 +2,7 @@
 //! servers, so crashes are independent.
 
 use replimeter_model::{
-    loss::{Counts, Share},
+    loss::{CountSummary, CrashShare},
     random::Random,
     record::Distribution,
     time::Nanos,
@@ -15,21 +15,21 @@ const Z: f64 = 1.959_963_984_540_054;
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 4000;
 /// Minimum number of crashes for an interval of the mean.
-const FEWEST: usize = 4;
+const MIN_CRASHES: usize = 4;
 
 /// Returns the share of crashes with an event, with Wilson's score interval (Wilson 1927), which is
 /// valid for zero events, too.
 #[must_use]
-pub fn share(count: u64, of: u64) -> Share {
+pub fn share(count: u64, of: u64) -> CrashShare {
     if of == 0 {
-        return Share {
+        return CrashShare {
             count,
             of,
             percent: 0.0,
             percent_ci95: [0.0, 100.0],
         };
     }
-    Share {
+    CrashShare {
         count,
         of,
         percent: count as f64 / of as f64 * 100.0,
@@ -70,7 +70,7 @@ fn median_interval(sorted: &[f64]) -> Option<[f64; 2]> {
 
 /// Summarizes counts, one per crash.
 #[must_use]
-pub fn counts(values: &[u64]) -> Counts {
+pub fn counts(values: &[u64]) -> CountSummary {
     let mut sorted: Vec<f64> = values.iter().map(|value| *value as f64).collect();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len() as f64;
@@ -82,7 +82,7 @@ pub fn counts(values: &[u64]) -> Counts {
             .sum();
         (squares / (n - 1.0)).sqrt()
     });
-    Counts {
+    CountSummary {
         count: values.len() as u64,
         min: values.iter().min().copied(),
         mean,
@@ -98,7 +98,7 @@ pub fn counts(values: &[u64]) -> Counts {
 /// quantile to the normal one and of the sample's variance to the resamples' (Hesterberg 2015,
 /// "expanded percentile"). `None` for equal values, which resampling cannot vary.
 fn mean_interval(values: &[f64], mean: f64) -> Option<[f64; 2]> {
-    if values.len() < FEWEST || values.first() == values.last() {
+    if values.len() < MIN_CRASHES || values.first() == values.last() {
         return None;
     }
     // Fixed seed: always the same resamples.
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_have_wilsons_interval() {
+    fn shares_have_wilson_intervals() {
         // Newcombe 1998, table I: 0/20 and 1/29, method 3.
         let none = share(0, 20);
         assert!(
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_the_medians_interval() {
+    fn median_interval_uses_known_ranks() {
         // Conover 1999, table A3 with p = 0.5.
         assert_eq!(median_ranks(5), None);
         assert_eq!(median_ranks(6), Some((1, 6)));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn students_quantile() {
+    fn student_quantile_matches_the_table() {
         for (freedom, want, error) in [
             (3, 3.182, 0.05),
             (9, 2.262, 0.001),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn alike_values_tell_no_interval() {
+    fn equal_values_give_no_interval() {
         let zeros = counts(&[0; 20]);
         assert_eq!(
             (zeros.mean, zeros.mean_ci95, zeros.max),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_means_cover_about_as_often_as_they_say() {
+    fn mean_intervals_cover_at_their_nominal_rate() {
         // Exponential counts, 20 at a time, mean 100: skewed like losses.
         let mut random = Random::new(7);
         let covered = (0..400)
@@ -223,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn figures_lie_in_their_intervals(values in proptest::collection::vec(0u64..10_000, 1..40)) {
+        fn figures_are_in_their_intervals(values in proptest::collection::vec(0u64..10_000, 1..40)) {
             let counts = counts(&values);
             if let (Some(mean), Some([low, high])) = (counts.mean, counts.mean_ci95) {
                 prop_assert!(low <= mean && mean <= high);

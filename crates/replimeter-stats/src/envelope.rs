@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn extremes_survive_and_the_number_is_bounded(values in proptest::collection::vec(-1e6f64..1e6, 1..500), most in 2usize..20) {
+        fn extremes_are_kept_and_points_bounded(values in proptest::collection::vec(-1e6f64..1e6, 1..500), most in 2usize..20) {
             let mut envelope = Envelope::new(most);
             for (x, y) in values.iter().enumerate() {
                 envelope.push(x as f64, *y);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn few_points_stay_as_they_are() {
+    fn few_points_are_kept_unchanged() {
         let mut envelope = Envelope::new(10);
         for x in 0..10 {
             envelope.push(f64::from(x), f64::from(-x));

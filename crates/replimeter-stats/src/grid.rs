@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_in_order_and_dense() {
+    fn grid_points_are_ordered_and_dense() {
         for number in -6000..6000 {
             let (here, next) = (at(number), at(number + 1));
             assert!(here < next, "{number}");
@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_value_lies_between_its_neighbours(value in any::<i64>()) {
+        fn every_value_lies_between_grid_points(value in any::<i64>()) {
             prop_assert!(at(floor(value)) <= value && at(ceil(value)) >= value);
             prop_assert!(ceil(value) - floor(value) <= 1);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use replimeter_model::{
-    lag::{LagRow, Readable, Tenth},
+    lag::{HistogramBin, LagRow, ReadableRows},
     record::Distribution,
     sample::LagSample,
     time::Nanos,
@@ -127,12 +127,12 @@ impl LagSummary {
             histogram_100us: self
                 .tenths
                 .iter()
-                .map(|(tenth, count)| Tenth {
+                .map(|(tenth, count)| HistogramBin {
                     bin: *tenth,
                     count: *count,
                 })
                 .collect(),
-            readable: (self.gap.count() > 0).then(|| Readable {
+            readable: (self.gap.count() > 0).then(|| ReadableRows {
                 rounds: self.gap.count(),
                 not_at_once: self.not_at_once,
                 gap: distribution(&self.gap),
@@ -213,7 +213,7 @@ impl ReplicaSummary {
 mod tests {
     use replimeter_model::{
         plan::Method,
-        sample::{Beside, Phase, Sighting, Write},
+        sample::{Phase, Sighting, SightingDetail, Write},
     };
 
     use super::*;
@@ -240,13 +240,13 @@ mod tests {
                 after: send + Nanos(120_000),
                 hit_began: send + Nanos(160_000),
                 until: send + Nanos(200_000 + round),
-                beside: Beside::Primary(send + Nanos(1_000)),
+                beside: SightingDetail::Primary(send + Nanos(1_000)),
             }),
         }
     }
 
     #[test]
-    fn missing_rows_are_counted_and_not_averaged_in() {
+    fn missing_rows_are_counted_and_not_averaged() {
         let mut summary = LagSummary::default();
         for round in 1..=40 {
             summary.record(&sample(round, round % 4 != 0));
@@ -258,12 +258,12 @@ mod tests {
         );
         assert_eq!(row.from_ack.min_us, Some(100.001));
         // The middle of the bracket is 160.0xx after the send, 159 after the event on the primary.
-        assert_eq!(row.histogram_100us, [Tenth { bin: 2, count: 30 }]);
+        assert_eq!(row.histogram_100us, [HistogramBin { bin: 2, count: 30 }]);
         assert_eq!(row.histogram.iter().map(|bin| bin.count).sum::<u64>(), 30);
     }
 
     #[test]
-    fn tenths_round_to_the_nearest_on_both_sides_of_zero() {
+    fn bins_round_to_nearest_on_both_sides_of_zero() {
         for (nanos, want) in [
             (0, 0),
             (49_999, 0),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_kept_apart_when_asked() {
+    fn sizes_are_separate_when_requested() {
         let mut summary = ReplicaSummary::default();
         for round in 1..=10 {
             summary.record(&sample(round, true), true);

@@ -6,7 +6,7 @@ use statrs::distribution::{ChiSquared, ContinuousCDF};
 /// Batches of the interval: fewer and longer ones depend less on one another.
 const BATCHES: usize = 20;
 /// Minimum number of batches for an interval.
-const FEWEST: usize = 8;
+const MIN_BATCHES: usize = 8;
 /// Minimum number of events for batches, two for each: with fewer, the count itself is more
 /// precise.
 const FEW: u64 = 2 * BATCHES as u64;
@@ -60,8 +60,8 @@ fn with_interval(mean: Option<f64>, rates: &[f64]) -> Rate {
             .sqrt()
     });
     let half = stdev
-        .filter(|_| rates.len() >= FEWEST)
-        .map(|stdev| T95[(rates.len() - FEWEST).min(T95.len() - 1)] * stdev / count.sqrt());
+        .filter(|_| rates.len() >= MIN_BATCHES)
+        .map(|stdev| T95[(rates.len() - MIN_BATCHES).min(T95.len() - 1)] * stdev / count.sqrt());
     let end = |sign: f64| Some(mean? + sign * half?);
     Rate {
         mean,
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_events_have_the_interval_of_a_count() {
+    fn few_events_have_a_poisson_interval() {
         // Garwood's table: 0, 1, 5 and 30 events.
         for (count, low, high) in [
             (0, 0.0, 3.689),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_count_has_a_narrow_interval() {
+    fn steady_count_has_a_narrow_interval() {
         let readings: Vec<(Nanos, u64)> = (0..=100i64)
             .map(|at| (Nanos(at * 100_000_000), at as u64 * 50))
             .collect();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_readings_have_no_interval_and_one_no_rate() {
+    fn too_few_readings_have_no_interval_or_rate() {
         assert_eq!(of_readings(&[]), Rate::default());
         assert_eq!(of_readings(&[(Nanos(0), 5)]).mean, None);
         let few: Vec<(Nanos, u64)> = (0..5)
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_lowers_the_rate() {
+    fn stall_lowers_the_rate() {
         let mut counter = Counter::new(Nanos(0));
         for event in 0..1000i64 {
             // A thousand in the first of ten seconds.
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_covers_the_true_rate_about_as_often_as_promised() {
+    fn rate_interval_covers_at_its_nominal_rate() {
         let mut state = 7u64;
         let mut covered = 0;
         for _ in 0..400 {

@@ -105,7 +105,7 @@ mod tests {
     use replimeter_model::random::Random;
 
     #[test]
-    fn small_samples_state_no_quantile() {
+    fn small_samples_have_no_quantile() {
         let mut series = Series::default();
         for value in 0..19 {
             series.record(Nanos(value), Nanos(value * 1000));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_covers_the_true_median_about_as_often_as_promised() {
+    fn median_interval_covers_at_its_nominal_rate() {
         // 400 runs of 200 uniform samples on [0, 10^6) ns; the median is 500 µs.
         let mut random = Random::new(1);
         let mut covered = 0;

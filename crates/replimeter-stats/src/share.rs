@@ -13,7 +13,7 @@ const STRETCH: u64 = 5;
 /// Minimum number of sections to compare.
 const STRETCHES: usize = 8;
 /// Maximum number of sections: longer ones include longer clusters.
-const MOST_STRETCHES: usize = 40;
+const MAX_WINDOWS: usize = 40;
 
 /// A share with its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -119,7 +119,7 @@ impl Share {
     pub fn inflation(&self) -> Option<f64> {
         let (trials, _) = self.counts();
         let fine = self.dispersion(STRETCH);
-        let coarse = self.dispersion((trials / MOST_STRETCHES as u64).max(STRETCH));
+        let coarse = self.dispersion((trials / MAX_WINDOWS as u64).max(STRETCH));
         fine.into_iter().chain(coarse).reduce(f64::max)
     }
 
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn known_answers() {
+    fn known_values_are_reproduced() {
         // Newcombe (1998), table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
         for (events, trials, low, high) in [
             (81.0, 263.0, 0.2553, 0.3662),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_happened_is_an_upper_bound_and_never_zero() {
+    fn zero_events_have_an_upper_bound() {
         let mut share = Share::default();
         (0..10_000i64).for_each(|at| share.record(Nanos(at * 500_000), false));
         let proportion = share.proportion();
@@ -249,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn independent_trials_are_covered_about_as_often_as_promised() {
+    fn independent_trials_are_covered_at_nominal_rate() {
         let covered = coverage(500, 0.1, |random, _| random.uniform() < 0.1);
         // Nominal 95 %; the dispersion is never below 1, so the coverage is rather higher.
         assert!(covered >= 465, "{covered} of 500");
     }
 
     #[test]
-    fn clumps_widen_the_interval_until_it_covers_again() {
+    fn clustered_events_widen_the_interval() {
         // A stall begins with probability 1/200 and ends with 1/50: a fifth of the rounds are in
         // one, and stale.
         let covered = coverage(500, 0.2, |random, stalled| {

@@ -17,7 +17,7 @@ pub const BEYOND: u64 = 10;
 /// Quantiles are within the relative precision of `digits` significant digits;
 /// the mean and variance follow Welford (1962) and are exact.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
+#[serde(from = "WrittenHistogram", into = "WrittenHistogram")]
 pub struct SignedHistogram {
     positive: Histogram<Count>,
     negative: Option<Box<Histogram<Count>>>,
@@ -227,7 +227,7 @@ impl SignedHistogram {
 
 /// The serialized form of a histogram: nanoseconds and counts.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct WrittenHistogram {
     digits: u8,
     min: i64,
     max: i64,
@@ -238,7 +238,7 @@ struct Written {
     bars: Vec<(i64, Count)>,
 }
 
-impl From<SignedHistogram> for Written {
+impl From<SignedHistogram> for WrittenHistogram {
     fn from(histogram: SignedHistogram) -> Self {
         let SignedHistogram {
             digits,
@@ -276,9 +276,9 @@ impl From<SignedHistogram> for Written {
     }
 }
 
-impl From<Written> for SignedHistogram {
-    fn from(written: Written) -> Self {
-        let Written {
+impl From<WrittenHistogram> for SignedHistogram {
+    fn from(written: WrittenHistogram) -> Self {
+        let WrittenHistogram {
             digits,
             min,
             max,
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_figures() {
+    fn empty_histogram_has_no_figures() {
         let empty = SignedHistogram::new(3);
         assert_eq!(
             (
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn known_answers() {
+    fn known_values_are_reproduced() {
         let values: Vec<i64> = (1..=100).collect();
         let histogram = of(&values);
         assert_eq!(histogram.mean(), Some(50.5));
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn negatives_are_kept_and_ordered() {
+    fn negative_values_are_kept_and_ordered() {
         let histogram = of(&[-500, -20, -10, 0, 10, 20, 30]);
         let ranked: Vec<i64> = (1..=7)
             .map(|rank| histogram.at_rank(rank).unwrap().0)
@@ -419,7 +419,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_down_is_read_again(values in proptest::collection::vec(-1_000_000_000i64..100_000_000_000, 0..200)) {
+        fn written_histogram_is_read_back(values in proptest::collection::vec(-1_000_000_000i64..100_000_000_000, 0..200)) {
             let histogram = of(&values);
             let text = serde_json::to_string(&histogram).unwrap();
             let read: SignedHistogram = serde_json::from_str(&text).unwrap();
@@ -429,7 +429,7 @@ mod tests {
         }
 
         #[test]
-        fn counting_agrees_with_sorting(values in proptest::collection::vec(-2000i64..2000, 1..100), at in -2500i64..2500) {
+        fn counts_agree_with_sorting(values in proptest::collection::vec(-2000i64..2000, 1..100), at in -2500i64..2500) {
             let exact = values.iter().filter(|value| **value <= at).count() as u64;
             prop_assert_eq!(of(&values).count_at_most(Nanos(at)), exact);
         }

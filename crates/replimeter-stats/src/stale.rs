@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use replimeter_model::{
     record::Distribution,
     stale::{
-        Behind, CurvePoint, FreshAfter, Price, StalePhase, StaleRead, StaleRound, StaleRow,
-        Verdict, Violations,
+        CurvePoint, FreshAfter, ReadOverhead, StalePhase, StaleRead, StaleRound, StaleRow, Verdict,
+        VersionsBehind, Violations,
     },
     time::Nanos,
 };
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Maximum number of versions behind; larger ones are counted as this.
-pub const MOST_BEHIND: u32 = 64;
+pub const MAX_BEHIND: u32 = 64;
 
 /// One point of the curve while it is accumulated.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +97,7 @@ impl StaleSummary {
             self.read_delay_error.record(after - round.offset);
         }
         if stale {
-            *self.behind.entry(read.behind.min(MOST_BEHIND)).or_default() += 1;
+            *self.behind.entry(read.behind.min(MAX_BEHIND)).or_default() += 1;
         }
         let point = self.points.entry(round.offset).or_default();
         point.share.record(read.begin, stale);
@@ -171,7 +171,7 @@ impl StaleSummary {
             versions_behind: self
                 .behind
                 .iter()
-                .map(|(versions, reads)| Behind {
+                .map(|(versions, reads)| VersionsBehind {
                     versions: *versions,
                     reads: *reads,
                 })
@@ -182,7 +182,7 @@ impl StaleSummary {
             read_latency: distribution(&self.read),
             read_delay_error: distribution(&self.read_delay_error),
             rounds_per_s: self.rounds_per_s(),
-            overhead: price.then(|| Price {
+            overhead: price.then(|| ReadOverhead {
                 read_without: with_interval(read_without),
                 read_with: with_interval(read_with),
                 write_without: with_interval(write_without),
@@ -242,7 +242,7 @@ impl StaleSummary {
                     .map_or(0.0, |_| of(quantile).as_micros().max(0.0))
             };
             let ends = inflation.and_then(|inflation| {
-                let trials = estimate.telling(p) / inflation.max(1.0);
+                let trials = estimate.informative_brackets(p) / inflation.max(1.0);
                 let [low, high] = wilson(p * trials, trials);
                 // Nothing is known beyond the last observed time.
                 (rank_of(high, count) < count).then(|| {

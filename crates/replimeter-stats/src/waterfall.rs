@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use replimeter_model::{
-    stages::{Mark, MarkRecord, Near, Stage, Stages},
+    stages::{Mark, MarkRecord, QuantileBreakdown, Stage, Stages},
     time::Nanos,
 };
 use serde::{Deserialize, Serialize};
@@ -17,9 +17,9 @@ use crate::{
 /// Quantiles with a breakdown of nearby transactions.
 const LEVELS: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
 /// Share of the transactions that are near a quantile.
-const NEAR: f64 = 0.01;
+const QUANTILE_DISTANCE: f64 = 0.01;
 /// Minimum number of such transactions.
-const AT_LEAST: f64 = 10.0;
+const MIN_TRANSACTIONS: f64 = 10.0;
 /// Maximum error of a stamp in whole microseconds, on its own clock.
 const RESOLUTION: Nanos = Nanos(1_000);
 
@@ -110,7 +110,7 @@ fn length(from: Point, to: Point) -> (Nanos, Nanos) {
 
 /// Durations between two marks.
 #[derive(Clone, Debug)]
-struct Leg {
+struct StageDurations {
     from: Mark,
     to: Mark,
     durations: SignedHistogram,
@@ -119,7 +119,7 @@ struct Leg {
     worst: Option<Nanos>,
 }
 
-impl Leg {
+impl StageDurations {
     fn new(from: Mark, to: Mark) -> Self {
         Self {
             from,
@@ -169,8 +169,8 @@ struct Cell {
 #[derive(Clone, Debug)]
 pub struct Waterfall {
     marks: Vec<(Mark, String, SignedHistogram)>,
-    chain: Vec<Leg>,
-    beside: Vec<Leg>,
+    chain: Vec<StageDurations>,
+    beside: Vec<StageDurations>,
     cells: BTreeMap<i32, Cell>,
     transactions: u64,
     covered: u64,
@@ -187,7 +187,7 @@ impl Waterfall {
     pub fn new(chain: &[(Mark, &str)]) -> Self {
         let legs = chain
             .windows(2)
-            .map(|pair| Leg::new(pair[0].0, pair[1].0))
+            .map(|pair| StageDurations::new(pair[0].0, pair[1].0))
             .collect();
         let has = |mark| chain.iter().any(|(one, _)| *one == mark);
         let mut marks: Vec<_> = chain
@@ -196,7 +196,7 @@ impl Waterfall {
             .collect();
         let mut beside = Vec::new();
         if has(Mark::InBinlog) && !has(Mark::Ack) {
-            beside.push(Leg::new(Mark::InBinlog, Mark::Ack));
+            beside.push(StageDurations::new(Mark::InBinlog, Mark::Ack));
             marks.push((Mark::Ack, "client".to_owned(), SignedHistogram::new(1)));
         }
         Self {
@@ -299,12 +299,12 @@ impl Waterfall {
             overwritten: self.overwritten,
             marks: marks.collect(),
             end_to_end: distribution(&self.end_to_end),
-            stages: self.chain.iter().map(Leg::record_of).collect(),
+            stages: self.chain.iter().map(StageDurations::record_of).collect(),
             parallel_stages: self
                 .beside
                 .iter()
                 .filter(|leg| leg.durations.count() > 0)
-                .map(Leg::record_of)
+                .map(StageDurations::record_of)
                 .collect(),
             residue: distribution(&self.residue),
             residue_beyond: self.residue_beyond,
@@ -318,15 +318,15 @@ impl Waterfall {
     /// Returns the mean stages of the transactions near a quantile: those with ranks within half a
     /// percent of it on either side, at least five per side, with all others of the same cells.
     /// `None` when fewer than ten transactions lie beyond the quantile.
-    fn near(&self, name: &str, p: f64) -> Option<Near> {
+    fn near(&self, name: &str, p: f64) -> Option<QuantileBreakdown> {
         let samples = self.covered as f64;
         if self.covered.saturating_sub(rank_of(p, self.covered)) < BEYOND {
             return None;
         }
-        let half = (samples * NEAR / 2.0).max(AT_LEAST / 2.0);
+        let half = (samples * QUANTILE_DISTANCE / 2.0).max(MIN_TRANSACTIONS / 2.0);
         let (from, to) = (p * samples - half, p * samples + half);
         let mut seen = 0.0;
-        let mut near = Near {
+        let mut near = QuantileBreakdown {
             quantile: name.to_owned(),
             count: 0,
             end_to_end_us: 0.0,

@@ -5,7 +5,7 @@ use replimeter_model::{record::Window, time::Nanos};
 use crate::signed::SignedHistogram;
 
 /// Maximum number of windows; neighbors are merged beyond it.
-pub const MOST_WINDOWS: usize = 60;
+pub const MAX_WINDOWS: usize = 60;
 /// Initial length of a window.
 const FIRST_LENGTH: i64 = 100_000_000;
 /// Significant digits inside a window: 0.5 %.
@@ -18,7 +18,7 @@ const STRETCHES: usize = 8;
 /// Samples by the time at which their row was sent.
 ///
 /// Starts with windows of 100 ms and doubles their length each time there are more than
-/// [`MOST_WINDOWS`], so a run of any length uses the same memory.
+/// [`MAX_WINDOWS`], so a run of any length uses the same memory.
 #[derive(Clone, Debug)]
 pub struct Windows {
     origin: Option<Nanos>,
@@ -41,10 +41,10 @@ impl Windows {
     pub fn record(&mut self, at: Nanos, value: Nanos) {
         let origin = *self.origin.get_or_insert(at);
         let since = (at - origin).0.max(0);
-        while since / self.length >= MOST_WINDOWS as i64 {
+        while since / self.length >= MAX_WINDOWS as i64 {
             self.halve();
         }
-        let index = usize::try_from(since / self.length).unwrap_or(MOST_WINDOWS - 1);
+        let index = usize::try_from(since / self.length).unwrap_or(MAX_WINDOWS - 1);
         while self.windows.len() <= index {
             self.windows.push(SignedHistogram::new(DIGITS));
         }
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_any_length_keeps_at_most_sixty_windows() {
+    fn run_of_any_length_keeps_sixty_windows() {
         let mut windows = Windows::default();
         for second in 0..5_000i64 {
             windows.record(Nanos(7 + second * 1_000_000_000), Nanos(second));
         }
         let rows = windows.rows();
         assert!(
-            rows.len() <= MOST_WINDOWS && rows.len() > MOST_WINDOWS / 2 - 1,
+            rows.len() <= MAX_WINDOWS && rows.len() > MAX_WINDOWS / 2 - 1,
             "{}",
             rows.len()
         );
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn independent_samples_are_not_inflated_and_clumps_are() {
+    fn only_clustered_samples_are_inflated() {
         let mut random = Xorshift::new();
         let (mut independent, mut clumped) = (Windows::default(), Windows::default());
         for round in 0..6_000i64 {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn sparse_runs_are_judged_by_longer_stretches_and_short_ones_not_at_all() {
+    fn sparse_runs_use_longer_windows_and_short_ones_none() {
         let mut sparse = Windows::default();
         for round in 0..100i64 {
             // Two samples a second, ten slow ones after ten fast ones.

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn known_moments() {
+    fn known_times_are_printed() {
         assert_eq!(text(0), "1970-01-01 00:00:00.000000");
         assert_eq!(text(951_868_799_999_999), "2000-02-29 23:59:59.999999");
         assert_eq!(text(1_795_266_287_262_399), "2026-11-21 13:04:47.262399");
@@ -65,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn later_moments_are_later_texts(one in 0i64..9_223_372_036_854_775, other in 0i64..9_223_372_036_854_775) {
+        fn later_times_sort_after_earlier_ones(one in 0i64..9_223_372_036_854_775, other in 0i64..9_223_372_036_854_775) {
             prop_assert_eq!(one.cmp(&other), text(one).cmp(&text(other)));
         }
     }

@@ -5,7 +5,7 @@ use std::{env, ffi::OsString, path::PathBuf};
 use replimeter_engine::source::{SourceError, SourceErrorKind};
 use replimeter_model::target::Secret;
 use replimeter_sandbox::{
-    Home, Search, binaries::split_path, guard::GuardProgram, source::Sandboxes,
+    Home, Search, binaries::split_path, reaper::ReaperProgram, source::Sandboxes,
 };
 
 /// Returns `$HOME`.
@@ -46,7 +46,7 @@ pub(crate) fn sandboxes() -> Result<Sandboxes, SourceError> {
     Ok(Sandboxes {
         search: search(&home, None),
         home,
-        guard: guard(),
+        reaper: reaper(),
     })
 }
 
@@ -102,15 +102,15 @@ pub(crate) fn password(node: &str) -> Option<Secret> {
 }
 
 /// Returns this program as the reaper of a sandbox.
-fn guard() -> Option<GuardProgram> {
+fn reaper() -> Option<ReaperProgram> {
     let arguments = ["sandbox", "guard"].map(str::to_owned).to_vec();
     env::current_exe()
         .ok()
-        .map(|program| GuardProgram { program, arguments })
+        .map(|program| ReaperProgram { program, arguments })
 }
 
 /// Returns the variables that a sandbox's supervisor needs; never a password.
-pub(crate) fn for_keeper() -> Vec<(&'static str, OsString)> {
+pub(crate) fn for_supervisor() -> Vec<(&'static str, OsString)> {
     const NEEDED: [&str; 5] = [
         "HOME",
         "PATH",

@@ -21,17 +21,17 @@ mod tidy;
 
 use std::process::ExitCode;
 
-use crate::cli::{Asked, Command};
+use crate::cli::{Command, Invocation};
 
 fn main() -> ExitCode {
     let registry = replimeter_measurements::registry();
     let asked = cli::parse(registry);
     let result = signals::install().and_then(|stop| {
         let command = match asked {
-            Asked::Measure(entry, matches) => {
+            Invocation::Measure(entry, matches) => {
                 return commands::measure::run(entry, &matches, &stop);
             }
-            Asked::Other(command) => command,
+            Invocation::Other(command) => command,
         };
         match command {
             Command::Run(args) => commands::run::run(registry, &args, &stop),

@@ -43,7 +43,7 @@ use replimeter_measurements::registry;
 use replimeter_model::manifest::Manifest;
 use replimeter_run::{
     Replayed,
-    options::Given,
+    options::CommandLineSettings,
     run_dir::{HISTOGRAMS, MANIFEST, PLAN, SAMPLES, SUMMARY},
 };
 use serde_json::{Map, Value};
@@ -275,7 +275,10 @@ fn put(mut place: &mut Value, path: &str, leaf: Value) {
 
 /// The measurement of a plan.
 fn command(plan: &str) -> &'static str {
-    registry().plan(plan, &Given::default()).unwrap().name()
+    registry()
+        .plan(plan, &CommandLineSettings::default())
+        .unwrap()
+        .name()
 }
 
 /// A recorded run.
@@ -329,7 +332,7 @@ impl Recorded {
 }
 
 #[test]
-fn recorded_runs_come_to_the_same_results_again() {
+fn recorded_runs_reproduce_the_same_results() {
     let calls = Renamed::read("renamed-calls.toml");
     let update = env::var("UPDATE_NET").is_ok_and(|part| part == "runs");
     let mut wrong = Vec::new();
@@ -386,7 +389,7 @@ fn bars(log: &[u8]) -> BTreeMap<String, (Duration, Vec<(u64, u64)>)> {
 }
 
 #[test]
-fn recorded_runs_come_to_the_same_histograms_again() {
+fn recorded_runs_reproduce_the_same_histograms() {
     let calls = Renamed::read("renamed-calls.toml");
     for dir in cases() {
         let recorded = Recorded::open(&dir, &calls);
@@ -429,7 +432,7 @@ fn rows(path: &Path) -> (String, Vec<String>) {
 }
 
 #[test]
-fn recorded_runs_come_to_the_same_samples_again() {
+fn recorded_runs_reproduce_the_same_samples() {
     let calls = Renamed::read("renamed-calls.toml");
     let update = env::var("UPDATE_NET").is_ok_and(|part| part == "runs");
     for dir in cases() {
@@ -471,7 +474,7 @@ fn every_command_has_recorded_runs() {
 }
 
 #[test]
-fn a_path_is_renamed_by_the_longest_entry() {
+fn path_is_renamed_by_the_longest_entry() {
     let map = "answer = \"headline\"\n\"results[]\" = \"results.rows[]\"\n\"loss:results[].missing\" = \"results.rows[].lost\"\n\"-old\" = \"why\"\n";
     let renamed = Renamed::of(map);
     let recorded = serde_json::json!({"answer": "a", "old": [1, 2], "results": [{"missing": 1, "n": null}, {"missing": 2, "n": []}]});
@@ -487,7 +490,7 @@ fn a_path_is_renamed_by_the_longest_entry() {
 }
 
 #[test]
-fn a_number_that_changes_is_a_difference() {
+fn changed_number_is_a_difference() {
     let (one, other) = (
         serde_json::json!({"a": [{"b": 1.5}]}),
         serde_json::json!({"a": [{"b": 1.500_000_000_000_000_2}]}),

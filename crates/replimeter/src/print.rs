@@ -2,22 +2,22 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use replimeter_run::{Observer, Reader, Screen, failure::Failure, json_text, plain};
+use replimeter_run::{Observer, OutputReader, Screen, cli_error::CliError, json_text, plain};
 use serde::Serialize;
 
-use crate::progress::Line;
+use crate::progress::StatusLine;
 
 /// The program's terminal.
 pub(crate) struct Terminal;
 
 impl Screen for Terminal {
     /// A reader that has closed the pipe (`| head`) is not an error.
-    fn print(&self, text: &str) -> Result<Reader, Failure> {
+    fn print(&self, text: &str) -> Result<OutputReader, CliError> {
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Ok(()) => Ok(Reader::There),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
-            Err(error) => Err(Failure::failed(
+            Ok(()) => Ok(OutputReader::There),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(OutputReader::Gone),
+            Err(error) => Err(CliError::failed(
                 format!("cannot write to standard output: {error}"),
                 "see the run directory for all results",
             )),
@@ -34,22 +34,22 @@ impl Screen for Terminal {
     }
 
     fn progress(&self) -> Box<dyn Observer> {
-        Box::new(Line::new())
+        Box::new(StatusLine::new())
     }
 }
 
 /// Prints the JSON document of a command.
-pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn print_json(document: &impl Serialize) -> Result<(), CliError> {
     print(&json_text(document)?)
 }
 
 /// Prints on standard output.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), CliError> {
     Terminal.print(text).map(|_| ())
 }
 
 /// Prints a failure.
-pub(crate) fn print_failure(failure: &Failure) {
+pub(crate) fn print_failure(failure: &CliError) {
     let mut text = format!("error: {}\n", failure.message.trim_end());
     if !failure.hint.is_empty() {
         text.push_str(&format!("  hint: {}\n", failure.hint));

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use replimeter_run::{Detail, Event, Flow, Observer, Progress, failure::Failure, plain};
+use replimeter_run::{Event, Flow, Observer, Progress, ProgressDetail, cli_error::CliError, plain};
 
 /// The progress line.
-pub(crate) struct Line {
+pub(crate) struct StatusLine {
     bar: ProgressBar,
     /// The progress shown by the bar, if there is one.
     measured: Option<Progress>,
 }
 
-impl Line {
+impl StatusLine {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::new_spinner();
         bar.enable_steady_tick(Duration::from_millis(120));
@@ -62,7 +62,7 @@ impl Line {
             let left = progress
                 .details
                 .iter()
-                .any(|detail| matches!(detail, Detail::Left(_)));
+                .any(|detail| matches!(detail, ProgressDetail::Left(_)));
             let left = if left { "" } else { " ({eta} left)" };
             let template = format!("{{msg}} [{{bar:30}}] {{pos}}/{{len}} {unit}{{prefix}}{left}");
             if let Ok(style) = ProgressStyle::with_template(&template) {
@@ -92,8 +92,8 @@ impl Line {
     }
 }
 
-impl Observer for Line {
-    fn event(&mut self, event: Event<'_>) -> Result<Flow, Failure> {
+impl Observer for StatusLine {
+    fn event(&mut self, event: Event<'_>) -> Result<Flow, CliError> {
         match event {
             Event::Progress(progress) => self.show(progress),
             Event::Note(text) => self.print(&plain(text)),
@@ -108,7 +108,7 @@ impl Observer for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for StatusLine {
     fn drop(&mut self) {
         self.clear();
     }

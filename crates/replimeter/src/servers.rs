@@ -4,9 +4,9 @@ use std::{path::PathBuf, sync::atomic::AtomicBool};
 
 use replimeter_engine::source::{Install, Member, OpenContext, ServerSource, Servers, SourceError};
 use replimeter_model::{sandbox::SandboxSpec, target::Target};
-use replimeter_run::{Host, options::Given};
+use replimeter_run::{Host, options::CommandLineSettings};
 
-use crate::{credentials::Credentials, environment, print::Terminal, progress::Line};
+use crate::{credentials::Credentials, environment, print::Terminal, progress::StatusLine};
 
 /// Starts, finds or connects to the servers of any target.
 pub(crate) struct Targets(Credentials);
@@ -53,7 +53,7 @@ impl ServerSource for Targets {
 
 impl Targets {
     /// Creates a source with the command line's credentials; a plan can name an option file.
-    pub(crate) fn of(given: &Given, defaults_file: Option<PathBuf>) -> Self {
+    pub(crate) fn of(given: &CommandLineSettings, defaults_file: Option<PathBuf>) -> Self {
         Self(Credentials {
             passwords: given.passwords.clone(),
             defaults_file,
@@ -92,7 +92,7 @@ impl Servers for OwnServers {
 pub(crate) fn open(
     source: &mut dyn ServerSource,
     target: &Target,
-    line: &Line,
+    line: &StatusLine,
     stop: &AtomicBool,
 ) -> Result<Box<dyn Servers>, SourceError> {
     let context = OpenContext {

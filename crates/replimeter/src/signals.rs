@@ -12,7 +12,7 @@ use std::{
 };
 
 use replimeter_run::{
-    failure::{Failure, Kind},
+    cli_error::{CliError, FailureKind},
     plain,
 };
 use signal_hook::{
@@ -21,7 +21,7 @@ use signal_hook::{
 };
 
 /// Time after the first signal from which another one counts.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REPEAT_DELAY: Duration = Duration::from_secs(1);
 
 /// Restarts appliers that a measurement stopped; returns what failed, with instructions.
 fn release_appliers() -> Vec<String> {
@@ -41,10 +41,10 @@ fn print(lines: &[String]) {
 }
 
 /// Installs the handlers; the flag becomes true at the first signal.
-pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
+pub(crate) fn install() -> Result<Arc<AtomicBool>, CliError> {
     let stop = Arc::new(AtomicBool::new(false));
     let failed =
-        |error: std::io::Error| Failure::failed(format!("cannot handle signals: {error}"), "");
+        |error: std::io::Error| CliError::failed(format!("cannot handle signals: {error}"), "");
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let told = Arc::clone(&stop);
     thread::spawn(move || {
@@ -61,7 +61,7 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
                 }
                 // A closed terminal sends two hang-ups, and service managers send two signals at once: only
                 // a later one is intended.
-                Some(first) if signal == SIGHUP || first.elapsed() < PATIENCE => {}
+                Some(first) if signal == SIGHUP || first.elapsed() < REPEAT_DELAY => {}
                 Some(_) => {
                     // Existing servers first, then sandboxes.
                     let stopped = release_appliers();
@@ -69,7 +69,7 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, Failure> {
                     let left = "stopped without cleaning up; on existing servers the table replimeter.lag_probe may remain until the next run removes it, and tables of a load's script may remain";
                     let _ = writeln!(std::io::stderr(), "{left}");
                     print(&stopped);
-                    std::process::exit(Kind::Interrupted as i32);
+                    std::process::exit(FailureKind::Interrupted as i32);
                 }
             }
         }

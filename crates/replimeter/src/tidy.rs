@@ -20,17 +20,17 @@ const NAMES: [&str; 8] = [
     "replimeter-model/src/plan/mod.rs",
     // Made of those of `lag`.
     "replimeter-model/src/plan/calibrate.rs",
-    "replimeter-render/src/answer.rs",
+    "replimeter-render/src/headline.rs",
     // Published experiments, and several runs side by side.
     "replimeter-measurements/src/reproduce/histogram.rs",
-    "replimeter-measurements/src/reproduce/price.rs",
+    "replimeter-measurements/src/reproduce/overhead.rs",
     "replimeter-measurements/src/reproduce/replicas.rs",
     "replimeter-measurements/src/reproduce/sweep.rs",
-    "replimeter-render/src/together.rs",
+    "replimeter-render/src/side_by_side.rs",
 ];
 
 /// The way to a module, or to something in it.
-type Way = Vec<String>;
+type ModulePath = Vec<String>;
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -60,7 +60,7 @@ fn files(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
 }
 
 /// The modules of a crate, each with its code.
-fn modules(source: &Path) -> BTreeMap<Way, String> {
+fn modules(source: &Path) -> BTreeMap<ModulePath, String> {
     let mut found = Vec::new();
     files(source, &mut found);
     let module = |(path, code): (PathBuf, String)| {
@@ -123,7 +123,11 @@ fn imports(code: &str) -> Vec<(bool, String)> {
 }
 
 /// The same way from the root of the crate; `None` for that of another crate.
-fn from_root(modules: &BTreeMap<Way, String>, module: &Way, way: &str) -> Option<Way> {
+fn from_root(
+    modules: &BTreeMap<ModulePath, String>,
+    module: &ModulePath,
+    way: &str,
+) -> Option<ModulePath> {
     let mut steps = way.split("::").peekable();
     let mut root = module.clone();
     match *steps.peek()? {
@@ -150,10 +154,10 @@ fn from_root(modules: &BTreeMap<Way, String>, module: &Way, way: &str) -> Option
 
 /// The module that a way leads to, however often it is handed on.
 fn target(
-    modules: &BTreeMap<Way, String>,
-    handed_on: &BTreeMap<Way, Way>,
-    mut way: Way,
-) -> Option<Way> {
+    modules: &BTreeMap<ModulePath, String>,
+    handed_on: &BTreeMap<ModulePath, ModulePath>,
+    mut way: ModulePath,
+) -> Option<ModulePath> {
     // Deeper than anything is handed on.
     for _ in 0..8 {
         let start = |length: &usize| {
@@ -174,7 +178,7 @@ fn target(
 fn circles(source: &Path) -> Vec<String> {
     let modules = modules(source);
     let mut handed_on = BTreeMap::new();
-    let mut named: BTreeMap<&Way, Vec<Way>> = BTreeMap::new();
+    let mut named: BTreeMap<&ModulePath, Vec<ModulePath>> = BTreeMap::new();
     for (module, code) in &modules {
         for (public, way) in imports(code) {
             let Some(way) = from_root(&modules, module, &way) else {
@@ -189,17 +193,17 @@ fn circles(source: &Path) -> Vec<String> {
             named.entry(module).or_default().push(way);
         }
     }
-    let edges = |module: &Way| -> BTreeSet<Way> {
+    let edges = |module: &ModulePath| -> BTreeSet<ModulePath> {
         let ways = named.get(module).into_iter().flatten().cloned();
         ways.filter_map(|way| target(&modules, &handed_on, way))
             .filter(|other| !module.starts_with(other))
             .collect()
     };
-    let edges: BTreeMap<&Way, BTreeSet<Way>> = modules
+    let edges: BTreeMap<&ModulePath, BTreeSet<ModulePath>> = modules
         .keys()
         .map(|module| (module, edges(module)))
         .collect();
-    let returns = |module: &&Way| {
+    let returns = |module: &&ModulePath| {
         let (mut seen, mut left) = (BTreeSet::new(), vec![*module]);
         while let Some(next) = left.pop() {
             left.extend(edges[next].iter().filter(|other| seen.insert(*other)));
@@ -211,7 +215,7 @@ fn circles(source: &Path) -> Vec<String> {
 }
 
 #[test]
-fn no_file_imports_itself_over_others() {
+fn no_module_imports_itself_indirectly() {
     let mut found = Vec::new();
     for entry in fs::read_dir(crates()).unwrap() {
         let folder = entry.unwrap().path();
@@ -223,7 +227,7 @@ fn no_file_imports_itself_over_others() {
 }
 
 #[test]
-fn only_files_of_a_measurement_name_it() {
+fn only_own_files_name_a_measurement() {
     let mut all = Vec::new();
     files(&crates(), &mut all);
     let mut found = BTreeSet::new();

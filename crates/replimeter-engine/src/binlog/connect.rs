@@ -21,15 +21,15 @@ use crate::{
         decoder::{Position, StreamError, refused},
         gtid::Uuid,
     },
+    dialect::{self, gtid::GtidSet},
     error::code,
-    flavour::{self, gtid::GtidSet},
 };
 
-pub(super) const DOING: &str = "cannot follow its binary log";
+pub(super) const OPERATION: &str = "cannot follow its binary log";
 /// The hint when a connection broke.
 const STOPPED: &str = "check whether the server stopped or its dump thread was killed";
 /// Timeout of a read, after which control returns to the caller.
-pub(super) const NAP: Duration = Duration::from_millis(100);
+pub(super) const READ_TIMEOUT: Duration = Duration::from_millis(100);
 /// The interval between heartbeats of an idle server.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
 /// The interval over TLS, where only a heartbeat returns control to the caller.
@@ -42,7 +42,7 @@ const BY_GTID: u16 = 4;
 
 /// Where the stream begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum StartPosition {
     /// At the next commit.
     Now,
     /// After these transactions: a set (MySQL) or a list (MariaDB), in the server's notation.
@@ -52,14 +52,14 @@ pub enum Start {
 }
 
 /// A connection that transfers the log.
-pub(super) enum Link {
+pub(super) enum LogConnection {
     /// Replimeter reads the socket directly; the session keeps the connection open.
     Plain { socket: OwnedFd, _session: Session },
     /// The driver decrypts; slower, and events arrive one by one.
     Tls(Box<BinlogStream>),
 }
 
-impl Drop for Link {
+impl Drop for LogConnection {
     fn drop(&mut self) {
         if let Self::Plain { socket, .. } = self {
             // Makes the server end its dump immediately, not at its next event.
@@ -73,11 +73,11 @@ pub(super) fn connect(
     node: &Node,
     engine: Engine,
     server_id: u32,
-    from: &Start,
-) -> Result<(Link, Position, String), ServerError> {
+    from: &StartPosition,
+) -> Result<(LogConnection, Position, String), ServerError> {
     let mut session = Session::open(node)?;
     let from = match from {
-        Start::Now => now(&mut session, engine)?,
+        StartPosition::Now => now(&mut session, engine)?,
         other => other.clone(),
     };
     // After the start position is determined: it includes every transaction before that position.
@@ -85,8 +85,8 @@ pub(super) fn connect(
         Engine::MariaDb => "SELECT @@GLOBAL.gtid_binlog_state",
         Engine::MySql => "SELECT @@GLOBAL.gtid_executed",
     };
-    let doing = "cannot read which transactions the server has executed";
-    let executed = session.value(doing, state)?.unwrap_or_default();
+    let operation = "cannot read which transactions the server has executed";
+    let executed = session.value(operation, state)?.unwrap_or_default();
     let tls = session.tls();
     let beat = if tls { HEARTBEAT_TLS } else { HEARTBEAT }.as_nanos();
     // User variables: each engine reads those that it supports.
@@ -99,28 +99,28 @@ pub(super) fn connect(
         offset: 4,
     };
     let (position, gtids) = match from {
-        Start::File(position) => (position, None),
-        Start::Gtids(gtids) => (beginning, Some(gtids)),
-        Start::Now => (beginning, None),
+        StartPosition::File(position) => (position, None),
+        StartPosition::Gtids(gtids) => (beginning, Some(gtids)),
+        StartPosition::Now => (beginning, None),
     };
     let hint = "give GTIDs as the server prints them";
     let mut set = None;
     match (engine, &gtids) {
         (Engine::MariaDb, Some(gtids)) => {
             // The accepted notation consists of digits, dashes and commas only.
-            flavour::gtid::domain_gtids(gtids)
-                .map_err(|error| session.unfit(DOING, error.to_string(), hint))?;
+            dialect::gtid::domain_gtids(gtids)
+                .map_err(|error| session.precondition(OPERATION, error.to_string(), hint))?;
             settings
                 .push_str(&format!(", @slave_connect_state='{gtids}', @slave_gtid_strict_mode=0, @slave_gtid_ignore_duplicates=0"));
         }
         (Engine::MySql, Some(gtids)) => {
             let parsed = GtidSet::parse(gtids)
-                .map_err(|error| session.unfit(DOING, error.to_string(), hint))?;
+                .map_err(|error| session.precondition(OPERATION, error.to_string(), hint))?;
             set = Some(parsed);
         }
         (_, None) => {}
     }
-    session.run(DOING, &settings)?;
+    session.run(OPERATION, &settings)?;
     let link = if tls {
         encrypted(
             node,
@@ -137,11 +137,11 @@ pub(super) fn connect(
 }
 
 /// Returns the end of the server's log; by GTID when the user may not read the position.
-fn now(session: &mut Session, engine: Engine) -> Result<Start, ServerError> {
-    match flavour::binlog_end(engine, session) {
+fn now(session: &mut Session, engine: Engine) -> Result<StartPosition, ServerError> {
+    match dialect::binlog_end(engine, session) {
         // The request has 32 bits for the offset.
         Ok(Some((file, offset))) if u32::try_from(offset).is_ok() => {
-            return Ok(Start::File(Position { file, offset }));
+            return Ok(StartPosition::File(Position { file, offset }));
         }
         Ok(_) => {}
         Err(error) if error.kind == ErrorKind::Privilege => {}
@@ -151,7 +151,9 @@ fn now(session: &mut Session, engine: Engine) -> Result<Start, ServerError> {
         Engine::MariaDb => "SELECT @@GLOBAL.gtid_binlog_pos",
         Engine::MySql => "SELECT @@GLOBAL.gtid_executed",
     };
-    Ok(Start::Gtids(session.value(DOING, own)?.unwrap_or_default()))
+    Ok(StartPosition::Gtids(
+        session.value(OPERATION, own)?.unwrap_or_default(),
+    ))
 }
 
 fn encrypted(
@@ -161,7 +163,7 @@ fn encrypted(
     server_id: u32,
     position: &Position,
     set: Option<&GtidSet>,
-) -> Result<Link, ServerError> {
+) -> Result<LogConnection, ServerError> {
     let mut request = BinlogRequest::new(server_id)
         .with_filename(position.file.as_bytes())
         .with_pos(position.offset);
@@ -192,9 +194,11 @@ fn encrypted(
                 };
                 explain(node, engine, server_id, &refused)
             }
-            other => ServerError::from_driver(&node.name, &node.endpoint.address(), DOING, &other),
+            other => {
+                ServerError::from_driver(&node.name, &node.endpoint.address(), OPERATION, &other)
+            }
         })?;
-    Ok(Link::Tls(Box::new(stream)))
+    Ok(LogConnection::Tls(Box::new(stream)))
 }
 
 fn plain(
@@ -204,11 +208,11 @@ fn plain(
     server_id: u32,
     position: &Position,
     set: Option<&GtidSet>,
-) -> Result<Link, ServerError> {
+) -> Result<LogConnection, ServerError> {
     let lost = |error: Errno| ServerError {
         kind: ErrorKind::Lost,
-        ..node.unfit(
-            DOING,
+        ..node.precondition(
+            OPERATION,
             error.to_string(),
             "check whether the server stopped; see its error log",
         )
@@ -227,9 +231,9 @@ fn plain(
     let mut answer = [0; 512];
     // The OK of the registration: one small packet.
     rustix::io::read(&socket, &mut answer).map_err(lost)?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(NAP)).map_err(lost)?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(READ_TIMEOUT)).map_err(lost)?;
     exchange(&dump_request(server_id, position, set))?;
-    Ok(Link::Plain {
+    Ok(LogConnection::Plain {
         socket,
         _session: session,
     })
@@ -307,8 +311,8 @@ fn first_answer(
 ) -> Result<(), ServerError> {
     let error = |kind, cause: &str| ServerError {
         kind,
-        ..node.unfit(
-            DOING,
+        ..node.precondition(
+            OPERATION,
             cause,
             "check whether the server stopped; see its error log",
         )
@@ -356,7 +360,7 @@ pub(super) fn explain(
     };
     ServerError {
         kind,
-        ..node.unfit(DOING, error.to_string(), hint)
+        ..node.precondition(OPERATION, error.to_string(), hint)
     }
 }
 

@@ -9,8 +9,8 @@ use replimeter_model::time::Nanos;
 
 pub(crate) use self::assembler::Assembler;
 use self::assembler::HEAD;
-pub use self::assembler::{Arrived, Counts, Position, StreamError};
-use crate::binlog::{event::Bytes, tables::Tables};
+pub use self::assembler::{CompleteTransaction, Position, StreamCounts, StreamError};
+use crate::binlog::{event::ByteReader, tables::Tables};
 
 /// Bytes read at once, and the size of the largest packet that is examined whole.
 const CAPACITY: usize = 256 << 10;
@@ -21,7 +21,7 @@ const PACKET_HEADER: usize = 4;
 
 /// The remainder of a packet that is too large to keep.
 #[derive(Clone, Copy, Debug)]
-struct Skip {
+struct SkippedPacket {
     left: usize,
     /// Whether the packet continues in another.
     more: bool,
@@ -36,7 +36,7 @@ pub struct Decoder {
     start: usize,
     end: usize,
     head: Vec<u8>,
-    skip: Option<Skip>,
+    skip: Option<SkippedPacket>,
     sequence: Option<u8>,
     assembler: Assembler,
 }
@@ -73,7 +73,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When the bytes are not a binary log, or contain the server's error.
-    pub fn filled<S: FnMut(Arrived<'_>)>(
+    pub fn filled<S: FnMut(CompleteTransaction<'_>)>(
         &mut self,
         count: usize,
         at: Nanos,
@@ -87,7 +87,7 @@ impl Decoder {
     }
 
     /// Takes the next packet out of the buffer; returns `false` when it is incomplete.
-    fn step<S: FnMut(Arrived<'_>)>(
+    fn step<S: FnMut(CompleteTransaction<'_>)>(
         &mut self,
         at: Nanos,
         sink: &mut S,
@@ -156,7 +156,7 @@ impl Decoder {
         } else {
             self.head.clear();
             self.head.extend_from_slice(&packet[1..]);
-            self.skip = Some(Skip {
+            self.skip = Some(SkippedPacket {
                 left: length - 1 - HEAD,
                 more: length == FULL_PACKET,
                 length: length as u64 - 1,
@@ -173,7 +173,7 @@ impl Decoder {
 
     /// Returns the counts so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> StreamCounts {
         self.assembler.counts
     }
 
@@ -200,7 +200,7 @@ impl Decoder {
 
 /// Parses an error packet.
 pub(crate) fn refused(packet: &[u8]) -> StreamError {
-    let mut bytes = Bytes(packet.get(1..).unwrap_or_default());
+    let mut bytes = ByteReader(packet.get(1..).unwrap_or_default());
     let code = bytes.u16().unwrap_or(0);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let state = match bytes.0.first() {

@@ -5,7 +5,7 @@
 
 use crate::{
     binlog::gtid::{Gtid, Tag, Uuid},
-    flavour::gtid::DomainGtid,
+    dialect::gtid::DomainGtid,
 };
 
 /// Bytes of an event's header.
@@ -45,9 +45,9 @@ pub(crate) fn known(kind: u8) -> bool {
 
 /// Reads values from the front of bytes; returns `None` when there are too few.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bytes<'b>(pub(crate) &'b [u8]);
+pub(crate) struct ByteReader<'b>(pub(crate) &'b [u8]);
 
-impl<'b> Bytes<'b> {
+impl<'b> ByteReader<'b> {
     pub(crate) fn take(&mut self, count: usize) -> Option<&'b [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -115,7 +115,7 @@ impl<'b> Bytes<'b> {
 
 /// An event's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct EventHeader {
     /// The event type.
     pub(crate) kind: u8,
     /// `server_id` of the server where it was written.
@@ -128,7 +128,7 @@ pub(crate) struct Header {
     pub(crate) flags: u16,
 }
 
-impl Header {
+impl EventHeader {
     /// Parses the 19 bytes; returns `None` when there are fewer.
     #[must_use]
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
@@ -158,7 +158,7 @@ pub struct CommitTimes {
 
 /// The start of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Begin {
+pub(crate) struct TransactionStart {
     /// `None` for an anonymous transaction.
     pub(crate) gtid: Option<Gtid>,
     /// Whether the next standalone event is the whole transaction.
@@ -171,8 +171,8 @@ pub(crate) struct Begin {
 const STANDALONE: u8 = 1;
 
 /// Parses MariaDB's GTID event.
-pub(crate) fn mariadb_gtid(header: &Header, body: &[u8]) -> Option<Begin> {
-    let mut bytes = Bytes(body);
+pub(crate) fn mariadb_gtid(header: &EventHeader, body: &[u8]) -> Option<TransactionStart> {
+    let mut bytes = ByteReader(body);
     let (sequence, domain, flags) = (bytes.u64()?, bytes.u32()?, bytes.u8()?);
     let standalone = flags & STANDALONE != 0;
     let gtid = Gtid::Domain(DomainGtid {
@@ -180,7 +180,7 @@ pub(crate) fn mariadb_gtid(header: &Header, body: &[u8]) -> Option<Begin> {
         server: header.server_id,
         sequence,
     });
-    Some(Begin {
+    Some(TransactionStart {
         gtid: Some(gtid),
         standalone,
         begun: !standalone,
@@ -198,17 +198,17 @@ fn numbered(uuid: [u8; 16], tag: Tag, number: i64) -> Option<Gtid> {
 }
 
 /// Reads a time of at most 55 bits, in MySQL's encoding.
-fn microseconds(bytes: &mut Bytes<'_>) -> Option<u64> {
+fn microseconds(bytes: &mut ByteReader<'_>) -> Option<u64> {
     let [a, b, c, d, e, f, g] = bytes.array()?;
     Some(u64::from_le_bytes([a, b, c, d, e, f, g, 0]))
 }
 
 /// Parses MySQL's GTID event or anonymous GTID event.
-pub(crate) fn mysql_gtid(body: &[u8], anonymous: bool) -> Option<Begin> {
+pub(crate) fn mysql_gtid(body: &[u8], anonymous: bool) -> Option<TransactionStart> {
     /// Flag: a second timestamp follows.
     const ORIGINAL: u64 = 1 << 55;
     const LOGICAL_CLOCK: u8 = 2;
-    let mut bytes = Bytes(body);
+    let mut bytes = ByteReader(body);
     bytes.u8()?;
     let (uuid, number) = (bytes.array()?, bytes.u64()?);
     let gtid = if anonymous {
@@ -236,7 +236,7 @@ pub(crate) fn mysql_gtid(body: &[u8], anonymous: bool) -> Option<Begin> {
     };
     // Without the timestamps these bytes are a checksum or nothing.
     let commit = times().filter(|times| times.immediate_us > 0);
-    Some(Begin {
+    Some(TransactionStart {
         gtid,
         standalone: false,
         begun: false,
@@ -245,13 +245,13 @@ pub(crate) fn mysql_gtid(body: &[u8], anonymous: bool) -> Option<Begin> {
 }
 
 /// Parses MySQL's GTID event with a tag: a message of numbered fields.
-pub(crate) fn tagged_gtid(body: &[u8]) -> Option<Begin> {
-    let mut bytes = Bytes(body);
+pub(crate) fn tagged_gtid(body: &[u8]) -> Option<TransactionStart> {
+    let mut bytes = ByteReader(body);
     // Its version, its size, and the last field that must be understood.
     let (_, size, _) = (bytes.varlen()?, bytes.varlen()?, bytes.varlen()?);
     let used = body.len() - bytes.0.len();
     // The size includes the message's first byte; a checksum may follow.
-    let mut fields = Bytes(
+    let mut fields = ByteReader(
         bytes
             .0
             .get(..usize::try_from(size).ok()?.checked_sub(used)?)
@@ -283,7 +283,7 @@ pub(crate) fn tagged_gtid(body: &[u8]) -> Option<Begin> {
         original_us: original.unwrap_or(immediate_us),
         immediate_us,
     });
-    Some(Begin {
+    Some(TransactionStart {
         gtid: Some(numbered(uuid, tag, number)?),
         standalone: false,
         begun: false,
@@ -293,7 +293,7 @@ pub(crate) fn tagged_gtid(body: &[u8]) -> Option<Begin> {
 
 /// The role of a statement in its transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub(crate) enum StatementKind {
     /// Begins the transaction.
     Begin,
     /// Ends the transaction.
@@ -303,8 +303,8 @@ pub(crate) enum Verb {
 }
 
 /// Returns the schema of a statement and its role.
-pub(crate) fn query(body: &[u8], checksum: bool) -> Option<(&[u8], Verb)> {
-    let mut bytes = Bytes(body);
+pub(crate) fn query(body: &[u8], checksum: bool) -> Option<(&[u8], StatementKind)> {
+    let mut bytes = ByteReader(body);
     bytes.take(8)?;
     let schema_length = bytes.u8()?;
     bytes.u16()?;
@@ -320,7 +320,7 @@ pub(crate) fn query(body: &[u8], checksum: bool) -> Option<(&[u8], Verb)> {
     Some((schema, verb(text)))
 }
 
-fn verb(text: &[u8]) -> Verb {
+fn verb(text: &[u8]) -> StatementKind {
     // Longer statements are none of these; XA statements contain a name.
     let is = |word: &[u8]| text.eq_ignore_ascii_case(word);
     let starts = |word: &[u8]| {
@@ -328,17 +328,17 @@ fn verb(text: &[u8]) -> Verb {
             .is_some_and(|start| start.eq_ignore_ascii_case(word))
     };
     if is(b"BEGIN") || starts(b"XA START") || starts(b"XA BEGIN") {
-        Verb::Begin
+        StatementKind::Begin
     } else if is(b"COMMIT") || is(b"ROLLBACK") {
-        Verb::End
+        StatementKind::End
     } else {
-        Verb::Other
+        StatementKind::Other
     }
 }
 
 /// Returns the schema and table of a table map.
 pub(crate) fn table_map(body: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut bytes = Bytes(body);
+    let mut bytes = ByteReader(body);
     bytes.take(8)?;
     let mut name = || {
         let length = bytes.u8()?;
@@ -351,7 +351,7 @@ pub(crate) fn table_map(body: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Returns the next file and the position in it.
 pub(crate) fn rotate(body: &[u8], checksum: bool) -> Option<(&[u8], u64)> {
-    let mut bytes = Bytes(body);
+    let mut bytes = ByteReader(body);
     let position = bytes.u64()?;
     let name = if checksum {
         bytes.0.get(..bytes.0.len().checked_sub(CHECKSUM)?)?
@@ -365,7 +365,7 @@ pub(crate) fn rotate(body: &[u8], checksum: bool) -> Option<(&[u8], u64)> {
 /// this format is not supported.
 pub(crate) fn format(body: &[u8]) -> Option<bool> {
     const VERSION_4: u16 = 4;
-    let mut bytes = Bytes(body);
+    let mut bytes = ByteReader(body);
     if bytes.u16()? != VERSION_4 {
         return None;
     }
@@ -389,7 +389,7 @@ pub(crate) fn format(body: &[u8]) -> Option<bool> {
 /// Returns the events of a compressed transaction, and whether they are compressed by Zstandard
 /// (otherwise they are uncompressed).
 pub(crate) fn payload(body: &[u8]) -> Option<(&[u8], bool)> {
-    let mut bytes = Bytes(body);
+    let mut bytes = ByteReader(body);
     let mut packed = true;
     loop {
         let field = bytes.lenenc()?;
@@ -398,7 +398,7 @@ pub(crate) fn payload(body: &[u8]) -> Option<(&[u8], bool)> {
             return Some((bytes.0, packed));
         }
         let length = usize::try_from(bytes.lenenc()?).ok()?;
-        let mut value = Bytes(bytes.take(length)?);
+        let mut value = ByteReader(bytes.take(length)?);
         if field == 2 {
             packed = match value.lenenc()? {
                 0 => true,
@@ -414,29 +414,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_variable_length() {
-        let read = |bytes: &[u8]| Bytes(bytes).varlen();
+    fn length_encoded_numbers_are_read() {
+        let read = |bytes: &[u8]| ByteReader(bytes).varlen();
         assert_eq!(read(&[0x02]), Some(1));
         assert_eq!(read(&[0x01, 0x02]), Some(128));
         assert_eq!(read(&[0xff, 1, 0, 0, 0, 0, 0, 0, 0x80]), Some(1 << 63 | 1));
         assert_eq!(read(&[0x7f, 0, 0, 0, 0, 0, 0, 0xff]), Some(0xff << 48));
         assert_eq!(read(&[0x01]), None);
         assert_eq!(read(&[]), None);
-        assert_eq!(Bytes(&[0x04]).varlen_signed(), Some(1));
-        assert_eq!(Bytes(&[0x02]).varlen_signed(), Some(-1));
+        assert_eq!(ByteReader(&[0x04]).varlen_signed(), Some(1));
+        assert_eq!(ByteReader(&[0x02]).varlen_signed(), Some(-1));
     }
 
     #[test]
-    fn verbs() {
+    fn statements_are_classified_by_first_word() {
         for (text, want) in [
-            ("BEGIN", Verb::Begin),
-            ("begin", Verb::Begin),
-            ("XA START X'78',X'',1", Verb::Begin),
-            ("COMMIT", Verb::End),
-            ("ROLLBACK", Verb::End),
-            ("ROLLBACK TO `a`", Verb::Other),
-            ("XA COMMIT X'78'", Verb::Other),
-            ("", Verb::Other),
+            ("BEGIN", StatementKind::Begin),
+            ("begin", StatementKind::Begin),
+            ("XA START X'78',X'',1", StatementKind::Begin),
+            ("COMMIT", StatementKind::End),
+            ("ROLLBACK", StatementKind::End),
+            ("ROLLBACK TO `a`", StatementKind::Other),
+            ("XA COMMIT X'78'", StatementKind::Other),
+            ("", StatementKind::Other),
         ] {
             assert_eq!(verb(text.as_bytes()), want, "{text}");
         }

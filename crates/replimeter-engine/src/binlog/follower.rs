@@ -8,13 +8,15 @@ use rustix::io::Errno;
 use crate::{
     ErrorKind, Node, ServerError, Session,
     binlog::{
-        connect::{DOING, HEARTBEAT, Link, NAP, Start, connect, explain},
-        decoder::{Arrived, Counts, Decoder, Position, StreamError},
+        connect::{
+            HEARTBEAT, LogConnection, OPERATION, READ_TIMEOUT, StartPosition, connect, explain,
+        },
+        decoder::{CompleteTransaction, Decoder, Position, StreamCounts, StreamError},
         event::{self, HEADER},
         tables::Tables,
     },
-    facts::{Facts, Identity},
-    flavour,
+    dialect,
+    facts::{Identity, ServerFacts},
 };
 
 /// A connection that missed this many heartbeats is lost.
@@ -22,7 +24,7 @@ const MISSED: u32 = 20;
 
 /// The result of one read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct ReadProgress {
     /// Whether anything arrived.
     pub anything: bool,
     /// Transactions that it completed.
@@ -41,7 +43,7 @@ pub struct Follower {
     engine: Engine,
     identity: Identity,
     server_id: u32,
-    link: Link,
+    link: LogConnection,
     decoder: Decoder,
     /// Reads that timed out since the last byte.
     silent: u32,
@@ -57,9 +59,9 @@ impl Follower {
     /// no binary log, a purged position).
     pub fn open(
         node: &Node,
-        facts: &Facts,
+        facts: &ServerFacts,
         server_id: u32,
-        from: &Start,
+        from: &StartPosition,
     ) -> Result<Self, ServerError> {
         Self::open_with(node, facts, server_id, from, false)
     }
@@ -70,9 +72,9 @@ impl Follower {
     /// As [`open`](Self::open).
     pub fn open_with(
         node: &Node,
-        facts: &Facts,
+        facts: &ServerFacts,
         server_id: u32,
-        from: &Start,
+        from: &StartPosition,
         tables: bool,
     ) -> Result<Self, ServerError> {
         let (link, from, begun) = connect(node, facts.engine, server_id, from)?;
@@ -93,22 +95,22 @@ impl Follower {
     ///
     /// # Errors
     /// As [`open`](Self::open); and when another server answers at the address.
-    pub fn reconnect(&mut self, from: Option<&Start>) -> Result<(), ServerError> {
+    pub fn reconnect(&mut self, from: Option<&StartPosition>) -> Result<(), ServerError> {
         let mut session = Session::open(&self.node)?;
-        let identity = Facts::read(&mut session)?.identity();
+        let identity = ServerFacts::read(&mut session)?.identity();
         if (identity.server_id, &identity.uuid) != (self.identity.server_id, &self.identity.uuid) {
             let cause = format!(
                 "another server now answers at its address ({} instead of {})",
                 identity.place, self.identity.place
             );
-            return Err(session.unfit(
-                DOING,
+            return Err(session.precondition(
+                OPERATION,
                 cause,
                 "start the run again with the current servers",
             ));
         }
         drop(session);
-        let own = Start::File(self.decoder.position().clone());
+        let own = StartPosition::File(self.decoder.position().clone());
         let (link, from, _) = connect(
             &self.node,
             self.engine,
@@ -126,25 +128,27 @@ impl Follower {
     ///
     /// # Errors
     /// When the connection is lost or silent, the server ends the stream, or its bytes are invalid.
-    pub fn read<C, S>(&mut self, now: C, sink: &mut S) -> Result<Heard, ServerError>
+    pub fn read<C, S>(&mut self, now: C, sink: &mut S) -> Result<ReadProgress, ServerError>
     where
         C: Fn() -> Nanos,
-        S: FnMut(Arrived<'_>),
+        S: FnMut(CompleteTransaction<'_>),
     {
         let before = self.decoder.counts();
         let anything = match &mut self.link {
-            Link::Plain { socket, .. } => match rustix::io::read(socket, self.decoder.space()) {
-                Ok(0) => return Err(self.lost("the server closed the connection")),
-                Ok(count) => {
-                    let at = now();
-                    let decoded = self.decoder.filled(count, at, sink);
-                    decoded.map_err(|error| self.failed(&error))?;
-                    true
+            LogConnection::Plain { socket, .. } => {
+                match rustix::io::read(socket, self.decoder.space()) {
+                    Ok(0) => return Err(self.lost("the server closed the connection")),
+                    Ok(count) => {
+                        let at = now();
+                        let decoded = self.decoder.filled(count, at, sink);
+                        decoded.map_err(|error| self.failed(&error))?;
+                        true
+                    }
+                    Err(Errno::AGAIN | Errno::INTR) => false,
+                    Err(error) => return Err(self.lost(&error.to_string())),
                 }
-                Err(Errno::AGAIN | Errno::INTR) => false,
-                Err(error) => return Err(self.lost(&error.to_string())),
-            },
-            Link::Tls(stream) => {
+            }
+            LogConnection::Tls(stream) => {
                 // The driver panics on events that are shorter than they state; this function must
                 // not.
                 let next = catch_unwind(AssertUnwindSafe(|| stream.next()));
@@ -171,7 +175,7 @@ impl Follower {
                         return Err(ServerError::from_driver(
                             &self.node.name,
                             &self.address(),
-                            DOING,
+                            OPERATION,
                             &error,
                         ));
                     }
@@ -184,7 +188,7 @@ impl Follower {
             }
         };
         self.silent = if anything { 0 } else { self.silent + 1 };
-        if NAP * self.silent > HEARTBEAT * MISSED {
+        if READ_TIMEOUT * self.silent > HEARTBEAT * MISSED {
             let seconds = (HEARTBEAT * MISSED).as_secs();
             return Err(ServerError {
                 kind: ErrorKind::Timeout,
@@ -192,7 +196,7 @@ impl Follower {
             });
         }
         let after = self.decoder.counts();
-        Ok(Heard {
+        Ok(ReadProgress {
             anything,
             transactions: after.transactions - before.transactions,
             bytes: after.bytes - before.bytes,
@@ -214,7 +218,7 @@ impl Follower {
     /// When the server cannot be reached.
     pub fn end_of_log(&self) -> Result<Option<Position>, ServerError> {
         let mut session = Session::open(&self.node)?;
-        match flavour::binlog_end(self.engine, &mut session) {
+        match dialect::binlog_end(self.engine, &mut session) {
             Ok(end) => Ok(end.map(|(file, offset)| Position { file, offset })),
             Err(error) if error.kind == ErrorKind::Privilege => Ok(None),
             Err(error) => Err(error),
@@ -223,7 +227,7 @@ impl Follower {
 
     /// Returns the counts so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> StreamCounts {
         self.decoder.counts()
     }
 
@@ -256,7 +260,7 @@ impl Follower {
     /// Returns whether the connection is encrypted, and therefore slower to read.
     #[must_use]
     pub fn tls(&self) -> bool {
-        matches!(self.link, Link::Tls(_))
+        matches!(self.link, LogConnection::Tls(_))
     }
 
     fn address(&self) -> String {
@@ -266,10 +270,10 @@ impl Follower {
     fn lost(&self, cause: &str) -> ServerError {
         ServerError {
             kind: ErrorKind::Lost,
-            ..ServerError::unfit(
+            ..ServerError::precondition(
                 &self.node.name,
                 &self.address(),
-                DOING,
+                OPERATION,
                 cause,
                 "check whether the server stopped; see its error log",
             )

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::flavour::gtid::{DomainGtid, GtidError, domain_gtids};
+use crate::dialect::gtid::{DomainGtid, GtidError, domain_gtids};
 
 /// A UUID as its 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,24 +61,24 @@ impl FromStr for Uuid {
 }
 
 /// Maximum length of a tag, in bytes.
-pub const LONGEST_TAG: usize = 32;
+pub const MAX_TAG_LENGTH: usize = 32;
 
 /// A tag of MySQL 8.3 and later, in lower case; empty for none.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tag([u8; LONGEST_TAG]);
+pub struct Tag([u8; MAX_TAG_LENGTH]);
 
 impl Tag {
     /// Returns the tag with this text; `None` when it is not valid.
     #[must_use]
     pub fn new(text: &[u8]) -> Option<Self> {
         let word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        if text.len() > LONGEST_TAG
+        if text.len() > MAX_TAG_LENGTH
             || !text.iter().all(word)
             || text.first().is_some_and(u8::is_ascii_digit)
         {
             return None;
         }
-        let mut tag = [0; LONGEST_TAG];
+        let mut tag = [0; MAX_TAG_LENGTH];
         tag[..text.len()].copy_from_slice(text);
         tag.make_ascii_lowercase();
         Some(Self(tag))
@@ -91,7 +91,7 @@ impl Tag {
             .0
             .iter()
             .position(|byte| *byte == 0)
-            .unwrap_or(LONGEST_TAG);
+            .unwrap_or(MAX_TAG_LENGTH);
         std::str::from_utf8(&self.0[..end]).unwrap_or("")
     }
 }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_flavours_read_and_print() {
+    fn gtids_of_both_dialects_round_trip() {
         for text in [
             "0-1-100",
             "4294967295-4294967295-18446744073709551615",

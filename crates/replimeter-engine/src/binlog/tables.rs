@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 /// Maximum names kept; later ones are [`TableId::OTHER`].
-const MOST: usize = 1 << 16;
+const MAX_NAMES: usize = 1 << 16;
 
 /// The number of a schema and a table within one [`Tables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +34,7 @@ impl Tables {
         if let Some(id) = self.numbers.get(self.key.as_slice()) {
             return *id;
         }
-        if self.names.len() == MOST {
+        if self.names.len() == MAX_NAMES {
             return TableId::OTHER;
         }
         let id = TableId(u32::try_from(self.names.len()).unwrap_or(u32::MAX));

@@ -15,12 +15,12 @@ use std::{
 use mysql::{Value, prelude::Queryable};
 
 pub use self::{
-    packet::{Bind, Binder},
-    scan::{Answer, Refusal, Scanner, WireError},
+    packet::{Binder, ParameterValue},
+    scan::{ResponseScanner, ServerRefusal, StatementResult, WireError},
 };
 use crate::{ErrorKind, Node, ServerError, Session};
 
-const DOING: &str = "cannot run the load";
+const OPERATION: &str = "cannot run the load";
 /// Maximum bytes of one read.
 const BUFFER: usize = 16 << 10;
 
@@ -28,9 +28,9 @@ const COM_QUERY: u8 = 0x03;
 const COM_PING: u8 = 0x0e;
 const COM_STMT_EXECUTE: u8 = 0x17;
 
-/// A prepared statement of a [`Channel`].
+/// A prepared statement of a [`WireConnection`].
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedStatement {
     id: u32,
     parameters: usize,
     /// Whether the server has the parameters' types.
@@ -39,7 +39,7 @@ pub struct Prepared {
     statement: mysql::Statement,
 }
 
-impl Prepared {
+impl PreparedStatement {
     /// Returns the server's id for it.
     #[must_use]
     pub fn id(&self) -> u32 {
@@ -55,18 +55,18 @@ impl Prepared {
 
 /// Why a statement has no result.
 #[derive(Debug)]
-pub enum Failed {
+pub enum StatementError {
     /// The server refused it; the connection is still usable.
-    Refused(Refusal),
+    Refused(ServerRefusal),
     /// The connection is no longer usable.
     Broken(ServerError),
 }
 
 /// The result of a statement whose values are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Examined {
+pub struct StatementStatus {
     /// The result.
-    pub answer: Answer,
+    pub answer: StatementResult,
     /// The value of its `LAST_INSERT_ID(…)`; 0 for none.
     pub last_id: u64,
     /// The first value of the first row, if it is an integer.
@@ -74,16 +74,16 @@ pub struct Examined {
 }
 
 /// A connection for statements that are run repeatedly.
-pub struct Channel {
+pub struct WireConnection {
     session: Session,
     /// The connection's socket, unless the driver must encrypt.
     socket: Option<TcpStream>,
-    scanner: Scanner,
+    scanner: ResponseScanner,
     out: Vec<u8>,
     buffer: Vec<u8>,
 }
 
-impl Channel {
+impl WireConnection {
     /// Connects and logs in.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Channel {
         Ok(Self {
             session,
             socket,
-            scanner: Scanner::default(),
+            scanner: ResponseScanner::default(),
             out: Vec::with_capacity(512),
             buffer: vec![0; BUFFER],
         })
@@ -129,10 +129,10 @@ impl Channel {
     ///
     /// # Errors
     /// When the server refuses it, or the connection breaks.
-    pub fn prepare(&mut self, sql: &str) -> Result<Prepared, ServerError> {
+    pub fn prepare(&mut self, sql: &str) -> Result<PreparedStatement, ServerError> {
         let prepared = self.session.conn().prep(sql);
-        let statement = prepared.map_err(|error| self.session.error(DOING, &error))?;
-        Ok(Prepared {
+        let statement = prepared.map_err(|error| self.session.error(OPERATION, &error))?;
+        Ok(PreparedStatement {
             id: statement.id(),
             parameters: usize::from(statement.num_params()),
             bound: false,
@@ -147,9 +147,9 @@ impl Channel {
     #[inline]
     pub fn execute(
         &mut self,
-        prepared: &mut Prepared,
+        prepared: &mut PreparedStatement,
         bind: impl FnOnce(&mut Binder<'_>),
-    ) -> Result<Answer, Failed> {
+    ) -> Result<StatementResult, StatementError> {
         if self.socket.is_none() {
             return self.execute_encrypted(prepared, bind);
         }
@@ -172,11 +172,11 @@ impl Channel {
     ///
     /// # Errors
     /// When the server refuses it or the connection breaks.
-    pub fn examine(
+    pub fn execute_with_status(
         &mut self,
-        prepared: &Prepared,
+        prepared: &PreparedStatement,
         bind: impl FnOnce(&mut Binder<'_>),
-    ) -> Result<Examined, Failed> {
+    ) -> Result<StatementStatus, StatementError> {
         let mut values: Vec<Value> = Vec::with_capacity(prepared.parameters);
         bind(&mut Binder::values(&mut values));
         let values = if values.is_empty() {
@@ -196,7 +196,7 @@ impl Channel {
     ///
     /// # Errors
     /// When the server refuses it or the connection breaks.
-    pub fn query(&mut self, sql: &str) -> Result<Answer, Failed> {
+    pub fn query(&mut self, sql: &str) -> Result<StatementResult, StatementError> {
         if self.socket.is_none() {
             let result = self.session.conn().query_iter(sql).map(count);
             return self.of_driver(result);
@@ -210,9 +210,13 @@ impl Channel {
     ///
     /// # Errors
     /// When the connection breaks.
-    pub fn ping(&mut self) -> Result<Answer, Failed> {
+    pub fn ping(&mut self) -> Result<StatementResult, StatementError> {
         if self.socket.is_none() {
-            let result = self.session.conn().ping().map(|()| Ok(Answer::default()));
+            let result = self
+                .session
+                .conn()
+                .ping()
+                .map(|()| Ok(StatementResult::default()));
             return self.of_driver(result);
         }
         packet::begin(&mut self.out, COM_PING);
@@ -221,7 +225,7 @@ impl Channel {
 
     /// Sends the contents of `out`, and waits for the whole answer.
     #[inline]
-    fn exchange(&mut self) -> Result<Answer, Failed> {
+    fn exchange(&mut self) -> Result<StatementResult, StatementError> {
         packet::finish(&mut self.out);
         let Some(socket) = &mut self.socket else {
             return Err(self.broken(&Io::NotConnected.into()));
@@ -243,7 +247,7 @@ impl Channel {
             match self.scanner.push(&self.buffer[..count]) {
                 Ok(None) => {}
                 Ok(Some(Ok(answer))) => return Ok(answer),
-                Ok(Some(Err(refusal))) => return Err(Failed::Refused(refusal)),
+                Ok(Some(Err(refusal))) => return Err(StatementError::Refused(refusal)),
                 Err(WireError::WantsFile { sequence }) => {
                     // An empty packet: the client sends no file.
                     let empty = [0, 0, 0, sequence];
@@ -256,30 +260,30 @@ impl Channel {
                 Err(error) => {
                     let cause = format!("invalid answer: {error}");
                     let hint = "check that the address is that of a MariaDB or MySQL server; if it is, report a bug";
-                    let mut error = self.session.unfit(DOING, cause, hint);
+                    let mut error = self.session.precondition(OPERATION, cause, hint);
                     error.kind = ErrorKind::Lost;
-                    return Err(Failed::Broken(error));
+                    return Err(StatementError::Broken(error));
                 }
             }
         }
     }
 
-    fn broken(&self, error: &std::io::Error) -> Failed {
+    fn broken(&self, error: &std::io::Error) -> StatementError {
         let mut words = self.session.error(
-            DOING,
+            OPERATION,
             &mysql::Error::IoError(std::io::Error::new(error.kind(), error.to_string())),
         );
         if error.kind() == Io::UnexpectedEof {
             words.cause = "the server closed the connection".to_owned();
         }
-        Failed::Broken(words)
+        StatementError::Broken(words)
     }
 
     fn execute_encrypted(
         &mut self,
-        prepared: &Prepared,
+        prepared: &PreparedStatement,
         bind: impl FnOnce(&mut Binder<'_>),
-    ) -> Result<Answer, Failed> {
+    ) -> Result<StatementResult, StatementError> {
         let mut values: Vec<Value> = Vec::with_capacity(prepared.parameters);
         let mut binder = Binder::values(&mut values);
         bind(&mut binder);
@@ -292,37 +296,40 @@ impl Channel {
         self.of_driver(result)
     }
 
-    fn of_driver<T>(&self, result: mysql::Result<mysql::Result<T>>) -> Result<T, Failed> {
+    fn of_driver<T>(&self, result: mysql::Result<mysql::Result<T>>) -> Result<T, StatementError> {
         match result.and_then(|inner| inner) {
             Ok(answer) => Ok(answer),
-            Err(mysql::Error::MySqlError(error)) => Err(Failed::Refused(Refusal {
+            Err(mysql::Error::MySqlError(error)) => Err(StatementError::Refused(ServerRefusal {
                 code: error.code,
                 state: error.state,
                 message: error.message,
             })),
-            Err(error) => Err(Failed::Broken(self.session.error(DOING, &error))),
+            Err(error) => Err(StatementError::Broken(
+                self.session.error(OPERATION, &error),
+            )),
         }
     }
 
     /// Returns a refusal as this server's error.
     #[must_use]
-    pub fn refused(&self, refusal: &Refusal) -> ServerError {
+    pub fn refused(&self, refusal: &ServerRefusal) -> ServerError {
         let error = mysql::MySqlError {
             state: refusal.state.clone(),
             message: refusal.message.clone(),
             code: refusal.code,
         };
-        self.session.error(DOING, &mysql::Error::MySqlError(error))
+        self.session
+            .error(OPERATION, &mysql::Error::MySqlError(error))
     }
 }
 
-/// Reads an answer to its end and keeps the values of [`Examined`].
+/// Reads an answer to its end and keeps the values of [`StatementStatus`].
 fn examined<T: mysql::prelude::Protocol>(
     mut result: mysql::QueryResult<'_, '_, '_, T>,
-) -> mysql::Result<Examined> {
-    let mut examined = Examined {
+) -> mysql::Result<StatementStatus> {
+    let mut examined = StatementStatus {
         last_id: result.last_insert_id().unwrap_or(0),
-        ..Examined::default()
+        ..StatementStatus::default()
     };
     examined.answer.affected = result.affected_rows();
     while let Some(set) = result.iter() {
@@ -347,10 +354,10 @@ fn examined<T: mysql::prelude::Protocol>(
 /// Reads an answer to its end and counts its rows.
 fn count<T: mysql::prelude::Protocol>(
     mut result: mysql::QueryResult<'_, '_, '_, T>,
-) -> mysql::Result<Answer> {
-    let mut answer = Answer {
+) -> mysql::Result<StatementResult> {
+    let mut answer = StatementResult {
         affected: result.affected_rows(),
-        ..Answer::default()
+        ..StatementResult::default()
     };
     while let Some(set) = result.iter() {
         for row in set {

@@ -3,7 +3,7 @@
 use mysql::Value;
 
 /// Maximum payload of one packet; longer payloads are split.
-const LONGEST: usize = 0xff_ffff;
+const MAX_PACKET_LENGTH: usize = 0xff_ffff;
 /// Bytes of a packet's header: length and sequence number.
 const HEADER: usize = 4;
 
@@ -18,7 +18,7 @@ mod kind {
 
 /// A parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bind<'a> {
+pub enum ParameterValue<'a> {
     /// NULL.
     Null,
     /// An integer.
@@ -42,7 +42,7 @@ pub(super) fn begin(out: &mut Vec<u8>, command: u8) {
 #[inline]
 pub(super) fn finish(out: &mut Vec<u8>) {
     let length = out.len() - HEADER;
-    if length < LONGEST {
+    if length < MAX_PACKET_LENGTH {
         out[..3].copy_from_slice(&(length as u32).to_le_bytes()[..3]);
         return;
     }
@@ -52,13 +52,13 @@ pub(super) fn finish(out: &mut Vec<u8>) {
     let mut rest = payload.as_slice();
     // A payload of exactly the maximum length is followed by an empty packet.
     loop {
-        let part = &rest[..rest.len().min(LONGEST)];
+        let part = &rest[..rest.len().min(MAX_PACKET_LENGTH)];
         out.extend_from_slice(&(part.len() as u32).to_le_bytes()[..3]);
         out.push(sequence);
         out.extend_from_slice(part);
         rest = &rest[part.len()..];
         sequence = sequence.wrapping_add(1);
-        if part.len() < LONGEST {
+        if part.len() < MAX_PACKET_LENGTH {
             return;
         }
     }
@@ -85,11 +85,11 @@ fn length(out: &mut Vec<u8>, value: u64) {
 
 /// Takes the parameters of one execution, in order.
 pub struct Binder<'a> {
-    to: To<'a>,
+    to: PacketTarget<'a>,
     next: usize,
 }
 
-enum To<'a> {
+enum PacketTarget<'a> {
     /// Into a packet: where its NULL bitmap and its types begin.
     Packet {
         out: &'a mut Vec<u8>,
@@ -112,7 +112,7 @@ impl<'a> Binder<'a> {
             out.resize(out.len() + 2 * parameters, 0);
         }
         Self {
-            to: To::Packet {
+            to: PacketTarget::Packet {
                 out,
                 nulls,
                 types,
@@ -124,7 +124,7 @@ impl<'a> Binder<'a> {
 
     pub(super) fn values(values: &'a mut Vec<Value>) -> Self {
         Self {
-            to: To::Values(values),
+            to: PacketTarget::Values(values),
             next: 0,
         }
     }
@@ -132,18 +132,18 @@ impl<'a> Binder<'a> {
     /// Adds the next parameter. A statement's parameters must have the same types every time,
     /// except NULL; excess parameters are ignored.
     #[inline]
-    pub fn push(&mut self, value: Bind<'_>) {
+    pub fn push(&mut self, value: ParameterValue<'_>) {
         let index = self.next;
         self.next += 1;
         match &mut self.to {
-            To::Values(values) => values.push(match value {
-                Bind::Null => Value::NULL,
-                Bind::Int(number) => Value::Int(number),
-                Bind::UInt(number) => Value::UInt(number),
-                Bind::Double(number) => Value::Double(number),
-                Bind::Text(bytes) => Value::Bytes(bytes.to_vec()),
+            PacketTarget::Values(values) => values.push(match value {
+                ParameterValue::Null => Value::NULL,
+                ParameterValue::Int(number) => Value::Int(number),
+                ParameterValue::UInt(number) => Value::UInt(number),
+                ParameterValue::Double(number) => Value::Double(number),
+                ParameterValue::Text(bytes) => Value::Bytes(bytes.to_vec()),
             }),
-            To::Packet {
+            PacketTarget::Packet {
                 out,
                 nulls,
                 types,
@@ -153,23 +153,23 @@ impl<'a> Binder<'a> {
                     return;
                 }
                 let (kind, sign) = match value {
-                    Bind::Null => {
+                    ParameterValue::Null => {
                         out[*nulls + index / 8] |= 1 << (index % 8);
                         (kind::NULL, 0)
                     }
-                    Bind::Int(number) => {
+                    ParameterValue::Int(number) => {
                         out.extend_from_slice(&number.to_le_bytes());
                         (kind::LONGLONG, 0)
                     }
-                    Bind::UInt(number) => {
+                    ParameterValue::UInt(number) => {
                         out.extend_from_slice(&number.to_le_bytes());
                         (kind::LONGLONG, kind::UNSIGNED)
                     }
-                    Bind::Double(number) => {
+                    ParameterValue::Double(number) => {
                         out.extend_from_slice(&number.to_le_bytes());
                         (kind::DOUBLE, 0)
                     }
-                    Bind::Text(bytes) => {
+                    ParameterValue::Text(bytes) => {
                         length(out, bytes.len() as u64);
                         out.extend_from_slice(bytes);
                         (kind::VAR_STRING, 0)
@@ -185,10 +185,10 @@ impl<'a> Binder<'a> {
 
     /// Sets parameters that were not given to NULL.
     pub(super) fn finish(mut self) {
-        while let To::Packet { parameters, .. } = &self.to
+        while let PacketTarget::Packet { parameters, .. } = &self.to
             && self.next < *parameters
         {
-            self.push(Bind::Null);
+            self.push(ParameterValue::Null);
         }
     }
 }
@@ -198,14 +198,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_execution_as_the_protocol_describes_it() {
+    fn execute_packet_follows_the_protocol() {
         let mut out = Vec::new();
         begin(&mut out, 0x17);
         out.extend_from_slice(&[7, 0, 0, 0, 0, 1, 0, 0, 0]);
         let mut binder = Binder::new(&mut out, 3, true);
-        binder.push(Bind::Int(-2));
-        binder.push(Bind::Null);
-        binder.push(Bind::Text(b"ab"));
+        binder.push(ParameterValue::Int(-2));
+        binder.push(ParameterValue::Null);
+        binder.push(ParameterValue::Text(b"ab"));
         binder.finish();
         finish(&mut out);
         let mut wanted = vec![
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_null_and_what_is_too_much_left_out() {
+    fn missing_parameter_is_null_and_extra_is_dropped() {
         let mut out = Vec::new();
         begin(&mut out, 0x17);
         let binder = Binder::new(&mut out, 2, false);
@@ -227,14 +227,14 @@ mod tests {
         assert_eq!(out[5..], [0b11, 0]);
         let mut out = Vec::new();
         let mut binder = Binder::new(&mut out, 1, false);
-        binder.push(Bind::UInt(1));
-        binder.push(Bind::UInt(2));
+        binder.push(ParameterValue::UInt(1));
+        binder.push(ParameterValue::UInt(2));
         binder.finish();
         assert_eq!(out, [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
-    fn lengths() {
+    fn length_prefixes_are_encoded() {
         for (value, wanted) in [
             (250, vec![250]),
             (251, vec![0xfc, 251, 0]),
@@ -248,11 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn a_long_command_goes_in_several_packets() {
+    fn long_command_is_split_into_packets() {
         for (length, lengths) in [
-            (LONGEST, vec![LONGEST, 0]),
-            (LONGEST + 5, vec![LONGEST, 5]),
-            (LONGEST - 1, vec![LONGEST - 1]),
+            (MAX_PACKET_LENGTH, vec![MAX_PACKET_LENGTH, 0]),
+            (MAX_PACKET_LENGTH + 5, vec![MAX_PACKET_LENGTH, 5]),
+            (MAX_PACKET_LENGTH - 1, vec![MAX_PACKET_LENGTH - 1]),
         ] {
             let mut out = vec![0; HEADER];
             out.resize(HEADER + length, 7);

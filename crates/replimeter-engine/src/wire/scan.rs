@@ -4,18 +4,18 @@
 /// Maximum bytes kept of a packet; errors have at most 512 bytes of text.
 const KEPT: usize = 1024;
 /// A payload of this length continues in the next packet.
-const LONGEST: u32 = 0xff_ffff;
+const MAX_PACKET_LENGTH: u32 = 0xff_ffff;
 /// The payload of an end-of-rows packet is shorter than this; that of a row with the same first
 /// byte is not.
 const END: u32 = 9;
 /// The maximum number of columns of a server.
-const MOST_COLUMNS: u64 = 65_535;
+const MAX_COLUMNS: u64 = 65_535;
 /// Another result follows.
 const MORE: u16 = 0x0008;
 
 /// The result of a statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct StatementResult {
     /// Rows received, in all results.
     pub rows: u64,
     /// Rows affected, in all results.
@@ -26,7 +26,7 @@ pub struct Answer {
 
 /// A server's error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ServerRefusal {
     /// Its number.
     pub code: u16,
     /// SQLSTATE.
@@ -63,7 +63,7 @@ pub enum WireError {
 
 /// The expected next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
+enum ExpectedPacket {
     /// The first packet of a result.
     First,
     /// This number of column definitions, then an end.
@@ -78,8 +78,8 @@ enum Due {
 
 /// Reads one answer from pieces of any length.
 #[derive(Clone, Debug)]
-pub struct Scanner {
-    due: Due,
+pub struct ResponseScanner {
+    due: ExpectedPacket,
     header: [u8; 4],
     header_filled: usize,
     /// Payload length of the current packet.
@@ -90,13 +90,13 @@ pub struct Scanner {
     /// The previous packet had the maximum length, so this one continues it.
     continued: bool,
     sequence: u8,
-    answer: Answer,
+    answer: StatementResult,
 }
 
-impl Default for Scanner {
+impl Default for ResponseScanner {
     fn default() -> Self {
         Self {
-            due: Due::First,
+            due: ExpectedPacket::First,
             header: [0; 4],
             header_filled: 0,
             length: 0,
@@ -104,22 +104,22 @@ impl Default for Scanner {
             kept: Vec::with_capacity(KEPT),
             continued: false,
             sequence: 1,
-            answer: Answer::default(),
+            answer: StatementResult::default(),
         }
     }
 }
 
-impl Scanner {
+impl ResponseScanner {
     /// Prepares for the answer to a new command.
     #[inline]
     pub fn begin(&mut self) {
-        self.due = Due::First;
+        self.due = ExpectedPacket::First;
         self.header_filled = 0;
         self.left = 0;
         self.kept.clear();
         self.continued = false;
         self.sequence = 1;
-        self.answer = Answer::default();
+        self.answer = StatementResult::default();
     }
 
     /// Takes the next bytes; returns the answer when they complete it.
@@ -128,10 +128,13 @@ impl Scanner {
     /// When the bytes are not a valid answer. The connection is no longer usable then, except after
     /// [`WireError::WantsFile`].
     #[inline]
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<Option<Result<Answer, Refusal>>, WireError> {
+    pub fn push(
+        &mut self,
+        mut bytes: &[u8],
+    ) -> Result<Option<Result<StatementResult, ServerRefusal>>, WireError> {
         self.answer.bytes += bytes.len() as u64;
         while !bytes.is_empty() {
-            if self.due == Due::Nothing {
+            if self.due == ExpectedPacket::Nothing {
                 return Err(WireError::Beyond(bytes.len()));
             }
             if self.header_filled < 4 {
@@ -149,7 +152,8 @@ impl Scanner {
                 if !self.continued {
                     // Only the first byte of a row is examined.
                     let first = self.kept.first().or(bytes.first());
-                    let row = self.due == Due::Row && !matches!(first, Some(0xfe | 0xff));
+                    let row =
+                        self.due == ExpectedPacket::Row && !matches!(first, Some(0xfe | 0xff));
                     let keep = if row { 1 } else { KEPT }
                         .saturating_sub(self.kept.len())
                         .min(take);
@@ -163,7 +167,7 @@ impl Scanner {
             }
             // The packet is complete.
             self.header_filled = 0;
-            if self.length == LONGEST {
+            if self.length == MAX_PACKET_LENGTH {
                 self.continued = true;
                 continue;
             }
@@ -173,7 +177,7 @@ impl Scanner {
             let outcome = self.packet(is_short);
             self.kept.clear();
             if let Some(outcome) = outcome? {
-                self.due = Due::Nothing;
+                self.due = ExpectedPacket::Nothing;
                 if !bytes.is_empty() {
                     return Err(WireError::Beyond(bytes.len()));
                 }
@@ -203,13 +207,16 @@ impl Scanner {
 
     /// Handles a complete packet, by its first bytes.
     #[inline]
-    fn packet(&mut self, is_short: bool) -> Result<Option<Result<Answer, Refusal>>, WireError> {
+    fn packet(
+        &mut self,
+        is_short: bool,
+    ) -> Result<Option<Result<StatementResult, ServerRefusal>>, WireError> {
         let first = *self
             .kept
             .first()
             .ok_or(WireError::Malformed("a packet is empty"))?;
         match self.due {
-            Due::First => match first {
+            ExpectedPacket::First => match first {
                 0x00 => {
                     let mut rest = &self.kept[1..];
                     let affected = integer(&mut rest)?;
@@ -228,35 +235,35 @@ impl Scanner {
                 _ => {
                     let mut rest = &self.kept[..];
                     let columns = integer(&mut rest)?;
-                    if columns == 0 || columns > MOST_COLUMNS {
+                    if columns == 0 || columns > MAX_COLUMNS {
                         return Err(WireError::Malformed("the number of columns is impossible"));
                     }
                     // MariaDB omits definitions that the client already has, and marks this.
                     self.due = if rest.first() == Some(&0) {
-                        Due::ColumnsEnd
+                        ExpectedPacket::ColumnsEnd
                     } else {
-                        Due::Columns(columns)
+                        ExpectedPacket::Columns(columns)
                     };
                     Ok(None)
                 }
             },
-            Due::Columns(left) => {
+            ExpectedPacket::Columns(left) => {
                 self.due = if left > 1 {
-                    Due::Columns(left - 1)
+                    ExpectedPacket::Columns(left - 1)
                 } else {
-                    Due::ColumnsEnd
+                    ExpectedPacket::ColumnsEnd
                 };
                 Ok(None)
             }
-            Due::ColumnsEnd => match first {
+            ExpectedPacket::ColumnsEnd => match first {
                 0xfe if is_short => {
-                    self.due = Due::Row;
+                    self.due = ExpectedPacket::Row;
                     Ok(None)
                 }
                 0xff => refusal(&self.kept).map(|refusal| Some(Err(refusal))),
                 _ => Err(WireError::Malformed("the column definitions do not end")),
             },
-            Due::Row => match first {
+            ExpectedPacket::Row => match first {
                 0xfe if is_short => {
                     // Warnings, then the status.
                     let mut rest = &self.kept[1..];
@@ -272,16 +279,16 @@ impl Scanner {
                     Ok(None)
                 }
             },
-            Due::Nothing => Err(WireError::Malformed(
+            ExpectedPacket::Nothing => Err(WireError::Malformed(
                 "a packet follows the end of the answer",
             )),
         }
     }
 
     /// Handles the end of one result, which ends the answer unless another result follows.
-    fn end(&mut self, status: u16) -> Option<Result<Answer, Refusal>> {
+    fn end(&mut self, status: u16) -> Option<Result<StatementResult, ServerRefusal>> {
         if status & MORE != 0 {
-            self.due = Due::First;
+            self.due = ExpectedPacket::First;
             return None;
         }
         Some(Ok(self.answer))
@@ -322,7 +329,7 @@ fn integer(rest: &mut &[u8]) -> Result<u64, WireError> {
         .fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-fn refusal(packet: &[u8]) -> Result<Refusal, WireError> {
+fn refusal(packet: &[u8]) -> Result<ServerRefusal, WireError> {
     let mut rest = &packet[1..];
     let code = short(&mut rest)?;
     let (state, message) = match rest {
@@ -331,7 +338,7 @@ fn refusal(packet: &[u8]) -> Result<Refusal, WireError> {
         other => (&b"HY000"[..], other),
     };
     let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Refusal {
+    Ok(ServerRefusal {
         code,
         state: words(state),
         message: words(message),
@@ -355,8 +362,8 @@ mod tests {
         bytes
     }
 
-    fn scan(bytes: &[u8]) -> Result<Option<Result<Answer, Refusal>>, WireError> {
-        Scanner::default().push(bytes)
+    fn scan(bytes: &[u8]) -> Result<Option<Result<StatementResult, ServerRefusal>>, WireError> {
+        ResponseScanner::default().push(bytes)
     }
 
     const OK: &[u8] = &[0, 3, 0xfc, 1, 1, 2, 0, 0, 0];
@@ -365,17 +372,17 @@ mod tests {
     const ERROR: &[u8] = b"\xff\xbd\x04#40001Deadlock found";
 
     #[test]
-    fn an_ok_and_an_error() {
+    fn ok_and_error_packets_are_read() {
         let bytes = packets(&[OK]);
         assert_eq!(
             scan(&bytes),
-            Ok(Some(Ok(Answer {
+            Ok(Some(Ok(StatementResult {
                 rows: 0,
                 affected: 3,
                 bytes: bytes.len() as u64
             })))
         );
-        let refusal = Refusal {
+        let refusal = ServerRefusal {
             code: 1213,
             state: "40001".to_owned(),
             message: "Deadlock found".to_owned(),
@@ -384,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_with_definitions_and_without() {
+    fn rows_are_read_with_and_without_definitions() {
         let row: &[u8] = &[0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
         let with = packets(&[&[2], b"def one", b"def two", EOF, row, &[0, 1], row, EOF]);
         assert_eq!(scan(&with).unwrap().unwrap().unwrap().rows, 3);
@@ -405,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_the_place_of_a_row_and_several_results() {
+    fn error_among_rows_and_multiple_results_are_read() {
         let answer = scan(&packets(&[&[1], b"def", EOF, &[1, b'x'], ERROR]))
             .unwrap()
             .unwrap();
@@ -427,10 +434,10 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_several_packets_counts_once() {
+    fn row_in_several_packets_counts_once() {
         let mut bytes = packets(&[&[1], b"def", EOF]);
         let mut big = vec![0xff, 0xff, 0xff, 4, 0xfe];
-        big.resize(4 + LONGEST as usize, 0);
+        big.resize(4 + MAX_PACKET_LENGTH as usize, 0);
         // The row and what belongs to it may look like an end.
         big.extend_from_slice(&[5, 0, 0, 5, 0xfe, 0, 0, 2, 0]);
         bytes.extend_from_slice(&big);
@@ -439,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_refused() {
+    fn invalid_response_is_refused() {
         assert_eq!(
             scan(&[1, 0, 0, 2, 0]),
             Err(WireError::Sequence { got: 2, wanted: 1 })
@@ -462,7 +469,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_panic_and_memory_is_bounded(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..20)) {
-            let mut scanner = Scanner::default();
+            let mut scanner = ResponseScanner::default();
             for piece in &pieces {
                 let _ = scanner.push(piece);
                 prop_assert!(scanner.kept.len() <= KEPT);
@@ -476,13 +483,13 @@ mod tests {
         }
 
         #[test]
-        fn pieces_of_any_length_give_the_same_answer(rows in proptest::collection::vec(proptest::collection::vec(1u8..250, 1..40), 0..20), cuts in proptest::collection::vec(1usize..30, 1..50), fails in any::<bool>()) {
+        fn any_split_of_a_response_reads_the_same(rows in proptest::collection::vec(proptest::collection::vec(1u8..250, 1..40), 0..20), cuts in proptest::collection::vec(1usize..30, 1..50), fails in any::<bool>()) {
             let mut payloads: Vec<&[u8]> = vec![&[3], b"def a", b"def b", b"def c", EOF];
             payloads.extend(rows.iter().map(Vec::as_slice));
             payloads.push(if fails { ERROR } else { EOF });
             let bytes = packets(&payloads);
             let whole = scan(&bytes).unwrap();
-            let mut scanner = Scanner::default();
+            let mut scanner = ResponseScanner::default();
             scanner.begin();
             let (mut rest, mut cut, mut got) = (bytes.as_slice(), cuts.iter().cycle(), None);
             while !rest.is_empty() {

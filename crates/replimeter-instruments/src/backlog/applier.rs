@@ -4,20 +4,20 @@ use std::{fmt::Display, sync::Arc};
 
 use replimeter_engine::{
     ErrorKind, ServerError,
-    flavour::{Channel, appliers::appliers},
+    dialect::{Channel, appliers::appliers},
 };
 
 use super::{
     Timeouts,
     connection::{Connection, Replica},
-    release::Held,
+    release::HeldApplier,
 };
 use crate::{MeasureError, preflight::CheckedReplica};
 
 /// A stopped applier of a replica. When dropped without [`release`](Self::release), as after a panic,
 /// it is released too.
 pub(super) struct Applier<'a> {
-    held: Arc<Held>,
+    held: Arc<HeldApplier>,
     /// The current number of workers, and its variable.
     pub(super) workers: Option<(u64, &'static str)>,
     timeouts: Timeouts,
@@ -31,7 +31,7 @@ impl<'a> Applier<'a> {
     ///
     /// # Errors
     /// When the server refuses or does not answer; then the applier is released.
-    pub(super) fn hold(
+    pub(super) fn stop_applier(
         replica: &CheckedReplica,
         channel: &Channel,
         workers: Option<u32>,
@@ -44,7 +44,7 @@ impl<'a> Applier<'a> {
             .map(u64::from)
             .zip(known)
             .filter(|(wanted, (was, _))| wanted != was);
-        let held = Held::new(
+        let held = HeldApplier::new(
             node,
             facts.engine,
             channel,
@@ -52,7 +52,7 @@ impl<'a> Applier<'a> {
         );
         let mut connection = held.connect(timeouts.order)?;
         let mut applier = Self {
-            held: held.keep(),
+            held: held.register(),
             workers: known,
             timeouts,
             say,
@@ -126,7 +126,7 @@ impl<'a> Applier<'a> {
 
     fn forget(&mut self) {
         self.released = true;
-        self.held.forget();
+        self.held.unregister();
     }
 
     fn bring_back(&mut self, first: Option<&MeasureError>) -> Result<(), ServerError> {

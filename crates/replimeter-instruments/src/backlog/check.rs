@@ -2,12 +2,12 @@
 
 use replimeter_engine::{
     ErrorKind, ServerError, Session,
-    facts::{Facts, grants},
-    flavour::{appliers::appliers, settings::quoted_user},
+    dialect::{appliers::appliers, settings::quoted_user},
+    facts::{ServerFacts, grants},
 };
 use replimeter_model::{engine::Engine, plan::BacklogPlan};
 
-use crate::{SCHEMA, TABLE, preflight::Cluster, survey::Relation};
+use crate::{SCHEMA, TABLE, discovery::Relation, preflight::Cluster};
 
 /// Checks that every replica has an applier that the user may stop, before anything is written or
 /// stopped.
@@ -15,10 +15,10 @@ use crate::{SCHEMA, TABLE, preflight::Cluster, survey::Relation};
 /// # Errors
 /// The first obstacle; names the server and the cause.
 pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerError> {
-    let doing = "cannot build up a backlog";
+    let operation = "cannot build up a backlog";
     if cluster.replicas.is_empty() {
-        return Err(cluster.primary.session.unfit(
-            doing,
+        return Err(cluster.primary.session.precondition(
+            operation,
             "the target has no replica",
             "choose a target with a replica, such as --sandbox async:1",
         ));
@@ -27,11 +27,12 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
     let engine = cluster.primary.facts.engine;
     for replica in &mut cluster.replicas {
         let server = &mut replica.server;
-        let unfit = |cause: String, hint: &str| Err(server.session.unfit(doing, cause, hint));
+        let precondition =
+            |cause: String, hint: &str| Err(server.session.precondition(operation, cause, hint));
         match &replica.relation {
             Relation::Channel { delay_s: 0, .. } => {}
             Relation::Channel { delay_s, .. } => {
-                return unfit(
+                return precondition(
                     format!(
                         "it is deliberately delayed by {delay_s} s, which would limit its catch-up"
                     ),
@@ -39,14 +40,14 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
                 );
             }
             Relation::Galera | Relation::Group | Relation::Writer => {
-                return unfit(
+                return precondition(
                     "the applier of a member of a cluster cannot be stopped alone: the member would leave the cluster, or flow control would stop the writers".to_owned(),
                     "use replicas with channels, such as --sandbox async:1, or measure the cluster under load with `lag --load`",
                 );
             }
         }
         if server.facts.engine != engine {
-            return unfit("its transactions cannot be compared with those of its primary, which runs another engine".to_owned(), "");
+            return precondition("its transactions cannot be compared with those of its primary, which runs another engine".to_owned(), "");
         }
         without_gtid(&server.facts, &server.session)?;
         if plan.workers.is_empty() {
@@ -55,13 +56,13 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
         }
         let channels = server.channels.as_ref().map_or(0, Vec::len);
         if appliers(&server.facts).is_none() {
-            return unfit(
+            return precondition(
                 "its number of applier workers cannot be read".to_owned(),
                 "remove --workers",
             );
         }
         if engine == Engine::MariaDb && channels > 1 {
-            return unfit(
+            return precondition(
                 format!(
                     "its number of applier workers can be set only while all of its {channels} channels are stopped"
                 ),
@@ -73,7 +74,7 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
     Ok(())
 }
 
-fn without_gtid(facts: &Facts, session: &Session) -> Result<(), ServerError> {
+fn without_gtid(facts: &ServerFacts, session: &Session) -> Result<(), ServerError> {
     let counted = facts.variables.contains_key("gtid_binlog_pos") || facts.get("gtid_mode") == "ON";
     if counted {
         return Ok(());
@@ -82,7 +83,7 @@ fn without_gtid(facts: &Facts, session: &Session) -> Result<(), ServerError> {
         "transactions are counted by GTID, but gtid_mode is {}",
         facts.get("gtid_mode")
     );
-    Err(session.unfit(
+    Err(session.precondition(
         "cannot build up a backlog",
         cause,
         "enable GTIDs: gtid_mode=ON, enforce_gtid_consistency=ON",
@@ -105,7 +106,7 @@ fn may(session: &mut Session, engine: Engine, workers: bool) -> Result<(), Serve
         return Ok(());
     }
     let (missing, user) = (missing.join(", "), quoted_user(session)?);
-    let mut error = session.unfit(
+    let mut error = session.precondition(
         "cannot stop the applier",
         format!(
             "the user lacks privileges to stop and start it{}: {missing}",

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use replimeter_engine::{Node, ServerError, Session, flavour::channels};
+use replimeter_engine::{Node, ServerError, Session, dialect::channels};
 use replimeter_model::engine::Engine;
 
-pub(super) const DOING: &str = "cannot read the applier's state";
+pub(super) const OPERATION: &str = "cannot read the applier's state";
 
 /// A connection to the replica; tests use one without a server.
 pub(super) trait Replica {
@@ -16,7 +16,7 @@ pub(super) trait Replica {
     /// Returns whether the applier runs, and its last error.
     fn applier(&mut self) -> Result<(bool, String), ServerError>;
     fn global(&mut self, variable: &str) -> Result<Option<u64>, ServerError>;
-    fn unfit(&self, cause: String) -> ServerError;
+    fn precondition(&self, cause: String) -> ServerError;
 }
 
 /// A session for one channel.
@@ -61,7 +61,7 @@ impl Replica for Connection {
     }
 
     fn connections(&mut self) -> Result<Vec<u32>, ServerError> {
-        let rows = self.session.rows(DOING, "SHOW PROCESSLIST")?;
+        let rows = self.session.rows(OPERATION, "SHOW PROCESSLIST")?;
         let own = rows
             .iter()
             .filter(|row| row.get("User") == Some(&self.user));
@@ -75,18 +75,18 @@ impl Replica for Connection {
             .find(|channel| channel.name == self.channel)
         {
             Some(channel) => Ok((channel.sql_running == "Yes", channel.sql_error)),
-            None => Err(self.unfit("the replication channel no longer exists".to_owned())),
+            None => Err(self.precondition("the replication channel no longer exists".to_owned())),
         }
     }
 
     fn global(&mut self, variable: &str) -> Result<Option<u64>, ServerError> {
         let value = self
             .session
-            .value(DOING, &format!("SELECT @@GLOBAL.{variable}"))?;
+            .value(OPERATION, &format!("SELECT @@GLOBAL.{variable}"))?;
         Ok(value.and_then(|value| value.parse().ok()))
     }
 
-    fn unfit(&self, cause: String) -> ServerError {
-        self.session.unfit(DOING, cause, "")
+    fn precondition(&self, cause: String) -> ServerError {
+        self.session.precondition(OPERATION, cause, "")
     }
 }

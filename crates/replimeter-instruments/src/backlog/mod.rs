@@ -4,13 +4,13 @@
 mod applier;
 mod check;
 mod connection;
-mod course;
-mod eyes;
-mod orders;
 pub(crate) mod position;
+mod position_probe;
+mod readings;
 mod release;
+mod restore;
 mod round;
-mod walked;
+mod round_readings;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use replimeter_engine::{
     ServerError, Session,
-    flavour::gtid::{DomainGtid, GtidSet, domain_gtids},
+    dialect::gtid::{DomainGtid, GtidSet, domain_gtids},
 };
 use replimeter_model::engine::Engine;
 
@@ -18,7 +18,7 @@ pub(crate) enum Position {
     Domains(BTreeMap<u32, u64>),
 }
 
-const DOING: &str = "cannot read the server's GTID position";
+const OPERATION: &str = "cannot read the server's GTID position";
 
 fn domains(gtids: &[DomainGtid]) -> BTreeMap<u32, u64> {
     let mut last = BTreeMap::new();
@@ -42,11 +42,12 @@ impl Position {
 
     /// Reads the position of a Galera node: the cluster's transactions that it has committed.
     pub(crate) fn galera(session: &mut Session) -> Result<Self, ServerError> {
-        let counters = session.pairs(DOING, "SHOW GLOBAL STATUS LIKE 'wsrep_last_committed'")?;
+        let counters =
+            session.pairs(OPERATION, "SHOW GLOBAL STATUS LIKE 'wsrep_last_committed'")?;
         let last = counters.values().next().and_then(|last| last.parse().ok());
         let last = last.ok_or_else(|| {
-            session.unfit(
-                DOING,
+            session.precondition(
+                OPERATION,
                 "it is not a member of a Galera cluster",
                 "see the server's error log",
             )
@@ -59,12 +60,14 @@ impl Position {
             Engine::MariaDb => of_mariadb,
             Engine::MySql => "SELECT @@GLOBAL.gtid_executed",
         };
-        let text = session.value(DOING, sql)?.unwrap_or_default();
+        let text = session.value(OPERATION, sql)?.unwrap_or_default();
         let position = match engine {
             Engine::MariaDb => domain_gtids(&text).map(|gtids| Self::Domains(domains(&gtids))),
             Engine::MySql => GtidSet::parse(&text).map(Self::Set),
         };
-        position.map_err(|error| session.unfit(DOING, error.to_string(), "report this as a defect"))
+        position.map_err(|error| {
+            session.precondition(OPERATION, error.to_string(), "report this as a defect")
+        })
     }
 
     /// Returns the number of transactions from the origins in `written`.
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn domains_that_the_primary_does_not_write_do_not_count() {
+    fn unwritten_domains_do_not_count() {
         let (written, applied) = (
             of_domains("0-1-100,2-1-7"),
             of_domains("0-1-90,2-1-7,5-9-1000"),
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_with_gaps_and_others_transactions() {
+    fn gtid_sets_with_gaps_and_foreign_transactions_compare() {
         let set = |text: &str| Position::Set(GtidSet::parse(text).unwrap());
         let (a, b) = (
             "3e11fa47-71ca-11e1-9e33-c80aa9429562",

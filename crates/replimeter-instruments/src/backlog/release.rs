@@ -12,16 +12,16 @@ use std::{
 
 use replimeter_engine::{
     Node, ServerError,
-    flavour::{
+    dialect::{
         Channel,
-        statements::{self, Part},
+        statements::{self, ChannelPart},
     },
 };
 use replimeter_model::engine::Engine;
 
 use super::{
-    connection::{Connection, DOING},
-    orders::{Failed, Orders, State, set},
+    connection::{Connection, OPERATION},
+    restore::{AttemptError, RestoreState, RestoreStatements, set},
 };
 
 /// How long the applier is retried when the process must end at once.
@@ -47,25 +47,25 @@ fn attempt_timeout(elapsed: Duration, limit: Duration) -> Duration {
 
 /// An applier that is not in its original state.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldApplier {
     node: Node,
     engine: Engine,
     channel: String,
-    orders: Orders,
-    state: Mutex<State>,
+    statements: RestoreStatements,
+    state: Mutex<RestoreState>,
     /// Whether an attempt has failed, so that a later success must be reported too.
     doubtful: AtomicBool,
 }
 
-/// All such appliers, for exits that have no [`Held`].
-static HELD: Mutex<Vec<Arc<Held>>> = Mutex::new(Vec::new());
+/// All such appliers, for exits that have no [`HeldApplier`].
+static HELD: Mutex<Vec<Arc<HeldApplier>>> = Mutex::new(Vec::new());
 
-fn all() -> MutexGuard<'static, Vec<Arc<Held>>> {
+fn all() -> MutexGuard<'static, Vec<Arc<HeldApplier>>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Held {
-    /// Creates the state of a replica's applier; [`keep`](Self::keep) registers it. `workers` is the
+impl HeldApplier {
+    /// Creates the state of a replica's applier; [`register`](Self::register) registers it. `workers` is the
     /// original number and its variable, if the run changes it.
     pub(super) fn new(
         node: &Node,
@@ -73,30 +73,30 @@ impl Held {
         channel: &Channel,
         workers: Option<(u64, &'static str)>,
     ) -> Self {
-        let orders = Orders {
-            stop: statements::stop(engine, channel, Part::Applier),
+        let statements = RestoreStatements {
+            stop: statements::stop(engine, channel, ChannelPart::Applier),
             workers,
-            start: statements::start(engine, channel, Part::Applier),
+            start: statements::start(engine, channel, ChannelPart::Applier),
         };
         Self {
             node: node.clone(),
             engine,
             channel: channel.name.clone(),
-            orders,
+            statements,
             state: Mutex::default(),
             doubtful: AtomicBool::new(false),
         }
     }
 
     /// Registers it: every exit restores it from now on.
-    pub(super) fn keep(self) -> Arc<Self> {
+    pub(super) fn register(self) -> Arc<Self> {
         let held = Arc::new(self);
         all().push(Arc::clone(&held));
         held
     }
 
     /// Removes it after it was restored.
-    pub(super) fn forget(self: &Arc<Self>) {
+    pub(super) fn unregister(self: &Arc<Self>) {
         all().retain(|other| !Arc::ptr_eq(other, self));
     }
 
@@ -104,12 +104,12 @@ impl Held {
         Connection::open(&self.node, self.engine, &self.channel, answer)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RestoreState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn stop(&self, connection: &mut Connection) -> Result<(), ServerError> {
-        self.state().stop(connection, &self.orders)
+        self.state().stop(connection, &self.statements)
     }
 
     pub(super) fn set_workers(
@@ -122,12 +122,12 @@ impl Held {
     }
 
     pub(super) fn start(&self, connection: &mut Connection) -> Result<(), ServerError> {
-        self.state().send(connection, &self.orders.start)
+        self.state().send(connection, &self.statements.start)
     }
 
     /// Makes one attempt. Two threads never do so at the same time: the `STOP` of one would follow the
     /// `START` of the other.
-    fn attempt(&self, answer: Duration) -> Result<(), Failed> {
+    fn attempt(&self, answer: Duration) -> Result<(), AttemptError> {
         let deadline = Instant::now() + answer;
         let mut state = loop {
             match self.state.try_lock() {
@@ -138,10 +138,10 @@ impl Held {
                 }
                 Err(TryLockError::WouldBlock) => {
                     let (name, address) = (&self.node.name, self.node.endpoint.address());
-                    return Err(ServerError::unfit(
+                    return Err(ServerError::precondition(
                         name,
                         &address,
-                        DOING,
+                        OPERATION,
                         "an earlier statement has no answer yet",
                         "",
                     )
@@ -152,16 +152,18 @@ impl Held {
         if state.released {
             return Ok(());
         }
-        state.bring_back(&mut self.connect(answer)?, &self.orders)
+        state.restore(&mut self.connect(answer)?, &self.statements)
     }
 
     /// Returns an error with the statements that restore the applier.
     fn failed(&self, error: ServerError) -> ServerError {
-        let Self { node, orders, .. } = self;
+        let Self {
+            node, statements, ..
+        } = self;
         ServerError {
-            doing: "cannot restore the applier, which may be stopped or have a changed number of workers".to_owned(),
-            cause: format!("{}: {}", error.doing, error.cause),
-            hint: format!("run on {}: {}", node.name, orders.by_hand()),
+            operation: "cannot restore the applier, which may be stopped or have a changed number of workers".to_owned(),
+            cause: format!("{}: {}", error.operation, error.cause),
+            hint: format!("run on {}: {}", node.name, statements.manual_statements()),
             ..error
         }
     }
@@ -182,10 +184,10 @@ impl Held {
         loop {
             let error = match self.attempt(attempt_timeout(began.elapsed(), limit)) {
                 Ok(()) => {
-                    self.forget();
+                    self.unregister();
                     if self.doubtful.load(Ordering::Relaxed) {
                         let workers = self
-                            .orders
+                            .statements
                             .workers
                             .map(|(workers, variable)| format!(", with {variable} = {workers}"));
                         say(&format!(
@@ -195,18 +197,18 @@ impl Held {
                     }
                     return Ok(());
                 }
-                Err(Failed::Broken(error)) => {
+                Err(AttemptError::Broken(error)) => {
                     self.doubtful.store(true, Ordering::Relaxed);
                     return Err(self.failed(error));
                 }
-                Err(Failed::Again(error)) => error,
+                Err(AttemptError::Again(error)) => error,
             };
             failed += 1;
             let known = self.doubtful.swap(true, Ordering::Relaxed);
             let elapsed = began.elapsed();
             let Some(pause) = pause(failed, elapsed, limit) else {
                 if limit.is_zero() {
-                    self.forget();
+                    self.unregister();
                 }
                 return Err(self.failed(error));
             };
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_server_leaves_time_for_a_second_attempt() {
+    fn silent_server_leaves_time_for_second_attempt() {
         for limit in [RELEASE_TIMEOUT, HURRIED_TIMEOUT] {
             assert!(attempt_timeout(Duration::ZERO, limit) <= limit / 2);
             assert_eq!(attempt_timeout(limit * 2, limit), ATTEMPT_TIMEOUTS[0]);
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_one_attempt() {
+    fn zero_time_allows_one_attempt() {
         // Port 1 of this machine: the connection is refused.
         let node = Node {
             name: "replica1".to_owned(),
@@ -291,7 +293,7 @@ mod tests {
             answer: Duration::from_secs(1),
             namespace: None,
         };
-        let held = Held::new(&node, Engine::MariaDb, &Channel::default(), None).keep();
+        let held = HeldApplier::new(&node, Engine::MariaDb, &Channel::default(), None).register();
         let said = std::cell::RefCell::new(Vec::new());
         let error = held
             .release(Duration::ZERO, None, &|line| {

@@ -5,7 +5,7 @@ use std::{sync::atomic::Ordering, thread, time::Duration};
 
 use replimeter_engine::{
     ErrorKind, ServerError,
-    flavour::{Channel, appliers::appliers},
+    dialect::{Channel, appliers::appliers},
 };
 use replimeter_model::{
     backlog::{BacklogPhase, BacklogRow},
@@ -17,17 +17,17 @@ use replimeter_model::{
 use super::{
     Listener, Progress,
     applier::Applier,
-    course::{Reading, Stretch},
-    eyes::Eyes,
-    walked::{Moments, Walked},
+    position_probe::PositionProbe,
+    readings::{BacklogReading, PhaseReadings},
+    round_readings::{RoundReadings, RoundTimes},
 };
 use crate::{
     MeasureError,
     clock::Clock,
+    discovery::Relation,
     load::BackgroundLoad,
     preflight::{CheckedReplica, Cluster},
     record,
-    survey::Relation,
     table::keep_alive,
 };
 
@@ -40,7 +40,7 @@ const KEEP_ALIVE: Nanos = Nanos(10_000_000_000);
 /// Maximum time to catch up, as a multiple of the build-up time.
 const LIMIT: u32 = 20;
 /// Minimum of this limit.
-const LIMIT_AT_LEAST: Duration = Duration::from_secs(30);
+const MIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// The measurement of one replica with one number of workers.
 pub(super) struct Round<'a, 'l> {
@@ -85,7 +85,7 @@ impl Round<'_, '_> {
     }
 
     fn limit(&self) -> Nanos {
-        Nanos::from((self.plan.build_up.0 * LIMIT).max(LIMIT_AT_LEAST))
+        Nanos::from((self.plan.build_up.0 * LIMIT).max(MIN_LIMIT))
     }
 
     fn stopped(&self) -> bool {
@@ -99,35 +99,35 @@ impl Round<'_, '_> {
         load: &mut BackgroundLoad,
         out: &mut Option<BacklogRow>,
     ) -> Result<(), MeasureError> {
-        let mut eyes = Eyes::open(cluster, self.index, self.listener.timeouts.answer)?;
-        self.settle(cluster, &mut eyes)?;
+        let mut probe = PositionProbe::open(cluster, self.index, self.listener.timeouts.answer)?;
+        self.settle(cluster, &mut probe)?;
         let replica = &cluster.replicas[self.index];
-        let applier = Applier::hold(
+        let applier = Applier::stop_applier(
             replica,
             &channel(replica)?,
             self.workers,
             self.listener.timeouts,
             self.listener.say,
         )?;
-        let mut walked = Walked {
+        let mut round_readings = RoundReadings {
             replica: replica.server.node.name.clone(),
             workers: applier
                 .workers
                 .map(|(workers, variable)| (workers, variable.to_owned())),
             parallel_mode: self.parallel_mode(replica),
-            moments: Moments {
+            moments: RoundTimes {
                 stopped: self.clock.now(),
                 started: None,
                 caught: false,
             },
             every: self.every(),
-            growing: Stretch::new(BacklogPhase::Growing),
-            with_load: Stretch::new(BacklogPhase::WithLoad),
-            without_load: Stretch::new(BacklogPhase::WithoutLoad),
+            growing: PhaseReadings::new(BacklogPhase::Growing),
+            with_load: PhaseReadings::new(BacklogPhase::WithLoad),
+            without_load: PhaseReadings::new(BacklogPhase::WithoutLoad),
         };
-        let ended = self.walk(cluster, load, &mut eyes, &applier, &mut walked);
-        record::reading(|| walked.clone());
-        let row = walked.row();
+        let ended = self.walk(cluster, load, &mut probe, &applier, &mut round_readings);
+        record::reading(|| round_readings.clone());
+        let row = round_readings.row();
         if ended.is_ok() && !self.stopped() {
             self.judge(&row);
         }
@@ -159,13 +159,13 @@ impl Round<'_, '_> {
         &mut self,
         cluster: &mut Cluster,
         load: &mut BackgroundLoad,
-        eyes: &mut Eyes,
+        probe: &mut PositionProbe,
         applier: &Applier<'_>,
-        walked: &mut Walked,
+        round_readings: &mut RoundReadings,
     ) -> Result<(), MeasureError> {
         let stop = self.listener.stop;
         let mut ran = load.run_while(stop, |_| {
-            self.walk_beside_load(cluster, eyes, applier, walked)
+            self.walk_beside_load(cluster, probe, applier, round_readings)
         });
         self.warnings.append(&mut ran.warnings);
         ran.failure.map_or(Ok(()), Err)?;
@@ -174,11 +174,11 @@ impl Round<'_, '_> {
             return Ok(());
         }
         let limit = self.limit();
-        let caught = &mut walked.moments.caught;
+        let caught = &mut round_readings.moments.caught;
         self.read_while(
             cluster,
-            eyes,
-            &mut walked.without_load,
+            probe,
+            &mut round_readings.without_load,
             BacklogPhase::WithoutLoad,
             |reading, before, since| {
                 *caught = caught_up(reading, before);
@@ -191,47 +191,54 @@ impl Round<'_, '_> {
     fn walk_beside_load(
         &mut self,
         cluster: &mut Cluster,
-        eyes: &mut Eyes,
+        probe: &mut PositionProbe,
         applier: &Applier<'_>,
-        walked: &mut Walked,
+        round_readings: &mut RoundReadings,
     ) -> Result<(), MeasureError> {
         let grow = Nanos::from(self.plan.build_up.0);
         self.origin = self.clock.now();
         self.read_while(
             cluster,
-            eyes,
-            &mut walked.growing,
+            probe,
+            &mut round_readings.growing,
             BacklogPhase::Growing,
             |_, _, since| since < grow,
         )?;
         let mut connection = applier.connect()?;
         // The rate counts from here, including the applier's start.
-        walked.with_load.push(eyes.read(self.clock)?);
-        walked.moments.started = Some(self.clock.now());
+        round_readings.with_load.push(probe.read(self.clock)?);
+        round_readings.moments.started = Some(self.clock.now());
         applier.start(&mut connection)?;
         drop(connection);
         if self.stopped() {
             return Ok(());
         }
         // The second half is left for the time without load.
-        let enough = walked.with_load.last().map_or(0, |last| last.behind / 2);
+        let enough = round_readings
+            .with_load
+            .last()
+            .map_or(0, |last| last.behind / 2);
         self.read_while(
             cluster,
-            eyes,
-            &mut walked.with_load,
+            probe,
+            &mut round_readings.with_load,
             BacklogPhase::WithLoad,
             |reading, _, since| since < grow && reading.behind > enough,
         )
     }
 
     /// Waits until the replica has caught up, so that the backlog belongs to this round.
-    fn settle(&mut self, cluster: &mut Cluster, eyes: &mut Eyes) -> Result<(), MeasureError> {
-        let mut before = Stretch::new(BacklogPhase::WithoutLoad);
+    fn settle(
+        &mut self,
+        cluster: &mut Cluster,
+        probe: &mut PositionProbe,
+    ) -> Result<(), MeasureError> {
+        let mut before = PhaseReadings::new(BacklogPhase::WithoutLoad);
         let limit = self.limit();
         let mut settled = false;
         self.read_while(
             cluster,
-            eyes,
+            probe,
             &mut before,
             BacklogPhase::WithoutLoad,
             |reading, before, since| {
@@ -250,7 +257,7 @@ impl Round<'_, '_> {
                 limit.as_micros() / 1e6
             );
             return Err(session
-                .unfit(
+                .precondition(
                     "cannot build up a backlog",
                     cause,
                     "wait until it has caught up, and stop other writers",
@@ -264,17 +271,17 @@ impl Round<'_, '_> {
     fn read_while(
         &mut self,
         cluster: &mut Cluster,
-        eyes: &mut Eyes,
-        stretch: &mut Stretch,
+        probe: &mut PositionProbe,
+        stretch: &mut PhaseReadings,
         phase: BacklogPhase,
-        mut goes_on: impl FnMut(&Reading, Option<Reading>, Nanos) -> bool,
+        mut goes_on: impl FnMut(&BacklogReading, Option<BacklogReading>, Nanos) -> bool,
     ) -> Result<(), MeasureError> {
         let began = self.clock.now();
         let every = Nanos::from(self.every());
         let mut next = began;
         loop {
             let before = stretch.last();
-            let reading = eyes.read(self.clock)?;
+            let reading = probe.read(self.clock)?;
             stretch.push(reading);
             let now = self.clock.now();
             if !goes_on(&reading, before, now - began) || self.stopped() {
@@ -342,14 +349,14 @@ impl Round<'_, '_> {
 
 /// Returns whether the replica has caught up: less is missing than was written between two readings,
 /// because other clients may write too.
-fn caught_up(reading: &Reading, before: Option<Reading>) -> bool {
+fn caught_up(reading: &BacklogReading, before: Option<BacklogReading>) -> bool {
     reading.behind <= before.map_or(0, |before| reading.written.saturating_sub(before.written))
 }
 
 fn channel(replica: &CheckedReplica) -> Result<Channel, ServerError> {
     match &replica.relation {
         Relation::Channel { channel, .. } => Ok((**channel).clone()),
-        _ => Err(replica.server.session.unfit(
+        _ => Err(replica.server.session.precondition(
             "cannot build up a backlog",
             "it has no replication channel",
             "report this as a defect",
@@ -367,7 +374,7 @@ fn still_applying(replica: &CheckedReplica) -> Result<(), ServerError> {
     if state.running && !state.failed {
         return Ok(());
     }
-    Err(replica.server.session.unfit(
+    Err(replica.server.session.precondition(
         "cannot catch up",
         state.words,
         "repair replication first; see the server's error log",

@@ -2,17 +2,19 @@
 
 use replimeter_model::doctor::{ClockDifference, Finding, FindingCode, Severity};
 
-use super::{View, among, topology::Tie};
+use super::{CheckContext, among, topology::UpstreamRelation};
 /// The smallest difference that is reported, in microseconds.
 const TOLERATED_US: f64 = 1_000.0;
 
 /// Returns each server's clock relative to its source's, or the writer's in a cluster.
-pub(super) fn differences(view: &View<'_>) -> Vec<ClockDifference> {
+pub(super) fn differences(view: &CheckContext<'_>) -> Vec<ClockDifference> {
     let of = |index: usize| {
         let source = match view.tie(index) {
-            Tie::Channel { source, .. } => *source,
-            Tie::Galera | Tie::Group => view.topology.writer?,
-            Tie::Writer | Tie::None | Tie::Unknown => return None,
+            UpstreamRelation::Channel { source, .. } => *source,
+            UpstreamRelation::Galera | UpstreamRelation::Group => view.topology.writer?,
+            UpstreamRelation::Writer | UpstreamRelation::None | UpstreamRelation::Unknown => {
+                return None;
+            }
         };
         let (theirs, own) = (view.state(source)?.clock?, view.state(index)?.clock?);
         Some(ClockDifference {

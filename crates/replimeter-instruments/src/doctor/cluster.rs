@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
 
 use super::{
-    View, about, among,
-    examination::{Examination, State},
+    CheckContext, about, among,
+    examination::{Examination, ServerState},
 };
 
 /// The smallest share of time in flow control that is reported, in percent.
 const STOPPED_PERCENT: f64 = 1.0;
 
-pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
+pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (_, server, state) in view.reached() {
         findings.extend(of_node(server, state));
@@ -23,7 +23,7 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
     findings
 }
 
-fn of_node(server: &Examination, state: &State) -> Vec<Finding> {
+fn of_node(server: &Examination, state: &ServerState) -> Vec<Finding> {
     let mut findings = Vec::new();
     let Some(node) = &state.galera else {
         return findings;
@@ -43,7 +43,7 @@ fn of_node(server: &Examination, state: &State) -> Vec<Finding> {
             Severity::Error,
             Code::MemberNotReady,
             server,
-            format_args!("it is not a full member: {}", node.words()),
+            format_args!("it is not a full member: {}", node.description()),
             if desynced {
                 "SET GLOBAL wsrep_desync=OFF;"
             } else {
@@ -87,17 +87,17 @@ fn of_node(server: &Examination, state: &State) -> Vec<Finding> {
     findings
 }
 
-fn of_member(server: &Examination, state: &State) -> Vec<Finding> {
+fn of_member(server: &Examination, state: &ServerState) -> Vec<Finding> {
     let Some(group) = state.group() else {
         return Vec::new();
     };
     let mut findings = Vec::new();
-    if group.own().is_none_or(|own| own.state != "ONLINE") {
+    if group.own_member().is_none_or(|own| own.state != "ONLINE") {
         findings.push(about(
             Severity::Error,
             Code::MemberNotReady,
             server,
-            format_args!("it is not a full member: {}", group.words()),
+            format_args!("it is not a full member: {}", group.description()),
             "wait until the member is ONLINE; if it has left, START GROUP_REPLICATION; and see its error log",
         ));
         return findings;
@@ -125,7 +125,7 @@ fn of_member(server: &Examination, state: &State) -> Vec<Finding> {
 }
 
 /// Returns findings about all nodes of each Galera cluster.
-fn galera(view: &View<'_>) -> Vec<Finding> {
+fn galera(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let nodes = || {
         view.reached()
@@ -205,7 +205,7 @@ fn galera(view: &View<'_>) -> Vec<Finding> {
 }
 
 /// Returns findings about all members of each group.
-fn groups(view: &View<'_>) -> Vec<Finding> {
+fn groups(view: &CheckContext<'_>) -> Vec<Finding> {
     let members = || {
         view.reached()
             .filter_map(|(_, server, state)| Some((server, state.group()?)))

@@ -1,22 +1,22 @@
 //! Connections to the servers, their identities, and privileges of their user.
 
-use replimeter_engine::{ErrorKind, ServerError, flavour, flavour::statements};
+use replimeter_engine::{ErrorKind, ServerError, dialect, dialect::statements};
 use replimeter_model::{
     doctor::{Finding, FindingCode as Code, Severity},
     target::SslMode,
 };
 
 use super::{
-    View, about, among,
-    examination::{Examination, State},
-    topology::{Tie, one_cluster},
+    CheckContext, about, among,
+    examination::{Examination, ServerState},
+    topology::{UpstreamRelation, one_cluster},
 };
 use crate::{
     SCHEMA, TABLE,
     preflight::{PRIMARY_PRIVILEGES, REPLICA_PRIVILEGES},
 };
 
-pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
+pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = view
         .servers
         .iter()
@@ -50,13 +50,18 @@ fn absent(server: &Examination, error: &ServerError) -> Option<Finding> {
         Severity::Error,
         code,
         server,
-        format_args!("{}: {}", error.doing, error.cause),
+        format_args!("{}: {}", error.operation, error.cause),
         error.hint.clone(),
     ))
 }
 
-fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Vec<Finding> {
-    let writer = view.tie(index) == &Tie::Writer;
+fn privileges(
+    view: &CheckContext<'_>,
+    index: usize,
+    server: &Examination,
+    state: &ServerState,
+) -> Vec<Finding> {
+    let writer = view.tie(index) == &UpstreamRelation::Writer;
     let wanted: &[&str] = if writer {
         &PRIMARY_PRIVILEGES
     } else {
@@ -69,7 +74,11 @@ fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State
     };
     // A replica is refused without it; the relation of a primary or a node is known from other
     // data.
-    let other_means = writer || matches!(view.tie(index), Tie::Galera | Tie::Group);
+    let other_means = writer
+        || matches!(
+            view.tie(index),
+            UpstreamRelation::Galera | UpstreamRelation::Group
+        );
     refused(
         state.channels.as_ref().err(),
         if other_means {
@@ -78,7 +87,7 @@ fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State
             Severity::Error
         },
         "its replication sources",
-        &format!("{} ON *.*", flavour::monitor_privilege(engine)),
+        &format!("{} ON *.*", dialect::monitor_privilege(engine)),
     );
     refused(
         state.group.as_ref().err(),
@@ -104,7 +113,7 @@ fn privileges(view: &View<'_>, index: usize, server: &Examination, state: &State
 }
 
 /// Returns a finding about privileges that the user lacks on the schema.
-fn missing(wanted: &[&str], server: &Examination, state: &State) -> Option<Finding> {
+fn missing(wanted: &[&str], server: &Examination, state: &ServerState) -> Option<Finding> {
     let Some(grants) = &state.grants else {
         return Some(about(
             Severity::Warning,
@@ -129,7 +138,7 @@ fn missing(wanted: &[&str], server: &Examination, state: &State) -> Option<Findi
 /// Returns a finding about data that could not be read, for lack of a privilege or otherwise.
 fn unseen(
     server: &Examination,
-    state: &State,
+    state: &ServerState,
     error: &ServerError,
     severity: Severity,
     what: &str,
@@ -148,13 +157,13 @@ fn unseen(
         Severity::Warning,
         Code::NotChecked,
         server,
-        format_args!("{}: {}", error.doing, error.cause),
+        format_args!("{}: {}", error.operation, error.cause),
         error.hint.clone(),
     )
 }
 
 /// Returns findings about servers that are identical, or share an identity.
-fn identities(view: &View<'_>) -> Vec<Finding> {
+fn identities(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
         let own = state.facts.identity();
@@ -177,7 +186,7 @@ fn identities(view: &View<'_>) -> Vec<Finding> {
                     format!("stop {}, remove auto.cnf from its data directory, and start it again", server.name),
                 ));
             } else if own.server_id == identity.server_id
-                && one_cluster(state, other) != Some(Tie::Galera)
+                && one_cluster(state, other) != Some(UpstreamRelation::Galera)
             {
                 // Galera nodes that share GTIDs have one server_id by design.
                 findings.push(among(

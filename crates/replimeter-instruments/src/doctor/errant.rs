@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use replimeter_engine::flavour::{
+use replimeter_engine::dialect::{
     binlog::binlog,
     gtid::{DomainGtid, Executed, GtidSet},
 };
 use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
 
-use super::{View, about, examination::State, number, topology::Tie};
+use super::{CheckContext, about, examination::ServerState, number, topology::UpstreamRelation};
 
 /// Maximum length of GTIDs in a message.
 const NAMED: usize = 200;
 
-pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
+pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let Some(writer) = view.topology.writer else {
         return Vec::new();
     };
@@ -23,7 +23,7 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
         // Members of a cluster certify one another's transactions: none is errant.
-        if !matches!(view.tie(index), Tie::Channel { .. }) {
+        if !matches!(view.tie(index), UpstreamRelation::Channel { .. }) {
             continue;
         }
         let top_name = &view.servers[writer].name;
@@ -52,9 +52,9 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
     findings
 }
 
-type Draft = (Severity, Code, String, String);
+type FindingDraft = (Severity, Code, String, String);
 
-fn unknown(reason: &str) -> Draft {
+fn unknown(reason: &str) -> FindingDraft {
     (
         Severity::Info,
         Code::ErrantUnknown,
@@ -73,14 +73,14 @@ fn shortened(set: &impl ToString) -> String {
 }
 
 fn of_sets(
-    view: &View<'_>,
+    view: &CheckContext<'_>,
     index: usize,
-    state: &State,
-    top: &State,
+    state: &ServerState,
+    top: &ServerState,
     mine: &GtidSet,
     theirs: &GtidSet,
     top_name: &str,
-) -> Vec<Draft> {
+) -> Vec<FindingDraft> {
     if mine.is_empty() && state.facts.get("gtid_mode") != "ON" {
         return vec![unknown(&format!(
             "gtid_mode={}",
@@ -136,8 +136,8 @@ fn of_sets(
 }
 
 /// Returns the UUIDs that stand for a group, whose members may have its transactions in any order.
-fn expected_uuids(view: &View<'_>) -> BTreeSet<String> {
-    let of = |state: &State| {
+fn expected_uuids(view: &CheckContext<'_>) -> BTreeSet<String> {
+    let of = |state: &ServerState| {
         let view_change = state
             .facts
             .get("group_replication_view_change_uuid")
@@ -161,13 +161,13 @@ fn expected_uuids(view: &View<'_>) -> BTreeSet<String> {
 }
 
 fn of_domains(
-    state: &State,
-    top: &State,
+    state: &ServerState,
+    top: &ServerState,
     logged: &[DomainGtid],
     top_logged: &[DomainGtid],
     top_applied: &[DomainGtid],
     top_name: &str,
-) -> Vec<Draft> {
+) -> Vec<FindingDraft> {
     if !binlog(&state.facts).on {
         return vec![unknown(
             "its binary log is off, so transactions written on it leave no trace",

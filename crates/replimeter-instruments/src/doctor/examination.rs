@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 
 use replimeter_engine::{
     ErrorKind, ServerError, Session,
-    facts::{Facts, grants},
-    filter::Filters,
-    flavour::{
+    dialect::{
         self, Channel,
         galera::NodeState,
         group::GroupState,
@@ -15,6 +13,8 @@ use replimeter_engine::{
         semi_sync::{PrimaryState, ReplicaState},
         settings,
     },
+    facts::{ServerFacts, grants},
+    filter::Filters,
     grants::Grants,
     source::Member,
 };
@@ -26,8 +26,8 @@ use replimeter_model::{
 
 use crate::{
     clock::Calendar,
-    offset::{self, Patience, repeat},
-    survey::{Surveyed, survivable},
+    clock_offset::{self, ProbeLimits, repeat},
+    discovery::{DiscoveredServer, unless_disconnected},
     table::{LOCK, MARK, find},
 };
 
@@ -41,7 +41,7 @@ pub(super) struct Examination {
     /// Its declared role.
     pub(super) role: Option<Role>,
     /// Its state, or why it could not be examined.
-    pub(super) state: Result<Box<State>, ServerError>,
+    pub(super) state: Result<Box<ServerState>, ServerError>,
 }
 
 impl Examination {
@@ -51,14 +51,14 @@ impl Examination {
     }
 
     /// Returns its state, when it could be examined.
-    pub(super) fn seen(&self) -> Option<&State> {
+    pub(super) fn seen(&self) -> Option<&ServerState> {
         self.state.as_ref().ok().map(Box::as_ref)
     }
 }
 
 /// The table of that name in the schema `replimeter`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum OurTable {
+pub(super) enum SchemaContents {
     /// None.
     #[default]
     None,
@@ -70,7 +70,7 @@ pub(super) enum OurTable {
 
 /// The state of one server.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct ServerState {
     /// Whether the connection is encrypted.
     pub(super) tls: bool,
     /// The mode requested by the URL.
@@ -84,7 +84,7 @@ pub(super) struct State {
     /// Its clock relative to this machine's.
     pub(super) clock: Option<ClockOffset>,
     /// Every global variable.
-    pub(super) facts: Facts,
+    pub(super) facts: ServerFacts,
     /// The user as the server reports it, quoted.
     pub(super) user: String,
     /// The user's privileges; `None` when the server does not show them.
@@ -111,14 +111,14 @@ pub(super) struct State {
     /// Which transactions it has executed.
     pub(super) executed: Executed,
     /// The table in the place of the probe table.
-    pub(super) table: Result<OurTable, ServerError>,
+    pub(super) table: Result<SchemaContents, ServerError>,
     /// The connection that holds the lock of a run.
     pub(super) measured_by: Option<String>,
     /// Earlier entries that are the same server, under another address.
     pub(super) same_as: Vec<usize>,
 }
 
-impl State {
+impl ServerState {
     /// Returns a counter's value.
     pub(super) fn counter(&self, name: &str) -> Option<u64> {
         self.counters.get(name)?.parse().ok()
@@ -147,39 +147,39 @@ impl State {
 }
 
 /// An open server, for queries after all servers have been read.
-pub(super) struct Open {
+pub(super) struct OpenServer {
     /// With its own session.
-    pub(super) surveyed: Surveyed,
-    visit: Visit,
+    pub(super) discovered: DiscoveredServer,
+    visit: ServerVisit,
 }
 
 /// The context of an examination.
-pub(super) struct Visit {
+pub(super) struct ServerVisit {
     /// When the examination began, by the calendar clock.
     begun: Nanos,
     /// The address of the session's client, as this server sees it.
     client: Option<String>,
 }
 
-impl Open {
+impl OpenServer {
     /// Splits off the server, for functions that need several servers.
-    pub(super) fn split(self) -> (Surveyed, Visit) {
-        (self.surveyed, self.visit)
+    pub(super) fn split(self) -> (DiscoveredServer, ServerVisit) {
+        (self.discovered, self.visit)
     }
 
     /// Joins what was split.
-    pub(super) fn join(surveyed: Surveyed, visit: Visit) -> Self {
-        Self { surveyed, visit }
+    pub(super) fn join(discovered: DiscoveredServer, visit: ServerVisit) -> Self {
+        Self { discovered, visit }
     }
 
     /// Returns whether `other` is a session of the same server.
-    pub(super) fn is(&mut self, other: &Self) -> Result<bool, ServerError> {
+    pub(super) fn is_same_server(&mut self, other: &Self) -> Result<bool, ServerError> {
         let Some(client) = &other.visit.client else {
             return Ok(false);
         };
         let seen = settings::client_of(
-            &mut self.surveyed.session,
-            other.surveyed.session.connection_id(),
+            &mut self.discovered.session,
+            other.discovered.session.connection_id(),
         )?;
         Ok(seen.as_ref() == Some(client))
     }
@@ -189,28 +189,30 @@ impl Open {
         &mut self,
         calendar: &Calendar,
     ) -> Result<Option<ClockOffset>, ServerError> {
-        Ok(survivable(offset(&mut self.surveyed.session, calendar))?
-            .ok()
-            .flatten())
+        Ok(
+            unless_disconnected(offset(&mut self.discovered.session, calendar))?
+                .ok()
+                .flatten(),
+        )
     }
 
     /// Returns how long flow control stopped writes since the beginning, and the time since then.
-    pub(super) fn stopped(
+    pub(super) fn flow_control_stopped(
         &mut self,
-        state: &State,
+        state: &ServerState,
         calendar: &Calendar,
     ) -> Result<Option<(u64, u64)>, ServerError> {
         let Some(before) = settings::flow_control_ns(&state.counters) else {
             return Ok(None);
         };
-        let now = settings::counters(&mut self.surveyed.session)?;
+        let now = settings::counters(&mut self.discovered.session)?;
         let passed = u64::try_from((calendar.now() - self.visit.begun).0).unwrap_or(0);
         Ok(settings::flow_control_ns(&now).map(|after| (after.saturating_sub(before), passed)))
     }
 }
 
 /// Examines one server.
-pub(super) fn examine(declared: &Member, calendar: &Calendar) -> (Examination, Option<Open>) {
+pub(super) fn examine(declared: &Member, calendar: &Calendar) -> (Examination, Option<OpenServer>) {
     let node = &declared.node;
     let examination = |state| Examination {
         name: node.name.clone(),
@@ -224,7 +226,7 @@ pub(super) fn examine(declared: &Member, calendar: &Calendar) -> (Examination, O
     }
 }
 
-fn read(declared: &Member, calendar: &Calendar) -> Result<(State, Open), ServerError> {
+fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServer), ServerError> {
     let node = &declared.node;
     node.check_files()?;
     let before = calendar.now();
@@ -234,9 +236,9 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(State, Open), ServerE
     let round_trip = round_trip(&mut timed, calendar)?;
     drop(timed);
 
-    let mut surveyed = Surveyed::read(node)?;
+    let mut discovered = DiscoveredServer::read(node)?;
     let begun = calendar.now();
-    let Surveyed {
+    let DiscoveredServer {
         session,
         facts,
         channels,
@@ -245,9 +247,9 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(State, Open), ServerE
         semi_sync,
         acknowledges,
         ..
-    } = &mut surveyed;
+    } = &mut discovered;
     let own = session.connection_id();
-    let state = State {
+    let state = ServerState {
         tls: session.tls(),
         ssl_mode: node.endpoint.ssl_mode,
         loopback: node.endpoint.is_loopback(),
@@ -265,10 +267,10 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(State, Open), ServerE
         sysdate_is_now: settings::sysdate_is_now(session)?,
         counters: settings::counters(session)?,
         stopped: None,
-        binlog_filters: survivable(flavour::binlog_filters(facts.engine, session))?,
+        binlog_filters: unless_disconnected(dialect::binlog_filters(facts.engine, session))?,
         // Read once the writer is known: from replicas before their sources.
         executed: Executed::Unknown("not queried".to_owned()),
-        table: survivable(our_table(session))?,
+        table: unless_disconnected(our_table(session))?,
         measured_by: session.value(
             "cannot check for a running measurement",
             &format!("SELECT IS_USED_LOCK('{LOCK}')"),
@@ -277,14 +279,17 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(State, Open), ServerE
         facts: facts.clone(),
     };
     let client = settings::client_of(session, own)?;
-    Ok((state, Open::join(surveyed, Visit { begun, client })))
+    Ok((
+        state,
+        OpenServer::join(discovered, ServerVisit { begun, client }),
+    ))
 }
 
-fn our_table(session: &mut Session) -> Result<OurTable, ServerError> {
+fn our_table(session: &mut Session) -> Result<SchemaContents, ServerError> {
     Ok(match find(session)?.comment {
-        None => OurTable::None,
-        Some(comment) if comment.starts_with(MARK) => OurTable::Ours,
-        Some(_) => OurTable::Foreign,
+        None => SchemaContents::None,
+        Some(comment) if comment.starts_with(MARK) => SchemaContents::Ours,
+        Some(_) => SchemaContents::Foreign,
     })
 }
 
@@ -298,7 +303,7 @@ pub(super) fn is_absent(error: &ServerError) -> bool {
 
 /// Measures round trips of an empty select.
 fn round_trip(session: &mut Session, calendar: &Calendar) -> Result<RoundTrip, ServerError> {
-    let answers = repeat(&|| calendar.now(), Patience::EXAMINE, || {
+    let answers = repeat(&|| calendar.now(), ProbeLimits::EXAMINE, || {
         session.run("cannot be queried", "SELECT 1")
     })?;
     let mut widths: Vec<Nanos> = answers
@@ -316,7 +321,7 @@ fn round_trip(session: &mut Session, calendar: &Calendar) -> Result<RoundTrip, S
 
 /// Returns the server's clock relative to this machine's; `None` when it returns no time.
 fn offset(session: &mut Session, calendar: &Calendar) -> Result<Option<ClockOffset>, ServerError> {
-    let measured = offset::measure(session, &|| calendar.now(), Patience::EXAMINE)?;
+    let measured = clock_offset::measure(session, &|| calendar.now(), ProbeLimits::EXAMINE)?;
     Ok(measured.map(|measured| ClockOffset {
         offset_us: measured.offset.as_micros(),
         bound_us: (measured.bound + calendar.bound()).as_micros(),

@@ -1,6 +1,6 @@
 //! Binary logs, GTIDs and appliers.
 
-use replimeter_engine::flavour::{
+use replimeter_engine::dialect::{
     appliers::appliers,
     binlog::{Binlog, binlog},
     statements,
@@ -8,14 +8,14 @@ use replimeter_engine::flavour::{
 use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
 
 use super::{
-    View, about, among,
-    examination::{Examination, State},
-    replication::stated,
-    topology::Tie,
+    CheckContext, about, among,
+    examination::{Examination, ServerState},
+    replication::filter_texts,
+    topology::UpstreamRelation,
 };
 use crate::{SCHEMA, TABLE};
 
-pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
+pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
         let log = binlog(&state.facts);
@@ -29,16 +29,21 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
 }
 
 fn of_log(
-    view: &View<'_>,
+    view: &CheckContext<'_>,
     index: usize,
     server: &Examination,
-    state: &State,
+    state: &ServerState,
     log: &Binlog,
 ) -> Vec<Finding> {
     let mut findings = Vec::from_iter(written(view, index, server, state, log));
     let tie = view.tie(index);
     // For servers that write, or that others replicate from.
-    if log.on && (matches!(tie, Tie::Writer | Tie::Galera | Tie::Group) || view.is_source(index)) {
+    if log.on
+        && (matches!(
+            tie,
+            UpstreamRelation::Writer | UpstreamRelation::Galera | UpstreamRelation::Group
+        ) || view.is_source(index))
+    {
         findings.extend(format(server, log));
         findings.extend(filters(server, state));
     }
@@ -47,15 +52,15 @@ fn of_log(
 
 /// Returns whether a server logs its writes and the transactions that it applies.
 fn written(
-    view: &View<'_>,
+    view: &CheckContext<'_>,
     index: usize,
     server: &Examination,
-    state: &State,
+    state: &ServerState,
     log: &Binlog,
 ) -> Option<Finding> {
     let tie = view.tie(index);
     let (severity, code, message, hint) = if !log.on
-        && matches!(tie, Tie::Writer)
+        && matches!(tie, UpstreamRelation::Writer)
         && state.galera.is_none()
     {
         let lone = view.servers.len() == 1;
@@ -81,7 +86,10 @@ fn written(
             ),
         )
     } else if !log.logs_updates
-        && matches!(tie, Tie::Channel { .. } | Tie::Galera)
+        && matches!(
+            tie,
+            UpstreamRelation::Channel { .. } | UpstreamRelation::Galera
+        )
         && !view.is_source(index)
     {
         (
@@ -135,11 +143,11 @@ fn format(server: &Examination, log: &Binlog) -> Vec<Finding> {
 }
 
 /// Returns a finding about the log's filters.
-fn filters(server: &Examination, state: &State) -> Option<Finding> {
+fn filters(server: &Examination, state: &ServerState) -> Option<Finding> {
     let Ok(Some(filters)) = &state.binlog_filters else {
         return None;
     };
-    if let Some(reason) = filters.swallows(SCHEMA, TABLE) {
+    if let Some(reason) = filters.excludes(SCHEMA, TABLE) {
         return Some(about(
             Severity::Error,
             Code::FilterSwallowsSchema,
@@ -148,7 +156,7 @@ fn filters(server: &Examination, state: &State) -> Option<Finding> {
             format!("let the schema `{SCHEMA}` pass the filter during the measurement"),
         ));
     }
-    let all = stated(filters);
+    let all = filter_texts(filters);
     (!all.is_empty()).then(|| {
         about(
             Severity::Info,
@@ -160,12 +168,17 @@ fn filters(server: &Examination, state: &State) -> Option<Finding> {
     })
 }
 
-fn gtids(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Vec<Finding> {
+fn gtids(
+    view: &CheckContext<'_>,
+    index: usize,
+    server: &Examination,
+    state: &ServerState,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mode = state.facts.get("gtid_mode");
     if !matches!(mode, "" | "ON") {
         // Reported once, for the server that assigns GTIDs.
-        if matches!(view.tie(index), Tie::Writer) {
+        if matches!(view.tie(index), UpstreamRelation::Writer) {
             findings.push(about(
                 Severity::Info,
                 Code::GtidOff,
@@ -194,7 +207,7 @@ fn gtids(view: &View<'_>, index: usize, server: &Examination, state: &State) -> 
     findings
 }
 
-fn not_strict(view: &View<'_>) -> Option<Finding> {
+fn not_strict(view: &CheckContext<'_>) -> Option<Finding> {
     let lax: Vec<&str> = view
         .reached()
         .filter(|(_, _, state)| {
@@ -212,9 +225,14 @@ fn not_strict(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Vec<Finding> {
+fn applying(
+    view: &CheckContext<'_>,
+    index: usize,
+    server: &Examination,
+    state: &ServerState,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if view.tie(index) == &Tie::Galera {
+    if view.tie(index) == &UpstreamRelation::Galera {
         if state.facts.get("wsrep_slave_threads") == "1" {
             findings.push(about(
                 Severity::Info,
@@ -226,7 +244,7 @@ fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) 
         }
         return findings;
     }
-    let (Tie::Channel { .. } | Tie::Group, Some(appliers)) =
+    let (UpstreamRelation::Channel { .. } | UpstreamRelation::Group, Some(appliers)) =
         (view.tie(index), appliers(&state.facts))
     else {
         return findings;
@@ -236,8 +254,8 @@ fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) 
         let how = match state.channels().first() {
             Some(channel) => {
                 let engine = state.facts.engine;
-                let stop = statements::stop(engine, channel, statements::Part::Both);
-                let start = statements::start(engine, channel, statements::Part::Both);
+                let stop = statements::stop(engine, channel, statements::ChannelPart::Both);
+                let start = statements::start(engine, channel, statements::ChannelPart::Both);
                 format!("{stop} {set} {start}")
             }
             None => format!("{set} with the group's applier stopped"),
@@ -266,7 +284,7 @@ fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) 
             format!("SET GLOBAL {variable}=ON; with the replica stopped"),
         ));
     }
-    if let Tie::Channel { source, .. } = view.tie(index)
+    if let UpstreamRelation::Channel { source, .. } = view.tie(index)
         && let Some(source) = view.state(*source)
         && source.facts.get("binlog_transaction_dependency_tracking") == "COMMIT_ORDER"
     {
@@ -283,7 +301,7 @@ fn applying(view: &View<'_>, index: usize, server: &Examination, state: &State) 
 
 /// Returns a finding about acknowledged transactions that a crash loses, where servers differ or
 /// some may lose them.
-fn durability(view: &View<'_>) -> Option<Finding> {
+fn durability(view: &CheckContext<'_>) -> Option<Finding> {
     let all: Vec<(&str, bool, String)> = view
         .reached()
         .map(|(_, server, state)| {

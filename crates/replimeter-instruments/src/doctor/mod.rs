@@ -19,16 +19,16 @@ mod topology;
 
 use std::{thread, time::Duration};
 
-use replimeter_engine::{ServerError, flavour::gtid, source::Member};
+use replimeter_engine::{ServerError, dialect::gtid, source::Member};
 use replimeter_model::doctor::{Diagnosis, Finding, FindingCode, Severity};
 
 use self::{
-    examination::{Examination, Open, State},
-    topology::{Tie, Topology, topology},
+    examination::{Examination, OpenServer, ServerState},
+    topology::{Topology, UpstreamRelation, topology},
 };
 use crate::{
     clock::Calendar,
-    survey::{Surveyed, relate},
+    discovery::{DiscoveredServer, find_relations},
 };
 
 /// How long a source may take to record transactions that its replicas have already applied: with
@@ -39,7 +39,7 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// `progress` receives the current step.
 #[must_use]
 pub fn examine(declared: &[Member], progress: &mut dyn FnMut(&str)) -> Diagnosis {
-    let calendar = Calendar::tie();
+    let calendar = Calendar::calibrate();
     let (mut servers, mut open) = (Vec::new(), Vec::new());
     for one in declared {
         progress(&format!("examining {}", one.node));
@@ -54,7 +54,7 @@ pub fn examine(declared: &[Member], progress: &mut dyn FnMut(&str)) -> Diagnosis
     progress("comparing clocks");
     for (server, open) in servers.iter_mut().zip(&mut open) {
         ask(server, open, |open, state| {
-            state.stopped = open.stopped(state, &calendar)?;
+            state.stopped = open.flow_control_stopped(state, &calendar)?;
             state.clock = open.clock(&calendar)?;
             Ok(())
         });
@@ -65,8 +65,8 @@ pub fn examine(declared: &[Member], progress: &mut dyn FnMut(&str)) -> Diagnosis
 /// Queries a server again. One whose connection is lost counts as not examined.
 fn ask(
     server: &mut Examination,
-    open: &mut Option<Open>,
-    question: impl FnOnce(&mut Open, &mut State) -> Result<(), ServerError>,
+    open: &mut Option<OpenServer>,
+    question: impl FnOnce(&mut OpenServer, &mut ServerState) -> Result<(), ServerError>,
 ) {
     if let (Ok(state), Some(session)) = (&mut server.state, open.as_mut())
         && let Err(error) = question(session, state)
@@ -77,16 +77,16 @@ fn ask(
 }
 
 /// Finds servers that were named twice, among those that may be the same.
-fn find_same(servers: &mut [Examination], open: &mut [Option<Open>]) {
+fn find_same(servers: &mut [Examination], open: &mut [Option<OpenServer>]) {
     for (later, server) in servers.iter_mut().enumerate().skip(1) {
         let (before, rest) = open.split_at_mut(later);
         ask(server, &mut rest[0], |session, state| {
             for (index, earlier) in before.iter().enumerate() {
                 let Some(earlier) = earlier else { continue };
-                let (one, other) = (earlier.surveyed.facts.identity(), state.facts.identity());
+                let (one, other) = (earlier.discovered.facts.identity(), state.facts.identity());
                 if one.server_id == other.server_id
                     && one.uuid == other.uuid
-                    && session.is(earlier)?
+                    && session.is_same_server(earlier)?
                 {
                     state.same_as.push(index);
                 }
@@ -99,20 +99,20 @@ fn find_same(servers: &mut [Examination], open: &mut [Option<Open>]) {
 /// Returns the relations between the servers, and the mode of a measurement of them.
 fn relations(
     servers: &[Examination],
-    open: &mut [Option<Open>],
+    open: &mut [Option<OpenServer>],
     declared: &[Member],
 ) -> (Topology, Option<String>) {
     if open.iter().any(Option::is_none) || open.is_empty() {
         return (topology(servers, None), None);
     }
-    let (surveyed, rest): (Vec<Surveyed>, Vec<_>) = open
+    let (discovered, rest): (Vec<DiscoveredServer>, Vec<_>) = open
         .iter_mut()
         .filter_map(Option::take)
-        .map(Open::split)
+        .map(OpenServer::split)
         .unzip();
-    let related = relate(&surveyed, declared);
-    for ((slot, surveyed), rest) in open.iter_mut().zip(surveyed).zip(rest) {
-        *slot = Some(Open::join(surveyed, rest));
+    let related = find_relations(&discovered, declared);
+    for ((slot, discovered), rest) in open.iter_mut().zip(discovered).zip(rest) {
+        *slot = Some(OpenServer::join(discovered, rest));
     }
     let mode = related
         .as_ref()
@@ -124,14 +124,18 @@ fn relations(
 /// Reads which transactions every server has executed: replicas before sources, so that
 /// transactions in transit are not a difference; where a difference is found, the source is read
 /// again after a pause.
-fn read_executed(servers: &mut [Examination], open: &mut [Option<Open>], topology: &Topology) {
+fn read_executed(
+    servers: &mut [Examination],
+    open: &mut [Option<OpenServer>],
+    topology: &Topology,
+) {
     let mut order: Vec<usize> = (0..servers.len())
         .filter(|index| topology.writer != Some(*index))
         .collect();
     order.extend(topology.writer);
     let mut read = |servers: &mut [Examination], index: usize| {
         ask(&mut servers[index], &mut open[index], |open, state| {
-            state.executed = gtid::executed(&state.facts, &mut open.surveyed.session)?;
+            state.executed = gtid::executed(&state.facts, &mut open.discovered.session)?;
             Ok(())
         });
     };
@@ -139,7 +143,7 @@ fn read_executed(servers: &mut [Examination], open: &mut [Option<Open>], topolog
         read(servers, index);
     }
     if let Some(writer) = topology.writer
-        && errant::check(&View { servers, topology })
+        && errant::check(&CheckContext { servers, topology })
             .iter()
             .any(|finding| finding.severity > Severity::Info)
     {
@@ -150,7 +154,7 @@ fn read_executed(servers: &mut [Examination], open: &mut [Option<Open>], topolog
 
 /// Judges the data.
 fn diagnose(servers: &[Examination], topology: &Topology, mode: Option<String>) -> Diagnosis {
-    let view = View { servers, topology };
+    let view = CheckContext { servers, topology };
     // A single server has no replica here, unless it is in a cluster.
     let mode = match view.topology.writer.and_then(|writer| view.state(writer)) {
         Some(state) if servers.len() == 1 => rows::cluster(state),
@@ -180,7 +184,7 @@ fn diagnose(servers: &[Examination], topology: &Topology, mode: Option<String>) 
 
 /// Returns why a measurement would refuse these servers as a set, unless a more detailed finding
 /// reports it already.
-fn refused(view: &View<'_>, said: &[Finding]) -> Option<Finding> {
+fn refused(view: &CheckContext<'_>, said: &[Finding]) -> Option<Finding> {
     let error = view.topology.refused.as_ref()?;
     let same = |finding: &&Finding| {
         finding.severity == Severity::Error
@@ -207,19 +211,19 @@ fn refused(view: &View<'_>, said: &[Finding]) -> Option<Finding> {
 
 /// The data that checks use.
 #[derive(Clone, Copy)]
-struct View<'a> {
+struct CheckContext<'a> {
     servers: &'a [Examination],
     topology: &'a Topology,
 }
 
-impl<'a> View<'a> {
+impl<'a> CheckContext<'a> {
     /// Returns a server's state, when it could be examined.
-    fn state(&self, index: usize) -> Option<&'a State> {
+    fn state(&self, index: usize) -> Option<&'a ServerState> {
         self.servers[index].seen()
     }
 
     /// Returns every server that could be examined, with its index.
-    fn reached(&self) -> impl Iterator<Item = (usize, &'a Examination, &'a State)> + use<'a> {
+    fn reached(&self) -> impl Iterator<Item = (usize, &'a Examination, &'a ServerState)> + use<'a> {
         self.servers
             .iter()
             .enumerate()
@@ -227,7 +231,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns how a server comes by what is written.
-    fn tie(&self, index: usize) -> &'a Tie {
+    fn tie(&self, index: usize) -> &'a UpstreamRelation {
         &self.topology.ties[index]
     }
 

@@ -1,8 +1,8 @@
 //! Channels: their state, their sources, their filters.
 
 use replimeter_engine::{
+    dialect::{Channel, appliers, statements},
     filter::Filters,
-    flavour::{Channel, appliers, statements},
 };
 use replimeter_model::{
     doctor::{Finding, FindingCode as Code, Severity},
@@ -10,19 +10,18 @@ use replimeter_model::{
 };
 
 use super::{
-    View, about, among,
-    examination::{Examination, State},
-    topology::{Tie, reaches},
+    CheckContext, about, among,
+    examination::{Examination, ServerState},
+    topology::{UpstreamRelation, reaches},
 };
 use crate::{SCHEMA, TABLE};
 
-pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
+pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
         for (number, channel) in state.channels().iter().enumerate() {
             let source = view.topology.sources[index][number];
-            let used =
-                matches!(view.tie(index), Tie::Channel { channel, .. } if *channel == number);
+            let used = matches!(view.tie(index), UpstreamRelation::Channel { channel, .. } if *channel == number);
             findings.extend(of_channel(server, state, channel, source.is_some(), used));
         }
         if state.channels().len() > 1 {
@@ -47,7 +46,7 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
 }
 
 /// Returns the description of a channel's source.
-pub(super) fn source_name(view: &View<'_>, index: usize, channel: &Channel) -> String {
+pub(super) fn source_name(view: &CheckContext<'_>, index: usize, channel: &Channel) -> String {
     let known = view.state(index).and_then(|state| {
         state
             .channels()
@@ -78,7 +77,7 @@ fn words(channel: &Channel) -> String {
 
 fn of_channel(
     server: &Examination,
-    state: &State,
+    state: &ServerState,
     channel: &Channel,
     named: bool,
     used: bool,
@@ -147,7 +146,7 @@ fn of_channel(
 
 /// Returns the hint for a channel that is not running.
 fn mending(engine: Engine, channel: &Channel) -> String {
-    let start = statements::start(engine, channel, statements::Part::Both);
+    let start = statements::start(engine, channel, statements::ChannelPart::Both);
     if channel.sql_error.is_empty() && channel.io_error.is_empty() {
         if channel.io_running == "Connecting" {
             format!(
@@ -164,7 +163,7 @@ fn mending(engine: Engine, channel: &Channel) -> String {
 
 /// Returns a finding about a channel's filters.
 fn filtered(server: &Examination, channel: &Channel, words: &str, used: bool) -> Option<Finding> {
-    if let Some(reason) = channel.filters.swallows(SCHEMA, TABLE).filter(|_| used) {
+    if let Some(reason) = channel.filters.excludes(SCHEMA, TABLE).filter(|_| used) {
         return Some(about(
             Severity::Error,
             Code::FilterSwallowsSchema,
@@ -173,7 +172,7 @@ fn filtered(server: &Examination, channel: &Channel, words: &str, used: bool) ->
             format!("let the schema `{SCHEMA}` pass the filter during the measurement"),
         ));
     }
-    let mut filters = stated(&channel.filters);
+    let mut filters = filter_texts(&channel.filters);
     filters.extend(appliers::other_filters(channel));
     (!filters.is_empty()).then(|| {
         about(
@@ -189,7 +188,7 @@ fn filtered(server: &Examination, channel: &Channel, words: &str, used: bool) ->
 }
 
 /// Returns filters as the server reports them.
-pub(super) fn stated(filters: &Filters) -> Vec<String> {
+pub(super) fn filter_texts(filters: &Filters) -> Vec<String> {
     let lists = [
         ("Do_DB", &filters.do_schemas),
         ("Ignore_DB", &filters.ignore_schemas),
@@ -210,11 +209,14 @@ pub(super) fn stated(filters: &Filters) -> Vec<String> {
 }
 
 /// Returns a finding about a source that is a replica and does not log what it applies.
-fn chain_broken(view: &View<'_>, index: usize) -> Option<Finding> {
+fn chain_broken(view: &CheckContext<'_>, index: usize) -> Option<Finding> {
     let state = view.state(index)?;
-    let passes_on =
-        view.is_source(index) && !matches!(view.tie(index), Tie::Writer | Tie::None | Tie::Unknown);
-    let log = replimeter_engine::flavour::binlog::binlog(&state.facts);
+    let passes_on = view.is_source(index)
+        && !matches!(
+            view.tie(index),
+            UpstreamRelation::Writer | UpstreamRelation::None | UpstreamRelation::Unknown
+        );
+    let log = replimeter_engine::dialect::binlog::binlog(&state.facts);
     (passes_on && !log.logs_updates).then(|| {
         let why = if log.on { format!("{}=OFF", log.updates_variable) } else { "its binary log is off".to_owned() };
         about(
@@ -227,7 +229,7 @@ fn chain_broken(view: &View<'_>, index: usize) -> Option<Finding> {
     })
 }
 
-fn circular(view: &View<'_>) -> Option<Finding> {
+fn circular(view: &CheckContext<'_>) -> Option<Finding> {
     let sources = &view.topology.sources;
     let in_circle = |index: usize| {
         sources[index]
@@ -250,7 +252,7 @@ fn circular(view: &View<'_>) -> Option<Finding> {
 }
 
 /// Returns the lag as servers report it; never a measurement.
-fn seconds_behind(view: &View<'_>) -> Option<Finding> {
+fn seconds_behind(view: &CheckContext<'_>) -> Option<Finding> {
     let said: Vec<String> = view
         .reached()
         .flat_map(|(_, server, state)| {

@@ -1,30 +1,30 @@
 //! The document's row for each server.
 
-use replimeter_engine::flavour::{Channel, appliers};
+use replimeter_engine::dialect::{Channel, appliers};
 use replimeter_model::doctor::{ChannelRow, DoctorRow, Relation};
 
 use super::{
-    View,
-    examination::{Examination, State},
+    CheckContext,
+    examination::{Examination, ServerState},
     replication::source_name,
     semi_sync,
-    topology::Tie,
+    topology::UpstreamRelation,
 };
 
-pub(super) fn rows(view: &View<'_>) -> Vec<DoctorRow> {
+pub(super) fn rows(view: &CheckContext<'_>) -> Vec<DoctorRow> {
     (0..view.servers.len())
         .map(|index| row(view, index))
         .collect()
 }
 
-fn row(view: &View<'_>, index: usize) -> DoctorRow {
+fn row(view: &CheckContext<'_>, index: usize) -> DoctorRow {
     let server = &view.servers[index];
     let empty = unreached(server);
     let state = match &server.state {
         Ok(state) => state,
         Err(error) => {
             return DoctorRow {
-                state: format!("{}: {}", error.doing, error.cause),
+                state: format!("{}: {}", error.operation, error.cause),
                 ..empty
             };
         }
@@ -34,11 +34,11 @@ fn row(view: &View<'_>, index: usize) -> DoctorRow {
         .collect();
     let tie = view.tie(index);
     let used = match tie {
-        Tie::Channel { channel, .. } => channels.get(*channel),
+        UpstreamRelation::Channel { channel, .. } => channels.get(*channel),
         _ => None,
     };
     let (relation, mode, role) = match tie {
-        Tie::Writer => (
+        UpstreamRelation::Writer => (
             Relation::Writer,
             cluster(state),
             if cluster(state).is_some() {
@@ -47,14 +47,14 @@ fn row(view: &View<'_>, index: usize) -> DoctorRow {
                 "primary"
             },
         ),
-        Tie::Channel { .. } => (
+        UpstreamRelation::Channel { .. } => (
             Relation::Channel,
             used.and_then(|row| row.mode.clone()),
             "replica",
         ),
-        Tie::Galera => (Relation::Galera, Some("galera".to_owned()), "node"),
-        Tie::Group => (Relation::Group, Some("group".to_owned()), "node"),
-        Tie::None | Tie::Unknown => (
+        UpstreamRelation::Galera => (Relation::Galera, Some("galera".to_owned()), "node"),
+        UpstreamRelation::Group => (Relation::Group, Some("group".to_owned()), "node"),
+        UpstreamRelation::None | UpstreamRelation::Unknown => (
             Relation::None,
             None,
             if state.channels().is_empty() {
@@ -80,7 +80,7 @@ fn row(view: &View<'_>, index: usize) -> DoctorRow {
         role: Some(role.to_owned()),
         relation,
         source: match tie {
-            Tie::Channel { source, .. } => Some(view.servers[*source].name.clone()),
+            UpstreamRelation::Channel { source, .. } => Some(view.servers[*source].name.clone()),
             _ => None,
         },
         mode,
@@ -117,14 +117,19 @@ fn unreached(server: &Examination) -> DoctorRow {
 }
 
 /// Returns the name of the server's cluster.
-pub(super) fn cluster(state: &State) -> Option<String> {
+pub(super) fn cluster(state: &ServerState) -> Option<String> {
     if state.galera.is_some() {
         return Some("galera".to_owned());
     }
     state.group().map(|_| "group".to_owned())
 }
 
-fn channel(view: &View<'_>, index: usize, state: &State, number: usize) -> ChannelRow {
+fn channel(
+    view: &CheckContext<'_>,
+    index: usize,
+    state: &ServerState,
+    number: usize,
+) -> ChannelRow {
     let channel: &Channel = &state.channels()[number];
     let source = view.topology.sources[index][number];
     let primary = source.and_then(|source| view.state(source));
@@ -143,22 +148,22 @@ fn channel(view: &View<'_>, index: usize, state: &State, number: usize) -> Chann
 }
 
 /// Returns a one-line description of the server's state.
-fn words(state: &State, tie: &Tie, used: Option<&ChannelRow>) -> String {
+fn words(state: &ServerState, tie: &UpstreamRelation, used: Option<&ChannelRow>) -> String {
     let mut parts = Vec::new();
     if let Some(node) = &state.galera {
-        parts.push(node.words());
+        parts.push(node.description());
     }
     if let Some(group) = state.group() {
-        let role = group.own().map_or("", |own| own.role.as_str());
+        let role = group.own_member().map_or("", |own| own.role.as_str());
         let kind = if group.single_primary {
             "single-primary group"
         } else {
             "multi-primary group"
         };
-        parts.push(format!("{}, {role} of a {kind}", group.words()));
+        parts.push(format!("{}, {role} of a {kind}", group.description()));
     }
     match (tie, used) {
-        (Tie::Writer, _) => parts.insert(
+        (UpstreamRelation::Writer, _) => parts.insert(
             0,
             if state.facts.read_only().is_some() {
                 "read-only"
@@ -182,10 +187,12 @@ fn words(state: &State, tie: &Tie, used: Option<&ChannelRow>) -> String {
             "not running: receiver {}, applier {}",
             row.receiver, row.applier
         )),
-        (Tie::None, None) if state.channels.is_err() => {
+        (UpstreamRelation::None, None) if state.channels.is_err() => {
             parts.push("its replication sources could not be read".to_owned())
         }
-        (Tie::None, None) => parts.push("replicates from none of these servers".to_owned()),
+        (UpstreamRelation::None, None) => {
+            parts.push("replicates from none of these servers".to_owned())
+        }
         _ => {}
     }
     parts.join(", ")

@@ -1,26 +1,26 @@
 //! Semi-synchronous replication: whether the configuration is in effect.
 
-use replimeter_engine::flavour::{
+use replimeter_engine::dialect::{
     Channel,
-    semi_sync::{PrimaryState, Words},
+    semi_sync::{PrimaryState, VariableNames},
     statements,
 };
 use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
 
-use super::{View, about, examination::State, number, topology::Tie};
+use super::{CheckContext, about, examination::ServerState, number, topology::UpstreamRelation};
 
-fn words(state: &State) -> Words {
-    Words::of(&state.facts).unwrap_or(Words::NEWEST)
+fn words(state: &ServerState) -> VariableNames {
+    VariableNames::of(&state.facts).unwrap_or(VariableNames::NEWEST)
 }
 
-pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
+pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
         let Some(primary) = &state.semi_sync else {
             continue;
         };
         // A replica may be configured for a later role as primary.
-        let writes = matches!(view.tie(index), Tie::Writer) || view.is_source(index);
+        let writes = matches!(view.tie(index), UpstreamRelation::Writer) || view.is_source(index);
         if primary.enabled && (writes || primary.clients > 0) {
             findings.extend(of_primary(view, index, primary).into_iter().map(
                 |(severity, code, message, hint)| about(severity, code, server, message, hint),
@@ -49,10 +49,10 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
     findings
 }
 
-type Draft = (Severity, Code, String, String);
+type FindingDraft = (Severity, Code, String, String);
 
-fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draft> {
-    let names = view.state(index).map_or(Words::NEWEST, words);
+fn of_primary(view: &CheckContext<'_>, index: usize, primary: &PrimaryState) -> Vec<FindingDraft> {
+    let names = view.state(index).map_or(VariableNames::NEWEST, words);
     let mut drafts = Vec::new();
     let PrimaryState {
         clients,
@@ -131,13 +131,17 @@ fn of_primary(view: &View<'_>, index: usize, primary: &PrimaryState) -> Vec<Draf
 }
 
 fn of_replica(
-    state: &State,
+    state: &ServerState,
     channel: &Channel,
     primary: &PrimaryState,
     source: &str,
-) -> Option<Draft> {
+) -> Option<FindingDraft> {
     let names = words(state);
-    let restart = statements::restart(state.facts.engine, channel, statements::Part::Receiver);
+    let restart = statements::restart(
+        state.facts.engine,
+        channel,
+        statements::ChannelPart::Receiver,
+    );
     match (
         primary.enabled,
         state.acknowledges.enabled,
@@ -181,7 +185,7 @@ fn of_replica(
 }
 
 /// Returns the actual mode of a channel.
-pub(super) fn mode(replica: &State, primary: Option<&PrimaryState>) -> &'static str {
+pub(super) fn mode(replica: &ServerState, primary: Option<&PrimaryState>) -> &'static str {
     let acknowledged =
         primary.is_some_and(|primary| primary.enabled && primary.active && primary.clients > 0);
     if acknowledged && replica.acknowledges.enabled && replica.acknowledges.active {

@@ -1,21 +1,21 @@
 //! Settings that make results invalid, or add to them.
 
-use replimeter_engine::flavour::{group::GroupState, settings, statements};
+use replimeter_engine::dialect::{group::GroupState, settings, statements};
 use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
 
 use super::{
-    View, about, among,
-    examination::{Examination, OurTable, State},
-    topology::{Tie, reaches},
+    CheckContext, about, among,
+    examination::{Examination, SchemaContents, ServerState},
+    topology::{UpstreamRelation, reaches},
 };
-use crate::survey::{WaitingReads, waiting_reads};
+use crate::discovery::{WaitingReads, waiting_reads};
 
 /// Connections that a run needs on the writer, and on each other server.
 const TAKES: (u64, u64) = (4, 2);
 /// Below this share of free connections a finding is reported, in percent.
 const SCARCE_PERCENT: u64 = 5;
 
-pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
+pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
         findings.extend(access(view, index, server, state));
@@ -28,10 +28,15 @@ pub(super) fn check(view: &View<'_>) -> Vec<Finding> {
     findings
 }
 
-fn access(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Option<Finding> {
+fn access(
+    view: &CheckContext<'_>,
+    index: usize,
+    server: &Examination,
+    state: &ServerState,
+) -> Option<Finding> {
     let read_only = state.facts.read_only();
     match (view.tie(index), read_only) {
-        (Tie::Writer, Some(name)) => Some(about(
+        (UpstreamRelation::Writer, Some(name)) => Some(about(
             Severity::Error,
             Code::WriterReadOnly,
             server,
@@ -47,7 +52,7 @@ fn access(view: &View<'_>, index: usize, server: &Examination, state: &State) ->
                 format!("name the writable server as the primary, or SET GLOBAL {name}=OFF;")
             },
         )),
-        (Tie::Channel { .. }, None) => {
+        (UpstreamRelation::Channel { .. }, None) => {
             // The source of the writer is prepared to take over.
             let sources = &view.topology.sources;
             let circle = view
@@ -69,7 +74,7 @@ fn access(view: &View<'_>, index: usize, server: &Examination, state: &State) ->
                 ),
             ))
         }
-        (Tie::Group, None) if state.group().is_some_and(is_secondary) => Some(about(
+        (UpstreamRelation::Group, None) if state.group().is_some_and(is_secondary) => Some(about(
             Severity::Warning,
             Code::ReplicaWritable,
             server,
@@ -82,11 +87,14 @@ fn access(view: &View<'_>, index: usize, server: &Examination, state: &State) ->
 
 /// Returns whether another member of the group takes the writes.
 fn is_secondary(group: &GroupState) -> bool {
-    group.single_primary && group.own().is_some_and(|own| own.role == "SECONDARY")
+    group.single_primary
+        && group
+            .own_member()
+            .is_some_and(|own| own.role == "SECONDARY")
 }
 
 /// Returns findings about defaults of sessions.
-fn sessions(server: &Examination, state: &State) -> Vec<Finding> {
+fn sessions(server: &Examination, state: &ServerState) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |severity, code, message: String, hint: &str| {
         findings.push(about(severity, code, server, message, hint))
@@ -131,16 +139,16 @@ fn sessions(server: &Examination, state: &State) -> Vec<Finding> {
 }
 
 fn connections(
-    view: &View<'_>,
+    view: &CheckContext<'_>,
     index: usize,
     server: &Examination,
-    state: &State,
+    state: &ServerState,
 ) -> Option<Finding> {
     let most: u64 = state.facts.get("max_connections").parse().ok()?;
     let used = state.counter("Threads_connected")?;
     // One of them is Replimeter's, and ends before a run begins.
     let free = (most + 1).saturating_sub(used);
-    let takes = if matches!(view.tie(index), Tie::Writer) {
+    let takes = if matches!(view.tie(index), UpstreamRelation::Writer) {
         TAKES.0
     } else {
         TAKES.1
@@ -161,7 +169,7 @@ fn connections(
     ))
 }
 
-fn costs(server: &Examination, state: &State) -> Vec<Finding> {
+fn costs(server: &Examination, state: &ServerState) -> Vec<Finding> {
     let mut findings = Vec::new();
     let logs = settings::statement_logs(&state.facts);
     if !logs.is_empty() {
@@ -197,9 +205,14 @@ fn costs(server: &Examination, state: &State) -> Vec<Finding> {
 }
 
 /// Returns findings about running measurements, and tables left by earlier ones.
-fn ours(view: &View<'_>, index: usize, server: &Examination, state: &State) -> Vec<Finding> {
+fn ours(
+    view: &CheckContext<'_>,
+    index: usize,
+    server: &Examination,
+    state: &ServerState,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let writer = matches!(view.tie(index), Tie::Writer);
+    let writer = matches!(view.tie(index), UpstreamRelation::Writer);
     if let Some(holder) = &state.measured_by {
         findings.push(about(
             if writer {
@@ -214,14 +227,14 @@ fn ours(view: &View<'_>, index: usize, server: &Examination, state: &State) -> V
         ));
     }
     match state.table {
-        Ok(OurTable::Foreign) => findings.push(about(
+        Ok(SchemaContents::Foreign) => findings.push(about(
             Severity::Error,
             Code::ForeignTable,
             server,
             "it has a table `replimeter`.`lag_probe` that Replimeter did not create and will not change",
             "rename that table or its schema",
         )),
-        Ok(OurTable::Ours) if state.measured_by.is_none() && !view.reached().any(|(_, _, other)| other.measured_by.is_some()) => {
+        Ok(SchemaContents::Ours) if state.measured_by.is_none() && !view.reached().any(|(_, _, other)| other.measured_by.is_some()) => {
             findings.push(about(
                 Severity::Info,
                 Code::LeftoverTable,
@@ -244,19 +257,19 @@ fn number(version: &str) -> Vec<u64> {
         .collect()
 }
 
-fn versions(view: &View<'_>) -> Vec<Finding> {
+fn versions(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
         let source = match view.tie(index) {
-            Tie::Channel { source, .. } => Some(*source),
-            Tie::Galera | Tie::Group => view.topology.writer,
+            UpstreamRelation::Channel { source, .. } => Some(*source),
+            UpstreamRelation::Galera | UpstreamRelation::Group => view.topology.writer,
             _ => None,
         };
         let Some((source, theirs)) = source.and_then(|source| Some((source, view.state(source)?)))
         else {
             continue;
         };
-        let in_cluster = !matches!(view.tie(index), Tie::Channel { .. });
+        let in_cluster = !matches!(view.tie(index), UpstreamRelation::Channel { .. });
         let (own, other) = (number(&state.facts.version), number(&theirs.facts.version));
         let title = &view.servers[source].name;
         let series = |version: &[u64]| version.iter().take(2).copied().collect::<Vec<_>>();

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use replimeter_engine::{
     ErrorKind,
-    facts::Facts,
-    filter::Filters,
-    flavour::{
+    dialect::{
         Channel,
         galera::NodeState,
         group::{GroupState, Member},
         gtid::{Executed, GtidSet, domain_gtids},
         semi_sync::{PrimaryState, ReplicaState},
     },
+    facts::ServerFacts,
+    filter::Filters,
     grants::Grants,
 };
 use replimeter_model::{
@@ -21,7 +21,7 @@ use replimeter_model::{
     target::{Role, SslMode},
 };
 
-use super::{examination::OurTable, *};
+use super::{examination::SchemaContents, *};
 
 const UUIDS: [&str; 3] = [
     "00000000-0000-0000-0000-00000000000a",
@@ -38,7 +38,7 @@ fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 /// Returns a healthy server with this `server_id`, from 1.
-fn state(engine: Engine, id: usize) -> State {
+fn state(engine: Engine, id: usize) -> ServerState {
     let common = [
         ("server_id", ["1", "2", "3"][id - 1]),
         ("hostname", "h"),
@@ -74,7 +74,7 @@ fn state(engine: Engine, id: usize) -> State {
         ]),
     });
     let version = variables["version"].clone();
-    State {
+    ServerState {
         tls: true,
         ssl_mode: SslMode::Preferred,
         loopback: false,
@@ -89,7 +89,7 @@ fn state(engine: Engine, id: usize) -> State {
             bound_us: 25.0,
             count: 30,
         }),
-        facts: Facts {
+        facts: ServerFacts {
             engine,
             version,
             variables,
@@ -112,7 +112,7 @@ fn state(engine: Engine, id: usize) -> State {
             },
             Engine::MySql => Executed::Set(GtidSet::parse(&format!("{}:1-9", UUIDS[0])).unwrap()),
         },
-        table: Ok(OurTable::None),
+        table: Ok(SchemaContents::None),
         measured_by: None,
         same_as: Vec::new(),
     }
@@ -137,7 +137,7 @@ fn channel(engine: Engine, source: usize) -> Channel {
     }
 }
 
-fn server(name: &str, port: usize, state: State) -> Examination {
+fn server(name: &str, port: usize, state: ServerState) -> Examination {
     Examination {
         name: name.to_owned(),
         address: format!("127.0.0.1:330{port}"),
@@ -157,7 +157,7 @@ fn cluster(engine: Engine, replicas: usize) -> Vec<Examination> {
     servers
 }
 
-fn of(servers: &mut [Examination], index: usize) -> &mut State {
+fn of(servers: &mut [Examination], index: usize) -> &mut ServerState {
     servers[index].state.as_mut().unwrap()
 }
 
@@ -214,7 +214,7 @@ fn with(engine: Engine, change: impl FnOnce(&mut Vec<Examination>)) -> Vec<Exami
 const ENGINES: [Engine; 2] = [Engine::MariaDb, Engine::MySql];
 
 #[test]
-fn health_has_no_warnings() {
+fn healthy_servers_have_no_warnings() {
     for engine in ENGINES {
         let diagnosis = judged(&cluster(engine, 2));
         assert_eq!(
@@ -234,7 +234,7 @@ fn health_has_no_warnings() {
 }
 
 #[test]
-fn every_warning_says_what_to_do() {
+fn every_warning_has_a_hint() {
     let mut servers = cluster(Engine::MySql, 2);
     for (name, value) in [
         ("read_only", "ON"),
@@ -251,7 +251,7 @@ fn every_warning_says_what_to_do() {
 }
 
 #[test]
-fn servers_that_could_not_be_examined() {
+fn unreachable_servers_are_reported() {
     for (kind, code) in [
         (ErrorKind::Unreachable, FindingCode::Unreachable),
         (ErrorKind::AccessDenied, FindingCode::AccessDenied),
@@ -259,8 +259,13 @@ fn servers_that_could_not_be_examined() {
         (ErrorKind::Statement(1), FindingCode::ExaminationFailed),
     ] {
         let servers = with(Engine::MySql, |servers| {
-            let error =
-                ServerError::unfit("replica1", "127.0.0.1:3302", "cannot connect", "no", "try");
+            let error = ServerError::precondition(
+                "replica1",
+                "127.0.0.1:3302",
+                "cannot connect",
+                "no",
+                "try",
+            );
             servers[1].state = Err(ServerError { kind, ..error });
         });
         assert_found(&servers, code, Severity::Error, "replica1");
@@ -271,7 +276,7 @@ fn servers_that_could_not_be_examined() {
 }
 
 #[test]
-fn privileges_come_with_their_grant() {
+fn missing_privileges_name_their_grant() {
     let servers = with(Engine::MySql, |servers| {
         of(servers, 0).grants = Some(Grants::parse(["GRANT SELECT ON `replimeter`.* TO `u`@`%`"]));
     });
@@ -287,7 +292,7 @@ fn privileges_come_with_their_grant() {
         "GRANT CREATE, DROP, INSERT, DELETE ON `replimeter`.* TO 'u'@'%';"
     );
     let servers = with(Engine::MariaDb, |servers| {
-        let error = ServerError::unfit("replica1", "a", "cannot read", "denied", "");
+        let error = ServerError::precondition("replica1", "a", "cannot read", "denied", "");
         of(servers, 1).channels = Err(ServerError {
             kind: ErrorKind::Privilege,
             ..error
@@ -307,7 +312,7 @@ fn privileges_come_with_their_grant() {
 }
 
 #[test]
-fn one_server_under_two_names() {
+fn one_server_under_two_names_is_reported() {
     let servers = with(Engine::MySql, |servers| of(servers, 2).same_as = vec![1]);
     assert_found(
         &servers,
@@ -336,7 +341,7 @@ fn one_server_under_two_names() {
 }
 
 #[test]
-fn channels_that_do_not_run() {
+fn stopped_channels_are_reported() {
     let servers = with(Engine::MySql, |servers| {
         let channel = channel_of(servers, 1);
         channel.sql_running = "No".to_owned();
@@ -381,7 +386,7 @@ fn channels_that_do_not_run() {
 }
 
 #[test]
-fn channels_from_elsewhere() {
+fn channels_from_unknown_sources_are_reported() {
     for engine in ENGINES {
         let servers = with(engine, |servers| {
             let mut other = channel(engine, 3);
@@ -416,7 +421,7 @@ fn channels_from_elsewhere() {
 }
 
 #[test]
-fn filters_and_delays() {
+fn filters_and_delays_are_reported() {
     let servers = with(Engine::MySql, |servers| {
         channel_of(servers, 1).filters.ignore_schemas = vec!["replimeter".to_owned()]
     });
@@ -482,7 +487,7 @@ fn filters_and_delays() {
 }
 
 #[test]
-fn chains_and_circles() {
+fn chains_are_accepted_and_circles_reported() {
     let chain = |updates: &str| {
         with(Engine::MariaDb, |servers| {
             *channel_of(servers, 2) = channel(Engine::MariaDb, 2);
@@ -556,7 +561,7 @@ fn semi_sync_in_effect_is_no_warning() {
 }
 
 #[test]
-fn semi_sync_that_is_none() {
+fn ineffective_semi_sync_is_reported() {
     let fallen = semi(|primary, _| primary.active = false);
     assert_found(
         &fallen,
@@ -619,7 +624,7 @@ fn semi_sync_that_is_none() {
 }
 
 #[test]
-fn a_replica_prepared_to_be_primary_is_no_finding() {
+fn replica_prepared_for_promotion_is_not_reported() {
     let servers = with(Engine::MySql, |servers| {
         of(servers, 1).semi_sync = Some(PrimaryState {
             clients: 0,
@@ -635,7 +640,7 @@ fn a_replica_prepared_to_be_primary_is_no_finding() {
 }
 
 #[test]
-fn binary_logs() {
+fn binary_log_settings_are_checked() {
     for (index, name, value, code, severity, node) in [
         (
             0,
@@ -717,7 +722,7 @@ fn binary_logs() {
 }
 
 #[test]
-fn gtids_and_appliers() {
+fn gtid_and_applier_settings_are_checked() {
     let off = with(Engine::MySql, |servers| {
         (0..3).for_each(|index| set(servers, index, "gtid_mode", "OFF"))
     });
@@ -774,7 +779,7 @@ fn gtids_and_appliers() {
 }
 
 #[test]
-fn errant_transactions_of_mysql() {
+fn mysql_errant_transactions_are_reported() {
     let executed = |text: String| Executed::Set(GtidSet::parse(&text).unwrap());
     let errant = with(Engine::MySql, |servers| {
         of(servers, 1).executed = executed(format!("{}:1-9,{}:1-2", UUIDS[0], UUIDS[1]));
@@ -828,7 +833,7 @@ fn errant_transactions_of_mysql() {
 }
 
 #[test]
-fn errant_transactions_of_mariadb() {
+fn mariadb_errant_transactions_are_reported() {
     let domains = |logged: &str, applied: &str| Executed::Domains {
         logged: domain_gtids(logged).unwrap(),
         applied: domain_gtids(applied).unwrap(),
@@ -878,7 +883,7 @@ fn errant_transactions_of_mariadb() {
 }
 
 #[test]
-fn clocks_are_judged_beyond_their_bound() {
+fn clock_difference_beyond_its_bound_is_reported() {
     let apart = |offset_us, bound_us| {
         with(Engine::MySql, |servers| {
             of(servers, 1).clock = Some(ClockOffset {
@@ -907,7 +912,7 @@ fn clocks_are_judged_beyond_their_bound() {
 }
 
 #[test]
-fn settings_that_falsify() {
+fn settings_that_distort_results_are_reported() {
     for (index, name, value, code, severity, node) in [
         (
             0,
@@ -1010,7 +1015,7 @@ fn settings_that_falsify() {
 }
 
 #[test]
-fn our_own_traces() {
+fn leftovers_of_earlier_runs_are_reported() {
     let busy = with(Engine::MySql, |servers| {
         of(servers, 0).measured_by = Some("12".to_owned())
     });
@@ -1021,11 +1026,11 @@ fn our_own_traces() {
         "primary",
     );
     let left = with(Engine::MySql, |servers| {
-        of(servers, 0).table = Ok(OurTable::Ours)
+        of(servers, 0).table = Ok(SchemaContents::Ours)
     });
     assert_found(&left, FindingCode::LeftoverTable, Severity::Info, "primary");
     let foreign = with(Engine::MySql, |servers| {
-        of(servers, 1).table = Ok(OurTable::Foreign)
+        of(servers, 1).table = Ok(SchemaContents::Foreign)
     });
     assert_found(
         &foreign,
@@ -1036,7 +1041,7 @@ fn our_own_traces() {
 }
 
 #[test]
-fn versions() {
+fn unsupported_versions_are_reported() {
     let version = |index: usize, text: &str| {
         with(Engine::MySql, |servers| {
             of(servers, index).facts.version = text.to_owned()
@@ -1102,7 +1107,7 @@ fn galera(size: usize) -> Vec<Examination> {
 }
 
 #[test]
-fn galera_clusters() {
+fn galera_problems_are_reported() {
     let diagnosis = judged(&galera(3));
     assert_eq!(
         diagnosis.status(),
@@ -1221,7 +1226,7 @@ fn group(size: usize) -> Vec<Examination> {
 }
 
 #[test]
-fn groups() {
+fn group_replication_problems_are_reported() {
     let diagnosis = judged(&group(3));
     assert_eq!(
         diagnosis.status(),
@@ -1292,9 +1297,9 @@ fn groups() {
 }
 
 #[test]
-fn what_a_measurement_would_refuse_is_said_once() {
+fn preflight_refusal_is_reported_once() {
     let mut servers = cluster(Engine::MySql, 1);
-    let error = ServerError::unfit(
+    let error = ServerError::precondition(
         "replica1",
         "127.0.0.1:3302",
         "does not replicate",
@@ -1317,7 +1322,7 @@ fn what_a_measurement_would_refuse_is_said_once() {
 }
 
 #[test]
-fn a_server_by_itself_has_the_mode_of_its_cluster() {
+fn single_member_has_the_mode_of_its_cluster() {
     let mode = |servers: &[Examination]| {
         diagnose(servers, &topology(servers, None), Some("async".to_owned())).mode
     };

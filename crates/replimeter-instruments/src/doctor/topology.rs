@@ -1,14 +1,14 @@
 //! The replication topology, as far as reachable servers show it.
 
-use replimeter_engine::{ServerError, flavour::Channel};
+use replimeter_engine::{ServerError, dialect::Channel};
 use replimeter_model::target::Role;
 
-use super::examination::{Examination, State};
-use crate::survey::{self, Relation, Relations};
+use super::examination::{Examination, ServerState};
+use crate::discovery::{self, Relation, Relations};
 
 /// How a server receives writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Tie {
+pub(super) enum UpstreamRelation {
     /// It is the writer.
     Writer,
     /// From another server, by a channel.
@@ -34,7 +34,7 @@ pub(super) struct Topology {
     /// The writer, if it can be determined.
     pub(super) writer: Option<usize>,
     /// For each server, in order.
-    pub(super) ties: Vec<Tie>,
+    pub(super) ties: Vec<UpstreamRelation>,
     /// For each server and each of its channels: the source, if it is one of them.
     pub(super) sources: Vec<Vec<Option<usize>>>,
     /// Why a measurement would refuse these servers.
@@ -62,13 +62,13 @@ fn addressed(servers: &[Examination], channel: &Channel) -> Option<usize> {
 }
 
 /// Returns the cluster that two servers have in common.
-pub(super) fn one_cluster(one: &State, other: &State) -> Option<Tie> {
-    match survey::one_cluster(
+pub(super) fn one_cluster(one: &ServerState, other: &ServerState) -> Option<UpstreamRelation> {
+    match discovery::one_cluster(
         [one.galera.as_ref(), other.galera.as_ref()],
         [one.group(), other.group()],
     )? {
-        Relation::Galera => Some(Tie::Galera),
-        Relation::Group => Some(Tie::Group),
+        Relation::Galera => Some(UpstreamRelation::Galera),
+        Relation::Group => Some(UpstreamRelation::Group),
         Relation::Writer | Relation::Channel { .. } => None,
     }
 }
@@ -165,12 +165,12 @@ fn tie(
     writer: Option<usize>,
     index: usize,
     sources: &[Vec<Option<usize>>],
-) -> Tie {
+) -> UpstreamRelation {
     let Ok(state) = &servers[index].state else {
-        return Tie::Unknown;
+        return UpstreamRelation::Unknown;
     };
     if writer == Some(index) {
-        return Tie::Writer;
+        return UpstreamRelation::Writer;
     }
     let writer_state = writer.and_then(|writer| servers[writer].state.as_ref().ok());
     if let Some(tie) = writer_state.and_then(|writer| one_cluster(state, writer)) {
@@ -187,12 +187,12 @@ fn tie(
         writer.is_some_and(|writer| reaches(sources, *source, writer))
     };
     match named().find(leads).or_else(|| named().next()) {
-        Some((channel, source)) => Tie::Channel { source, channel },
-        None => Tie::None,
+        Some((channel, source)) => UpstreamRelation::Channel { source, channel },
+        None => UpstreamRelation::None,
     }
 }
 
 /// Returns whether `from` is `to`, or replicates from it directly or indirectly.
 pub(super) fn reaches(sources: &[Vec<Option<usize>>], from: usize, to: usize) -> bool {
-    survey::reaches(|at| sources[at].iter().flatten().copied(), from, to)
+    discovery::reaches(|at| sources[at].iter().flatten().copied(), from, to)
 }

@@ -2,14 +2,14 @@
 
 use replimeter_engine::{
     ServerError,
-    binlog::fitness::{self, Role},
+    binlog::requirements::{self, FollowPurpose},
     source::Member,
 };
 use replimeter_model::target::Role as Declaration;
 
 use crate::{
+    discovery::{Relation, find_relations, read_each},
     preflight::Cluster,
-    survey::{Relation, read_each, relate},
 };
 
 /// Connects to every server, finds the replication topology, and checks that the primary's log can be
@@ -29,7 +29,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     }) {
         return Err(error.clone());
     }
-    let relations = relate(&servers, declared)?;
+    let relations = find_relations(&servers, declared)?;
     let cluster = Cluster::of(servers, relations, Vec::new());
     let Cluster {
         primary,
@@ -38,20 +38,20 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
         ..
     } = &cluster;
     if replicas.is_empty() {
-        return Err(primary.session.unfit(
+        return Err(primary.session.precondition(
             "cannot measure exposure",
             "it has no replica, so every acknowledged transaction stays exposed",
             "name its replicas with --replica",
         ));
     }
     if !matches!(*mode, "galera" | "group") {
-        fitness::check(&primary.session, &primary.facts, Role::Source)?;
+        requirements::check(&primary.session, &primary.facts, FollowPurpose::Source)?;
         for replica in replicas {
             let Relation::Channel { channel, .. } = &replica.relation else {
                 continue;
             };
             if !channel.by_gtid {
-                return Err(replica.server.session.unfit(
+                return Err(replica.server.session.precondition(
                     "cannot read its received transactions",
                     "its channel does not use GTID positions",
                     "run CHANGE MASTER TO MASTER_USE_GTID=slave_pos (MariaDB) or CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION=1 (MySQL)",

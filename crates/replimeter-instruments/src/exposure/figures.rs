@@ -2,7 +2,7 @@
 
 use replimeter_engine::binlog::Gtid;
 use replimeter_model::{
-    exposure::{Amount, ExposureRow, ExposureSample},
+    exposure::{AmountDistribution, ExposureRow, ExposureSample},
     time::Nanos,
 };
 use replimeter_stats::{series::distribution, signed::SignedHistogram};
@@ -13,20 +13,20 @@ use crate::record;
 
 /// Statistics of an amount over all polls.
 #[derive(Debug, Default)]
-struct Amounts {
+struct AmountSummary {
     histogram: SignedHistogram,
 }
 
-impl Amounts {
+impl AmountSummary {
     fn record(&mut self, amount: u64) {
         self.histogram
             .record(Nanos(i64::try_from(amount).unwrap_or(i64::MAX)));
     }
 
-    fn amount(&self) -> Amount {
+    fn amount(&self) -> AmountDistribution {
         let value = |value: Option<Nanos>| value.map(|value| value.0 as f64);
         let quantile = |p| value(self.histogram.quantile(p));
-        Amount {
+        AmountDistribution {
             mean: self.histogram.mean(),
             p50: quantile(0.5),
             p90: quantile(0.9),
@@ -39,20 +39,20 @@ impl Amounts {
 
 /// Statistics over all polls.
 #[derive(Default)]
-pub(super) struct Figures {
+pub(super) struct PollSummary {
     pub(super) looks: u64,
     exposed: u64,
     pub(super) ineffective: u64,
     pub(super) committed: u64,
     bytes_committed: u64,
-    transactions: Amounts,
-    bytes: Amounts,
+    transactions: AmountSummary,
+    bytes: AmountSummary,
     pub(super) age: SignedHistogram,
     look: SignedHistogram,
 }
 
-impl Figures {
-    pub(super) fn fill(&self, row: &mut ExposureRow) {
+impl PollSummary {
+    pub(super) fn fill_row(&self, row: &mut ExposureRow) {
         row.polls = self.looks;
         row.committed = self.committed;
         row.bytes_committed = self.bytes_committed;
@@ -66,17 +66,17 @@ impl Figures {
 
 /// The exposed transactions, and statistics over all polls.
 #[derive(Default)]
-pub(super) struct Exposed {
+pub(super) struct ExposureSummary {
     pending: Pending,
     /// The last answer of each replica.
     received: Vec<Option<Received>>,
-    pub(super) figures: Figures,
+    pub(super) figures: PollSummary,
 }
 
 /// Input of the polls, for a recording of the run; times are of its clock.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Reading {
+enum ExposureReading {
     /// The primary logged a transaction.
     Logged { gtid: String, bytes: u64, at: Nanos },
     /// A replica reported its received transactions.
@@ -93,7 +93,7 @@ enum Reading {
     },
 }
 
-impl Exposed {
+impl ExposureSummary {
     pub(super) fn new(replicas: usize) -> Self {
         Self {
             received: vec![None; replicas],
@@ -102,7 +102,7 @@ impl Exposed {
     }
 
     pub(super) fn logged(&mut self, gtid: &Gtid, bytes: u64, at: Nanos) {
-        record::reading(|| Reading::Logged {
+        record::reading(|| ExposureReading::Logged {
             gtid: gtid.to_string(),
             bytes,
             at,
@@ -113,20 +113,20 @@ impl Exposed {
     }
 
     pub(super) fn received(&mut self, replica: usize, received: Received) {
-        record::reading(|| Reading::Received {
+        record::reading(|| ExposureReading::Received {
             replica,
             gtids: received.to_string(),
         });
         self.received[replica] = Some(received);
     }
 
-    pub(super) fn settle(&mut self) {
-        record::reading(|| Reading::Settled);
+    pub(super) fn drop_settled(&mut self) {
+        record::reading(|| ExposureReading::Settled);
         let known: Vec<&Received> = self.received.iter().flatten().collect();
         self.pending.received(known.into_iter());
     }
 
-    pub(super) fn look(
+    pub(super) fn record_poll(
         &mut self,
         began: Nanos,
         asked: Nanos,
@@ -134,7 +134,7 @@ impl Exposed {
         answered: u64,
         semi_sync: Option<bool>,
     ) -> ExposureSample {
-        record::reading(|| Reading::Look {
+        record::reading(|| ExposureReading::Look {
             began,
             asked,
             last,
@@ -168,20 +168,20 @@ mod tests {
     use super::{super::Outcome, *};
 
     #[test]
-    fn recorded_looks_come_to_the_same_figures_again() {
+    fn recorded_polls_reproduce_the_same_figures() {
         for case in record::cases("exposure") {
-            let mut exposed = Exposed::new(2);
+            let mut exposed = ExposureSummary::new(2);
             let mut samples = Vec::new();
-            for reading in case.readings::<Reading>() {
+            for reading in case.readings::<ExposureReading>() {
                 match reading {
-                    Reading::Logged { gtid, bytes, at } => {
+                    ExposureReading::Logged { gtid, bytes, at } => {
                         exposed.logged(&gtid.parse().unwrap(), bytes, at)
                     }
-                    Reading::Received { replica, gtids } => {
+                    ExposureReading::Received { replica, gtids } => {
                         exposed.received(replica, gtids.parse().unwrap())
                     }
-                    Reading::Settled => exposed.settle(),
-                    Reading::Look {
+                    ExposureReading::Settled => exposed.drop_settled(),
+                    ExposureReading::Look {
                         began,
                         asked,
                         last,
@@ -190,7 +190,7 @@ mod tests {
                     } => {
                         samples.push(
                             serde_json::to_value(
-                                exposed.look(began, asked, last, answered, semi_sync),
+                                exposed.record_poll(began, asked, last, answered, semi_sync),
                             )
                             .unwrap(),
                         );
@@ -200,7 +200,7 @@ mod tests {
             assert_eq!(samples, case.calls("sample"), "{}", case.name);
             let outcome: Outcome = serde_json::from_value(case.calls("outcome").remove(0)).unwrap();
             let mut row = outcome.row.clone();
-            exposed.figures.fill(&mut row);
+            exposed.figures.fill_row(&mut row);
             assert_eq!(row, outcome.row, "{}", case.name);
         }
     }

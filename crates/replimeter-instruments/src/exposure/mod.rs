@@ -4,11 +4,11 @@
 //! Replimeter follows the primary's binary log and polls every replica for its received transactions.
 //! It writes nothing, except with its own writers in its own sandbox.
 
-mod asker;
 mod check;
 mod figures;
-mod looking;
 mod pending;
+mod poll_loop;
+mod replica_poller;
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::binlog::{Follower, Start};
+use replimeter_engine::binlog::{Follower, StartPosition};
 use replimeter_model::{
     exposure::{ExposureRow, ExposureSample, ExposureWindow},
     plan::ExposurePlan,
@@ -30,16 +30,16 @@ use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};
 
 pub use self::check::check;
-use self::{asker::Asker, looking::Looking};
+use self::{poll_loop::PollLoop, replica_poller::ReplicaPoller};
 use crate::{
     MeasureError,
     clock::Clock,
     loss::{
         make_table,
-        writers::{Load, Style, Writer},
+        writers::{Writer, WriterLoad, WriterSettings},
     },
     preflight::{CheckedReplica, Cluster},
-    tap::{server_ids, stream::Stream},
+    tap::{server_ids, stream::SharedStream},
 };
 
 /// An event during a run.
@@ -130,23 +130,23 @@ pub fn run(
         });
     }
     let ids = server_ids(cluster, plan.server_id, 1)?;
-    let (writers, askers) = (writers(cluster, plan)?, askers(cluster));
+    let (writers, pollers) = (writers(cluster, plan)?, pollers(cluster));
     let names = cluster.replica_names();
     let follower = Follower::open(
         &cluster.primary.node,
         &cluster.primary.facts,
         ids[0],
-        &Start::Now,
+        &StartPosition::Now,
     )?;
-    let semi_sync = (cluster.mode == "semi-sync").then(|| cluster.primary.impatient());
-    let (stream, load) = (Stream::default(), Load::default());
-    let style = Style {
+    let semi_sync = (cluster.mode == "semi-sync").then(|| cluster.primary.with_short_timeouts());
+    let (stream, load) = (SharedStream::default(), WriterLoad::default());
+    let style = WriterSettings {
         writers: plan.writers,
         size: plan.row_size,
         rate: plan.rate,
         journal: false,
     };
-    let mut looking = Looking::new(plan, clock, names, &stream, askers.len(), semi_sync);
+    let mut poll_loop = PollLoop::new(plan, clock, names, &stream, pollers.len(), semi_sync);
     thread::scope(|scope| {
         let (stream, load) = (&stream, &load);
         let follow = scope.spawn(move || stream.follow(follower, clock, real_time, Duration::ZERO));
@@ -155,24 +155,27 @@ pub fn run(
         }
         let (answer, answers) = mpsc::channel();
         let mut beats = Vec::new();
-        for asker in askers {
+        for poller in pollers {
             let (beat, beaten) = mpsc::channel();
             beats.push(beat);
             let answer = answer.clone();
-            scope.spawn(move || asker.answer(&beaten, &answer, clock, real_time));
+            scope.spawn(move || poller.answer(&beaten, &answer, clock, real_time));
         }
-        let result = looking.go(&beats, &answers, listener);
+        let result = poll_loop.run(&beats, &answers, listener);
         load.stop.store(true, Ordering::Relaxed);
         stream.halt.store(true, Ordering::Relaxed);
         drop(beats);
         if let Err(error) = result {
-            looking.outcome.failure.get_or_insert(error);
+            poll_loop.outcome.failure.get_or_insert(error);
         }
         if follow.join().is_err() {
-            looking.outcome.failure.get_or_insert(MeasureError::Thread);
+            poll_loop
+                .outcome
+                .failure
+                .get_or_insert(MeasureError::Thread);
         }
     });
-    Ok(looking.sum_up(row, &load))
+    Ok(poll_loop.finish(row, &load))
 }
 
 /// Returns connections that write, and creates their table; none for a plan without writers.
@@ -185,11 +188,11 @@ fn writers(cluster: &mut Cluster, plan: &ExposurePlan) -> Result<Vec<Writer>, Me
 }
 
 /// Returns a connection to each replica.
-fn askers(cluster: &Cluster) -> Vec<Asker> {
-    let asker = |(replica, checked): (usize, &CheckedReplica)| Asker {
+fn pollers(cluster: &Cluster) -> Vec<ReplicaPoller> {
+    let poller = |(replica, checked): (usize, &CheckedReplica)| ReplicaPoller {
         replica,
-        node: checked.server.impatient(),
+        node: checked.server.with_short_timeouts(),
         facts: checked.server.facts.clone(),
     };
-    cluster.replicas.iter().enumerate().map(asker).collect()
+    cluster.replicas.iter().enumerate().map(poller).collect()
 }

@@ -8,13 +8,13 @@ use std::{
 
 use replimeter_engine::{
     binlog::Gtid,
-    flavour::gtid::{DomainGtid, GtidError, GtidSet, Interval, domain_gtids},
+    dialect::gtid::{DomainGtid, GtidError, GtidSet, Interval, domain_gtids},
 };
 use replimeter_model::time::Nanos;
 
 /// Maximum number of entries per origin; above it neighbors are merged, which makes the count coarser
 /// but never smaller.
-const MOST: usize = 1 << 16;
+const MAX_ENTRIES: usize = 1 << 16;
 
 /// The received transactions of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,14 +54,14 @@ impl FromStr for Received {
 
 /// Origin of a transaction's number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Origin {
+enum TransactionSource {
     Domain(u32),
     Numbered { uuid: String, tag: String },
 }
 
 /// One transaction, or several merged neighbors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct PendingRange {
     /// Number of the last one.
     last: u64,
     count: u64,
@@ -73,7 +73,7 @@ struct Entry {
 /// The transactions that no replica has received, in the order of the primary's log.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    origins: BTreeMap<Origin, VecDeque<Entry>>,
+    origins: BTreeMap<TransactionSource, VecDeque<PendingRange>>,
     transactions: u64,
     bytes: u64,
 }
@@ -82,9 +82,9 @@ impl Pending {
     /// Adds a transaction that arrived from the primary.
     pub(super) fn add(&mut self, gtid: &Gtid, bytes: u64, at: Nanos) {
         let (origin, last) = match gtid {
-            Gtid::Domain(gtid) => (Origin::Domain(gtid.domain), gtid.sequence),
+            Gtid::Domain(gtid) => (TransactionSource::Domain(gtid.domain), gtid.sequence),
             Gtid::Numbered { uuid, tag, number } => (
-                Origin::Numbered {
+                TransactionSource::Numbered {
                     uuid: uuid.to_string(),
                     tag: tag.as_str().to_owned(),
                 },
@@ -92,7 +92,7 @@ impl Pending {
             ),
         };
         let entries = self.origins.entry(origin).or_default();
-        entries.push_back(Entry {
+        entries.push_back(PendingRange {
             last,
             count: 1,
             bytes,
@@ -100,11 +100,11 @@ impl Pending {
         });
         self.transactions += 1;
         self.bytes += bytes;
-        if entries.len() > MOST {
-            let joined: VecDeque<Entry> = entries
+        if entries.len() > MAX_ENTRIES {
+            let joined: VecDeque<PendingRange> = entries
                 .make_contiguous()
                 .chunks(2)
-                .map(|pair| Entry {
+                .map(|pair| PendingRange {
                     last: pair[pair.len() - 1].last,
                     count: pair.iter().map(|entry| entry.count).sum(),
                     bytes: pair.iter().map(|entry| entry.bytes).sum(),
@@ -119,14 +119,14 @@ impl Pending {
     pub(super) fn received<'r>(&mut self, by: impl Iterator<Item = &'r Received> + Clone) {
         for (origin, entries) in &mut self.origins {
             let has = |number: u64| match origin {
-                Origin::Domain(domain) => by.clone().any(|received| {
+                TransactionSource::Domain(domain) => by.clone().any(|received| {
                     let Received::Domains(last) = received else {
                         return false;
                     };
                     last.iter()
                         .any(|gtid| gtid.domain == *domain && gtid.sequence >= number)
                 }),
-                Origin::Numbered { uuid, tag } => by.clone().any(|received| {
+                TransactionSource::Numbered { uuid, tag } => by.clone().any(|received| {
                     let Received::Set(set) = received else {
                         return false;
                     };
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_advanced_replica_counts() {
+    fn most_advanced_replica_decides_what_is_pending() {
         let mut pending = Pending::default();
         for number in 1..=5 {
             pending.add(&gtid(&format!("0-1-{number}")), 100, Nanos(number * 10));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_and_gaps_are_told_apart() {
+    fn tags_and_gaps_are_distinguished() {
         let uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
         let mut pending = Pending::default();
         for text in [
@@ -223,9 +223,9 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_stands_still_costs_bounded_memory_and_no_transaction_is_forgotten() {
+    fn stalled_replica_uses_bounded_memory_and_loses_nothing() {
         let mut pending = Pending::default();
-        let count = MOST as u64 * 5;
+        let count = MAX_ENTRIES as u64 * 5;
         for number in 1..=count {
             pending.add(
                 &gtid(&format!("0-1-{number}")),
@@ -237,7 +237,7 @@ mod tests {
             pending
                 .origins
                 .values()
-                .all(|entries| entries.len() <= MOST)
+                .all(|entries| entries.len() <= MAX_ENTRIES)
         );
         assert_eq!(
             (pending.transactions(), pending.bytes(), pending.oldest()),
@@ -258,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_what_is_beyond(all in 1u64..200, has in 0u64..250) {
+        fn transactions_beyond_the_replica_are_counted(all in 1u64..200, has in 0u64..250) {
             let mut pending = Pending::default();
             for number in 1..=all {
                 pending.add(&gtid(&format!("0-1-{number}")), number, Nanos(0));

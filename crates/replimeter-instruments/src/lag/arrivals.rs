@@ -6,7 +6,7 @@ use replimeter_engine::binlog::Gtid;
 use replimeter_model::time::Nanos;
 
 /// Maximum number of transactions that are kept: those of other writers and rows not yet matched.
-const MOST: usize = 1 << 19;
+const MAX_UNMATCHED: usize = 1 << 19;
 
 /// State of one transaction.
 #[derive(Default)]
@@ -19,7 +19,7 @@ struct Transaction {
 
 /// A row that arrived on a replica's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Matched {
+pub(super) struct MatchedRow {
     pub(super) seq: u64,
     /// Index of the replica, from 0.
     pub(super) replica: usize,
@@ -33,7 +33,7 @@ pub(super) struct Arrivals {
     streams: usize,
     known: HashMap<Gtid, Transaction>,
     order: VecDeque<Gtid>,
-    matched: Vec<Matched>,
+    matched: Vec<MatchedRow>,
     /// Number of this run's rows that were dropped before they were matched.
     pub(super) forgotten: u64,
 }
@@ -54,7 +54,7 @@ impl Arrivals {
         let streams = self.streams;
         if !self.known.contains_key(&gtid) {
             self.order.push_back(gtid);
-            if self.order.len() > MOST
+            if self.order.len() > MAX_UNMATCHED
                 && let Some(oldest) = self.order.pop_front()
                 && let Some(gone) = self.known.remove(&oldest)
             {
@@ -79,7 +79,7 @@ impl Arrivals {
     }
 
     /// Records that this transaction wrote a row.
-    pub(super) fn wrote(&mut self, gtid: Gtid, seq: u64) {
+    pub(super) fn record_write(&mut self, gtid: Gtid, seq: u64) {
         self.entry(gtid).seq = Some(seq);
         self.match_up(gtid);
     }
@@ -94,7 +94,7 @@ impl Arrivals {
         for stream in 1..self.streams {
             if let (Some(on_replica), false) = (entry.at[stream], entry.told[stream]) {
                 entry.told[stream] = true;
-                self.matched.push(Matched {
+                self.matched.push(MatchedRow {
                     seq,
                     replica: stream - 1,
                     on_primary,
@@ -109,7 +109,7 @@ impl Arrivals {
     }
 
     /// Returns the matches since the last call.
-    pub(super) fn take(&mut self) -> Vec<Matched> {
+    pub(super) fn take_matches(&mut self) -> Vec<MatchedRow> {
         std::mem::take(&mut self.matched)
     }
 }
@@ -123,27 +123,27 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_matched_whatever_comes_first() {
+    fn row_is_matched_in_either_order() {
         let mut arrivals = Arrivals::new(3);
         arrivals.arrived(2, gtid(7), Nanos(30));
         arrivals.arrived(1, gtid(7), Nanos(20));
-        arrivals.wrote(gtid(7), 1);
+        arrivals.record_write(gtid(7), 1);
         assert!(
-            arrivals.take().is_empty(),
+            arrivals.take_matches().is_empty(),
             "the primary's stream has not shown it"
         );
         arrivals.arrived(0, gtid(7), Nanos(25));
         let on_primary = Nanos(25);
         assert_eq!(
-            arrivals.take(),
+            arrivals.take_matches(),
             [
-                Matched {
+                MatchedRow {
                     seq: 1,
                     replica: 0,
                     on_primary,
                     on_replica: Nanos(20)
                 },
-                Matched {
+                MatchedRow {
                     seq: 1,
                     replica: 1,
                     on_primary,
@@ -155,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn other_writers_transactions_do_not_pile_up() {
+    fn foreign_transactions_use_bounded_memory() {
         let mut arrivals = Arrivals::new(2);
-        for sequence in 0..(MOST as u64 + 1000) {
+        for sequence in 0..(MAX_UNMATCHED as u64 + 1000) {
             arrivals.arrived(0, gtid(sequence), Nanos(1));
         }
-        assert!(arrivals.known.len() <= MOST && arrivals.order.len() <= MOST);
+        assert!(arrivals.known.len() <= MAX_UNMATCHED && arrivals.order.len() <= MAX_UNMATCHED);
         assert_eq!(arrivals.forgotten, 0);
     }
 }

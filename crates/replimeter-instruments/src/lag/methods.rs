@@ -2,7 +2,7 @@
 
 use replimeter_engine::{
     ServerError,
-    flavour::{waits::Wait, written::Written},
+    dialect::{waits::PreparedWait, written_gtid::GtidSource},
 };
 use replimeter_model::{
     plan::{Method, Methods},
@@ -14,7 +14,7 @@ use crate::{preflight::Cluster, stamp::Stamps};
 
 /// The methods of a run.
 #[derive(Debug, Default)]
-pub struct Possible {
+pub struct AvailableMethods {
     /// Usable methods, in the order of [`Method::ALL`].
     pub methods: Vec<Method>,
     /// The clocks that stamp the rows, if a method needs them.
@@ -28,8 +28,11 @@ pub struct Possible {
 /// # Errors
 /// When a method that was requested by name is not possible; names the server, the cause and the
 /// setting to change.
-pub fn possible(cluster: &mut Cluster, wanted: &Methods) -> Result<Possible, ServerError> {
-    let mut possible = Possible::default();
+pub fn available_methods(
+    cluster: &mut Cluster,
+    wanted: &Methods,
+) -> Result<AvailableMethods, ServerError> {
+    let mut possible = AvailableMethods::default();
     for method in wanted.wanted() {
         match (check(cluster, method, &mut possible.stamps), wanted) {
             (Ok(()), _) => possible.methods.push(method),
@@ -52,9 +55,10 @@ fn check(
     match method {
         Method::Poll => Ok(()),
         Method::Wait => {
-            Written::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
+            GtidSource::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
             cluster.replicas.iter_mut().try_for_each(|replica| {
-                Wait::prepare(&mut replica.server.session, &replica.server.facts).map(|_| ())
+                PreparedWait::prepare(&mut replica.server.session, &replica.server.facts)
+                    .map(|_| ())
             })
         }
         Method::Stamp | Method::StampUdf => {
@@ -63,7 +67,7 @@ fn check(
                     "the target has no replica whose stamps can be compared",
                     "use --method poll",
                 );
-                return Err(cluster.primary.session.unfit(
+                return Err(cluster.primary.session.precondition(
                     "cannot measure by `stamp`",
                     cause,
                     hint,
@@ -83,7 +87,7 @@ fn check(
             if there {
                 return Ok(());
             }
-            Err(cluster.primary.session.unfit(
+            Err(cluster.primary.session.precondition(
                 &format!("cannot measure by `{}`", method.name()),
                 lacking,
                 if method == Method::Stamp {
@@ -94,7 +98,7 @@ fn check(
             ))
         }
         Method::Tap => {
-            Written::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
+            GtidSource::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
             tap::check(cluster)
         }
     }

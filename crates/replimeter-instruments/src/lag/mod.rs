@@ -2,19 +2,19 @@
 //! clock, and none waits for another.
 
 mod arrivals;
-mod board;
 mod collector;
-mod falls;
 mod methods;
-mod observer;
-mod part;
+mod observer_event;
+mod replica_poller;
+mod run_phase;
 mod script;
-mod seen;
+mod shared_state;
+mod stage_watcher;
 pub mod stages;
 mod stamps;
 mod tap;
 mod waiter;
-mod watcher;
+mod waterfalls;
 mod writer;
 
 use std::{
@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::{Node, ServerError, Session, flavour::written::Written};
+use replimeter_engine::{Node, ServerError, Session, dialect::written_gtid::GtidSource};
 use replimeter_model::{
     plan::{LagPlan, Method},
     sample::{LagSample, Write},
@@ -34,23 +34,23 @@ use replimeter_model::{
 use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};
 
-use self::{collector::Ending, part::Part, script::Script};
+use self::{collector::PartEnd, run_phase::RunPhase, script::Script};
 pub use self::{
     collector::Progress,
-    methods::{Possible, possible},
+    methods::{AvailableMethods, available_methods},
 };
 use crate::{
     MeasureError,
     clock::Clock,
     preflight::Cluster,
     priority::prepare_measuring_thread,
-    table::{Held, POINT_SELECT, payload},
+    table::{POINT_SELECT, RowBudget, payload},
 };
 
 /// Bytes that a packet needs in addition to the payload.
 const PACKET_OVERHEAD: u64 = 256;
 /// The largest `max_allowed_packet` that any server supports, in bytes.
-pub const LARGEST_PACKET: u64 = 1 << 30;
+pub const MAX_PACKET_SIZE: u64 = 1 << 30;
 /// Number of point selects for the yardstick.
 const POINT_SELECTS: usize = 2000;
 /// Number of point selects before these that do not count.
@@ -68,7 +68,7 @@ struct Slot {
 
 /// The difference between two methods for one row.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Compared {
+pub struct MethodComparison {
     /// The replica's index in the target.
     pub replica: usize,
     /// The method that is compared.
@@ -87,7 +87,7 @@ pub enum Event<'a> {
     /// A sample; samples of several replicas come in any order.
     Sample(&'a LagSample),
     /// The difference between two methods for a row that all methods saw.
-    Compared(&'a Compared),
+    Compared(&'a MethodComparison),
     /// Progress of the run, a few times a second.
     Progress(&'a Progress),
 }
@@ -107,7 +107,7 @@ pub struct Outcome {
     pub size_limit: u64,
     /// The rows that the table may hold, for the next run on it.
     #[serde(skip)]
-    pub held: Held,
+    pub held: RowBudget,
     /// Number of counted rounds that were written.
     pub rounds: u64,
     /// Whether the user stopped the run.
@@ -135,7 +135,7 @@ pub struct Outcome {
 fn clamp(cluster: &Cluster, plan: &LagPlan, warnings: &mut Vec<Warning>) -> u64 {
     let limit = cluster
         .max_allowed_packet()
-        .unwrap_or(LARGEST_PACKET)
+        .unwrap_or(MAX_PACKET_SIZE)
         .saturating_sub(PACKET_OVERHEAD)
         .max(1);
     let wanted = plan.largest_size();
@@ -154,7 +154,7 @@ fn clamp(cluster: &Cluster, plan: &LagPlan, warnings: &mut Vec<Warning>) -> u64 
 
 /// Returns the row that the yardstick's select of this number reads: every row once, in an order that
 /// no cache line follows.
-fn yardstick_row(number: u64, rows: std::ops::Range<u64>) -> u64 {
+fn reference_select_row(number: u64, rows: std::ops::Range<u64>) -> u64 {
     rows.start + number.wrapping_mul(7919) % (rows.end - rows.start).max(1)
 }
 
@@ -184,20 +184,20 @@ fn select_points(
 ) -> Result<SignedHistogram, ServerError> {
     use mysql::prelude::Queryable;
     let mut session = Session::open(node)?;
-    let doing = "cannot measure a point select";
+    let operation = "cannot measure a point select";
     let prepared = session.conn().prep(POINT_SELECT);
-    let statement = prepared.map_err(|error| session.error(doing, &error))?;
+    let statement = prepared.map_err(|error| session.error(operation, &error))?;
     let mut trips = SignedHistogram::default();
     prepare_measuring_thread(real_time);
     for round in 0..POINT_SELECTS_WARM_UP + POINT_SELECTS {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let id = yardstick_row(round as u64, rows.clone());
+        let id = reference_select_row(round as u64, rows.clone());
         let began = clock.now();
         let row = session.conn().exec::<u64, _, _>(&statement, (id,));
         let ended = clock.now();
-        row.map_err(|error| session.error(doing, &error))?;
+        row.map_err(|error| session.error(operation, &error))?;
         if round >= POINT_SELECTS_WARM_UP {
             trips.record(ended - began);
         }
@@ -214,10 +214,10 @@ pub fn check_stages(cluster: &mut Cluster, plan: &LagPlan) -> Result<(), ServerE
     if !plan.stages || cluster.primary.galera.is_some() {
         return Ok(());
     }
-    Written::prepare(&mut cluster.primary.session, &cluster.primary.facts)
+    GtidSource::prepare(&mut cluster.primary.session, &cluster.primary.facts)
         .map(|_| ())
         .map_err(|mut error| {
-            error.doing = "cannot observe the stages".to_owned();
+            error.operation = "cannot observe the stages".to_owned();
             error.hint = "set gtid_mode=ON on every server, or remove --stages".to_owned();
             error
         })
@@ -234,8 +234,8 @@ pub fn check_stages(cluster: &mut Cluster, plan: &LagPlan) -> Result<(), ServerE
 pub fn run(
     cluster: &mut Cluster,
     plan: &LagPlan,
-    possible: &Possible,
-    mut held: Held,
+    possible: &AvailableMethods,
+    mut held: RowBudget,
     clock: &Clock,
     listener: &mut Listener<'_>,
 ) -> Result<Outcome, MeasureError> {
@@ -260,7 +260,7 @@ pub fn run(
                     cluster: &mut Cluster,
                     outcome: &mut Outcome,
                     listener: &mut Listener<'_>| {
-        let part = Part {
+        let part = RunPhase {
             primary: &primary,
             observed,
             possible,
@@ -280,7 +280,13 @@ pub fn run(
     } else {
         replicas.as_slice()
     };
-    if !part(Script::proof(), observed, cluster, &mut outcome, listener)? {
+    if !part(
+        Script::single_row(),
+        observed,
+        cluster,
+        &mut outcome,
+        listener,
+    )? {
         return Err(outcome.failure.unwrap_or(MeasureError::Interrupted));
     }
     // From here on there are results to keep, whatever fails.
@@ -306,7 +312,7 @@ pub fn run(
     Ok(outcome)
 }
 
-fn absorb(outcome: &mut Outcome, ending: Ending) {
+fn absorb(outcome: &mut Outcome, ending: PartEnd) {
     outcome.rounds += ending.counted;
     outcome.interrupted |= ending.interrupted;
     outcome.failure = outcome.failure.take().or(ending.failure);

@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use replimeter_model::{
-    plan::{LagPlan, Pace, Until, WarmUp, Writes},
+    plan::{LagPlan, Pace, StopCondition, WarmUp, WritePattern},
     sample::Phase,
-    span::Span,
     time::Nanos,
+    time_span::TimeSpan,
 };
 
 /// Pace of the floor's rounds: fast, but slow enough for the observer to return to its loop.
-const FLOOR_PACE: Pace = Pace::Interval(Span::from_millis(2));
+const FLOOR_PACE: Pace = Pace::Interval(TimeSpan::from_millis(2));
 
 /// Consecutive rows of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) struct Step {
     /// Number of rows; `None` to continue until the time is over.
     pub(super) rows: Option<u64>,
     /// Pause before the first row, after which the table is emptied.
-    pub(super) pause: Option<Span>,
+    pub(super) pause: Option<TimeSpan>,
 }
 
 /// All steps of one part of a run.
@@ -32,10 +32,10 @@ pub(super) struct Script {
     /// For each step, the number of turns up to its end.
     ends: Vec<u64>,
     /// A warm-up by time, which comes before the steps.
-    warm_up: Option<(Step, Span)>,
+    warm_up: Option<(Step, TimeSpan)>,
     pub(super) pace: Pace,
     /// Duration of the part, counted from the first counted row.
-    pub(super) elapsed: Option<Span>,
+    pub(super) elapsed: Option<TimeSpan>,
 }
 
 fn rows(phase: Phase, size: u64, rows: Option<u64>) -> Step {
@@ -50,7 +50,7 @@ fn rows(phase: Phase, size: u64, rows: Option<u64>) -> Step {
 }
 
 impl Script {
-    fn of(steps: Vec<Step>, pace: Pace, elapsed: Option<Span>) -> Self {
+    fn of(steps: Vec<Step>, pace: Pace, elapsed: Option<TimeSpan>) -> Self {
         let ends = steps.iter().scan(0u64, |end, step| {
             *end = end.saturating_add(step.rows.unwrap_or(u64::MAX));
             Some(*end)
@@ -65,7 +65,7 @@ impl Script {
     }
 
     /// Returns a script with one small row, to check that it arrives.
-    pub(super) fn proof() -> Self {
+    pub(super) fn single_row() -> Self {
         Self::of(vec![rows(Phase::WarmUp, 1, Some(1))], Pace::Visible, None)
     }
 
@@ -97,17 +97,17 @@ impl Script {
         }
         let mut elapsed = None;
         match &plan.writes {
-            Writes::Rounds { until, size } => {
+            WritePattern::Rounds { until, size } => {
                 let count = match until {
-                    Until::Rounds(count) => Some(*count),
-                    Until::Elapsed(span) => {
+                    StopCondition::Rounds(count) => Some(*count),
+                    StopCondition::Elapsed(span) => {
                         elapsed = Some(*span);
                         None
                     }
                 };
                 steps.push(rows(Phase::Measure, *size, count));
             }
-            Writes::Sweep {
+            WritePattern::Sweep {
                 sizes,
                 per_step,
                 pause,
@@ -145,7 +145,7 @@ impl Script {
     /// Returns the step of a turn (counted from 0 over the whole script) and the row in this step, from
     /// 1; `warmed` is how many turns a
     /// warm-up by time took.
-    pub(super) fn turn(&self, turn: u64, warmed: &Warmed) -> Option<(&Step, u64)> {
+    pub(super) fn row_at(&self, turn: u64, warmed: &Warmed) -> Option<(&Step, u64)> {
         let warmed = warmed.turns();
         let turn = match &self.warm_up {
             Some((step, _)) if turn < warmed => return Some((step, turn + 1)),
@@ -168,7 +168,7 @@ impl Script {
     }
 
     /// Returns the interval between writes, if there is a schedule.
-    pub(super) fn every(&self) -> Option<Nanos> {
+    pub(super) fn interval(&self) -> Option<Nanos> {
         match self.pace {
             Pace::Interval(span) => Some(Nanos::from(span.0)),
             Pace::Visible | Pace::Ack => None,
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_visits_every_size_in_order_and_repeats() {
+    fn sweep_visits_every_size_in_order_and_repeats() {
         let script = Script::measure(&plan(
             "row-sizes = '10,10..30:10'\nsweeps = 2\nrows-per-step = 5",
         ));
@@ -248,11 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn every_turn_has_its_step() {
+    fn every_row_number_has_its_step() {
         let script = Script::measure(&plan("warm-up = 2\nrounds = 3"));
         let turns: Vec<_> = (0..6)
             .map(|turn| {
-                let found = script.turn(turn, &Warmed::new(&script));
+                let found = script.row_at(turn, &Warmed::new(&script));
                 found.map(|(step, row)| (step.phase, row))
             })
             .collect();
@@ -269,7 +269,7 @@ mod tests {
             ]
         );
         let endless = Script::measure(&plan("warm-up = 0\nduration = '1s'"));
-        let found = endless.turn(1_000_000, &Warmed::new(&endless));
+        let found = endless.row_at(1_000_000, &Warmed::new(&endless));
         assert_eq!(found.map(|(_, row)| row), Some(1_000_001));
     }
 
@@ -280,7 +280,7 @@ mod tests {
         let mut phases = Vec::new();
         for turn in 0..8 {
             warmed.see(turn, Nanos(300_000 * turn.cast_signed()));
-            let found = script.turn(turn, &warmed);
+            let found = script.row_at(turn, &warmed);
             phases.extend(found.map(|(step, row)| (step.phase, row)));
         }
         let (warm, counted) = (Phase::WarmUp, Phase::Measure);
@@ -299,13 +299,13 @@ mod tests {
         // A second writer whose turn is one before finds the same.
         warmed.see(9, Nanos(9_000_000));
         assert_eq!(
-            script.turn(3, &warmed).map(|(step, _)| step.phase),
+            script.row_at(3, &warmed).map(|(step, _)| step.phase),
             Some(warm)
         );
     }
 
     #[test]
-    fn warm_up_comes_first_and_a_time_has_no_total() {
+    fn warm_up_comes_first_and_timed_run_has_no_total() {
         let script = Script::measure(&plan("duration = '3s'\nwarm-up = 7"));
         assert_eq!(
             (script.steps[0].phase, script.steps[0].rows),
@@ -313,7 +313,7 @@ mod tests {
         );
         assert_eq!(
             (script.total(), script.elapsed),
-            (None, Some(Span::from_secs(3)))
+            (None, Some(TimeSpan::from_secs(3)))
         );
     }
 }

@@ -6,21 +6,21 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use replimeter_engine::flavour::{
+use replimeter_engine::dialect::{
     gtid::{DomainGtid, domain_gtids},
-    stages::{Answer, Last, Positions, Remembered},
+    stages::{AppliedPositions, LastTransaction, StageAnswer, ThreadHistory},
 };
 use replimeter_model::{engine::Engine, stages::Mark, time::Nanos};
 use replimeter_stats::waterfall::{Point, Points, Stamp};
 
 /// Maximum number of reported transactions that are kept until their row is known.
-const MOST_HEARD: usize = 16_384;
+const MAX_OBSERVED: usize = 16_384;
 /// Maximum number of kept steps of a position, per domain.
-const MOST_STEPS: usize = 4_096;
+const MAX_STEPS: usize = 4_096;
 /// Maximum number of domains whose positions are followed.
-const MOST_DOMAINS: usize = 64;
+const MAX_DOMAINS: usize = 64;
 /// Maximum number of transactions that wait for an answer.
-const MOST_WAITING: usize = 65_536;
+const MAX_WAITING: usize = 65_536;
 /// How long after a row is visible its replica may take to report it.
 const GRACE: Nanos = Nanos(20_000_000);
 /// Error of a stamp in whole microseconds.
@@ -121,7 +121,7 @@ pub const GALERA_CHAIN: [(Mark, &str); 3] = [
 
 /// The stamps of one transaction, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, Default)]
-struct Stamps {
+struct TransactionStamps {
     committed: Option<i64>,
     received: Option<i64>,
     apply_began: Option<i64>,
@@ -130,20 +130,20 @@ struct Stamps {
 
 /// Progress of a domain's position: up to which number, in (after, until].
 #[derive(Clone, Debug, Default)]
-struct Steps {
+struct DomainSteps {
     steps: VecDeque<(u64, Option<Nanos>, Nanos)>,
     /// Whether steps before the first were dropped.
     forgotten: bool,
 }
 
 /// Whether and when a transaction passed a position.
-enum Passed {
+enum PositionPassage {
     In(Option<Nanos>, Nanos),
     Forgotten,
     NotYet,
 }
 
-impl Steps {
+impl DomainSteps {
     fn advance(&mut self, sequence: u64, after: Option<Nanos>, until: Nanos) {
         match self.steps.back() {
             Some((last, ..)) if *last == sequence => return,
@@ -155,32 +155,32 @@ impl Steps {
             _ => {}
         }
         self.steps.push_back((sequence, after, until));
-        if self.steps.len() > MOST_STEPS {
+        if self.steps.len() > MAX_STEPS {
             self.steps.pop_front();
             self.forgotten = true;
         }
     }
 
-    fn passed(&self, sequence: u64) -> Passed {
+    fn passed(&self, sequence: u64) -> PositionPassage {
         let at = self
             .steps
             .partition_point(|(reached, ..)| *reached < sequence);
         match self.steps.get(at) {
-            None => Passed::NotYet,
-            Some(_) if at == 0 && self.forgotten => Passed::Forgotten,
-            Some((_, after, until)) => Passed::In(*after, *until),
+            None => PositionPassage::NotYet,
+            Some(_) if at == 0 && self.forgotten => PositionPassage::Forgotten,
+            Some((_, after, until)) => PositionPassage::In(*after, *until),
         }
     }
 }
 
 /// Positions of all domains.
 #[derive(Clone, Debug, Default)]
-struct Track(HashMap<u32, Steps>);
+struct PositionHistory(HashMap<u32, DomainSteps>);
 
-impl Track {
+impl PositionHistory {
     fn advance(&mut self, positions: &[DomainGtid], after: Option<Nanos>, until: Nanos) {
         for position in positions {
-            if self.0.len() < MOST_DOMAINS || self.0.contains_key(&position.domain) {
+            if self.0.len() < MAX_DOMAINS || self.0.contains_key(&position.domain) {
                 self.0
                     .entry(position.domain)
                     .or_default()
@@ -189,10 +189,10 @@ impl Track {
         }
     }
 
-    fn passed(&self, gtid: DomainGtid) -> Passed {
+    fn passed(&self, gtid: DomainGtid) -> PositionPassage {
         self.0
             .get(&gtid.domain)
-            .map_or(Passed::NotYet, |steps| steps.passed(gtid.sequence))
+            .map_or(PositionPassage::NotYet, |steps| steps.passed(gtid.sequence))
     }
 }
 
@@ -201,21 +201,21 @@ impl Track {
 /// Query the replica at least after each sighting, or in a loop: between two queries a MySQL thread
 /// overwrites its stamps, and the interval between queries bounds a MariaDB position.
 #[derive(Debug)]
-pub struct Joiner {
+pub struct StageJoiner {
     primary: ServerClock,
     replica: ServerClock,
-    heard: HashMap<String, Stamps>,
+    heard: HashMap<String, TransactionStamps>,
     order: VecDeque<String>,
     /// Whether the replica reports receiving and applying at all.
     tells: (bool, bool),
-    received: Track,
-    applied: Track,
+    received: PositionHistory,
+    applied: PositionHistory,
     last_began: Option<Nanos>,
     waiting: VecDeque<Transaction>,
     joined: Vec<(u64, Points)>,
 }
 
-impl Joiner {
+impl StageJoiner {
     /// Creates a joiner with the clocks of both servers; those of MariaDB are not used.
     #[must_use]
     pub fn new(primary: ServerClock, replica: ServerClock) -> Self {
@@ -225,8 +225,8 @@ impl Joiner {
             heard: HashMap::new(),
             order: VecDeque::new(),
             tells: (false, false),
-            received: Track::default(),
-            applied: Track::default(),
+            received: PositionHistory::default(),
+            applied: PositionHistory::default(),
             last_began: None,
             waiting: VecDeque::new(),
             joined: Vec::new(),
@@ -242,7 +242,7 @@ impl Joiner {
     /// late that nothing more can follow.
     pub fn transaction(&mut self, transaction: Transaction) {
         self.waiting.push_back(transaction);
-        if self.waiting.len() > MOST_WAITING
+        if self.waiting.len() > MAX_WAITING
             && let Some(oldest) = self.waiting.pop_front()
         {
             let (points, _) = self.points(&oldest);
@@ -251,10 +251,10 @@ impl Joiner {
     }
 
     /// Adds the answer to a query with these times of begin and end. Queries come in order.
-    pub fn answer(&mut self, began: Nanos, ended: Nanos, answer: &Answer) {
+    pub fn answer(&mut self, began: Nanos, ended: Nanos, answer: &StageAnswer) {
         match answer {
-            Answer::Remembered(remembered) => self.remember(remembered),
-            Answer::Positions(Positions { received, applied }) => {
+            StageAnswer::Remembered(remembered) => self.remember(remembered),
+            StageAnswer::Positions(AppliedPositions { received, applied }) => {
                 self.tells = (
                     self.tells.0 || !received.is_empty(),
                     self.tells.1 || !applied.is_empty(),
@@ -293,7 +293,7 @@ impl Joiner {
         self.joined
     }
 
-    fn remember(&mut self, remembered: &Remembered) {
+    fn remember(&mut self, remembered: &ThreadHistory) {
         self.tells = (
             self.tells.0 || !remembered.queued.is_empty(),
             self.tells.1 || !remembered.applied.is_empty(),
@@ -311,7 +311,7 @@ impl Joiner {
         }
     }
 
-    fn note(&mut self, last: &Last, set: impl FnOnce(&mut Stamps)) {
+    fn note(&mut self, last: &LastTransaction, set: impl FnOnce(&mut TransactionStamps)) {
         let key = last.gtid.to_ascii_lowercase();
         if !self.heard.contains_key(&key) {
             self.order.push_back(key.clone());
@@ -319,7 +319,7 @@ impl Joiner {
         let stamps = self.heard.entry(key).or_default();
         stamps.committed = last.original_commit_us.or(stamps.committed);
         set(stamps);
-        if self.order.len() > MOST_HEARD
+        if self.order.len() > MAX_OBSERVED
             && let Some(oldest) = self.order.pop_front()
         {
             self.heard.remove(&oldest);
@@ -363,13 +363,13 @@ impl Joiner {
                 || (self.tells.1 && points.applied.is_none());
             return (points, complete);
         };
-        let mut of = |track: &Track| match track.passed(gtid) {
-            Passed::In(after, until) => within(after, until),
-            Passed::Forgotten => {
+        let mut of = |track: &PositionHistory| match track.passed(gtid) {
+            PositionPassage::In(after, until) => within(after, until),
+            PositionPassage::Forgotten => {
                 points.overwritten = true;
                 None
             }
-            Passed::NotYet => None,
+            PositionPassage::NotYet => None,
         };
         let (received, applied) = (of(&self.received), of(&self.applied));
         (points.received, points.applied) = (received, applied);

@@ -5,20 +5,20 @@ use std::{sync::mpsc::Sender, thread, time::Duration};
 use replimeter_engine::{Node, ServerError, Session};
 use replimeter_model::{
     plan::Method,
-    sample::{Beside, Sighting},
+    sample::{Sighting, SightingDetail},
     time::Nanos,
     warning::{Warning, WarningCode},
 };
 
 use super::{
-    board::Board,
-    seen::{Seen, SeenRows},
+    observer_event::{ObserverEvent, SeenRows},
+    shared_state::SharedState,
 };
 use crate::{
     clock::Clock,
-    offset::ServerClock,
+    clock_offset::ServerClock,
+    discovery::DiscoveredServer,
     stamp::{self, Federated, Stamped},
-    survey::Surveyed,
 };
 
 /// Interval between readings: long, because reading is work for both servers.
@@ -28,9 +28,9 @@ const FIRST: Nanos = Nanos(50_000_000);
 /// Number of rows below which there are few.
 const FEW: u64 = 50;
 /// How long it sleeps before it checks the shared state again.
-const NAP: Duration = Duration::from_millis(5);
+const IDLE_INTERVAL: Duration = Duration::from_millis(5);
 
-const DOING: &str = "cannot measure by `stamp`";
+const OPERATION: &str = "cannot measure by `stamp`";
 
 /// Reads the stamps of one replica and of the primary.
 pub(super) struct StampReader {
@@ -47,8 +47,8 @@ pub(super) struct StampReader {
 
 fn told(clock: Option<ServerClock>, session: &Session) -> Result<ServerClock, ServerError> {
     clock.ok_or_else(|| {
-        session.unfit(
-            DOING,
+        session.precondition(
+            OPERATION,
             "its clock cannot be read",
             "use --method poll, wait or tap",
         )
@@ -62,7 +62,7 @@ impl StampReader {
     pub(super) fn open(
         primary: &Node,
         replica: &Node,
-        surveyed: &Surveyed,
+        discovered: &DiscoveredServer,
         clock: &Clock,
         slots: Vec<(usize, Method)>,
         last: u64,
@@ -75,7 +75,7 @@ impl StampReader {
             told(ServerClock::measure(&mut theirs, clock)?, &theirs)?,
         ];
         let federated = if federated {
-            Some(Federated::create(surveyed, primary)?)
+            Some(Federated::create(discovered, primary)?)
         } else {
             None
         };
@@ -94,12 +94,12 @@ impl StampReader {
     pub(super) fn run(
         mut self,
         clock: &Clock,
-        board: &Board,
-        sighted: &Sender<Seen>,
+        shared_state: &SharedState,
+        sighted: &Sender<ObserverEvent>,
     ) -> Result<(), ServerError> {
-        let result = self.watch(clock, board, sighted);
+        let result = self.watch(clock, shared_state, sighted);
         if result.is_err() {
-            board.halt();
+            shared_state.halt();
         }
         let removed = self.federated.take().map_or(Ok(()), Federated::remove);
         result.and(removed)
@@ -108,29 +108,29 @@ impl StampReader {
     fn watch(
         &mut self,
         clock: &Clock,
-        board: &Board,
-        sighted: &Sender<Seen>,
+        shared_state: &SharedState,
+        sighted: &Sender<ObserverEvent>,
     ) -> Result<(), ServerError> {
         let begun = self.seen.low();
         let (mut next_read, mut next_look) = (clock.now(), clock.now() + EVERY);
-        while !board.halted() {
+        while !shared_state.halted() {
             let now = clock.now();
-            let sent = board.sent();
-            if self.seen.low() >= sent || (now < next_read && !board.finished()) {
-                thread::sleep(NAP);
+            let sent = shared_state.sent();
+            if self.seen.low() >= sent || (now < next_read && !shared_state.finished()) {
+                thread::sleep(IDLE_INTERVAL);
                 continue;
             }
-            let few = sent - begun < FEW || board.finished();
+            let few = sent - begun < FEW || shared_state.finished();
             next_read = now + if few { FIRST } else { self.every };
             if now >= next_look {
                 next_look = now + EVERY;
                 self.look_at_the_clocks(clock, sighted)?;
             }
             for page in stamp::pages(self.seen.low() + 1..=sent) {
-                self.page(page, clock, board, sighted)?;
+                self.page(page, clock, shared_state, sighted)?;
             }
-            if board.finished() && self.seen.low() < board.sent() {
-                thread::sleep(NAP);
+            if shared_state.finished() && self.seen.low() < shared_state.sent() {
+                thread::sleep(IDLE_INTERVAL);
             }
         }
         Ok(())
@@ -140,15 +140,15 @@ impl StampReader {
     fn look_at_the_clocks(
         &mut self,
         clock: &Clock,
-        sighted: &Sender<Seen>,
+        sighted: &Sender<ObserverEvent>,
     ) -> Result<(), ServerError> {
         for (own, session) in self
             .clocks
             .iter_mut()
             .zip([&mut self.primary, &mut self.replica])
         {
-            if let Some(step) = own.again(session, clock)? {
-                let _ = sighted.send(Seen::Odd(Warning::new(
+            if let Some(step) = own.remeasure(session, clock)? {
+                let _ = sighted.send(ObserverEvent::Odd(Warning::new(
                     WarningCode::ClockStepped,
                     format!(
                         "{session}: its clock was set by {:.6} s (± {:.0} µs) during the run; the figures exclude stamps around that time",
@@ -166,8 +166,8 @@ impl StampReader {
         &mut self,
         ids: std::ops::RangeInclusive<u64>,
         clock: &Clock,
-        board: &Board,
-        sighted: &Sender<Seen>,
+        shared_state: &SharedState,
+        sighted: &Sender<ObserverEvent>,
     ) -> Result<(), ServerError> {
         let [ours, theirs] = match &mut self.federated {
             Some(federated) => federated.join(ids)?,
@@ -189,16 +189,16 @@ impl StampReader {
             for (slot, method) in &self.slots {
                 let sighting = self.sighting(&ours[index], there, *method, now);
                 let _ = sighted.send(match sighting {
-                    Some(sighting) => Seen::Row {
+                    Some(sighting) => ObserverEvent::Row {
                         slot: *slot,
                         sighting,
                     },
-                    None => Seen::Untold {
+                    None => ObserverEvent::Untold {
                         slot: *slot,
                         seq: there.id,
                     },
                 });
-                board.saw_up_to(*slot, self.seen.low());
+                shared_state.record_seen_up_to(*slot, self.seen.low());
             }
         }
         Ok(())
@@ -220,11 +220,12 @@ impl StampReader {
                 row.udf
             }
         };
-        let place = |clock: &ServerClock, us: i64| clock.place(Nanos(us.checked_mul(1_000)?), near);
+        let place =
+            |clock: &ServerClock, us: i64| clock.to_run_clock(Nanos(us.checked_mul(1_000)?), near);
         let (on_primary, bound) = place(&self.clocks[0], of(here)?)?;
         let (at, own) = place(&self.clocks[1], of(there)?)?;
         let within = bound + own;
-        let beside = Beside::Primary(on_primary);
+        let beside = SightingDetail::Primary(on_primary);
         Some(Sighting {
             seq: there.id,
             after: at - within,

@@ -5,28 +5,37 @@ use std::sync::mpsc::Sender;
 use replimeter_engine::{
     Node, ServerError, Session,
     binlog::{
-        Follower, Start,
-        fitness::{self, Role},
+        Follower, StartPosition,
+        requirements::{self, FollowPurpose},
     },
-    facts::Facts,
+    facts::ServerFacts,
 };
 
-use super::{board::Board, seen::Seen};
+use super::{observer_event::ObserverEvent, shared_state::SharedState};
 use crate::{clock::Clock, preflight::Cluster};
 
 /// The stream of one server's binary log.
-pub(super) struct Tap {
+pub(super) struct LogTap {
     follower: Follower,
     /// 0 for the primary, then the observed servers.
     stream: usize,
 }
 
-impl Tap {
+impl LogTap {
     /// Connects with an unused `server_id` and requests all transactions that are committed from now
     /// on.
-    pub(super) fn open(node: &Node, facts: &Facts, stream: usize) -> Result<Self, ServerError> {
-        let taken = fitness::server_ids(&mut Session::open(node)?, facts)?.unwrap_or_default();
-        let follower = Follower::open(node, facts, fitness::unused_server_id(&taken), &Start::Now)?;
+    pub(super) fn open(
+        node: &Node,
+        facts: &ServerFacts,
+        stream: usize,
+    ) -> Result<Self, ServerError> {
+        let taken = requirements::server_ids(&mut Session::open(node)?, facts)?.unwrap_or_default();
+        let follower = Follower::open(
+            node,
+            facts,
+            requirements::unused_server_id(&taken),
+            &StartPosition::Now,
+        )?;
         Ok(Self { follower, stream })
     }
 
@@ -34,16 +43,16 @@ impl Tap {
     pub(super) fn run(
         mut self,
         clock: &Clock,
-        board: &Board,
+        shared_state: &SharedState,
         real_time: bool,
-        sighted: &Sender<Seen>,
+        sighted: &Sender<ObserverEvent>,
     ) -> Result<(), ServerError> {
         let stream = self.stream;
-        board.measuring(real_time, || {
-            while !board.halted() {
+        shared_state.measuring(real_time, || {
+            while !shared_state.halted() {
                 self.follower.read(|| clock.now(), &mut |arrived| {
                     if let Some(gtid) = arrived.gtid {
-                        let _ = sighted.send(Seen::Arrived {
+                        let _ = sighted.send(ObserverEvent::Arrived {
                             stream,
                             gtid,
                             at: arrived.arrived,
@@ -59,14 +68,14 @@ impl Tap {
 /// Checks that the binary logs of all servers can be followed and matched.
 pub(super) fn check(cluster: &mut Cluster) -> Result<(), ServerError> {
     let primary = &mut cluster.primary;
-    fitness::check(&primary.session, &primary.facts, Role::Source)?;
+    requirements::check(&primary.session, &primary.facts, FollowPurpose::Source)?;
     // A missing privilege shows only when the stream is requested.
-    drop(Tap::open(&primary.node, &primary.facts, 0)?);
+    drop(LogTap::open(&primary.node, &primary.facts, 0)?);
     for replica in &mut cluster.replicas {
         let server = &replica.server;
-        fitness::check(&server.session, &server.facts, Role::Applier)?;
-        fitness::check_domains(&server.session, &server.facts, &cluster.primary.facts)?;
-        drop(Tap::open(&server.node, &server.facts, 1)?);
+        requirements::check(&server.session, &server.facts, FollowPurpose::Applier)?;
+        requirements::check_domains(&server.session, &server.facts, &cluster.primary.facts)?;
+        drop(LogTap::open(&server.node, &server.facts, 1)?);
     }
     Ok(())
 }

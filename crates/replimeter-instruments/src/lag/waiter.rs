@@ -12,17 +12,17 @@ use std::{
 use mysql::{Statement, prelude::Queryable};
 use replimeter_engine::{
     Node, ServerError, Session,
-    facts::Facts,
-    flavour::{sync_reads::conflict, waits::Wait},
+    dialect::{sync_reads::conflict, waits::PreparedWait},
+    facts::ServerFacts,
 };
 use replimeter_model::{
-    sample::{Beside, Sighting},
+    sample::{Sighting, SightingDetail},
     time::Nanos,
 };
 
 use super::{
-    board::Board,
-    seen::{Seen, SeenRows},
+    observer_event::{ObserverEvent, SeenRows},
+    shared_state::SharedState,
     writer::WrittenRow,
 };
 use crate::{clock::Clock, sync::lock, table::POINT_SELECT};
@@ -30,16 +30,16 @@ use crate::{clock::Clock, sync::lock, table::POINT_SELECT};
 /// How long one wait on the server takes before the shared state is checked again, in seconds.
 const SECONDS: u32 = 1;
 /// How long an idle waiter sleeps before it checks the shared state again.
-const NAP: Duration = Duration::from_millis(20);
+const IDLE_INTERVAL: Duration = Duration::from_millis(20);
 /// A wait of less than this number of round trips may have returned immediately.
 const AT_ONCE: i64 = 2;
 
-const DOING: &str = "cannot read the replica";
+const OPERATION: &str = "cannot read the replica";
 
 /// One waiting connection to a replica.
 pub(super) struct Waiter {
     session: Session,
-    wait: Wait,
+    wait: PreparedWait,
     point_select: Statement,
     slot: usize,
     /// Whether the server does not wait for its own writes: then the wait returns immediately and costs
@@ -51,14 +51,14 @@ impl Waiter {
     /// Connects and prepares.
     pub(super) fn open(
         node: &Node,
-        facts: &Facts,
+        facts: &ServerFacts,
         slot: usize,
         for_nothing: bool,
     ) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
-        let wait = Wait::prepare(&mut session, facts)?;
+        let wait = PreparedWait::prepare(&mut session, facts)?;
         let prepared = session.conn().prep(POINT_SELECT);
-        let point_select = prepared.map_err(|error| session.error(DOING, &error))?;
+        let point_select = prepared.map_err(|error| session.error(OPERATION, &error))?;
         Ok(Self {
             session,
             wait,
@@ -72,30 +72,32 @@ impl Waiter {
     pub(super) fn run(
         mut self,
         clock: &Clock,
-        board: &Board,
+        shared_state: &SharedState,
         real_time: bool,
         rows: &Receiver<WrittenRow>,
         seen: &Mutex<SeenRows>,
-        sighted: &Sender<Seen>,
+        sighted: &Sender<ObserverEvent>,
     ) -> Result<(), ServerError> {
-        board.measuring(real_time, || self.watch(clock, board, rows, seen, sighted))
+        shared_state.measuring(real_time, || {
+            self.watch(clock, shared_state, rows, seen, sighted)
+        })
     }
 
     fn watch(
         &mut self,
         clock: &Clock,
-        board: &Board,
+        shared_state: &SharedState,
         rows: &Receiver<WrittenRow>,
         seen: &Mutex<SeenRows>,
-        sighted: &Sender<Seen>,
+        sighted: &Sender<ObserverEvent>,
     ) -> Result<(), ServerError> {
-        while !board.halted() {
-            let row = match rows.recv_timeout(NAP) {
+        while !shared_state.halted() {
+            let row = match rows.recv_timeout(IDLE_INTERVAL) {
                 Ok(row) => row,
                 Err(RecvTimeoutError::Timeout) => continue,
                 // Nothing more to wait for; other threads may still observe.
                 Err(RecvTimeoutError::Disconnected) => {
-                    thread::sleep(NAP);
+                    thread::sleep(IDLE_INTERVAL);
                     continue;
                 }
             };
@@ -105,11 +107,11 @@ impl Waiter {
                 if self.wait.wait(&mut self.session, gtid, SECONDS)? {
                     break clock.now();
                 }
-                if board.halted() {
+                if shared_state.halted() {
                     return Ok(());
                 }
             };
-            let Some((trip, at, reads)) = self.verify(clock, board, row.seq)? else {
+            let Some((trip, at, reads)) = self.verify(clock, shared_state, row.seq)? else {
                 return Ok(());
             };
             let waited = (applied - began).0 > AT_ONCE * trip.0;
@@ -120,7 +122,7 @@ impl Waiter {
             } else {
                 Nanos(i64::MIN)
             };
-            let beside = Beside::Readable { at, reads };
+            let beside = SightingDetail::Readable { at, reads };
             let sighting = Sighting {
                 seq: row.seq,
                 after,
@@ -128,7 +130,7 @@ impl Waiter {
                 until: applied,
                 beside,
             };
-            let _ = sighted.send(Seen::Row {
+            let _ = sighted.send(ObserverEvent::Row {
                 slot: self.slot,
                 sighting,
             });
@@ -137,7 +139,7 @@ impl Waiter {
                 seen.insert(row.seq);
                 seen.low()
             };
-            board.saw_up_to(self.slot, low);
+            shared_state.record_seen_up_to(self.slot, low);
         }
         Ok(())
     }
@@ -147,7 +149,7 @@ impl Waiter {
     fn verify(
         &mut self,
         clock: &Clock,
-        board: &Board,
+        shared_state: &SharedState,
         seq: u64,
     ) -> Result<Option<(Nanos, Nanos, u32)>, ServerError> {
         let mut trip = None;
@@ -158,17 +160,17 @@ impl Waiter {
                 .conn()
                 .exec_first::<u64, _, _>(&self.point_select, (seq,));
             let ended = clock.now();
-            let row = match row.map_err(|error| self.session.error(DOING, &error)) {
+            let row = match row.map_err(|error| self.session.error(OPERATION, &error)) {
                 Ok(row) => row,
                 // A cluster member aborted the read in favor of a transaction that it applies.
-                Err(error) if conflict(&error) && !board.halted() => continue,
+                Err(error) if conflict(&error) && !shared_state.halted() => continue,
                 Err(error) => return Err(error),
             };
             let trip = *trip.get_or_insert(ended - began);
             if row.is_some() {
                 return Ok(Some((trip, ended, reads)));
             }
-            if board.halted() {
+            if shared_state.halted() {
                 break;
             }
         }

@@ -11,7 +11,9 @@ use std::{
 };
 
 use mysql::{Statement, Value, prelude::Queryable};
-use replimeter_engine::{Node, ServerError, Session, facts::Facts, flavour::written::Written};
+use replimeter_engine::{
+    Node, ServerError, Session, dialect::written_gtid::GtidSource, facts::ServerFacts,
+};
 use replimeter_model::{
     plan::Pace,
     sample::{Phase, Write},
@@ -19,15 +21,15 @@ use replimeter_model::{
 };
 
 use super::{
-    board::Board,
     script::{Script, Step, Warmed},
+    shared_state::SharedState,
 };
 use crate::{
     clock::Clock,
     pacing::wait_until,
     priority::prepare_measuring_thread,
     stamp::{self, Stamps},
-    table::{Held, INSERT, remove_rows},
+    table::{INSERT, RowBudget, remove_rows},
 };
 
 /// How long before a scheduled write the observers begin to read tightly, so that the lower end of the
@@ -42,7 +44,7 @@ pub(super) struct WrittenRow {
 }
 
 /// A message from a writer to the collector.
-pub(super) enum Word {
+pub(super) enum WriterEvent {
     /// A row was written, with its GTID if a method needs it.
     Wrote(Write, Option<Arc<str>>),
     /// The schedule paused while the table was emptied.
@@ -51,9 +53,9 @@ pub(super) enum Word {
 
 /// Receivers of a writer's messages.
 #[derive(Clone)]
-pub(super) struct Outlets {
+pub(super) struct WriterChannels {
     /// The collector.
-    pub(super) words: Sender<Word>,
+    pub(super) words: Sender<WriterEvent>,
     /// For each replica its waiting connections, which get the rows in turn.
     pub(super) waiters: Vec<Vec<Sender<WrittenRow>>>,
 }
@@ -62,25 +64,25 @@ pub(super) struct Outlets {
 pub(super) struct Writer {
     session: Session,
     statement: Statement,
-    written: Option<Written>,
+    written: Option<GtidSource>,
     real_time: bool,
 }
 
-const DOING: &str = "cannot write a row";
+const OPERATION: &str = "cannot write a row";
 
 impl Writer {
     /// Connects and prepares. Rows are stamped with `stamps`; with `gtids` the writer reports the GTIDs
     /// of its rows.
     pub(super) fn open(
         node: &Node,
-        facts: &Facts,
+        facts: &ServerFacts,
         stamps: Option<&Stamps>,
         gtids: bool,
         real_time: bool,
     ) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
         let written = if gtids {
-            Some(Written::prepare(&mut session, facts)?)
+            Some(GtidSource::prepare(&mut session, facts)?)
         } else {
             None
         };
@@ -92,7 +94,7 @@ impl Writer {
             None => INSERT.to_owned(),
         };
         let prepared = session.conn().prep(insert);
-        let statement = prepared.map_err(|error| session.error(DOING, &error))?;
+        let statement = prepared.map_err(|error| session.error(OPERATION, &error))?;
         Ok(Self {
             session,
             statement,
@@ -102,38 +104,42 @@ impl Writer {
     }
 
     /// Writes until the script is over.
-    pub(super) fn run(self, schedule: &Schedule<'_>, outlets: &Outlets) -> Result<(), ServerError> {
+    pub(super) fn run(
+        self,
+        schedule: &SharedSchedule<'_>,
+        channels: &WriterChannels,
+    ) -> Result<(), ServerError> {
         prepare_measuring_thread(self.real_time);
-        let mut run = Run {
+        let mut run = ActiveWriter {
             writer: self,
             schedule,
-            outlets,
+            channels,
         };
         let result = run.all();
-        schedule.board.set_yardstick(false);
+        schedule.shared_state.set_reference_select(false);
         match result {
             Ok(()) => schedule.one_is_done(),
-            Err(_) => schedule.board.halt(),
+            Err(_) => schedule.shared_state.halt(),
         }
         result
     }
 }
 
 /// Base of the schedule.
-struct Beats {
+struct WriteSchedule {
     /// The intended start of turn `from`.
     base: Nanos,
     from: u64,
 }
 
 /// State that the writers of one part share.
-pub(super) struct Schedule<'a> {
+pub(super) struct SharedSchedule<'a> {
     script: &'a Script,
     warmed: Warmed,
     /// The intended start of the first turn.
     began: Nanos,
     clock: &'a Clock,
-    board: &'a Board,
+    shared_state: &'a SharedState,
     bytes: &'a [u8],
     limit: u64,
     every: Option<Nanos>,
@@ -141,7 +147,7 @@ pub(super) struct Schedule<'a> {
     next_id: AtomicU64,
     turns: AtomicU64,
     /// Locked for reading while a row is written, and for writing while the table is emptied.
-    beats: RwLock<Beats>,
+    beats: RwLock<WriteSchedule>,
     /// The first row that the table may hold.
     held_from: AtomicU64,
     /// Bytes of payload that the table may hold.
@@ -150,31 +156,31 @@ pub(super) struct Schedule<'a> {
     counted_since: AtomicI64,
 }
 
-impl<'a> Schedule<'a> {
+impl<'a> SharedSchedule<'a> {
     /// Creates the schedule. The ids continue after those in the table; sizes are limited to `limit`.
     pub(super) fn new(
         script: &'a Script,
         clock: &'a Clock,
-        board: &'a Board,
+        shared_state: &'a SharedState,
         bytes: &'a [u8],
         limit: u64,
         writers: usize,
-        held: &Held,
+        held: &RowBudget,
     ) -> Self {
         let began = clock.now() + LEAD + LEAD;
         Self {
-            every: script.every(),
+            every: script.interval(),
             warmed: Warmed::new(script),
             began,
             script,
             clock,
-            board,
+            shared_state,
             bytes,
             limit,
             writers: AtomicUsize::new(writers),
             next_id: AtomicU64::new(held.ids.end),
             turns: AtomicU64::new(0),
-            beats: RwLock::new(Beats {
+            beats: RwLock::new(WriteSchedule {
                 base: began,
                 from: 0,
             }),
@@ -190,9 +196,9 @@ impl<'a> Schedule<'a> {
     }
 
     /// Returns the rows that the table may hold.
-    pub(super) fn held(&self) -> Held {
+    pub(super) fn row_budget(&self) -> RowBudget {
         let from = self.held_from.load(Ordering::Acquire);
-        Held {
+        RowBudget {
             ids: from..self.next_id(),
             bytes: self.held_bytes.load(Ordering::Acquire),
         }
@@ -201,7 +207,7 @@ impl<'a> Schedule<'a> {
     /// Records that a writer is done; after the last one nothing more is sent.
     fn one_is_done(&self) {
         if self.writers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.board.finish();
+            self.shared_state.finish();
         }
     }
 
@@ -217,29 +223,31 @@ impl<'a> Schedule<'a> {
 
     /// Waits until every observer has seen every row.
     fn wait_until_seen(&self) {
-        while self.board.seen_everywhere() < self.next_id() - 1 && !self.board.writer_halted() {
+        while self.shared_state.seen_everywhere() < self.next_id() - 1
+            && !self.shared_state.writer_halted()
+        {
             thread::park_timeout(Duration::from_millis(20));
         }
     }
 
     fn reset_beats(&self, base: Nanos, from: u64) {
-        *self.beats.write().unwrap_or_else(PoisonError::into_inner) = Beats { base, from };
+        *self.beats.write().unwrap_or_else(PoisonError::into_inner) = WriteSchedule { base, from };
     }
 }
 
 /// A running writer.
-struct Run<'a> {
+struct ActiveWriter<'a> {
     writer: Writer,
-    schedule: &'a Schedule<'a>,
-    outlets: &'a Outlets,
+    schedule: &'a SharedSchedule<'a>,
+    channels: &'a WriterChannels,
 }
 
-impl Run<'_> {
+impl ActiveWriter<'_> {
     fn all(&mut self) -> Result<(), ServerError> {
         let schedule = self.schedule;
-        let (clock, board) = (schedule.clock, schedule.board);
-        while !board.writer_halted() {
-            if schedule.held().full() {
+        let (clock, shared_state) = (schedule.clock, schedule.shared_state);
+        while !shared_state.writer_halted() {
+            if schedule.row_budget().full() {
                 self.empty_if_due()?;
             }
             let held = schedule
@@ -252,7 +260,7 @@ impl Run<'_> {
                 None => clock.now(),
             };
             schedule.warmed.see(turn, beat - schedule.began);
-            let Some((step, row)) = schedule.script.turn(turn, &schedule.warmed) else {
+            let Some((step, row)) = schedule.script.row_at(turn, &schedule.warmed) else {
                 break;
             };
             if schedule.time_is_over(step) {
@@ -264,9 +272,9 @@ impl Run<'_> {
                     drop(held);
                     let over = clock.now() + Nanos::from(pause.0);
                     schedule.wait_until_seen();
-                    board.watch_from(over - LEAD);
+                    shared_state.watch_from(over - LEAD);
                     wait_until(clock, clock.now() + Nanos::from(pause.0), || {
-                        board.writer_halted()
+                        shared_state.writer_halted()
                     });
                     self.empty(step)?;
                     beat = clock.now();
@@ -284,11 +292,11 @@ impl Run<'_> {
                 // seen.
                 schedule.wait_until_seen();
             }
-            board.set_yardstick(phase == Phase::Yardstick);
+            shared_state.set_reference_select(phase == Phase::Yardstick);
             match schedule.script.pace {
                 Pace::Interval(_) => {
-                    board.watch_from(beat - LEAD);
-                    wait_until(clock, beat, || board.writer_halted());
+                    shared_state.watch_from(beat - LEAD);
+                    wait_until(clock, beat, || shared_state.writer_halted());
                 }
                 Pace::Visible => {
                     schedule.wait_until_seen();
@@ -296,7 +304,7 @@ impl Run<'_> {
                 }
                 Pace::Ack => beat = clock.now(),
             }
-            if board.writer_halted() {
+            if shared_state.writer_halted() {
                 break;
             }
             self.write(
@@ -319,9 +327,9 @@ impl Run<'_> {
         size: u64,
         beat: Nanos,
     ) -> Result<(), ServerError> {
-        let Schedule {
+        let SharedSchedule {
             clock,
-            board,
+            shared_state,
             bytes,
             ..
         } = *self.schedule;
@@ -335,7 +343,7 @@ impl Run<'_> {
             Value::Int(sent_us),
             Value::Bytes(bytes[..length].to_vec()),
         ];
-        board.sending(id);
+        shared_state.sending(id);
         let send = clock.now();
         let result = self
             .writer
@@ -343,7 +351,7 @@ impl Run<'_> {
             .conn()
             .exec_drop(&self.writer.statement, values);
         let ack = clock.now();
-        result.map_err(|error| self.writer.session.error(DOING, &error))?;
+        result.map_err(|error| self.writer.session.error(OPERATION, &error))?;
         self.schedule.held_bytes.fetch_add(size, Ordering::AcqRel);
         if !matches!(phase, Phase::WarmUp | Phase::Settle) {
             self.schedule
@@ -355,7 +363,7 @@ impl Run<'_> {
             None => None,
         };
         if let Some(gtid) = &gtid {
-            for waiters in &self.outlets.waiters {
+            for waiters in &self.channels.waiters {
                 // The waiting connections of a replica take the rows in turn.
                 let turn = usize::try_from(id).unwrap_or(0) % waiters.len().max(1);
                 if let Some(waiter) = waiters.get(turn) {
@@ -377,18 +385,18 @@ impl Run<'_> {
             send,
             ack,
         };
-        let _ = self.outlets.words.send(Word::Wrote(write, gtid));
+        let _ = self.channels.words.send(WriterEvent::Wrote(write, gtid));
         Ok(())
     }
 
     /// Returns the GTID of the row just written.
-    fn told(&mut self, written: Written) -> Result<Arc<str>, ServerError> {
+    fn told(&mut self, written: GtidSource) -> Result<Arc<str>, ServerError> {
         written
-            .last(&mut self.writer.session)?
+            .last_gtid(&mut self.writer.session)?
             .map(Arc::from)
             .ok_or_else(|| {
-                self.writer.session.unfit(
-                    DOING,
+                self.writer.session.precondition(
+                    OPERATION,
                     "the server did not return the GTID of a write",
                     "set sql_log_bin=ON, connect without a proxy, or use --method poll",
                 )
@@ -403,20 +411,20 @@ impl Run<'_> {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         let turn = schedule.turns.load(Ordering::Acquire);
-        let Some((step, _)) = schedule.script.turn(turn, &schedule.warmed) else {
+        let Some((step, _)) = schedule.script.row_at(turn, &schedule.warmed) else {
             return Ok(());
         };
-        if !schedule.held().full() {
+        if !schedule.row_budget().full() {
             return Ok(());
         }
         schedule.wait_until_seen();
         self.empty(step)?;
         // This pause is not a stall of the servers and must not count as lag.
-        *held = Beats {
+        *held = WriteSchedule {
             base: schedule.clock.now() + LEAD,
             from: turn,
         };
-        let _ = self.outlets.words.send(Word::Emptied);
+        let _ = self.channels.words.send(WriterEvent::Emptied);
         Ok(())
     }
 
@@ -424,11 +432,11 @@ impl Run<'_> {
     /// replicas' work for it does not count as lag.
     fn empty(&mut self, step: &Step) -> Result<(), ServerError> {
         let schedule = self.schedule;
-        let held = schedule.held();
+        let held = schedule.row_budget();
         remove_rows(&mut self.writer.session, held.ids.clone(), || {
-            schedule.board.writer_halted()
+            schedule.shared_state.writer_halted()
         })?;
-        if schedule.board.writer_halted() {
+        if schedule.shared_state.writer_halted() {
             return Ok(());
         }
         schedule.held_from.store(held.ids.end, Ordering::Release);

@@ -15,11 +15,11 @@ use replimeter_engine::ServerError;
 use replimeter_model::{load::LoadRecord, time::Nanos, warning::Warning};
 
 use super::{
-    crew::{Crew, HURRIED, Outcome, Squad},
-    gauge::Gauges,
-    made::Made,
-    result::{SquadResult, judge},
+    created_objects::CreatedObjects,
+    latency_recorder::LatencyRecorders,
+    result::{GroupResult, warnings_of},
     worker::Shared,
+    worker_pool::{GroupOutcome, HURRIED, LoadGroup, WorkerPool},
 };
 use crate::clock::Clock;
 
@@ -34,37 +34,37 @@ const SECOND: Duration = Duration::from_secs(1);
 /// and removes the data.
 pub struct BackgroundLoad {
     clock: Clock,
-    threads: Threads,
+    threads: LoadThreads,
     // Connections may hold locks on the data to remove, so they end first.
-    made: Made,
+    made: CreatedObjects,
 }
 
 /// The threads and their results.
-struct Threads {
-    crew: Crew,
+struct LoadThreads {
+    pool: WorkerPool,
     running: bool,
     /// The sum of all windows so far, for each squad; empty before the first.
-    totals: Vec<Outcome>,
+    totals: Vec<GroupOutcome>,
 }
 
 /// A running load, as seen by the measurement that it accompanies.
-pub struct Running<'a> {
-    crew: &'a Crew,
+pub struct RunningLoad<'a> {
+    pool: &'a WorkerPool,
     /// The latencies of each squad, from the end of the ramp on.
-    pub gauges: Vec<Gauges>,
+    pub recorders: Vec<LatencyRecorders>,
 }
 
-impl Running<'_> {
+impl RunningLoad<'_> {
     /// Returns whether a squad has lost its server, which ends the load with an error.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.crew.failure().is_some()
+        self.pool.failure().is_some()
     }
 }
 
 /// Result of a measurement during a load.
 #[derive(Debug)]
-pub struct Ran<T> {
+pub struct MeasuredUnderLoad<T> {
     /// The result of the measurement.
     pub value: T,
     /// Warnings about threads that did not end.
@@ -77,18 +77,18 @@ impl BackgroundLoad {
     /// Connects the threads of every squad; [`prepare`](Self::prepare) also creates their data.
     ///
     /// # Errors
-    /// Those of [`Crew::open`].
-    pub fn open(squads: &[Squad<'_>], clock: &Clock) -> Result<Self, ServerError> {
+    /// Those of [`WorkerPool::open`].
+    pub fn open(load_groups: &[LoadGroup<'_>], clock: &Clock) -> Result<Self, ServerError> {
         Ok(Self::new(
-            Crew::open(squads, clock)?,
+            WorkerPool::open(load_groups, clock)?,
             clock,
-            Made::default(),
+            CreatedObjects::default(),
         ))
     }
 
-    pub(super) fn new(crew: Crew, clock: &Clock, made: Made) -> Self {
-        let threads = Threads {
-            crew,
+    pub(super) fn new(pool: WorkerPool, clock: &Clock, made: CreatedObjects) -> Self {
+        let threads = LoadThreads {
+            pool,
             running: false,
             totals: Vec::new(),
         };
@@ -107,27 +107,30 @@ impl BackgroundLoad {
     pub fn run_while<T>(
         &mut self,
         stop: &AtomicBool,
-        measure: impl FnOnce(&Running<'_>) -> T,
-    ) -> Ran<T> {
+        measure: impl FnOnce(&RunningLoad<'_>) -> T,
+    ) -> MeasuredUnderLoad<T> {
         let clock = &self.clock;
         self.threads.begin();
-        let crew = &self.threads.crew;
+        let pool = &self.threads.pool;
         let ramp = clock.now() + Nanos::from(RAMP);
-        while !crew.is_empty()
+        while !pool.is_empty()
             && clock.now() < ramp
             && !stop.load(Ordering::Relaxed)
-            && crew.failure().is_none()
+            && pool.failure().is_none()
         {
             thread::sleep(LOOK);
         }
-        crew.count_from_now();
-        let running = Running {
-            crew,
-            gauges: crew.gauges(),
+        pool.count_from_now();
+        let running = RunningLoad {
+            pool,
+            recorders: pool.recorders(),
         };
         // Operations of the ramp do not count.
-        running.gauges.iter().for_each(|gauges| _ = gauges.take());
-        let shared = crew.shared();
+        running
+            .recorders
+            .iter()
+            .for_each(|recorders| _ = recorders.take());
+        let shared = pool.shared();
         let open = shared.iter().any(|shared| shared.rate.is_some());
         let (value, waiting) = thread::scope(|scope| {
             // A panic drops the sender too, which ends the thread.
@@ -138,22 +141,22 @@ impl BackgroundLoad {
             let waiting = queues.and_then(|queues| queues.join().ok());
             (value, waiting.unwrap_or_default())
         });
-        Ran {
+        MeasuredUnderLoad {
             value,
             warnings: self.threads.end(waiting),
-            failure: self.threads.crew.failure(),
+            failure: self.threads.pool.failure(),
         }
     }
 
     /// Returns the results of each squad, summed over all windows; empty before the first.
     #[must_use]
-    pub fn results(&self) -> Vec<SquadResult> {
-        let Threads { crew, totals, .. } = &self.threads;
+    pub fn results(&self) -> Vec<GroupResult> {
+        let LoadThreads { pool, totals, .. } = &self.threads;
         let totals = totals.iter().enumerate();
         totals
-            .map(|(squad, total)| SquadResult {
+            .map(|(load_group, total)| GroupResult {
                 ramp: Nanos::from(RAMP),
-                ..crew.result(squad, total)
+                ..pool.result(load_group, total)
             })
             .collect()
     }
@@ -163,23 +166,23 @@ impl BackgroundLoad {
     #[must_use]
     pub fn finish(mut self) -> (Vec<LoadRecord>, Vec<Warning>) {
         if self.threads.totals.is_empty() {
-            self.threads.totals = self.threads.crew.nothing();
+            self.threads.totals = self.threads.pool.empty_outcomes();
         }
-        let records: Vec<LoadRecord> = self.results().iter().map(SquadResult::record).collect();
+        let records: Vec<LoadRecord> = self.results().iter().map(GroupResult::record).collect();
         let Self {
             threads, mut made, ..
         } = self;
         drop(threads);
         let mut warnings = made.remove();
-        warnings.extend(records.iter().flat_map(judge));
+        warnings.extend(records.iter().flat_map(warnings_of));
         (records, warnings)
     }
 }
 
-impl Threads {
+impl LoadThreads {
     fn begin(&mut self) {
         self.running = true;
-        self.crew.begin(None, None);
+        self.pool.begin(None, None);
     }
 
     /// Ends every thread's operations; returns warnings about threads that did not end.
@@ -187,7 +190,7 @@ impl Threads {
         if !std::mem::take(&mut self.running) {
             return Vec::new();
         }
-        let (mut outcomes, warnings) = self.crew.end(HURRIED);
+        let (mut outcomes, warnings) = self.pool.end(HURRIED);
         for (outcome, waiting) in outcomes.iter_mut().zip(waiting) {
             outcome.waiting_per_second = waiting;
         }
@@ -195,14 +198,14 @@ impl Threads {
             self.totals = outcomes;
         } else {
             for (total, outcome) in self.totals.iter_mut().zip(&outcomes) {
-                total.follow(outcome);
+                total.append(outcome);
             }
         }
         warnings
     }
 }
 
-impl Drop for Threads {
+impl Drop for LoadThreads {
     fn drop(&mut self) {
         let _ = self.end(Vec::new());
     }

@@ -4,8 +4,8 @@ use replimeter_engine::{ServerError, Session, source::Member};
 
 use crate::{
     SCHEMA,
+    discovery::{Relation, find_relations, not_running, read_each},
     preflight::{CheckedReplica, Cluster},
-    survey::{Relation, not_running, read_each, relate},
     table::take_lock,
 };
 
@@ -16,7 +16,7 @@ use crate::{
 /// The first condition that prevents a load; names the server, the cause and a hint.
 pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let servers = read_each(declared)?;
-    let relations = relate(&servers, declared)?;
+    let relations = find_relations(&servers, declared)?;
     let mut warnings = Vec::new();
     let (mut primary, mut replicas) = (None, Vec::new());
     for (server, relation) in servers.into_iter().zip(relations.of) {
@@ -24,7 +24,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
         match &relation {
             Relation::Writer => {
                 if server.facts.on("read_only") {
-                    return Err(server.session.unfit(
+                    return Err(server.session.precondition(
                         "cannot be the primary",
                         "it is read-only (read_only=ON)",
                         format!("name the writable primary with --primary; a load creates its tables in the schema `{SCHEMA}`"),
@@ -39,7 +39,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
         }
     }
     let primary = primary.ok_or_else(|| {
-        ServerError::unfit(
+        ServerError::precondition(
             "target",
             "",
             "cannot run a load",
@@ -59,6 +59,6 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
 ///
 /// # Errors
 /// When another run is measuring.
-pub fn hold(session: &mut Session) -> Result<(), ServerError> {
+pub fn lock_primary(session: &mut Session) -> Result<(), ServerError> {
     take_lock(session)
 }

@@ -39,9 +39,9 @@ impl Disk {
     ///
     /// # Errors
     /// When `bytes` exceed the free space.
-    pub(super) fn holds(&self, session: &Session, bytes: u64) -> Result<(), ServerError> {
+    pub(super) fn check_room(&self, session: &Session, bytes: u64) -> Result<(), ServerError> {
         match self.free() {
-            Some(free) if free < bytes => Err(session.unfit(
+            Some(free) if free < bytes => Err(session.precondition(
                 FILLING,
                 format!(
                     "its disk has {} MB free ({}), but the data set needs {} MB, excluding logs and replicas",
@@ -56,9 +56,9 @@ impl Disk {
     }
 
     /// Returns an error when the disk is full.
-    pub(super) fn full(&self, session: &Session) -> Option<ServerError> {
+    pub(super) fn full_error(&self, session: &Session) -> Option<ServerError> {
         let free = self.free().filter(|free| *free < NONE_LEFT)?;
-        Some(session.unfit(
+        Some(session.precondition(
             FILLING,
             format!(
                 "its disk is full: {:.1} MB free ({}), and the server waits for space instead of returning an error",

@@ -33,11 +33,11 @@ pub(super) enum Shape {
 pub(super) struct Distribution {
     low: u64,
     high: u64,
-    kind: Kind,
+    kind: DistributionKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum DistributionKind {
     Uniform,
     Special,
     Gaussian,
@@ -50,12 +50,12 @@ impl Distribution {
     pub(super) fn new(shape: Shape, low: u64, high: u64) -> Self {
         let high = high.max(low);
         let kind = match shape {
-            Shape::Uniform => Kind::Uniform,
-            Shape::Special => Kind::Special,
-            Shape::Gaussian => Kind::Gaussian,
-            Shape::Pareto => Kind::Pareto(PARETO.ln() / (1.0 - PARETO).ln()),
+            Shape::Uniform => DistributionKind::Uniform,
+            Shape::Special => DistributionKind::Special,
+            Shape::Gaussian => DistributionKind::Gaussian,
+            Shape::Pareto => DistributionKind::Pareto(PARETO.ln() / (1.0 - PARETO).ln()),
             Shape::Zipf(exponent) => {
-                Kind::Zipf(Zipf::new((high - low).saturating_add(1), exponent))
+                DistributionKind::Zipf(Zipf::new((high - low).saturating_add(1), exponent))
             }
         };
         Self { low, high, kind }
@@ -65,8 +65,8 @@ impl Distribution {
     pub(super) fn draw(&self, random: &mut Random) -> u64 {
         let width = self.high - self.low;
         let offset = match &self.kind {
-            Kind::Uniform => return random.between(self.low, self.high),
-            Kind::Special => {
+            DistributionKind::Uniform => return random.between(self.low, self.high),
+            DistributionKind::Special => {
                 let place = random.fraction();
                 let width = width as f64;
                 if place < 1.0 - SPECIAL_SHARE {
@@ -77,9 +77,11 @@ impl Distribution {
                     (place * (special + 1.0) + width / 2.0 - special / 2.0).trunc()
                 }
             }
-            Kind::Gaussian => bell(random) * (width as f64 + 1.0),
-            Kind::Pareto(power) => random.fraction().powf(*power) * (width as f64 + 1.0),
-            Kind::Zipf(zipf) => (zipf.draw(random) - 1) as f64,
+            DistributionKind::Gaussian => bell(random) * (width as f64 + 1.0),
+            DistributionKind::Pareto(power) => {
+                random.fraction().powf(*power) * (width as f64 + 1.0)
+            }
+            DistributionKind::Zipf(zipf) => (zipf.draw(random) - 1) as f64,
         };
         // Rounding must not leave the range.
         self.low + (offset as u64).min(width)
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_follows_its_law() {
+    fn zipf_matches_its_distribution() {
         for exponent in [0.0, 0.5, 0.8, 1.0, 1.0 + 1e-12, 1.3, 2.5] {
             let weights: Vec<f64> = (1..=50).map(|n| f64::from(n).powf(-exponent)).collect();
             let sum: f64 = weights.iter().sum();
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_of_a_large_range_has_the_known_head() {
+    fn zipf_of_large_range_has_known_head() {
         // H(10⁶, 1) = 14.392726722865723 (harmonic number).
         let distribution = Distribution::new(Shape::Zipf(1.0), 1, 1_000_000);
         let mut random = Random::numbered(7);
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn uniform_pareto_and_special_have_their_shapes() {
+    fn uniform_pareto_and_special_match_their_shapes() {
         let even = vec![0.02; 50];
         assert!(chi_square(&shares(Shape::Uniform, 0, 49), &even) < 90.0);
         let pareto = shares(Shape::Pareto, 1, 100);
@@ -252,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_stay_in_their_range(low in 0u64..u64::MAX, width in 0u64..u64::MAX, seed in any::<u64>(), exponent in 0.0f64..4.0) {
+        fn drawn_numbers_stay_in_range(low in 0u64..u64::MAX, width in 0u64..u64::MAX, seed in any::<u64>(), exponent in 0.0f64..4.0) {
             let high = low.saturating_add(width);
             for shape in [Shape::Uniform, Shape::Special, Shape::Gaussian, Shape::Pareto, Shape::Zipf(exponent)] {
                 let distribution = Distribution::new(shape, low, high);

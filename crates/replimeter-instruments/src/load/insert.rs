@@ -13,23 +13,23 @@ use std::{
 
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
-    wire::{Bind, Channel, Failed},
+    wire::{ParameterValue, StatementError, WireConnection},
 };
 use replimeter_model::random::Random;
 
 use super::{
     FILLING, about,
     disk::Disk,
-    tally::Again,
+    statistics::RetryReason,
     value::{Draw, Generator},
     workload::{Table, Workload},
 };
-use crate::{MeasureError, heed, kill::kill, sync::lock};
+use crate::{MeasureError, check_interrupted, kill::kill, sync::lock};
 
 /// Timeout of an ordinary statement.
 const ANSWER: Duration = Duration::from_secs(120);
 /// Maximum bytes of one statement; less if the server accepts less.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BATCH_BYTES: u64 = 1 << 20;
 /// Number of retries of a batch after lock conflicts.
 const RETRIES: u32 = 10;
 /// Interval between progress reports.
@@ -41,7 +41,7 @@ const AFTER_STOP: Duration = Duration::from_secs(1);
 
 /// Progress of filling a table.
 #[derive(Clone, Debug)]
-pub struct Filled {
+pub struct FillProgress {
     /// The table's name.
     pub table: String,
     /// Rows written so far.
@@ -55,7 +55,7 @@ pub struct Filled {
 }
 
 /// The server and context of a table to fill.
-pub(super) struct Room<'a> {
+pub(super) struct FillTarget<'a> {
     pub(super) primary: &'a Node,
     pub(super) session: &'a Session,
     pub(super) disk: Option<&'a Disk>,
@@ -80,12 +80,12 @@ fn cut(primary: &Node, connections: &[Connection]) {
 
 /// Fills one table; returns the bytes sent.
 pub(super) fn fill_table(
-    room: &Room<'_>,
+    room: &FillTarget<'_>,
     workload: &Workload,
     table: &Table,
     rows: u64,
     threads: u32,
-    progress: &mut dyn FnMut(&Filled),
+    progress: &mut dyn FnMut(&FillProgress),
     stop: &AtomicBool,
 ) -> Result<u64, MeasureError> {
     if rows == 0 {
@@ -96,15 +96,15 @@ pub(super) fn fill_table(
         answer: ANSWER,
         ..room.primary.clone()
     };
-    let mut first = Channel::open(&node)?;
+    let mut first = WireConnection::open(&node)?;
     let packet = first
         .session()
         .value(FILLING, "SELECT @@max_allowed_packet")?
         .and_then(|bytes| bytes.parse().ok())
         .unwrap_or(1 << 20);
-    let (batch, job) = (Batch::new(table, rows, packet), Job::default());
+    let (batch, job) = (InsertBatch::new(table, rows, packet), FillJob::default());
     let mut tell = || {
-        progress(&Filled {
+        progress(&FillProgress {
             table: table.name.clone(),
             rows: job.rows.load(Ordering::Relaxed),
             of: rows,
@@ -115,7 +115,7 @@ pub(super) fn fill_table(
     tell();
     let mut channels = vec![first];
     for _ in 1..u64::from(threads.max(1)).min(batch.count()) {
-        channels.push(Channel::open(&node)?);
+        channels.push(WireConnection::open(&node)?);
     }
     let connections: Vec<Connection> = channels
         .iter_mut()
@@ -129,7 +129,7 @@ pub(super) fn fill_table(
         job.watch(room, &running, &connections, &mut tell, stop)
     });
     // Aborted statements have errors too, but these are not the cause.
-    heed(stop)?;
+    check_interrupted(stop)?;
     if let Some(error) = full {
         return Err(error.into());
     }
@@ -144,7 +144,7 @@ pub(super) fn fill_table(
 
 /// State that the threads filling a table share.
 #[derive(Default)]
-struct Job {
+struct FillJob {
     next: AtomicU64,
     rows: AtomicU64,
     bytes: AtomicU64,
@@ -152,12 +152,12 @@ struct Job {
     error: Mutex<Option<ServerError>>,
 }
 
-impl Job {
+impl FillJob {
     /// Waits for the threads, reports progress, and ends the threads when the user stops the run or the
     /// disk is full; returns the error of a full disk.
     fn watch(
         &self,
-        room: &Room<'_>,
+        room: &FillTarget<'_>,
         running: &[ScopedJoinHandle<'_, ()>],
         connections: &[Connection],
         tell: &mut dyn FnMut(),
@@ -175,7 +175,7 @@ impl Job {
             }
             if full.is_none() && grown.1.elapsed() > STALLED {
                 grown.1 = Instant::now();
-                full = room.disk.and_then(|disk| disk.full(room.session));
+                full = room.disk.and_then(|disk| disk.full_error(room.session));
             }
             if stop.load(Ordering::Relaxed) || full.is_some() {
                 self.over.store(true, Ordering::Relaxed);
@@ -195,7 +195,7 @@ impl Job {
 }
 
 /// Statement that writes a batch of rows.
-struct Batch {
+struct InsertBatch {
     head: String,
     columns: Vec<Generator>,
     rows: u64,
@@ -203,7 +203,7 @@ struct Batch {
     sequences: usize,
 }
 
-impl Batch {
+impl InsertBatch {
     /// Creates statements for this number of rows; `packet` is the server's maximum packet size, in
     /// bytes.
     fn new(table: &Table, rows: u64, packet: u64) -> Self {
@@ -232,7 +232,7 @@ impl Batch {
             ),
             columns,
             rows,
-            of: ((packet / 2).min(MOST_BYTES) / words_of_row.max(1)).max(1),
+            of: ((packet / 2).min(MAX_BATCH_BYTES) / words_of_row.max(1)).max(1),
             sequences,
         }
     }
@@ -243,7 +243,7 @@ impl Batch {
     }
 
     /// Writes batches until none is left.
-    fn work(&self, mut channel: Channel, job: &Job) {
+    fn work(&self, mut channel: WireConnection, job: &FillJob) {
         let mut sql = String::new();
         let mut scratch = Vec::new();
         while !job.over.load(Ordering::Relaxed) {
@@ -289,14 +289,14 @@ impl Batch {
 }
 
 /// Writes a value as SQL.
-fn write(value: Bind<'_>, sql: &mut String) {
+fn write(value: ParameterValue<'_>, sql: &mut String) {
     // Writing to a string cannot fail.
     match value {
-        Bind::Null => sql.push_str("NULL"),
-        Bind::Int(number) => drop(write!(sql, "{number}")),
-        Bind::UInt(number) => drop(write!(sql, "{number}")),
-        Bind::Double(number) => drop(write!(sql, "{number:e}")),
-        Bind::Text(bytes) => {
+        ParameterValue::Null => sql.push_str("NULL"),
+        ParameterValue::Int(number) => drop(write!(sql, "{number}")),
+        ParameterValue::UInt(number) => drop(write!(sql, "{number}")),
+        ParameterValue::Double(number) => drop(write!(sql, "{number:e}")),
+        ParameterValue::Text(bytes) => {
             sql.push('\'');
             let text = String::from_utf8_lossy(bytes);
             if bytes.iter().any(|byte| matches!(byte, b'\'' | b'\\')) {
@@ -309,23 +309,25 @@ fn write(value: Bind<'_>, sql: &mut String) {
     }
 }
 
-fn send(channel: &mut Channel, sql: &str) -> Result<(), ServerError> {
+fn send(channel: &mut WireConnection, sql: &str) -> Result<(), ServerError> {
     let mut attempt = 0;
     loop {
         match channel.query(sql) {
             Ok(_) => return Ok(()),
-            Err(Failed::Refused(refusal)) if Again::of(&refusal).is_some() && attempt < RETRIES => {
+            Err(StatementError::Refused(refusal))
+                if RetryReason::for_refusal(&refusal).is_some() && attempt < RETRIES =>
+            {
                 attempt += 1
             }
-            Err(Failed::Refused(refusal)) => return Err(channel.refused(&refusal)),
-            Err(Failed::Broken(error)) if error.kind == ErrorKind::Timeout => {
+            Err(StatementError::Refused(refusal)) => return Err(channel.refused(&refusal)),
+            Err(StatementError::Broken(error)) if error.kind == ErrorKind::Timeout => {
                 let hint = "check its disk space and error log: some servers wait for space instead of returning an error";
                 return Err(ServerError {
                     hint: hint.to_owned(),
                     ..error
                 });
             }
-            Err(Failed::Broken(error)) => return Err(error),
+            Err(StatementError::Broken(error)) => return Err(error),
         }
     }
 }
@@ -335,14 +337,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_are_the_same_whoever_makes_them_and_escaped() {
+    fn batches_are_deterministic_and_escaped() {
         let text = "size = 25\n[[table]]\nname = 't'\ncreate = 'CREATE TABLE t (a INT)'\n[table.columns]\na = {row = true}\n\
                     b = \"it's \\\\ here\"\nc = {uniform = [1, 'rows']}\nd = {sequence = 5}\ne = 1.5\n[[statement]]\nsql = 'SELECT 1'";
         let workload = Workload::parse("x.toml", text).unwrap();
-        let batch = Batch {
+        let batch = InsertBatch {
             head: "X ".to_owned(),
             of: 10,
-            ..Batch::new(&workload.inner.tables[0], 25, 1 << 20)
+            ..InsertBatch::new(&workload.inner.tables[0], 25, 1 << 20)
         };
         assert_eq!(batch.count(), 3);
         let words = |number| {

@@ -1,5 +1,5 @@
 //! Load: connections that repeat a workload, each on its own thread; during another measurement
-//! ([`BackgroundLoad`]) or alone ([`Crew`]).
+//! ([`BackgroundLoad`]) or alone ([`WorkerPool`]).
 //!
 //! A *closed loop* starts a thread's next operation when its last one is done, and so slows down with
 //! the server. An *open loop* starts operations by a schedule; delays count from the intended start
@@ -7,42 +7,42 @@
 
 mod background;
 mod check;
-mod crew;
+mod created_objects;
 mod disk;
 mod distribution;
 mod file;
 mod fill;
-mod gauge;
 mod insert;
-mod made;
+mod latency_recorder;
 mod parse;
 mod prepare;
 mod program;
 mod result;
 mod script;
 mod split;
-mod tally;
+mod statistics;
 mod trial;
 mod value;
 mod versions;
 mod worker;
+mod worker_pool;
 mod workload;
 
 use replimeter_engine::{ErrorKind, ServerError, error::code};
 
-use self::worker::DOING;
+use self::worker::OPERATION;
 pub use self::{
-    background::{BackgroundLoad, Running},
-    check::{check, hold},
-    crew::{Crew, Second, Squad, SquadSecond},
+    background::{BackgroundLoad, RunningLoad},
+    check::{check, lock_primary},
     fill::{DataSet, fill},
-    gauge::{Gauged, Gauges},
-    insert::Filled,
-    result::SquadResult,
+    insert::FillProgress,
+    latency_recorder::{IntervalLatencies, LatencyRecorders},
+    result::GroupResult,
     split::ScriptError,
-    tally::recording_cost,
-    versions::{Told, VersionRead, VersionWrite, Versions},
-    workload::{LARGEST_FILE, Workload},
+    statistics::recording_cost,
+    versions::{VersionEvent, VersionRead, VersionWrite, Versions},
+    worker_pool::{GroupProgress, LoadGroup, LoadProgress, WorkerPool},
+    workload::{MAX_FILE_SIZE, Workload},
 };
 
 /// The table that lists complete data sets.
@@ -56,7 +56,7 @@ const DISK_FULL: [u16; 6] = [1021, 1026, 1030, 1114, 1180, 28];
 /// Adds the script's line and statement to an error.
 fn about(mut error: ServerError, workload: &Workload, line: usize, excerpt: &str) -> ServerError {
     let read_only = matches!(error.kind, ErrorKind::Statement(code) if READ_ONLY.contains(&code));
-    error.doing = format!("{DOING} {}", workload.name);
+    error.operation = format!("{OPERATION} {}", workload.name);
     error.cause = format!("line {line}, `{excerpt}`: {}", error.cause);
     if read_only {
         error.hint =

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use replimeter_model::load::Size;
+use replimeter_model::load::DataSize;
 
 use super::{
     file,
@@ -79,7 +79,7 @@ fn inner(toml: bool, text: &str) -> Result<Inner, ScriptError> {
     };
     Ok(Inner {
         tables: Vec::new(),
-        size: Size::Rows(0),
+        size: DataSize::Rows(0),
         setup: script.setup,
         operations: vec![operation],
         teardown: script.teardown,
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ours_are_workloads() {
+    fn built_in_workloads_are_valid() {
         for name in BUILT_IN {
             let (ending, text) = Workload::built_in(name).unwrap();
             if let Err(error) = Workload::parse(&format!("{name}.{ending}"), text) {

@@ -2,24 +2,24 @@
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
-use replimeter_engine::{ServerError, wire::Failed};
-use replimeter_model::{load::LoadPlan, target::PRIMARY};
+use replimeter_engine::{ServerError, wire::StatementError};
+use replimeter_model::{load::RatedLoad, target::PRIMARY};
 
 use super::{
     about,
     background::BackgroundLoad,
-    crew::{Crew, Squad},
+    created_objects::{CreatedObjects, retry_until},
     fill::fill,
-    insert::Filled,
-    made::{Made, patiently},
+    insert::FillProgress,
     program::{Program, Scratch},
     script,
     trial::TRIALS,
     value::Draw,
-    worker::{DOING, Link, Place, roll_back, run},
+    worker::{LoadTarget, OPERATION, WorkerConnection, roll_back, run},
+    worker_pool::{LoadGroup, WorkerPool},
     workload::Workload,
 };
-use crate::{MeasureError, clock::Clock, preflight::Cluster, survey::Relation};
+use crate::{MeasureError, clock::Clock, discovery::Relation, preflight::Cluster};
 
 /// How long a lost connection is retried during another measurement: a year.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -37,16 +37,16 @@ impl BackgroundLoad {
     /// When a server cannot be reached, or a statement never succeeds: with the server's message.
     /// Nothing is left behind.
     pub fn prepare(
-        plans: &[LoadPlan],
+        plans: &[RatedLoad],
         workloads: &[Workload],
         cluster: &Cluster,
         clock: &Clock,
         patience: Duration,
-        progress: &mut dyn FnMut(&Filled),
+        progress: &mut dyn FnMut(&FillProgress),
         stop: &AtomicBool,
     ) -> Result<Self, MeasureError> {
         let writer = &cluster.primary.node;
-        let mut made = Made::on(writer);
+        let mut made = CreatedObjects::on_server(writer);
         let mut places = Vec::new();
         for (plan, workload) in plans.iter().zip(workloads) {
             let place = place(cluster, &plan.spec.node)?;
@@ -76,19 +76,19 @@ impl BackgroundLoad {
             try_out(place, workload, rows, patience, stop)?;
         }
         let loads = plans.iter().zip(workloads).zip(&places);
-        let squads: Vec<Squad<'_>> = loads
-            .map(|((plan, workload), place)| Squad {
+        let load_groups: Vec<LoadGroup<'_>> = loads
+            .map(|((plan, workload), place)| LoadGroup {
                 data: made.data(workload),
                 rate: plan.open_loop(),
                 reads_only: place.reads_only,
                 patience: FOREVER,
-                ..Squad::new(workload, vec![place.node.clone()], plan.spec.threads)
+                ..LoadGroup::new(workload, vec![place.node.clone()], plan.spec.threads)
             })
             .collect();
         // Every statement has already been tried in whole passes.
-        let crew = Crew::open_tried(&squads, clock, false)?;
-        drop(squads);
-        Ok(Self::new(crew, clock, made))
+        let pool = WorkerPool::open_after_trial(&load_groups, clock, false)?;
+        drop(load_groups);
+        Ok(Self::new(pool, clock, made))
     }
 }
 
@@ -100,8 +100,8 @@ fn apart(workload: &Workload, earlier: &[Workload], cluster: &Cluster) -> Result
     else {
         return Ok(());
     };
-    Err(cluster.primary.session.unfit(
-        DOING,
+    Err(cluster.primary.session.precondition(
+        OPERATION,
         format!(
             "{} and {other} define different tables named `{table}`",
             workload.name
@@ -112,10 +112,10 @@ fn apart(workload: &Workload, earlier: &[Workload], cluster: &Cluster) -> Result
 
 /// Returns the server with this name; `primary` is also an alias of the server that rows are written
 /// to.
-fn place(cluster: &Cluster, name: &str) -> Result<Place, ServerError> {
+fn place(cluster: &Cluster, name: &str) -> Result<LoadTarget, ServerError> {
     let writer = &cluster.primary.node;
     if writer.name == name {
-        return Ok(Place::new(writer.clone(), false));
+        return Ok(LoadTarget::new(writer.clone(), false));
     }
     if let Some(replica) = cluster
         .replicas
@@ -123,14 +123,14 @@ fn place(cluster: &Cluster, name: &str) -> Result<Place, ServerError> {
         .find(|replica| replica.server.node.name == name)
     {
         let reads_only = matches!(replica.relation, Relation::Channel { .. });
-        return Ok(Place::new(replica.server.node.clone(), reads_only));
+        return Ok(LoadTarget::new(replica.server.node.clone(), reads_only));
     }
     if name == PRIMARY {
-        return Ok(Place::new(writer.clone(), false));
+        return Ok(LoadTarget::new(writer.clone(), false));
     }
     let mut names = vec![writer.name.clone()];
     names.extend(cluster.replica_names());
-    Err(cluster.primary.session.unfit(
+    Err(cluster.primary.session.precondition(
         "cannot place the load",
         format!(
             "the target has no server called `{name}`; it has {}",
@@ -142,7 +142,7 @@ fn place(cluster: &Cluster, name: &str) -> Result<Place, ServerError> {
 
 /// Runs operations until each statement has succeeded once; some may fail occasionally, as with locks.
 fn try_out(
-    place: &Place,
+    place: &LoadTarget,
     workload: &Workload,
     rows: u64,
     patience: Duration,
@@ -150,7 +150,7 @@ fn try_out(
 ) -> Result<(), MeasureError> {
     let program = Program::new(workload, rows);
     let open = || {
-        Link::open(place, &program).map_err(|(statement, error)| match statement {
+        WorkerConnection::open(place, &program).map_err(|(statement, error)| match statement {
             Some(statement) => {
                 let text = &program.statements[statement];
                 about(error, workload, text.line, &script::excerpt(&text.sql))
@@ -159,12 +159,12 @@ fn try_out(
         })
     };
     // A replica may not have received the tables yet.
-    let mut link = patiently(place, patience, stop, open)?;
+    let mut link = retry_until(place, patience, stop, open)?;
     let (mut scratch, mut buffer) = (Scratch::default(), String::new());
     // The load's own sequences begin with the first thread.
     let mut draw = Draw::new(0, 1, program.sequences);
     for (routine, operation) in program.operations.iter().zip(&workload.inner.operations) {
-        patiently(place, patience, stop, || {
+        retry_until(place, patience, stop, || {
             // How far a pass came, and how often it came no further.
             let (mut reached, mut stuck) = (0, 0);
             for trial in 1.. {
@@ -179,8 +179,8 @@ fn try_out(
                     break;
                 };
                 let error = match failed {
-                    Failed::Broken(error) => return Err(error),
-                    Failed::Refused(refusal) => {
+                    StatementError::Broken(error) => return Err(error),
+                    StatementError::Refused(refusal) => {
                         roll_back(&mut link.channel);
                         link.channel.refused(&refusal)
                     }

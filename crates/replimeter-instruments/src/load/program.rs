@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use replimeter_engine::wire::Bind;
+use replimeter_engine::wire::ParameterValue;
 
 use super::{
     script::Template,
-    value::{Draw, Generator, Kept, Place},
+    value::{Draw, Generator, Place, ReferencedValues},
     workload::{Parameter, Step, Version, Workload},
 };
 
@@ -18,7 +18,7 @@ pub(super) struct Program {
     /// Sum of all weights.
     weights: u64,
     /// Distinct statements to prepare, with `?` for parameters, and their lines.
-    pub(super) statements: Vec<Text>,
+    pub(super) statements: Vec<StatementText>,
     /// Number of sequences.
     pub(super) sequences: usize,
     /// Indices of `BEGIN` and `COMMIT` among the statements, if any operation is a transaction.
@@ -27,7 +27,7 @@ pub(super) struct Program {
 
 /// A statement to prepare.
 #[derive(Clone, Debug)]
-pub(super) struct Text {
+pub(super) struct StatementText {
     pub(super) sql: String,
     pub(super) line: usize,
 }
@@ -38,18 +38,18 @@ pub(super) struct Routine {
     until: u64,
     pub(super) transaction: bool,
     pub(super) shared: Vec<Generator>,
-    pub(super) steps: Vec<Move>,
+    pub(super) steps: Vec<RoutineStep>,
     pub(super) statements: u64,
 }
 
 /// One statement of an operation.
 #[derive(Debug)]
-pub(super) enum Move {
+pub(super) enum RoutineStep {
     Words(Template),
     Prepared {
         /// Index among the program's statements.
         statement: usize,
-        parameters: Vec<From>,
+        parameters: Vec<ParameterSource>,
         repeat: u32,
         /// Whether a later parameter refers to one of this statement.
         keeps: bool,
@@ -60,7 +60,7 @@ pub(super) enum Move {
 
 /// Source of a parameter's value.
 #[derive(Debug)]
-pub(super) enum From {
+pub(super) enum ParameterSource {
     Drawn(Generator),
     Same(usize),
     Shared(usize),
@@ -102,29 +102,30 @@ impl Program {
         Arc::new(program)
     }
 
-    fn step(&mut self, step: &Step, rows: u64) -> Move {
+    fn step(&mut self, step: &Step, rows: u64) -> RoutineStep {
         match step {
-            Step::Words(template) => Move::Words(template.clone()),
+            Step::Words(template) => RoutineStep::Words(template.clone()),
             Step::Prepared(statement) => {
-                let parameters: Vec<From> = statement
+                let parameters: Vec<ParameterSource> = statement
                     .parameters
                     .iter()
                     .map(|parameter| match parameter {
                         Parameter::Drawn(source) => {
-                            From::Drawn(source.generator(rows, &mut self.sequences))
+                            ParameterSource::Drawn(source.generator(rows, &mut self.sequences))
                         }
-                        Parameter::Same(before) => From::Same(*before),
-                        Parameter::Shared(shared) => From::Shared(*shared),
+                        Parameter::Same(before) => ParameterSource::Same(*before),
+                        Parameter::Shared(shared) => ParameterSource::Shared(*shared),
                     })
                     .collect();
                 let keeps = parameters.iter().any(|parameter| {
                     matches!(
                         parameter,
-                        From::Same(_) | From::Drawn(Generator::Plus(Place::Own(_), _))
+                        ParameterSource::Same(_)
+                            | ParameterSource::Drawn(Generator::Plus(Place::Own(_), _))
                     )
                 });
                 let text = self.text(&statement.sql, statement.line);
-                Move::Prepared {
+                RoutineStep::Prepared {
                     statement: text,
                     parameters,
                     repeat: statement.repeat,
@@ -140,7 +141,7 @@ impl Program {
             .iter()
             .position(|known| known.sql == sql)
             .unwrap_or_else(|| {
-                self.statements.push(Text {
+                self.statements.push(StatementText {
                     sql: sql.to_owned(),
                     line,
                 });
@@ -166,8 +167,8 @@ impl Program {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     text: Vec<u8>,
-    pub(super) shared: Vec<Kept>,
-    own: Vec<Kept>,
+    pub(super) shared: Vec<ReferencedValues>,
+    own: Vec<ReferencedValues>,
 }
 
 impl Scratch {
@@ -177,9 +178,10 @@ impl Scratch {
         self.shared.clear();
         for generator in generators {
             let shared = &self.shared;
-            let value = Kept::of(generator.draw(draw, &mut self.text, |place| match place {
-                Place::Shared(at) | Place::Own(at) => number(shared.get(at)),
-            }));
+            let value =
+                ReferencedValues::of(generator.draw(draw, &mut self.text, |place| match place {
+                    Place::Shared(at) | Place::Own(at) => number(shared.get(at)),
+                }));
             self.shared.push(value);
         }
     }
@@ -188,36 +190,42 @@ impl Scratch {
     #[inline]
     pub(super) fn parameters(
         &mut self,
-        parameters: &[From],
+        parameters: &[ParameterSource],
         keeps: bool,
         draw: &mut Draw,
-        mut push: impl FnMut(Bind<'_>),
+        mut push: impl FnMut(ParameterValue<'_>),
     ) {
         self.own.clear();
         for parameter in parameters {
             let value = match parameter {
-                From::Drawn(generator) => {
+                ParameterSource::Drawn(generator) => {
                     let (shared, own) = (&self.shared, &self.own);
                     generator.draw(draw, &mut self.text, |place| match place {
                         Place::Shared(at) => number(shared.get(at)),
                         Place::Own(at) => number(own.get(at)),
                     })
                 }
-                From::Same(before) => self.own.get(*before).map_or(Bind::Null, Kept::bind),
-                From::Shared(at) => self.shared.get(*at).map_or(Bind::Null, Kept::bind),
+                ParameterSource::Same(before) => self
+                    .own
+                    .get(*before)
+                    .map_or(ParameterValue::Null, ReferencedValues::bind),
+                ParameterSource::Shared(at) => self
+                    .shared
+                    .get(*at)
+                    .map_or(ParameterValue::Null, ReferencedValues::bind),
             };
             push(value);
             if keeps {
-                let kept = Kept::of(value);
+                let kept = ReferencedValues::of(value);
                 self.own.push(kept);
             }
         }
     }
 }
 
-fn number(kept: Option<&Kept>) -> i64 {
+fn number(kept: Option<&ReferencedValues>) -> i64 {
     match kept {
-        Some(Kept::Number(number)) => *number,
+        Some(ReferencedValues::Number(number)) => *number,
         // Checked when the workload is parsed; a text has no sum.
         _ => 0,
     }
@@ -227,7 +235,7 @@ fn number(kept: Option<&Kept>) -> i64 {
 mod tests {
     use super::*;
 
-    fn drawn(text: &str, rows: u64) -> Vec<Vec<Kept>> {
+    fn drawn(text: &str, rows: u64) -> Vec<Vec<ReferencedValues>> {
         let workload = Workload::parse("x.toml", text).unwrap();
         let program = Program::new(&workload, rows);
         let mut draw = Draw::new(1, 1, program.sequences);
@@ -238,7 +246,7 @@ mod tests {
             .steps
             .iter()
             .map(|step| {
-                let Move::Prepared {
+                let RoutineStep::Prepared {
                     parameters, keeps, ..
                 } = step
                 else {
@@ -246,7 +254,7 @@ mod tests {
                 };
                 let mut values = Vec::new();
                 scratch.parameters(parameters, *keeps, &mut draw, |bind| {
-                    values.push(Kept::of(bind))
+                    values.push(ReferencedValues::of(bind))
                 });
                 values
             })
@@ -254,14 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn shared_same_and_plus_agree() {
+    fn shared_same_and_plus_values_agree() {
         let values = drawn(
             "[shared]\nid = {uniform = [1, 'rows']}\n[[statement]]\nsql = 'SELECT :id, :next, :a, :a, :b'\nnext = {plus = ['id', 5]}\n\
              a = {uniform = [1, 1000000]}\nb = {plus = ['a', -1]}\n[[statement]]\nsql = 'SELECT :id'",
             1000,
         );
-        let number = |kept: &Kept| {
-            if let Kept::Number(number) = kept {
+        let number = |kept: &ReferencedValues| {
+            if let ReferencedValues::Number(number) = kept {
                 *number
             } else {
                 panic!("{kept:?}")
@@ -280,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_are_prepared_once_and_transactions_framed() {
+    fn statements_are_prepared_once_in_transactions() {
         let text = "transaction = true\n[[statement]]\nsql = 'SELECT 1'\n[[statement]]\nsql = 'SELECT 1'\nrepeat = 3";
         let program = Program::new(&Workload::parse("x.toml", text).unwrap(), 0);
         assert_eq!(
@@ -298,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_kept() {
+    fn operation_weights_are_respected() {
         let text = "[[operation]]\nweight = 9\n[[operation.statement]]\nsql = 'SELECT 1'\n[[operation]]\n[[operation.statement]]\nsql = 'SELECT 2'";
         let program = Program::new(&Workload::parse("x.toml", text).unwrap(), 0);
         let mut draw = Draw::new(1, 1, 0);

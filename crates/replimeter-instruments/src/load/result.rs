@@ -18,7 +18,7 @@ const BUSY: f64 = 0.9;
 
 /// Result of a squad in one window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SquadResult {
+pub struct GroupResult {
     /// The workload's name.
     pub workload: String,
     /// Number of threads.
@@ -75,7 +75,7 @@ pub struct SquadResult {
     pub interrupted: bool,
 }
 
-impl SquadResult {
+impl GroupResult {
     /// Returns the record for the report; the caller fills in the shape.
     #[must_use]
     pub fn record(&self) -> LoadRecord {
@@ -132,7 +132,7 @@ impl SquadResult {
     /// Returns warnings about the results.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
-        let mut warnings = judge(&self.record());
+        let mut warnings = warnings_of(&self.record());
         warnings.extend(uneven(&self.workload, self.threads, &self.nodes));
         warnings
     }
@@ -156,7 +156,7 @@ fn uneven(workload: &str, threads: u32, nodes: &[String]) -> Option<Warning> {
 }
 
 /// Returns warnings about a load.
-pub(super) fn judge(record: &LoadRecord) -> Vec<Warning> {
+pub(super) fn warnings_of(record: &LoadRecord) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let what = format!(
         "the load {}:{}@{}",

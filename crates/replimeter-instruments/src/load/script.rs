@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 
 use super::{
-    split::{Part, ScriptError, Statement, split},
+    split::{ScriptError, ScriptPart, Statement, split},
     value::{Draw, fill_text},
 };
 
 /// Maximum bytes of one `{text:N}`.
-const LONGEST_TEXT: u64 = 1 << 20;
+const MAX_TEXT_LENGTH: u64 = 1 << 20;
 
 /// A piece of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     /// Literal text.
     Fixed(String),
     /// `{thread}`: the number of the thread, from 1.
@@ -28,7 +28,7 @@ enum Piece {
 /// A statement with placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template {
-    pieces: Vec<Piece>,
+    pieces: Vec<TemplatePiece>,
     /// The line in its script on which it begins.
     pub(super) line: usize,
 }
@@ -55,7 +55,7 @@ impl Template {
             match inner.filter(name) {
                 Some(inner) => {
                     if !fixed.is_empty() {
-                        pieces.push(Piece::Fixed(std::mem::take(&mut fixed)));
+                        pieces.push(TemplatePiece::Fixed(std::mem::take(&mut fixed)));
                     }
                     pieces.push(
                         place(inner).map_err(|reason| ScriptError::at(statement.line, reason))?,
@@ -70,7 +70,7 @@ impl Template {
         }
         fixed.push_str(rest);
         if !fixed.is_empty() {
-            pieces.push(Piece::Fixed(fixed));
+            pieces.push(TemplatePiece::Fixed(fixed));
         }
         Ok(Self {
             pieces,
@@ -84,13 +84,13 @@ impl Template {
         for piece in &self.pieces {
             // Writing to a string cannot fail.
             match piece {
-                Piece::Fixed(text) => out.push_str(text),
-                Piece::Thread => drop(write!(out, "{}", draw.thread)),
-                Piece::Pass => drop(write!(out, "{}", draw.pass)),
-                Piece::Random(low, high) => {
+                TemplatePiece::Fixed(text) => out.push_str(text),
+                TemplatePiece::Thread => drop(write!(out, "{}", draw.thread)),
+                TemplatePiece::Pass => drop(write!(out, "{}", draw.pass)),
+                TemplatePiece::Random(low, high) => {
                     let _ = write!(out, "{}", draw.random.between(*low, *high));
                 }
-                Piece::Text(length) => text(*length, draw, out),
+                TemplatePiece::Text(length) => text(*length, draw, out),
             }
         }
     }
@@ -122,15 +122,15 @@ fn text(length: u64, draw: &mut Draw, out: &mut String) {
 }
 
 /// Parses the text between the braces.
-fn place(inner: &str) -> Result<Piece, String> {
+fn place(inner: &str) -> Result<TemplatePiece, String> {
     let (name, argument) = match inner.split_once(':') {
         Some((name, argument)) => (name, Some(argument)),
         None => (inner, None),
     };
     let wrong = |form: &str| format!("`{{{inner}}}` should read `{form}`");
     match (name, argument) {
-        ("thread", None) => Ok(Piece::Thread),
-        ("pass", None) => Ok(Piece::Pass),
+        ("thread", None) => Ok(TemplatePiece::Thread),
+        ("pass", None) => Ok(TemplatePiece::Pass),
         ("random", _) => {
             let form = "{random:LOWEST-HIGHEST}";
             let (low, high) = argument
@@ -141,15 +141,15 @@ fn place(inner: &str) -> Result<Piece, String> {
             if low > high {
                 Err(wrong(form))
             } else {
-                Ok(Piece::Random(low, high))
+                Ok(TemplatePiece::Random(low, high))
             }
         }
         ("text", _) => {
             let length = argument
                 .and_then(|length| length.parse().ok())
-                .filter(|length| *length <= LONGEST_TEXT);
+                .filter(|length| *length <= MAX_TEXT_LENGTH);
             length
-                .map(Piece::Text)
+                .map(TemplatePiece::Text)
                 .ok_or_else(|| wrong("{text:LENGTH}, at most 1048576"))
         }
         _ => Err(format!(
@@ -181,13 +181,13 @@ impl Script {
         let mut section = "run";
         for part in &parts {
             match part {
-                Part::Note(note, _) => {
+                ScriptPart::Note(note, _) => {
                     let known = ["setup", "run", "teardown"]
                         .into_iter()
                         .find(|name| note.eq_ignore_ascii_case(name));
                     section = known.unwrap_or(section);
                 }
-                Part::Statement(statement) => {
+                ScriptPart::Statement(statement) => {
                     let section = match section {
                         "setup" => &mut script.setup,
                         "teardown" => &mut script.teardown,
@@ -226,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_script_is_a_script() {
+    fn shipped_script_is_valid() {
         let script = Script::parse(include_str!("../../../../loads/mix.sql")).unwrap();
         assert!(!script.setup.is_empty() && !script.teardown.is_empty());
     }
 
     #[test]
-    fn sections_and_a_script_without_any() {
+    fn scripts_with_and_without_sections_are_read() {
         let script =
             Script::parse("-- setup\nA; B;\n-- a word about it\n-- RUN\nC;\n-- teardown\nD")
                 .unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_filled_and_other_braces_left() {
+    fn placeholders_are_filled_and_other_braces_kept() {
         assert_eq!(
             filled("SELECT {thread}, {pass}, '{\"a\": {\"b\": 1}}', '{{thread}', '{ d }'"),
             "SELECT 3, 7, '{\"a\": {\"b\": 1}}', '{thread}', '{ d }'"
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_places_are_refused() {
+    fn invalid_placeholders_are_refused() {
         for text in [
             "{round}",
             "{random:9-1}",
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_range_does_not_overflow() {
+    fn full_integer_range_does_not_overflow() {
         assert!(
             filled("{random:0-18446744073709551615}")
                 .parse::<u64>()

@@ -30,7 +30,7 @@ pub(super) struct Statement {
 
 /// A part of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ScriptPart {
     /// A statement.
     Statement(Statement),
     /// A comment line between statements: its text after `--`, and its line.
@@ -70,7 +70,7 @@ pub(super) fn begins_line_comment(rest: &[u8]) -> bool {
 ///
 /// # Errors
 /// For an unterminated quote or comment, and for `DELIMITER`, which is a client command.
-pub(super) fn split(script: &str) -> Result<Vec<Part>, ScriptError> {
+pub(super) fn split(script: &str) -> Result<Vec<ScriptPart>, ScriptError> {
     let bytes = script.as_bytes();
     let mut parts = Vec::new();
     let mut line = 1;
@@ -90,7 +90,7 @@ pub(super) fn split(script: &str) -> Result<Vec<Part>, ScriptError> {
             let end = at + length;
             let text = &script[at..end];
             if note && began.is_none() {
-                parts.push(Part::Note(
+                parts.push(ScriptPart::Note(
                     text.trim_start_matches(['-', '#']).trim().to_owned(),
                     line,
                 ));
@@ -122,7 +122,7 @@ pub(super) fn split(script: &str) -> Result<Vec<Part>, ScriptError> {
     Ok(parts)
 }
 
-fn statement(text: &str, line: usize) -> Result<Part, ScriptError> {
+fn statement(text: &str, line: usize) -> Result<ScriptPart, ScriptError> {
     let text = text.trim();
     let word = text.split_whitespace().next().unwrap_or_default();
     if word.eq_ignore_ascii_case("DELIMITER") {
@@ -131,7 +131,7 @@ fn statement(text: &str, line: usize) -> Result<Part, ScriptError> {
             "DELIMITER is a client command and not supported: every statement must end with `;`, so scripts cannot create stored routines",
         ));
     }
-    Ok(Part::Statement(Statement {
+    Ok(ScriptPart::Statement(Statement {
         text: text.to_owned(),
         line,
     }))
@@ -148,14 +148,14 @@ mod tests {
         parts
             .into_iter()
             .filter_map(|part| match part {
-                Part::Statement(statement) => Some(statement.text),
-                Part::Note(..) => None,
+                ScriptPart::Statement(statement) => Some(statement.text),
+                ScriptPart::Note(..) => None,
             })
             .collect()
     }
 
     #[test]
-    fn semicolons_in_quotes_and_comments_end_nothing() {
+    fn quoted_semicolons_do_not_end_statements() {
         let script = "SELECT ';', \"a\\\";\", `x;``y`; -- a ; b\n# c ; d\nSELECT 1--1 /* ; */ + 2;;\n INSERT INTO t VALUES ('it''s;')";
         assert_eq!(
             statements(script),
@@ -168,15 +168,15 @@ mod tests {
     }
 
     #[test]
-    fn comments_between_statements_are_notes_and_executed_ones_statements() {
+    fn executable_comments_are_statements_others_are_not() {
         let parts = split("-- setup\n/* x */ /*! SET a=1 */;\n--\nSELECT 1; # run").unwrap();
         let line = |text: &str, line| {
-            Part::Statement(Statement {
+            ScriptPart::Statement(Statement {
                 text: text.to_owned(),
                 line,
             })
         };
-        let note = |text: &str, line| Part::Note(text.to_owned(), line);
+        let note = |text: &str, line| ScriptPart::Note(text.to_owned(), line);
         assert_eq!(
             parts,
             [
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_and_delimiter_are_refused_with_their_line() {
+    fn unterminated_text_and_delimiter_are_refused() {
         for (script, line, wanted) in [
             ("SELECT 1;\nSELECT 'a;", 2, "quotation"),
             ("SELECT `a", 1, "quotation"),
@@ -213,7 +213,7 @@ mod tests {
         }
 
         #[test]
-        fn quoted_values_come_through_whole(values in proptest::collection::vec("\\PC{0,20}", 1..8)) {
+        fn quoted_values_are_preserved(values in proptest::collection::vec("\\PC{0,20}", 1..8)) {
             let wanted: Vec<String> =
                 values.iter().map(|value| format!("SELECT '{}'", value.replace('\\', "\\\\").replace('\'', "''"))).collect();
             prop_assert_eq!(statements(&wanted.join(" ; -- it's\n")), wanted);

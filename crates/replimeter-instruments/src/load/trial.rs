@@ -3,14 +3,14 @@
 
 use std::{thread, time::Duration};
 
-use replimeter_engine::{ServerError, wire::Failed};
+use replimeter_engine::{ServerError, wire::StatementError};
 
 use super::{
     about,
-    program::{Move, Program, Routine, Scratch},
-    tally::Again,
-    value::{Draw, Taker},
-    worker::{Link, roll_back, run},
+    program::{Program, Routine, RoutineStep, Scratch},
+    statistics::RetryReason,
+    value::{Draw, ParameterSink},
+    worker::{WorkerConnection, roll_back, run},
     workload::Operation,
 };
 
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Tries every operation: each of its statements once in a transaction that is rolled back, or a script
 /// once, for real.
-pub(super) fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerError> {
+pub(super) fn try_out(link: &mut WorkerConnection, program: &Program) -> Result<(), ServerError> {
     for (routine, operation) in program
         .operations
         .iter()
@@ -30,15 +30,19 @@ pub(super) fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerEr
         let script = routine
             .steps
             .iter()
-            .any(|step| matches!(step, Move::Words(_)));
+            .any(|step| matches!(step, RoutineStep::Words(_)));
         let attempt = if script { try_script } else { try_statements };
         for trial in 1..=TRIALS {
             let tried = attempt(link, program, routine, operation);
             let error = match tried {
-                Err((_, Failed::Broken(error))) => return Err(error),
-                Err((step, Failed::Refused(refusal))) => {
+                Err((_, StatementError::Broken(error))) => return Err(error),
+                Err((step, StatementError::Refused(refusal))) => {
                     let error = link.channel.refused(&refusal);
-                    Some((step, error, Again::of(&refusal).is_some() && trial < TRIALS))
+                    Some((
+                        step,
+                        error,
+                        RetryReason::for_refusal(&refusal).is_some() && trial < TRIALS,
+                    ))
                 }
                 Ok(()) => None,
             };
@@ -60,17 +64,17 @@ pub(super) fn try_out(link: &mut Link, program: &Program) -> Result<(), ServerEr
 
 /// Runs each statement once in a transaction; an error includes the failed step.
 fn try_statements(
-    link: &mut Link,
+    link: &mut WorkerConnection,
     program: &Program,
     routine: &Routine,
     operation: &Operation,
-) -> Result<(), (usize, Failed)> {
+) -> Result<(), (usize, StatementError)> {
     let mut draw = Draw::new(1, 1, program.sequences);
     let mut scratch = Scratch::default();
     scratch.share(&routine.shared, &mut draw);
     let _ = link.channel.query("BEGIN");
     for (index, (step, written)) in routine.steps.iter().zip(&operation.steps).enumerate() {
-        let Move::Prepared {
+        let RoutineStep::Prepared {
             statement,
             parameters,
             keeps,
@@ -83,7 +87,7 @@ fn try_statements(
         if parameters.is_empty() && !written.reads() {
             continue;
         }
-        link.once(program, *statement, &mut |push: Taker<'_>| {
+        link.execute_once(program, *statement, &mut |push: ParameterSink<'_>| {
             scratch.parameters(parameters, *keeps, &mut draw, push)
         })
         .map_err(|failed| (index, failed))?;
@@ -93,11 +97,11 @@ fn try_statements(
 
 /// Runs a script once: as text, which no server checks before, and with its own transactions.
 fn try_script(
-    link: &mut Link,
+    link: &mut WorkerConnection,
     program: &Program,
     routine: &Routine,
     _: &Operation,
-) -> Result<(), (usize, Failed)> {
+) -> Result<(), (usize, StatementError)> {
     let mut draw = Draw::new(0, 1, program.sequences);
     draw.pass = 1;
     run(

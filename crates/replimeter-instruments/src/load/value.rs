@@ -1,12 +1,12 @@
 //! Values of parameters and columns, and their random sources.
 
-use replimeter_engine::wire::Bind;
+use replimeter_engine::wire::ParameterValue;
 use replimeter_model::random::Random;
 
 use super::distribution::{Distribution, Shape};
 
 /// Receives the parameters of a statement, one after another.
-pub(super) type Taker<'a> = &'a mut dyn FnMut(Bind<'_>);
+pub(super) type ParameterSink<'a> = &'a mut dyn FnMut(ParameterValue<'_>);
 
 /// A bound that may depend on how many rows the data set has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +35,11 @@ pub(super) enum Literal {
 }
 
 impl Literal {
-    fn bind(&self) -> Bind<'_> {
+    fn bind(&self) -> ParameterValue<'_> {
         match self {
-            Self::Int(number) => Bind::Int(*number),
-            Self::Double(number) => Bind::Double(*number),
-            Self::Text(bytes) => Bind::Text(bytes),
+            Self::Int(number) => ParameterValue::Int(*number),
+            Self::Double(number) => ParameterValue::Double(*number),
+            Self::Text(bytes) => ParameterValue::Text(bytes),
         }
     }
 }
@@ -176,30 +176,30 @@ impl Draw {
 
 /// Values that later values of the same operation refer to.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kept {
+pub(super) enum ReferencedValues {
     Number(i64),
     Bytes(Vec<u8>),
     Double(f64),
     Null,
 }
 
-impl Kept {
-    pub(super) fn bind(&self) -> Bind<'_> {
+impl ReferencedValues {
+    pub(super) fn bind(&self) -> ParameterValue<'_> {
         match self {
-            Self::Number(number) => Bind::Int(*number),
-            Self::Bytes(bytes) => Bind::Text(bytes),
-            Self::Double(number) => Bind::Double(*number),
-            Self::Null => Bind::Null,
+            Self::Number(number) => ParameterValue::Int(*number),
+            Self::Bytes(bytes) => ParameterValue::Text(bytes),
+            Self::Double(number) => ParameterValue::Double(*number),
+            Self::Null => ParameterValue::Null,
         }
     }
 
-    pub(super) fn of(bind: Bind<'_>) -> Self {
+    pub(super) fn of(bind: ParameterValue<'_>) -> Self {
         match bind {
-            Bind::Null => Self::Null,
-            Bind::Int(number) => Self::Number(number),
-            Bind::UInt(number) => Self::Number(number as i64),
-            Bind::Double(number) => Self::Double(number),
-            Bind::Text(bytes) => Self::Bytes(bytes.to_vec()),
+            ParameterValue::Null => Self::Null,
+            ParameterValue::Int(number) => Self::Number(number),
+            ParameterValue::UInt(number) => Self::Number(number as i64),
+            ParameterValue::Double(number) => Self::Double(number),
+            ParameterValue::Text(bytes) => Self::Bytes(bytes.to_vec()),
         }
     }
 }
@@ -213,16 +213,18 @@ impl Generator {
         draw: &mut Draw,
         scratch: &'a mut Vec<u8>,
         number: impl Fn(Place) -> i64,
-    ) -> Bind<'a> {
+    ) -> ParameterValue<'a> {
         match self {
-            Self::Number(distribution) => Bind::Int(distribution.draw(&mut draw.random) as i64),
+            Self::Number(distribution) => {
+                ParameterValue::Int(distribution.draw(&mut draw.random) as i64)
+            }
             Self::Sequence(first, which) => {
                 let drawn = draw.sequences[*which];
                 draw.sequences[*which] += 1;
                 let offset = drawn
                     .wrapping_mul(u64::from(draw.threads))
                     .wrapping_add(u64::from(draw.thread.saturating_sub(1)));
-                Bind::Int(first.wrapping_add(offset) as i64)
+                ParameterValue::Int(first.wrapping_add(offset) as i64)
             }
             Self::Text(least, most) => {
                 let length = if least == most {
@@ -232,22 +234,22 @@ impl Generator {
                 };
                 scratch.clear();
                 fill_text(length, &mut draw.random, scratch);
-                Bind::Text(scratch)
+                ParameterValue::Text(scratch)
             }
             Self::Pattern(pattern) => {
                 scratch.clear();
                 fill_pattern(pattern, &mut draw.random, scratch);
-                Bind::Text(scratch)
+                ParameterValue::Text(scratch)
             }
             Self::Choice(literals) => match literals.len() {
-                0 => Bind::Null,
+                0 => ParameterValue::Null,
                 count => literals[draw.random.between(0, count as u64 - 1) as usize].bind(),
             },
             Self::Value(literal) => literal.bind(),
-            Self::Thread => Bind::Int(i64::from(draw.thread)),
-            Self::Pass => Bind::Int(draw.pass as i64),
-            Self::Row => Bind::Int(draw.row as i64),
-            Self::Plus(place, more) => Bind::Int(number(*place).wrapping_add(*more)),
+            Self::Thread => ParameterValue::Int(i64::from(draw.thread)),
+            Self::Pass => ParameterValue::Int(draw.pass as i64),
+            Self::Row => ParameterValue::Int(draw.row as i64),
+            Self::Plus(place, more) => ParameterValue::Int(number(*place).wrapping_add(*more)),
         }
     }
 }
@@ -298,25 +300,29 @@ pub(super) fn fill_pattern(pattern: &[u8], random: &mut Random, out: &mut Vec<u8
 mod tests {
     use super::*;
 
-    fn drawn(source: &Source, times: usize) -> Vec<Kept> {
+    fn drawn(source: &Source, times: usize) -> Vec<ReferencedValues> {
         let mut sequences = 0;
         let generator = source.generator(100, &mut sequences);
         let mut draw = Draw::new(2, 3, sequences);
         let mut scratch = Vec::new();
         (0..times)
-            .map(|_| Kept::of(generator.draw(&mut draw, &mut scratch, |_| 7)))
+            .map(|_| ReferencedValues::of(generator.draw(&mut draw, &mut scratch, |_| 7)))
             .collect()
     }
 
     #[test]
-    fn sequences_of_threads_do_not_meet() {
+    fn sequences_of_threads_do_not_overlap() {
         let source = Source::Sequence(Bound::Rows(1));
-        assert_eq!(drawn(&source, 3), [102, 105, 108].map(Kept::Number));
+        assert_eq!(
+            drawn(&source, 3),
+            [102, 105, 108].map(ReferencedValues::Number)
+        );
     }
 
     #[test]
-    fn patterns_and_texts_have_their_places() {
-        let Kept::Bytes(text) = &drawn(&Source::Pattern(b"##-@@@!".to_vec()), 1)[0] else {
+    fn patterns_and_texts_fill_their_placeholders() {
+        let ReferencedValues::Bytes(text) = &drawn(&Source::Pattern(b"##-@@@!".to_vec()), 1)[0]
+        else {
             panic!("no text")
         };
         assert!(
@@ -325,7 +331,7 @@ mod tests {
         );
         assert!(text[3..6].iter().all(u8::is_ascii_lowercase));
         for value in drawn(&Source::Text(3, 20), 50) {
-            let Kept::Bytes(text) = value else {
+            let ReferencedValues::Bytes(text) = value else {
                 panic!("no text")
             };
             assert!((3..=20).contains(&text.len()) && text.iter().all(u8::is_ascii_alphanumeric));
@@ -333,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn every_digit_is_as_likely_as_the_next() {
+    fn digits_are_uniform() {
         let mut random = Random::numbered(1);
         let mut out = Vec::new();
         fill_pattern(&[b'#'; 100_000], &mut random, &mut out);
@@ -344,26 +350,26 @@ mod tests {
     }
 
     #[test]
-    fn bounds_follow_the_rows_and_a_copy_draws_the_same() {
+    fn bounds_follow_row_count_and_copy_draws_the_same() {
         assert_eq!(
             drawn(
                 &Source::Range(Shape::Uniform, Bound::Rows(0), Bound::Fixed(100)),
                 1
             ),
-            [Kept::Number(100)]
+            [ReferencedValues::Number(100)]
         );
         assert_eq!(
             drawn(&Source::Plus(Place::Own(0), 3), 1),
-            [Kept::Number(10)]
+            [ReferencedValues::Number(10)]
         );
         let generator = Source::Range(Shape::Zipf(0.8), Bound::Fixed(1), Bound::Rows(0))
             .generator(1000, &mut 0);
         let mut draw = Draw::new(1, 1, 0);
         let earlier = draw.clone();
-        let first = Kept::of(generator.draw(&mut draw, &mut Vec::new(), |_| 0));
+        let first = ReferencedValues::of(generator.draw(&mut draw, &mut Vec::new(), |_| 0));
         draw.restore(&earlier);
         assert_eq!(
-            Kept::of(generator.draw(&mut draw, &mut Vec::new(), |_| 0)),
+            ReferencedValues::of(generator.draw(&mut draw, &mut Vec::new(), |_| 0)),
             first
         );
     }

@@ -16,24 +16,24 @@ use std::{
 };
 
 use replimeter_engine::{
-    flavour::sync_reads,
-    wire::{Answer, Bind, Channel, Failed, Prepared},
+    dialect::sync_reads,
+    wire::{ParameterValue, PreparedStatement, StatementError, StatementResult, WireConnection},
 };
 use replimeter_model::time::Nanos;
 
-use super::{value::Taker, workload::Version};
+use super::{value::ParameterSink, workload::Version};
 use crate::{clock::Clock, sync::lock};
 
 /// Number of shards, so that threads seldom wait for one another; a power of two.
 const SHARDS: u64 = 64;
 /// Maximum number of recorded rows; reads of other rows are not judged.
-const MOST_ROWS: u64 = 1 << 20;
+const MAX_ROWS: u64 = 1 << 20;
 /// Maximum number of rows whose last version a connection records.
-const MOST_SEEN: usize = 1 << 16;
+const MAX_PENDING: usize = 1 << 16;
 
 /// Recorded state of a row.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownVersion {
     /// The newest acknowledged version.
     version: u64,
     /// When that version was sent and acknowledged.
@@ -81,7 +81,7 @@ pub struct VersionRead {
 
 /// An event of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum VersionEvent {
     /// An acknowledged write.
     Wrote(VersionWrite),
     /// A read of a row that was written before.
@@ -92,10 +92,10 @@ pub enum Told {
 #[derive(Debug)]
 pub struct Versions {
     clock: Clock,
-    shards: Vec<Mutex<HashMap<u64, Known>>>,
+    shards: Vec<Mutex<HashMap<u64, KnownVersion>>>,
     listening: AtomicBool,
-    told: Sender<Told>,
-    heard: Mutex<Receiver<Told>>,
+    told: Sender<VersionEvent>,
+    heard: Mutex<Receiver<VersionEvent>>,
     beyond: AtomicU64,
     foreign: AtomicU64,
 }
@@ -117,39 +117,39 @@ impl Versions {
     }
 
     /// Sets whether events are recorded for a listener. Acknowledged versions are always recorded.
-    pub fn listen(&self, on: bool) {
+    pub fn set_listening(&self, on: bool) {
         self.listening.store(on, Ordering::Release);
     }
 
     /// Passes on the events since the last call.
-    pub fn hear(&self, mut each: impl FnMut(Told)) {
+    pub fn drain(&self, mut each: impl FnMut(VersionEvent)) {
         lock(&self.heard).try_iter().for_each(&mut each);
     }
 
     /// Returns the number of writes to rows beyond the limit, whose reads are not judged.
     #[must_use]
-    pub fn beyond(&self) -> u64 {
+    pub fn unremembered_writes(&self) -> u64 {
         self.beyond.load(Ordering::Relaxed)
     }
 
     /// Returns the number of writes that returned a version which had been acknowledged before they
     /// were sent: another client has set the row back, or a server has lost an acknowledged write.
     #[must_use]
-    pub fn foreign(&self) -> u64 {
+    pub fn foreign_writes(&self) -> u64 {
         self.foreign.load(Ordering::Relaxed)
     }
 
-    fn shard(&self, row: u64) -> MutexGuard<'_, HashMap<u64, Known>> {
+    fn shard(&self, row: u64) -> MutexGuard<'_, HashMap<u64, KnownVersion>> {
         // Fibonacci hashing (Knuth 1973): neighbors are in different shards.
         let at = (row.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % SHARDS;
         lock(&self.shards[usize::try_from(at).unwrap_or(0)])
     }
 
-    fn known(&self, row: u64) -> Option<Known> {
+    fn known(&self, row: u64) -> Option<KnownVersion> {
         self.shard(row).get(&row).copied()
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(&self, told: VersionEvent) {
         if self.listening.load(Ordering::Acquire) {
             let _ = self.told.send(told);
         }
@@ -167,7 +167,7 @@ impl Versions {
             self.foreign.fetch_add(1, Ordering::Relaxed);
         }
         let mut shard = self.shard(row);
-        let room = (shard.len() as u64) < MOST_ROWS / SHARDS;
+        let room = (shard.len() as u64) < MAX_ROWS / SHARDS;
         match shard.get_mut(&row) {
             Some(known) if version > known.version => {
                 (known.version, known.sent, known.acknowledged) = (version, sent, acknowledged);
@@ -176,7 +176,7 @@ impl Versions {
             None if room => {
                 _ = shard.insert(
                     row,
-                    Known {
+                    KnownVersion {
                         version,
                         sent,
                         acknowledged,
@@ -187,7 +187,7 @@ impl Versions {
             None => _ = self.beyond.fetch_add(1, Ordering::Relaxed),
         }
         drop(shard);
-        self.tell(Told::Wrote(write));
+        self.tell(VersionEvent::Wrote(write));
     }
 
     fn shown(&self, row: u64, version: u64) {
@@ -199,7 +199,7 @@ impl Versions {
 
 /// The view of one connection.
 #[derive(Debug)]
-pub(super) struct Witness {
+pub(super) struct ConnectionView {
     versions: Arc<Versions>,
     place: usize,
     /// The newest version of each row that this connection has seen.
@@ -208,7 +208,7 @@ pub(super) struct Witness {
     pending: Vec<(VersionWrite, u64)>,
 }
 
-impl Witness {
+impl ConnectionView {
     pub(super) fn new(versions: &Arc<Versions>, place: usize) -> Self {
         Self {
             versions: Arc::clone(versions),
@@ -240,16 +240,16 @@ impl Witness {
     /// Runs a statement with a version. `own` marks a statement that is its own transaction.
     pub(super) fn run(
         &mut self,
-        channel: &mut Channel,
-        prepared: &Prepared,
+        channel: &mut WireConnection,
+        prepared: &PreparedStatement,
         version: Version,
         own: bool,
-        bind: impl FnOnce(Taker<'_>),
-    ) -> Result<Answer, Failed> {
+        bind: impl FnOnce(ParameterSink<'_>),
+    ) -> Result<StatementResult, StatementError> {
         let (Version::Read(wanted) | Version::Written(wanted)) = version;
         let (mut row, mut at, mut before, mut begin) = (None, 0, None, Nanos(0));
         let (versions, clock) = (&self.versions, self.versions.clock);
-        let result = channel.examine(prepared, |binder| {
+        let result = channel.execute_with_status(prepared, |binder| {
             bind(&mut |value| {
                 if at == wanted {
                     row = number(value);
@@ -291,7 +291,7 @@ impl Witness {
                 }
                 Ok(examined.answer)
             }
-            (Version::Read(_), Err(Failed::Refused(refusal))) => {
+            (Version::Read(_), Err(StatementError::Refused(refusal))) => {
                 if let Some(known) = before
                     && sync_reads::refused_number(refusal.code)
                 {
@@ -300,7 +300,7 @@ impl Witness {
                         ..self.unread(row, known, [begin, end])
                     });
                 }
-                Err(Failed::Refused(refusal))
+                Err(StatementError::Refused(refusal))
             }
             (_, Err(failed)) => Err(failed),
         }
@@ -308,7 +308,7 @@ impl Witness {
 
     /// Returns a read of a row that showed nothing.
     #[inline]
-    fn unread(&self, row: u64, known: Known, [begin, end]: [Nanos; 2]) -> VersionRead {
+    fn unread(&self, row: u64, known: KnownVersion, [begin, end]: [Nanos; 2]) -> VersionRead {
         VersionRead {
             place: self.place,
             known: VersionWrite {
@@ -329,7 +329,7 @@ impl Witness {
 
     /// Records the version that a read showed, and whether an earlier one had shown more.
     #[inline]
-    fn saw(&mut self, row: u64, known: Known, span: [Nanos; 2], seen: Option<u64>) {
+    fn saw(&mut self, row: u64, known: KnownVersion, span: [Nanos; 2], seen: Option<u64>) {
         let older = |than: &u64| seen.is_some_and(|seen| seen < *than);
         let last = self.seen.get(&row).copied().filter(older);
         let shown = Some(known.shown).filter(older);
@@ -345,19 +345,19 @@ impl Witness {
     fn read(&mut self, read: VersionRead) {
         if let Some(seen) = read.seen {
             let row = read.known.row;
-            if self.seen.len() < MOST_SEEN || self.seen.contains_key(&row) {
+            if self.seen.len() < MAX_PENDING || self.seen.contains_key(&row) {
                 self.seen.insert(row, seen);
             }
             self.versions.shown(row, seen);
         }
-        self.versions.tell(Told::Read(read));
+        self.versions.tell(VersionEvent::Read(read));
     }
 }
 
-fn number(value: Bind<'_>) -> Option<u64> {
+fn number(value: ParameterValue<'_>) -> Option<u64> {
     match value {
-        Bind::Int(number) => u64::try_from(number).ok(),
-        Bind::UInt(number) => Some(number),
+        ParameterValue::Int(number) => u64::try_from(number).ok(),
+        ParameterValue::UInt(number) => Some(number),
         _ => None,
     }
 }
@@ -376,33 +376,37 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_acknowledged_version_is_what_counts() {
+    fn newest_acknowledged_version_counts() {
         let versions = Versions::new(&Clock::start());
-        versions.listen(true);
+        versions.set_listening(true);
         // Two writers of one row: the later version's acknowledgement came first.
         versions.wrote(write(7, 2, 10), 0);
         versions.wrote(write(7, 1, 11), 0);
         let known = versions.known(7).unwrap();
         assert_eq!((known.version, known.acknowledged), (2, Nanos(10)));
-        assert_eq!(versions.foreign(), 0, "neither was known to the other");
+        assert_eq!(
+            versions.foreign_writes(),
+            0,
+            "neither was known to the other"
+        );
         versions.wrote(write(7, 2, 20), 2);
-        assert_eq!(versions.foreign(), 1, "a version is given once");
+        assert_eq!(versions.foreign_writes(), 1, "a version is given once");
         versions.shown(7, 2);
         versions.shown(7, 1);
         assert_eq!(versions.known(7).unwrap().shown, 2);
         let mut told = 0;
-        versions.hear(|_| told += 1);
+        versions.drain(|_| told += 1);
         assert_eq!(told, 3);
-        versions.listen(false);
+        versions.set_listening(false);
         versions.wrote(write(8, 1, 30), 0);
-        versions.hear(|_| told += 1);
+        versions.drain(|_| told += 1);
         assert_eq!((told, versions.known(8).unwrap().version), (3, 1));
     }
 
     #[test]
-    fn what_was_never_committed_was_never_acknowledged() {
+    fn uncommitted_version_is_never_acknowledged() {
         let versions = Versions::new(&Clock::start());
-        let mut witness = Witness::new(&versions, 0);
+        let mut witness = ConnectionView::new(&versions, 0);
         witness.begins();
         witness.pending.push((write(1, 5, 1), 0));
         // Rolled back and retried.
@@ -417,18 +421,18 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded() {
+    fn memory_stays_bounded() {
         let versions = Versions::new(&Clock::start());
-        for row in 0..2 * MOST_ROWS {
+        for row in 0..2 * MAX_ROWS {
             versions.wrote(write(row, 1, 1), 0);
         }
         let known: usize = versions.shards.iter().map(|shard| lock(shard).len()).sum();
         assert!(
-            known as u64 <= MOST_ROWS && versions.beyond() >= MOST_ROWS,
+            known as u64 <= MAX_ROWS && versions.unremembered_writes() >= MAX_ROWS,
             "{known}"
         );
-        let mut witness = Witness::new(&versions, 0);
-        for row in 0..2 * MOST_SEEN as u64 {
+        let mut witness = ConnectionView::new(&versions, 0);
+        for row in 0..2 * MAX_PENDING as u64 {
             let known = write(row, 1, 1);
             let (seen, refused, went_back, went_back_across) = (Some(1), false, false, false);
             let read = VersionRead {
@@ -444,6 +448,6 @@ mod tests {
             };
             witness.read(read);
         }
-        assert_eq!(witness.seen.len(), MOST_SEEN);
+        assert_eq!(witness.seen.len(), MAX_PENDING);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use replimeter_model::load::Size;
+use replimeter_model::load::DataSize;
 
 use super::{
     script::{Template, excerpt},
@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Maximum bytes of a workload file; larger ones are not written by hand.
-pub const LARGEST_FILE: u64 = 1 << 20;
+pub const MAX_FILE_SIZE: u64 = 1 << 20;
 /// Approximate bytes that InnoDB adds to a row: its header, the transaction number and the roll
 /// pointer.
 const ROW_OVERHEAD: u64 = 20;
@@ -30,7 +30,7 @@ pub(super) struct Inner {
     /// Tables to create and to fill.
     pub(super) tables: Vec<Table>,
     /// Default size of the data.
-    pub(super) size: Size,
+    pub(super) size: DataSize,
     /// Statements that a script runs once before the load.
     pub(super) setup: Vec<Template>,
     /// Operations, at least one.
@@ -270,7 +270,7 @@ impl Workload {
 
     /// Returns its default size of data.
     #[must_use]
-    pub fn default_size(&self) -> Size {
+    pub fn default_size(&self) -> DataSize {
         self.inner.size
     }
 
@@ -333,10 +333,10 @@ impl Workload {
 
     /// Returns the rows per table of a data set of this size.
     #[must_use]
-    pub fn rows(&self, size: Size) -> u64 {
+    pub fn rows(&self, size: DataSize) -> u64 {
         match size {
-            Size::Rows(rows) => rows,
-            Size::Bytes(bytes) => bytes / self.row_bytes().max(1),
+            DataSize::Rows(rows) => rows,
+            DataSize::Bytes(bytes) => bytes / self.row_bytes().max(1),
         }
     }
 }
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_reads_and_what_shares_its_data() {
+    fn workload_properties_are_derived_from_statements() {
         let named = |name: &str| Workload::named(name).unwrap();
         assert!(named("select").reads_only() && named("point-select").reads_only());
         for name in [

@@ -4,8 +4,8 @@ use replimeter_model::{loss::CrashRecord, time::Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ids::Ids,
-    writers::{Entry, Fate},
+    id_set::IdSet,
+    writers::{JournalEntry, WriteOutcome},
 };
 
 /// The account of one crash.
@@ -36,8 +36,8 @@ pub(crate) struct Account {
 
 /// Input of an account, for a recording of the run.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Reading {
-    pub(crate) journal: Vec<Entry>,
+pub(crate) struct AccountReading {
+    pub(crate) journal: Vec<JournalEntry>,
     pub(crate) seen: Vec<u64>,
     pub(crate) present: Vec<u64>,
     pub(crate) cut: Option<Nanos>,
@@ -68,9 +68,9 @@ impl Account {
 /// Compares the writers' journal and the rows that were seen with the rows that are present. `end` is
 /// the end of the primary, `cut` that of its links.
 pub(crate) fn account(
-    journal: &[Entry],
-    seen: &Ids,
-    present: &Ids,
+    journal: &[JournalEntry],
+    seen: &IdSet,
+    present: &IdSet,
     cut: Option<Nanos>,
     end: Nanos,
 ) -> Account {
@@ -85,7 +85,7 @@ pub(crate) fn account(
             account.seen_then_lost += 1;
         }
         match entry.fate {
-            Fate::Acknowledged(at) => {
+            WriteOutcome::Acknowledged(at) => {
                 let after_cut = u64::from(cut.is_some_and(|cut| at > cut));
                 account.acknowledged += 1;
                 account.acknowledged_after_cut += after_cut;
@@ -100,9 +100,9 @@ pub(crate) fn account(
                     );
                 }
             }
-            Fate::Unknown | Fate::Refused => {
+            WriteOutcome::Unknown | WriteOutcome::Refused => {
                 account.unacknowledged += 1;
-                account.refused += u64::from(entry.fate == Fate::Refused);
+                account.refused += u64::from(entry.fate == WriteOutcome::Refused);
                 account.unacknowledged_present += u64::from(there);
                 account.seen_unacknowledged_lost += u64::from(was_seen && !there);
             }
@@ -117,13 +117,13 @@ mod tests {
     use crate::record;
 
     #[test]
-    fn recorded_crashes_come_to_the_same_account_again() {
+    fn recorded_crashes_reproduce_the_same_account() {
         for case in record::cases("loss") {
             let crashes = case.calls("crash");
-            let readings = case.readings::<Reading>();
+            let readings = case.readings::<AccountReading>();
             assert_eq!(readings.len(), crashes.len(), "{}", case.name);
             for (reading, crash) in readings.iter().zip(crashes) {
-                let Reading {
+                let AccountReading {
                     journal,
                     seen,
                     present,
@@ -142,24 +142,24 @@ mod tests {
         }
     }
 
-    fn ids(all: &[u64]) -> Ids {
-        let mut ids = Ids::default();
+    fn ids(all: &[u64]) -> IdSet {
+        let mut ids = IdSet::default();
         all.iter().for_each(|id| _ = ids.insert(*id));
         ids
     }
 
     #[test]
-    fn every_fate_is_counted_once() {
-        let entry = |id, fate| Entry { id, fate };
-        let ack = |at| Fate::Acknowledged(Nanos(at));
+    fn every_write_outcome_is_counted_once() {
+        let entry = |id, fate| JournalEntry { id, fate };
+        let ack = |at| WriteOutcome::Acknowledged(Nanos(at));
         let journal = [
             entry(1, ack(10)),
             entry(2, ack(20)),
             entry(3, ack(30)),
-            entry(4, Fate::Unknown),
-            entry(5, Fate::Unknown),
-            entry(6, Fate::Refused),
-            entry(7, Fate::Unknown),
+            entry(4, WriteOutcome::Unknown),
+            entry(5, WriteOutcome::Unknown),
+            entry(6, WriteOutcome::Refused),
+            entry(7, WriteOutcome::Unknown),
         ];
         let account = account(
             &journal,

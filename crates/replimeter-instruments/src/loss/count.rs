@@ -5,26 +5,26 @@ use std::time::Instant;
 use mysql::prelude::Queryable;
 use replimeter_engine::{
     ServerError, Session,
-    facts::Facts,
-    flavour::gtid::{Executed, executed},
+    dialect::gtid::{Executed, executed},
+    facts::ServerFacts,
     source::Faults,
 };
-use replimeter_model::loss::Errant;
+use replimeter_model::loss::ErrantTransactions;
 
 use super::{
-    Scene, errant,
-    ids::Ids,
+    CrashContext, errant,
+    id_set::IdSet,
     patient,
-    writers::{self, Entry},
+    writers::{self, JournalEntry},
 };
 use crate::{MeasureError, preflight::Cluster};
 
 /// Returns the rows of the load on a server.
-fn rows(session: &mut Session) -> Result<Ids, ServerError> {
+fn rows(session: &mut Session) -> Result<IdSet, ServerError> {
     let sql = "SELECT id FROM `replimeter`.`loss_probe` WHERE id > 0";
     let found = session
         .conn()
-        .query_fold(sql, Ids::default(), |mut ids, id: u64| {
+        .query_fold(sql, IdSet::default(), |mut ids, id: u64| {
             ids.insert(id);
             ids
         });
@@ -34,15 +34,15 @@ fn rows(session: &mut Session) -> Result<Ids, ServerError> {
 /// Returns the rows on the new primary, including all that it received.
 pub(super) fn present(
     session: &mut Session,
-    facts: &Facts,
+    facts: &ServerFacts,
     mode: &str,
-) -> Result<Ids, ServerError> {
-    let doing = "cannot enable synchronous reads";
+) -> Result<IdSet, ServerError> {
+    let operation = "cannot enable synchronous reads";
     match mode {
-        "galera" => session.run(doing, "SET SESSION wsrep_sync_wait = 1")?,
+        "galera" => session.run(operation, "SET SESSION wsrep_sync_wait = 1")?,
         "group" if !facts.get("group_replication_consistency").is_empty() => {
             session.run(
-                doing,
+                operation,
                 "SET SESSION group_replication_consistency = 'BEFORE'",
             )?;
         }
@@ -54,17 +54,17 @@ pub(super) fn present(
 /// Checks that there are no rows that no writer inserted.
 pub(super) fn check(
     session: &Session,
-    journal: &[Entry],
-    present: &Ids,
+    journal: &[JournalEntry],
+    present: &IdSet,
 ) -> Result<(), MeasureError> {
-    let mut begun = Ids::default();
+    let mut begun = IdSet::default();
     journal.iter().for_each(|entry| _ = begun.insert(entry.id));
     match present.iter().find(|id| !begun.contains(*id)) {
         None => Ok(()),
         Some(id) => {
             let hint = "stop other writers of the sandbox's table; if there are none, report this as a defect";
             Err(session
-                .unfit(
+                .precondition(
                     "cannot count the rows",
                     format!("it has row {id}, which no writer inserted"),
                     hint,
@@ -75,23 +75,23 @@ pub(super) fn check(
 }
 
 /// Waits for the old primary to return, and reads what only it has.
-pub(super) fn come_back(
+pub(super) fn restart_primary(
     cluster: &Cluster,
-    scene: &Scene<'_>,
+    scene: &CrashContext<'_>,
     faults: &mut dyn Faults,
-    journal: &[Entry],
-    present: &Ids,
+    journal: &[JournalEntry],
+    present: &IdSet,
     new: &Executed,
-) -> Result<(Instant, Errant), MeasureError> {
+) -> Result<(Instant, ErrantTransactions), MeasureError> {
     let node = faults.restart(&cluster.primary.node.name, scene.stop)?;
     let answered = Instant::now();
     let mut session = Session::open(&patient(&node))?;
-    let facts = Facts::read(&mut session)?;
+    let facts = ServerFacts::read(&mut session)?;
     let old = executed(&facts, &mut session)?;
     let own = rows(&mut session)?;
-    let mut errant = Errant {
+    let mut errant = ErrantTransactions {
         lost: present.iter().filter(|id| !own.contains(*id)).count() as u64,
-        ..Errant::default()
+        ..ErrantTransactions::default()
     };
     if let Some((transactions, gtids)) = errant::errant(&old, new) {
         (errant.transactions, errant.gtids) = (Some(transactions), gtids);
@@ -101,7 +101,8 @@ pub(super) fn come_back(
         .filter(|entry| own.contains(entry.id) && !present.contains(entry.id))
     {
         errant.rows += 1;
-        errant.acknowledged += u64::from(matches!(entry.fate, writers::Fate::Acknowledged(_)));
+        errant.acknowledged +=
+            u64::from(matches!(entry.fate, writers::WriteOutcome::Acknowledged(_)));
     }
     Ok((answered, errant))
 }

@@ -3,29 +3,29 @@
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use replimeter_engine::{
-    facts::Facts,
-    flavour::{
+    dialect::{
         self, Channel,
         gtid::{DomainGtid, Executed, GtidSet, domain_gtids, executed},
     },
+    facts::ServerFacts,
 };
 use replimeter_model::engine::Engine;
 
 use crate::{
     MeasureError,
+    discovery::{DiscoveredServer, Relation},
     pacing::poll,
     preflight::CheckedReplica,
-    survey::{Relation, Surveyed},
 };
 
 /// How long a replica may take to apply its received transactions.
-const PATIENCE: Duration = Duration::from_secs(120);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval between queries.
 const PAUSE: Duration = Duration::from_millis(1);
-const DOING: &str = "cannot read its replication progress";
+const OPERATION: &str = "cannot read its replication progress";
 
 /// Returns whether a replica receives directly from this server.
-pub(super) fn is_direct(replica: &CheckedReplica, primary: &Facts) -> bool {
+pub(super) fn is_direct(replica: &CheckedReplica, primary: &ServerFacts) -> bool {
     matches!(&replica.relation, Relation::Channel { channel, .. } if channel.comes_from(&primary.identity()))
 }
 
@@ -43,21 +43,21 @@ pub(super) fn drain(
         return Ok(0);
     };
     let name = channel.name.clone();
-    let Surveyed { session, facts, .. } = &mut replica.server;
+    let DiscoveredServer { session, facts, .. } = &mut replica.server;
     let mut state = String::new();
-    let applied = poll(PATIENCE, PAUSE, stop, || {
-        let now = flavour::channels(facts.engine, session)?
+    let applied = poll(DRAIN_TIMEOUT, PAUSE, stop, || {
+        let now = dialect::channels(facts.engine, session)?
             .into_iter()
             .find(|one| one.name == name);
         let Some(now) = now else {
             let cause = "its replication channel no longer exists";
-            return Err(session.unfit(DOING, cause, "").into());
+            return Err(session.precondition(OPERATION, cause, "").into());
         };
         state = now.state();
         if !now.sql_error.is_empty() {
-            let doing = "cannot apply its received transactions";
+            let operation = "cannot apply its received transactions";
             let hint = "see the server's error log";
-            return Err(session.unfit(doing, &state, hint).into());
+            return Err(session.precondition(operation, &state, hint).into());
         }
         // Read after the received position, so that the order of queries cannot make it lag behind.
         let has = executed(facts, session)?;
@@ -65,10 +65,10 @@ pub(super) fn drain(
         Ok((ended && applied_all(facts.engine, &now, &has)).then(|| extent(&has)))
     })?;
     applied.ok_or_else(|| {
-        let cause = format!("not finished within {} s; {state}", PATIENCE.as_secs());
+        let cause = format!("not finished within {} s; {state}", DRAIN_TIMEOUT.as_secs());
         let hint = "write for a shorter time (--duration), or limit the --rate";
         session
-            .unfit("cannot apply its received transactions", cause, hint)
+            .precondition("cannot apply its received transactions", cause, hint)
             .into()
     })
 }

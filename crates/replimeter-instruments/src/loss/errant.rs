@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use replimeter_engine::flavour::gtid::{DomainGtid, Executed};
+use replimeter_engine::dialect::gtid::{DomainGtid, Executed};
 
 /// Returns the number of errant transactions and their GTIDs; `None` where they cannot be determined.
 pub(super) fn errant(old: &Executed, new: &Executed) -> Option<(u64, String)> {
@@ -48,12 +48,12 @@ fn of_domains(old: &[DomainGtid], logged: &[DomainGtid], applied: &[DomainGtid])
 
 #[cfg(test)]
 mod tests {
-    use replimeter_engine::flavour::gtid::{GtidSet, domain_gtids};
+    use replimeter_engine::dialect::gtid::{GtidSet, domain_gtids};
 
     use super::*;
 
     #[test]
-    fn the_rest_of_either_flavour() {
+    fn errant_rest_is_computed_in_both_dialects() {
         let set = |text: &str| Executed::Set(GtidSet::parse(text).unwrap());
         let uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
         let rest = errant(

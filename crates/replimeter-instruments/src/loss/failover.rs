@@ -7,11 +7,12 @@ use std::{
 };
 
 use replimeter_engine::{ErrorKind, Node, ServerError, Session, source::Faults};
-use replimeter_model::{plan::Crash, time::Nanos};
+use replimeter_model::{plan::CrashKind, time::Nanos};
 
-use super::{PATIENCE, PAUSE, Scene, drain, patient, writers::Load};
+use super::{CrashContext, PAUSE, TAKEOVER_TIMEOUT, drain, patient, writers::WriterLoad};
 use crate::{
-    MeasureError, clock::Clock, heed, pacing::wait_until, preflight::Cluster, survey::Surveyed,
+    MeasureError, check_interrupted, clock::Clock, discovery::DiscoveredServer, pacing::wait_until,
+    preflight::Cluster,
 };
 
 /// The first row on the new primary; not part of the load.
@@ -23,7 +24,7 @@ const DUPLICATE: u16 = 1062;
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// How the primary ended.
-pub(super) struct Fallen {
+pub(super) struct PrimaryFailure {
     /// When its links were cut.
     pub(super) cut: Option<Nanos>,
     /// When it was killed.
@@ -41,13 +42,13 @@ pub(super) struct Successor {
 }
 
 /// Waits for the load and ends the primary.
-pub(super) fn fall(
+pub(super) fn fail_primary(
     cluster: &mut Cluster,
-    scene: &Scene<'_>,
-    load: &Load,
+    scene: &CrashContext<'_>,
+    load: &WriterLoad,
     until: Nanos,
     faults: &mut dyn Faults,
-) -> Result<Fallen, MeasureError> {
+) -> Result<PrimaryFailure, MeasureError> {
     let (clock, plan) = (scene.clock, scene.plan);
     let stopped = || scene.stop.load(Ordering::Relaxed);
     if !wait_until(clock, until, stopped) {
@@ -60,14 +61,14 @@ pub(super) fn fall(
         let session = &cluster.primary.session;
         let hint = "reduce the load on the machine and its disk, or write for longer before the crash (--duration)";
         return Err(session
-            .unfit(
+            .precondition(
                 "cannot measure loss",
                 "no insert was acknowledged before the crash",
                 hint,
             )
             .into());
     }
-    let cut = if plan.crash == Crash::Partition {
+    let cut = if plan.crash == CrashKind::Partition {
         (scene.say)("cutting the links");
         faults.isolate(&cluster.primary.node.name)?;
         let cut = clock.now();
@@ -83,7 +84,7 @@ pub(super) fn fall(
     (scene.say)("killing the primary");
     let at = clock.now();
     faults.kill(&cluster.primary.node.name)?;
-    Ok(Fallen {
+    Ok(PrimaryFailure {
         cut,
         at,
         fallen_back,
@@ -92,7 +93,7 @@ pub(super) fn fall(
 
 /// Returns the transactions that a semi-synchronous primary committed without an acknowledgement since
 /// it was surveyed.
-fn fallen_back(primary: &mut Surveyed) -> Result<u64, ServerError> {
+fn fallen_back(primary: &mut DiscoveredServer) -> Result<u64, ServerError> {
     let Some((missed, active)) = primary.semi_sync_since()? else {
         return Ok(0);
     };
@@ -103,7 +104,7 @@ fn fallen_back(primary: &mut Surveyed) -> Result<u64, ServerError> {
 /// Waits for the replicas, promotes one and writes to it.
 pub(super) fn take_over(
     cluster: &mut Cluster,
-    scene: &Scene<'_>,
+    scene: &CrashContext<'_>,
     fell: Nanos,
     faults: &mut dyn Faults,
 ) -> Result<Successor, MeasureError> {
@@ -118,7 +119,7 @@ pub(super) fn take_over(
         )
     } else {
         (scene.say)("waiting for the replicas to apply received transactions");
-        let severed = scene.plan.crash == Crash::Partition;
+        let severed = scene.plan.crash == CrashKind::Partition;
         let facts = cluster.primary.facts.clone();
         let direct = cluster
             .replicas
@@ -148,7 +149,7 @@ pub(super) fn take_over(
     let Some(wished) = wished else {
         let session = &cluster.primary.session;
         return Err(session
-            .unfit(
+            .precondition(
                 "cannot fail over",
                 "the primary has no replica to take over",
                 "choose a shape that replicates",
@@ -158,7 +159,7 @@ pub(super) fn take_over(
     (scene.say)("promoting");
     let name = faults.promote(&wished, &cluster.primary.node.name, stop)?;
     let promoted = clock.now();
-    let node = patient(&surveyed(cluster, &name)?.node);
+    let node = patient(&discovered(cluster, &name)?.node);
     let wrote = first_write(&node, clock, fell, stop)?;
     Ok(Successor {
         name,
@@ -169,7 +170,10 @@ pub(super) fn take_over(
 }
 
 /// Returns the remaining server with this name.
-pub(super) fn surveyed<'c>(cluster: &'c Cluster, name: &str) -> Result<&'c Surveyed, MeasureError> {
+pub(super) fn discovered<'c>(
+    cluster: &'c Cluster,
+    name: &str,
+) -> Result<&'c DiscoveredServer, MeasureError> {
     let found = cluster
         .replicas
         .iter()
@@ -177,7 +181,7 @@ pub(super) fn surveyed<'c>(cluster: &'c Cluster, name: &str) -> Result<&'c Surve
         .find(|server| server.node.name == name);
     found.ok_or_else(|| {
         let session = &cluster.primary.session;
-        MeasureError::Server(session.unfit(
+        MeasureError::Server(session.precondition(
             "cannot find the new primary",
             format!("the server {name}, which took over, is unknown"),
             "report this as a defect",
@@ -192,16 +196,16 @@ fn first_write(
     fell: Nanos,
     stop: &AtomicBool,
 ) -> Result<Nanos, MeasureError> {
-    let doing = "cannot write to the new primary";
+    let operation = "cannot write to the new primary";
     let mut session = None;
     loop {
-        heed(stop)?;
+        check_interrupted(stop)?;
         let tried = match &mut session {
-            Some(session) => Session::run(session, doing, FIRST_WRITE),
+            Some(session) => Session::run(session, operation, FIRST_WRITE),
             None => Session::open(node)
                 .map(|opened| session = Some(opened))
                 .and_then(|()| match &mut session {
-                    Some(session) => Session::run(session, doing, FIRST_WRITE),
+                    Some(session) => Session::run(session, operation, FIRST_WRITE),
                     None => Ok(()),
                 }),
         };
@@ -209,7 +213,7 @@ fn first_write(
         match tried {
             Ok(()) => return Ok(now),
             Err(error) if error.kind == ErrorKind::Statement(DUPLICATE) => return Ok(now),
-            Err(error) if now - fell > Nanos::from(PATIENCE) => return Err(error.into()),
+            Err(error) if now - fell > Nanos::from(TAKEOVER_TIMEOUT) => return Err(error.into()),
             Err(error) => {
                 if !matches!(error.kind, ErrorKind::Statement(_)) {
                     session = None;

@@ -13,7 +13,7 @@ mod count;
 mod drain;
 mod errant;
 mod failover;
-mod ids;
+mod id_set;
 mod watcher;
 pub(crate) mod writers;
 
@@ -25,19 +25,19 @@ use std::{
 
 use replimeter_engine::{
     ErrorKind, Node, Session,
+    dialect::{gtid::executed, semi_sync},
     error::code,
-    flavour::{gtid::executed, semi_sync},
     source::Faults,
 };
 use replimeter_model::{loss::CrashRecord, plan::LossPlan, random::Random, time::Nanos};
 
 use self::{
     account::account,
-    count::{check, come_back, present},
-    failover::{Fallen, Successor, fall, surveyed, take_over},
-    ids::Ids,
+    count::{check, present, restart_primary},
+    failover::{PrimaryFailure, Successor, discovered, fail_primary, take_over},
+    id_set::IdSet,
     watcher::Watcher,
-    writers::{Entry, Load, Style, Writer},
+    writers::{JournalEntry, Writer, WriterLoad, WriterSettings},
 };
 use crate::{MeasureError, clock::Clock, preflight::Cluster, record};
 
@@ -45,14 +45,14 @@ use crate::{MeasureError, clock::Clock, preflight::Cluster, record};
 /// that falls back acknowledges writes that no replica has.
 pub const SEMI_SYNC_TIMEOUT: Duration = Duration::from_secs(600);
 /// Timeout of an answer: a cluster that has lost a node blocks writes for seconds.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the new primary may take to accept a write.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Context of a crash.
-pub struct Scene<'a> {
+pub struct CrashContext<'a> {
     /// The plan.
     pub plan: &'a LossPlan,
     /// The clock.
@@ -72,13 +72,13 @@ pub struct Scene<'a> {
 /// When a server fails unexpectedly, or the user stops the run.
 pub fn crash(
     cluster: &mut Cluster,
-    scene: &Scene<'_>,
+    scene: &CrashContext<'_>,
     number: u64,
     faults: &mut dyn Faults,
 ) -> Result<CrashRecord, MeasureError> {
     (scene.say)("creating the table");
     prepare(cluster, scene.set_timeout)?;
-    let Failover {
+    let CrashedLoad {
         began,
         fallen,
         successor,
@@ -86,11 +86,11 @@ pub fn crash(
         seen,
     } = fail_over(cluster, scene, number, faults)?;
     (scene.say)("counting");
-    let promoted = surveyed(cluster, &successor.name)?;
+    let promoted = discovered(cluster, &successor.name)?;
     let mut session = Session::open(&patient(&promoted.node))?;
     let present = present(&mut session, &promoted.facts, cluster.mode)?;
     check(&session, &journal, &present)?;
-    record::reading(|| account::Reading {
+    record::reading(|| account::AccountReading {
         journal: journal.clone(),
         seen: seen.iter().collect(),
         present: present.iter().collect(),
@@ -112,7 +112,7 @@ pub fn crash(
     (scene.say)("waiting for the old primary to restart");
     let new = executed(&promoted.facts, &mut session)?;
     let returning = Instant::now();
-    match come_back(cluster, scene, faults, &journal, &present, &new) {
+    match restart_primary(cluster, scene, faults, &journal, &present, &new) {
         Ok((answered, errant)) => {
             record.return_us = Some((answered - returning).as_secs_f64() * 1e6);
             record.errant = Some(errant);
@@ -125,37 +125,37 @@ pub fn crash(
 }
 
 /// A load during which the primary ended.
-struct Failover {
+struct CrashedLoad {
     /// When the load began.
     began: Nanos,
-    fallen: Fallen,
+    fallen: PrimaryFailure,
     successor: Successor,
     /// The writers' journal.
-    journal: Vec<Entry>,
+    journal: Vec<JournalEntry>,
     /// The rows that another session saw.
-    seen: Ids,
+    seen: IdSet,
 }
 
 /// Starts the writers, ends the primary during their load, and has another server take over.
 fn fail_over(
     cluster: &mut Cluster,
-    scene: &Scene<'_>,
+    scene: &CrashContext<'_>,
     number: u64,
     faults: &mut dyn Faults,
-) -> Result<Failover, MeasureError> {
+) -> Result<CrashedLoad, MeasureError> {
     let (plan, clock) = (scene.plan, scene.clock);
     let node = patient(&cluster.primary.node);
     let writers = (0..plan.writers)
         .map(|_| Writer::open(&node))
         .collect::<Result<Vec<_>, _>>()?;
     let watcher = Watcher::open(&node)?;
-    let style = Style {
+    let style = WriterSettings {
         writers: plan.writers,
         size: plan.row_size,
         rate: plan.rate,
         journal: true,
     };
-    let load = Load::default();
+    let load = WriterLoad::default();
     let began = clock.now();
     (scene.say)("writing");
     let (result, journal, seen) = thread::scope(|scope| {
@@ -166,13 +166,13 @@ fn fail_over(
             .collect();
         let watcher = scope.spawn(|| watcher.watch(&load.stop));
         let until = began + Nanos::from(plan.duration.0) + jitter(plan.seed, number);
-        let result = fall(cluster, scene, load, until, faults).and_then(|fallen| {
+        let result = fail_primary(cluster, scene, load, until, faults).and_then(|fallen| {
             let successor = take_over(cluster, scene, fallen.at, faults)?;
             Ok((fallen, successor))
         });
         // The writers of a dead primary have already ended.
         load.stop.store(true, Ordering::Relaxed);
-        let journal: Option<Vec<Vec<Entry>>> = writers
+        let journal: Option<Vec<Vec<JournalEntry>>> = writers
             .into_iter()
             .map(|writer| writer.join().ok())
             .collect();
@@ -182,7 +182,7 @@ fn fail_over(
     let (Some(journal), Some(seen)) = (journal, seen) else {
         return Err(MeasureError::Thread);
     };
-    Ok(Failover {
+    Ok(CrashedLoad {
         began,
         fallen,
         successor,
@@ -194,7 +194,7 @@ fn fail_over(
 /// Returns the node with a longer answer timeout.
 fn patient(node: &Node) -> Node {
     Node {
-        answer: ANSWER,
+        answer: ANSWER_TIMEOUT,
         ..node.clone()
     }
 }
@@ -209,15 +209,18 @@ fn jitter(seed: u64, number: u64) -> Nanos {
 
 /// Creates the table and waits until every server has it.
 pub(crate) fn make_table(cluster: &mut Cluster) -> Result<(), MeasureError> {
-    let doing = "cannot create the table";
+    let operation = "cannot create the table";
     let primary = &mut cluster.primary.session;
-    primary.run(doing, "CREATE DATABASE IF NOT EXISTS `replimeter`")?;
-    primary.run(doing, writers::CREATE)?;
+    primary.run(operation, "CREATE DATABASE IF NOT EXISTS `replimeter`")?;
+    primary.run(operation, writers::CREATE)?;
     for replica in &mut cluster.replicas {
         let session = &mut replica.server.session;
         let began = Instant::now();
         loop {
-            match session.value(doing, "SELECT id FROM `replimeter`.`loss_probe` LIMIT 1") {
+            match session.value(
+                operation,
+                "SELECT id FROM `replimeter`.`loss_probe` LIMIT 1",
+            ) {
                 Ok(_) => break,
                 Err(error)
                     if !matches!(
@@ -227,10 +230,10 @@ pub(crate) fn make_table(cluster: &mut Cluster) -> Result<(), MeasureError> {
                 {
                     return Err(error.into());
                 }
-                Err(_) if began.elapsed() > PATIENCE => {
+                Err(_) if began.elapsed() > TAKEOVER_TIMEOUT => {
                     return Err(session
-                        .unfit(
-                            doing,
+                        .precondition(
+                            operation,
                             "it did not arrive on this replica",
                             "check its replication",
                         )
@@ -253,7 +256,7 @@ fn prepare(cluster: &mut Cluster, set_timeout: bool) -> Result<(), MeasureError>
     if let (true, true, Some(words)) = (
         waits,
         set_timeout,
-        semi_sync::Words::of(&cluster.primary.facts),
+        semi_sync::VariableNames::of(&cluster.primary.facts),
     ) {
         let ms = SEMI_SYNC_TIMEOUT.as_millis();
         let sql = format!("SET GLOBAL {}_timeout = {ms}", words.primary);
@@ -270,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crashes_come_at_moments_of_their_own() {
+    fn crash_times_differ_between_repetitions() {
         let all: std::collections::BTreeSet<i64> =
             (1..=20).map(|number| jitter(1, number).0).collect();
         assert_eq!(all.len(), 20);

@@ -9,14 +9,14 @@ use std::{
 use mysql::{Statement, prelude::Queryable};
 use replimeter_engine::{Node, ServerError, Session};
 
-use super::ids::Ids;
+use super::id_set::IdSet;
 
 const NEWEST: &str = "SELECT id FROM `replimeter`.`loss_probe` WHERE id > ?";
-const DOING: &str = "cannot read the rows";
+const OPERATION: &str = "cannot read the rows";
 /// Pause between two reads.
 const PAUSE: Duration = Duration::from_micros(200);
 /// Maximum number of rows after the first missing one; more would make every read slow.
-const MOST_BEYOND: u64 = 20_000;
+const MAX_UNSEEN: u64 = 20_000;
 
 /// The connection that reads.
 pub(crate) struct Watcher {
@@ -28,13 +28,13 @@ impl Watcher {
     pub(crate) fn open(node: &Node) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
         let prepared = session.conn().prep(NEWEST);
-        let statement = prepared.map_err(|error| session.error(DOING, &error))?;
+        let statement = prepared.map_err(|error| session.error(OPERATION, &error))?;
         Ok(Self { session, statement })
     }
 
     /// Reads until it is stopped or the server is gone.
-    pub(crate) fn watch(mut self, stop: &AtomicBool) -> Ids {
-        let mut seen = Ids::default();
+    pub(crate) fn watch(mut self, stop: &AtomicBool) -> IdSet {
+        let mut seen = IdSet::default();
         // All ids up to here were seen.
         let mut all_until = 0u64;
         while !stop.load(Ordering::Relaxed) {
@@ -53,9 +53,9 @@ impl Watcher {
             while seen.contains(all_until + 1) {
                 all_until += 1;
             }
-            if largest - all_until > MOST_BEYOND {
+            if largest - all_until > MAX_UNSEEN {
                 // Rows that have not appeared by now were refused.
-                all_until = largest - MOST_BEYOND / 2;
+                all_until = largest - MAX_UNSEEN / 2;
             }
             thread::sleep(PAUSE);
         }

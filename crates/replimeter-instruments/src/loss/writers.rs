@@ -21,18 +21,18 @@ pub(crate) const CREATE: &str = "CREATE TABLE IF NOT EXISTS `replimeter`.`loss_p
      (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, payload BLOB NOT NULL) ENGINE=InnoDB";
 /// The insert of a row.
 const INSERT: &str = "INSERT INTO `replimeter`.`loss_probe` (id, payload) VALUES (?, ?)";
-const DOING: &str = "cannot write a row";
+const OPERATION: &str = "cannot write a row";
 /// Maximum number of rows of one load.
-const MOST_ROWS: u64 = 4_000_000;
+const MAX_ROWS: u64 = 4_000_000;
 /// Number of consecutive refusals after which the load stops.
-const MOST_REFUSALS: u32 = 1000;
+const MAX_REFUSALS: u32 = 1000;
 /// Pause after a refusal.
 const AFTER_REFUSAL: Duration = Duration::from_millis(1);
 
 /// Outcome of a transaction, as its writer saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Fate {
+pub(crate) enum WriteOutcome {
     /// It was sent, but no answer came.
     Unknown,
     /// The server acknowledged its commit.
@@ -43,9 +43,9 @@ pub(crate) enum Fate {
 
 /// A transaction that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct JournalEntry {
     pub(crate) id: u64,
-    pub(crate) fate: Fate,
+    pub(crate) fate: WriteOutcome,
 }
 
 /// The connection of one writer.
@@ -58,14 +58,14 @@ impl Writer {
     pub(crate) fn open(node: &Node) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
         let prepared = session.conn().prep(INSERT);
-        let statement = prepared.map_err(|error| session.error(DOING, &error))?;
+        let statement = prepared.map_err(|error| session.error(OPERATION, &error))?;
         Ok(Self { session, statement })
     }
 }
 
 /// State that the writers share.
 #[derive(Debug, Default)]
-pub(crate) struct Load {
+pub(crate) struct WriterLoad {
     /// The last used id.
     last: AtomicU64,
     acknowledged: AtomicU64,
@@ -76,7 +76,7 @@ pub(crate) struct Load {
 
 /// Settings of the writers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Style {
+pub(crate) struct WriterSettings {
     pub(crate) writers: u32,
     pub(crate) size: u64,
     /// Inserts per second, for all writers together.
@@ -85,7 +85,7 @@ pub(crate) struct Style {
     pub(crate) journal: bool,
 }
 
-impl Load {
+impl WriterLoad {
     /// Returns the number of rows acknowledged so far.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::Relaxed)
@@ -112,9 +112,9 @@ impl Load {
         &self,
         writer: Writer,
         number: u32,
-        style: Style,
+        style: WriterSettings,
         clock: &Clock,
-    ) -> Vec<Entry> {
+    ) -> Vec<JournalEntry> {
         let Writer {
             mut session,
             statement,
@@ -138,7 +138,7 @@ impl Load {
                 }
             }
             let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-            if style.journal && id > MOST_ROWS {
+            if style.journal && id > MAX_ROWS {
                 break;
             }
             let answer = session.conn().exec_drop(&statement, (id, &payload));
@@ -147,33 +147,33 @@ impl Load {
                 Ok(()) => {
                     self.acknowledged.fetch_add(1, Ordering::Relaxed);
                     refusals = 0;
-                    Fate::Acknowledged(now)
+                    WriteOutcome::Acknowledged(now)
                 }
                 Err(error) => {
-                    let error = session.error(DOING, &error);
+                    let error = session.error(OPERATION, &error);
                     let refused =
                         matches!(error.kind, ErrorKind::Statement(_) | ErrorKind::Privilege);
                     refusals += 1;
-                    if !refused || refusals > MOST_REFUSALS {
+                    if !refused || refusals > MAX_REFUSALS {
                         self.fail(now, error);
                         if style.journal {
-                            journal.push(Entry {
+                            journal.push(JournalEntry {
                                 id,
                                 fate: if refused {
-                                    Fate::Refused
+                                    WriteOutcome::Refused
                                 } else {
-                                    Fate::Unknown
+                                    WriteOutcome::Unknown
                                 },
                             });
                         }
                         break;
                     }
                     thread::sleep(AFTER_REFUSAL);
-                    Fate::Refused
+                    WriteOutcome::Refused
                 }
             };
             if style.journal {
-                journal.push(Entry { id, fate });
+                journal.push(JournalEntry { id, fate });
             }
         }
         journal

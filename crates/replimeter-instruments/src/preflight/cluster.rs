@@ -4,16 +4,16 @@ use std::{collections::BTreeMap, time::Duration};
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    flavour::{self, galera, group},
+    dialect::{self, galera, group},
 };
 use replimeter_model::{manifest::ServerRecord, warning::Warning};
 
-use crate::survey::{Relation, Relations, Surveyed};
+use crate::discovery::{DiscoveredServer, Relation, Relations};
 
 /// A replica that passed; also a member of a cluster other than the writer.
 pub struct CheckedReplica {
     /// The server.
-    pub server: Surveyed,
+    pub server: DiscoveredServer,
     /// How it receives writes.
     pub relation: Relation,
 }
@@ -45,14 +45,14 @@ impl CheckedReplica {
     /// # Errors
     /// When the replica does not answer or no longer belongs to the target.
     pub fn state_now(&self) -> Result<ReplicaState, ServerError> {
-        let mut session = Session::open(&self.server.impatient())?;
-        let doing = "cannot read the replica's state";
+        let mut session = Session::open(&self.server.with_short_timeouts())?;
+        let operation = "cannot read the replica's state";
         match &self.relation {
             Relation::Channel { channel, .. } => {
-                let channels = flavour::channels(self.server.facts.engine, &mut session)?;
+                let channels = dialect::channels(self.server.facts.engine, &mut session)?;
                 let Some(now) = channels.into_iter().find(|now| now.name == channel.name) else {
-                    return Err(session.unfit(
-                        doing,
+                    return Err(session.precondition(
+                        operation,
                         "the replication channel is gone",
                         "check whether the replica was reset",
                     ));
@@ -67,26 +67,28 @@ impl CheckedReplica {
                 Some(state) => Ok(ReplicaState {
                     running: state.synced(),
                     failed: false,
-                    words: state.words(),
+                    words: state.description(),
                 }),
-                None => Err(session.unfit(
-                    doing,
+                None => Err(session.precondition(
+                    operation,
                     "it has left the Galera cluster",
                     "see the server's error log",
                 )),
             },
             Relation::Group | Relation::Writer => match group::group_state(&mut session)? {
                 Some(state) => {
-                    let own = state.own().map_or("", |own| own.state.as_str());
+                    let own = state.own_member().map_or("", |own| own.state.as_str());
                     Ok(ReplicaState {
                         running: own == "ONLINE",
                         failed: own == "ERROR",
-                        words: state.words(),
+                        words: state.description(),
                     })
                 }
-                None => {
-                    Err(session.unfit(doing, "it has left the group", "see the server's error log"))
-                }
+                None => Err(session.precondition(
+                    operation,
+                    "it has left the group",
+                    "see the server's error log",
+                )),
             },
         }
     }
@@ -97,7 +99,7 @@ impl CheckedReplica {
         if state.running {
             return Ok(());
         }
-        Err(self.server.session.unfit(
+        Err(self.server.session.precondition(
             "no longer replicates",
             state.words,
             "see the server's error log; measure again",
@@ -108,7 +110,7 @@ impl CheckedReplica {
 /// Servers that passed, with warnings.
 pub struct Cluster {
     /// The writer.
-    pub primary: Surveyed,
+    pub primary: DiscoveredServer,
     /// The servers on which rows are awaited.
     pub replicas: Vec<CheckedReplica>,
     /// The replication mode.
@@ -119,7 +121,11 @@ pub struct Cluster {
 
 impl Cluster {
     /// Returns the servers with their relations.
-    pub(crate) fn of(servers: Vec<Surveyed>, relations: Relations, warnings: Vec<Warning>) -> Self {
+    pub(crate) fn of(
+        servers: Vec<DiscoveredServer>,
+        relations: Relations,
+        warnings: Vec<Warning>,
+    ) -> Self {
         let servers = servers.into_iter().zip(relations.of);
         let mut replicas: Vec<CheckedReplica> = servers
             .map(|(server, relation)| CheckedReplica { server, relation })
@@ -133,13 +139,13 @@ impl Cluster {
     }
 
     /// Returns all servers, the primary first.
-    pub(crate) fn servers(&self) -> impl Iterator<Item = &Surveyed> {
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &DiscoveredServer> {
         let replicas = self.replicas.iter().map(|replica| &replica.server);
         std::iter::once(&self.primary).chain(replicas)
     }
 
     /// Returns the same, mutable.
-    pub(crate) fn servers_mut(&mut self) -> impl Iterator<Item = &mut Surveyed> {
+    pub(crate) fn servers_mut(&mut self) -> impl Iterator<Item = &mut DiscoveredServer> {
         let replicas = self.replicas.iter_mut().map(|replica| &mut replica.server);
         std::iter::once(&mut self.primary).chain(replicas)
     }
@@ -147,7 +153,7 @@ impl Cluster {
     /// Returns records of all servers for the manifest; the primary first.
     #[must_use]
     pub fn records(&self) -> Vec<ServerRecord> {
-        let record = |server: &Surveyed| server.facts.record(&server.session);
+        let record = |server: &DiscoveredServer| server.facts.record(&server.session);
         let replicas = self.replicas.iter().map(|replica| {
             let replication = match &replica.relation {
                 Relation::Channel { channel, .. } => channel.raw.clone(),
@@ -205,12 +211,12 @@ impl Cluster {
         if !matches!(self.mode, "galera" | "group") {
             return None;
         }
-        let now = |server: &Surveyed| -> Result<Option<String>, ServerError> {
-            let mut session = Session::open(&server.impatient())?;
+        let now = |server: &DiscoveredServer| -> Result<Option<String>, ServerError> {
+            let mut session = Session::open(&server.with_short_timeouts())?;
             if self.mode == "galera" {
-                return Ok(galera::node_state(&mut session)?.map(|state| state.words()));
+                return Ok(galera::node_state(&mut session)?.map(|state| state.description()));
             }
-            Ok(group::group_state(&mut session)?.map(|state| state.words()))
+            Ok(group::group_state(&mut session)?.map(|state| state.description()))
         };
         let words = self.servers().map(|server| {
             let words = match now(server) {
@@ -227,7 +233,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When the primary does not answer.
-    pub fn fallen_back(&mut self) -> Result<Option<String>, ServerError> {
+    pub fn fall_back_reason(&mut self) -> Result<Option<String>, ServerError> {
         let Some((missed, active)) = self.primary.semi_sync_since()? else {
             return Ok(None);
         };

@@ -5,9 +5,9 @@ mod cluster;
 
 use replimeter_engine::{
     ErrorKind, ServerError, Session,
-    facts::{Facts, grants},
+    dialect::{self, settings::quoted_user},
+    facts::{ServerFacts, grants},
     filter::Filters,
-    flavour::{self, settings::quoted_user},
     source::Member,
 };
 use replimeter_model::{
@@ -18,7 +18,7 @@ use replimeter_model::{
 pub use self::cluster::{CheckedReplica, Cluster, ReplicaState};
 use crate::{
     SCHEMA, TABLE,
-    survey::{self, Relation, Surveyed, not_running, relate},
+    discovery::{self, DiscoveredServer, Relation, find_relations, not_running},
 };
 
 /// Privileges of the writer's user on the schema.
@@ -39,9 +39,9 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
 /// # Errors
 /// Like [`check`].
 pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Cluster, ServerError> {
-    let mut servers: Vec<Surveyed> = Vec::new();
+    let mut servers: Vec<DiscoveredServer> = Vec::new();
     for one in declared {
-        let mut server = Surveyed::read(&one.node)?;
+        let mut server = DiscoveredServer::read(&one.node)?;
         for other in &mut servers {
             different_servers(&mut other.session, &mut server.session)?;
         }
@@ -53,10 +53,10 @@ pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Clus
         .iter()
         .position(|one| one.role == Some(Role::Primary))
     {
-        let Surveyed { session, facts, .. } = &mut servers[index];
+        let DiscoveredServer { session, facts, .. } = &mut servers[index];
         check_privileges(session, facts, writer_privileges, &mut Vec::new())?;
     }
-    let relations = relate(&servers, declared)?;
+    let relations = find_relations(&servers, declared)?;
     refuse_broken_chain(&servers, &relations.of)?;
     for (server, relation) in servers.iter_mut().zip(&relations.of) {
         warnings.extend(server.unencrypted());
@@ -70,7 +70,10 @@ pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Clus
 }
 
 /// Refuses an intermediate server that does not log what it applies: it would pass on nothing.
-fn refuse_broken_chain(servers: &[Surveyed], relations: &[Relation]) -> Result<(), ServerError> {
+fn refuse_broken_chain(
+    servers: &[DiscoveredServer],
+    relations: &[Relation],
+) -> Result<(), ServerError> {
     for (server, relation) in servers.iter().zip(relations) {
         let Relation::Channel { source, .. } = relation else {
             continue;
@@ -81,7 +84,7 @@ fn refuse_broken_chain(servers: &[Surveyed], relations: &[Relation]) -> Result<(
         let logs = source.facts.on("log_bin")
             && (source.facts.on("log_replica_updates") || source.facts.on("log_slave_updates"));
         if is_replica && !logs {
-            return Err(source.session.unfit(
+            return Err(source.session.precondition(
                 "does not pass on what it applies",
                 format!("{} replicates from it, and it does not log what it applies (log_replica_updates or log_slave_updates is off)", server.session.name()),
                 "enable it and restart the server, or leave out the servers that replicate from it",
@@ -92,12 +95,12 @@ fn refuse_broken_chain(servers: &[Surveyed], relations: &[Relation]) -> Result<(
 }
 
 fn check_primary(
-    primary: &mut Surveyed,
+    primary: &mut DiscoveredServer,
     privileges: &[&str],
     warnings: &mut Vec<Warning>,
 ) -> Result<(), ServerError> {
     check_membership(primary)?;
-    let Surveyed {
+    let DiscoveredServer {
         session,
         facts,
         semi_sync,
@@ -105,7 +108,7 @@ fn check_primary(
         ..
     } = primary;
     if let Some(name) = facts.read_only() {
-        return Err(session.unfit(
+        return Err(session.precondition(
             "cannot be the primary",
             format!("it is read-only ({name}={})", facts.get(name)),
             "name the writable primary with --primary",
@@ -116,7 +119,7 @@ fn check_primary(
         .as_ref()
         .filter(|state| state.enabled && state.active && state.clients < state.wait_for)
     {
-        return Err(session.unfit(
+        return Err(session.precondition(
             "cannot be the primary",
             format!(
                 "semi-synchronous replication waits for {} acknowledgements, but {} replicas acknowledge: the next write would take {:.1} s",
@@ -143,13 +146,13 @@ fn check_primary(
     }
     // A Galera cluster replicates without a binary log.
     if galera.is_none() && !facts.on("log_bin") {
-        return Err(session.unfit(
+        return Err(session.precondition(
             "cannot be the primary",
             "its binary log is off (log_bin=OFF)",
             "enable the binary log: no server can replicate without it",
         ));
     }
-    match flavour::binlog_filters(facts.engine, session) {
+    match dialect::binlog_filters(facts.engine, session) {
         Ok(filters) => refuse_filter(session, "its binary log", &filters.unwrap_or_default())?,
         Err(error) if error.kind == ErrorKind::Privilege => warnings.push(Warning::new(
             WarningCode::NotChecked,
@@ -162,9 +165,9 @@ fn check_primary(
 }
 
 fn refuse_filter(session: &Session, whose: &str, filters: &Filters) -> Result<(), ServerError> {
-    match filters.swallows(SCHEMA, TABLE) {
+    match filters.excludes(SCHEMA, TABLE) {
         None => Ok(()),
-        Some(reason) => Err(session.unfit(
+        Some(reason) => Err(session.precondition(
             "a filter excludes the schema `replimeter`",
             format!("{whose} {reason}"),
             "let the schema `replimeter` pass the filter during the measurement",
@@ -174,7 +177,7 @@ fn refuse_filter(session: &Session, whose: &str, filters: &Filters) -> Result<()
 
 fn check_privileges(
     session: &mut Session,
-    facts: &Facts,
+    facts: &ServerFacts,
     wanted: &[&str],
     warnings: &mut Vec<Warning>,
 ) -> Result<(), ServerError> {
@@ -191,7 +194,7 @@ fn check_privileges(
         return Ok(());
     }
     let user = quoted_user(session)?;
-    let mut error = session.unfit(
+    let mut error = session.precondition(
         "the user lacks privileges",
         format!("no {} on the schema `replimeter`", missing.join(", ")),
         format!("GRANT {} ON `replimeter`.* TO {user};", wanted.join(", ")),
@@ -208,14 +211,14 @@ fn different_servers(one: &mut Session, other: &mut Session) -> Result<(), Serve
         std::process::id(),
         one.connection_id()
     );
-    let doing = "cannot compare the servers";
-    one.value(doing, &format!("SELECT GET_LOCK('{name}', 0)"))?;
-    let holder = other.value(doing, &format!("SELECT IS_USED_LOCK('{name}')"))?;
-    one.value(doing, &format!("SELECT RELEASE_LOCK('{name}')"))?;
+    let operation = "cannot compare the servers";
+    one.value(operation, &format!("SELECT GET_LOCK('{name}', 0)"))?;
+    let holder = other.value(operation, &format!("SELECT IS_USED_LOCK('{name}')"))?;
+    one.value(operation, &format!("SELECT RELEASE_LOCK('{name}')"))?;
     if holder.is_none() {
         return Ok(());
     }
-    Err(other.unfit(
+    Err(other.precondition(
         "is not a separate server",
         format!("it is the same server as {one}"),
         "name each server once: the primary with --primary, each replica with --replica",
@@ -223,20 +226,20 @@ fn different_servers(one: &mut Session, other: &mut Session) -> Result<(), Serve
 }
 
 /// Refuses members that are not active.
-fn check_membership(server: &Surveyed) -> Result<(), ServerError> {
-    let doing = "is not an active member of its cluster";
+fn check_membership(server: &DiscoveredServer) -> Result<(), ServerError> {
+    let operation = "is not an active member of its cluster";
     if let Some(state) = server.galera.as_ref().filter(|state| !state.synced()) {
-        return Err(server.session.unfit(
-            doing,
-            state.words(),
+        return Err(server.session.precondition(
+            operation,
+            state.description(),
             "wait until the node is Synced; see its error log",
         ));
     }
     match &server.group {
-        Ok(Some(state)) if state.own().is_none_or(|own| own.state != "ONLINE") => {
-            Err(server.session.unfit(
-                doing,
-                state.words(),
+        Ok(Some(state)) if state.own_member().is_none_or(|own| own.state != "ONLINE") => {
+            Err(server.session.precondition(
+                operation,
+                state.description(),
                 "wait until the member is ONLINE; see its error log",
             ))
         }
@@ -246,8 +249,8 @@ fn check_membership(server: &Surveyed) -> Result<(), ServerError> {
 }
 
 /// Warns of reads that wait for replication: they hide lag from readers.
-fn warn_of_waiting_reads(server: &Surveyed, warnings: &mut Vec<Warning>) {
-    let waits = survey::waiting_reads(server.galera.as_ref(), server.group())
+fn warn_of_waiting_reads(server: &DiscoveredServer, warnings: &mut Vec<Warning>) {
+    let waits = discovery::waiting_reads(server.galera.as_ref(), server.group())
         .map(|waiting| waiting.setting);
     if let Some(setting) = waits {
         warnings.push(Warning::new(
@@ -262,7 +265,7 @@ fn warn_of_waiting_reads(server: &Surveyed, warnings: &mut Vec<Warning>) {
 }
 
 fn check_replica(
-    server: &mut Surveyed,
+    server: &mut DiscoveredServer,
     relation: &Relation,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), ServerError> {

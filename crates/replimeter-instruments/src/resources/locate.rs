@@ -18,7 +18,7 @@ const PROGRAMS: [&str; 2] = ["mariadbd", "mysqld"];
 
 /// Why a server's process is not visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unseen {
+pub(super) enum NotVisible {
     /// Its address belongs to another machine.
     Elsewhere,
     /// No process visible to this user listens there.
@@ -29,7 +29,7 @@ pub(super) enum Unseen {
     Gone,
 }
 
-impl fmt::Display for Unseen {
+impl fmt::Display for NotVisible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Elsewhere => f.write_str("the server runs on another machine"),
@@ -43,7 +43,7 @@ impl fmt::Display for Unseen {
     }
 }
 
-impl Unseen {
+impl NotVisible {
     /// Returns the suggested remedy.
     pub(super) fn hint(&self) -> &'static str {
         match self {
@@ -60,27 +60,27 @@ impl Unseen {
 }
 
 /// Returns the process that listens at a node's address.
-pub(super) fn server(node: &Node) -> Result<u32, Unseen> {
+pub(super) fn server(node: &Node) -> Result<u32, NotVisible> {
     let (host, port) = (node.endpoint.host.clone(), node.endpoint.port);
     let look = move || look(&host, port);
     let sockets = match &node.namespace {
         None => look(),
-        Some(namespace) => namespace.run(look).unwrap_or(Err(Unseen::Hidden)),
+        Some(namespace) => namespace.run(look).unwrap_or(Err(NotVisible::Hidden)),
     }?;
     owner(&sockets)
 }
 
 /// Returns the numbers of the sockets that listen at the address, if it belongs to this machine.
-fn look(host: &str, port: u16) -> Result<HashSet<u64>, Unseen> {
+fn look(host: &str, port: u16) -> Result<HashSet<u64>, NotVisible> {
     let addresses: Vec<IpAddr> = (host, port)
         .to_socket_addrs()
-        .map_err(|_| Unseen::Elsewhere)?
+        .map_err(|_| NotVisible::Elsewhere)?
         .map(|address| address.ip())
         .collect();
     // Only an address of this machine can be bound.
     let ours = |ip: &IpAddr| TcpListener::bind(SocketAddr::new(*ip, 0)).is_ok();
     if !addresses.iter().any(ours) {
-        return Err(Unseen::Elsewhere);
+        return Err(NotVisible::Elsewhere);
     }
     // Those of the calling thread, which may be in another namespace than the process.
     let read = |name: &str| {
@@ -102,7 +102,7 @@ fn look(host: &str, port: u16) -> Result<HashSet<u64>, Unseen> {
         .map(|entry| entry.inode)
         .collect();
     if sockets.is_empty() {
-        Err(Unseen::Hidden)
+        Err(NotVisible::Hidden)
     } else {
         Ok(sockets)
     }
@@ -114,9 +114,9 @@ fn same(one: IpAddr, other: IpAddr) -> bool {
 }
 
 /// Returns the process that holds one of the sockets.
-fn owner(sockets: &HashSet<u64>) -> Result<u32, Unseen> {
+fn owner(sockets: &HashSet<u64>) -> Result<u32, NotVisible> {
     let Ok(processes) = all_processes() else {
-        return Err(Unseen::Hidden);
+        return Err(NotVisible::Hidden);
     };
     let mut stranger = None;
     for process in processes.flatten() {
@@ -128,11 +128,11 @@ fn owner(sockets: &HashSet<u64>) -> Result<u32, Unseen> {
             continue;
         }
         match program(&process) {
-            None => return u32::try_from(process.pid).map_err(|_| Unseen::Hidden),
+            None => return u32::try_from(process.pid).map_err(|_| NotVisible::Hidden),
             Some(other) => stranger = Some(other),
         }
     }
-    Err(stranger.map_or(Unseen::Hidden, Unseen::NoServer))
+    Err(stranger.map_or(NotVisible::Hidden, NotVisible::NoServer))
 }
 
 /// Returns the name of the program when it is not a database server. For servers with their own
@@ -158,24 +158,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_of_our_own_is_found_and_is_no_server() {
+    fn own_listener_is_found_but_is_not_a_server() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let sockets = look("127.0.0.1", port).unwrap();
         assert_eq!(sockets.len(), 1);
-        assert!(matches!(owner(&sockets), Err(Unseen::NoServer(_))));
+        assert!(matches!(owner(&sockets), Err(NotVisible::NoServer(_))));
         drop(listener);
-        assert_eq!(look("127.0.0.1", port), Err(Unseen::Hidden));
+        assert_eq!(look("127.0.0.1", port), Err(NotVisible::Hidden));
     }
 
     #[test]
-    fn an_address_of_another_machine_is_elsewhere() {
+    fn remote_address_is_not_local() {
         // Reserved for documentation (RFC 5737).
-        assert_eq!(look("192.0.2.7", 3306), Err(Unseen::Elsewhere));
+        assert_eq!(look("192.0.2.7", 3306), Err(NotVisible::Elsewhere));
     }
 
     #[test]
-    fn an_address_is_itself_in_either_family() {
+    fn ipv4_and_mapped_ipv6_addresses_are_equal() {
         assert!(same(
             "::ffff:127.0.0.1".parse().unwrap(),
             "127.0.0.1".parse().unwrap()

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    flavour::counters::{self, Counters},
+    dialect::counters::{self, Counters},
     source::Member,
 };
 use replimeter_model::{
@@ -22,9 +22,9 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 
-pub use self::watch::Watch;
+pub use self::watch::ResourceWatch;
 use self::{
-    locate::Unseen,
+    locate::NotVisible,
     process::{Process, ProcessCounters},
 };
 use crate::clock::Clock;
@@ -33,22 +33,22 @@ use crate::clock::Clock;
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// One server and the source of its counters.
-struct Source {
+struct CounterSource {
     node: Node,
     role: Role,
-    process: Result<Process, Unseen>,
+    process: Result<Process, NotVisible>,
     session: Option<Session>,
 }
 
 /// Reads the counters of several servers.
 pub struct Meter {
     clock: Clock,
-    servers: Vec<Source>,
+    servers: Vec<CounterSource>,
 }
 
 /// The counters of one server at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Counted {
+pub(crate) struct ServerCounters {
     process: Option<ProcessCounters>,
     status: Option<Counters>,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Counted {
 pub struct Reading {
     /// The middle of the reading.
     pub at: Nanos,
-    servers: Vec<Counted>,
+    servers: Vec<ServerCounters>,
 }
 
 impl Meter {
@@ -74,10 +74,12 @@ impl Meter {
                 ..server.node.clone()
             };
             let process = match server.pid {
-                Some(pid) => Process::new(pid).ok_or(Unseen::Gone),
-                None => locate::server(&node).and_then(|pid| Process::new(pid).ok_or(Unseen::Gone)),
+                Some(pid) => Process::new(pid).ok_or(NotVisible::Gone),
+                None => {
+                    locate::server(&node).and_then(|pid| Process::new(pid).ok_or(NotVisible::Gone))
+                }
             };
-            Ok(Source {
+            Ok(CounterSource {
                 session: Some(Session::open(&node)?),
                 node,
                 role: server.role.unwrap_or(Role::Node),
@@ -97,7 +99,7 @@ impl Meter {
         for server in &self.servers {
             let (name, address) = (&server.node.name, server.node.endpoint.address());
             let (reason, hint) = match &server.process {
-                Ok(process) if process.tells_io() => continue,
+                Ok(process) if process.reports_io() => continue,
                 Ok(_) => (
                     "bytes read and written are left blank: the system does not show them to this user".to_owned(),
                     "run as the server's user, or as root",
@@ -125,7 +127,7 @@ impl Meter {
 
     /// Reads what costs the servers nothing: their processes, or their own counters where these are
     /// not visible.
-    pub fn glance(&mut self) -> Reading {
+    pub fn read_basic(&mut self) -> Reading {
         self.take(false)
     }
 
@@ -159,15 +161,15 @@ impl Meter {
     }
 }
 
-impl Source {
-    fn read(&mut self, whole: bool) -> Counted {
+impl CounterSource {
+    fn read(&mut self, whole: bool) -> ServerCounters {
         let process = self.process.as_mut().ok().and_then(Process::read);
         let status = if whole || self.process.is_err() {
             self.ask()
         } else {
             None
         };
-        Counted { process, status }
+        ServerCounters { process, status }
     }
 
     /// Returns the server's own counters; reconnects if needed.
@@ -184,7 +186,12 @@ impl Source {
         }
     }
 
-    fn used(&self, length: Nanos, from: Option<&Counted>, to: Option<&Counted>) -> ServerUse {
+    fn used(
+        &self,
+        length: Nanos,
+        from: Option<&ServerCounters>,
+        to: Option<&ServerCounters>,
+    ) -> ServerUse {
         let source = if self.process.is_ok() {
             UseSource::Process
         } else {
@@ -203,7 +210,7 @@ impl Source {
 }
 
 /// Returns the difference of two readings of one server, without its name.
-fn used(source: UseSource, length: Nanos, from: Counted, to: Counted) -> ServerUse {
+fn used(source: UseSource, length: Nanos, from: ServerCounters, to: ServerCounters) -> ServerUse {
     // A counter that decreased was reset: the server was restarted.
     let less = |from: Option<u64>, to: Option<u64>| Some(to?.checked_sub(from?)? as f64);
     let process = |pick: fn(&ProcessCounters) -> Option<u64>| {
@@ -263,7 +270,7 @@ fn used(source: UseSource, length: Nanos, from: Counted, to: Counted) -> ServerU
 mod tests {
     use super::*;
 
-    fn counted(cpu_ns: u64, switches: u64, fsyncs: u64) -> Counted {
+    fn counted(cpu_ns: u64, switches: u64, fsyncs: u64) -> ServerCounters {
         let process = ProcessCounters {
             cpu_ns,
             user_ticks: cpu_ns / 40_000_000,
@@ -273,7 +280,7 @@ mod tests {
             read_bytes: None,
             write_bytes: Some(switches * 100),
         };
-        Counted {
+        ServerCounters {
             process: Some(process),
             status: Some(Counters {
                 fsyncs: Some(fsyncs),
@@ -283,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_is_the_difference() {
+    fn usage_is_the_difference_of_readings() {
         let used = used(
             UseSource::Process,
             Nanos(1_000_000_000),
@@ -303,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_started_again_leaves_blanks() {
+    fn restarted_server_leaves_blanks() {
         let used = used(
             UseSource::Process,
             Nanos(1),
@@ -314,8 +321,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_process_bytes_are_the_engines() {
-        let status = |bytes| Counted {
+    fn bytes_come_from_the_engine_without_a_process() {
+        let status = |bytes| ServerCounters {
             process: None,
             status: Some(Counters {
                 write_bytes: Some(bytes),

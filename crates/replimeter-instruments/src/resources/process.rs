@@ -52,7 +52,7 @@ impl Process {
     }
 
     /// Returns whether the system shows bytes read and written.
-    pub(super) fn tells_io(&self) -> bool {
+    pub(super) fn reports_io(&self) -> bool {
         self.tells_io
     }
 
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_thread_counts_also_one_that_has_ended() {
+    fn ended_threads_count_in_process_usage() {
         let mut process = Process::new(std::process::id()).unwrap();
         let before = process.read().unwrap();
         let began = Instant::now();
@@ -193,11 +193,11 @@ mod tests {
                 && after.user_ticks + after.system_ticks >= before.user_ticks
         );
         assert!(began.elapsed().as_nanos() > 0);
-        assert!(process.tells_io() && after.write_bytes.is_some());
+        assert!(process.reports_io() && after.write_bytes.is_some());
     }
 
     #[test]
-    fn a_process_that_has_ended_tells_nothing() {
+    fn ended_process_has_no_counters() {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let mut process = Process::new(child.id()).unwrap();
         assert!(process.read().is_some());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_of_a_status() {
+    fn process_status_lines_are_parsed() {
         let status = b"Name:\tx\nThreads:\t3\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
         assert_eq!(switches(status), Some([12, 3]));
         assert_eq!(switches(b"voluntary_ctxt_switches:\tx\n"), None);

@@ -7,15 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::flavour::counters::Counters;
+use replimeter_engine::dialect::counters::Counters;
 use replimeter_model::{resources::ServerUse, time::Nanos};
 
-use super::{Counted, Meter, Reading, process::ProcessCounters};
+use super::{Meter, Reading, ServerCounters, process::ProcessCounters};
 
 use crate::sync::lock;
 
 /// Maximum number of stored readings; beyond it every other one is dropped.
-const MOST: usize = 4096;
+const MAX_READINGS: usize = 4096;
 /// Interval between readings of the servers' own counters.
 const ASK: Duration = Duration::from_secs(1);
 
@@ -34,7 +34,7 @@ struct State {
 }
 
 /// A meter that is read on a separate thread.
-pub struct Watch {
+pub struct ResourceWatch {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -44,7 +44,7 @@ fn open(shared: &Shared) -> MutexGuard<'_, State> {
     lock(&shared.state)
 }
 
-impl Watch {
+impl ResourceWatch {
     /// Starts to read the servers' processes at this interval, and their own counters once a
     /// second.
     #[must_use]
@@ -94,7 +94,7 @@ impl Watch {
 
     /// Returns the usage in each of `parts` equal parts of a time span in the past.
     #[must_use]
-    pub fn course(&self, from: Nanos, to: Nanos, parts: u32) -> Vec<Vec<ServerUse>> {
+    pub fn series(&self, from: Nanos, to: Nanos, parts: u32) -> Vec<Vec<ServerUse>> {
         let point =
             |part: u32| Nanos(from.0 + (to.0 - from.0) * i64::from(part) / i64::from(parts.max(1)));
         (0..parts)
@@ -116,7 +116,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for ResourceWatch {
     fn drop(&mut self) {
         self.end();
     }
@@ -126,7 +126,7 @@ impl State {
     /// Stores a reading. Counters only increase, so dropping some loses no usage.
     fn keep(&mut self, reading: Reading) {
         self.readings.push(reading);
-        if self.readings.len() > MOST {
+        if self.readings.len() > MAX_READINGS {
             let mut index = 0;
             self.readings.retain(|_| {
                 index += 1;
@@ -158,7 +158,7 @@ fn look(shared: &Shared) {
             asked = Instant::now();
             state.meter.read()
         } else {
-            state.meter.glance()
+            state.meter.read_basic()
         };
         state.keep(reading);
     }
@@ -198,7 +198,7 @@ fn at(readings: &[Reading], moment: Nanos) -> Reading {
                 .find_map(|reading| Some((reading.at, reading.servers[server].status?))),
             towards,
         );
-        Counted { process, status }
+        ServerCounters { process, status }
     };
     Reading {
         at: moment,
@@ -280,12 +280,12 @@ mod tests {
         });
         Reading {
             at: Nanos(at),
-            servers: vec![Counted { process, status }],
+            servers: vec![ServerCounters { process, status }],
         }
     }
 
     #[test]
-    fn counters_at_a_moment_lie_between_the_readings_around_it() {
+    fn counters_are_interpolated_between_readings() {
         let readings = [
             reading(0, 0, Some(0)),
             reading(10, 100, None),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ended_is_unknown_from_its_last_reading_on() {
+    fn ended_server_is_unknown_after_its_last_reading() {
         let mut gone = reading(20, 0, None);
         gone.servers[0].process = None;
         let readings = [reading(0, 0, None), reading(10, 100, None), gone];
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded() {
+    fn memory_stays_bounded() {
         let clock = crate::clock::Clock::start();
         let meter = Meter::open(&[], &clock).unwrap();
         let mut state = State {
@@ -325,7 +325,7 @@ mod tests {
         for at in 0..20_000 {
             state.keep(reading(at, at.unsigned_abs(), None));
         }
-        assert!(state.readings.len() <= MOST && state.every > Duration::from_millis(1));
+        assert!(state.readings.len() <= MAX_READINGS && state.every > Duration::from_millis(1));
         assert_eq!(state.readings[0].at, Nanos(0));
     }
 }

@@ -8,14 +8,14 @@ use std::{
 
 use replimeter_engine::{Node, ServerError};
 use replimeter_model::{
-    plan::{StalePlan, Until},
+    plan::{StalePlan, StopCondition},
     stale::{StalePhase, StaleRound, StaleWindow, Verdict},
     time::Nanos,
 };
 
 use super::{
     Event, Listener, Outcome, Progress,
-    counters::{Counted, Differences},
+    counters::{CountedServer, CounterDifferences},
     shared::Shared,
 };
 use crate::{MeasureError, clock::Clock, preflight::Cluster, table::keep_alive};
@@ -27,16 +27,16 @@ const STRETCH: Nanos = Nanos(500_000_000);
 /// Interval between checks of the run's lock.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Interval between progress reports.
-const TELL: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the measuring threads may take to end.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const STOP_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Passes rounds from the measuring threads to the listener.
 pub(super) struct Collector<'a> {
     clock: &'a Clock,
     plan: &'a StalePlan,
-    servers: &'a [Counted],
-    differences: Differences,
+    servers: &'a [CountedServer],
+    differences: CounterDifferences,
     began: Nanos,
     window: StaleWindow,
     /// Sum of their times, and their number.
@@ -49,12 +49,12 @@ pub(super) struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    pub(super) fn new(clock: &'a Clock, plan: &'a StalePlan, servers: &'a [Counted]) -> Self {
+    pub(super) fn new(clock: &'a Clock, plan: &'a StalePlan, servers: &'a [CountedServer]) -> Self {
         Self {
             clock,
             plan,
             servers,
-            differences: Differences::default(),
+            differences: CounterDifferences::default(),
             began: clock.now(),
             window: StaleWindow::default(),
             writes: (0.0, 0),
@@ -105,11 +105,11 @@ impl<'a> Collector<'a> {
                 shared.halt.store(true, Ordering::Relaxed);
                 halted = Some(Instant::now());
             }
-            if !killed && halted.is_some_and(|since| since.elapsed() > PATIENCE) {
+            if !killed && halted.is_some_and(|since| since.elapsed() > STOP_TIMEOUT) {
                 killed = true;
                 kill(connections);
             }
-            if told.elapsed() > TELL {
+            if told.elapsed() > PROGRESS_INTERVAL {
                 told = Instant::now();
                 if let Err(reason) = (listener.on)(Event::Progress(self.progress(shared))) {
                     end(&mut outcome, MeasureError::Sink(reason));
@@ -181,7 +181,7 @@ impl<'a> Collector<'a> {
 
     fn progress(&self, shared: &Shared<'_>) -> Progress {
         let total = match (self.phase, self.plan.until) {
-            (StalePhase::AtOnce, Until::Rounds(rounds)) => Some(rounds),
+            (StalePhase::AtOnce, StopCondition::Rounds(rounds)) => Some(rounds),
             (StalePhase::Curve, _) => Some(shared.of_curve.load(Ordering::Relaxed)),
             _ => None,
         };

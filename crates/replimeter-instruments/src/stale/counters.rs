@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Mutex, thread, time::Duration};
 
 use replimeter_engine::{
     Node, Session,
-    flavour::pressure::{Pressure, Reading},
+    dialect::flow_control::{FlowControlCounters, FlowControlReading},
 };
 
 use super::shared::Shared;
@@ -19,20 +19,20 @@ const ANSWER: Duration = Duration::from_secs(1);
 
 /// The last reading of one server.
 #[derive(Debug, Default)]
-pub(super) struct Latest {
+pub(super) struct LatestReading {
     number: u64,
-    readings: Vec<Reading>,
+    readings: Vec<FlowControlReading>,
 }
 
 /// A server whose counters are read.
-pub(super) struct Counted {
+pub(super) struct CountedServer {
     node: Node,
-    pressure: Pressure,
-    latest: Mutex<Latest>,
+    pressure: FlowControlCounters,
+    latest: Mutex<LatestReading>,
 }
 
-impl Counted {
-    pub(super) fn new(node: &Node, pressure: Pressure) -> Self {
+impl CountedServer {
+    pub(super) fn new(node: &Node, pressure: FlowControlCounters) -> Self {
         Self {
             node: Node {
                 answer: ANSWER,
@@ -70,15 +70,15 @@ impl Counted {
 
 /// Converts readings to the values of a window.
 #[derive(Debug, Default)]
-pub(super) struct Differences {
+pub(super) struct CounterDifferences {
     /// By server, the number of the last used reading and the values of its growing counters.
     before: Vec<(u64, BTreeMap<&'static str, f64>)>,
 }
 
-impl Differences {
+impl CounterDifferences {
     /// Returns the values since the last call, by server and counter name; a `+` after the name marks a
     /// difference.
-    pub(super) fn take(&mut self, servers: &[Counted]) -> BTreeMap<String, f64> {
+    pub(super) fn take(&mut self, servers: &[CountedServer]) -> BTreeMap<String, f64> {
         self.before.resize(servers.len(), (0, BTreeMap::new()));
         let mut shown = BTreeMap::new();
         for (server, (number, grown)) in servers.iter().zip(&mut self.before) {

@@ -9,7 +9,7 @@ use replimeter_model::{
 };
 
 use super::shared::Shared;
-use crate::load::{Told, VersionRead, VersionWrite, Versions};
+use crate::load::{VersionEvent, VersionRead, VersionWrite, Versions};
 
 /// Ages up to here are distinguished; older ones are counted together.
 const OLDEST: i64 = 100_000_000_000;
@@ -34,7 +34,7 @@ pub(super) fn age_from(age: Nanos) -> Nanos {
 }
 
 /// Collects until the time is over; the load's writes and reads become rounds.
-pub(super) fn listen(
+pub(super) fn judge_load(
     versions: &Versions,
     shared: &Shared<'_>,
     readers: usize,
@@ -42,22 +42,22 @@ pub(super) fn listen(
     out: &Sender<StaleRound>,
 ) {
     let hear = || {
-        versions.hear(|told| {
+        versions.drain(|told| {
             let round = match told {
-                Told::Wrote(write) => Some(wrote(&write)),
-                Told::Read(read) => (read.place < readers).then(|| judged(&read)),
+                VersionEvent::Wrote(write) => Some(wrote(&write)),
+                VersionEvent::Read(read) => (read.place < readers).then(|| judged(&read)),
             };
             if let Some(round) = round {
                 let _ = out.send(round);
             }
         });
     };
-    versions.listen(true);
+    versions.set_listening(true);
     while !shared.halted() && shared.clock.now() < end {
         thread::sleep(LOOK);
         hear();
     }
-    versions.listen(false);
+    versions.set_listening(false);
     hear();
 }
 
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_is_judged_by_what_was_acknowledged_before_it() {
+    fn read_is_judged_by_versions_acknowledged_before() {
         let known = VersionWrite {
             row: 3,
             version: 5,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_fall_into_steps_of_one_two_and_five() {
+    fn ages_are_binned_in_one_two_five_steps() {
         let from = |age: i64| age_from(Nanos(age)).0;
         assert_eq!(
             [

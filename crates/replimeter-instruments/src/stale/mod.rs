@@ -2,6 +2,7 @@
 //! acknowledgement, and whether they show it.
 
 mod collector;
+mod connections;
 mod counters;
 mod judge;
 mod prepare;
@@ -9,7 +10,6 @@ mod readers;
 mod rounds;
 pub mod rows;
 mod shared;
-mod sides;
 
 use std::{
     sync::{
@@ -19,9 +19,9 @@ use std::{
     thread::{self, Scope, ScopedJoinHandle},
 };
 
-use replimeter_engine::{ServerError, flavour::sync_reads::Guarantee};
+use replimeter_engine::{ServerError, dialect::sync_reads::Guarantee};
 use replimeter_model::{
-    plan::{Pool, StalePlan, SyncReads, Until},
+    plan::{ReadConsistency, SessionReset, StalePlan, StopCondition},
     stale::{StalePhase, StaleRound, StaleWindow},
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -31,9 +31,9 @@ use serde::{Deserialize, Serialize};
 pub use self::readers::{ReaderRef, guarantees, readers, unknown};
 use self::{
     collector::Collector,
-    prepare::{Prepared, counted, crew, prepare},
-    rounds::Rounds,
-    rows::Rows,
+    prepare::{PreparedCase, counted, prepare, reader_pool},
+    rounds::RoundWriter,
+    rows::RowAllocation,
     shared::{HaltOnDrop, Shared},
 };
 use crate::{
@@ -80,13 +80,13 @@ pub fn fill(
 
 /// Settings of one part of the measurement.
 #[derive(Clone, Debug)]
-pub struct Part<'a> {
+pub struct MeasuredCase<'a> {
     /// The servers that are read.
     pub readers: &'a [ReaderRef],
     /// How each reader enables synchronous reads.
     pub guarantees: &'a [Guarantee],
     /// What happens to synchronous connections between rounds.
-    pub pool: Pool,
+    pub pool: SessionReset,
     /// Number of the first round.
     pub first_round: u64,
     /// Whether measuring threads take real-time priority.
@@ -96,12 +96,12 @@ pub struct Part<'a> {
     pub judged: Option<&'a Versions>,
 }
 
-impl Part<'_> {
+impl MeasuredCase<'_> {
     /// Returns whether reads are synchronous.
     fn synced(&self) -> bool {
         self.guarantees
             .iter()
-            .any(|guarantee| guarantee.level != SyncReads::Off)
+            .any(|guarantee| guarantee.level != ReadConsistency::Off)
     }
 }
 
@@ -160,12 +160,12 @@ pub struct Outcome {
 pub fn run(
     cluster: &mut Cluster,
     plan: &StalePlan,
-    part: &Part<'_>,
+    part: &MeasuredCase<'_>,
     clock: &Clock,
     listener: &mut Listener<'_>,
 ) -> Result<Outcome, MeasureError> {
     let mut prepared = match part.judged {
-        Some(_) => Prepared::default(),
+        Some(_) => PreparedCase::default(),
         None => prepare(cluster, plan, part)?,
     };
     let connections = std::mem::take(&mut prepared.connections);
@@ -203,7 +203,7 @@ pub fn run(
     });
     let lost = shared.lost.into_inner();
     if shared.all_lost.into_inner() && outcome.failure.is_none() {
-        let error = cluster.primary.session.unfit(
+        let error = cluster.primary.session.precondition(
             "cannot write a row",
             "conflicts aborted 100 consecutive writes (deadlock, lock wait timeout or failed certification)",
             "stop other writers of `replimeter`.`lag_probe`; certification conflicts come from other nodes",
@@ -230,40 +230,42 @@ type Threads<'scope> = Vec<ScopedJoinHandle<'scope, Result<u64, ServerError>>>;
 fn measure<'scope>(
     scope: &'scope Scope<'scope, '_>,
     plan: &'scope StalePlan,
-    part: &'scope Part<'_>,
-    prepared: Prepared,
+    part: &'scope MeasuredCase<'_>,
+    prepared: PreparedCase,
     shared: &'scope Shared<'_>,
     began: Nanos,
     out: Sender<StaleRound>,
 ) -> Threads<'scope> {
     let (count, first_round, real_time) = (part.readers.len(), part.first_round, part.real_time);
-    if let (Some(versions), Until::Elapsed(length)) = (part.judged, plan.until) {
+    if let (Some(versions), StopCondition::Elapsed(length)) = (part.judged, plan.until) {
         let end = began + Nanos::from(length.0);
         return vec![scope.spawn(move || {
-            judge::listen(versions, shared, count, end, &out);
+            judge::judge_load(versions, shared, count, end, &out);
             Ok(first_round)
         })];
     }
-    let crew = crew(scope, prepared.readers, real_time, shared);
+    let reader_pool = reader_pool(scope, prepared.readers, real_time, shared);
     let mut writers = prepared.writers.into_iter();
-    let rounds = crew.zip(writers.next()).map(|(crew, plain)| Rounds {
-        shared,
-        plan,
-        rows: Rows::new(plan.seed, plan.rows),
-        held: prepared.held,
-        readers: count,
-        plain,
-        synced: writers.next(),
-        pool: part.pool,
-        crew,
-        out,
-        next: first_round,
-        longest: None,
-        lost: 0,
-    });
-    let work = move |rounds: Rounds<'_>| {
+    let rounds = reader_pool
+        .zip(writers.next())
+        .map(|(reader_pool, plain)| RoundWriter {
+            shared,
+            plan,
+            rows: RowAllocation::new(plan.seed, plan.rows),
+            held: prepared.held,
+            readers: count,
+            plain,
+            synced: writers.next(),
+            pool: part.pool,
+            reader_pool,
+            out,
+            next: first_round,
+            longest: None,
+            lost: 0,
+        });
+    let work = move |rounds: RoundWriter<'_>| {
         prepare_measuring_thread(real_time);
-        shared.work(|| rounds.all())
+        shared.work(|| rounds.run())
     };
     let thread = rounds.map(|rounds| scope.spawn(move || work(rounds)));
     thread.into_iter().collect()
@@ -272,22 +274,22 @@ fn measure<'scope>(
 /// Returns warnings about a load's versions.
 fn of_versions(versions: &Versions) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    if versions.foreign() > 0 {
+    if versions.foreign_writes() > 0 {
         warnings.push(Warning::new(
             WarningCode::ChangedByOthers,
             format!(
                 "{} writes returned a row version that had been acknowledged before they were sent; the shares are unreliable",
-                versions.foreign()
+                versions.foreign_writes()
             ),
             "stop other clients that set versions back, and check whether a server lost acknowledged writes",
         ));
     }
-    if versions.beyond() > 0 {
+    if versions.unremembered_writes() > 0 {
         warnings.push(Warning::new(
             WarningCode::NotChecked,
             format!(
                 "{} writes were of rows beyond the first million; reads of these rows were not checked",
-                versions.beyond()
+                versions.unremembered_writes()
             ),
             "use fewer rows (--load-data-size)",
         ));

@@ -4,33 +4,33 @@ use std::{sync::mpsc, thread, time::Duration};
 
 use replimeter_engine::{
     Node, ServerError,
-    facts::Facts,
-    flavour::{pressure::Pressure, sync_reads::Guarantee, waits},
+    dialect::{flow_control::FlowControlCounters, sync_reads::Guarantee, waits},
+    facts::ServerFacts,
 };
-use replimeter_model::plan::{StalePlan, SyncReads};
+use replimeter_model::plan::{ReadConsistency, StalePlan};
 
 use super::{
-    Part,
-    counters::Counted,
+    MeasuredCase,
+    connections::{Reader, Writer},
+    counters::CountedServer,
     readers::ReaderRef,
-    rounds::{Crew, read_on},
-    rows::{Held, Rows},
+    rounds::{ReaderPool, read_on},
+    rows::{RowAllocation, RowHistory},
     shared::Shared,
-    sides::{Reader, Writer},
 };
-use crate::{preflight::Cluster, priority::prepare_measuring_thread, survey::Surveyed};
+use crate::{discovery::DiscoveredServer, preflight::Cluster, priority::prepare_measuring_thread};
 
 /// Time that a session waits for an answer in addition to the plan's timeout.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 
 /// Everything that is connected and prepared for a part.
 #[derive(Default)]
-pub(super) struct Prepared {
+pub(super) struct PreparedCase {
     /// The plain one, then the one with synchronous reads; none when a load's reads are judged.
     pub(super) writers: Vec<Writer>,
     pub(super) readers: Vec<Reader>,
     /// Values of the rows.
-    pub(super) held: Held,
+    pub(super) held: RowHistory,
     /// Node and number of every connection that may have to be killed.
     pub(super) connections: Vec<(Node, u32)>,
 }
@@ -39,17 +39,17 @@ pub(super) struct Prepared {
 pub(super) fn prepare(
     cluster: &Cluster,
     plan: &StalePlan,
-    part: &Part<'_>,
-) -> Result<Prepared, ServerError> {
+    part: &MeasuredCase<'_>,
+) -> Result<PreparedCase, ServerError> {
     let answer = plan.timeout.0 + ANSWER_MARGIN;
     let patient = |node: &Node| Node {
         answer,
         ..node.clone()
     };
     let primary = patient(&cluster.primary.node);
-    let facts: &Facts = &cluster.primary.facts;
+    let facts: &ServerFacts = &cluster.primary.facts;
     let off = Guarantee {
-        level: SyncReads::Off,
+        level: ReadConsistency::Off,
         reader: Vec::new(),
         writer: Vec::new(),
         gtid: false,
@@ -72,8 +72,8 @@ pub(super) fn prepare(
         .map(|writer| (primary.clone(), writer.connection()))
         .collect();
     // Queried while a reader waits: a writer that hangs must not block.
-    let origin = cluster.primary.impatient();
-    let rows = Rows::new(plan.seed, plan.rows);
+    let origin = cluster.primary.with_short_timeouts();
+    let rows = RowAllocation::new(plan.seed, plan.rows);
     let held = writers
         .first_mut()
         .map(|writer| writer.values(&rows))
@@ -84,7 +84,7 @@ pub(super) fn prepare(
         let (server, _) = reader.of(cluster);
         let node = patient(&server.node);
         let for_nothing = *reader == ReaderRef::Writer
-            && !waits::on_the_writer(server.facts.engine, cluster.primary.galera.is_some());
+            && !waits::supported_on_writer(server.facts.engine, cluster.primary.galera.is_some());
         let patience = plan.timeout.0 + reader.delay(cluster);
         let opened = Reader::open(
             index,
@@ -103,36 +103,38 @@ pub(super) fn prepare(
         );
         readers.push(opened);
     }
-    Ok(Prepared {
+    Ok(PreparedCase {
         writers,
         readers,
-        held: Held::new(held),
+        held: RowHistory::new(held),
         connections,
     })
 }
 
 /// Returns the status counters of every server.
-pub(super) fn counted(cluster: &Cluster) -> Vec<Counted> {
-    let of = |server: &Surveyed| {
+pub(super) fn counted(cluster: &Cluster) -> Vec<CountedServer> {
+    let of = |server: &DiscoveredServer| {
         let pressure = match (&server.galera, server.group()) {
-            (Some(_), _) => Pressure::Galera,
-            (None, Some(_)) => Pressure::Group,
-            (None, None) => Pressure::Channel(server.facts.engine),
+            (Some(_), _) => FlowControlCounters::Galera,
+            (None, Some(_)) => FlowControlCounters::Group,
+            (None, None) => FlowControlCounters::Channel(server.facts.engine),
         };
-        Counted::new(&server.node, pressure)
+        CountedServer::new(&server.node, pressure)
     };
     cluster.servers().map(of).collect()
 }
 
 /// Starts a thread for each of several readers; the writing thread itself reads a single one.
-pub(super) fn crew<'scope>(
+pub(super) fn reader_pool<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     mut readers: Vec<Reader>,
     real_time: bool,
     shared: &'scope Shared<'_>,
-) -> Option<Crew> {
+) -> Option<ReaderPool> {
     if readers.len() == 1 {
-        return readers.pop().map(|reader| Crew::One(Box::new(reader)));
+        return readers
+            .pop()
+            .map(|reader| ReaderPool::One(Box::new(reader)));
     }
     let (answer, answers) = mpsc::channel();
     let mut orders = Vec::new();
@@ -145,5 +147,5 @@ pub(super) fn crew<'scope>(
             read_on(reader, shared, &tasks, &answer);
         });
     }
-    Some(Crew::Several { orders, answers })
+    Some(ReaderPool::Several { orders, answers })
 }

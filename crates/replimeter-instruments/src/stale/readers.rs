@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use replimeter_engine::{
     ServerError,
-    flavour::sync_reads::{Guarantee, Kind, guarantee},
+    dialect::sync_reads::{Guarantee, ReplicationKind, guarantee},
 };
-use replimeter_model::plan::SyncReads;
+use replimeter_model::plan::ReadConsistency;
 
 use crate::{
+    discovery::{DiscoveredServer, Relation},
     preflight::Cluster,
-    survey::{Relation, Surveyed},
 };
 
 /// A server that is read.
@@ -23,7 +23,7 @@ pub enum ReaderRef {
 }
 
 impl ReaderRef {
-    pub(super) fn of(self, cluster: &Cluster) -> (&Surveyed, &Relation) {
+    pub(super) fn of(self, cluster: &Cluster) -> (&DiscoveredServer, &Relation) {
         match self {
             Self::Writer => (&cluster.primary, &Relation::Writer),
             Self::Replica(index) => (
@@ -80,23 +80,25 @@ pub fn readers(cluster: &Cluster, wanted: &[String]) -> Result<Vec<ReaderRef>, S
 
 /// Returns the error that no server has this name.
 #[must_use]
-pub fn unknown(cluster: &Cluster, name: &str, doing: &str) -> ServerError {
+pub fn unknown(cluster: &Cluster, name: &str, operation: &str) -> ServerError {
     let mut names = vec![cluster.primary.node.name.clone()];
     names.extend(cluster.replica_names());
-    cluster.primary.session.unfit(
-        doing,
+    cluster.primary.session.precondition(
+        operation,
         format!("the target has no server called `{name}`; it has {}", names.join(", ")),
         "name one of them; `writer` is the server that is written to, `reader` the first other server",
     )
 }
 
-fn kind(server: &Surveyed, relation: &Relation) -> Kind {
+fn kind(server: &DiscoveredServer, relation: &Relation) -> ReplicationKind {
     match relation {
-        Relation::Galera => Kind::Galera,
-        Relation::Group => Kind::Group,
-        Relation::Writer if server.galera.is_some() => Kind::Galera,
-        Relation::Writer if server.group().is_some() => Kind::Group,
-        Relation::Writer | Relation::Channel { .. } => Kind::Channel(server.facts.engine),
+        Relation::Galera => ReplicationKind::Galera,
+        Relation::Group => ReplicationKind::Group,
+        Relation::Writer if server.galera.is_some() => ReplicationKind::Galera,
+        Relation::Writer if server.group().is_some() => ReplicationKind::Group,
+        Relation::Writer | Relation::Channel { .. } => {
+            ReplicationKind::Channel(server.facts.engine)
+        }
     }
 }
 
@@ -107,7 +109,7 @@ fn kind(server: &Surveyed, relation: &Relation) -> Kind {
 pub fn guarantees(
     cluster: &Cluster,
     readers: &[ReaderRef],
-    level: SyncReads,
+    level: ReadConsistency,
     timeout: Duration,
 ) -> Result<Vec<Guarantee>, ServerError> {
     let found = readers.iter().map(|reader| {
@@ -115,7 +117,7 @@ pub fn guarantees(
         guarantee(level, kind(server, relation), timeout).map_err(|(cause, hint)| {
             server
                 .session
-                .unfit("cannot enable synchronous reads", cause, hint)
+                .precondition("cannot enable synchronous reads", cause, hint)
         })
     });
     found.collect()

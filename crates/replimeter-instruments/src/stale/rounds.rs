@@ -8,55 +8,55 @@ use std::sync::{
 
 use replimeter_engine::ServerError;
 use replimeter_model::{
-    plan::{Offsets, Pool, StalePace, StalePlan, Until, WarmUp},
+    plan::{ReadDelays, SessionReset, StalePace, StalePlan, StopCondition, WarmUp},
     stale::{StalePhase, StaleRead, StaleRound, Verdict},
     time::Nanos,
 };
 use replimeter_stats::stale::offsets;
 
 use super::{
-    rows::{Held, Rows, mixed},
+    connections::{ReadCommand, Reader, Writer},
+    rows::{RowAllocation, RowHistory, scrambled},
     shared::Shared,
-    sides::{Order, Reader, Writer},
 };
 
 /// Maximum offset of a curve that determines its own offsets.
-const LONGEST: Nanos = Nanos(10_000_000_000);
+const MAX_OFFSET: Nanos = Nanos(10_000_000_000);
 /// Maximum offset of such a curve when delays are not measured but some reads were stale.
 const UNSEEN: Nanos = Nanos(100_000_000);
 /// Maximum total waiting time of all rounds at one offset of a curve.
 const BUDGET: i64 = 10_000_000_000;
 /// Minimum number of rounds at an offset.
-const FEWEST: u64 = 10;
+const MIN_ROUNDS: u64 = 10;
 /// A warm-up by rounds may take at most one part in this number of the time,
 const WARM_UP: i64 = 10;
 /// and the rounds for the overhead one part in this number.
 const PRICE: i64 = 5;
 /// Maximum number of consecutive writes lost to conflicts.
-const MOST_LOST: u32 = 100;
+const MAX_LOST: u32 = 100;
 
 /// All readers.
-pub(super) enum Crew {
+pub(super) enum ReaderPool {
     /// A single reader, used by the writing thread itself: no thread has to be woken.
     One(Box<Reader>),
     /// Several readers, each with a thread.
     Several {
-        orders: Vec<Sender<Task>>,
+        orders: Vec<Sender<ReaderTask>>,
         answers: Receiver<Result<Option<StaleRead>, ServerError>>,
     },
 }
 
 /// A task of a reader's thread.
-pub(super) enum Task {
-    Read(Arc<Order>),
-    Reset(Pool),
+pub(super) enum ReaderTask {
+    Read(Arc<ReadCommand>),
+    Reset(SessionReset),
 }
 
-impl Crew {
+impl ReaderPool {
     fn observe(
         &mut self,
         shared: &Shared<'_>,
-        order: Order,
+        order: ReadCommand,
     ) -> Result<Option<Vec<StaleRead>>, ServerError> {
         match self {
             Self::One(reader) => Ok(reader.observe(shared, &order)?.map(|read| vec![read])),
@@ -64,7 +64,7 @@ impl Crew {
                 let order = Arc::new(order);
                 orders
                     .iter()
-                    .for_each(|reader| _ = reader.send(Task::Read(Arc::clone(&order))));
+                    .for_each(|reader| _ = reader.send(ReaderTask::Read(Arc::clone(&order))));
                 self.gather()
             }
         }
@@ -90,13 +90,13 @@ impl Crew {
         Ok((!ended).then_some(reads))
     }
 
-    fn reset(&mut self, pool: Pool) -> Result<bool, ServerError> {
+    fn reset(&mut self, pool: SessionReset) -> Result<bool, ServerError> {
         match self {
             Self::One(reader) => reader.reset(pool).map(|()| true),
             Self::Several { orders, answers } => {
                 orders
                     .iter()
-                    .for_each(|reader| _ = reader.send(Task::Reset(pool)));
+                    .for_each(|reader| _ = reader.send(ReaderTask::Reset(pool)));
                 for _ in 0..orders.len() {
                     match answers.recv() {
                         Ok(Ok(_)) => {}
@@ -114,13 +114,13 @@ impl Crew {
 pub(super) fn read_on(
     mut reader: Reader,
     shared: &Shared<'_>,
-    tasks: &Receiver<Task>,
+    tasks: &Receiver<ReaderTask>,
     answers: &Sender<Result<Option<StaleRead>, ServerError>>,
 ) {
     while let Ok(task) = tasks.recv() {
         let answer = match task {
-            Task::Read(order) => reader.observe(shared, &order),
-            Task::Reset(pool) => reader.reset(pool).map(|()| None),
+            ReaderTask::Read(order) => reader.observe(shared, &order),
+            ReaderTask::Reset(pool) => reader.reset(pool).map(|()| None),
         };
         if answers.send(answer).is_err() {
             break;
@@ -129,16 +129,16 @@ pub(super) fn read_on(
 }
 
 /// The writing thread.
-pub(super) struct Rounds<'a> {
+pub(super) struct RoundWriter<'a> {
     pub(super) shared: &'a Shared<'a>,
     pub(super) plan: &'a StalePlan,
-    pub(super) rows: Rows,
-    pub(super) held: Held,
+    pub(super) rows: RowAllocation,
+    pub(super) held: RowHistory,
     pub(super) readers: usize,
     pub(super) plain: Writer,
     pub(super) synced: Option<Writer>,
-    pub(super) pool: Pool,
-    pub(super) crew: Crew,
+    pub(super) pool: SessionReset,
+    pub(super) reader_pool: ReaderPool,
     pub(super) out: Sender<StaleRound>,
     pub(super) next: u64,
     /// Maximum time from an acknowledgement to the answer that showed the write.
@@ -147,9 +147,9 @@ pub(super) struct Rounds<'a> {
     pub(super) lost: u32,
 }
 
-impl Rounds<'_> {
+impl RoundWriter<'_> {
     /// Runs all rounds; returns the number of the next one.
-    pub(super) fn all(mut self) -> Result<u64, ServerError> {
+    pub(super) fn run(mut self) -> Result<u64, ServerError> {
         self.parts().map(|_| self.next)
     }
 
@@ -159,8 +159,8 @@ impl Rounds<'_> {
         // a share of the total time.
         let plan = self.plan;
         let share = |part: i64| match plan.until {
-            Until::Rounds(_) => None,
-            Until::Elapsed(span) => Some(Nanos(Nanos::from(span.0).0 / part)),
+            StopCondition::Rounds(_) => None,
+            StopCondition::Elapsed(span) => Some(Nanos(Nanos::from(span.0).0 / part)),
         };
         let began = self.shared.clock.now();
         let mut warmed = 0;
@@ -177,10 +177,10 @@ impl Rounds<'_> {
             }
             warmed += 1;
         }
-        if synced && self.pool == Pool::Keep {
+        if synced && self.pool == SessionReset::Keep {
             let pairs = match self.plan.until {
-                Until::Rounds(rounds) => (rounds / 10).clamp(50, 500),
-                Until::Elapsed(_) => 200,
+                StopCondition::Rounds(rounds) => (rounds / 10).clamp(50, 500),
+                StopCondition::Elapsed(_) => 200,
             };
             let began = self.shared.clock.now();
             for pair in 0..pairs {
@@ -205,8 +205,10 @@ impl Rounds<'_> {
         let mut done = 0;
         loop {
             let over = match self.plan.until {
-                Until::Rounds(rounds) => done >= rounds,
-                Until::Elapsed(span) => self.shared.clock.now() - began >= Nanos::from(span.0),
+                StopCondition::Rounds(rounds) => done >= rounds,
+                StopCondition::Elapsed(span) => {
+                    self.shared.clock.now() - began >= Nanos::from(span.0)
+                }
             };
             if over {
                 break;
@@ -240,20 +242,22 @@ impl Rounds<'_> {
     /// Returns the offsets of all rounds of the curve, in random order.
     fn curve(&self) -> Vec<Nanos> {
         let wanted = match &self.plan.read_delays {
-            Offsets::None => return Vec::new(),
-            Offsets::Auto => offsets(self.longest, LONGEST),
-            Offsets::At(spans) => spans.iter().map(|span| Nanos::from(span.0)).collect(),
+            ReadDelays::None => return Vec::new(),
+            ReadDelays::Auto => offsets(self.longest, MAX_OFFSET),
+            ReadDelays::At(spans) => spans.iter().map(|span| Nanos::from(span.0)).collect(),
         };
         let mut all: Vec<Nanos> = Vec::new();
         // Rounds with an immediate read are done already.
         for offset in wanted.into_iter().filter(|offset| offset.0 > 0) {
-            let affordable = u64::try_from(BUDGET / offset.0).unwrap_or(0).max(FEWEST);
+            let affordable = u64::try_from(BUDGET / offset.0)
+                .unwrap_or(0)
+                .max(MIN_ROUNDS);
             let rounds = usize::try_from(self.plan.curve_rounds.min(affordable)).unwrap_or(0);
             all.extend(std::iter::repeat_n(offset, rounds));
         }
         // Fisher & Yates, so that a stall affects all offsets alike.
         for at in (1..all.len()).rev() {
-            let random = mixed(self.plan.seed ^ mixed(at as u64));
+            let random = scrambled(self.plan.seed ^ scrambled(at as u64));
             let other = usize::try_from(random % (at as u64 + 1)).unwrap_or(0);
             all.swap(at, other);
         }
@@ -270,12 +274,12 @@ impl Rounds<'_> {
         let row = self.rows.row_of(round);
         let until_shown = self.plan.pace == StalePace::Visible;
         let mut reset = None;
-        if with && self.pool != Pool::Keep {
+        if with && self.pool != SessionReset::Keep {
             let from = self.shared.clock.now();
             if let Some(writer) = &mut self.synced {
                 writer.reset(self.pool)?;
             }
-            if !self.crew.reset(self.pool)? {
+            if !self.reader_pool.reset(self.pool)? {
                 return Ok(false);
             }
             reset = Some([from, self.shared.clock.now()]);
@@ -290,16 +294,16 @@ impl Rounds<'_> {
         };
         self.lost = 0;
         if wrote.holds {
-            self.held.wrote(at, round);
+            self.held.record_write(at, round);
         }
         let reads = if wrote.foreign {
-            self.held.spoilt(row, round);
+            self.held.record_foreign_write(row, round);
             // Another client changed the row before it was read.
             let unread = |reader| StaleRead::new(reader, wrote.ack, wrote.ack, Verdict::Foreign);
             Some((0..self.readers).map(unread).collect())
         } else {
-            let since = self.held.since(row);
-            let order = Order {
+            let since = self.held.own_since(row);
+            let order = ReadCommand {
                 row,
                 round,
                 since,
@@ -309,13 +313,13 @@ impl Rounds<'_> {
                 synced: with,
                 until_shown,
             };
-            self.crew.observe(self.shared, order)?
+            self.reader_pool.observe(self.shared, order)?
         };
         let Some(mut reads) = reads else {
             return Ok(false);
         };
         if reads.iter().any(|read| read.verdict == Verdict::Foreign) {
-            self.held.spoilt(row, round);
+            self.held.record_foreign_write(row, round);
         }
         for read in reads
             .iter_mut()
@@ -345,7 +349,7 @@ impl Rounds<'_> {
     fn gives_up(&mut self) -> bool {
         self.lost += 1;
         self.shared.lost.fetch_add(1, Ordering::Relaxed);
-        if self.lost >= MOST_LOST {
+        if self.lost >= MAX_LOST {
             self.shared.all_lost.store(true, Ordering::Relaxed);
             return false;
         }

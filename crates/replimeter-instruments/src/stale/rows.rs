@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::atomic::AtomicBool};
 
 use replimeter_model::random::Random;
 
-use crate::{MeasureError, heed, preflight::Cluster};
+use crate::{MeasureError, check_interrupted, preflight::Cluster};
 
 /// Columns of the table, as published, with some payload.
 pub const COLUMNS: &str = "id BIGINT UNSIGNED NOT NULL PRIMARY KEY, k BIGINT UNSIGNED NOT NULL, pad CHAR(60) NOT NULL DEFAULT ''";
@@ -23,12 +23,12 @@ const BATCH: u64 = 1000;
 
 /// The assignment of rows to rounds.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows {
+pub struct RowAllocation {
     seed: u64,
     rows: u64,
 }
 
-impl Rows {
+impl RowAllocation {
     /// Creates the assignment for this number of rows; the same seed gives the same order.
     #[must_use]
     pub fn new(seed: u64, rows: u32) -> Self {
@@ -47,7 +47,7 @@ impl Rows {
     /// Returns the id of a round's row: as published, one of the odd numbers from 1 on.
     #[must_use]
     pub fn row_of(&self, round: u64) -> u64 {
-        2 * (mixed(self.seed ^ mixed(round)) % self.rows) + 1
+        2 * (scrambled(self.seed ^ scrambled(round)) % self.rows) + 1
     }
 
     /// Returns the index of a row.
@@ -58,7 +58,7 @@ impl Rows {
 
     /// Returns whether a round before `wanted` wrote this value into the row; 0 is the initial value.
     #[must_use]
-    pub fn ours(&self, row: u64, value: u64, wanted: u64) -> bool {
+    pub fn is_own_write(&self, row: u64, value: u64, wanted: u64) -> bool {
         value == 0 || (value <= wanted && self.row_of(value) == row)
     }
 
@@ -75,13 +75,13 @@ impl Rows {
 
 /// The last value that this run wrote into each row, and the rows that another client has changed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Held {
+pub(super) struct RowHistory {
     values: Vec<u64>,
     /// By row: the round that reset it.
     since: HashMap<u64, u64>,
 }
 
-impl Held {
+impl RowHistory {
     /// Creates the state before the first round.
     pub(super) fn new(values: Vec<u64>) -> Self {
         Self {
@@ -96,26 +96,26 @@ impl Held {
     }
 
     /// Records the write of a round.
-    pub(super) fn wrote(&mut self, index: usize, round: u64) {
+    pub(super) fn record_write(&mut self, index: usize, round: u64) {
         if let Some(value) = self.values.get_mut(index) {
             *value = round;
         }
     }
 
     /// Records that a round found another client's value.
-    pub(super) fn spoilt(&mut self, row: u64, round: u64) {
+    pub(super) fn record_foreign_write(&mut self, row: u64, round: u64) {
         self.since.insert(row, round);
     }
 
     /// Returns the first round whose values are certain. Older values of the row may be another
     /// client's: a restored old value looks like lag.
-    pub(super) fn since(&self, row: u64) -> u64 {
+    pub(super) fn own_since(&self, row: u64) -> u64 {
         self.since.get(&row).copied().unwrap_or(0)
     }
 }
 
 /// Returns a number that looks unrelated to this one, always the same.
-pub(super) fn mixed(number: u64) -> u64 {
+pub(super) fn scrambled(number: u64) -> u64 {
     Random::new(number).bits()
 }
 
@@ -131,7 +131,7 @@ pub(super) fn fill(
     let session = &mut cluster.primary.session;
     let mut next = 0;
     while next < rows {
-        heed(stop)?;
+        check_interrupted(stop)?;
         let end = rows.min(next + BATCH);
         let values: Vec<String> = (next..end)
             .map(|number| format!("({}, 0, REPEAT('x', 60))", 2 * number + 1))
@@ -151,18 +151,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_knows_what_it_held_last_and_since_when_its_history_is_ours() {
-        let mut held = Held::new(vec![0; 3]);
-        held.wrote(1, 7);
-        held.wrote(9, 8);
+    fn row_history_tracks_last_value_and_foreign_writes() {
+        let mut held = RowHistory::new(vec![0; 3]);
+        held.record_write(1, 7);
+        held.record_write(9, 8);
         assert_eq!((held.at(0), held.at(1), held.at(9)), (0, 7, 0));
-        held.spoilt(3, 12);
-        assert_eq!((held.since(1), held.since(3)), (0, 12));
+        held.record_foreign_write(3, 12);
+        assert_eq!((held.own_since(1), held.own_since(3)), (0, 12));
     }
 
     #[test]
-    fn rounds_take_odd_rows_evenly_and_know_what_was_written_before() {
-        let rows = Rows::new(7, 500);
+    fn rounds_use_odd_rows_evenly_and_track_values() {
+        let rows = RowAllocation::new(7, 500);
         let mut taken = vec![0u32; 500];
         for round in 1..=50_000u64 {
             let row = rows.row_of(round);
@@ -179,9 +179,12 @@ mod tests {
             .collect();
         assert_eq!(rows.behind(row, 10, later[0]), 1);
         assert_eq!(rows.behind(row, 10, later[4]), 5);
-        assert!(rows.ours(row, 10, later[0]) && rows.ours(row, 0, 5));
-        assert!(!rows.ours(row, later[1], later[0]), "from the future");
+        assert!(rows.is_own_write(row, 10, later[0]) && rows.is_own_write(row, 0, 5));
+        assert!(
+            !rows.is_own_write(row, later[1], later[0]),
+            "from the future"
+        );
         let other = (1..100).find(|round| rows.row_of(*round) != row).unwrap();
-        assert!(!rows.ours(row, other, later[0]), "of another row");
+        assert!(!rows.is_own_write(row, other, later[0]), "of another row");
     }
 }

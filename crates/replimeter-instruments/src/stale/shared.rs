@@ -48,7 +48,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Records the acknowledgement that a reader does not show yet, or that it shows it (0).
-    pub(super) fn unshown(&self, reader: usize, since: Nanos) {
+    pub(super) fn set_unshown(&self, reader: usize, since: Nanos) {
         if let Some(unshown) = self.unshown.get(reader) {
             unshown.store(since.0, Ordering::Relaxed);
         }

@@ -5,13 +5,13 @@ use std::ops::RangeInclusive;
 use mysql::prelude::Queryable;
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
+    dialect::statements::{read_only_privilege, restricted_variables_privilege},
     error::code,
-    flavour::statements::{read_only_privilege, restricted_variables_privilege},
 };
 use replimeter_model::engine::Engine;
 
 use super::{Stamped, micros, udf_micros};
-use crate::{survey::Surveyed, table::MARK};
+use crate::{discovery::DiscoveredServer, table::MARK};
 
 /// The primary's table as a FEDERATED table on a replica, so that the replica joins the two, as
 /// published. It is created and dropped with the binary log off and is not replicated.
@@ -44,7 +44,7 @@ impl Federated {
     /// # Errors
     /// When the engine is missing, the replica or the primary refuses, or the user or password
     /// cannot be expressed in such a definition.
-    pub fn create(replica: &Surveyed, primary: &Node) -> Result<Self, ServerError> {
+    pub fn create(replica: &DiscoveredServer, primary: &Node) -> Result<Self, ServerError> {
         let mut session = Session::open(&replica.node)?;
         require_federated(&mut session, replica.facts.engine)?;
         let connection = connection(&session, primary)?;
@@ -153,7 +153,7 @@ fn require_federated(session: &mut Session, engine: Engine) -> Result<(), Server
     if matches!(support.as_deref(), Some("YES" | "DEFAULT")) {
         return Ok(());
     }
-    Err(session.unfit(
+    Err(session.precondition(
         NO_FEDERATED,
         "its FEDERATED engine is not enabled",
         match engine {
@@ -178,7 +178,7 @@ fn connection(session: &Session, primary: &Node) -> Result<String, ServerError> 
         ("the host", &primary.endpoint.host),
     ] {
         if special(text) {
-            return Err(session.unfit(
+            return Err(session.precondition(
                 NO_FEDERATED,
                 format!("{what} contains a character that a FEDERATED connection cannot express (one of @ : / \\ and quotes)"),
                 "use another user, or omit --join federated",
@@ -203,7 +203,7 @@ fn refuse_foreign(session: &mut Session) -> Result<(), ServerError> {
         "SELECT table_comment FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'lag_probe_primary'",
     )?;
     match comment {
-        Some(comment) if !comment.starts_with(MARK) => Err(session.unfit(
+        Some(comment) if !comment.starts_with(MARK) => Err(session.precondition(
             NO_FEDERATED,
             "the schema `replimeter` has a table `lag_probe_primary` that Replimeter did not create and will not change",
             "rename that table or its schema",

@@ -3,7 +3,7 @@
 //!
 //! This requires that the statement is replicated, not its row: a session with
 //! binlog_format=STATEMENT. The stamps are times of execution, not of visibility, by two clocks;
-//! [`crate::offset`] measures their offset.
+//! [`crate::clock_offset`] measures their offset.
 
 mod federated;
 
@@ -12,16 +12,16 @@ use std::ops::RangeInclusive;
 use mysql::prelude::Queryable;
 use replimeter_engine::{
     ErrorKind, ServerError, Session,
+    dialect::{settings::sysdate_is_now, statements::restricted_variables_privilege},
     error::code,
-    facts::Facts,
-    flavour::{settings::sysdate_is_now, statements::restricted_variables_privilege},
+    facts::ServerFacts,
 };
 use replimeter_model::{engine::Engine, time::Nanos};
 
 use crate::{
-    offset::ServerClock,
+    clock_offset::ServerClock,
+    discovery::{DiscoveredServer, Relation},
     preflight::Cluster,
-    survey::{Relation, Surveyed},
 };
 
 pub use self::federated::Federated;
@@ -35,7 +35,7 @@ const RESOLUTION: Nanos = Nanos(1_000);
 /// Maximum difference between `NOW_USEC()` and `SYSDATE(6)` for the same clock in the same zone.
 const SAME_CLOCK_US: i64 = 10_000_000;
 
-const DOING: &str = "cannot measure by `stamp`";
+const OPERATION: &str = "cannot measure by `stamp`";
 
 /// The clocks that stamp the rows; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,15 +60,15 @@ impl Stamps {
         let galera = cluster.mode == "galera";
         let primary = &mut cluster.primary;
         if cluster.mode == "group" {
-            return Err(primary.session.unfit(
-                DOING,
+            return Err(primary.session.precondition(
+                OPERATION,
                 "Group Replication refuses binlog_format=STATEMENT (error 3098) and replicates rows, so members have the writer's stamps and none of their own",
                 "use --method poll, wait or tap",
             ));
         }
         if !galera && !primary.facts.on("log_bin") {
-            return Err(primary.session.unfit(
-                DOING,
+            return Err(primary.session.precondition(
+                OPERATION,
                 "its binary log is off (log_bin=OFF)",
                 "enable the binary log",
             ));
@@ -91,8 +91,8 @@ impl Stamps {
         // replicated statement stops there.
         let udf = all(&mut lacks_udf)?;
         if !sysdate && !udf {
-            return Err(cluster.primary.session.unfit(
-                DOING,
+            return Err(cluster.primary.session.precondition(
+                OPERATION,
                 lacking.join("; "),
                 "start the servers without sysdate_is_now, or install NOW_USEC() on all of them (docs/guides/install-functions.md)",
             ));
@@ -129,10 +129,10 @@ impl Stamps {
 ///
 /// # Errors
 /// When the server does not let the session change its format, with the reason.
-pub fn prepare(writer: &mut Session, facts: &Facts) -> Result<(), ServerError> {
+pub fn prepare(writer: &mut Session, facts: &ServerFacts) -> Result<(), ServerError> {
     if !facts.variables.contains_key("binlog_format") {
-        return Err(writer.unfit(
-            DOING,
+        return Err(writer.precondition(
+            OPERATION,
             format!(
                 "{} {} has no binlog_format: it replicates rows only, with the primary's stamps in them",
                 facts.engine.product(),
@@ -142,13 +142,13 @@ pub fn prepare(writer: &mut Session, facts: &Facts) -> Result<(), ServerError> {
         ));
     }
     // Stamps without a zone are read as UTC.
-    writer.run(DOING, "SET SESSION time_zone = '+00:00'")?;
+    writer.run(OPERATION, "SET SESSION time_zone = '+00:00'")?;
     // InnoDB refuses logged statements under READ COMMITTED (error 1665).
     writer.run(
-        DOING,
+        OPERATION,
         "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     )?;
-    match writer.run(DOING, "SET SESSION binlog_format = STATEMENT") {
+    match writer.run(OPERATION, "SET SESSION binlog_format = STATEMENT") {
         Ok(()) => {}
         // The session may already have the format.
         Err(_) if statement_format(writer)? => {}
@@ -168,7 +168,7 @@ pub fn prepare(writer: &mut Session, facts: &Facts) -> Result<(), ServerError> {
         }
         Err(error) => return Err(error),
     }
-    match writer.run(DOING, "USE `replimeter`") {
+    match writer.run(OPERATION, "USE `replimeter`") {
         Err(error)
             if error.kind == ErrorKind::Statement(code::UNKNOWN_SCHEMA)
                 || error.kind == ErrorKind::Privilege =>
@@ -181,7 +181,7 @@ pub fn prepare(writer: &mut Session, facts: &Facts) -> Result<(), ServerError> {
 
 fn statement_format(session: &mut Session) -> Result<bool, ServerError> {
     Ok(session
-        .value(DOING, "SELECT @@SESSION.binlog_format")?
+        .value(OPERATION, "SELECT @@SESSION.binlog_format")?
         .as_deref()
         == Some("STATEMENT"))
 }
@@ -196,13 +196,14 @@ fn refuse_rows_in_between(cluster: &Cluster) -> Result<(), ServerError> {
             .replicas
             .iter()
             .find(|other| channel.comes_from(&other.server.facts.identity()));
-        let Some(Surveyed { session, facts, .. }) = between.map(|other| &other.server) else {
+        let Some(DiscoveredServer { session, facts, .. }) = between.map(|other| &other.server)
+        else {
             continue;
         };
         let format = facts.get("binlog_format");
         if format != "STATEMENT" {
-            return Err(session.unfit(
-                DOING,
+            return Err(session.precondition(
+                OPERATION,
                 format!(
                     "{} replicates from it, and its binlog_format is {format}: it passes on rows with its own stamps",
                     replica.server.session.name()
@@ -230,9 +231,9 @@ fn lacks_sysdate(session: &mut Session) -> Result<Option<String>, ServerError> {
 
 /// Returns why `NOW_USEC()` returns no stamp there.
 fn lacks_udf(session: &mut Session) -> Result<Option<String>, ServerError> {
-    session.run(DOING, "SET SESSION time_zone = '+00:00'")?;
+    session.run(OPERATION, "SET SESSION time_zone = '+00:00'")?;
     let sysdate = format!("SELECT CONCAT(NOW_USEC(), ' ', {})", micros("SYSDATE(6)"));
-    let text = match session.value(DOING, &sysdate) {
+    let text = match session.value(OPERATION, &sysdate) {
         Ok(text) => text.unwrap_or_default(),
         Err(error) if matches!(error.kind, ErrorKind::Statement(_) | ErrorKind::Privilege) => {
             return Ok(Some("it has no function NOW_USEC()".to_owned()));
@@ -369,7 +370,7 @@ pub struct StampedLag {
 
 /// Rows of the primary, joined with a replica's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinedStamps {
     /// Lags, in order of the rows.
     pub lags: Vec<StampedLag>,
     /// Rows that the replica does not have.
@@ -380,7 +381,7 @@ pub struct Joined {
     pub equal: u64,
 }
 
-impl Joined {
+impl JoinedStamps {
     /// Returns whether rows were replicated instead of statements, so that the replica has no
     /// stamps of its own. A few equal microseconds may be a coincidence.
     #[must_use]
@@ -397,8 +398,8 @@ impl Joined {
         if !self.shipped() {
             return Ok(());
         }
-        Err(replica.unfit(
-            DOING,
+        Err(replica.precondition(
+            OPERATION,
             format!("all {} rows have the primary's own stamps: rows were replicated, not statements", self.equal),
             "check for a server in between that logs rows, or for binlog_format=ROW on the primary; or use --method poll, wait or tap",
         ))
@@ -413,8 +414,8 @@ pub fn join(
     replica: &[Stamped],
     clocks: [&ServerClock; 2],
     near: impl Fn(u64) -> Nanos,
-) -> Joined {
-    let mut joined = Joined::default();
+) -> JoinedStamps {
+    let mut joined = JoinedStamps::default();
     let mut others = replica.iter().peekable();
     for row in primary {
         while others.next_if(|other| other.id < row.id).is_some() {}
@@ -426,13 +427,15 @@ pub fn join(
             joined.equal += 1;
         }
         let mut bound = Nanos(0);
-        let mut lag = |one: Option<i64>, other: Option<i64>| -> Result<Option<Nanos>, Set> {
+        let mut lag = |one: Option<i64>, other: Option<i64>| -> Result<Option<Nanos>, ClockSet> {
             let (Some(one), Some(other)) = (one, other) else {
                 return Ok(None);
             };
-            let (from, from_bound) = clocks[0].place(nanos(one), near(row.id)).ok_or(Set)?;
+            let (from, from_bound) = clocks[0]
+                .to_run_clock(nanos(one), near(row.id))
+                .ok_or(ClockSet)?;
             // The replica executes it slightly later.
-            let (to, to_bound) = clocks[1].place(nanos(other), from).ok_or(Set)?;
+            let (to, to_bound) = clocks[1].to_run_clock(nanos(other), from).ok_or(ClockSet)?;
             bound = bound.max(from_bound + to_bound + RESOLUTION);
             Ok(Some(to - from))
         };
@@ -450,7 +453,7 @@ pub fn join(
 }
 
 /// A clock was set at about that time.
-struct Set;
+struct ClockSet;
 
 fn nanos(micros: i64) -> Nanos {
     Nanos(micros.saturating_mul(1_000))

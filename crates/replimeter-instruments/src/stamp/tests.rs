@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn what_the_function_says_is_read_exactly() {
+fn udf_result_is_read_exactly() {
     assert_eq!(udf_micros("1970-01-01 00:00:00.000001"), Some(1));
     assert_eq!(
         udf_micros("2000-02-29 23:59:59.999999"),
@@ -27,7 +27,7 @@ fn what_the_function_says_is_read_exactly() {
 }
 
 #[test]
-fn a_range_is_read_page_by_page() {
+fn row_range_is_read_in_pages() {
     let all: Vec<_> = pages(1..=2 * PAGE + 1).collect();
     assert_eq!(
         all,
@@ -43,7 +43,7 @@ fn a_range_is_read_page_by_page() {
 }
 
 #[test]
-fn the_statement_asks_for_what_is_there() {
+fn statement_selects_available_columns() {
     let stamps = |sysdate, udf| Stamps {
         sysdate,
         udf,
@@ -77,7 +77,7 @@ fn clock(ahead_us: i64) -> ServerClock {
 }
 
 #[test]
-fn clocks_are_corrected_and_nothing_is_clamped() {
+fn lag_is_corrected_for_clocks_and_never_clamped() {
     let (one, other) = (clock(0), clock(3_000));
     // The replica's clock is 3 ms ahead: 3.2 ms are 0.2 ms, and 2.9 ms are -0.1 ms.
     let found = join(
@@ -104,7 +104,7 @@ fn clocks_are_corrected_and_nothing_is_clamped() {
 }
 
 #[test]
-fn rows_about_which_a_clock_was_set_have_no_lag_and_are_counted() {
+fn rows_near_a_clock_step_have_no_lag() {
     let mut one = clock(0);
     let other = one.clone();
     // Known again 10 ms later, and another second.
@@ -130,7 +130,7 @@ fn rows_about_which_a_clock_was_set_have_no_lag_and_are_counted() {
 }
 
 #[test]
-fn equal_stamps_are_a_row_that_was_shipped() {
+fn equal_stamps_mean_a_shipped_row() {
     let rows: Vec<_> = (0..5).map(|id| row(id, id as i64 * 1_000)).collect();
     let clock = clock(0);
     let found = join(&rows, &rows, [&clock, &clock], |_| Nanos(0));
@@ -141,7 +141,7 @@ fn equal_stamps_are_a_row_that_was_shipped() {
 
 proptest! {
     #[test]
-    fn every_day_is_the_next_of_the_one_before(days in -100_000i64..100_000) {
+    fn day_numbers_are_consecutive(days in -100_000i64..100_000) {
         // The inverse: civil_from_days of the same source.
         let shifted = days + 719_468;
         let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

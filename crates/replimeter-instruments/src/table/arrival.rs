@@ -4,9 +4,9 @@ use std::{sync::atomic::AtomicBool, time::Duration};
 
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
+    dialect::sync_reads::conflict,
     error::code,
-    facts::{Facts, Identity},
-    flavour::sync_reads::conflict,
+    facts::{Identity, ServerFacts},
 };
 
 use crate::{MeasureError, pacing::poll};
@@ -25,15 +25,15 @@ pub(crate) fn arrival(
     there: impl Fn(&mut Session) -> Result<bool, ServerError>,
 ) -> Result<Session, MeasureError> {
     let mut session = Session::open(node)?;
-    let found = Facts::read(&mut session)?.identity();
+    let found = ServerFacts::read(&mut session)?.identity();
     if found != *identity {
         let cause = format!(
             "two connections reached different servers ({} and {})",
             identity.place, found.place
         );
         let hint = "name the servers behind the load balancer";
-        let doing = "is not always the same server";
-        return Err(session.unfit(doing, cause, hint).into());
+        let operation = "is not always the same server";
+        return Err(session.precondition(operation, cause, hint).into());
     }
     let arrived = poll(patience, Duration::from_millis(1), stop, || {
         match there(&mut session) {
@@ -49,7 +49,9 @@ pub(crate) fn arrival(
     })?;
     if arrived.is_none() {
         let cause = format!("{what} did not arrive within {} s", patience.as_secs_f64());
-        return Err(session.unfit("does not replicate", cause, hint).into());
+        return Err(session
+            .precondition("does not replicate", cause, hint)
+            .into());
     }
     Ok(session)
 }

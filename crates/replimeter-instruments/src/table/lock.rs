@@ -2,7 +2,7 @@
 
 use replimeter_engine::{ServerError, Session};
 
-use crate::{preflight::Cluster, survey::Surveyed};
+use crate::{discovery::DiscoveredServer, preflight::Cluster};
 
 /// The name of the lock.
 pub(crate) const LOCK: &str = "replimeter.run";
@@ -14,10 +14,10 @@ pub(crate) const LOCK: &str = "replimeter.run";
 /// When another run has taken the lock. A server that does not answer is no error: the measuring
 /// path reports it.
 pub fn keep_alive(cluster: &mut Cluster) -> Result<(), ServerError> {
-    let doing = "cannot keep the session alive";
-    let Surveyed { node, session, .. } = &mut cluster.primary;
+    let operation = "cannot keep the session alive";
+    let DiscoveredServer { node, session, .. } = &mut cluster.primary;
     match session.value(
-        doing,
+        operation,
         &format!("SELECT IS_USED_LOCK('{LOCK}') = CONNECTION_ID()"),
     ) {
         Ok(Some(held)) if held == "1" => {}
@@ -33,22 +33,22 @@ pub fn keep_alive(cluster: &mut Cluster) -> Result<(), ServerError> {
 }
 
 pub(crate) fn take_lock(session: &mut Session) -> Result<(), ServerError> {
-    let doing = "cannot begin";
+    let operation = "cannot begin";
     if session
-        .value(doing, &format!("SELECT GET_LOCK('{LOCK}', 0)"))?
+        .value(operation, &format!("SELECT GET_LOCK('{LOCK}', 0)"))?
         .as_deref()
         == Some("1")
     {
         return Ok(());
     }
     let holder = session
-        .value(doing, &format!("SELECT IS_USED_LOCK('{LOCK}')"))?
+        .value(operation, &format!("SELECT IS_USED_LOCK('{LOCK}')"))?
         .unwrap_or_default();
     Err(busy(session, &holder))
 }
 
 pub(super) fn busy(session: &Session, holder: &str) -> ServerError {
-    session.unfit(
+    session.precondition(
         "cannot begin",
         format!("another Replimeter run is measuring this server (its connection {holder})"),
         "wait until it ends, or end it",

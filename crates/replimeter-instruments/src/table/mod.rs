@@ -19,11 +19,11 @@ pub(crate) use self::{
     arrival::arrival,
     lock::{LOCK, take_lock},
     rows::remove_rows,
-    schema::{Found, Schema, find},
+    schema::{Schema, SchemaState, find},
 };
 pub use self::{
     lock::keep_alive,
-    rows::{Held, payload},
+    rows::{RowBudget, payload},
 };
 use crate::preflight::{CheckedReplica, Cluster};
 
@@ -76,9 +76,9 @@ impl Drop for ProbeTable {
     }
 }
 
-fn refuse_foreign(session: &Session, found: &Found) -> Result<(), ServerError> {
+fn refuse_foreign(session: &Session, found: &SchemaState) -> Result<(), ServerError> {
     match &found.comment {
-        Some(comment) if !comment.starts_with(MARK) => Err(session.unfit(
+        Some(comment) if !comment.starts_with(MARK) => Err(session.precondition(
             "cannot use the schema `replimeter`",
             "it has a table `lag_probe` that Replimeter did not create and will not change",
             "rename that table or its schema",
@@ -89,7 +89,7 @@ fn refuse_foreign(session: &Session, found: &Found) -> Result<(), ServerError> {
 
 /// Takes the lock, checks that no server has a foreign table in the table's place, and returns what the primary
 /// has there.
-fn clear(cluster: &mut Cluster, patience: Duration) -> Result<Found, ServerError> {
+fn clear(cluster: &mut Cluster, patience: Duration) -> Result<SchemaState, ServerError> {
     let session = &mut cluster.primary.session;
     take_lock(session)?;
     let found = find(session)?;
@@ -109,7 +109,7 @@ fn clear(cluster: &mut Cluster, patience: Duration) -> Result<Found, ServerError
             && found.comment.is_none()
             && !gone(session, Instant::now() + patience + delay)
         {
-            return Err(session.unfit(
+            return Err(session.precondition(
                 "cannot use the schema `replimeter`",
                 "it still has the table `lag_probe` of an earlier run, which its primary does not have; creating it there would break replication",
                 "check whether the replica is far behind; if it is not, drop that table on the replica: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe;",
@@ -230,7 +230,7 @@ impl ProbeTable {
             };
             // The run's own session may have idled out, and the replica may hang.
             let session = &replica.server.session;
-            match Session::open(&replica.server.impatient()) {
+            match Session::open(&replica.server.with_short_timeouts()) {
                 Ok(mut now) => {
                     if !gone(&mut now, Instant::now() + wait) {
                         warnings.push(incomplete(format!(

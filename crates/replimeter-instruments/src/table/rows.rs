@@ -8,14 +8,14 @@ use super::SLICE;
 
 /// The rows in the table: it is emptied before they become too many.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct RowBudget {
     /// Their ids; the end is the next row's id.
     pub ids: Range<u64>,
     /// Bytes of their payloads.
     pub bytes: u64,
 }
 
-impl Default for Held {
+impl Default for RowBudget {
     /// Returns the state of a new table: no rows, and the first id is 1.
     fn default() -> Self {
         Self {
@@ -25,7 +25,7 @@ impl Default for Held {
     }
 }
 
-impl Held {
+impl RowBudget {
     /// Payload bytes at which the table is emptied.
     pub const MAX_BYTES: u64 = 64 << 20;
     /// Rows at which the table is emptied: ten transactions, so that the pause is no longer than one for
@@ -89,22 +89,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_is_full_by_rows_or_by_bytes() {
+    fn table_is_full_at_row_or_byte_limit() {
         let held = |rows: u64, bytes: u64| {
-            Held {
+            RowBudget {
                 ids: 5..5 + rows,
                 bytes,
             }
             .full()
         };
-        assert!(!Held::default().full());
-        assert!(!held(Held::MAX_ROWS - 1, Held::MAX_BYTES - 1));
-        assert!(held(Held::MAX_ROWS, 0), "tiny rows fill it too");
-        assert!(held(64, Held::MAX_BYTES), "and so do few large ones");
+        assert!(!RowBudget::default().full());
+        assert!(!held(RowBudget::MAX_ROWS - 1, RowBudget::MAX_BYTES - 1));
+        assert!(held(RowBudget::MAX_ROWS, 0), "tiny rows fill it too");
+        assert!(held(64, RowBudget::MAX_BYTES), "and so do few large ones");
     }
 
     #[test]
-    fn slices_cover_all_ids_in_order_and_none_is_larger() {
+    fn slices_cover_all_ids_in_order_within_limit() {
         for (ids, count) in [
             (1..1, 0),
             (1..2, 1),

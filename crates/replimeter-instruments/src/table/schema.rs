@@ -7,7 +7,7 @@ use std::{
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    facts::{Facts, grants},
+    facts::{ServerFacts, grants},
 };
 use replimeter_model::warning::{Warning, WarningCode};
 
@@ -20,7 +20,7 @@ const MADE_SCHEMA: &str = "; with the schema";
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// A server's objects in the schema, as far as the user may see them.
-pub(crate) struct Found {
+pub(crate) struct SchemaState {
     schema: bool,
     /// The comment of the table with the probe table's name.
     pub(crate) comment: Option<String>,
@@ -30,10 +30,10 @@ pub(crate) struct Found {
     foreign: Vec<String>,
 }
 
-pub(crate) fn find(session: &mut Session) -> Result<Found, ServerError> {
-    let doing = "cannot inspect the schema `replimeter`";
+pub(crate) fn find(session: &mut Session) -> Result<SchemaState, ServerError> {
+    let operation = "cannot inspect the schema `replimeter`";
     let schema = session.value(
-        doing,
+        operation,
         "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'",
     )?;
     let names = |table: &str, columns: &str, of: &str| {
@@ -42,15 +42,18 @@ pub(crate) fn find(session: &mut Session) -> Result<Found, ServerError> {
         )
     };
     let tables = session.rows(
-        doing,
+        operation,
         &names(
             "tables",
             "table_name AS name, table_comment AS comment",
             "table",
         ),
     )?;
-    let routines = session.rows(doing, &names("routines", "routine_name AS name", "routine"))?;
-    let events = session.rows(doing, &names("events", "event_name AS name", "event"))?;
+    let routines = session.rows(
+        operation,
+        &names("routines", "routine_name AS name", "routine"),
+    )?;
+    let events = session.rows(operation, &names("events", "event_name AS name", "event"))?;
     let get = |row: &replimeter_engine::session::StatusRow, name: &str| {
         row.get(name).cloned().unwrap_or_default()
     };
@@ -66,7 +69,7 @@ pub(crate) fn find(session: &mut Session) -> Result<Found, ServerError> {
         .chain(&routines)
         .chain(&events)
         .map(|row| get(row, "name"));
-    Ok(Found {
+    Ok(SchemaState {
         schema: schema.is_some(),
         comment,
         ours: ours.len() as u64,
@@ -92,7 +95,7 @@ impl Schema {
     /// # Errors
     /// When the primary refuses.
     pub(crate) fn make(primary: &mut Session, others: &[Node]) -> Result<Self, ServerError> {
-        let doing = "cannot inspect the schema `replimeter`";
+        let operation = "cannot inspect the schema `replimeter`";
         let there =
             "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'";
         let mut schema = Self {
@@ -100,12 +103,12 @@ impl Schema {
             made: false,
             kept_for: None,
         };
-        if primary.value(doing, there)?.is_some() {
+        if primary.value(operation, there)?.is_some() {
             let marked = format!(
                 "SELECT 1 FROM information_schema.tables WHERE table_schema = 'replimeter' \
                  AND table_comment LIKE '{MARK}{MADE_SCHEMA}%' LIMIT 1"
             );
-            schema.made = primary.value(doing, &marked)?.is_some();
+            schema.made = primary.value(operation, &marked)?.is_some();
         } else {
             let deadline = Instant::now() + SETTLE;
             // An empty one may be removed by an earlier run's removal that is still replicating.
@@ -158,7 +161,7 @@ impl Schema {
             return Ok(None);
         }
         let deadline = Instant::now() + patience;
-        let not_ours = |name: &str, address: &str, found: &Found| {
+        let not_ours = |name: &str, address: &str, found: &SchemaState| {
             let more = if found.foreign.len() > 1 {
                 format!(" and {} more", found.foreign.len() - 1)
             } else {
@@ -210,15 +213,15 @@ fn ask(
     node: &Node,
     answer: Duration,
     deadline: Instant,
-    settled: impl Fn(&Found) -> bool,
-) -> Result<Found, ServerError> {
+    settled: impl Fn(&SchemaState) -> bool,
+) -> Result<SchemaState, ServerError> {
     let mut session = Session::open(&Node {
         answer,
         ..node.clone()
     })?;
-    let engine = Facts::read(&mut session)?.engine;
+    let engine = ServerFacts::read(&mut session)?.engine;
     if !grants(&mut session, engine)?.is_some_and(|grants| grants.has("SELECT", SCHEMA, "")) {
-        return Err(session.unfit(
+        return Err(session.precondition(
             "cannot inspect the schema `replimeter`",
             "the user may not see everything in it",
             "GRANT SELECT ON `replimeter`.* to the user",

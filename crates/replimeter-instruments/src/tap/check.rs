@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use replimeter_engine::{
     ServerError,
-    binlog::fitness::{self, Role},
+    binlog::requirements::{self, FollowPurpose},
     source::Member,
 };
 use replimeter_model::{
@@ -13,8 +13,8 @@ use replimeter_model::{
 };
 
 use crate::{
+    discovery::{Relation, Relations, find_relations, read_each},
     preflight::Cluster,
-    survey::{Relation, Relations, read_each, relate},
 };
 
 /// Connects to every server, determines the topology, and checks that each server can be followed.
@@ -45,16 +45,16 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
                 mode: "async",
             }
         }
-        _ => relate(&servers, declared)?,
+        _ => find_relations(&servers, declared)?,
     };
     for (index, server) in servers.iter().enumerate() {
         warnings.extend(server.unencrypted());
         let role = if index == relations.writer {
-            Role::Source
+            FollowPurpose::Source
         } else {
-            Role::Applier
+            FollowPurpose::Applier
         };
-        fitness::check(&server.session, &server.facts, role)?;
+        requirements::check(&server.session, &server.facts, role)?;
     }
     let mut cluster = Cluster::of(servers, relations, warnings);
     check_replicas(&mut cluster)?;
@@ -65,14 +65,14 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
 fn check_replicas(cluster: &mut Cluster) -> Result<(), ServerError> {
     let primary = &cluster.primary;
     for replica in &cluster.replicas {
-        fitness::check_domains(
+        requirements::check_domains(
             &replica.server.session,
             &replica.server.facts,
             &primary.facts,
         )?;
         let (of_primary, of_replica) = (primary.facts.engine, replica.server.facts.engine);
         if of_primary != of_replica {
-            return Err(replica.server.session.unfit(
+            return Err(replica.server.session.precondition(
                 "cannot be matched with the primary",
                 format!(
                     "it is {} and the primary is {}, whose GTIDs differ",
@@ -109,7 +109,9 @@ pub(crate) fn server_ids(
 ) -> Result<Vec<u32>, ServerError> {
     let mut taken = BTreeSet::new();
     for server in cluster.servers_mut() {
-        taken.extend(fitness::server_ids(&mut server.session, &server.facts)?.unwrap_or_default());
+        taken.extend(
+            requirements::server_ids(&mut server.session, &server.facts)?.unwrap_or_default(),
+        );
         taken.extend(server.facts.get("server_id").parse::<u32>());
         let channels = server.channels.as_deref().unwrap_or_default();
         taken.extend(
@@ -127,15 +129,15 @@ pub(crate) fn server_ids(
                     .and_then(|index| first.checked_add(index))
                     .unwrap_or(0);
                 if id == 0 || taken.contains(&id) {
-                    return Err(cluster.primary.session.unfit(
+                    return Err(cluster.primary.session.precondition(
                         "cannot follow its binary log",
                         format!("server_id {id} belongs to one of the servers or to a connected replica, whose connection would be dropped"),
-                        format!("choose another --server-id, such as {}, or leave it out", fitness::unused_server_id(&taken)),
+                        format!("choose another --server-id, such as {}, or leave it out", requirements::unused_server_id(&taken)),
                     ));
                 }
                 id
             }
-            None => fitness::unused_server_id(&taken),
+            None => requirements::unused_server_id(&taken),
         };
         taken.insert(id);
         ids.push(id);

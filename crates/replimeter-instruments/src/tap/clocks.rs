@@ -5,20 +5,20 @@ use replimeter_model::{tap::TapClock, time::Nanos};
 
 use crate::{
     clock::Clock,
-    offset::{ServerClock, Step},
+    clock_offset::{ClockStep, ServerClock},
 };
 
 /// Interval between measurements of the clocks.
 const EVERY: Nanos = Nanos(30_000_000_000);
 
 /// One server's clock and the connection over which it is measured.
-struct Asked {
+struct ClockProbe {
     node: Node,
     session: Option<Session>,
     known: Option<ServerClock>,
 }
 
-impl Asked {
+impl ClockProbe {
     fn open(node: &Node, clock: &Clock) -> Self {
         let mut asked = Self {
             node: node.clone(),
@@ -30,13 +30,13 @@ impl Asked {
     }
 
     /// Measures the clock; a server that does not answer is measured the next time.
-    fn ask(&mut self, clock: &Clock) -> Option<Step> {
+    fn ask(&mut self, clock: &Clock) -> Option<ClockStep> {
         if self.session.is_none() {
             self.session = Session::open(&self.node).ok();
         }
         let session = self.session.as_mut()?;
         let asked = match &mut self.known {
-            Some(known) => known.again(session, clock),
+            Some(known) => known.remeasure(session, clock),
             None => ServerClock::measure(session, clock).map(|first| {
                 self.known = first;
                 None
@@ -53,14 +53,14 @@ impl Asked {
 /// into their logs.
 #[derive(Default)]
 pub(super) struct Clocks {
-    asked: Vec<Asked>,
+    asked: Vec<ClockProbe>,
     due: Nanos,
 }
 
 impl Clocks {
     /// Measures each clock for the first time.
     pub(super) fn measure<'a>(nodes: impl Iterator<Item = &'a Node>, clock: &Clock) -> Self {
-        let asked = nodes.map(|node| Asked::open(node, clock)).collect();
+        let asked = nodes.map(|node| ClockProbe::open(node, clock)).collect();
         Self {
             asked,
             due: clock.now() + EVERY,
@@ -68,7 +68,7 @@ impl Clocks {
     }
 
     /// Measures again when due; returns messages about clocks that were set.
-    pub(super) fn again(&mut self, clock: &Clock) -> Vec<String> {
+    pub(super) fn remeasure(&mut self, clock: &Clock) -> Vec<String> {
         if self.asked.is_empty() || clock.now() < self.due {
             return Vec::new();
         }
@@ -91,15 +91,19 @@ impl Clocks {
 
     /// Converts a time of a server's clock, in µs since 1970, to the local clock; `near` is a point
     /// close to it. `None` when the clock is unknown or was set at about that time.
-    pub(super) fn place(&self, server: usize, unix_us: i64, near: Nanos) -> Option<Nanos> {
+    pub(super) fn to_run_clock(&self, server: usize, unix_us: i64, near: Nanos) -> Option<Nanos> {
         let known = self.asked.get(server)?.known.as_ref()?;
-        Some(known.place(Nanos(unix_us.checked_mul(1000)?), near)?.0)
+        Some(
+            known
+                .to_run_clock(Nanos(unix_us.checked_mul(1000)?), near)?
+                .0,
+        )
     }
 
     /// Returns the record of each clock's offset.
     pub(super) fn records(&mut self, clock: &Clock) -> Vec<TapClock> {
         self.due = Nanos(0);
-        self.again(clock);
+        self.remeasure(clock);
         self.asked
             .iter()
             .filter_map(|asked| {

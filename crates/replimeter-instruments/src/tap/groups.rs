@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use replimeter_engine::binlog::TableId;
-use replimeter_model::plan::{By, TapPlan};
+use replimeter_model::plan::{GroupBy, TapPlan};
 
 /// Maximum number of groups; later ones are counted in the last one.
-const MOST: usize = 1000;
+const MAX_GROUPS: usize = 1000;
 
 /// The result for one set of tables.
 #[derive(Clone, Debug, Default)]
-struct Verdict {
+struct GroupMatch {
     wanted: bool,
     groups: Vec<usize>,
 }
@@ -18,11 +18,11 @@ struct Verdict {
 /// Determines the groups of sets of tables, once for each set.
 #[derive(Debug)]
 pub(super) struct Groups {
-    by: Option<By>,
+    by: Option<GroupBy>,
     only: Vec<(String, Option<String>)>,
     except: Vec<(String, Option<String>)>,
     names: Vec<(String, String)>,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<GroupMatch>,
     numbers: HashMap<(String, String), usize>,
     groups: Vec<(String, String)>,
 }
@@ -46,7 +46,7 @@ impl Groups {
     pub(super) fn new(plan: &TapPlan) -> Self {
         let (only, except) = (parse(&plan.include), parse(&plan.exclude));
         // Set 0: tables that were not requested, or are unknown.
-        let none = Verdict {
+        let none = GroupMatch {
             wanted: only.is_empty(),
             groups: Vec::new(),
         };
@@ -62,7 +62,7 @@ impl Groups {
     }
 
     /// Adds the tables and sets that a stream has found.
-    pub(super) fn learn(
+    pub(super) fn add_sets(
         &mut self,
         names: &mut Vec<(String, String)>,
         sets: &mut Vec<Vec<TableId>>,
@@ -74,7 +74,7 @@ impl Groups {
         }
     }
 
-    fn judge(&mut self, set: &[TableId]) -> Verdict {
+    fn judge(&mut self, set: &[TableId]) -> GroupMatch {
         let unknown = (String::new(), String::new());
         let tables: Vec<(String, String)> = set
             .iter()
@@ -90,7 +90,7 @@ impl Groups {
             .into_iter()
             .filter(|one| self.by.is_some() && kept(one))
         {
-            let key = if self.by == Some(By::Schema) {
+            let key = if self.by == Some(GroupBy::Schema) {
                 (schema, String::new())
             } else {
                 (schema, table)
@@ -100,7 +100,7 @@ impl Groups {
         let mut numbers: Vec<usize> = groups.into_iter().map(|key| self.number(key)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        Verdict {
+        GroupMatch {
             wanted,
             groups: numbers,
         }
@@ -110,8 +110,8 @@ impl Groups {
         if let Some(number) = self.numbers.get(&key) {
             return *number;
         }
-        if self.groups.len() == MOST {
-            return MOST;
+        if self.groups.len() == MAX_GROUPS {
+            return MAX_GROUPS;
         }
         self.groups.push(key.clone());
         self.numbers.insert(key, self.groups.len() - 1);
@@ -119,14 +119,14 @@ impl Groups {
     }
 
     /// Returns whether transactions of this set count.
-    pub(super) fn wanted(&self, set: u32) -> bool {
+    pub(super) fn is_counted(&self, set: u32) -> bool {
         self.verdicts
             .get(set as usize)
             .is_some_and(|verdict| verdict.wanted)
     }
 
     /// Returns the groups of a set.
-    pub(super) fn of(&self, set: u32) -> &[usize] {
+    pub(super) fn groups_of(&self, set: u32) -> &[usize] {
         self.verdicts
             .get(set as usize)
             .map_or(&[], |verdict| &verdict.groups)
@@ -180,7 +180,7 @@ mod tests {
             name("shop", ""),
         ];
         let set = |ids: &[u32]| ids.iter().map(|id| TableId(*id)).collect::<Vec<_>>();
-        groups.learn(
+        groups.add_sets(
             &mut names,
             &mut vec![set(&[0]), set(&[0, 1]), set(&[2]), set(&[1, 2]), set(&[3])],
         );
@@ -189,11 +189,11 @@ mod tests {
 
     fn wanted(settings: &str) -> Vec<u32> {
         let groups = groups(settings);
-        (0..=5).filter(|set| groups.wanted(*set)).collect()
+        (0..=5).filter(|set| groups.is_counted(*set)).collect()
     }
 
     #[test]
-    fn filters() {
+    fn table_filters_are_applied() {
         assert_eq!(wanted(""), [0, 1, 2, 3, 4, 5]);
         assert_eq!(wanted("include = ['shop']"), [1, 2, 4, 5]);
         assert_eq!(wanted("include = ['shop.orders', 'blog']"), [1, 2, 3, 4]);
@@ -202,17 +202,19 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_counts_once_for_each_that_it_touches() {
+    fn transaction_counts_once_per_touched_group() {
         let by_table = groups("group-by = 'table'");
-        assert_eq!(by_table.of(2).len(), 2);
+        assert_eq!(by_table.groups_of(2).len(), 2);
         assert_eq!(
-            by_table.name(by_table.of(1)[0]),
+            by_table.name(by_table.groups_of(1)[0]),
             ("shop".to_owned(), "orders".to_owned())
         );
-        assert_eq!(groups("group-by = 'schema'").of(2).len(), 1);
-        assert!(groups("").of(2).is_empty());
+        assert_eq!(groups("group-by = 'schema'").groups_of(2).len(), 1);
+        assert!(groups("").groups_of(2).is_empty());
         assert_eq!(
-            groups("group-by = 'table'\ninclude = ['blog']").of(4).len(),
+            groups("group-by = 'table'\ninclude = ['blog']")
+                .groups_of(4)
+                .len(),
             1
         );
     }

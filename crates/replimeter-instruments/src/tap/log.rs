@@ -15,13 +15,13 @@ use replimeter_model::time::Nanos;
 /// Bytes of a segment.
 const SEGMENT: usize = 64 << 10;
 /// Maximum length of an entry: three numbers of up to ten bytes.
-const LONGEST: usize = 30;
+const MAX_ENTRY_LENGTH: usize = 30;
 /// Maximum segments in memory, of all logs together; the others are in the file.
 const IN_MEMORY: usize = 128;
 
 /// One arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ArrivalEntry {
     /// The transaction's number within its source.
     pub(crate) number: u64,
     /// When it arrived; `None` while a connection was lost.
@@ -32,14 +32,14 @@ pub(crate) struct Entry {
 
 /// An unnamed file, in slots of one segment.
 #[derive(Debug, Default)]
-pub(crate) struct Spill {
+pub(crate) struct SpillFile {
     file: Option<File>,
     free: Vec<u64>,
     slots: u64,
     in_memory: usize,
 }
 
-impl Spill {
+impl SpillFile {
     /// Creates a file in this folder; it vanishes with the process. Without a folder everything
     /// stays in memory.
     ///
@@ -62,40 +62,40 @@ impl Spill {
         })
     }
 
-    fn put(&mut self, bytes: Vec<u8>) -> io::Result<Place> {
+    fn put(&mut self, bytes: Vec<u8>) -> io::Result<SegmentPlace> {
         let Some(file) = self.file.as_ref().filter(|_| self.in_memory >= IN_MEMORY) else {
             self.in_memory += 1;
-            return Ok(Place::Memory(Arc::new(bytes)));
+            return Ok(SegmentPlace::Memory(Arc::new(bytes)));
         };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots += 1;
             self.slots - 1
         });
         file.write_all_at(&bytes, slot * SEGMENT as u64)?;
-        Ok(Place::File {
+        Ok(SegmentPlace::File {
             slot,
             length: bytes.len(),
         })
     }
 
-    fn get(&self, place: &Place) -> io::Result<Arc<Vec<u8>>> {
+    fn get(&self, place: &SegmentPlace) -> io::Result<Arc<Vec<u8>>> {
         match (place, &self.file) {
-            (Place::Memory(bytes), _) => Ok(Arc::clone(bytes)),
-            (Place::File { slot, length }, Some(file)) => {
+            (SegmentPlace::Memory(bytes), _) => Ok(Arc::clone(bytes)),
+            (SegmentPlace::File { slot, length }, Some(file)) => {
                 let mut bytes = vec![0; *length];
                 file.read_exact_at(&mut bytes, slot * SEGMENT as u64)?;
                 Ok(Arc::new(bytes))
             }
-            (Place::File { .. }, None) => Err(io::Error::other(
+            (SegmentPlace::File { .. }, None) => Err(io::Error::other(
                 "the file of pending arrivals no longer exists",
             )),
         }
     }
 
-    fn release(&mut self, place: &Place) {
+    fn release(&mut self, place: &SegmentPlace) {
         match place {
-            Place::Memory(_) => self.in_memory -= 1,
-            Place::File { slot, .. } => self.free.push(*slot),
+            SegmentPlace::Memory(_) => self.in_memory -= 1,
+            SegmentPlace::File { slot, .. } => self.free.push(*slot),
         }
     }
 
@@ -106,14 +106,14 @@ impl Spill {
 }
 
 #[derive(Debug)]
-enum Place {
+enum SegmentPlace {
     Memory(Arc<Vec<u8>>),
     File { slot: u64, length: usize },
 }
 
 /// The entry that the next one is encoded as a difference from.
 #[derive(Clone, Copy, Debug, Default)]
-struct Before {
+struct PreviousEntry {
     number: u64,
     at: i64,
 }
@@ -148,8 +148,8 @@ fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-impl Before {
-    fn pack(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+impl PreviousEntry {
+    fn pack(&mut self, entry: &ArrivalEntry, out: &mut Vec<u8>) {
         put(out, zigzag(entry.number.wrapping_sub(self.number) as i64));
         put(
             out,
@@ -162,7 +162,7 @@ impl Before {
         }
     }
 
-    fn unpack(&mut self, bytes: &[u8], offset: &mut usize) -> Option<Entry> {
+    fn unpack(&mut self, bytes: &[u8], offset: &mut usize) -> Option<ArrivalEntry> {
         self.number = self
             .number
             .wrapping_add(unzigzag(take(bytes, offset)?) as u64);
@@ -173,7 +173,7 @@ impl Before {
         } else {
             None
         };
-        Some(Entry {
+        Some(ArrivalEntry {
             number: self.number,
             at,
             set: (set >> 1) as u32,
@@ -183,25 +183,25 @@ impl Before {
 
 /// The arrivals of one source, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Log {
-    sealed: VecDeque<Place>,
+pub(crate) struct ArrivalLog {
+    sealed: VecDeque<SegmentPlace>,
     /// The number of the first sealed segment.
     first: u64,
     open: Vec<u8>,
-    before: Before,
+    before: PreviousEntry,
     /// The highest number so far.
     pub(crate) highest: u64,
     /// The number of entries.
     pub(crate) count: u64,
 }
 
-impl Log {
+impl ArrivalLog {
     /// Adds an arrival.
     ///
     /// # Errors
     /// When writing fails.
-    pub(crate) fn push(&mut self, entry: &Entry, spill: &mut Spill) -> io::Result<()> {
-        if self.open.len() + LONGEST > SEGMENT {
+    pub(crate) fn push(&mut self, entry: &ArrivalEntry, spill: &mut SpillFile) -> io::Result<()> {
+        if self.open.len() + MAX_ENTRY_LENGTH > SEGMENT {
             let full = std::mem::take(&mut self.open);
             self.sealed.push_back(spill.put(full)?);
         }
@@ -212,7 +212,7 @@ impl Log {
     }
 
     /// Forgets segments before this one.
-    pub(crate) fn forget_before(&mut self, segment: u64, spill: &mut Spill) {
+    pub(crate) fn forget_before(&mut self, segment: u64, spill: &mut SpillFile) {
         while self.first < segment
             && let Some(place) = self.sealed.pop_front()
         {
@@ -224,16 +224,16 @@ impl Log {
 
 /// A position in a log.
 #[derive(Debug, Default)]
-pub(crate) struct Cursor {
+pub(crate) struct LogCursor {
     segment: u64,
     offset: usize,
-    before: Before,
+    before: PreviousEntry,
     loaded: Option<Arc<Vec<u8>>>,
 }
 
-impl Cursor {
+impl LogCursor {
     /// Returns a cursor after all current entries.
-    pub(crate) fn at_end(log: &Log) -> Self {
+    pub(crate) fn at_end(log: &ArrivalLog) -> Self {
         Self {
             segment: log.first + log.sealed.len() as u64,
             offset: log.open.len(),
@@ -251,7 +251,11 @@ impl Cursor {
     ///
     /// # Errors
     /// When reading fails.
-    pub(crate) fn next(&mut self, log: &Log, spill: &Spill) -> io::Result<Option<Entry>> {
+    pub(crate) fn next(
+        &mut self,
+        log: &ArrivalLog,
+        spill: &SpillFile,
+    ) -> io::Result<Option<ArrivalEntry>> {
         loop {
             let index = self.segment.saturating_sub(log.first) as usize;
             let Some(place) = log.sealed.get(index) else {
@@ -279,12 +283,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_goes_in_comes_out(entries in proptest::collection::vec((any::<u64>(), any::<Option<i64>>(), 0u32..1 << 30), 0..200)) {
-            let mut spill = Spill::default();
-            let mut log = Log::default();
-            let mut cursor = Cursor::default();
-            let entries: Vec<Entry> =
-                entries.iter().map(|(number, at, set)| Entry { number: *number, at: at.map(Nanos), set: *set }).collect();
+        fn logged_arrivals_are_read_back(entries in proptest::collection::vec((any::<u64>(), any::<Option<i64>>(), 0u32..1 << 30), 0..200)) {
+            let mut spill = SpillFile::default();
+            let mut log = ArrivalLog::default();
+            let mut cursor = LogCursor::default();
+            let entries: Vec<ArrivalEntry> =
+                entries.iter().map(|(number, at, set)| ArrivalEntry { number: *number, at: at.map(Nanos), set: *set }).collect();
             for entry in &entries {
                 log.push(entry, &mut spill).unwrap();
             }
@@ -296,13 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn old_segments_are_spilled_read_back_and_their_room_used_again() {
+    fn segments_are_spilled_read_back_and_reused() {
         let folder = std::env::temp_dir().join(format!("replimeter-spill-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let mut spill = Spill::new(Some(&folder)).unwrap();
+        let mut spill = SpillFile::new(Some(&folder)).unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "it has no name");
-        let (mut log, mut cursor) = (Log::default(), Cursor::default());
-        let entry = |number: u64| Entry {
+        let (mut log, mut cursor) = (ArrivalLog::default(), LogCursor::default());
+        let entry = |number: u64| ArrivalEntry {
             number,
             at: Some(Nanos(number as i64 * 50_000)),
             set: 1,

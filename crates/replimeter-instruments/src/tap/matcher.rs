@@ -11,32 +11,32 @@ use std::{
 
 use replimeter_engine::{
     binlog::{Gtid, Tag, Uuid},
-    flavour::gtid::{GtidSet, domain_gtids},
+    dialect::gtid::{GtidSet, domain_gtids},
 };
 use replimeter_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::log::{Cursor, Entry, Log, Spill};
+use super::log::{ArrivalEntry, ArrivalLog, LogCursor, SpillFile};
 
 /// How far ahead a transaction is searched that is not next: replicas may commit in another order
 /// than the primary, within the range of their parallel appliers.
 const LOOK_AHEAD: usize = 1 << 14;
 /// Maximum skipped arrivals kept per source.
-const MOST_SKIPPED: usize = 1 << 16;
+const MAX_SKIPPED: usize = 1 << 16;
 /// Maximum transactions that are both in the primary's executed set and in its stream.
 const OVERLAP: usize = 256;
 /// Maximum arrivals on a replica kept for the primary's stream.
-const MOST_EARLY: usize = 1 << 17;
+const MAX_EARLY: usize = 1 << 17;
 /// Timeout for the primary's stream when a replica shows a transaction first.
-const PATIENCE: Nanos = Nanos(10_000_000_000);
+const MATCH_TIMEOUT: Nanos = Nanos(10_000_000_000);
 /// Number of later transactions of the same source after which a missing one counts as left out.
 const PASSED: u64 = 1000;
 /// Maximum number of sources: each server, domain or tag is one.
-const MOST_SOURCES: usize = 1 << 12;
+const MAX_SOURCES: usize = 1 << 12;
 
 /// The origin of a transaction: its GTID without the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum TransactionSource {
     /// MariaDB: domain and server.
     Domain(u32, u32),
     /// MySQL: UUID and tag.
@@ -45,10 +45,13 @@ pub enum Source {
 
 /// Splits a GTID into source and number.
 #[must_use]
-pub fn split(gtid: &Gtid) -> (Source, u64) {
+pub fn split(gtid: &Gtid) -> (TransactionSource, u64) {
     match gtid {
-        Gtid::Domain(gtid) => (Source::Domain(gtid.domain, gtid.server), gtid.sequence),
-        Gtid::Numbered { uuid, tag, number } => (Source::Uuid(*uuid, *tag), *number),
+        Gtid::Domain(gtid) => (
+            TransactionSource::Domain(gtid.domain, gtid.server),
+            gtid.sequence,
+        ),
+        Gtid::Numbered { uuid, tag, number } => (TransactionSource::Uuid(*uuid, *tag), *number),
     }
 }
 
@@ -110,17 +113,17 @@ impl Unmatched {
 /// A transaction skipped by a replica.
 #[derive(Clone, Copy, Debug)]
 struct Skipped {
-    entry: Entry,
+    entry: ArrivalEntry,
     /// The number of transactions of the source that the replica had shown by then.
     shown: u64,
 }
 
 /// The state of one source on one replica.
 #[derive(Debug, Default)]
-struct Shown {
-    cursor: Cursor,
+struct SourceProgress {
+    cursor: LogCursor,
     /// Taken from the log and not shown yet.
-    head: Option<Entry>,
+    head: Option<ArrivalEntry>,
     skipped: HashMap<u64, Skipped>,
     /// Shown before the primary's stream did; to be skipped in the log.
     done: HashSet<u64>,
@@ -128,15 +131,15 @@ struct Shown {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Early {
+struct EarlyArrival {
     at: Option<Nanos>,
     since: Nanos,
 }
 
 #[derive(Debug, Default)]
-struct Replica {
-    sources: Vec<Shown>,
-    early: HashMap<(usize, u64), Early>,
+struct ReplicaStream {
+    sources: Vec<SourceProgress>,
+    early: HashMap<(usize, u64), EarlyArrival>,
     unmatched: Unmatched,
     before_start: u64,
     /// The primary's arrivals that need no further matching.
@@ -146,12 +149,12 @@ struct Replica {
 
 /// The primary's executed set before its stream began.
 #[derive(Debug, Default)]
-struct Baseline {
+struct ExecutedBaseline {
     set: GtidSet,
     domains: HashMap<(u32, u32), u64>,
 }
 
-impl Baseline {
+impl ExecutedBaseline {
     fn read(executed: &str) -> Self {
         let domains = domain_gtids(executed).unwrap_or_default();
         Self {
@@ -163,13 +166,13 @@ impl Baseline {
         }
     }
 
-    fn has(&self, source: &Source, number: u64) -> bool {
+    fn has(&self, source: &TransactionSource, number: u64) -> bool {
         match source {
-            Source::Domain(domain, server) => self
+            TransactionSource::Domain(domain, server) => self
                 .domains
                 .get(&(*domain, *server))
                 .is_some_and(|last| number <= *last),
-            Source::Uuid(uuid, tag) => {
+            TransactionSource::Uuid(uuid, tag) => {
                 let uuid = uuid.to_string();
                 let own = self
                     .set
@@ -188,14 +191,14 @@ impl Baseline {
 /// Matches streams by GTID.
 #[derive(Debug)]
 pub struct Matcher {
-    numbers: HashMap<Source, usize>,
-    sources: Vec<Source>,
+    numbers: HashMap<TransactionSource, usize>,
+    sources: Vec<TransactionSource>,
     /// The last source and its index: most transactions have the same source as the previous one.
-    last: Option<(Source, usize)>,
-    logs: Vec<Log>,
-    replicas: Vec<Replica>,
-    baseline: Baseline,
-    spill: Spill,
+    last: Option<(TransactionSource, usize)>,
+    logs: Vec<ArrivalLog>,
+    replicas: Vec<ReplicaStream>,
+    baseline: ExecutedBaseline,
+    spill: SpillFile,
     arrivals: u64,
     closed: bool,
 }
@@ -212,15 +215,15 @@ impl Matcher {
             sources: Vec::new(),
             last: None,
             logs: Vec::new(),
-            replicas: (0..replicas).map(|_| Replica::default()).collect(),
-            baseline: Baseline::read(executed),
-            spill: Spill::new(folder)?,
+            replicas: (0..replicas).map(|_| ReplicaStream::default()).collect(),
+            baseline: ExecutedBaseline::read(executed),
+            spill: SpillFile::new(folder)?,
             arrivals: 0,
             closed: false,
         })
     }
 
-    fn source(&mut self, source: Source) -> Option<usize> {
+    fn source(&mut self, source: TransactionSource) -> Option<usize> {
         if let Some((last, number)) = self.last
             && last == source
         {
@@ -228,14 +231,14 @@ impl Matcher {
         }
         let number = match self.numbers.get(&source) {
             Some(number) => *number,
-            None if self.sources.len() == MOST_SOURCES => return None,
+            None if self.sources.len() == MAX_SOURCES => return None,
             None => {
                 let number = self.sources.len();
                 self.numbers.insert(source, number);
                 self.sources.push(source);
-                self.logs.push(Log::default());
+                self.logs.push(ArrivalLog::default());
                 for replica in &mut self.replicas {
-                    replica.sources.push(Shown::default());
+                    replica.sources.push(SourceProgress::default());
                 }
                 number
             }
@@ -258,7 +261,7 @@ impl Matcher {
             });
             return Ok(());
         };
-        let entry = Entry {
+        let entry = ArrivalEntry {
             number,
             at: arrival.at,
             set: arrival.set,
@@ -306,17 +309,17 @@ impl Matcher {
         // Transactions before the beginning are searched only within the possible overlap.
         let old = !next && self.baseline.has(&self.sources[source], number);
         if let Some(entry) =
-            shown.find(number, if old { OVERLAP } else { MOST_SKIPPED }, log, spill)?
+            shown.find(number, if old { OVERLAP } else { MAX_SKIPPED }, log, spill)?
         {
             replica.settle(index, &entry, arrival.at, out);
         } else if old && (number <= log.highest || replica.early.len() >= OVERLAP) {
             replica.before_start += 1;
         } else if self.closed {
             // It is after the end of the primary's stream.
-        } else if replica.early.len() < MOST_EARLY {
+        } else if replica.early.len() < MAX_EARLY {
             replica.early.insert(
                 (source, number),
-                Early {
+                EarlyArrival {
                     at: arrival.at,
                     since: now,
                 },
@@ -328,7 +331,7 @@ impl Matcher {
     }
 
     /// Drops expired arrivals, and frees memory. To be called about once a second.
-    pub fn sweep(&mut self, now: Nanos) {
+    pub fn expire(&mut self, now: Nanos) {
         for replica in &mut self.replicas {
             replica.sweep(now, &self.baseline, &self.sources);
         }
@@ -349,23 +352,23 @@ impl Matcher {
         replica.unmatched.unheard += self.arrivals - replica.settled;
         replica.settled = self.arrivals;
         for (shown, log) in replica.sources.iter_mut().zip(&self.logs) {
-            *shown = Shown {
-                cursor: Cursor::at_end(log),
+            *shown = SourceProgress {
+                cursor: LogCursor::at_end(log),
                 shown: shown.shown,
-                ..Shown::default()
+                ..SourceProgress::default()
             };
         }
         replica.early.clear();
     }
 
     /// Stops waiting for a replica.
-    pub fn retire(&mut self, index: usize) {
+    pub fn stop_expecting(&mut self, index: usize) {
         self.replicas[index].retired = true;
         self.replicas[index].early = HashMap::new();
         self.replicas[index]
             .sources
             .iter_mut()
-            .for_each(|shown| *shown = Shown::default());
+            .for_each(|shown| *shown = SourceProgress::default());
     }
 
     /// Marks the end of the primary's stream: replicas are still awaited, but their later
@@ -377,7 +380,7 @@ impl Matcher {
     /// Ends matching: arrivals that have waited for the primary's stream since before this time
     /// count as unmatched.
     pub fn finish(&mut self, at: Nanos) {
-        self.sweep(Nanos(at.0.saturating_add(PATIENCE.0)));
+        self.expire(Nanos(at.0.saturating_add(MATCH_TIMEOUT.0)));
     }
 
     /// Returns the number of the primary's transactions that a replica has not shown yet.
@@ -434,9 +437,9 @@ impl Matcher {
     }
 }
 
-impl Shown {
+impl SourceProgress {
     /// Returns the next entry of the log that was not shown yet.
-    fn head(&mut self, log: &Log, spill: &Spill) -> io::Result<Option<Entry>> {
+    fn head(&mut self, log: &ArrivalLog, spill: &SpillFile) -> io::Result<Option<ArrivalEntry>> {
         while self.head.is_none() {
             let Some(entry) = self.cursor.next(log, spill)? else {
                 return Ok(None);
@@ -454,9 +457,9 @@ impl Shown {
         &mut self,
         number: u64,
         most: usize,
-        log: &Log,
-        spill: &Spill,
-    ) -> io::Result<Option<Entry>> {
+        log: &ArrivalLog,
+        spill: &SpillFile,
+    ) -> io::Result<Option<ArrivalEntry>> {
         if !self.skipped.is_empty()
             && let Some(skipped) = self.skipped.remove(&number)
         {
@@ -492,11 +495,11 @@ impl Shown {
     }
 }
 
-impl Replica {
+impl ReplicaStream {
     fn settle(
         &mut self,
         replica: usize,
-        entry: &Entry,
+        entry: &ArrivalEntry,
         on_replica: Option<Nanos>,
         out: &mut impl FnMut(Match),
     ) {
@@ -512,7 +515,7 @@ impl Replica {
         }
     }
 
-    fn sweep(&mut self, now: Nanos, baseline: &Baseline, sources: &[Source]) {
+    fn sweep(&mut self, now: Nanos, baseline: &ExecutedBaseline, sources: &[TransactionSource]) {
         let Self {
             early,
             unmatched,
@@ -521,7 +524,7 @@ impl Replica {
             ..
         } = self;
         early.retain(|(source, number), early| {
-            let keep = now.0.saturating_sub(early.since.0) < PATIENCE.0;
+            let keep = now.0.saturating_sub(early.since.0) < MATCH_TIMEOUT.0;
             if !keep {
                 if baseline.has(&sources[*source], *number) {
                     *before_start += 1;

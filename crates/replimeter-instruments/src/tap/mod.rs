@@ -7,8 +7,8 @@
 mod check;
 mod clocks;
 mod groups;
-mod joining;
 mod log;
+mod match_loop;
 pub mod matcher;
 pub(crate) mod stream;
 mod summary;
@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::binlog::{Follower, Start};
+use replimeter_engine::binlog::{Follower, StartPosition};
 use replimeter_model::{
     engine::Engine,
     plan::TapPlan,
@@ -36,7 +36,7 @@ pub use self::{
     check::check,
     matcher::{Arrival, Match, Matcher, Unmatched},
 };
-use self::{clocks::Clocks, joining::Joining, stream::Stream};
+use self::{clocks::Clocks, match_loop::MatchLoop, stream::SharedStream};
 use crate::{
     MeasureError,
     clock::{self, Clock},
@@ -120,19 +120,30 @@ pub fn run(
             &server.node,
             &server.facts,
             *id,
-            &Start::Now,
+            &StartPosition::Now,
         )?);
     }
     let (node, facts) = (&cluster.primary.node, &cluster.primary.facts);
     if twice {
-        followers.push(Follower::open(node, facts, ids[count + 1], &Start::Now)?);
+        followers.push(Follower::open(
+            node,
+            facts,
+            ids[count + 1],
+            &StartPosition::Now,
+        )?);
     }
     // Only MySQL logs commit times.
     let clocks = match facts.engine {
         Engine::MySql => Clocks::measure(cluster.servers().map(|server| &server.node), clock),
         Engine::MariaDb => Clocks::default(),
     };
-    let primary = Follower::open_with(node, facts, ids[count], &Start::Now, plan.needs_tables())?;
+    let primary = Follower::open_with(
+        node,
+        facts,
+        ids[count],
+        &StartPosition::Now,
+        plan.needs_tables(),
+    )?;
     let executed = primary.executed_at_start().to_owned();
     let disk = |error: std::io::Error| MeasureError::Sink(error.to_string());
     let matcher = Matcher::new(followers.len(), &executed, Some(folder)).map_err(disk)?;
@@ -146,8 +157,8 @@ pub fn run(
             ..TapStream::default()
         })
         .collect();
-    let streams: Vec<Stream> = records.iter().map(|_| Stream::default()).collect();
-    let mut joining = Joining::new(plan, clock, matcher, names, clocks, records);
+    let streams: Vec<SharedStream> = records.iter().map(|_| SharedStream::default()).collect();
+    let mut match_loop = MatchLoop::new(plan, clock, matcher, names, clocks, records);
     thread::scope(|scope| {
         let threads: Vec<_> = std::iter::once(primary)
             .chain(followers)
@@ -156,16 +167,19 @@ pub fn run(
                 scope.spawn(move || stream.follow(follower, clock, real_time, plan.coalesce.0))
             })
             .collect();
-        let result = joining.go(&streams, listener);
+        let result = match_loop.run(&streams, listener);
         streams
             .iter()
             .for_each(|stream| stream.halt.store(true, Ordering::Relaxed));
         let whole = threads.into_iter().all(|thread| thread.join().is_ok());
         if let Err(error) = result {
-            joining.outcome.failure.get_or_insert(error);
+            match_loop.outcome.failure.get_or_insert(error);
         } else if !whole {
-            joining.outcome.failure.get_or_insert(MeasureError::Thread);
+            match_loop
+                .outcome
+                .failure
+                .get_or_insert(MeasureError::Thread);
         }
     });
-    Ok(joining.finish(&streams, clock::thread_cpu().saturating_sub(cpu_before)))
+    Ok(match_loop.finish(&streams, clock::thread_cpu().saturating_sub(cpu_before)))
 }

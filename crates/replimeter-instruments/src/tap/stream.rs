@@ -12,7 +12,9 @@ use std::{
 
 use replimeter_engine::{
     ErrorKind, ServerError,
-    binlog::{Arrived, CommitTimes, Counts, Follower, Position, Start, TableId},
+    binlog::{
+        CommitTimes, CompleteTransaction, Follower, Position, StartPosition, StreamCounts, TableId,
+    },
     error::code,
 };
 
@@ -26,17 +28,17 @@ use crate::{
 /// Initial pause before reconnecting; it doubles each time.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Maximum pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 /// Maximum time that a server may be unreachable.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum arrivals waiting to be matched; beyond it the stream is not read further.
-const MOST_WAITING: usize = 1 << 16;
+const MAX_WAITING: usize = 1 << 16;
 /// Maximum number of distinct sets of tables.
-const MOST_SETS: usize = 1 << 16;
+const MAX_TABLE_SETS: usize = 1 << 16;
 
 /// A transaction for the matching thread.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tapped {
+pub(crate) struct StreamedTransaction {
     pub(crate) arrival: Arrival,
     pub(crate) bytes: u64,
     pub(crate) commit: Option<CommitTimes>,
@@ -44,7 +46,7 @@ pub(crate) struct Tapped {
 
 /// A change of the connection.
 #[derive(Debug)]
-pub(crate) enum Note {
+pub(crate) enum ConnectionEvent {
     /// It was lost, with the cause.
     Lost(ServerError),
     /// It is restored. With a hole, part of the stream is lost permanently.
@@ -55,30 +57,30 @@ pub(crate) enum Note {
 
 /// Data for the matching thread.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox {
-    pub(crate) arrivals: Vec<Tapped>,
-    pub(crate) notes: Vec<Note>,
+pub(crate) struct StreamInbox {
+    pub(crate) arrivals: Vec<StreamedTransaction>,
+    pub(crate) notes: Vec<ConnectionEvent>,
     /// Schema and table by [`TableId`], not yet passed on.
     pub(crate) names: Vec<(String, String)>,
     /// Sets of tables, numbered from 1, not yet passed on.
     pub(crate) sets: Vec<Vec<TableId>>,
     /// Transactions without a GTID.
     pub(crate) anonymous: u64,
-    pub(crate) counts: Counts,
+    pub(crate) counts: StreamCounts,
     pub(crate) cpu: Duration,
     pub(crate) reconnects: u64,
 }
 
 /// A stream, shared between its thread and the matching one.
 #[derive(Debug, Default)]
-pub(crate) struct Stream {
-    inbox: Mutex<Inbox>,
+pub(crate) struct SharedStream {
+    inbox: Mutex<StreamInbox>,
     /// Ends the thread.
     pub(crate) halt: AtomicBool,
 }
 
-impl Stream {
-    pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+impl SharedStream {
+    pub(crate) fn inbox(&self) -> MutexGuard<'_, StreamInbox> {
         // The data is consistent whenever the lock is free.
         lock(&self.inbox)
     }
@@ -96,7 +98,7 @@ impl Stream {
         rest: Duration,
     ) {
         prepare_measuring_thread(real_time);
-        let mut batch: Vec<Tapped> = Vec::new();
+        let mut batch: Vec<StreamedTransaction> = Vec::new();
         let mut sets: HashMap<Vec<TableId>, u32> = HashMap::new();
         let mut named = 0;
         // After a lost connection: the end of the log at the time of reconnecting.
@@ -104,7 +106,7 @@ impl Stream {
         while !self.halted() {
             let unheard = late.is_some();
             let (mut anonymous, mut new_sets) = (0, Vec::new());
-            let read = follower.read(|| clock.now(), &mut |arrived: Arrived<'_>| {
+            let read = follower.read(|| clock.now(), &mut |arrived: CompleteTransaction<'_>| {
                 let Some(gtid) = arrived.gtid else {
                     anonymous += 1;
                     return;
@@ -115,7 +117,7 @@ impl Stream {
                     number(&mut sets, arrived.tables, &mut new_sets)
                 };
                 let at = (!unheard).then_some(arrived.arrived);
-                batch.push(Tapped {
+                batch.push(StreamedTransaction {
                     arrival: Arrival { gtid, at, set },
                     bytes: arrived.bytes,
                     commit: arrived.commit,
@@ -147,7 +149,7 @@ impl Stream {
                 inbox.counts = follower.counts();
                 inbox.arrivals.len()
             };
-            if waiting > MOST_WAITING {
+            if waiting > MAX_WAITING {
                 thread::sleep(Duration::from_millis(1));
             } else if !rest.is_zero() && read.as_ref().is_ok_and(|heard| heard.transactions > 0) {
                 thread::sleep(rest);
@@ -169,11 +171,11 @@ impl Stream {
         let began = Instant::now();
         let note = |note| self.inbox().notes.push(note);
         if !may_come_back(&error) {
-            note(Note::Failed(error));
+            note(ConnectionEvent::Failed(error));
             return None;
         }
         let mut gone = error.kind == ErrorKind::Statement(code::DUMP_REFUSED);
-        note(Note::Lost(error));
+        note(ConnectionEvent::Lost(error));
         let mut pause = PAUSE;
         loop {
             let until = Instant::now() + pause;
@@ -183,11 +185,11 @@ impl Stream {
                 }
                 thread::sleep(Duration::from_millis(20));
             }
-            match follower.reconnect(gone.then_some(&Start::Now)) {
+            match follower.reconnect(gone.then_some(&StartPosition::Now)) {
                 Ok(()) => {
                     let mut inbox = self.inbox();
                     inbox.reconnects += 1;
-                    inbox.notes.push(Note::Back {
+                    inbox.notes.push(ConnectionEvent::Back {
                         hole: gone,
                         after: began.elapsed(),
                     });
@@ -197,11 +199,11 @@ impl Stream {
                 Err(error) if error.kind == ErrorKind::Statement(code::DUMP_REFUSED) && !gone => {
                     gone = true
                 }
-                Err(error) if !may_come_back(&error) || began.elapsed() > PATIENCE => {
-                    note(Note::Failed(error));
+                Err(error) if !may_come_back(&error) || began.elapsed() > RECONNECT_TIMEOUT => {
+                    note(ConnectionEvent::Failed(error));
                     return None;
                 }
-                Err(_) => pause = (pause * 2).min(LONGEST_PAUSE),
+                Err(_) => pause = (pause * 2).min(MAX_RECONNECT_PAUSE),
             }
         }
     }
@@ -224,7 +226,7 @@ fn number(
     if let Some(number) = sets.get(tables) {
         return *number;
     }
-    if sets.len() == MOST_SETS {
+    if sets.len() == MAX_TABLE_SETS {
         return 0;
     }
     let number = u32::try_from(sets.len() + 1).unwrap_or(0);

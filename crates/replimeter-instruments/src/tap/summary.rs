@@ -23,13 +23,13 @@ const GROUP_DIGITS: u8 = 2;
 
 /// The primary's transactions in a group.
 #[derive(Debug, Default)]
-struct Group {
+struct GroupSummary {
     transactions: u64,
     bytes: u64,
 }
 
 #[derive(Debug, Default)]
-struct Replica {
+struct ReplicaTapSummary {
     lag: Series,
     window: SignedHistogram,
     window_inverted: u64,
@@ -43,7 +43,7 @@ struct Replica {
 /// A transaction's commits by the servers' clocks, converted to the local clock; `None` where the
 /// clock is unknown.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct CommitsPlaced {
+pub(super) struct PlacedCommits {
     pub(super) on_primary: Option<Nanos>,
     pub(super) on_replica: Option<Nanos>,
 }
@@ -51,7 +51,7 @@ pub(super) struct CommitsPlaced {
 /// Inputs of the summary, for a record of the run.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Reading {
+enum TapReading {
     /// A transaction arrived from the primary.
     Primary { bytes: u64, groups: Vec<usize> },
     /// It arrived from a replica, too.
@@ -60,7 +60,7 @@ enum Reading {
         on_primary: Nanos,
         on_replica: Nanos,
         groups: Vec<usize>,
-        commits: Option<CommitsPlaced>,
+        commits: Option<PlacedCommits>,
     },
     /// It arrived on the second connection to the primary, too.
     Floor {
@@ -86,26 +86,26 @@ enum Reading {
 
 /// The summary of a run.
 #[derive(Debug)]
-pub(super) struct Summary {
+pub(super) struct TapSummary {
     names: Vec<String>,
     transactions: u64,
     bytes: u64,
     /// Since the last window.
-    window: Group,
-    groups: BTreeMap<usize, Group>,
-    replicas: Vec<Replica>,
+    window: GroupSummary,
+    groups: BTreeMap<usize, GroupSummary>,
+    replicas: Vec<ReplicaTapSummary>,
     floor: Series,
     floor_abs: SignedHistogram,
 }
 
-impl Summary {
+impl TapSummary {
     pub(super) fn new(names: Vec<String>) -> Self {
         Self {
-            replicas: names.iter().map(|_| Replica::default()).collect(),
+            replicas: names.iter().map(|_| ReplicaTapSummary::default()).collect(),
             names,
             transactions: 0,
             bytes: 0,
-            window: Group::default(),
+            window: GroupSummary::default(),
             groups: BTreeMap::new(),
             floor: Series::default(),
             floor_abs: SignedHistogram::default(),
@@ -114,7 +114,7 @@ impl Summary {
 
     /// Adds a transaction of the primary.
     pub(super) fn primary(&mut self, bytes: u64, groups: &[usize]) {
-        record::reading(|| Reading::Primary {
+        record::reading(|| TapReading::Primary {
             bytes,
             groups: groups.to_vec(),
         });
@@ -134,7 +134,7 @@ impl Summary {
         &mut self,
         one: &Match,
         groups: &[usize],
-        commits: Option<CommitsPlaced>,
+        commits: Option<PlacedCommits>,
     ) {
         record::reading(|| {
             let Match {
@@ -143,7 +143,7 @@ impl Summary {
                 on_replica,
                 ..
             } = *one;
-            Reading::Matched {
+            TapReading::Matched {
                 replica,
                 on_primary,
                 on_replica,
@@ -167,7 +167,7 @@ impl Summary {
                 .or_insert_with(|| SignedHistogram::new(GROUP_DIGITS))
                 .record(lag);
         }
-        let Some(CommitsPlaced {
+        let Some(PlacedCommits {
             on_primary: Some(committed),
             on_replica,
         }) = commits
@@ -182,7 +182,7 @@ impl Summary {
 
     /// Adds a match of both connections to the primary.
     pub(super) fn floor(&mut self, one: &Match) {
-        record::reading(|| Reading::Floor {
+        record::reading(|| TapReading::Floor {
             on_primary: one.on_primary,
             on_replica: one.on_replica,
         });
@@ -198,7 +198,7 @@ impl Summary {
         end: Nanos,
         standing: &[(u64, Option<Nanos>)],
     ) -> Vec<TapWindow> {
-        record::reading(|| Reading::Window {
+        record::reading(|| TapReading::Window {
             start,
             end,
             standing: standing.to_vec(),
@@ -252,7 +252,7 @@ impl Summary {
     ) -> TapRow {
         record::reading(|| {
             let groups = groups.all().to_vec();
-            Reading::Row {
+            TapReading::Row {
                 replica: index,
                 pending,
                 behind,
@@ -337,20 +337,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recorded_transactions_come_to_the_same_figures_again() {
+    fn recorded_transactions_reproduce_the_same_figures() {
         for case in record::cases("tap") {
             let outcome = case.calls("outcome").remove(0);
             let rows = outcome["results"].as_array().unwrap();
-            let mut summary = Summary::new(
+            let mut summary = TapSummary::new(
                 rows.iter()
                     .map(|row| row["replica"].as_str().unwrap().to_owned())
                     .collect(),
             );
             let mut windows = Vec::new();
-            for reading in case.readings::<Reading>() {
+            for reading in case.readings::<TapReading>() {
                 match reading {
-                    Reading::Primary { bytes, groups } => summary.primary(bytes, &groups),
-                    Reading::Matched {
+                    TapReading::Primary { bytes, groups } => summary.primary(bytes, &groups),
+                    TapReading::Matched {
                         replica,
                         on_primary,
                         on_replica,
@@ -368,7 +368,7 @@ mod tests {
                             commits,
                         );
                     }
-                    Reading::Floor {
+                    TapReading::Floor {
                         on_primary,
                         on_replica,
                     } => {
@@ -379,7 +379,7 @@ mod tests {
                             set: 0,
                         });
                     }
-                    Reading::Window {
+                    TapReading::Window {
                         start,
                         end,
                         standing,
@@ -388,7 +388,7 @@ mod tests {
                             serde_json::to_value(summary.window(start, end, &standing)).unwrap(),
                         );
                     }
-                    Reading::Row {
+                    TapReading::Row {
                         replica,
                         pending,
                         behind,

@@ -17,7 +17,8 @@ pub(crate) fn charts(document: &BacklogDocument) -> Vec<Chart> {
     let lines: Vec<(String, Vec<_>)> = lines.collect();
     let series = lines.iter().map(|(name, points)| {
         let points = points.iter().map(|(at, behind, phase)| {
-            Point::new((at * 1e4).round() / 1e4, *behind as f64).saying(phase.words())
+            Point::new((at * 1e4).round() / 1e4, *behind as f64)
+                .with_hover_text(phase.description())
         });
         Series::new(name, points)
     });
@@ -37,7 +38,7 @@ pub(crate) fn charts(document: &BacklogDocument) -> Vec<Chart> {
             &[
                 ("series", &|(name, _)| (*name).clone()),
                 ("after (s)", &|(_, (at, ..))| format!("{at:.3}")),
-                ("applier", &|(_, (.., phase))| phase.words().to_owned()),
+                ("applier", &|(_, (.., phase))| phase.description().to_owned()),
                 ("transactions behind", &|(_, (_, behind, _))| count(*behind)),
             ],
         ),

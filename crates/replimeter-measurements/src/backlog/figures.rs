@@ -3,7 +3,7 @@
 use replimeter_model::backlog::{BacklogDocument, BacklogRow};
 use replimeter_run::compare::figures::{DimensionSpec, Figures, REPLICA, SHAPE};
 use replimeter_run::figures;
-use replimeter_stats::compare::Drawn;
+use replimeter_stats::compare::Resampled;
 
 use super::super::load::figures as load;
 
@@ -42,6 +42,8 @@ fn add(row: &BacklogRow, figures: &mut Figures) {
     let readings = row.windows.len() as u64;
     figures.rate(&SUSTAINED, &of, &row.sustained_per_s, readings);
     figures.rate(&CATCH_UP, &of, &row.catch_up_per_s, readings);
-    let after = row.caught_up_after_us.map(|us| Drawn::bare(us, 1));
+    let after = row
+        .caught_up_after_us
+        .map(|us| Resampled::without_resamples(us, 1));
     figures.add(&CAUGHT_UP_AFTER, &of, after);
 }

@@ -26,13 +26,11 @@ use replimeter_model::{
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    Client, Concluded, Detail, Event, Finished, Measurement, Progress, RunContext, Stage,
+    Client, Concluded, Event, Finished, Measurement, Progress, ProgressDetail, RunContext, Stage,
+    cli_error::CliError,
     compare::figures::{Figures, SampleFile},
-    each_target,
-    failure::Failure,
-    machine,
-    touches::{SERVERS, Touches},
-    with_causes,
+    dry_run::{PlanEffects, SERVERS},
+    each_target, machine, with_causes,
     workloads::{check_loads, workloads},
 };
 use serde::{Deserialize, Serialize};
@@ -58,7 +56,7 @@ pub(crate) enum Call {
 
 /// State gathered during the run.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub(crate) struct Accumulator {
     /// The label and replication mode of the current shape.
     under_way: (String, String),
     /// Labels and modes of the measured shapes.
@@ -91,7 +89,7 @@ figure and the privileges that it needs.";
     type Settings = BacklogSettings;
     type Options = ();
     type Call = Call;
-    type Gathered = Gathered;
+    type Accumulator = Accumulator;
     type Columns = BacklogWindows;
     type Results = BacklogResults;
 
@@ -102,14 +100,14 @@ figure and the privileges that it needs.";
         }
     }
 
-    fn check(plan: &Planned<BacklogSettings>) -> Result<(), Failure> {
+    fn check(plan: &Planned<BacklogSettings>) -> Result<(), CliError> {
         check_loads(&plan.targets, &plan.plan.load)
     }
 
-    fn touches(touches: &mut Touches, plan: &Planned<BacklogSettings>) -> Result<(), Failure> {
+    fn effects(effects: &mut PlanEffects, plan: &Planned<BacklogSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        touches.targets(&plan.targets);
-        touches.say(
+        effects.targets(&plan.targets);
+        effects.add_effect(
             SERVERS,
             format!(
                 "stops each replica's applier for {} and restarts it with its former settings",
@@ -117,66 +115,74 @@ figure and the privileges that it needs.";
             ),
         );
         if !work.workers.is_empty() {
-            touches.say(
+            effects.add_effect(
                 SERVERS,
                 "sets the number of applier workers for each part, then restores it",
             );
         }
         let loads = work.load.iter().map(|load| (&load.spec, load.rate));
-        touches.loads(&loads.collect::<Vec<_>>())
+        effects.loads(&loads.collect::<Vec<_>>())
     }
 
-    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let workloads = workloads(&cx.work.load)?;
         each_target(cx, |cx, target| one(cx, target, &workloads))
     }
 
-    fn gathered(_: &Planned<BacklogSettings>) -> Gathered {
-        Gathered::default()
+    fn accumulator(_: &Planned<BacklogSettings>) -> Accumulator {
+        Accumulator::default()
     }
 
-    fn take(gathered: &mut Gathered, _: &BacklogPlan, call: Call, rows: &mut Rows<BacklogWindows>) {
+    fn take(
+        accumulator: &mut Accumulator,
+        _: &BacklogPlan,
+        call: Call,
+        rows: &mut Rows<BacklogWindows>,
+    ) {
         match call {
-            Call::Shape { label, mode } => gathered.under_way = (label, mode),
+            Call::Shape { label, mode } => accumulator.under_way = (label, mode),
             Call::ShapeEnded {
                 rows: measured_rows,
                 measured,
                 load,
             } => {
-                let shape = std::mem::take(&mut gathered.under_way);
+                let shape = std::mem::take(&mut accumulator.under_way);
                 for row in measured_rows {
                     add_windows(rows, &shape.0, &row);
-                    gathered.rows.push(BacklogRow {
+                    accumulator.rows.push(BacklogRow {
                         shape: shape.0.clone(),
                         ..row
                     });
                 }
-                gathered
+                accumulator
                     .load
                     .extend(load.into_iter().map(|load| LoadRecord {
                         shape: shape.0.clone(),
                         ..load
                     }));
-                gathered.measured = gathered.measured + measured;
-                gathered.shapes.push(shape);
+                accumulator.measured = accumulator.measured + measured;
+                accumulator.shapes.push(shape);
             }
         }
     }
 
-    fn is_empty(gathered: &Gathered) -> bool {
-        gathered.shapes.is_empty()
+    fn is_empty(accumulator: &Accumulator) -> bool {
+        accumulator.shapes.is_empty()
     }
 
-    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<BacklogResults> {
+    fn conclude(
+        run: &mut Finished<'_, Self>,
+        accumulator: Accumulator,
+    ) -> Concluded<BacklogResults> {
         run.warn([]);
-        let shapes = gathered.shapes.iter();
+        let shapes = accumulator.shapes.iter();
         let shapes = shapes.map(|(label, mode)| (label.as_str(), mode.as_str()));
         Concluded {
             target: target(run, shapes),
-            measured_us: Some(gathered.measured.as_micros()),
+            measured_us: Some(accumulator.measured.as_micros()),
             results: BacklogResults {
-                rows: gathered.rows,
-                load: gathered.load,
+                rows: accumulator.rows,
+                load: accumulator.load,
             },
             ..Concluded::default()
         }
@@ -186,7 +192,7 @@ figure and the privileges that it needs.";
         answer(document)
     }
 
-    fn figures(document: &BacklogDocument, _: &SampleFile) -> Result<Figures, Failure> {
+    fn figures(document: &BacklogDocument, _: &SampleFile) -> Result<Figures, CliError> {
         Ok(figures::figures(document))
     }
 
@@ -204,7 +210,7 @@ fn one(
     cx: &mut RunContext<'_, Backlog>,
     target: &Target,
     workloads: &[Workload],
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let work = cx.work;
     let (servers, mut cluster) = cx.open_checked(target)?;
     backlog::check(&mut cluster, work)?;
@@ -218,20 +224,20 @@ fn one(
     let before = machine::CoreTime::read();
     let result = measure(cx, &mut cluster, workloads, servers.is_temporary());
     let idle = machine::idle_cores(before);
-    let fallen_back = cluster.fallen_back();
+    let fallen_back = cluster.fall_back_reason();
     let failed = result
         .as_ref()
         .is_ok_and(|(outcome, _)| outcome.failure.is_some());
     let members = failed.then(|| cluster.members_now()).flatten();
     // On every outcome, the table is dropped first.
     cx.remove_table(table, &mut cluster, servers.as_ref());
-    if !cx.kept_awake() {
+    if !cx.keep_cores_awake() {
         cx.warn(idle);
     }
     drop(cluster);
     let ended = match &result {
         Ok((outcome, _)) => with_causes(
-            Failure::of_measuring(outcome.failure.as_ref(), outcome.interrupted),
+            CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted),
             fallen_back,
             members,
             servers.as_ref(),
@@ -255,7 +261,7 @@ fn measure(
     cluster: &mut Cluster,
     workloads: &[Workload],
     temporary: bool,
-) -> Result<(Outcome, Vec<LoadRecord>), Failure> {
+) -> Result<(Outcome, Vec<LoadRecord>), CliError> {
     let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
     let observers = &cx.observers;
     let mut load = cx.background_load(&work.load, workloads, cluster, work.timeout.0)?;
@@ -300,8 +306,11 @@ fn shown(progress: &backlog::Progress, work: &BacklogPlan) -> Progress {
         .map_or_else(String::new, |workers| format!(", {workers} workers"));
     let growing = progress.phase == BacklogPhase::Growing;
     let whole = growing.then_some(work.build_up.0.as_secs_f64());
-    Progress::new(Stage::Measure, progress.phase.words())
+    Progress::new(Stage::Measure, progress.phase.description())
         .part(format!("{}{workers}", progress.replica))
         .done(progress.since.as_secs_f64(), whole, "s")
-        .with(Detail::Count(progress.behind, "transactions behind".into()))
+        .with(ProgressDetail::Count(
+            progress.behind,
+            "transactions behind".into(),
+        ))
 }

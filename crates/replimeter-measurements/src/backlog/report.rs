@@ -3,12 +3,12 @@
 use replimeter_model::backlog::{BacklogDocument, BacklogPhase, BacklogRow};
 
 use replimeter_render::{
-    answer::ending_or_void,
     cell::{throughput, with_interval},
     figures::{count, time},
     format::{Format, number},
+    headline::end_note_or_invalid,
     load,
-    report::{Block, Cell, Content, Report, Shown, Table, Timeline},
+    report::{Block, Cell, Content, Report, Table, Timeline, Visibility},
 };
 
 /// Returns the report of a run.
@@ -42,7 +42,7 @@ pub(crate) fn report(document: &BacklogDocument) -> Report {
 pub(crate) fn answer(document: &BacklogDocument) -> String {
     let rows = document.results.rows.iter();
     let mut parts: Vec<String> = rows.map(|row| of_row(&name(document, row), row)).collect();
-    parts.extend(ending_or_void(document.status).map(str::to_owned));
+    parts.extend(end_note_or_invalid(document.status).map(str::to_owned));
     parts.join(" ")
 }
 
@@ -104,7 +104,7 @@ fn figures(document: &BacklogDocument) -> Table {
             ("replica", &|row| Cell::from(replica(document, row))),
             ("workers", &|row| row.workers.into()),
             ("mode", &|row| {
-                Cell::words(&row.parallel_mode.to_ascii_lowercase())
+                Cell::text(&row.parallel_mode.to_ascii_lowercase())
             }),
             ("backlog", &|row| row.backlog_transactions.into()),
             ("written/s, stopped", &|row| throughput(&row.load_per_s)),
@@ -141,13 +141,13 @@ fn blocks(document: &BacklogDocument) -> Vec<Block> {
             "Catching up (transactions per second)",
             figures(document),
         )
-        .noted(vec![note]),
+        .with_notes(vec![note]),
         Block::new(
             "backlog-over-time",
             "Backlog over time",
             Content::Timelines(courses.collect()),
         )
-        .shown(Shown::WithoutCharts),
+        .shown(Visibility::WithoutCharts),
     ]
 }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_in_words_says_whether_it_keeps_up() {
+    fn row_text_states_whether_replica_keeps_up() {
         let text = of_row("replica1, 4 workers", &row());
         assert!(
             text.contains("keeps up") && text.contains("1,512 [1,498, 1,526]"),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_course_is_one_line() {
+    fn backlog_timeline_is_one_line() {
         let line = course("replica1".to_owned(), &row()).unwrap();
         assert_eq!(line.heights, [Some(1.0); WIDTH]);
         assert!(line.scale.contains("maximum 1,000"), "{}", line.scale);

@@ -3,17 +3,17 @@
 use replimeter_model::calibrate::CalibrateDocument;
 use replimeter_run::figures;
 use replimeter_run::{
+    cli_error::CliError,
     compare::figures::{DimensionSpec, Figures, METHOD, REPLICA, digits},
-    failure::Failure,
 };
-use replimeter_stats::compare::Drawn;
+use replimeter_stats::compare::Resampled;
 
 const ROW: &[DimensionSpec] = &[
     REPLICA,
     METHOD,
     DimensionSpec::new("injected_us")
         .label("{} µs injected")
-        .apart(),
+        .never_compared(),
 ];
 
 figures! {
@@ -22,7 +22,7 @@ figures! {
     ERROR = "calibrate.error" [p50 p99]: Us, Neither, Difference, of ROW;
 }
 
-pub(super) fn figures(document: &CalibrateDocument) -> Result<Figures, Failure> {
+pub(super) fn figures(document: &CalibrateDocument) -> Result<Figures, CliError> {
     let mut figures = Figures::default();
     for row in &document.results.rows {
         let injected = digits(row.injected_us);
@@ -33,7 +33,7 @@ pub(super) fn figures(document: &CalibrateDocument) -> Result<Figures, Failure> 
             (row.error_p99_us, row.error_p99_us_ci95),
         ];
         for (spec, (value, ends)) in ERROR.iter().zip(errors) {
-            let drawn = value.map(|value| Drawn::of_interval(value, ends, row.rounds));
+            let drawn = value.map(|value| Resampled::of_interval(value, ends, row.rounds));
             figures.add(spec, &of, drawn);
         }
     }

@@ -13,29 +13,32 @@ use crate::{
 use clap::Arg;
 use replimeter_engine::source::Faults;
 use replimeter_instruments::{
-    lag::{self, Event, Listener, Outcome, Possible},
+    lag::{self, AvailableMethods, Event, Listener, Outcome},
     preflight::{self, Cluster},
-    table::{Held, ProbeTable},
+    table::{ProbeTable, RowBudget},
 };
 use replimeter_model::{
     calibrate::{CalibrateDocument, CalibrateResults, CalibrateRow},
-    plan::{CalibratePlan, CalibrateSettings, LagPlan, Method, Pace, Planned, Until, Writes},
+    plan::{
+        CalibratePlan, CalibrateSettings, LagPlan, Method, Pace, Planned, StopCondition,
+        WritePattern,
+    },
     record::Distribution,
     sample::{LagSample, Phase},
     sandbox::LinkSpec,
-    span::Span,
     target::Target,
     time::Nanos,
+    time_span::TimeSpan,
     warning::Warning,
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Client, Concluded, Finished, Histograms, Measurement, RunContext,
+    cli_error::{CliError, unexpected},
     compare::figures::{Figures, SampleFile},
-    failure::{Failure, unexpected},
-    options::is_of_sandboxes,
+    dry_run::{LOAD, PlanEffects, SERVERS},
+    options::is_sandbox_option,
     to_measure,
-    touches::{LOAD, SERVERS, Touches},
 };
 use replimeter_stats::{
     lag::FloorSummary,
@@ -44,13 +47,13 @@ use replimeter_stats::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::lag::{floor, record_floor, shown};
+use super::lag::{floor, record_floor, run_progress};
 
 /// The results of one method for one delay on one replica.
-struct Cell {
+struct Condition {
     replica: usize,
     method: Method,
-    delay: Span,
+    delay: TimeSpan,
     all: Series,
     /// One histogram per repetition.
     turns: Vec<SignedHistogram>,
@@ -58,7 +61,7 @@ struct Cell {
     missing: u64,
 }
 
-impl Cell {
+impl Condition {
     /// Returns the name of its histogram.
     fn tag(&self, names: &[String]) -> String {
         format!(
@@ -89,7 +92,7 @@ pub(crate) enum Call {
         methods: Vec<Method>,
     },
     /// A part with one delay begins, in this repetition (from 0).
-    Turn { delay: Span, repetition: usize },
+    Turn { delay: TimeSpan, repetition: usize },
     /// One observation of a row by one method.
     Sample(LagSample),
     /// The part is over.
@@ -97,13 +100,13 @@ pub(crate) enum Call {
 }
 
 /// State gathered during the run.
-pub(crate) struct Gathered {
+pub(crate) struct Accumulator {
     label: String,
     mode: String,
     names: Vec<String>,
-    cells: Vec<Cell>,
+    cells: Vec<Condition>,
     floors: Vec<(Method, FloorSummary)>,
-    delay: Span,
+    delay: TimeSpan,
     turn: usize,
     /// The interval between writes.
     every: Nanos,
@@ -125,13 +128,13 @@ Examples:
         "sandbox" => true,
         // The delays are the measurement's own; a link of it has nothing else.
         "link_delay" | "link_jitter" | "link_bandwidth" => false,
-        _ => is_of_sandboxes(option),
+        _ => is_sandbox_option(option),
     });
 
     type Settings = CalibrateSettings;
     type Options = ();
     type Call = Call;
-    type Gathered = Gathered;
+    type Accumulator = Accumulator;
     type Columns = Samples;
     type Results = CalibrateResults;
 
@@ -142,23 +145,26 @@ Examples:
         }
     }
 
-    fn touches(touches: &mut Touches, plan: &Planned<CalibrateSettings>) -> Result<(), Failure> {
+    fn effects(
+        effects: &mut PlanEffects,
+        plan: &Planned<CalibrateSettings>,
+    ) -> Result<(), CliError> {
         let work = &plan.plan;
-        touches.targets(&plan.targets);
-        touches.say(
+        effects.targets(&plan.targets);
+        effects.add_effect(
             SERVERS,
             "routes replication through a link whose delay it changes",
         );
-        touches.table(&plan.targets, "lag_probe", "the writer's rows");
+        effects.table(&plan.targets, "lag_probe", "the writer's rows");
         let rounds = match work.lag.writes {
-            Writes::Rounds {
-                until: Until::Rounds(rounds),
+            WritePattern::Rounds {
+                until: StopCondition::Rounds(rounds),
                 ..
             } => rounds,
             _ => 0,
         };
         let all = rounds * work.link_delays.len() as u64 * u64::from(work.repetitions);
-        touches.say(
+        effects.add_effect(
             LOAD,
             format!(
                 "1 writer, {all} rows in total, {} delays",
@@ -168,13 +174,13 @@ Examples:
         Ok(())
     }
 
-    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let work = cx.work;
         let [Target::Sandbox(spec)] = cx.plan.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
         // The link is in place from the start, so every lag is measured through it.
-        let zero = Span::from_secs(0);
+        let zero = TimeSpan::from_secs(0);
         let mut spec = spec.clone();
         spec.link = Some(LinkSpec {
             delay: zero,
@@ -183,14 +189,14 @@ Examples:
         });
         let mut servers = cx.open(&Target::Sandbox(spec))?;
         let mut cluster = preflight::check(&to_measure(servers.as_ref()))?;
-        cx.met(servers.label(), servers.as_ref(), &mut cluster)?;
+        cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         // The link starts without a delay; the record lists the delays that follow.
         if let Some(record) = cx.manifest.sandboxes.last_mut() {
             let delays: Vec<String> = work.link_delays.iter().map(ToString::to_string).collect();
             record.link = Some(format!("{} one way, in turns", delays.join(", ")));
         }
         cx.write_manifest()?;
-        let possible = lag::possible(&mut cluster, &work.lag.methods)?;
+        let possible = lag::available_methods(&mut cluster, &work.lag.methods)?;
         cx.warn(possible.warnings.iter().cloned());
         let (table, found) = ProbeTable::create(&mut cluster, work.lag.timeout.0)?;
         cx.warn(found);
@@ -211,14 +217,14 @@ Examples:
         result
     }
 
-    fn gathered(plan: &Planned<CalibrateSettings>) -> Gathered {
-        Gathered {
+    fn accumulator(plan: &Planned<CalibrateSettings>) -> Accumulator {
+        Accumulator {
             label: String::new(),
             mode: String::new(),
             names: Vec::new(),
             cells: Vec::new(),
             floors: Vec::new(),
-            delay: Span::from_secs(0),
+            delay: TimeSpan::from_secs(0),
             turn: 0,
             every: match plan.plan.lag.pace {
                 Pace::Interval(interval) => Nanos::from(interval.0),
@@ -230,7 +236,12 @@ Examples:
         }
     }
 
-    fn take(gathered: &mut Gathered, work: &CalibratePlan, call: Call, rows: &mut Rows<Samples>) {
+    fn take(
+        accumulator: &mut Accumulator,
+        work: &CalibratePlan,
+        call: Call,
+        rows: &mut Rows<Samples>,
+    ) {
         match call {
             Call::Shape {
                 label,
@@ -238,39 +249,42 @@ Examples:
                 replicas,
                 methods,
             } => {
-                gathered.cells = cells(work, replicas.len(), &methods);
-                (gathered.label, gathered.mode, gathered.names) = (label, mode, replicas);
+                accumulator.cells = cells(work, replicas.len(), &methods);
+                (accumulator.label, accumulator.mode, accumulator.names) = (label, mode, replicas);
             }
             Call::Turn { delay, repetition } => {
                 rows.switch(Samples::new(
-                    format!("{} +{delay}", gathered.label),
-                    gathered.names.clone(),
+                    format!("{} +{delay}", accumulator.label),
+                    accumulator.names.clone(),
                 ));
-                (gathered.delay, gathered.turn) = (delay, repetition);
+                (accumulator.delay, accumulator.turn) = (delay, repetition);
             }
             Call::Sample(sample) => {
-                gathered.record(&sample);
+                accumulator.record(&sample);
                 rows.add(sample);
             }
             Call::TurnEnded(outcome) => {
-                gathered.lateness.merge(&outcome.lateness);
-                if gathered.warnings.is_empty() {
-                    gathered.warnings = outcome.warnings;
+                accumulator.lateness.merge(&outcome.lateness);
+                if accumulator.warnings.is_empty() {
+                    accumulator.warnings = outcome.warnings;
                 }
             }
         }
     }
 
-    fn warnings(gathered: &Gathered) -> &[Warning] {
-        &gathered.warnings
+    fn warnings(accumulator: &Accumulator) -> &[Warning] {
+        &accumulator.warnings
     }
 
-    fn is_empty(gathered: &Gathered) -> bool {
-        gathered.cells.iter().all(|cell| cell.rounds == 0)
+    fn is_empty(accumulator: &Accumulator) -> bool {
+        accumulator.cells.iter().all(|cell| cell.rounds == 0)
     }
 
-    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<CalibrateResults> {
-        let Gathered {
+    fn conclude(
+        run: &mut Finished<'_, Self>,
+        accumulator: Accumulator,
+    ) -> Concluded<CalibrateResults> {
+        let Accumulator {
             label,
             mode,
             names,
@@ -279,7 +293,7 @@ Examples:
             lateness,
             warnings,
             ..
-        } = &gathered;
+        } = &accumulator;
         run.ended.warnings.extend_from_slice(warnings);
         let series = cells
             .iter()
@@ -293,7 +307,7 @@ Examples:
                 series: series.collect(),
             }),
             results: CalibrateResults {
-                rows: results(&gathered, names),
+                rows: results(&accumulator, names),
                 floors: floors.iter().map(floor).collect(),
             },
             ..Concluded::default()
@@ -304,7 +318,7 @@ Examples:
         answer(document)
     }
 
-    fn figures(document: &CalibrateDocument, _: &SampleFile) -> Result<Figures, Failure> {
+    fn figures(document: &CalibrateDocument, _: &SampleFile) -> Result<Figures, CliError> {
         figures::figures(document)
     }
 
@@ -317,13 +331,13 @@ Examples:
     }
 }
 
-impl Gathered {
+impl Accumulator {
     fn record(&mut self, sample: &LagSample) {
         match sample.write.phase {
             Phase::Floor => record_floor(&mut self.floors, sample),
             Phase::Measure => {
                 let (delay, turn) = (self.delay, self.turn);
-                let own = |cell: &&mut Cell| {
+                let own = |cell: &&mut Condition| {
                     (cell.replica, cell.method, cell.delay)
                         == (sample.replica, sample.method, delay)
                 };
@@ -346,17 +360,17 @@ impl Gathered {
         }
     }
 
-    fn cell(&self, replica: usize, method: Method, delay: Span) -> Option<&Cell> {
+    fn cell(&self, replica: usize, method: Method, delay: TimeSpan) -> Option<&Condition> {
         self.cells
             .iter()
             .find(|cell| (cell.replica, cell.method, cell.delay) == (replica, method, delay))
     }
 }
 
-fn cells(work: &CalibratePlan, replicas: usize, methods: &[Method]) -> Vec<Cell> {
+fn cells(work: &CalibratePlan, replicas: usize, methods: &[Method]) -> Vec<Condition> {
     let cells = work.link_delays.iter().flat_map(|delay| {
         methods.iter().flat_map(move |method| {
-            (0..replicas).map(|replica| Cell {
+            (0..replicas).map(|replica| Condition {
                 replica,
                 method: *method,
                 delay: *delay,
@@ -387,11 +401,11 @@ fn error(
     (Some(error), ci.map(|half| [error - half, error + half]))
 }
 
-fn row(gathered: &Gathered, cell: &Cell, names: &[String]) -> CalibrateRow {
+fn row(accumulator: &Accumulator, cell: &Condition, names: &[String]) -> CalibrateRow {
     let injected_us = cell.delay.0.as_secs_f64() * 1e6;
     let measured = cell.all.distribution();
-    let base = gathered
-        .cell(cell.replica, cell.method, Span::from_secs(0))
+    let base = accumulator
+        .cell(cell.replica, cell.method, TimeSpan::from_secs(0))
         .filter(|base| base.delay != cell.delay);
     let mut row = CalibrateRow {
         replica: names[cell.replica].clone(),
@@ -441,8 +455,8 @@ fn row(gathered: &Gathered, cell: &Cell, names: &[String]) -> CalibrateRow {
 }
 
 /// Returns the rows by replica, method and delay.
-fn results(gathered: &Gathered, names: &[String]) -> Vec<CalibrateRow> {
-    let mut cells: Vec<&Cell> = gathered
+fn results(accumulator: &Accumulator, names: &[String]) -> Vec<CalibrateRow> {
+    let mut cells: Vec<&Condition> = accumulator
         .cells
         .iter()
         .filter(|cell| cell.rounds > 0)
@@ -450,7 +464,7 @@ fn results(gathered: &Gathered, names: &[String]) -> Vec<CalibrateRow> {
     cells.sort_by_key(|cell| (cell.replica, cell.method, cell.delay));
     cells
         .into_iter()
-        .map(|cell| row(gathered, cell, names))
+        .map(|cell| row(accumulator, cell, names))
         .collect()
 }
 
@@ -459,10 +473,10 @@ fn turns(
     cx: &mut RunContext<'_, Calibrate>,
     faults: &mut dyn Faults,
     cluster: &mut Cluster,
-    possible: &Possible,
-) -> Result<(), Failure> {
+    possible: &AvailableMethods,
+) -> Result<(), CliError> {
     let work = cx.work;
-    let mut held = Held::default();
+    let mut held = RowBudget::default();
     for turn in 0..work.repetitions as usize {
         let mut delays = work.link_delays.clone();
         if turn % 2 == 1 {
@@ -491,17 +505,17 @@ fn turns(
                     .map_err(|failure| failure.message),
                 Event::Compared(_) => Ok(()),
                 Event::Progress(progress) => {
-                    cx.observers.progress(shown(progress));
+                    cx.observers.progress(run_progress(progress));
                     Ok(())
                 }
             };
             let mut listener = Listener { on: &mut on, stop };
             let outcome = lag::run(cluster, &plan, possible, held, &clock, &mut listener)?;
             held = outcome.held.clone();
-            let failure = Failure::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
+            let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
             cx.take(Call::TurnEnded(Box::new(outcome)))?;
             if let Some(failure) = failure {
-                return Err(failure.about(&format!("with a delay of {delay}"), true));
+                return Err(failure.for_shape(&format!("with a delay of {delay}"), true));
             }
         }
     }

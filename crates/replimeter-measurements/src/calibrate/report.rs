@@ -6,9 +6,9 @@ use replimeter_model::calibrate::CalibrateDocument;
 
 use crate::lag::methods;
 use replimeter_render::{
-    answer::with_ending,
     figures::{Unit, count, time},
     format::Format,
+    headline::with_end_note,
     report::{Block, Cell, Report, Table},
 };
 
@@ -56,7 +56,7 @@ fn sentences(run: &CalibrateDocument) -> Vec<String> {
          send for poll and wait, and from the same event on the primary for stamp and tap."
             .to_owned(),
     ];
-    sentences.extend(methods::sentences(&used(run)));
+    sentences.extend(methods::descriptions(&used(run)));
     sentences
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn answer(run: &CalibrateDocument) -> String {
     {
         text.push_str(" Too few rounds for an interval.");
     }
-    with_ending(text, run.status)
+    with_end_note(text, run.status)
 }
 
 /// Returns the report of a run.

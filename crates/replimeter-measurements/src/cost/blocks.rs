@@ -77,7 +77,7 @@ mod tests {
     use replimeter_render::rows::{Rows, write_file};
 
     #[test]
-    fn blocks_are_read_back_with_what_is_unknown_left_out() {
+    fn blocks_round_trip_with_unknown_values_omitted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
         let mut writer = Rows::new(CostBlocks);

@@ -52,11 +52,11 @@ pub(crate) fn series_by_threads(
 }
 
 fn throughput(run: &CostDocument) -> Chart {
-    let over_none = |row: &CostRow| Format::Ratio.estimate(&relative(row)).shown();
+    let over_none = |row: &CostRow| Format::Ratio.estimate(&relative(row)).display_text();
     let point = |row: &CostRow| {
         let of = row.throughput;
         let point = Point::of(bar(run, row), of.mean).within(of.ci95.low, of.ci95.high);
-        Some(point.saying(over_none(row)))
+        Some(point.with_hover_text(over_none(row)))
     };
     Chart {
         id: "throughput",
@@ -132,7 +132,7 @@ fn processor(run: &CostDocument) -> Chart {
         let bar = format!("{}, {threads}", bar(run, row));
         (
             place,
-            Point::of(bar, server.cpu_us_per_op).saying(&server.name),
+            Point::of(bar, server.cpu_us_per_op).with_hover_text(&server.name),
         )
     });
     let series = grouped(bars).into_iter();

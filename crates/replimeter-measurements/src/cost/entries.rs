@@ -4,21 +4,21 @@ use replimeter_engine::source::{Install, ServerSource, SourceErrorKind};
 use replimeter_model::{
     cost::label,
     engine::Engine,
-    plan::{CostKind, CostMode, CostModes, CostPlan, CostSettings, CostShape, Planned},
+    plan::{CostKind, CostMode, CostModes, CostPlan, CostServers, CostSettings, Planned},
     sandbox::WaitPoint,
-    span::Span,
+    time_span::TimeSpan,
 };
-use replimeter_run::failure::Failure;
+use replimeter_run::cli_error::CliError;
 
-use super::cell::Key;
+use super::condition::ConditionKey;
 
 /// A mode and the servers that it is measured on.
-pub(super) struct Entry {
-    pub(super) shape: CostShape,
+pub(super) struct CostEntry {
+    pub(super) shape: CostServers,
     pub(super) install: Install,
 }
 
-impl Entry {
+impl CostEntry {
     pub(super) fn engine(&self) -> Engine {
         self.install.engine
     }
@@ -52,8 +52,8 @@ impl Entry {
         )
     }
 
-    pub(super) fn key(&self, threads: u32, delay: Option<Span>) -> Key {
-        Key {
+    pub(super) fn key(&self, threads: u32, delay: Option<TimeSpan>) -> ConditionKey {
+        ConditionKey {
             engine: self.engine(),
             version: self.version(),
             kind: self.shape.mode.kind,
@@ -65,8 +65,8 @@ impl Entry {
     }
 
     /// Returns the numbers of threads and link delays to measure on one start.
-    pub(super) fn cells(&self, work: &CostPlan) -> Vec<(u32, Option<Span>)> {
-        let delays: Vec<Option<Span>> = match self.shape.spec.link {
+    pub(super) fn conditions(&self, work: &CostPlan) -> Vec<(u32, Option<TimeSpan>)> {
+        let delays: Vec<Option<TimeSpan>> = match self.shape.spec.link {
             Some(_) if !work.link_delays.is_empty() => {
                 work.link_delays.iter().copied().map(Some).collect()
             }
@@ -84,8 +84,8 @@ pub(super) fn entries(
     plan: &Planned<CostSettings>,
     work: &CostPlan,
     source: &dyn ServerSource,
-) -> Result<(Vec<Entry>, Vec<String>), Failure> {
-    let mut entries: Vec<Entry> = Vec::new();
+) -> Result<(Vec<CostEntry>, Vec<String>), CliError> {
+    let mut entries: Vec<CostEntry> = Vec::new();
     let mut left_out = Vec::new();
     for shape in &work.shapes {
         match source.available(&shape.spec) {
@@ -126,7 +126,7 @@ pub(super) fn entries(
         }
     }
     if entries.is_empty() {
-        return Err(Failure::failed(
+        return Err(CliError::failed(
             format!("no mode can be measured: {}", left_out.join("; ")),
             "run `replimeter servers` to list what was found, or `make servers` to get servers",
         ));
@@ -135,7 +135,7 @@ pub(super) fn entries(
 }
 
 /// Makes every start use this exact binary.
-fn pinned(mut shape: CostShape, install: Install) -> Entry {
+fn pinned(mut shape: CostServers, install: Install) -> CostEntry {
     shape.spec.servers = install.program.parent().map(ToOwned::to_owned);
-    Entry { shape, install }
+    CostEntry { shape, install }
 }

@@ -2,11 +2,11 @@
 
 use replimeter_run::figures;
 use replimeter_run::{
+    cli_error::CliError,
     compare::{
         figures::{DimensionSpec, Figures, REPLICAS, SampleFile, THREADS, digits},
         starts::Blocks,
     },
-    failure::Failure,
 };
 
 const ROW: &[DimensionSpec] = &[
@@ -25,7 +25,7 @@ figures! {
     ALL_CPU = "cost.cpu_per_op.all": Us, Lower, Ratio, of ROW;
 }
 
-pub(super) fn figures(samples: &SampleFile) -> Result<Figures, Failure> {
+pub(super) fn figures(samples: &SampleFile) -> Result<Figures, CliError> {
     let names = [
         "engine",
         "mode",

@@ -6,41 +6,47 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_render::figures::count;
-use replimeter_run::{failure::Failure, workloads::NEAR_LIMIT};
+use replimeter_run::{cli_error::CliError, workloads::NEAR_LIMIT};
 use replimeter_stats::binomial::Excess;
 
-use super::{cell::Cell, gathered::Mode};
+use super::{accumulator::MeasuredMode, condition::Condition};
 
 /// The expected share of differences in a self-test, at 95 % intervals.
 const EXPECTED: f64 = 0.05;
 
 /// Returns why the results are invalid, if they are.
-pub(super) fn invalid(all: &[Cell], self_test: Option<&SelfTest>) -> Option<Failure> {
-    let of = |cell: &Cell| format!("{} at {} threads", cell.key.kind.name(), cell.key.threads);
-    let fallen_back = |cell: &&Cell| cell.is_empty() && cell.invalid() > 0;
-    if let Some(cell) = all.iter().find(fallen_back) {
-        return Some(Failure::invalid(
+pub(super) fn invalid(all: &[Condition], self_test: Option<&SelfTest>) -> Option<CliError> {
+    let of = |condition: &Condition| {
+        format!(
+            "{} at {} threads",
+            condition.key.kind.name(),
+            condition.key.threads
+        )
+    };
+    let fallen_back = |condition: &&Condition| condition.is_empty() && condition.invalid() > 0;
+    if let Some(condition) = all.iter().find(fallen_back) {
+        return Some(CliError::invalid(
             format!(
                 "{}: no valid blocks: semi-synchronous replication fell back in every block",
-                of(cell)
+                of(condition)
             ),
             "use fewer threads, or find out why the replica does not acknowledge before the timeout",
         ));
     }
-    if let Some(cell) = all.iter().find(|cell| cell.idle()) {
-        let errors = cell
+    if let Some(condition) = all.iter().find(|condition| condition.idle()) {
+        let errors = condition
             .first_error()
             .map_or_else(String::new, |error| format!(": {error}"));
-        return Some(Failure::invalid(
+        return Some(CliError::invalid(
             format!(
                 "{}: no operation completed in the measured time{errors}",
-                of(cell)
+                of(condition)
             ),
             "measure longer (--duration), or correct the statement",
         ));
     }
     let test = self_test.filter(|test| test.significant)?;
-    Some(Failure::invalid(
+    Some(CliError::invalid(
         format!(
             "{} of {} self-test comparisons found a difference, significantly more than 5 %: the differences between modes are not reliable",
             test.differences,
@@ -51,7 +57,7 @@ pub(super) fn invalid(all: &[Cell], self_test: Option<&SelfTest>) -> Option<Fail
 }
 
 /// Returns the warnings about the figures.
-pub(super) fn judge(work: &CostPlan, all: &[Cell], results: &[CostRow]) -> Vec<Warning> {
+pub(super) fn judge(work: &CostPlan, all: &[Condition], results: &[CostRow]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let fewest = results.iter().map(|row| row.starts).min().unwrap_or(0);
     let fewest = if work.self_test.is_some() {
@@ -78,14 +84,14 @@ pub(super) fn judge(work: &CostPlan, all: &[Cell], results: &[CostRow]) -> Vec<W
             "use --starts 5 or more",
         ));
     }
-    for cell in all.iter().filter(|cell| cell.invalid() > 0) {
+    for condition in all.iter().filter(|condition| condition.invalid() > 0) {
         warnings.push(Warning::new(
             WarningCode::FellBack,
             format!(
                 "{} at {} threads: {} blocks are excluded, because the primary fell back to asynchronous replication",
-                cell.key.kind.name(),
-                cell.key.threads,
-                count(cell.invalid())
+                condition.key.kind.name(),
+                condition.key.threads,
+                count(condition.invalid())
             ),
             "find out why the replica did not acknowledge before the timeout; `invalid` in samples.parquet has the reason for each block",
         ));
@@ -124,7 +130,11 @@ pub(super) fn judge(work: &CostPlan, all: &[Cell], results: &[CostRow]) -> Vec<W
 }
 
 /// Returns the verdict of a self-test.
-pub(super) fn verdict(mode: &Mode, work: &CostPlan, comparisons: Vec<SelfComparison>) -> SelfTest {
+pub(super) fn verdict(
+    mode: &MeasuredMode,
+    work: &CostPlan,
+    comparisons: Vec<SelfComparison>,
+) -> SelfTest {
     let differences = comparisons
         .iter()
         .filter(|comparison| comparison.differs)

@@ -1,12 +1,12 @@
 //! `cost`: rounds of fresh starts of every mode in randomized order, with a load on each, and the cost of
 //! each mode.
 
+mod accumulator;
 mod blocks;
-mod cell;
 pub(crate) mod charts;
+mod condition;
 mod entries;
 mod figures;
-mod gathered;
 mod judge;
 pub(crate) mod report;
 mod results;
@@ -22,28 +22,28 @@ use clap::Arg;
 use replimeter_instruments::load::Workload;
 use replimeter_model::{
     cost::{CostDocument, CostResults},
-    load::Size,
+    load::DataSize,
     plan::{CostKind, CostModes, CostPlan, CostSettings, Planned},
-    span::Span,
     time::Nanos,
+    time_span::TimeSpan,
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{
-    chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
+    chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
 };
 use replimeter_run::{
     Client, Concluded, Finished, Histograms, Measurement, RunContext,
+    cli_error::{CliError, FailureKind},
     compare::figures::{Figures, SampleFile},
-    failure::{Failure, Kind},
+    dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES, started},
     machine,
-    touches::{LOAD, SERVERS, TIME, Touches, WRITES, started},
     workloads::{refuse_size, workload},
 };
 
 use self::{
-    cell::Cell,
-    entries::{Entry, entries},
-    gathered::{Call, Gathered, Mode},
+    accumulator::{Accumulator, Call, MeasuredMode},
+    condition::Condition,
+    entries::{CostEntry, entries},
     judge::{invalid, judge, verdict},
     results::{rows, steps},
     starts::Starts,
@@ -81,7 +81,7 @@ docs/reference/cost.md explains the figures.";
     type Settings = CostSettings;
     type Options = ();
     type Call = Call;
-    type Gathered = Gathered;
+    type Accumulator = Accumulator;
     type Columns = CostBlocks;
     type Results = CostResults;
 
@@ -92,11 +92,11 @@ docs/reference/cost.md explains the figures.";
         }
     }
 
-    fn check(plan: &Planned<CostSettings>) -> Result<(), Failure> {
+    fn check(plan: &Planned<CostSettings>) -> Result<(), CliError> {
         load_of(&plan.plan).map(drop)
     }
 
-    fn touches(touches: &mut Touches, plan: &Planned<CostSettings>) -> Result<(), Failure> {
+    fn effects(effects: &mut PlanEffects, plan: &Planned<CostSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
         let mut known: Vec<String> = Vec::new();
         // A self-test uses the first mode only, with one number of threads and one link delay.
@@ -115,7 +115,7 @@ docs/reference/cost.md explains the figures.";
                 times
             );
             if !known.contains(&line) {
-                touches.say(SERVERS, line.clone());
+                effects.add_effect(SERVERS, line.clone());
                 known.push(line);
             }
         }
@@ -125,18 +125,18 @@ docs/reference/cost.md explains the figures.";
                 .iter()
                 .any(|shape| shape.mode.kind == CostKind::None)
         {
-            touches.say(
+            effects.add_effect(
                 SERVERS,
                 format!("the baseline `none` of each binary, {times} times"),
             );
         }
         if work.modes == CostModes::All && work.self_test.is_none() {
-            touches.say(
+            effects.add_effect(
                 SERVERS,
                 "modes that the installed servers do not support are left out",
             );
         }
-        touches.say(WRITES, "schema `replimeter` of these servers only");
+        effects.add_effect(WRITES, "schema `replimeter` of these servers only");
         let workload = workload(&work.workload)?;
         let of = if work.self_test.is_some() {
             1
@@ -144,7 +144,7 @@ docs/reference/cost.md explains the figures.";
             work.threads.len()
         };
         let threads: Vec<String> = work.threads[..of].iter().map(ToString::to_string).collect();
-        touches.say(
+        effects.add_effect(
             LOAD,
             format!(
                 "{} with {} connections, back to back",
@@ -161,17 +161,17 @@ docs/reference/cost.md explains the figures.";
         let times = work
             .self_test
             .map_or(work.shapes.len() as u32, |comparisons| 2 * comparisons);
-        touches.say(
+        effects.add_effect(
             TIME,
             format!(
                 "about {} plus server starts",
-                Span((work.duration.0 + work.warm_up.0 * work.starts) * cells * times)
+                TimeSpan((work.duration.0 + work.warm_up.0 * work.starts) * cells * times)
             ),
         );
         Ok(())
     }
 
-    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let work = cx.work;
         let (workload, size) = load_of(work)?;
         let (entries, left_out) = entries(cx.plan, work, cx.source())?;
@@ -183,7 +183,7 @@ docs/reference/cost.md explains the figures.";
                 "install what it needs, or name the modes (--modes)",
             )
         }));
-        let mode = |entry: &Entry| Mode {
+        let mode = |entry: &CostEntry| MeasuredMode {
             engine: entry.engine(),
             mode: entry.mode(),
             label: entry.label(),
@@ -195,12 +195,12 @@ docs/reference/cost.md explains the figures.";
         let mut starts = Starts::new(work, &workload, size);
         let result = match work.self_test {
             None => starts.rounds(cx, &entries),
-            Some(comparisons) => starts.against_itself(cx, &entries[0], comparisons),
+            Some(comparisons) => starts.self_test(cx, &entries[0], comparisons),
         };
-        if Self::is_empty(&cx.gathered) {
-            let invalid = cx.gathered.all.iter().any(|cell| cell.invalid() > 0);
+        if Self::is_empty(&cx.accumulator) {
+            let invalid = cx.accumulator.all.iter().any(|cell| cell.invalid() > 0);
             return result.and(match invalid {
-                true => Err(Failure::invalid(
+                true => Err(CliError::invalid(
                     "no valid blocks: semi-synchronous replication fell back in every block",
                     "use fewer threads, or find out why the replica does not acknowledge before the timeout",
                 )),
@@ -216,21 +216,21 @@ docs/reference/cost.md explains the figures.";
         result
     }
 
-    fn gathered(_: &Planned<CostSettings>) -> Gathered {
-        Gathered::default()
+    fn accumulator(_: &Planned<CostSettings>) -> Accumulator {
+        Accumulator::default()
     }
 
-    fn take(gathered: &mut Gathered, _: &CostPlan, call: Call, rows: &mut Rows<CostBlocks>) {
-        gathered.take(call, rows);
+    fn take(accumulator: &mut Accumulator, _: &CostPlan, call: Call, rows: &mut Rows<CostBlocks>) {
+        accumulator.take(call, rows);
     }
 
-    fn is_empty(gathered: &Gathered) -> bool {
-        gathered.all.iter().all(Cell::is_empty)
+    fn is_empty(accumulator: &Accumulator) -> bool {
+        accumulator.all.iter().all(Condition::is_empty)
     }
 
-    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<CostResults> {
+    fn conclude(run: &mut Finished<'_, Self>, accumulator: Accumulator) -> Concluded<CostResults> {
         let work = run.work;
-        let Gathered {
+        let Accumulator {
             modes,
             left_out,
             all,
@@ -240,7 +240,7 @@ docs/reference/cost.md explains the figures.";
             compared,
             idle,
             ..
-        } = gathered;
+        } = accumulator;
         let self_test = work
             .self_test
             .and(modes.first())
@@ -257,10 +257,10 @@ docs/reference/cost.md explains the figures.";
                 "use --keep-awake on",
             ));
         }
-        let cut = failure
-            .as_ref()
-            .filter(|failure| matches!(failure.kind, Kind::Interrupted | Kind::Failed));
-        warnings.extend(cut.map(Failure::warning));
+        let cut = failure.as_ref().filter(|failure| {
+            matches!(failure.kind, FailureKind::Interrupted | FailureKind::Failed)
+        });
+        warnings.extend(cut.map(CliError::warning));
         let labels: Vec<&str> = modes.iter().map(|mode| mode.label.as_str()).collect();
         let took = Nanos(all.iter().map(|cell| cell.counted().0).sum());
         Concluded {
@@ -271,7 +271,7 @@ docs/reference/cost.md explains the figures.";
             measured_us: Some(run.ended.at.as_micros()),
             histograms: Some(Histograms {
                 took,
-                series: all.iter().map(Cell::latencies).collect(),
+                series: all.iter().map(Condition::latencies).collect(),
             }),
             results: CostResults {
                 rows,
@@ -289,7 +289,7 @@ docs/reference/cost.md explains the figures.";
         answer(document)
     }
 
-    fn figures(_: &CostDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+    fn figures(_: &CostDocument, samples: &SampleFile) -> Result<Figures, CliError> {
         figures::figures(samples)
     }
 
@@ -301,13 +301,13 @@ docs/reference/cost.md explains the figures.";
         Ok(crate::cost::charts::charts(document))
     }
 
-    fn findings(document: &CostDocument) -> Findings<'_> {
-        Findings::Cost(document)
+    fn findings(document: &CostDocument) -> RunSummary<'_> {
+        RunSummary::Cost(document)
     }
 }
 
 /// Returns the workload and its data size.
-fn load_of(work: &CostPlan) -> Result<(Workload, Size), Failure> {
+fn load_of(work: &CostPlan) -> Result<(Workload, DataSize), CliError> {
     let workload = workload(&work.workload)?;
     refuse_size(work.data_size, std::slice::from_ref(&workload))?;
     let size = work.data_size.unwrap_or_else(|| workload.default_size());

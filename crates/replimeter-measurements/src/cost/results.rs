@@ -1,7 +1,10 @@
 //! Computes the rows of the results.
 
 use replimeter_model::{
-    cost::{Added, CostClient, CostRow, CostStep, Relative, RelativeLatency, SelfComparison},
+    cost::{
+        AddedLatency, CostClient, CostRow, CostStep, RelativeFigure, RelativeLatency,
+        SelfComparison,
+    },
     engine::Engine,
     estimate::Estimate,
     load::Rate,
@@ -13,10 +16,10 @@ use replimeter_stats::{
     series::distribution,
 };
 
-use super::cell::{Cell, Figures, Key, Start};
+use super::condition::{Condition, ConditionKey, StartBlocks, StartFigures};
 
-impl Cell {
-    fn values(&self, pick: impl Fn(&Start) -> Vec<f64>) -> Vec<Vec<f64>> {
+impl Condition {
+    fn values(&self, pick: impl Fn(&StartBlocks) -> Vec<f64>) -> Vec<Vec<f64>> {
         self.starts.iter().map(pick).collect()
     }
 
@@ -29,12 +32,12 @@ impl Cell {
     }
 
     /// Returns values per operation of each start, with blocks weighted by their operations.
-    fn per_operation(&self, pick: fn(&Start) -> &Vec<f64>) -> Vec<Vec<f64>> {
+    fn per_operation(&self, pick: fn(&StartBlocks) -> &Vec<f64>) -> Vec<Vec<f64>> {
         self.values(|start| weighted(pick(start), &start.operations))
     }
 
     /// Returns a figure of each whole start; empty if one start is too short for it.
-    fn figures(&self, pick: fn(&Figures) -> Option<f64>) -> Vec<Vec<f64>> {
+    fn figures(&self, pick: fn(&StartFigures) -> Option<f64>) -> Vec<Vec<f64>> {
         let all: Option<Vec<Vec<f64>>> = self
             .starts
             .iter()
@@ -64,19 +67,20 @@ impl Cell {
         }
     }
 
-    fn relative(&self, none: &Self) -> Relative {
+    fn relative(&self, none: &Self) -> RelativeFigure {
         if self.key == none.key {
             // The ratio to itself needs no interval.
-            return Relative {
+            return RelativeFigure {
                 baseline: CostKind::None.name().to_owned(),
                 throughput: Some(1.0),
-                ..Relative::default()
+                ..RelativeFigure::default()
             };
         }
         let throughput = of_ratio(&self.throughputs(), &none.throughputs());
-        let figure =
-            |pick: fn(&Figures) -> Option<f64>| of_ratio(&self.figures(pick), &none.figures(pick));
-        Relative {
+        let figure = |pick: fn(&StartFigures) -> Option<f64>| {
+            of_ratio(&self.figures(pick), &none.figures(pick))
+        };
+        RelativeFigure {
             baseline: CostKind::None.name().to_owned(),
             throughput: throughput.value,
             throughput_ci95: [throughput.ci95.low, throughput.ci95.high].into(),
@@ -92,13 +96,13 @@ impl Cell {
     }
 
     /// Returns what this mode adds to another.
-    fn added(&self, to: &Self) -> Added {
+    fn added(&self, to: &Self) -> AddedLatency {
         let difference = |own: Vec<Vec<f64>>, other: Vec<Vec<f64>>| {
             // A server without CPU time in every block has none.
-            let whole = |values: &bootstrap::Starts, cell: &Self| {
+            let whole = |values: &bootstrap::Starts, condition: &Self| {
                 values
                     .iter()
-                    .zip(&cell.starts)
+                    .zip(&condition.starts)
                     .all(|(values, start)| values.len() == start.mean.len())
             };
             if whole(&own, self) && whole(&other, to) {
@@ -107,7 +111,7 @@ impl Cell {
                 Estimate::default()
             }
         };
-        Added {
+        AddedLatency {
             latency_us: difference(self.means(), to.means()),
             primary_cpu_us: difference(
                 self.per_operation(|start| &start.primary_cpu),
@@ -202,7 +206,7 @@ fn weighted(values: &[f64], weights: &[f64]) -> Vec<f64> {
 
 /// Returns the baseline of a row, `none` or another mode: of the same binary, at the same number of threads,
 /// with the same link delay if the baseline has links.
-fn fellow<'g>(all: &'g [Cell], key: &Key, kind: CostKind) -> Option<&'g Cell> {
+fn fellow<'g>(all: &'g [Condition], key: &ConditionKey, kind: CostKind) -> Option<&'g Condition> {
     all.iter().find(|other| {
         other.key.kind == kind
             && (&other.key.engine, &other.key.version, other.key.threads)
@@ -214,13 +218,17 @@ fn fellow<'g>(all: &'g [Cell], key: &Key, kind: CostKind) -> Option<&'g Cell> {
 }
 
 /// Returns the rows by engine, threads and link delay, in the order of the modes.
-pub(super) fn rows(all: &[Cell], limits: &[(Engine, u32, f64)], durability: &str) -> Vec<CostRow> {
-    let row = |cell: &Cell| {
-        let key = &cell.key;
+pub(super) fn rows(
+    all: &[Condition],
+    limits: &[(Engine, u32, f64)],
+    durability: &str,
+) -> Vec<CostRow> {
+    let row = |condition: &Condition| {
+        let key = &condition.key;
         let limit = limits
             .iter()
             .find(|(engine, threads, _)| (*engine, *threads) == (key.engine, key.threads));
-        cell.row(
+        condition.row(
             fellow(all, key, CostKind::None),
             limit.map(|(_, _, limit)| *limit),
             durability,
@@ -229,10 +237,13 @@ pub(super) fn rows(all: &[Cell], limits: &[(Engine, u32, f64)], durability: &str
     sorted(all).into_iter().map(row).collect()
 }
 
-fn sorted(all: &[Cell]) -> Vec<&Cell> {
-    let mut counted: Vec<&Cell> = all.iter().filter(|cell| !cell.is_empty()).collect();
-    counted.sort_by_key(|cell| {
-        let key = &cell.key;
+fn sorted(all: &[Condition]) -> Vec<&Condition> {
+    let mut counted: Vec<&Condition> = all
+        .iter()
+        .filter(|condition| !condition.is_empty())
+        .collect();
+    counted.sort_by_key(|condition| {
+        let key = &condition.key;
         (
             key.engine != Engine::MariaDb,
             key.threads,
@@ -246,9 +257,9 @@ fn sorted(all: &[Cell]) -> Vec<&Cell> {
 }
 
 /// Returns what each mode adds to the mode that it builds on, or to the next lower one that was measured.
-pub(super) fn steps(all: &[Cell]) -> Vec<CostStep> {
-    let step = |cell: &Cell| {
-        let key = &cell.key;
+pub(super) fn steps(all: &[Condition]) -> Vec<CostStep> {
+    let step = |condition: &Condition| {
+        let key = &condition.key;
         let mut below = key.kind.built_on();
         let other = loop {
             let kind = below?;
@@ -264,15 +275,15 @@ pub(super) fn steps(all: &[Cell]) -> Vec<CostStep> {
             baseline: other.key.kind.name().to_owned(),
             threads: key.threads,
             link_delay_us: key.delay.map(|delay| delay.0.as_secs_f64() * 1e6),
-            throughput: of_ratio(&cell.throughputs(), &other.throughputs()),
-            added: cell.added(other),
+            throughput: of_ratio(&condition.throughputs(), &other.throughputs()),
+            added: condition.added(other),
         })
     };
     sorted(all).into_iter().filter_map(step).collect()
 }
 
 /// Compares one half of a mode's starts with the other.
-pub(super) fn against_itself(one: &Cell, other: &Cell) -> SelfComparison {
+pub(super) fn self_comparison(one: &Condition, other: &Condition) -> SelfComparison {
     let throughput = of_ratio(&one.throughputs(), &other.throughputs());
     SelfComparison {
         throughput,
@@ -287,8 +298,8 @@ mod tests {
 
     use super::*;
 
-    fn key(kind: CostKind, threads: u32) -> Key {
-        Key {
+    fn key(kind: CostKind, threads: u32) -> ConditionKey {
+        ConditionKey {
             engine: Engine::MariaDb,
             version: "MariaDB 1".to_owned(),
             kind,
@@ -300,13 +311,13 @@ mod tests {
     }
 
     /// Starts of three blocks of one second each, with operations of these latencies in µs.
-    fn cell(kind: CostKind, latencies: &[f64]) -> Cell {
-        let mut cell = Cell::new(key(kind, 1));
+    fn condition(kind: CostKind, latencies: &[f64]) -> Condition {
+        let mut condition = Condition::new(key(kind, 1));
         for latency in latencies {
-            cell.begin();
+            condition.begin();
             for block in 0..3 {
                 let us = latency + f64::from(block);
-                let start = cell.starts.last_mut().unwrap();
+                let start = condition.starts.last_mut().unwrap();
                 start.throughput.push(1e6 / us);
                 start.mean.push(us);
                 start.operations.push(100.0);
@@ -314,19 +325,19 @@ mod tests {
                 start.all_cpu.push(us);
                 (0..100).for_each(|_| start.latency.record(Nanos((us * 1e3) as i64)));
             }
-            cell.operations += 300;
-            cell.counted_ns += 3_000_000_000;
-            cell.end();
+            condition.operations += 300;
+            condition.counted_ns += 3_000_000_000;
+            condition.end();
         }
-        cell
+        condition
     }
 
     #[test]
-    fn a_mode_is_held_against_none_of_the_same_binary_and_threads() {
+    fn mode_is_compared_with_its_own_baseline() {
         let mut all = vec![
-            cell(CostKind::SemiSync, &[300.0, 302.0, 305.0, 299.0]),
-            cell(CostKind::None, &[100.0, 101.0, 102.0, 99.0]),
-            cell(CostKind::Async, &[120.0, 121.0, 119.0, 122.0]),
+            condition(CostKind::SemiSync, &[300.0, 302.0, 305.0, 299.0]),
+            condition(CostKind::None, &[100.0, 101.0, 102.0, 99.0]),
+            condition(CostKind::Async, &[120.0, 121.0, 119.0, 122.0]),
         ];
         all[2].key.version = "MariaDB 2".to_owned();
         let rows = rows(&all, &[(Engine::MariaDb, 1, 20_000.0)], "relaxed");
@@ -367,10 +378,10 @@ mod tests {
     }
 
     #[test]
-    fn steps_pass_over_what_was_not_measured() {
+    fn steps_skip_unmeasured_modes() {
         let all = [
-            cell(CostKind::None, &[100.0, 101.0]),
-            cell(CostKind::SemiSync, &[300.0, 302.0]),
+            condition(CostKind::None, &[100.0, 101.0]),
+            condition(CostKind::SemiSync, &[300.0, 302.0]),
         ];
         let steps = steps(&all);
         assert_eq!(
@@ -382,14 +393,14 @@ mod tests {
             (1, "semi-sync", "none")
         );
         let all = [
-            cell(CostKind::Async, &[100.0, 101.0]),
-            cell(CostKind::SemiSync, &[300.0, 302.0]),
+            condition(CostKind::Async, &[100.0, 101.0]),
+            condition(CostKind::SemiSync, &[300.0, 302.0]),
         ];
         assert_eq!(self::steps(&all)[0].baseline, "async");
     }
 
     #[test]
-    fn a_block_weighs_as_many_operations_as_it_has() {
+    fn block_weight_is_its_operation_count() {
         // 90 operations of 100 µs and 10 of 1,000 µs are 190 µs on average, not 550.
         let values = weighted(&[100.0, 1000.0], &[90.0, 10.0]);
         assert!(
@@ -401,13 +412,13 @@ mod tests {
     }
 
     #[test]
-    fn a_start_without_a_counted_block_does_not_count() {
-        let mut one = cell(CostKind::None, &[100.0]);
+    fn start_without_counted_block_is_ignored() {
+        let mut one = condition(CostKind::None, &[100.0]);
         one.begin();
         one.end();
         assert_eq!(one.starts.len(), 1);
         // One start has no interval.
         assert_eq!(one.row(None, None, "relaxed").throughput.ci95.low, None);
-        assert!(Cell::new(key(CostKind::None, 1)).is_empty());
+        assert!(Condition::new(key(CostKind::None, 1)).is_empty());
     }
 }

@@ -5,24 +5,24 @@ use std::sync::atomic::Ordering;
 use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     clock::Clock,
-    cost::{Bench, Cell, Event, Listener},
-    load::{Filled, Workload},
+    cost::{CellLoad, Event, Listener, ServersUnderTest},
+    load::{FillProgress, Workload},
 };
 use replimeter_model::{
     cost::StartRecord,
-    load::Size,
+    load::DataSize,
     plan::{CostKind, CostPlan},
     random::Random,
-    span::Span,
     target::Target,
+    time_span::TimeSpan,
 };
 use replimeter_run::{
-    Detail, Progress, RunContext, Stage,
-    failure::{Failure, Kind, unexpected},
+    Progress, ProgressDetail, RunContext, Stage,
+    cli_error::{CliError, FailureKind, unexpected},
     workloads::filling,
 };
 
-use super::{Cost, entries::Entry, gathered::Call};
+use super::{Cost, accumulator::Call, entries::CostEntry};
 
 /// Typical start time of servers in seconds, for the estimate of the time left.
 const STARTING_S: f64 = 3.0;
@@ -31,7 +31,7 @@ const STARTING_S: f64 = 3.0;
 pub(super) struct Starts<'a> {
     work: &'a CostPlan,
     workload: &'a Workload,
-    size: Size,
+    size: DataSize,
     random: Random,
     round: u32,
     /// Planned seconds: done and total.
@@ -40,7 +40,7 @@ pub(super) struct Starts<'a> {
 }
 
 impl<'a> Starts<'a> {
-    pub(super) fn new(work: &'a CostPlan, workload: &'a Workload, size: Size) -> Self {
+    pub(super) fn new(work: &'a CostPlan, workload: &'a Workload, size: DataSize) -> Self {
         Self {
             work,
             workload,
@@ -58,21 +58,21 @@ impl Starts<'_> {
     pub(super) fn rounds(
         &mut self,
         cx: &mut RunContext<'_, Cost>,
-        entries: &[Entry],
-    ) -> Result<(), Failure> {
+        entries: &[CostEntry],
+    ) -> Result<(), CliError> {
         // The rows of an entry are consecutive.
         let (mut first, mut keys) = (Vec::new(), Vec::new());
         for entry in entries {
             first.push(keys.len());
             keys.extend(
                 entry
-                    .cells(self.work)
+                    .conditions(self.work)
                     .into_iter()
                     .map(|(threads, delay)| entry.key(threads, delay)),
             );
         }
         cx.take(Call::Rows(keys))?;
-        let each = |entry: &Entry| self.planned(entry.cells(self.work).len());
+        let each = |entry: &CostEntry| self.planned(entry.conditions(self.work).len());
         self.all_s = entries.iter().map(each).sum::<f64>() * f64::from(self.work.starts);
         for round in 1..=self.work.starts {
             self.round = round;
@@ -80,26 +80,26 @@ impl Starts<'_> {
             self.random.shuffle(&mut order);
             for index in order {
                 let entry = &entries[index];
-                let cells = entry.cells(self.work);
-                self.start(cx, entry, &cells, first[index], None)?;
+                let conditions = entry.conditions(self.work);
+                self.start(cx, entry, &conditions, first[index], None)?;
             }
         }
         Ok(())
     }
 
     /// Compares one mode with itself repeatedly, with the starts of both sides in random order.
-    pub(super) fn against_itself(
+    pub(super) fn self_test(
         &mut self,
         cx: &mut RunContext<'_, Cost>,
-        entry: &Entry,
+        entry: &CostEntry,
         comparisons: u32,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         let (threads, delay) = entry
-            .cells(self.work)
+            .conditions(self.work)
             .first()
             .copied()
             .ok_or_else(|| unexpected("an entry has nothing to measure"))?;
-        let cell = [(threads, delay)];
+        let condition = [(threads, delay)];
         // The row covers all starts together.
         cx.take(Call::Rows(vec![entry.key(threads, delay)]))?;
         self.all_s = self.planned(1) * f64::from(self.work.starts) * 2.0 * f64::from(comparisons);
@@ -110,7 +110,7 @@ impl Starts<'_> {
                 let mut order = [0, 1];
                 self.random.shuffle(&mut order);
                 for side in order {
-                    self.start(cx, entry, &cell, 0, Some(side))?;
+                    self.start(cx, entry, &condition, 0, Some(side))?;
                 }
             }
             cx.take(Call::Compared)?;
@@ -119,17 +119,17 @@ impl Starts<'_> {
     }
 
     /// Returns the planned seconds of a start with this many cells.
-    fn planned(&self, cells: usize) -> f64 {
+    fn planned(&self, conditions: usize) -> f64 {
         let (blocks, length) = self.work.blocks();
         STARTING_S
-            + cells as f64
+            + conditions as f64
                 * (self.work.warm_up.0.as_secs_f64() + f64::from(blocks) * length.0.as_secs_f64())
     }
 
     /// Returns the estimated time left.
-    fn left(&self, clock: Clock) -> Detail {
+    fn left(&self, clock: Clock) -> ProgressDetail {
         let passed = clock.now().as_micros() / 1e6;
-        Detail::Left(match self.done_s > 0.0 {
+        ProgressDetail::Left(match self.done_s > 0.0 {
             true => passed / self.done_s * (self.all_s - self.done_s),
             false => self.all_s - passed,
         })
@@ -140,13 +140,13 @@ impl Starts<'_> {
     fn start(
         &mut self,
         cx: &mut RunContext<'_, Cost>,
-        entry: &Entry,
-        cells: &[(u32, Option<Span>)],
+        entry: &CostEntry,
+        conditions: &[(u32, Option<TimeSpan>)],
         first: usize,
         side: Option<usize>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         if cx.stop.load(Ordering::Relaxed) {
-            return Err(Failure::cut_short());
+            return Err(CliError::partial());
         }
         let what = format!("round {}, {}", self.round, entry.label());
         let starting = Progress::new(Stage::Servers, "starting").part(&what);
@@ -155,20 +155,20 @@ impl Starts<'_> {
         let start = Start {
             entry,
             what,
-            cells,
+            conditions,
             first,
             side,
         };
         let result = self.measure(cx, servers.as_mut(), &start);
         cx.take(Call::StartEnded {
-            rows: (first..first + cells.len()).collect(),
+            rows: (first..first + conditions.len()).collect(),
             side,
         })?;
         cx.close(servers);
-        self.done_s += self.planned(cells.len());
+        self.done_s += self.planned(conditions.len());
         result.map_err(|failure| match failure.kind {
-            Kind::Interrupted => Failure::cut_short(),
-            _ => failure.about(&entry.label(), true),
+            FailureKind::Interrupted => CliError::partial(),
+            _ => failure.for_shape(&entry.label(), true),
         })
     }
 
@@ -177,12 +177,12 @@ impl Starts<'_> {
         cx: &mut RunContext<'_, Cost>,
         servers: &mut dyn Servers,
         start: &Start<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         let Start { entry, what, .. } = start;
         let kind = entry.shape.mode.kind;
         let (clock, stop, observers) = (cx.clock, cx.stop, &cx.observers);
-        let mut filled = |filled: &Filled| observers.progress(filling(filled).part(what));
-        let mut bench = Bench::open(
+        let mut filled = |filled: &FillProgress| observers.progress(filling(filled).part(what));
+        let mut bench = ServersUnderTest::open(
             servers.members(),
             kind,
             self.workload,
@@ -195,14 +195,14 @@ impl Starts<'_> {
         if kind == CostKind::None {
             limits(cx, start, &mut bench)?;
         }
-        let mut order: Vec<usize> = (0..start.cells.len()).collect();
+        let mut order: Vec<usize> = (0..start.conditions.len()).collect();
         self.random.shuffle(&mut order);
         for (place, index) in order.into_iter().enumerate() {
-            let (threads, delay) = start.cells[index];
+            let (threads, delay) = start.conditions[index];
             let left = self.left(clock);
             if place > 0 {
-                let doing = "emptying the table, waiting for replicas";
-                let emptying = Progress::new(Stage::CleanUp, doing).part(what);
+                let operation = "emptying the table, waiting for replicas";
+                let emptying = Progress::new(Stage::CleanUp, operation).part(what);
                 cx.observers.progress(emptying.with(left.clone()));
                 bench.empty(stop)?;
             }
@@ -217,7 +217,7 @@ impl Starts<'_> {
                 side: start.side,
             })?;
             let (blocks, length) = self.work.blocks();
-            let cell = Cell {
+            let condition = CellLoad {
                 threads,
                 ramp: self.work.warm_up.0,
                 blocks,
@@ -229,7 +229,7 @@ impl Starts<'_> {
                     cx.observers.progress(
                         Progress::new(Stage::Measure, "measuring")
                             .part(format!("{what}, {threads} threads{distance}"))
-                            .with(Detail::Rate("".into(), per_s))
+                            .with(ProgressDetail::Rate("".into(), per_s))
                             .with(left.clone()),
                     );
                     Ok(())
@@ -238,7 +238,7 @@ impl Starts<'_> {
                     .take(Call::Block(block))
                     .map_err(|failure| failure.message),
             };
-            bench.run(cell, &mut Listener { on: &mut on, stop })?;
+            bench.run(condition, &mut Listener { on: &mut on, stop })?;
         }
         Ok(())
     }
@@ -247,10 +247,10 @@ impl Starts<'_> {
     fn met(
         &self,
         cx: &mut RunContext<'_, Cost>,
-        entry: &Entry,
+        entry: &CostEntry,
         servers: &dyn Servers,
-        bench: &Bench<'_>,
-    ) -> Result<(), Failure> {
+        bench: &ServersUnderTest<'_>,
+    ) -> Result<(), CliError> {
         let label = entry.label();
         cx.take(Call::Start(StartRecord {
             round: self.round,
@@ -276,7 +276,7 @@ impl Starts<'_> {
                 value("innodb_flush_log_at_trx_commit"),
                 value("sync_binlog")
             );
-            if !cx.gathered.durability.contains(&words) {
+            if !cx.accumulator.durability.contains(&words) {
                 cx.take(Call::Durability(words))?;
             }
         }
@@ -286,9 +286,9 @@ impl Starts<'_> {
 
 /// One start of one mode.
 struct Start<'a> {
-    entry: &'a Entry,
+    entry: &'a CostEntry,
     what: String,
-    cells: &'a [(u32, Option<Span>)],
+    conditions: &'a [(u32, Option<TimeSpan>)],
     /// The number of the first cell's row.
     first: usize,
     /// The side of a self-test.
@@ -299,18 +299,18 @@ struct Start<'a> {
 fn limits(
     cx: &mut RunContext<'_, Cost>,
     start: &Start<'_>,
-    bench: &mut Bench<'_>,
-) -> Result<(), Failure> {
+    bench: &mut ServersUnderTest<'_>,
+) -> Result<(), CliError> {
     let engine = start.entry.engine();
-    for (threads, _) in start.cells {
-        let mut known = cx.gathered.limits.iter();
+    for (threads, _) in start.conditions {
+        let mut known = cx.accumulator.limits.iter();
         if known.any(|(of, known, _)| (*of, *known) == (engine, *threads)) {
             continue;
         }
-        let doing = format!("ping limit of the client at {threads} threads");
-        let limit = Progress::new(Stage::Prepare, doing);
+        let operation = format!("ping limit of the client at {threads} threads");
+        let limit = Progress::new(Stage::Prepare, operation);
         cx.observers.progress(limit.part(&start.what));
-        if let Some(per_s) = bench.limit(*threads)? {
+        if let Some(per_s) = bench.ping_limit(*threads)? {
             cx.take(Call::Limit {
                 engine,
                 threads: *threads,

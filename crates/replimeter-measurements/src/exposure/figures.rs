@@ -3,10 +3,10 @@
 use replimeter_model::exposure::ExposureDocument;
 use replimeter_run::figures;
 use replimeter_run::{
+    cli_error::CliError,
     compare::figures::{DimensionSpec, Figures, SHAPE, SampleFile},
-    failure::Failure,
 };
-use replimeter_stats::compare::Course;
+use replimeter_stats::compare::SampleSeries;
 
 const OF: &[DimensionSpec] = &[SHAPE];
 
@@ -21,7 +21,7 @@ figures! {
 pub(super) fn figures(
     document: &ExposureDocument,
     samples: &SampleFile,
-) -> Result<Figures, Failure> {
+) -> Result<Figures, CliError> {
     let mut shape = String::new();
     let (mut transactions, mut bytes, mut ages) = (Vec::new(), Vec::new(), Vec::new());
     if document.results.rows.iter().any(|row| row.polls > 0) {
@@ -42,12 +42,12 @@ pub(super) fn figures(
     let exposed = transactions
         .iter()
         .map(|number| if *number > 0.0 { 100.0 } else { 0.0 });
-    let exposed = Course::new(exposed).mean();
+    let exposed = SampleSeries::new(exposed).mean();
     let of = [shape.as_str()];
     let mut figures = Figures::default();
-    figures.course(TRANSACTIONS, &of, &Course::new(transactions));
-    figures.course(BYTES, &of, &Course::new(bytes));
-    figures.course(AGE, &of, &Course::new(ages));
+    figures.course(TRANSACTIONS, &of, &SampleSeries::new(transactions));
+    figures.course(BYTES, &of, &SampleSeries::new(bytes));
+    figures.course(AGE, &of, &SampleSeries::new(ages));
     figures.add(&PERCENT, &of, exposed);
     Ok(figures)
 }

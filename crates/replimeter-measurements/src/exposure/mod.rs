@@ -2,13 +2,13 @@
 
 pub(crate) mod charts;
 mod figures;
-mod looks;
+mod polls;
 pub(crate) mod report;
 
 use std::path::Path;
 
 use crate::{
-    exposure::looks::Looks,
+    exposure::polls::PollSamples,
     exposure::report::{answer, report},
 };
 use replimeter_instruments::exposure::{self, Event, Listener, Outcome};
@@ -18,19 +18,19 @@ use replimeter_model::{
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    self as run, Client, Concluded, Detail, Finished, Histograms, Measurement, Progress,
+    self as run, Client, Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail,
     RunContext, Stage,
+    cli_error::{CliError, unexpected},
     compare::figures::{Figures, SampleFile},
-    failure::{Failure, unexpected},
+    dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
     to_measure,
-    touches::{LOAD, SERVERS, TIME, Touches, WRITES},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::course::Course;
+use crate::window_series::WindowSeries;
 
 /// Maximum number of windows in the document; adjacent windows are joined above it.
-const MOST_WINDOWS: usize = 1800;
+const MAX_WINDOWS: usize = 1800;
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
@@ -47,10 +47,10 @@ pub(crate) enum Call {
 }
 
 /// State gathered during the run.
-pub(crate) struct Gathered {
+pub(crate) struct Accumulator {
     label: String,
     mode: String,
-    course: Course<ExposureWindow>,
+    course: WindowSeries<ExposureWindow>,
     outcome: Option<Outcome>,
 }
 
@@ -73,8 +73,8 @@ their replication status. docs/reference/exposure.md explains every figure.";
     type Settings = ExposureSettings;
     type Options = ();
     type Call = Call;
-    type Gathered = Gathered;
-    type Columns = Looks;
+    type Accumulator = Accumulator;
+    type Columns = PollSamples;
     type Results = ExposureResults;
 
     fn client(plan: &ExposurePlan) -> Client {
@@ -84,10 +84,13 @@ their replication status. docs/reference/exposure.md explains every figure.";
         }
     }
 
-    fn touches(touches: &mut Touches, plan: &Planned<ExposureSettings>) -> Result<(), Failure> {
+    fn effects(
+        effects: &mut PlanEffects,
+        plan: &Planned<ExposureSettings>,
+    ) -> Result<(), CliError> {
         let work = &plan.plan;
-        touches.targets(&plan.targets);
-        touches.say(
+        effects.targets(&plan.targets);
+        effects.add_effect(
             SERVERS,
             format!(
                 "follows the primary's binary log as a replica does, and polls every replica each {}",
@@ -95,14 +98,14 @@ their replication status. docs/reference/exposure.md explains every figure.";
             ),
         );
         if work.writers == 0 {
-            touches.say(WRITES, "nothing");
+            effects.add_effect(WRITES, "nothing");
         } else {
-            touches.say(WRITES, "schema `replimeter` of these servers only");
+            effects.add_effect(WRITES, "schema `replimeter` of these servers only");
             let how = work.rate.map_or_else(
                 || "back to back".to_owned(),
                 |rate| format!("{rate} per second"),
             );
-            touches.say(
+            effects.add_effect(
                 LOAD,
                 format!(
                     "{} writers, {how}, rows of {} bytes",
@@ -110,11 +113,11 @@ their replication status. docs/reference/exposure.md explains every figure.";
                 ),
             );
         }
-        touches.say(TIME, format!("for {}", work.duration));
+        effects.add_effect(TIME, format!("for {}", work.duration));
         Ok(())
     }
 
-    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let work = cx.work;
         let [target] = cx.plan.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
@@ -122,7 +125,7 @@ their replication status. docs/reference/exposure.md explains every figure.";
         let servers = cx.open(target)?;
         cx.stage(Stage::Servers, "checking the servers");
         let mut cluster = exposure::check(&to_measure(servers.as_ref()))?;
-        cx.met(servers.label(), servers.as_ref(), &mut cluster)?;
+        cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         cx.take(Call::Shape {
             label: servers.label().to_owned(),
             mode: cluster.mode.to_owned(),
@@ -138,7 +141,10 @@ their replication status. docs/reference/exposure.md explains every figure.";
                 cx.observers.progress(
                     Progress::new(Stage::Measure, "polling the replicas")
                         .done(window.end_us / 1e6, Some(seconds), "s")
-                        .with(Detail::Count(window.transactions_max, exposed.into())),
+                        .with(ProgressDetail::Count(
+                            window.transactions_max,
+                            exposed.into(),
+                        )),
                 );
                 cx.take(Call::Window(window.clone()))
                     .map_err(|failure| failure.message)
@@ -157,45 +163,53 @@ their replication status. docs/reference/exposure.md explains every figure.";
         cx.take(Call::Outcome(Box::new(outcome)))?;
         match failure {
             Some(error) => Err(error.into()),
-            None if interrupted => Err(Failure::cut_short()),
+            None if interrupted => Err(CliError::partial()),
             None => Ok(()),
         }
     }
 
-    fn gathered(_: &Planned<ExposureSettings>) -> Gathered {
-        Gathered {
+    fn accumulator(_: &Planned<ExposureSettings>) -> Accumulator {
+        Accumulator {
             label: String::new(),
             mode: String::new(),
-            course: Course::new(MOST_WINDOWS, ExposureWindow::extend),
+            course: WindowSeries::new(MAX_WINDOWS, ExposureWindow::extend),
             outcome: None,
         }
     }
 
-    fn take(gathered: &mut Gathered, _: &ExposurePlan, call: Call, rows: &mut Rows<Looks>) {
+    fn take(
+        accumulator: &mut Accumulator,
+        _: &ExposurePlan,
+        call: Call,
+        rows: &mut Rows<PollSamples>,
+    ) {
         match call {
             Call::Shape { label, mode } => {
-                rows.switch(Looks {
+                rows.switch(PollSamples {
                     shape: label.clone(),
                 });
-                (gathered.label, gathered.mode) = (label, mode);
+                (accumulator.label, accumulator.mode) = (label, mode);
             }
             // The outcome includes the figures of all polls.
             Call::Sample(sample) => rows.add(sample),
-            Call::Window(window) => gathered.course.push(&[window]),
-            Call::Outcome(outcome) => gathered.outcome = Some(*outcome),
+            Call::Window(window) => accumulator.course.push(&[window]),
+            Call::Outcome(outcome) => accumulator.outcome = Some(*outcome),
         }
     }
 
-    fn is_empty(gathered: &Gathered) -> bool {
-        gathered.outcome.is_none()
+    fn is_empty(accumulator: &Accumulator) -> bool {
+        accumulator.outcome.is_none()
     }
 
-    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<ExposureResults> {
-        let label = gathered.label;
-        let outcome = gathered.outcome.unwrap_or_default();
+    fn conclude(
+        run: &mut Finished<'_, Self>,
+        accumulator: Accumulator,
+    ) -> Concluded<ExposureResults> {
+        let label = accumulator.label;
+        let outcome = accumulator.outcome.unwrap_or_default();
         run.warn(outcome.warnings);
         Concluded {
-            target: run.target(label.clone(), vec![gathered.mode]),
+            target: run.target(label.clone(), vec![accumulator.mode]),
             measured_us: Some(outcome.measured.as_micros()),
             histograms: Some(Histograms {
                 took: outcome.measured,
@@ -206,7 +220,7 @@ their replication status. docs/reference/exposure.md explains every figure.";
                     shape: label,
                     ..outcome.row
                 }],
-                windows: gathered.course.windows,
+                windows: accumulator.course.windows,
                 written: outcome.written,
             },
             ..Concluded::default()
@@ -217,7 +231,7 @@ their replication status. docs/reference/exposure.md explains every figure.";
         answer(document)
     }
 
-    fn figures(document: &ExposureDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+    fn figures(document: &ExposureDocument, samples: &SampleFile) -> Result<Figures, CliError> {
         figures::figures(document, samples)
     }
 
@@ -235,8 +249,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_run_is_told_in_few_windows_and_nothing_is_lost() {
-        let mut course = Course::new(MOST_WINDOWS, ExposureWindow::extend);
+    fn long_run_is_merged_into_few_complete_windows() {
+        let mut course = WindowSeries::new(MAX_WINDOWS, ExposureWindow::extend);
         for second in 0..10_007u64 {
             course.push(&[ExposureWindow {
                 start_us: second as f64 * 1e6,
@@ -249,7 +263,7 @@ mod tests {
             }]);
         }
         let windows = &course.windows;
-        assert!(windows.len() <= MOST_WINDOWS, "{}", windows.len());
+        assert!(windows.len() <= MAX_WINDOWS, "{}", windows.len());
         assert_eq!(
             windows.iter().map(|window| window.committed).sum::<u64>(),
             3 * 10_007

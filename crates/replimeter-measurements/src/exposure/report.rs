@@ -1,11 +1,11 @@
 //! The report of an `exposure` run.
 
-use replimeter_model::exposure::{Amount, ExposureDocument, ExposureRow};
+use replimeter_model::exposure::{AmountDistribution, ExposureDocument, ExposureRow};
 
 use replimeter_render::{
-    answer::ending,
     figures::{Unit, count, time},
     format::Format,
+    headline::end_note,
     report::{Block, Report, Table},
 };
 
@@ -21,7 +21,9 @@ fn figures(run: &ExposureDocument) -> Table {
     let lines = run.results.rows.iter().filter(|row| row.polls > 0);
     let lines = lines.flat_map(|row| {
         let (transactions, bytes, age) = (&row.transactions, &row.bytes, &row.age);
-        let amounts = |of: &Amount| [of.mean, of.p50, of.p90, of.p99, of.p999, of.max].map(amount);
+        let amounts = |of: &AmountDistribution| {
+            [of.mean, of.p50, of.p90, of.p99, of.p999, of.max].map(amount)
+        };
         let ages = [
             age.mean_us,
             age.p50_us,
@@ -92,7 +94,7 @@ fn of_row(row: &ExposureRow) -> String {
 #[must_use]
 pub(crate) fn answer(run: &ExposureDocument) -> String {
     let mut parts: Vec<String> = run.results.rows.iter().map(of_row).collect();
-    parts.extend(ending(run.status).map(str::to_owned));
+    parts.extend(end_note(run.status).map(str::to_owned));
     parts.join(" ")
 }
 
@@ -164,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nought_by_construction_is_said() {
+    fn exposure_zero_by_design_is_stated() {
         let row = ExposureRow {
             mode: "galera".to_owned(),
             zero_by_construction: Some("every node has it".to_owned()),

@@ -7,7 +7,7 @@ use replimeter_model::{
     plan::Method,
     record::{Bin, Distribution},
     sample::{LagSample, Phase},
-    stages::{Near, Stages},
+    stages::{QuantileBreakdown, Stages},
     target::NULL_REPLICA,
     time::Nanos,
 };
@@ -16,9 +16,9 @@ use replimeter_stats::{bins::bins, envelope::Envelope, signed::SignedHistogram};
 use crate::lag::{samples, waterfall};
 use replimeter_render::charts::{grouped, unit_for};
 use replimeter_render::{
-    answer::overall_rows,
     chart::{Axis, Chart, Mark, Point, Scale, Series},
     figures::{Unit, count},
+    headline::overall_rows,
     html::HtmlError,
     precision::Precision,
     report::Table,
@@ -39,7 +39,7 @@ const MARKED: [f64; 6] = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999];
 
 /// Data for the charts from the samples, in memory that does not grow with their number.
 #[derive(Default)]
-struct Gathered {
+struct ChartData {
     /// The replicas by name, after all samples are read.
     replicas: Vec<Replica>,
     origin: Option<Nanos>,
@@ -60,18 +60,18 @@ struct Replica {
     course: Envelope,
 }
 
-impl Gathered {
+impl ChartData {
     /// Reads a run's samples.
     ///
     /// # Errors
     /// If they cannot be read.
     fn read(document: &LagDocument, file: &Path) -> Result<Self, SamplesError> {
-        let mut gathered = Self::default();
+        let mut accumulator = Self::default();
         samples::read(file, |shape, replica, sample| {
-            gathered.record(document, shape, replica, sample);
+            accumulator.record(document, shape, replica, sample);
         })?;
-        gathered.replicas.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(gathered)
+        accumulator.replicas.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(accumulator)
     }
 
     fn record(&mut self, document: &LagDocument, shape: &str, replica: &str, sample: &LagSample) {
@@ -146,32 +146,32 @@ fn median(histogram: &SignedHistogram) -> f64 {
 /// # Errors
 /// If the samples cannot be read, or belong to another run.
 pub(crate) fn charts(document: &LagDocument, samples_file: &Path) -> Result<Vec<Chart>, HtmlError> {
-    let gathered = Gathered::read(document, samples_file)?;
+    let accumulator = ChartData::read(document, samples_file)?;
     let counts = document.results.rows.iter().map(|row| row.from_ack.count);
     let recorded = counts.max().unwrap_or(0);
-    if recorded > 0 && gathered.count == 0 {
+    if recorded > 0 && accumulator.count == 0 {
         return Err(HtmlError::OtherSamples {
             recorded,
             file: samples_file.display().to_string(),
         });
     }
-    Ok(all(document, &gathered))
+    Ok(all(document, &accumulator))
 }
 
-fn all(document: &LagDocument, gathered: &Gathered) -> Vec<Chart> {
-    let medians = gathered.replicas.iter().map(|of| median(&of.from_ack));
+fn all(document: &LagDocument, accumulator: &ChartData) -> Vec<Chart> {
+    let medians = accumulator.replicas.iter().map(|of| median(&of.from_ack));
     let unit = unit_for(medians);
     let mut charts = vec![
-        distribution(gathered, unit),
-        quantiles(document, gathered, unit),
-        course(gathered, unit),
+        distribution(accumulator, unit),
+        quantiles(document, accumulator, unit),
+        course(accumulator, unit),
     ];
     charts.extend(sizes(document));
     charts.push(stages(document));
     charts
 }
 
-fn distribution(gathered: &Gathered, unit: Unit) -> Chart {
+fn distribution(accumulator: &ChartData, unit: Unit) -> Chart {
     let width = |bin: &Bin| bin.to_us - bin.from_us;
     let point = |bin: &Bin, total: f64| {
         let [low, high] = [bin.from_us, bin.to_us].map(|us| unit.with(us));
@@ -181,11 +181,11 @@ fn distribution(gathered: &Gathered, unit: Unit) -> Chart {
         );
         Point {
             width: Some(width(bin)),
-            ..point.saying(format!("{low} to {high}: {} samples", count(bin.count)))
+            ..point.with_hover_text(format!("{low} to {high}: {} samples", count(bin.count)))
         }
     };
     let (mut series, mut rows, mut outside) = (Vec::new(), Vec::new(), 0);
-    for of in &gathered.replicas {
+    for of in &accumulator.replicas {
         let all = bins(&of.from_ack, BARS);
         let total = of.from_ack.count().max(1) as f64;
         // The open bars at both ends extend to the extremes; only the table has them.
@@ -227,12 +227,12 @@ fn distribution(gathered: &Gathered, unit: Unit) -> Chart {
 }
 
 /// Returns the quantile function, up to the last level that ten samples support.
-fn quantiles(document: &LagDocument, gathered: &Gathered, unit: Unit) -> Chart {
+fn quantiles(document: &LagDocument, accumulator: &ChartData, unit: Unit) -> Chart {
     let place = |level: f64| 1.0 / (1.0 - level);
     let percent = |level: f64| format!("{} %", level * 100.0);
     let overall = overall_rows(document);
     let (mut series, mut rows) = (Vec::new(), Vec::new());
-    for of in &gathered.replicas {
+    for of in &accumulator.replicas {
         let row = overall.iter().find(|row| document.label_of(row) == of.name);
         let precision = row.map(|row| Precision::of_lag(row, &row.from_ack));
         let mut points = Vec::new();
@@ -243,7 +243,7 @@ fn quantiles(document: &LagDocument, gathered: &Gathered, unit: Unit) -> Chart {
             let half = precision.as_ref().map_or(0.0, |of| of.quantile(level));
             rows.push((&of.name, level, unit.show_within(us, half.max(of.half()))));
             let text = format!("{:.4} % of rounds", level * 100.0);
-            points.push(Point::new(place(level), us).saying(text));
+            points.push(Point::new(place(level), us).with_hover_text(text));
         }
         series.push(Series::new(&of.name, points));
     }
@@ -271,9 +271,9 @@ fn quantiles(document: &LagDocument, gathered: &Gathered, unit: Unit) -> Chart {
     }
 }
 
-fn course(gathered: &Gathered, unit: Unit) -> Chart {
+fn course(accumulator: &ChartData, unit: Unit) -> Chart {
     let (mut series, mut rows, mut reduced) = (Vec::new(), Vec::new(), 1);
-    for (index, of) in gathered.replicas.iter().enumerate() {
+    for (index, of) in accumulator.replicas.iter().enumerate() {
         if of.floor {
             continue;
         }
@@ -330,7 +330,7 @@ fn stages(document: &LagDocument) -> Chart {
         let near = stages.tail_breakdown.iter();
         near.map(move |near| (name.as_str(), *stages, near))
     });
-    let near: Vec<(&str, &Stages, &Near)> = near.collect();
+    let near: Vec<(&str, &Stages, &QuantileBreakdown)> = near.collect();
     let unit = unit_for(near.iter().map(|(.., near)| near.end_to_end_us));
     let (mut bars, mut rows) = (Vec::new(), Vec::new());
     for &(name, stages, near) in &near {
@@ -343,7 +343,7 @@ fn stages(document: &LagDocument) -> Chart {
             };
             let shown = unit.with_within(us, half);
             let text = format!("{shown}, mean of {} transactions", count(near.count));
-            bars.push((stage.name.clone(), Point::of(bar, us).saying(text)));
+            bars.push((stage.name.clone(), Point::of(bar, us).with_hover_text(text)));
             rows.push((name, near, stage.name.as_str(), us, half));
         }
         rows.push((name, near, "residue", near.residue_us, 0.0));
@@ -375,8 +375,8 @@ fn stages(document: &LagDocument) -> Chart {
 }
 
 /// The distribution of a row to draw by size.
-type Pick = fn(&LagRow) -> &Distribution;
-const BY_SIZE: [(&str, Pick); 4] = [
+type FigureOf = fn(&LagRow) -> &Distribution;
+const BY_SIZE: [(&str, FigureOf); 4] = [
     ("lag from send", |row| &row.from_send),
     ("lag from ack", |row| &row.from_ack),
     ("insert", |row| &row.write_latency),

@@ -6,17 +6,17 @@ use replimeter_model::{lag::LagDocument, plan::Pace};
 use replimeter_render::reading::Column;
 use replimeter_run::figures;
 use replimeter_run::{
+    cli_error::CliError,
     compare::figures::{DimensionSpec, Figures, METHOD, REPLICA, SHAPE, SampleFile, share},
-    failure::Failure,
 };
-use replimeter_stats::compare::Course;
+use replimeter_stats::compare::SampleSeries;
 
 use super::super::load::figures as load;
 
 const SIZE: DimensionSpec = DimensionSpec::new("size")
     .label("{} bytes")
-    .apart()
-    .always();
+    .never_compared()
+    .always_in_label();
 const ROW: &[DimensionSpec] = &[SHAPE, REPLICA, METHOD, SIZE];
 
 figures! {
@@ -93,7 +93,7 @@ impl Subject {
     /// Adds the figures of the replica; `open` is whether rows had an intended start.
     fn figures(&self, open: bool, of: &[&str], figures: &mut Figures) {
         let order = self.order();
-        let course = |values: &[f64]| Course::new(order.iter().map(|index| values[*index]));
+        let course = |values: &[f64]| SampleSeries::new(order.iter().map(|index| values[*index]));
         figures.course(FROM_ACK, of, &course(&self.ack));
         figures.course(FROM_SEND, of, &course(&self.from_send));
         // In a closed loop this equals the time from the send.
@@ -110,11 +110,11 @@ impl Subject {
     /// Adds the figures of the writes, which are the same for every replica and method.
     fn writes(&self, of: &[&str], figures: &mut Figures) {
         let insert = self.order().into_iter().map(|index| self.insert[index]);
-        figures.course(INSERT, of, &Course::new(insert));
+        figures.course(INSERT, of, &SampleSeries::new(insert));
     }
 }
 
-fn subjects(samples: &SampleFile) -> Result<Subjects, Failure> {
+fn subjects(samples: &SampleFile) -> Result<Subjects, CliError> {
     let mut subjects = Subjects::new();
     samples.read(&NAMES, |columns, rows| {
         let mut begin = 0;
@@ -137,7 +137,7 @@ fn subjects(samples: &SampleFile) -> Result<Subjects, Failure> {
     Ok(subjects)
 }
 
-pub(super) fn figures(document: &LagDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+pub(super) fn figures(document: &LagDocument, samples: &SampleFile) -> Result<Figures, CliError> {
     let open = matches!(document.settings.pace, Some(Pace::Interval(_)));
     let mut figures = Figures::default();
     let mut written: Vec<String> = Vec::new();

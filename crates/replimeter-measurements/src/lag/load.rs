@@ -3,7 +3,7 @@
 use replimeter_engine::ServerError;
 use replimeter_instruments::{MeasureError, lag::Outcome, load::Workload, preflight::Cluster};
 use replimeter_model::load::LoadRecord;
-use replimeter_run::{RunContext, Stage, failure::Failure};
+use replimeter_run::{RunContext, Stage, cli_error::CliError};
 
 use super::Lag;
 
@@ -14,8 +14,8 @@ pub(super) fn under_load(
     cluster: &mut Cluster,
     workloads: &[Workload],
     records: &mut Vec<LoadRecord>,
-    measure: impl FnOnce(&mut RunContext<'_, Lag>, &mut Cluster) -> Result<Outcome, Failure>,
-) -> Result<Outcome, Failure> {
+    measure: impl FnOnce(&mut RunContext<'_, Lag>, &mut Cluster) -> Result<Outcome, CliError>,
+) -> Result<Outcome, CliError> {
     let (plan, stop) = (cx.work, cx.stop);
     if plan.load.is_empty() {
         return measure(cx, cluster);

@@ -9,10 +9,10 @@ use replimeter_model::{
 };
 
 use replimeter_render::{
-    answer::overall_rows,
     columns::{HEADINGS, cells},
     figures::{Unit, count, time_within},
     format::{Format, or_dash},
+    headline::overall_rows,
     precision::Precision,
     report::{Block, Cell, Table},
 };
@@ -37,7 +37,7 @@ pub(crate) fn error(method: &str) -> Option<&'static str> {
 }
 
 /// Returns the methods of a run.
-pub(crate) fn used(document: &LagDocument) -> BTreeSet<&str> {
+pub(crate) fn methods_of(document: &LagDocument) -> BTreeSet<&str> {
     document
         .results
         .rows
@@ -47,7 +47,7 @@ pub(crate) fn used(document: &LagDocument) -> BTreeSet<&str> {
 }
 
 /// Returns the description of each of these methods in one or two sentences.
-pub(crate) fn sentences(used: &BTreeSet<&str>) -> Vec<String> {
+pub(crate) fn descriptions(used: &BTreeSet<&str>) -> Vec<String> {
     let of = |method: &Method| match method {
         Method::Poll => {
             "poll: reads run in a tight loop until one returns the row. It became visible between the start of the last \

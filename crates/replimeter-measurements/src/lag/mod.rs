@@ -16,28 +16,28 @@ use std::path::Path;
 use crate::lag::{report::report, samples::Samples};
 use clap::{Args, Command};
 use replimeter_instruments::{
-    lag::{self, Event, LARGEST_PACKET, Listener, Outcome, Possible},
+    lag::{self, AvailableMethods, Event, Listener, MAX_PACKET_SIZE, Outcome},
     load::Workload,
     preflight::{CheckedReplica, Cluster},
-    table::{Held, ProbeTable},
+    table::{ProbeTable, RowBudget},
 };
 use replimeter_model::{
     lag::{LagDocument, LagResults},
-    plan::{LagPlan, LagSettings, Method, Planned, Until, WarmUp, Writes},
+    plan::{LagPlan, LagSettings, Method, Planned, StopCondition, WarmUp, WritePattern},
     sample::Phase,
     target::{NULL_REPLICA, Target},
 };
 use replimeter_render::{
-    answer::answer, chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
+    chart::Chart, headline::headline, html::HtmlError, report::Report, rows::Rows,
+    side_by_side::RunSummary,
 };
 use replimeter_run::{
-    Client, Concluded, Detail, Finished, Measurement, Progress, RunContext, Stage,
+    Client, Concluded, Finished, Measurement, Progress, ProgressDetail, RunContext, Stage,
+    cli_error::CliError,
     compare::figures::{Figures, SampleFile},
-    each_target,
-    failure::Failure,
-    machine,
+    dry_run::{LOAD, PlanEffects, SERVERS, WRITES},
+    each_target, machine,
     options::SweepOutputArgs,
-    touches::{LOAD, SERVERS, Touches, WRITES},
     with_causes,
     workloads::{check_loads, workloads},
 };
@@ -45,7 +45,7 @@ use replimeter_run::{
 pub(super) use self::results::{floor, record_floor, target};
 use self::{
     load::under_load,
-    results::{Call, Gathered},
+    results::{Accumulator, Call},
 };
 
 /// The measurement `lag`.
@@ -72,7 +72,7 @@ docs/reference/privileges.md lists the privileges that it needs.";
     type Settings = LagSettings;
     type Options = ();
     type Call = Call;
-    type Gathered = Gathered;
+    type Accumulator = Accumulator;
     type Columns = Samples;
     type Results = LagResults;
 
@@ -88,31 +88,31 @@ docs/reference/privileges.md lists the privileges that it needs.";
     }
 
     fn has_raw(work: &LagPlan) -> bool {
-        matches!(work.writes, Writes::Sweep { .. })
+        matches!(work.writes, WritePattern::Sweep { .. })
     }
 
-    fn check(plan: &Planned<LagSettings>) -> Result<(), Failure> {
+    fn check(plan: &Planned<LagSettings>) -> Result<(), CliError> {
         check(&plan.targets, &plan.plan)
     }
 
-    fn touches(touches: &mut Touches, plan: &Planned<LagSettings>) -> Result<(), Failure> {
+    fn effects(effects: &mut PlanEffects, plan: &Planned<LagSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        touches.targets(&plan.targets);
+        effects.targets(&plan.targets);
         let specs: Vec<_> = work
             .load
             .iter()
             .map(|load| (&load.spec, load.rate))
             .collect();
-        touches.table(&plan.targets, "lag_probe", "one row per round");
+        effects.table(&plan.targets, "lag_probe", "one row per round");
         if work.federated {
-            touches.say(
+            effects.add_effect(
                 WRITES,
                 "table `lag_probe_primary` on each replica, whose definition contains the primary's password until it is dropped",
             );
         }
         let methods = work.methods.wanted();
         if methods.contains(&Method::Tap) {
-            touches.say(
+            effects.add_effect(
                 SERVERS,
                 "follows the binary logs of the primary and of each replica, as a replica does",
             );
@@ -122,11 +122,11 @@ docs/reference/privileges.md lists the privileges that it needs.";
         } else {
             format!("{} writers", work.writers)
         };
-        touches.say(
+        effects.add_effect(
             LOAD,
             match &work.writes {
-                Writes::Rounds {
-                    until: Until::Rounds(rounds),
+                WritePattern::Rounds {
+                    until: StopCondition::Rounds(rounds),
                     size,
                 } => {
                     let (uncounted, more) = match work.warm_up {
@@ -139,13 +139,13 @@ docs/reference/privileges.md lists the privileges that it needs.";
                         work.pace
                     )
                 }
-                Writes::Rounds {
-                    until: Until::Elapsed(span),
+                WritePattern::Rounds {
+                    until: StopCondition::Elapsed(span),
                     size,
                 } => {
                     format!("{writers} for {span}, rows of {size} bytes, {}", work.pace)
                 }
-                Writes::Sweep {
+                WritePattern::Sweep {
                     sizes,
                     per_step,
                     sweeps,
@@ -161,35 +161,35 @@ docs/reference/privileges.md lists the privileges that it needs.";
                 }
             },
         );
-        touches.loads(&specs)
+        effects.loads(&specs)
     }
 
-    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let workloads = workloads(&cx.work.load)?;
         each_target(cx, |cx, target| one(cx, target, &workloads))
     }
 
-    fn gathered(plan: &Planned<LagSettings>) -> Gathered {
-        Gathered::new(&plan.plan)
+    fn accumulator(plan: &Planned<LagSettings>) -> Accumulator {
+        Accumulator::new(&plan.plan)
     }
 
-    fn take(gathered: &mut Gathered, _: &LagPlan, call: Call, rows: &mut Rows<Samples>) {
-        gathered.take(call, rows);
+    fn take(accumulator: &mut Accumulator, _: &LagPlan, call: Call, rows: &mut Rows<Samples>) {
+        accumulator.take(call, rows);
     }
 
-    fn is_empty(gathered: &Gathered) -> bool {
-        gathered.is_empty()
+    fn is_empty(accumulator: &Accumulator) -> bool {
+        accumulator.is_empty()
     }
 
-    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<LagResults> {
-        results::conclude(run, gathered)
+    fn conclude(run: &mut Finished<'_, Self>, accumulator: Accumulator) -> Concluded<LagResults> {
+        results::conclude(run, accumulator)
     }
 
     fn headline(document: &LagDocument) -> String {
-        answer(document)
+        headline(document)
     }
 
-    fn figures(document: &LagDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+    fn figures(document: &LagDocument, samples: &SampleFile) -> Result<Figures, CliError> {
         figures::figures(document, samples)
     }
 
@@ -201,8 +201,8 @@ docs/reference/privileges.md lists the privileges that it needs.";
         crate::lag::charts::charts(document, samples)
     }
 
-    fn findings(document: &LagDocument) -> Findings<'_> {
-        Findings::Lag(document)
+    fn findings(document: &LagDocument) -> RunSummary<'_> {
+        RunSummary::Lag(document)
     }
 
     fn kept_raw(document: &LagDocument) -> bool {
@@ -215,14 +215,14 @@ fn one(
     cx: &mut RunContext<'_, Lag>,
     target: &Target,
     workloads: &[Workload],
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let work = cx.work;
     let (servers, mut cluster) = cx.open_checked(target)?;
     let names = match cluster.replicas.len() {
         0 => vec![NULL_REPLICA.to_owned()],
         _ => cluster.replica_names(),
     };
-    let possible = lag::possible(&mut cluster, &work.methods)?;
+    let possible = lag::available_methods(&mut cluster, &work.methods)?;
     cx.warn(possible.warnings.iter().cloned());
     lag::check_stages(&mut cluster, work)?;
     let (table, found) = ProbeTable::create(&mut cluster, work.timeout.0)?;
@@ -240,20 +240,20 @@ fn one(
         measure(cx, cluster, &possible)
     });
     let idle = machine::idle_cores(before);
-    let fallen_back = cluster.fallen_back();
+    let fallen_back = cluster.fall_back_reason();
     let failed = result
         .as_ref()
         .is_ok_and(|outcome| outcome.failure.is_some());
     let members = failed.then(|| cluster.members_now()).flatten();
     // On every outcome, the table is dropped first.
     cx.remove_table(table, &mut cluster, servers.as_ref());
-    if !cx.kept_awake() {
+    if !cx.keep_cores_awake() {
         cx.warn(idle);
     }
     drop(cluster);
     let ended = match &result {
         Ok(outcome) => with_causes(
-            Failure::of_measuring(outcome.failure.as_ref(), outcome.interrupted),
+            CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted),
             fallen_back,
             members,
             servers.as_ref(),
@@ -272,8 +272,8 @@ fn one(
 fn measure(
     cx: &mut RunContext<'_, Lag>,
     cluster: &mut Cluster,
-    possible: &Possible,
-) -> Result<Outcome, Failure> {
+    possible: &AvailableMethods,
+) -> Result<Outcome, CliError> {
     let panics = cx.fault() == Some("panic-while-measuring");
     let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
     let mut on = |event: Event<'_>| {
@@ -287,7 +287,7 @@ fn measure(
             }
             Event::Compared(compared) => Call::Compared(*compared),
             Event::Progress(progress) => {
-                cx.observers.progress(shown(progress));
+                cx.observers.progress(run_progress(progress));
                 return Ok(());
             }
         };
@@ -298,40 +298,43 @@ fn measure(
         cluster,
         work,
         possible,
-        Held::default(),
+        RowBudget::default(),
         &clock,
         &mut listener,
     )?)
 }
 
 /// Converts the measurement's progress for display.
-pub(super) fn shown(progress: &lag::Progress) -> Progress {
-    let (stage, doing) = match progress.phase {
+pub(super) fn run_progress(progress: &lag::Progress) -> Progress {
+    let (stage, operation) = match progress.phase {
         Phase::Floor | Phase::Yardstick => (Stage::Prepare, "measuring the floor"),
         Phase::WarmUp | Phase::Settle => (Stage::WarmUp, "waiting for the first row"),
         Phase::Measure => (Stage::Measure, "measuring"),
     };
     let total = progress.total.map(|total| total as f64);
-    let mut shown = Progress::new(stage, doing).done(progress.done as f64, total, "rows");
+    let mut shown = Progress::new(stage, operation).done(progress.done as f64, total, "rows");
     if let Some(us) = progress.last_us {
-        shown = shown.with(Detail::Time("lag".into(), us));
+        shown = shown.with(ProgressDetail::Time("lag".into(), us));
     }
     if progress.outstanding > 1 {
-        shown = shown.with(Detail::Count(progress.outstanding, "in flight".into()));
+        shown = shown.with(ProgressDetail::Count(
+            progress.outstanding,
+            "in flight".into(),
+        ));
     }
     shown
 }
 
 /// Rejects invalid settings before anything is changed.
-fn check(targets: &[Target], plan: &LagPlan) -> Result<(), Failure> {
+fn check(targets: &[Target], plan: &LagPlan) -> Result<(), CliError> {
     check_loads(targets, &plan.load)?;
     let largest = plan.largest_size();
-    if largest <= LARGEST_PACKET {
+    if largest <= MAX_PACKET_SIZE {
         return Ok(());
     }
-    Err(Failure::usage(
+    Err(CliError::usage(
         format!(
-            "a row of {largest} bytes exceeds the largest possible max_allowed_packet, {LARGEST_PACKET} bytes"
+            "a row of {largest} bytes exceeds the largest possible max_allowed_packet, {MAX_PACKET_SIZE} bytes"
         ),
         "use a smaller size",
     ))

@@ -8,13 +8,13 @@ use replimeter_model::{
 
 use crate::lag::{methods, shapes, sweep, waterfall};
 use replimeter_render::{
-    answer::overall_rows,
     columns::{HEADINGS, cells},
     figures::{Unit, count, time, time_within},
     format::Format,
+    headline::overall_rows,
     load,
     precision::Precision,
-    report::{Block, Cell, Content, Report, Shown, Table, Timeline},
+    report::{Block, Cell, Content, Report, Table, Timeline, Visibility},
 };
 
 /// Returns the report of a run; `raw` adds the lines of every row of a sweep over sizes.
@@ -67,7 +67,9 @@ fn add_figures(report: &mut Report, document: &LagDocument, overall: &[&LagRow])
     if document.several() {
         let title = "Comparison (µs, lag from ack unless noted)";
         let table = Table::new(&shapes::HEADINGS, 3, shapes::lines(document));
-        report.add(Block::table("side-by-side", title, table).noted(vec![shapes::NOTE.to_owned()]));
+        report.add(
+            Block::table("side-by-side", title, table).with_notes(vec![shapes::NOTE.to_owned()]),
+        );
     }
     report.add(distributions(document, overall));
     methods::blocks(document)
@@ -90,7 +92,7 @@ fn add_figures(report: &mut Report, document: &LagDocument, overall: &[&LagRow])
         let name = document.label_of(row);
         let title = format!("Lag from ack, {name}");
         let bars = Content::Bars(row.histogram.clone());
-        report.add(Block::new("histogram", title, bars).shown(Shown::WithoutCharts));
+        report.add(Block::new("histogram", title, bars).shown(Visibility::WithoutCharts));
         let half_us = Precision::of_lag(row, &row.from_ack).single();
         if let Some(block) = over_time(&name, &row.windows, half_us) {
             report.add(block);
@@ -193,7 +195,7 @@ fn distributions(document: &LagDocument, rows: &[&LagRow]) -> Block {
         ));
     }
     let title = format!("Distributions ({})", unit.symbol());
-    Block::table("figures", title, table).noted(notes)
+    Block::table("figures", title, table).with_notes(notes)
 }
 
 fn by_size(document: &LagDocument) -> Block {
@@ -249,7 +251,7 @@ fn over_time(name: &str, windows: &[Window], half_us: f64) -> Option<Block> {
         time(last.end_us)
     );
     let lines = Content::Timelines(lines.into_iter().flatten().collect());
-    Some(Block::new("over-time", title, lines).shown(Shown::WithoutCharts))
+    Some(Block::new("over-time", title, lines).shown(Visibility::WithoutCharts))
 }
 
 fn how(document: &LagDocument) -> Vec<String> {
@@ -258,7 +260,7 @@ fn how(document: &LagDocument) -> Vec<String> {
          own connection, independently. Negative lag means that a row was visible on a replica before the primary acknowledged it."
             .to_owned(),
     ];
-    how.extend(methods::sentences(&methods::used(document)));
+    how.extend(methods::descriptions(&methods::methods_of(document)));
     how.push(
         "Intervals are 95 %, from order statistics (a bootstrap for the estimate), widened where consecutive rounds are \
          correlated. Quantiles with fewer than ten samples beyond them are omitted."
@@ -296,7 +298,7 @@ mod tests {
     use replimeter_render::terminal;
 
     #[test]
-    fn a_waterfall_for_each_replica() {
+    fn report_has_a_waterfall_per_replica() {
         let text = terminal::render(&report(&waterfall::example(), false));
         let table = text.split("stage by stage (µs), replica2").nth(1).unwrap();
         for line in [

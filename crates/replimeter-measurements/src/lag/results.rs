@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::lag::samples::Samples;
-use replimeter_instruments::lag::{Compared, Outcome};
+use replimeter_instruments::lag::{MethodComparison, Outcome};
 use replimeter_model::{
-    lag::{Against, Floor, LagResults, LagRow, SweepLoop, SweepTable, missing_rows},
+    lag::{Floor, LagResults, LagRow, MethodDifference, SweepLoop, SweepTable, missing_rows},
     load::LoadRecord,
     manifest::Manifest,
-    plan::{LagPlan, Method, Pace, Planned, Settings, Writes},
+    plan::{LagPlan, Method, Pace, Planned, Settings, WritePattern},
     record::TargetRecord,
     sample::{LagSample, Phase},
     target::Target,
@@ -47,7 +47,7 @@ pub(crate) enum Call {
     /// One observation of a row by one method.
     Sample(LagSample),
     /// One row, observed by two methods.
-    Compared(Compared),
+    Compared(MethodComparison),
     /// The measurement of a shape ended, perhaps early.
     ShapeEnded {
         outcome: Box<Outcome>,
@@ -56,20 +56,20 @@ pub(crate) enum Call {
 }
 
 /// State gathered during the run.
-pub(crate) struct Gathered {
+pub(crate) struct Accumulator {
     /// Rows per step, in a sweep.
     per_step: Option<u32>,
-    under_way: Option<Part>,
-    parts: Vec<Part>,
+    under_way: Option<ShapeResults>,
+    parts: Vec<ShapeResults>,
 }
 
 /// The results of one shape of a run.
-struct Part {
+struct ShapeResults {
     label: String,
     mode: String,
     names: Vec<String>,
     delays: Vec<Duration>,
-    observed: Vec<Observed>,
+    observed: Vec<ObservedReplica>,
     floors: Vec<(Method, FloorSummary)>,
     warm_up: u64,
     per_step: Option<u32>,
@@ -80,7 +80,7 @@ struct Part {
 }
 
 /// One replica by one method.
-struct Observed {
+struct ObservedReplica {
     replica: usize,
     method: Method,
     summary: ReplicaSummary,
@@ -88,12 +88,12 @@ struct Observed {
     against: Option<(Method, Series)>,
 }
 
-impl Gathered {
+impl Accumulator {
     /// Creates an empty state.
     pub(crate) fn new(plan: &LagPlan) -> Self {
         let per_step = match &plan.writes {
-            Writes::Sweep { per_step, .. } => Some(*per_step),
-            Writes::Rounds { .. } => None,
+            WritePattern::Sweep { per_step, .. } => Some(*per_step),
+            WritePattern::Rounds { .. } => None,
         };
         Self {
             per_step,
@@ -121,7 +121,7 @@ impl Gathered {
                 part,
             ) => {
                 rows.switch(Samples::new(&label, replicas.clone()));
-                *part = Some(Part::new(
+                *part = Some(ShapeResults::new(
                     label,
                     mode,
                     replicas,
@@ -136,7 +136,7 @@ impl Gathered {
             }
             (Call::Compared(compared), Some(part)) => part.compare(&compared),
             (Call::ShapeEnded { outcome, load }, part) => {
-                self.parts.extend(part.take().map(|part| Part {
+                self.parts.extend(part.take().map(|part| ShapeResults {
                     outcome: *outcome,
                     load,
                     ..part
@@ -147,7 +147,7 @@ impl Gathered {
     }
 }
 
-impl Part {
+impl ShapeResults {
     fn new(
         label: String,
         mode: String,
@@ -157,7 +157,7 @@ impl Part {
         per_step: Option<u32>,
     ) -> Self {
         let observed = |replica| {
-            methods.iter().map(move |method| Observed {
+            methods.iter().map(move |method| ObservedReplica {
                 replica,
                 method: *method,
                 summary: ReplicaSummary::default(),
@@ -206,14 +206,14 @@ impl Part {
         }
     }
 
-    fn of(&mut self, replica: usize, method: Method) -> Option<&mut Observed> {
+    fn of(&mut self, replica: usize, method: Method) -> Option<&mut ObservedReplica> {
         self.observed
             .iter_mut()
             .find(|observed| (observed.replica, observed.method) == (replica, method))
     }
 
     /// Adds the difference of two methods on a row.
-    fn compare(&mut self, compared: &Compared) {
+    fn compare(&mut self, compared: &MethodComparison) {
         if compared.write.phase != Phase::Measure {
             return;
         }
@@ -239,8 +239,11 @@ pub(crate) fn record_floor(floors: &mut Vec<(Method, FloorSummary)>, sample: &La
 }
 
 /// Returns the results of a run.
-pub(super) fn conclude(run: &mut Finished<'_, Lag>, gathered: Gathered) -> Concluded<LagResults> {
-    let parts = gathered.parts;
+pub(super) fn conclude(
+    run: &mut Finished<'_, Lag>,
+    accumulator: Accumulator,
+) -> Concluded<LagResults> {
+    let parts = accumulator.parts;
     let mut warnings = Vec::new();
     let mut rows = Vec::new();
     let mut lateness = SignedHistogram::default();
@@ -253,7 +256,7 @@ pub(super) fn conclude(run: &mut Finished<'_, Lag>, gathered: Gathered) -> Concl
     warnings.extend(late(run.work.pace, start_lateness.p50_us));
     warnings.extend(missing(run.work, &rows));
     run.warn(warnings);
-    let measured = |part: &Part| part.outcome.measured;
+    let measured = |part: &ShapeResults| part.outcome.measured;
     let shapes = parts
         .iter()
         .map(|part| (part.label.as_str(), part.mode.as_str()));
@@ -300,7 +303,7 @@ fn late(pace: Pace, p50_us: Option<f64>) -> Option<Warning> {
 
 /// Returns the warning about rows that timed out.
 fn missing(plan: &LagPlan, rows: &[LagRow]) -> Option<Warning> {
-    let sweep = matches!(plan.writes, Writes::Sweep { .. });
+    let sweep = matches!(plan.writes, WritePattern::Sweep { .. });
     let counted = rows.iter().filter(|row| row.size_bytes.is_some() || !sweep);
     let missing = missing_rows(counted);
     (missing > 0).then(|| {
@@ -376,20 +379,20 @@ pub(crate) fn target<'a, M: Measurement>(
     }
 }
 
-fn loads(part: &Part) -> impl Iterator<Item = LoadRecord> + '_ {
+fn loads(part: &ShapeResults) -> impl Iterator<Item = LoadRecord> + '_ {
     part.load.iter().map(|record| LoadRecord {
         shape: part.label.clone(),
         ..record.clone()
     })
 }
 
-fn rows_of(run: &Finished<'_, Lag>, part: &Part) -> Vec<LagRow> {
+fn rows_of(run: &Finished<'_, Lag>, part: &ShapeResults) -> Vec<LagRow> {
     let size_limit = part.outcome.size_limit;
     let plan = run.work;
-    let sweep = matches!(plan.writes, Writes::Sweep { .. });
+    let sweep = matches!(plan.writes, WritePattern::Sweep { .. });
     let mut rows = Vec::new();
     for observed in &part.observed {
-        let Observed {
+        let ObservedReplica {
             replica,
             method,
             summary,
@@ -410,7 +413,7 @@ fn rows_of(run: &Finished<'_, Lag>, part: &Part) -> Vec<LagRow> {
                 .is_none_or(|_| !sweep)
                 .then_some(())
                 .and(against.as_ref())
-                .map(|(reference, series)| Against {
+                .map(|(reference, series)| MethodDifference {
                     method: reference.name().to_owned(),
                     difference: series.distribution(),
                 }),
@@ -418,10 +421,10 @@ fn rows_of(run: &Finished<'_, Lag>, part: &Part) -> Vec<LagRow> {
             ..row
         };
         match &plan.writes {
-            Writes::Rounds { size, .. } => {
+            WritePattern::Rounds { size, .. } => {
                 rows.push(named(summary.all().row(), Some(*size.min(&size_limit))))
             }
-            Writes::Sweep { .. } => {
+            WritePattern::Sweep { .. } => {
                 rows.push(named(summary.all().row(), None));
                 rows.extend(
                     summary
@@ -435,8 +438,8 @@ fn rows_of(run: &Finished<'_, Lag>, part: &Part) -> Vec<LagRow> {
 }
 
 /// Returns the histograms of the rows, by name.
-fn histograms(parts: &[Part]) -> Vec<(String, SignedHistogram)> {
-    let of = |part: &Part, observed: &Observed, what: &str| {
+fn histograms(parts: &[ShapeResults]) -> Vec<(String, SignedHistogram)> {
+    let of = |part: &ShapeResults, observed: &ObservedReplica, what: &str| {
         format!(
             "{}/{}/{}/{what}",
             part.label,
@@ -458,7 +461,7 @@ fn histograms(parts: &[Part]) -> Vec<(String, SignedHistogram)> {
 }
 
 /// Returns the floor of each method, from the null replica.
-fn floors(part: &Part) -> Vec<Floor> {
+fn floors(part: &ShapeResults) -> Vec<Floor> {
     let floor = |(method, summary): &(Method, FloorSummary)| {
         let floor = self::floor(&part.label, *method, summary);
         // The point select is a reference for reads only.
@@ -490,7 +493,7 @@ pub(crate) fn floor(shape: &str, method: Method, summary: &FloorSummary) -> Floo
     }
 }
 
-fn sweep_tables(run: &Finished<'_, Lag>, part: &Part) -> Vec<SweepTable> {
+fn sweep_tables(run: &Finished<'_, Lag>, part: &ShapeResults) -> Vec<SweepTable> {
     if part.per_step.is_none() {
         return Vec::new();
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use replimeter_model::{
     plan::Method,
-    sample::{Beside, LagSample, Phase, Sighting, Write},
+    sample::{LagSample, Phase, Sighting, SightingDetail, Write},
     target::NULL_REPLICA,
     time::Nanos,
 };
@@ -86,17 +86,17 @@ impl Columns for Samples {
             visible_until_ns: Long or null = |sample, _| sample.upper();
             /// `stamp` and `tap`: time of the same event on the primary
             primary_ns: Long or null = |sample, _| match sample.sighting?.beside {
-                Beside::Primary(at) => Some(at),
+                SightingDetail::Primary(at) => Some(at),
                 _ => None,
             };
             /// `wait`: end of the first read that returned the row
             readable_ns: Long or null = |sample, _| match sample.sighting?.beside {
-                Beside::Readable { at, .. } => Some(at),
+                SightingDetail::Readable { at, .. } => Some(at),
                 _ => None,
             };
             /// `wait`: number of reads until then
             reads: Short or null = |sample, _| match sample.sighting?.beside {
-                Beside::Readable { reads, .. } => Some(reads),
+                SightingDetail::Readable { reads, .. } => Some(reads),
                 _ => None,
             };
             /// Upper end of the bracket, from the acknowledgement
@@ -178,12 +178,12 @@ fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> La
         ack: nanos(11),
     };
     let beside = match (told(15), told(16), told(17)) {
-        (Some(primary), ..) => Beside::Primary(primary),
-        (_, Some(at), Some(_)) => Beside::Readable {
+        (Some(primary), ..) => SightingDetail::Primary(primary),
+        (_, Some(at), Some(_)) => SightingDetail::Readable {
             at,
             reads: small(17),
         },
-        _ => Beside::Nothing,
+        _ => SightingDetail::Nothing,
     };
     // A row that timed out has no sighting: its columns are null.
     let sighting = match (told(12), told(13), told(14)) {
@@ -241,16 +241,16 @@ mod tests {
                 hit_began: send + Nanos(20),
                 until: send + Nanos(50),
                 beside: match seq % 3 {
-                    0 => Beside::Nothing,
-                    1 => Beside::Primary(send),
-                    _ => Beside::Readable { at: send, reads: 2 },
+                    0 => SightingDetail::Nothing,
+                    1 => SightingDetail::Primary(send),
+                    _ => SightingDetail::Readable { at: send, reads: 2 },
                 },
             }),
         }
     }
 
     #[test]
-    fn what_is_written_is_read_across_several_groups() {
+    fn samples_round_trip_across_row_groups() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
         let names = vec!["replica1".to_owned(), "replica2".to_owned()];
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_off_file_is_an_error() {
+    fn truncated_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
         let mut rows = Rows::new(Samples::default());

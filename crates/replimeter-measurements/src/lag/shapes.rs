@@ -2,7 +2,9 @@
 
 use replimeter_model::{lag::LagDocument, record::Distribution};
 
-use replimeter_render::{answer::overall_rows, figures::Unit, precision::Precision, report::Cell};
+use replimeter_render::{
+    figures::Unit, headline::overall_rows, precision::Precision, report::Cell,
+};
 
 /// The columns.
 pub(crate) const HEADINGS: [&str; 11] = [

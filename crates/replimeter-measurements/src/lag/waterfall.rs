@@ -3,12 +3,12 @@
 use replimeter_model::{
     lag::{LagDocument, LagRow},
     record::Distribution,
-    stages::{Mark, Near, Stage, Stages},
+    stages::{Mark, QuantileBreakdown, Stage, Stages},
 };
 
 use replimeter_render::{
-    answer::overall_rows,
     figures::{Unit, count},
+    headline::overall_rows,
     precision::Precision,
     report::{Block, Cell, Table},
 };
@@ -33,7 +33,7 @@ pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
             unit.symbol()
         );
         Block::table(format!("waterfall-{index}"), title, table(unit, stages))
-            .noted(notes(unit, stages))
+            .with_notes(notes(unit, stages))
             .after_charts()
     };
     rows(document).into_iter().zip(1..).map(block).collect()
@@ -49,7 +49,7 @@ fn table(unit: Unit, stages: &Stages) -> Table {
     let line = |words: [&str; 3],
                 distribution: &Distribution,
                 half: f64,
-                near: &dyn Fn(&Near) -> Option<f64>| {
+                near: &dyn Fn(&QuantileBreakdown) -> Option<f64>| {
         let precision = Precision::of_stage(distribution, half);
         let mut cells: Vec<Cell> = words.map(Cell::from).into();
         cells.extend([
@@ -66,8 +66,8 @@ fn table(unit: Unit, stages: &Stages) -> Table {
         }));
         cells
     };
-    let of_stage = |name: &str, stage: &Stage, near: &dyn Fn(&Near) -> Option<f64>| {
-        let words = [name, stage.from.words(), stage.to.words()];
+    let of_stage = |name: &str, stage: &Stage, near: &dyn Fn(&QuantileBreakdown) -> Option<f64>| {
+        let words = [name, stage.from.description(), stage.to.description()];
         let mut cells = line(words, &stage.duration, stage.error_mean_us, near);
         cells.push(Cell::time(Some(stage.error_mean_us), 0.0, unit));
         cells.push(Cell::Count(stage.inversions));
@@ -96,8 +96,8 @@ fn table(unit: Unit, stages: &Stages) -> Table {
     let ends = error(from) + error(to);
     let words = [
         "end to end",
-        from.map_or("", Mark::words),
-        to.map_or("", Mark::words),
+        from.map_or("", Mark::description),
+        to.map_or("", Mark::description),
     ];
     let mut whole = line(words, &stages.end_to_end, ends, &|near| {
         Some(near.end_to_end_us)
@@ -136,7 +136,7 @@ fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
                 .error_mean_us
                 .filter(|us| *us > 0.0)
                 .map_or_else(String::new, |us| format!(" ± {}", unit.with(us)));
-            format!("{} ({}{error})", one.mark.words(), one.clock)
+            format!("{} ({}{error})", one.mark.description(), one.clock)
         })
         .collect();
     notes.push(format!(
@@ -223,7 +223,7 @@ mod tests {
     use replimeter_render::report::Content;
 
     #[test]
-    fn a_line_per_stage_the_residue_and_the_whole() {
+    fn waterfall_lists_stages_residue_and_total() {
         let blocks = blocks(&example());
         let Content::Table(table) = &blocks[0].content else {
             panic!("{blocks:?}");

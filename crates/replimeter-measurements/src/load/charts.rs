@@ -1,8 +1,8 @@
 //! The charts of a `load` run.
 
-use replimeter_model::{load::LoadRecord, loading::LoadDocument};
+use replimeter_model::{load::LoadRecord, load_results::LoadDocument};
 
-use crate::load::report::what;
+use crate::load::report::description;
 use replimeter_render::charts::{times_in, unit_for};
 use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series, Stroke},
@@ -39,7 +39,7 @@ fn by_second(run: &LoadDocument, title: &str, pick: fn(&LoadRecord) -> &Vec<u64>
     let numbers = |load| (1u32..).zip(pick(load));
     let series = loads().map(|load| {
         let point = |(second, number): (u32, &u64)| Point::new(second, *number as f64);
-        Series::new(what(load), numbers(load).map(point))
+        Series::new(description(load), numbers(load).map(point))
     });
     Chart {
         x: Axis::new("second of the measured time", Scale::Linear),
@@ -50,7 +50,7 @@ fn by_second(run: &LoadDocument, title: &str, pick: fn(&LoadRecord) -> &Vec<u64>
             1,
             loads().flat_map(|load| numbers(load).map(move |at| (load, at))),
             &[
-                ("load", &|(load, _)| what(load)),
+                ("load", &|(load, _)| description(load)),
                 ("second", &|(_, (second, _))| second.to_string()),
                 (title, &|(_, (_, number))| count(**number)),
             ],
@@ -80,9 +80,9 @@ fn times(run: &LoadDocument) -> Chart {
             series.push(Series {
                 dash,
                 colour: Some(index),
-                ..Series::new(format!("{}, {of}", what(load)), points)
+                ..Series::new(format!("{}, {of}", description(load)), points)
             });
-            let mut row = vec![what(load), of.to_owned()];
+            let mut row = vec![description(load), of.to_owned()];
             row.extend(quantiles.map(|(_, us)| times_in(unit)(us)));
             rows.push(row);
         }

@@ -2,13 +2,13 @@
 
 use replimeter_engine::Node;
 use replimeter_instruments::{
-    load::{self, DataSet, Filled, Workload},
+    load::{self, DataSet, FillProgress, Workload},
     preflight::Cluster,
 };
-use replimeter_model::{loading::DataRecord, warning::Warning};
-use replimeter_run::{RunContext, Stage, failure::Failure, workloads::filling};
+use replimeter_model::{load_results::DataRecord, warning::Warning};
+use replimeter_run::{RunContext, Stage, cli_error::CliError, workloads::filling};
 
-use super::{Load, gathered::Call};
+use super::{Load, accumulator::Call};
 
 /// Number of connections that fill a data set.
 const FILLERS: u32 = 4;
@@ -47,7 +47,7 @@ pub(super) fn make_data(
     workloads: &[Workload],
     cluster: &Cluster,
     data: &mut Data,
-) -> Result<Vec<usize>, Failure> {
+) -> Result<Vec<usize>, CliError> {
     let (work, stop) = (cx.work, cx.stop);
     let replicas = cluster.replica_nodes();
     let mut set_of: Vec<usize> = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn make_data(
             .data_size
             .filter(|_| workload.has_data())
             .unwrap_or_else(|| workload.default_size());
-        let mut progress = |filled: &Filled| observers.progress(filling(filled));
+        let mut progress = |filled: &FillProgress| observers.progress(filling(filled));
         let mut set = load::fill(
             &data.primary,
             &replicas,
@@ -96,7 +96,7 @@ pub(super) fn make_data(
             Stage::Prepare,
             "waiting for the replicas to receive the data",
         );
-        set.await_on(&replicas, work.timeout.0, stop)?;
+        set.wait_on(&replicas, work.timeout.0, stop)?;
     }
     Ok(set_of)
 }

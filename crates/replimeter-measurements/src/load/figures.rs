@@ -1,12 +1,12 @@
 //! The figures of `load`, and of background loads.
 
-use replimeter_model::{load::LoadRecord, loading::LoadDocument};
+use replimeter_model::{load::LoadRecord, load_results::LoadDocument};
 use replimeter_run::figures;
 use replimeter_run::{
+    cli_error::CliError,
     compare::figures::{DimensionSpec, FigureSpec, Figures, SHAPE, THREADS},
-    failure::Failure,
 };
-use replimeter_stats::compare::Drawn;
+use replimeter_stats::compare::Resampled;
 
 /// The dimensions of a load's figures.
 pub(crate) const ROW: &[DimensionSpec] = &[
@@ -39,14 +39,14 @@ fn of<'a>(load: &'a LoadRecord, threads: &'a str) -> [&'a str; 4] {
     [&load.shape, &load.workload, threads, &load.node]
 }
 
-pub(super) fn figures(document: &LoadDocument) -> Result<Figures, Failure> {
+pub(super) fn figures(document: &LoadDocument) -> Result<Figures, CliError> {
     let mut figures = Figures::default();
     for row in &document.results.rows {
         add(&mut figures, &THROUGHPUT, LATENCY, &row.load);
         let cpu: Option<f64> = row.servers.iter().map(|server| server.cpu_us_per_op).sum();
         let drawn = cpu
             .filter(|_| !row.servers.is_empty())
-            .map(|cpu| Drawn::bare(cpu, row.load.passes));
+            .map(|cpu| Resampled::without_resamples(cpu, row.load.passes));
         let threads = row.load.threads.to_string();
         figures.add(&CPU_PER_OP, &of(&row.load, &threads), drawn);
     }

@@ -1,12 +1,12 @@
 //! `load`: creates the data, runs the workloads, and reports throughput and latency.
 
+mod accumulator;
+mod blocks;
 pub(crate) mod charts;
 mod data;
 pub(super) mod figures;
-mod gathered;
 pub(crate) mod report;
 mod seconds;
-mod stretches;
 
 use std::{path::Path, time::Duration};
 
@@ -21,38 +21,37 @@ use replimeter_engine::{
 use replimeter_instruments::{
     load::{self, Workload},
     preflight::Cluster,
-    resources::{Meter, Watch},
+    resources::{Meter, ResourceWatch},
 };
 use replimeter_model::{
-    loading::{LoadDocument, LoadResults},
-    plan::{LoadingPlan, LoadingSettings, Planned},
+    load_results::{LoadDocument, LoadResults},
+    plan::{LoadRunPlan, LoadSettings, Planned},
     target::Role,
     time::Nanos,
     warning::Warning,
 };
 use replimeter_render::{
-    chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
+    chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
 };
 use replimeter_run::{
     Client, Concluded, Finished, Histograms, Measurement, RunContext, Stage,
+    cli_error::{CliError, unexpected},
     compare::figures::{Figures, SampleFile},
-    failure::{Failure, unexpected},
-    to_measure,
-    touches::{LOAD, TIME, Touches},
-    with_causes,
+    dry_run::{LOAD, PlanEffects, TIME},
+    to_measure, with_causes,
     workloads::{refuse_size, workload},
 };
 
 use self::{
+    accumulator::{Accumulator, Call},
+    blocks::measure,
     data::Data,
-    gathered::{Call, Gathered},
-    stretches::measure,
 };
 
 /// How often the servers' resources are read.
 const GLANCE: Duration = Duration::from_millis(250);
 
-fn workloads(work: &LoadingPlan) -> Result<Vec<Workload>, Failure> {
+fn workloads(work: &LoadRunPlan) -> Result<Vec<Workload>, CliError> {
     let workloads: Vec<Workload> = work
         .workloads
         .iter()
@@ -61,7 +60,7 @@ fn workloads(work: &LoadingPlan) -> Result<Vec<Workload>, Failure> {
     for (index, one) in workloads.iter().enumerate() {
         for other in &workloads[..index] {
             if let Some(table) = one.collides(other) {
-                return Err(Failure::usage(
+                return Err(CliError::usage(
                     format!(
                         "{} and {} each define a table `{table}`",
                         other.name, one.name
@@ -93,29 +92,29 @@ or a script (anything else); docs/reference/workloads.md explains both. The data
 the schema `replimeter` and removed at the end. A workload that only reads runs
 on the replicas.";
 
-    type Settings = LoadingSettings;
+    type Settings = LoadSettings;
     type Options = ();
     type Call = Call;
-    type Gathered = Gathered;
+    type Accumulator = Accumulator;
     type Columns = Seconds;
     type Results = LoadResults;
 
-    fn client(plan: &LoadingPlan) -> Client {
+    fn client(plan: &LoadRunPlan) -> Client {
         Client {
             keep_awake: plan.keep_awake,
             real_time: false,
         }
     }
 
-    fn check(plan: &Planned<LoadingSettings>) -> Result<(), Failure> {
+    fn check(plan: &Planned<LoadSettings>) -> Result<(), CliError> {
         workloads(&plan.plan).map(drop)
     }
 
-    fn touches(touches: &mut Touches, plan: &Planned<LoadingSettings>) -> Result<(), Failure> {
+    fn effects(effects: &mut PlanEffects, plan: &Planned<LoadSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        touches.targets(&plan.targets);
+        effects.targets(&plan.targets);
         for name in &work.workloads {
-            touches.tables(name, work.keep_data)?;
+            effects.tables(name, work.keep_data)?;
         }
         let threads: Vec<String> = work.threads.iter().map(ToString::to_string).collect();
         let how = work.rate.map_or_else(
@@ -126,7 +125,7 @@ on the replicas.";
             || "the data size that each workload defines".to_owned(),
             |size| format!("{size} of data"),
         );
-        touches.say(
+        effects.add_effect(
             LOAD,
             format!(
                 "{} with {} connections each, {how}; {size}",
@@ -134,7 +133,7 @@ on the replicas.";
                 threads.join(", then ")
             ),
         );
-        touches.say(
+        effects.add_effect(
             TIME,
             format!(
                 "{} each time, after a warm-up of {}",
@@ -144,7 +143,7 @@ on the replicas.";
         Ok(())
     }
 
-    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let work = cx.work;
         let [target] = cx.plan.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
@@ -153,8 +152,8 @@ on the replicas.";
         let servers = cx.open(target)?;
         cx.stage(Stage::Servers, "checking the servers");
         let mut cluster = load::check(&to_measure(servers.as_ref()))?;
-        load::hold(&mut cluster.primary.session)?;
-        cx.met(servers.label(), servers.as_ref(), &mut cluster)?;
+        load::lock_primary(&mut cluster.primary.session)?;
+        cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         let mut data = Data {
             primary: cluster.primary.node.clone(),
             sets: Vec::new(),
@@ -166,55 +165,55 @@ on the replicas.";
         })?;
         let meter = Meter::open(&metered(servers.as_ref(), &cluster), &cx.clock)?;
         cx.take(Call::Warnings(meter.warnings()))?;
-        let watch = Watch::start(meter, GLANCE);
+        let watch = ResourceWatch::start(meter, GLANCE);
         let result = measure(cx, &workloads, &cluster, &watch, &mut data);
         watch.finish();
         // A load that no replica followed, or that did not wait as configured, does not describe this mode.
-        let fallen_back = cluster.fallen_back();
+        let fallen_back = cluster.fall_back_reason();
         let members = result.as_ref().err().and_then(|_| cluster.members_now());
-        let failure = cx.gathered.failure.take();
-        let failure = failure.or_else(|| cluster.verify().err().map(Failure::from));
+        let failure = cx.accumulator.failure.take();
+        let failure = failure.or_else(|| cluster.verify().err().map(CliError::from));
         let ended = with_causes(failure, fallen_back, members, servers.as_ref());
         cx.stage(Stage::CleanUp, "removing the data");
         cx.take(Call::Warnings(data.remove()))?;
         drop(cluster);
         cx.close(servers);
         match result {
-            Err(error) if cx.gathered.results.is_empty() => Err(error),
+            Err(error) if cx.accumulator.results.is_empty() => Err(error),
             result => ended.and(result),
         }
     }
 
-    fn gathered(_: &Planned<LoadingSettings>) -> Gathered {
-        Gathered::default()
+    fn accumulator(_: &Planned<LoadSettings>) -> Accumulator {
+        Accumulator::default()
     }
 
-    fn take(gathered: &mut Gathered, _: &LoadingPlan, call: Call, _: &mut Rows<Seconds>) {
-        gathered.take(call);
+    fn take(accumulator: &mut Accumulator, _: &LoadRunPlan, call: Call, _: &mut Rows<Seconds>) {
+        accumulator.take(call);
     }
 
-    fn last_rows(gathered: &Gathered, rows: &mut Rows<Seconds>) {
-        add_all(rows, &gathered.results, &gathered.uses);
+    fn last_rows(accumulator: &Accumulator, rows: &mut Rows<Seconds>) {
+        add_all(rows, &accumulator.results, &accumulator.uses);
     }
 
-    fn warnings(gathered: &Gathered) -> &[Warning] {
-        &gathered.warnings
+    fn warnings(accumulator: &Accumulator) -> &[Warning] {
+        &accumulator.warnings
     }
 
-    fn is_empty(gathered: &Gathered) -> bool {
-        gathered.results.is_empty()
+    fn is_empty(accumulator: &Accumulator) -> bool {
+        accumulator.results.is_empty()
     }
 
-    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<LoadResults> {
-        let Gathered {
+    fn conclude(run: &mut Finished<'_, Self>, accumulator: Accumulator) -> Concluded<LoadResults> {
+        let Accumulator {
             label,
             mode,
             data,
             mut results,
             measured_us,
             ..
-        } = gathered;
-        run.warn(gathered.warnings);
+        } = accumulator;
+        run.warn(accumulator.warnings);
         for row in &mut results {
             row.load.shape.clone_from(&label);
         }
@@ -223,7 +222,7 @@ on the replicas.";
             measured_us: Some(measured_us),
             histograms: Some(Histograms {
                 took: Nanos((measured_us * 1e3) as i64),
-                series: gathered.histograms,
+                series: accumulator.histograms,
             }),
             results: LoadResults {
                 rows: results,
@@ -237,7 +236,7 @@ on the replicas.";
         answer(document)
     }
 
-    fn figures(document: &LoadDocument, _: &SampleFile) -> Result<Figures, Failure> {
+    fn figures(document: &LoadDocument, _: &SampleFile) -> Result<Figures, CliError> {
         figures::figures(document)
     }
 
@@ -249,8 +248,8 @@ on the replicas.";
         Ok(crate::load::charts::charts(document))
     }
 
-    fn findings(document: &LoadDocument) -> Findings<'_> {
-        Findings::Load(document)
+    fn findings(document: &LoadDocument) -> RunSummary<'_> {
+        RunSummary::Load(document)
     }
 }
 

@@ -2,22 +2,22 @@
 
 use replimeter_model::{
     load::{Arrivals, LoadRecord},
-    loading::{LoadDocument, LoadRow},
+    load_results::{LoadDocument, LoadRow},
     record::RunStatus,
 };
 
 use replimeter_render::{
-    answer::with_ending,
     cell::throughput,
     figures::{count, rate, time},
     format::Format,
+    headline::with_end_note,
     load::{self, latency},
     report::{Block, Cell, Report, Table},
 };
 
 /// Returns workload, threads and servers in short.
-pub(crate) fn what(load: &LoadRecord) -> String {
-    load::what(load, false)
+pub(crate) fn description(load: &LoadRecord) -> String {
+    load::description(load, false)
 }
 
 fn schedule(load: &LoadRecord) -> String {
@@ -34,7 +34,7 @@ fn figures(run: &LoadDocument) -> Table {
         2,
         run.results.rows.iter().map(|row| &row.load),
         &[
-            ("load", &|load| Cell::from(what(load))),
+            ("load", &|load| Cell::from(description(load))),
             ("loop", &|load| schedule(load).into()),
             ("operations/s, 95 %", &|load| throughput(&load.throughput)),
             ("operations", &|load| load.passes.into()),
@@ -60,7 +60,7 @@ fn servers(run: &LoadDocument) -> Table {
         2,
         rows.flat_map(|row| row.servers.iter().map(move |server| (row, server))),
         &[
-            ("load", &|(row, _)| Cell::from(what(&row.load))),
+            ("load", &|(row, _)| Cell::from(description(&row.load))),
             ("server", &|(_, server)| (&server.name).into()),
             ("CPU µs", &|(_, server)| one.cell(server.cpu_us_per_op)),
             ("user", &|(_, server)| one.cell(server.cpu_user_us_per_op)),
@@ -151,7 +151,8 @@ fn notes(load: &LoadRecord) -> Vec<String> {
     });
     let all = client(load).into_iter().chain(nodes).chain(retried);
     let all = all.chain(errors).chain(waiting);
-    all.map(|note| format!("{}: {note}", what(load))).collect()
+    all.map(|note| format!("{}: {note}", description(load)))
+        .collect()
 }
 
 /// Returns the description of the method.
@@ -209,7 +210,7 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
     let part = |row: &LoadRow| {
         let load = &row.load;
         let Some(mean) = load.throughput.mean.filter(|_| load.passes > 0) else {
-            return format!("{} completed no operation", what(load));
+            return format!("{} completed no operation", description(load));
         };
         let half = load
             .throughput
@@ -241,7 +242,7 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
         };
         format!(
             "{} reached {} operations/s{held}{p99}{begun}",
-            what(load),
+            description(load),
             rate(mean, half)
         )
     };
@@ -257,7 +258,7 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
     } else {
         run.status
     };
-    with_ending(answer, status)
+    with_end_note(answer, status)
 }
 
 /// Returns the report of a run.
@@ -289,13 +290,13 @@ pub(crate) fn report(run: &LoadDocument) -> Report {
 mod tests {
     use replimeter_model::{
         load::{ClientUse, Rate},
-        loading::LoadResults,
+        load_results::LoadResults,
     };
 
     use super::*;
 
     #[test]
-    fn a_run_is_told_whole() {
+    fn load_report_has_every_section() {
         let load = LoadRecord {
             workload: "/x/orders.toml".to_owned(),
             threads: 8,

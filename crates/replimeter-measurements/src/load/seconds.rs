@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use replimeter_model::{loading::LoadRow, resources::ServerUse};
+use replimeter_model::{load_results::LoadRow, resources::ServerUse};
 
 use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 
@@ -112,7 +112,7 @@ mod tests {
     use replimeter_render::rows::write_file;
 
     #[test]
-    fn seconds_are_counted_anew_for_every_row() {
+    fn seconds_restart_for_every_row() {
         let row = |workload: &str, per_second: Vec<u64>, waiting_per_second: Vec<u64>| LoadRow {
             load: LoadRecord {
                 workload: workload.to_owned(),

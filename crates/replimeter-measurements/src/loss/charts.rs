@@ -73,7 +73,7 @@ fn per_crash(run: &LossDocument, pick: fn(&CrashRecord) -> f64) -> Vec<Series> {
         let crashes = crashes.filter(|crash| crash.shape == row.shape);
         let points = crashes.map(|crash| {
             let number = format!("crash {}", crash.number);
-            Point::of(&row.shape, pick(crash)).saying(number)
+            Point::of(&row.shape, pick(crash)).with_hover_text(number)
         });
         Series::new(&row.shape, points)
     });

@@ -3,11 +3,11 @@
 use replimeter_model::loss::{CrashRecord, LossDocument};
 use replimeter_run::figures;
 use replimeter_run::{
+    cli_error::CliError,
     compare::figures::{DimensionSpec, Figures, SHAPE},
-    failure::Failure,
 };
 use replimeter_stats::{
-    compare::{Drawn, of_blocks},
+    compare::{Resampled, of_blocks},
     share::wilson,
 };
 
@@ -24,7 +24,7 @@ figures! {
     ACKNOWLEDGED = "loss.acknowledged": PerS, Neither, Ratio, of ROW;
 }
 
-pub(super) fn figures(document: &LossDocument) -> Result<Figures, Failure> {
+pub(super) fn figures(document: &LossDocument) -> Result<Figures, CliError> {
     let mut figures = Figures::default();
     for row in &document.results.rows {
         let of = [row.shape.as_str(), &row.crash];
@@ -43,14 +43,14 @@ pub(super) fn figures(document: &LossDocument) -> Result<Figures, Failure> {
         ] {
             let drawn = (share.of > 0).then(|| {
                 let ends = wilson(share.count as f64, share.of as f64).map(|end| end * 100.0);
-                Drawn::of_interval(share.percent, Some(ends), share.of)
+                Resampled::of_interval(share.percent, Some(ends), share.of)
             });
             figures.add(spec, &of, drawn);
         }
         figures.add(&RECOVERY_MEAN, &of, each(|crash| crash.recovery_us));
         let median = row
             .recovery_us
-            .map(|us| Drawn::of_interval(us, row.recovery_us_ci95, row.crashes));
+            .map(|us| Resampled::of_interval(us, row.recovery_us_ci95, row.crashes));
         figures.add(&RECOVERY_P50, &of, median);
         let per_s = each(|crash| crash.acknowledged as f64 / (crash.load_us / 1e6));
         figures.add(&ACKNOWLEDGED, &of, per_s);

@@ -12,32 +12,32 @@ use crate::loss::{
     report::{answer, report},
 };
 use replimeter_instruments::{
-    loss::{self, SEMI_SYNC_TIMEOUT, Scene},
+    loss::{self, CrashContext, SEMI_SYNC_TIMEOUT},
     preflight,
 };
 use replimeter_model::{
     loss::{CrashRecord, LossDocument, LossResults, LossRow},
-    plan::{Crash, LossCase, LossPlan, LossSettings, Planned},
+    plan::{CrashKind, LossCase, LossPlan, LossSettings, Planned},
     sandbox::SandboxSpec,
     shape::Mode,
     target::Target,
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{
-    chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
+    chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
 };
 use replimeter_run::{
     Client, Concluded, Finished, Measurement, Progress, RunContext, Stage,
+    cli_error::{CliError, FailureKind, unexpected},
     compare::figures::{Figures, SampleFile},
-    failure::{Failure, Kind, unexpected},
+    dry_run::{LOAD, PlanEffects, SERVERS, WRITES, started},
     to_measure,
-    touches::{LOAD, SERVERS, Touches, WRITES, started},
 };
 use replimeter_stats::crashes::{counts, share, times};
 use serde::{Deserialize, Serialize};
 
 /// The crashes of one case.
-struct Cell {
+struct Condition {
     case: LossCase,
     engine: String,
     mode: String,
@@ -62,8 +62,8 @@ pub(crate) enum Call {
 }
 
 /// State gathered during the run.
-pub(crate) struct Gathered {
-    cells: Vec<Cell>,
+pub(crate) struct Accumulator {
+    cells: Vec<Condition>,
 }
 
 /// The measurement `loss`: transactions lost in a crash of the primary.
@@ -89,7 +89,7 @@ your own primary would lose. docs/reference/loss.md explains every figure.";
     type Settings = LossSettings;
     type Options = ();
     type Call = Call;
-    type Gathered = Gathered;
+    type Accumulator = Accumulator;
     type Columns = Crashes;
     type Results = LossResults;
 
@@ -100,10 +100,10 @@ your own primary would lose. docs/reference/loss.md explains every figure.";
         }
     }
 
-    fn touches(touches: &mut Touches, plan: &Planned<LossSettings>) -> Result<(), Failure> {
+    fn effects(effects: &mut PlanEffects, plan: &Planned<LossSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
         for case in work.cases(&plan.targets) {
-            touches.say(
+            effects.add_effect(
                 SERVERS,
                 format!(
                     "{}: {}, {} times, and removes them",
@@ -114,18 +114,18 @@ your own primary would lose. docs/reference/loss.md explains every figure.";
             );
         }
         let end = match work.crash {
-            Crash::Kill => "kills the primary".to_owned(),
-            Crash::Partition => format!(
+            CrashKind::Kill => "kills the primary".to_owned(),
+            CrashKind::Partition => format!(
                 "isolates the primary and kills it {} later",
                 work.kill_delay
             ),
         };
-        touches.say(
+        effects.add_effect(
             SERVERS,
             format!("{end} each time, promotes a replica and restarts the old primary"),
         );
-        touches.say(WRITES, "schema `replimeter` of these servers only");
-        touches.say(
+        effects.add_effect(WRITES, "schema `replimeter` of these servers only");
+        effects.add_effect(
             LOAD,
             format!(
                 "{} writers for {} before each crash, rows of {} bytes",
@@ -135,36 +135,36 @@ your own primary would lose. docs/reference/loss.md explains every figure.";
         Ok(())
     }
 
-    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         cx.possible()?;
         // The shapes alternate, so that changes on the machine affect all alike.
         for number in 1..=u64::from(cx.work.crashes) {
-            for case in 0..cx.gathered.cells.len() {
+            for case in 0..cx.accumulator.cells.len() {
                 let crashed = crash(cx, case, number).and_then(|record| {
                     let record = Box::new(record);
                     cx.take(Call::Crash { case, record })
                 });
                 if let Err(error) = crashed {
                     // The current crash is lost; earlier ones are kept.
-                    if error.kind == Kind::Interrupted && !Self::is_empty(&cx.gathered) {
-                        return Err(Failure::cut_short());
+                    if error.kind == FailureKind::Interrupted && !Self::is_empty(&cx.accumulator) {
+                        return Err(CliError::partial());
                     }
-                    let label = &cx.gathered.cells[case].case.label;
-                    return Err(error.about(&format!("{label}, crash {number}"), true));
+                    let label = &cx.accumulator.cells[case].case.label;
+                    return Err(error.for_shape(&format!("{label}, crash {number}"), true));
                 }
             }
         }
         Ok(())
     }
 
-    fn gathered(plan: &Planned<LossSettings>) -> Gathered {
-        let cell = |case| Cell {
+    fn accumulator(plan: &Planned<LossSettings>) -> Accumulator {
+        let cell = |case| Condition {
             case,
             engine: String::new(),
             mode: String::new(),
             records: Vec::new(),
         };
-        Gathered {
+        Accumulator {
             cells: plan
                 .plan
                 .cases(&plan.targets)
@@ -174,9 +174,9 @@ your own primary would lose. docs/reference/loss.md explains every figure.";
         }
     }
 
-    fn take(gathered: &mut Gathered, _: &LossPlan, call: Call, rows: &mut Rows<Crashes>) {
+    fn take(accumulator: &mut Accumulator, _: &LossPlan, call: Call, rows: &mut Rows<Crashes>) {
         let (Call::Case { case, .. } | Call::Crash { case, .. }) = &call;
-        let Some(cell) = gathered.cells.get_mut(*case) else {
+        let Some(cell) = accumulator.cells.get_mut(*case) else {
             return;
         };
         match call {
@@ -188,12 +188,12 @@ your own primary would lose. docs/reference/loss.md explains every figure.";
         }
     }
 
-    fn is_empty(gathered: &Gathered) -> bool {
-        gathered.cells.iter().all(|cell| cell.records.is_empty())
+    fn is_empty(accumulator: &Accumulator) -> bool {
+        accumulator.cells.iter().all(|cell| cell.records.is_empty())
     }
 
-    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<LossResults> {
-        let cells = gathered.cells;
+    fn conclude(run: &mut Finished<'_, Self>, accumulator: Accumulator) -> Concluded<LossResults> {
+        let cells = accumulator.cells;
         let mut warnings = Vec::new();
         let invalid = fell_back(&cells, &mut warnings);
         run.ended.failure = run.ended.failure.take().or(invalid);
@@ -217,9 +217,9 @@ your own primary would lose. docs/reference/loss.md explains every figure.";
             }
         }
         run.warn(warnings);
-        let crashed = |cell: &&Cell| !cell.records.is_empty();
-        let measured: Vec<&Cell> = cells.iter().filter(crashed).collect();
-        let semi_sync = |cell: &&&Cell| {
+        let crashed = |cell: &&Condition| !cell.records.is_empty();
+        let measured: Vec<&Condition> = cells.iter().filter(crashed).collect();
+        let semi_sync = |cell: &&&Condition| {
             cell.case.spec.shape.mode() == Mode::SemiSync && !timeout_chosen(&cell.case.spec)
         };
         let timeout = measured.iter().find(semi_sync).map(|_| SEMI_SYNC_TIMEOUT);
@@ -244,7 +244,7 @@ your own primary would lose. docs/reference/loss.md explains every figure.";
         answer(document)
     }
 
-    fn figures(document: &LossDocument, _: &SampleFile) -> Result<Figures, Failure> {
+    fn figures(document: &LossDocument, _: &SampleFile) -> Result<Figures, CliError> {
         figures::figures(document)
     }
 
@@ -256,8 +256,8 @@ your own primary would lose. docs/reference/loss.md explains every figure.";
         Ok(crate::loss::charts::charts(document))
     }
 
-    fn findings(document: &LossDocument) -> Findings<'_> {
-        Findings::Loss(document)
+    fn findings(document: &LossDocument) -> RunSummary<'_> {
+        RunSummary::Loss(document)
     }
 }
 
@@ -270,14 +270,14 @@ fn timeout_chosen(spec: &SandboxSpec) -> bool {
 }
 
 /// Starts servers, crashes them once, and removes them.
-fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<CrashRecord, Failure> {
+fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<CrashRecord, CliError> {
     let work = cx.work;
-    let LossCase { label, spec } = cx.gathered.cells[case].case.clone();
+    let LossCase { label, spec } = cx.accumulator.cells[case].case.clone();
     let head = format!("crash {number} of {}, {label}", work.crashes);
     let mut servers = cx.open(&Target::Sandbox(spec.clone()))?;
     let mut cluster = preflight::check(&to_measure(servers.as_ref()))?;
-    if cx.gathered.cells[case].records.is_empty() {
-        cx.met(&label, servers.as_ref(), &mut cluster)?;
+    if cx.accumulator.cells[case].records.is_empty() {
+        cx.record_servers(&label, servers.as_ref(), &mut cluster)?;
         cx.take(Call::Case {
             case,
             engine: cluster.primary.facts.engine.name().to_owned(),
@@ -285,12 +285,12 @@ fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<Cras
         })?;
     }
     let observers = &cx.observers;
-    let scene = Scene {
+    let scene = CrashContext {
         plan: work,
         clock: &cx.clock,
         say: &|text| {
-            let doing = Progress::new(Stage::Measure, text.to_owned());
-            observers.progress(doing.part(&head));
+            let operation = Progress::new(Stage::Measure, text.to_owned());
+            observers.progress(operation.part(&head));
         },
         stop: cx.stop,
         set_timeout: !timeout_chosen(&spec),
@@ -310,7 +310,7 @@ fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<Cras
 /// Returns the failure if every crash followed a fallback, and warns of others. A semi-synchronous primary
 /// that fell back acknowledged transactions that no replica had, so the figures describe another mode. If the
 /// user chose the timeout, the fallback is part of the intended conditions.
-fn fell_back(cells: &[Cell], warnings: &mut Vec<Warning>) -> Option<Failure> {
+fn fell_back(cells: &[Condition], warnings: &mut Vec<Warning>) -> Option<CliError> {
     let mut invalid = None;
     for cell in cells {
         let crashes = cell
@@ -335,20 +335,20 @@ fn fell_back(cells: &[Cell], warnings: &mut Vec<Warning>) -> Option<Failure> {
                 hint,
             ));
         } else {
-            invalid.get_or_insert_with(|| Failure::invalid(message, hint));
+            invalid.get_or_insert_with(|| CliError::invalid(message, hint));
         }
     }
     invalid
 }
 
-fn row(cell: &Cell, work: &LossPlan) -> LossRow {
+fn row(cell: &Condition, work: &LossPlan) -> LossRow {
     let records = &cell.records;
     let sum = |pick: fn(&CrashRecord) -> u64| records.iter().map(pick).sum::<u64>();
     let each = |pick: fn(&CrashRecord) -> u64| records.iter().map(pick).collect::<Vec<_>>();
     let with = |pick: fn(&CrashRecord) -> u64| {
         records.iter().filter(|record| pick(record) > 0).count() as u64
     };
-    let errant = |pick: fn(&replimeter_model::loss::Errant) -> u64| {
+    let errant = |pick: fn(&replimeter_model::loss::ErrantTransactions) -> u64| {
         records
             .iter()
             .filter_map(|record| record.errant.as_ref())

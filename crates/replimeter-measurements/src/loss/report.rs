@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use replimeter_model::{
-    loss::{LossDocument, LossRow, Share},
-    plan::Crash,
+    loss::{CrashShare, LossDocument, LossRow},
+    plan::CrashKind,
 };
 
 use replimeter_render::{
-    answer::ending_or_void,
     figures::{Unit, count, time},
     format::Format,
+    headline::end_note_or_invalid,
     report::{Block, Cell, Report, Table},
 };
 
@@ -18,7 +18,7 @@ use replimeter_render::{
 const SHOWN: usize = 40;
 
 /// Formats a share with its interval: `12 of 20 (60 %) 39–78 %`.
-fn share(share: &Share) -> String {
+fn share(share: &CrashShare) -> String {
     format!(
         "{} of {}: {:.0}–{:.0} %",
         count(share.count),
@@ -133,14 +133,14 @@ fn of_row(row: &LossRow) -> String {
 #[must_use]
 pub(crate) fn answer(run: &LossDocument) -> String {
     let mut parts: Vec<String> = run.results.rows.iter().map(of_row).collect();
-    parts.extend(ending_or_void(run.status).map(str::to_owned));
+    parts.extend(end_note_or_invalid(run.status).map(str::to_owned));
     parts.join(" ")
 }
 
 /// Returns the description of the method.
 fn sentences(run: &LossDocument) -> Vec<String> {
     let settings = &run.settings;
-    let partition = settings.crash == Some(Crash::Partition);
+    let partition = settings.crash == Some(CrashKind::Partition);
     let ended = if partition {
         format!(
             "Its links to the other servers were cut, and {} later it was killed (SIGKILL), accepting writes until then: data in transit is lost with it.",
@@ -200,7 +200,7 @@ fn returned(run: &LossDocument, row: &LossRow) -> Vec<String> {
             .filter(|crash| crash.shape == row.shape);
         let named = crashes.filter_map(|crash| {
             let gtids = &crash.errant.as_ref()?.gtids;
-            let shown = Cell::Long(gtids.clone()).shown();
+            let shown = Cell::Long(gtids.clone()).display_text();
             (!gtids.is_empty()).then(|| format!("crash {}: {shown}", crash.number))
         });
         let named: Vec<String> = named.take(3).collect();
@@ -244,7 +244,7 @@ pub(crate) fn report(run: &LossDocument) -> Report {
         .then(|| format!("Median recovery, 95 %: {}", recoveries.join("; ")));
     report.add(
         Block::table("figures", "Lost transactions and recovery", figures(run))
-            .noted(recoveries.into_iter().collect()),
+            .with_notes(recoveries.into_iter().collect()),
     );
     report.add(Block::table("crashes", "Every crash", crashes(run)).after_charts());
     report.how = sentences(run);
@@ -258,8 +258,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_lost_is_never_a_bare_nought() {
-        let lossy = Share {
+    fn zero_loss_is_reported_with_upper_bound() {
+        let lossy = CrashShare {
             count: 0,
             of: 20,
             percent: 0.0,

@@ -125,7 +125,7 @@ fn sweep(experiment: &Experiment) -> Chart {
         let (low, high) = (*ends.first()?, *ends.last()?);
         // A single value is drawn as a thin bar, so that it is visible.
         let point = Point::of(line.first()?, None).within(low, high.max(low + 0.02));
-        Some(point.saying(format!("{low} to {high} ms")))
+        Some(point.with_hover_text(format!("{low} to {high} ms")))
     };
     let series = sides(experiment)
         .map(|(name, table)| Series::new(name, table.lines.iter().filter_map(point)));
@@ -287,7 +287,7 @@ mod tests {
     use crate::reproduce;
 
     #[test]
-    fn cells_are_read_as_they_are_printed() {
+    fn printed_table_cells_parse_back() {
         assert_eq!(numbers("925 (−51 %)"), [925.0, -51.0]);
         assert_eq!(
             numbers("0.66 / 46,526.7 / 104.28"),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_published_has_a_chart_of_each_experiment() {
+    fn published_figures_have_a_chart_per_experiment() {
         let tables = [
             reproduce::sweep_published(),
             reproduce::replicas_published(),

@@ -7,9 +7,9 @@ use replimeter_model::{
 
 use super::{claim, judged, table};
 use replimeter_render::{
-    answer::overall_rows,
     figures::{count, time},
     format::or_dash,
+    headline::overall_rows,
 };
 
 /// The published histogram: lag to the nearest 0.1 ms, and rows.
@@ -127,7 +127,7 @@ fn of_stamps(row: &LagRow) -> (String, Option<(f64, f64)>) {
 #[cfg(test)]
 mod tests {
     use replimeter_model::{
-        lag::{LagResults, Tenth},
+        lag::{HistogramBin, LagResults},
         record::Distribution,
         reproduce::Verdict,
     };
@@ -136,8 +136,8 @@ mod tests {
     use crate::reproduce::tests::verdicts;
 
     #[test]
-    fn a_histogram_like_the_published_one_agrees() {
-        let tenths = TENTHS.iter().map(|(tenth, rows)| Tenth {
+    fn similar_histogram_agrees_with_the_published_one() {
+        let tenths = TENTHS.iter().map(|(tenth, rows)| HistogramBin {
             bin: (tenth.parse::<f64>().unwrap() * 10.0).round() as i64,
             count: rows.parse().unwrap(),
         });

@@ -4,7 +4,7 @@
 
 pub mod charts;
 mod histogram;
-mod price;
+mod overhead;
 mod replicas;
 mod report;
 mod stale;
@@ -20,7 +20,7 @@ use replimeter_model::{
 pub use self::report::claims_of;
 pub use self::{
     histogram::{histogram, histogram_published},
-    price::{price, price_published},
+    overhead::{price, price_published},
     replicas::{replicas, replicas_published},
     report::report,
     stale::{stale, stale_published},
@@ -126,7 +126,7 @@ pub(crate) mod tests {
     use replimeter_render::{markdown, terminal};
 
     #[test]
-    fn an_interval_across_an_end_of_the_range_is_open() {
+    fn interval_across_the_range_end_is_open() {
         let judge = |value, low, high| {
             within(
                 Some(Estimate {
@@ -174,7 +174,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_form_has_both_tables_and_the_verdicts() {
+    fn every_format_has_both_tables_and_verdicts() {
         let document = example();
         assert!(
             document.headline.contains("1 of 2 experiments failed"),

@@ -7,7 +7,9 @@ use replimeter_model::{
 };
 
 use super::{claim, fixed, judged, table};
-use crate::scale::report::{INSERTS, INSERTS_OF_NONE, Pick, SELECTS, SELECTS_OF_NONE, counts, row};
+use crate::scale::report::{
+    FigureOf, INSERTS, INSERTS_OF_NONE, SELECTS, SELECTS_OF_NONE, counts, row,
+};
 use replimeter_render::format::{or_dash, per_second};
 
 const HEADINGS: [&str; 5] = [
@@ -32,7 +34,7 @@ pub fn replicas_published() -> Table {
 }
 
 /// Formats a rate, and its difference from that of no replica.
-fn cell(row: Option<&ScaleRow>, [per_s, of_none]: [Pick; 2]) -> String {
+fn cell(row: Option<&ScaleRow>, [per_s, of_none]: [FigureOf; 2]) -> String {
     or_dash(row, |row| {
         let per_s = per_second(per_s(row).0);
         match of_none(row).0.filter(|_| row.replicas > 0) {
@@ -78,7 +80,7 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
         document.client.cores
     );
     // The second replica relative to the first.
-    let ratio = |phase, pick: Pick| {
+    let ratio = |phase, pick: FigureOf| {
         let [one, two] = [1, 2].map(|replicas| row(replicas, phase).and_then(|row| pick(row).0));
         let ratio = two? / one.filter(|one| *one > 0.0)?;
         Some(ratio)
@@ -133,7 +135,7 @@ mod tests {
     use crate::reproduce::tests::verdicts;
 
     #[test]
-    fn the_published_figures_agree_with_themselves() {
+    fn published_figures_agree_with_themselves() {
         let row = |replicas,
                    phase: &str,
                    inserts: Option<f64>,

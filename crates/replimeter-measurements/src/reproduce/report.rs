@@ -2,7 +2,7 @@
 
 use replimeter_model::reproduce::{Claim, Experiment, ReproduceDocument};
 
-use replimeter_render::report::{self, Block, Cell, Content, Report, Shown};
+use replimeter_render::report::{self, Block, Cell, Content, Report, Visibility};
 
 /// Returns the findings, one per line.
 pub fn claims_of<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> report::Table {
@@ -53,7 +53,7 @@ pub fn report(document: &ReproduceDocument) -> Report {
             "Summary",
             report::Table::new(&["experiment", "finding", "verdict", "run"], 4, glance),
         )
-        .shown(Shown::OnPage),
+        .shown(Visibility::OnPage),
     );
     for experiment in &document.experiments {
         add_experiment(&mut report, experiment);
@@ -112,7 +112,7 @@ fn add_experiment(report: &mut Report, experiment: &Experiment) {
     report.add(if tables.is_empty() {
         Block::list(&id, named(experiment), notes)
     } else {
-        Block::new(&id, named(experiment), Content::Columns(tables)).noted(notes)
+        Block::new(&id, named(experiment), Content::Columns(tables)).with_notes(notes)
     });
     report.add(Block::table(
         format!("{id}-findings"),

@@ -93,7 +93,7 @@ pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
         let load = row.load.split(':').next().unwrap_or_default();
         vec![
             load.to_owned(),
-            Cell::words(&row.load_on).shown(),
+            Cell::text(&row.load_on).display_text(),
             shown(row),
             delay.join(" / "),
         ]
@@ -201,7 +201,7 @@ mod tests {
     use crate::reproduce::tests::verdicts;
 
     #[test]
-    fn stale_reads_are_ordered_by_their_intervals() {
+    fn stale_reads_are_ordered_by_interval() {
         let row = |load: &str, on: &str, sync: &str, share: f64, rounds: u64| StaleRow {
             load: if on.is_empty() {
                 load.to_owned()

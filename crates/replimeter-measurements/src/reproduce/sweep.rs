@@ -130,7 +130,7 @@ mod tests {
     use crate::reproduce::tests::verdicts;
 
     #[test]
-    fn a_sweep_is_judged_by_its_sizes() {
+    fn sweep_is_judged_by_its_sizes() {
         let row = |size_bytes, bare_us| SweepLoop {
             sweep: 1,
             step: 1,

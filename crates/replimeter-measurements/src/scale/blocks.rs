@@ -29,12 +29,12 @@ pub(crate) struct BlockRow {
     /// Duration of the measured time.
     pub(crate) length_us: f64,
     /// The values of the row.
-    pub(crate) about: About,
+    pub(crate) about: BlockSubject,
 }
 
 /// The values of a row.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum About {
+pub(crate) enum BlockSubject {
     /// Operations of one kind.
     Load(Operations),
     /// Resources of a server.
@@ -56,7 +56,7 @@ pub(crate) struct Operations {
     pub(crate) caught_up_after_us: Option<f64>,
 }
 
-impl Default for About {
+impl Default for BlockSubject {
     fn default() -> Self {
         Self::Server(Box::default())
     }
@@ -65,24 +65,24 @@ impl Default for About {
 impl BlockRow {
     fn kind(&self) -> &'static str {
         match (&self.about, self.second) {
-            (About::Load(_), None) => "load",
-            (About::Load(_), Some(_)) => "load-second",
-            (About::Server(_), None) => "server",
-            (About::Server(_), Some(_)) => "server-second",
+            (BlockSubject::Load(_), None) => "load",
+            (BlockSubject::Load(_), Some(_)) => "load-second",
+            (BlockSubject::Server(_), None) => "server",
+            (BlockSubject::Server(_), Some(_)) => "server-second",
         }
     }
 
     fn load(&self) -> Option<&Operations> {
         match &self.about {
-            About::Load(load) => Some(load),
-            About::Server(_) => None,
+            BlockSubject::Load(load) => Some(load),
+            BlockSubject::Server(_) => None,
         }
     }
 
     fn server(&self) -> Option<&ServerUse> {
         match &self.about {
-            About::Load(_) => None,
-            About::Server(used) => Some(used),
+            BlockSubject::Load(_) => None,
+            BlockSubject::Server(used) => Some(used),
         }
     }
 }
@@ -162,11 +162,11 @@ mod tests {
     use replimeter_render::rows::{Rows, write_file};
 
     #[test]
-    fn every_column_is_written() {
+    fn every_block_column_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
         let mut writer = Rows::new(Blocks);
-        let load = About::Load(Operations {
+        let load = BlockSubject::Load(Operations {
             ended: 7,
             latency_us: [Some(1.0), None, None, Some(4.0)],
             retries: Some(0),

@@ -5,7 +5,7 @@ use replimeter_model::{
     scale::{ScaleDocument, ScaleFit, ScaleRow, ScaleServer},
 };
 
-use crate::scale::report::{INSERTS, INSERTS_OF_NONE, Pick, SELECTS, SELECTS_OF_NONE, UPDATES};
+use crate::scale::report::{FigureOf, INSERTS, INSERTS_OF_NONE, SELECTS, SELECTS_OF_NONE, UPDATES};
 use replimeter_render::charts::grouped;
 use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, SecondAxis, Series, Stroke, Symbol},
@@ -15,10 +15,10 @@ use replimeter_render::{
 };
 
 /// A figure of a phase at each number of replicas.
-type Curve = (&'static str, ScalePhase, Pick);
+type PhaseFigure = (&'static str, ScalePhase, FigureOf);
 
 /// The published four curves, and the same for updates.
-const CURVES: [Curve; 7] = [
+const CURVES: [PhaseFigure; 7] = [
     ("insert alone", ScalePhase::Insert, INSERTS),
     ("insert while selecting", ScalePhase::Mixed, INSERTS),
     ("select alone", ScalePhase::Select, SELECTS),
@@ -54,7 +54,7 @@ fn rows_of(run: &ScaleDocument, phase: ScalePhase) -> impl Iterator<Item = &Scal
 /// value.
 fn by_replicas(
     run: &ScaleDocument,
-    curves: &[Curve],
+    curves: &[PhaseFigure],
     heading: &str,
     shown: fn(f64, Option<[f64; 2]>) -> String,
 ) -> Chart {
@@ -133,7 +133,7 @@ fn throughput(run: &ScaleDocument) -> Chart {
 
 /// Returns the throughput in percent of no replica: the second published chart.
 fn percent(run: &ScaleDocument) -> Chart {
-    let curves: Vec<Curve> = CURVES[..4]
+    let curves: Vec<PhaseFigure> = CURVES[..4]
         .iter()
         .map(|(name, phase, _)| {
             let pick = if is_read(name) {
@@ -166,7 +166,7 @@ fn by_server(run: &ScaleDocument, pick: fn(&ScaleServer) -> Option<f64>, format:
         row.servers.iter().map(move |server| {
             let point = |value| Point {
                 label: Some(show(value)),
-                ..Point::new(row.replicas, value).saying(show(value))
+                ..Point::new(row.replicas, value).with_hover_text(show(value))
             };
             (name(server), pick(server).map(point))
         })

@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 
 use replimeter_run::figures;
 use replimeter_run::{
+    cli_error::CliError,
     compare::{
         figures::{DimensionSpec, Figures, REPLICAS, SampleFile, digits},
         starts::Blocks,
     },
-    failure::Failure,
 };
 
-const PHASE: DimensionSpec = DimensionSpec::new("phase").apart();
-const OPERATION: &[DimensionSpec] = &[REPLICAS, PHASE, DimensionSpec::new("operation").apart()];
+const PHASE: DimensionSpec = DimensionSpec::new("phase").never_compared();
+const OPERATION: &[DimensionSpec] = &[
+    REPLICAS,
+    PHASE,
+    DimensionSpec::new("operation").never_compared(),
+];
 
 figures! {
     THROUGHPUT = "scale.throughput": PerS, Higher, Ratio, of OPERATION;
@@ -20,7 +24,7 @@ figures! {
     CPU_PER_OP = "scale.cpu_per_op": Us, Lower, Ratio, of &[REPLICAS, PHASE];
 }
 
-pub(super) fn figures(samples: &SampleFile) -> Result<Figures, Failure> {
+pub(super) fn figures(samples: &SampleFile) -> Result<Figures, CliError> {
     let names = [
         "phase",
         "counts",

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use replimeter_model::{
     estimate::Estimate,
-    plan::{FEWEST_COUNTS, ScalePhase, ScalePlan},
+    plan::{MIN_COUNTS, ScalePhase, ScalePlan},
     scale::{LawPoint, Prediction, Residual, ScaleFit},
 };
 use replimeter_stats::usl::{self, Fit, NoFit, Point};
 
-use super::gathered::Gathered;
+use super::accumulator::Accumulator;
 
-impl Gathered {
+impl Accumulator {
     /// Fits laws to the measurements.
     pub(super) fn fit(&mut self, work: &ScalePlan) {
         let mut wanted = vec![
@@ -37,9 +37,9 @@ impl Gathered {
     fn points(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> Vec<Measured> {
         let of = |replicas: &u32| {
             let starts = self
-                .cells
+                .conditions
                 .get(&(*replicas, phase))
-                .and_then(|cell| cell.rates.get(kind))
+                .and_then(|condition| condition.rates.get(kind))
                 .cloned()
                 .unwrap_or_default();
             let replicas = *replicas;
@@ -108,9 +108,9 @@ type Measured = (u32, u32, f64);
 /// The reason why no law can be fitted.
 fn fitted(work: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, String> {
     let counts: BTreeSet<u32> = points.iter().map(|(replicas, ..)| *replicas).collect();
-    if counts.len() < FEWEST_COUNTS {
+    if counts.len() < MIN_COUNTS {
         return Err(format!(
-            "{} numbers of replicas were measured, but {FEWEST_COUNTS} are needed",
+            "{} numbers of replicas were measured, but {MIN_COUNTS} are needed",
             counts.len()
         ));
     }
@@ -153,7 +153,7 @@ fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points:
             percent: residual * 100.0,
         })
         .collect();
-    let last = work.replicas.most();
+    let last = work.replicas.max();
     let per_s = |replicas: u32| Some(law.at(count(replicas))? / together(work, kind, replicas));
     fit.curve = (0..=last + 1)
         .filter_map(|replicas| {

@@ -1,10 +1,10 @@
 //! `scale`: fresh servers for every number of replicas, in rounds, phase by phase.
 
+mod accumulator;
 mod blocks;
-mod cell;
 pub(crate) mod charts;
+mod condition;
 mod figures;
-mod gathered;
 mod law;
 pub(crate) mod report;
 mod results;
@@ -18,30 +18,31 @@ use crate::scale::{
 use clap::Arg;
 use replimeter_engine::source::Servers;
 use replimeter_instruments::{
-    load::Filled,
+    load::FillProgress,
     preflight,
-    scale::{Broken, Field, Step, Workloads},
+    scale::{BlockError, BlockProgress, PreparedServers, Workloads},
 };
 use replimeter_model::{
     plan::{Planned, ScalePlan, ScaleSettings},
     random::Random,
     scale::{ScaleDocument, ScaleResults},
-    span::Span,
     target::Target,
+    time_span::TimeSpan,
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    Client, Concluded, Detail, Finished, Histograms, Measurement, Progress, RunContext, Stage,
+    Client, Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail, RunContext,
+    Stage,
+    cli_error::{CliError, FailureKind, unexpected},
     compare::figures::{Figures, SampleFile},
-    failure::{Failure, Kind, unexpected},
-    options::is_of_sandboxes,
+    dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
+    options::is_sandbox_option,
     to_measure,
-    touches::{LOAD, SERVERS, TIME, Touches, WRITES},
     workloads::filling,
 };
 
-use self::gathered::{Call, Gathered, Place};
+use self::accumulator::{Accumulator, BlockPlace, Call};
 
 /// The measurement `scale`: throughput by number of read replicas.
 pub(crate) struct Scale;
@@ -64,13 +65,13 @@ Examples:
 
 Starts its own servers for every number of replicas, and removes them.
 docs/reference/scale.md explains the figures.";
-    const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(is_of_sandboxes);
+    const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(is_sandbox_option);
     const STARTS: bool = true;
 
     type Settings = ScaleSettings;
     type Options = ();
     type Call = Call;
-    type Gathered = Gathered;
+    type Accumulator = Accumulator;
     type Columns = Blocks;
     type Results = ScaleResults;
 
@@ -81,10 +82,10 @@ docs/reference/scale.md explains the figures.";
         }
     }
 
-    fn touches(touches: &mut Touches, plan: &Planned<ScaleSettings>) -> Result<(), Failure> {
+    fn effects(effects: &mut PlanEffects, plan: &Planned<ScaleSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        let most = work.replicas.most();
-        touches.say(
+        let most = work.replicas.max();
+        effects.add_effect(
             SERVERS,
             format!(
                 "starts a primary with {} replicas on this machine, each number {} times, up to {} servers at once, and removes them",
@@ -94,13 +95,13 @@ docs/reference/scale.md explains the figures.";
             ),
         );
         if let Some(folder) = &plan.target.servers {
-            touches.say(
+            effects.add_effect(
                 SERVERS,
                 format!("with the binaries in {}", folder.display()),
             );
         }
-        touches.say(WRITES, "schema `replimeter` of these servers only");
-        touches.say(
+        effects.add_effect(WRITES, "schema `replimeter` of these servers only");
+        effects.add_effect(
             LOAD,
             format!(
                 "{} writer clients and as many reader clients; {} of data",
@@ -109,48 +110,51 @@ docs/reference/scale.md explains the figures.";
         );
         let numbers = work.replicas.counts().len() as u32 + u32::from(work.check_prediction);
         let turns = numbers * work.starts * work.blocks * work.phases().len() as u32;
-        touches.say(
+        effects.add_effect(
             TIME,
             format!(
                 "about {} plus server starts",
-                Span((work.duration.0 + work.warm_up.0) * turns)
+                TimeSpan((work.duration.0 + work.warm_up.0) * turns)
             ),
         );
         Ok(())
     }
 
-    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         // Blocks that began are kept, regardless of the interrupted step.
         rounds(cx).map_err(|failure| match failure.kind {
-            Kind::Interrupted if !Self::is_empty(&cx.gathered) => Failure::cut_short(),
+            FailureKind::Interrupted if !Self::is_empty(&cx.accumulator) => CliError::partial(),
             _ => failure,
         })
     }
 
-    fn gathered(_: &Planned<ScaleSettings>) -> Gathered {
-        Gathered::default()
+    fn accumulator(_: &Planned<ScaleSettings>) -> Accumulator {
+        Accumulator::default()
     }
 
-    fn take(gathered: &mut Gathered, work: &ScalePlan, call: Call, rows: &mut Rows<Blocks>) {
-        gathered.take(work, call, rows);
+    fn take(accumulator: &mut Accumulator, work: &ScalePlan, call: Call, rows: &mut Rows<Blocks>) {
+        accumulator.take(work, call, rows);
     }
 
-    fn is_empty(gathered: &Gathered) -> bool {
-        gathered.is_empty()
+    fn is_empty(accumulator: &Accumulator) -> bool {
+        accumulator.is_empty()
     }
 
-    fn conclude(run: &mut Finished<'_, Self>, mut gathered: Gathered) -> Concluded<ScaleResults> {
+    fn conclude(
+        run: &mut Finished<'_, Self>,
+        mut accumulator: Accumulator,
+    ) -> Concluded<ScaleResults> {
         let work = run.work;
-        gathered.fit(work);
+        accumulator.fit(work);
         if work.check_prediction {
-            gathered.check(work, work.replicas.most() + 1);
+            accumulator.check(work, work.replicas.max() + 1);
         }
         let cores = u32::try_from(run.manifest.machine.cores).unwrap_or(u32::MAX);
         let mut sandboxes = run.manifest.sandboxes.iter();
         let cpus_per_server = sandboxes.find_map(|sandbox| sandbox.cpus_per_server.clone());
-        let mut warnings = gathered.warnings(cores, cpus_per_server.is_none());
+        let mut warnings = accumulator.warnings(cores, cpus_per_server.is_none());
         warnings.extend(uneven(work));
-        run.ended.failure = run.ended.failure.take().or_else(|| gathered.invalid());
+        run.ended.failure = run.ended.failure.take().or_else(|| accumulator.invalid());
         run.warn(warnings);
         Concluded {
             target: run.target(
@@ -158,16 +162,16 @@ docs/reference/scale.md explains the figures.";
                 vec![work.mode.mode().name().to_owned()],
             ),
             histograms: Some(Histograms {
-                took: gathered.counted(),
-                series: gathered.latencies(),
+                took: accumulator.counted(),
+                series: accumulator.latencies(),
             }),
             results: ScaleResults {
-                rows: gathered.rows(work),
-                data_rows: gathered.data.0,
-                data_bytes: gathered.data.1,
+                rows: accumulator.rows(work),
+                data_rows: accumulator.data.0,
+                data_bytes: accumulator.data.1,
                 cpus_per_server,
-                order: gathered.order,
-                fits: gathered.fits,
+                order: accumulator.order,
+                fits: accumulator.fits,
             },
             ..Concluded::default()
         }
@@ -177,7 +181,7 @@ docs/reference/scale.md explains the figures.";
         answer(document)
     }
 
-    fn figures(_: &ScaleDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+    fn figures(_: &ScaleDocument, samples: &SampleFile) -> Result<Figures, CliError> {
         figures::figures(samples)
     }
 
@@ -191,11 +195,11 @@ docs/reference/scale.md explains the figures.";
 }
 
 /// Measures every number of replicas in every round, in a new random order each time.
-fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), Failure> {
+fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), CliError> {
     cx.possible()?;
     let work = cx.work;
     let workloads = Workloads::published().map_err(|error| {
-        Failure::failed(
+        CliError::failed(
             format!("internal error: a built-in workload cannot be read: {error}"),
             "report this as a bug",
         )
@@ -219,7 +223,7 @@ fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), Failure> {
     }
     if work.check_prediction {
         for round in 1..=work.starts {
-            starts.start(cx, work.replicas.most() + 1, round)?;
+            starts.start(cx, work.replicas.max() + 1, round)?;
         }
     }
     Ok(())
@@ -240,13 +244,13 @@ impl Starts {
         cx: &mut RunContext<'_, Scale>,
         replicas: u32,
         round: u32,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         self.begun += 1;
         let shape = cx
             .work
             .mode
             .shape(replicas)
-            .map_err(|error| Failure::usage(error, "report this as a bug"))?;
+            .map_err(|error| CliError::usage(error, "report this as a bug"))?;
         let mut targets = cx.plan.targets.iter();
         let target = targets
             .find(|target| matches!(target, Target::Sandbox(spec) if spec.shape == shape))
@@ -254,10 +258,10 @@ impl Starts {
         let place = format!("start {} of {}, {shape}", self.begun, self.all);
         let servers = cx
             .open(target)
-            .map_err(|failure| failure.about(&place, true))?;
+            .map_err(|failure| failure.for_shape(&place, true))?;
         let result = self.measure(cx, servers.as_ref(), replicas, round, &place);
         cx.close(servers);
-        result.map_err(|failure| failure.about(&place, true))
+        result.map_err(|failure| failure.for_shape(&place, true))
     }
 
     fn measure(
@@ -267,16 +271,16 @@ impl Starts {
         replicas: u32,
         round: u32,
         place: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         let mut known = cx.manifest.sandboxes.iter();
         if !known.any(|record| record.shape == servers.label()) {
             let mut cluster = preflight::check(&to_measure(servers))?;
-            cx.met(servers.label(), servers, &mut cluster)?;
+            cx.record_servers(servers.label(), servers, &mut cluster)?;
         }
         let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
         let observers = &cx.observers;
-        let mut filled = |filled: &Filled| observers.progress(filling(filled).part(place));
-        let mut field = Field::open(
+        let mut filled = |filled: &FillProgress| observers.progress(filling(filled).part(place));
+        let mut field = PreparedServers::open(
             servers.members(),
             work,
             &self.workloads,
@@ -304,13 +308,14 @@ impl Starts {
                 block += 1;
                 let observers = &cx.observers;
                 let part = format!("{place}, block {block} of {of}, {}", phase.name());
-                let mut step = |step: Step<'_>| observers.progress(shown(step).part(&part));
+                let mut step =
+                    |step: BlockProgress<'_>| observers.progress(shown(step).part(&part));
                 let (measured, error) = match field.block(phase, &mut step, stop) {
                     Ok(measured) => (Some(Box::new(measured)), None),
-                    Err(Broken { error, until_then }) => (until_then, Some(error)),
+                    Err(BlockError { error, until_then }) => (until_then, Some(error)),
                 };
                 if let Some(block_of_phase) = measured {
-                    let place = Place {
+                    let place = BlockPlace {
                         shape: servers.label().to_owned(),
                         replicas,
                         start: round,
@@ -322,7 +327,7 @@ impl Starts {
                     })?;
                 }
                 if let Some(error) = error {
-                    return Err(with_deaths(Failure::from(error), servers));
+                    return Err(with_deaths(CliError::from(error), servers));
                 }
             }
         }
@@ -352,8 +357,8 @@ fn uneven(work: &ScalePlan) -> Option<Warning> {
 }
 
 /// Adds the servers that exited, which explains more than a lost connection.
-fn with_deaths(mut failure: Failure, servers: &dyn Servers) -> Failure {
-    if failure.kind == Kind::Interrupted {
+fn with_deaths(mut failure: CliError, servers: &dyn Servers) -> CliError {
+    if failure.kind == FailureKind::Interrupted {
         return failure;
     }
     let members = servers.members();
@@ -373,20 +378,26 @@ fn with_deaths(mut failure: Failure, servers: &dyn Servers) -> Failure {
 }
 
 /// Converts the block's progress for display.
-fn shown(step: Step<'_>) -> Progress {
+fn shown(step: BlockProgress<'_>) -> Progress {
     match step {
-        Step::Load(second) => {
-            let (stage, doing) = match second.counted {
+        BlockProgress::Load(second) => {
+            let (stage, operation) = match second.counted {
                 true => (Stage::Measure, "measuring"),
                 false => (Stage::WarmUp, "warming up"),
             };
-            let mut shown = Progress::new(stage, doing).done(second.at.0 as f64 / 1e9, None, "s");
-            for squad in &second.squads {
-                shown = shown.with(Detail::Count(squad.operations, "operations".into()));
+            let mut shown =
+                Progress::new(stage, operation).done(second.at.0 as f64 / 1e9, None, "s");
+            for load_group in &second.load_groups {
+                shown = shown.with(ProgressDetail::Count(
+                    load_group.operations,
+                    "operations".into(),
+                ));
             }
             shown
         }
-        Step::CatchingUp(behind) => Progress::new(Stage::CleanUp, "waiting for replicas to apply")
-            .with(Detail::Count(behind, "transactions behind".into())),
+        BlockProgress::CatchingUp(behind) => {
+            Progress::new(Stage::CleanUp, "waiting for replicas to apply")
+                .with(ProgressDetail::Count(behind, "transactions behind".into()))
+        }
     }
 }

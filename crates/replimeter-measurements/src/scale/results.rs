@@ -6,13 +6,13 @@ use replimeter_model::{
 };
 use replimeter_stats::{bootstrap, series::distribution};
 
-use super::{cell::Cell, gathered::Gathered};
+use super::{accumulator::Accumulator, condition::Condition};
 
-impl Gathered {
+impl Accumulator {
     /// Returns the rates of each start that has any.
     fn starts(&self, replicas: u32, phase: ScalePhase, kind: &str) -> Vec<Vec<f64>> {
-        let cell = self.cells.get(&(replicas, phase));
-        let rates = cell.and_then(|cell| cell.rates.get(kind));
+        let condition = self.conditions.get(&(replicas, phase));
+        let rates = condition.and_then(|condition| condition.rates.get(kind));
         rates
             .map(|starts| starts.values().cloned().collect())
             .unwrap_or_default()
@@ -52,34 +52,34 @@ impl Gathered {
     /// Returns the rows by number of replicas and phase; the law has those of a checked prediction.
     pub(super) fn rows(&self, work: &ScalePlan) -> Vec<ScaleRow> {
         let asked = |replicas: u32| work.replicas.counts().contains(&replicas);
-        let cells = self.cells.iter().filter(|((replicas, _), cell)| {
-            asked(*replicas) && (cell.blocks > 0 || cell.invalid > 0)
+        let conditions = self.conditions.iter().filter(|((replicas, _), condition)| {
+            asked(*replicas) && (condition.blocks > 0 || condition.invalid > 0)
         });
-        cells
-            .map(|((replicas, phase), cell)| self.row(*replicas, *phase, cell))
+        conditions
+            .map(|((replicas, phase), condition)| self.row(*replicas, *phase, condition))
             .collect()
     }
 
-    fn row(&self, replicas: u32, phase: ScalePhase, cell: &Cell) -> ScaleRow {
+    fn row(&self, replicas: u32, phase: ScalePhase, condition: &Condition) -> ScaleRow {
         let (inserts_per_s, inserts_ci) = self.rate(replicas, phase, "insert");
         let (selects_per_s, selects_ci) = self.rate(replicas, phase, "select");
         let (updates_per_s, updates_ci) = self.rate(replicas, phase, "update");
         let (inserts, inserts_of) = self.percent(replicas, phase, "insert");
         let (selects, selects_of) = self.percent(replicas, phase, "select");
         let (updates, updates_of) = self.percent(replicas, phase, "update");
-        let counted_us = cell.counted.as_micros();
+        let counted_us = condition.counted.as_micros();
         ScaleRow {
-            shape: cell.shape.clone(),
+            shape: condition.shape.clone(),
             replicas,
             phase: phase.name().to_owned(),
-            starts: cell
+            starts: condition
                 .rates
                 .values()
                 .map(|starts| starts.len() as u32)
                 .max()
                 .unwrap_or(0),
-            blocks: cell.blocks,
-            invalid_blocks: cell.invalid,
+            blocks: condition.blocks,
+            invalid_blocks: condition.invalid,
             counted_us,
             inserts_per_s,
             inserts_per_s_ci95: inserts_ci,
@@ -95,23 +95,23 @@ impl Gathered {
                 updates,
                 updates_ci95: updates_of,
             },
-            write_latency: distribution(&cell.write_latency),
-            select_latency: distribution(&cell.select_latency),
-            retries: cell.retries,
-            failed: cell.failed,
-            errors: cell.errors.clone(),
-            caught_up_after_us: cell.caught_up_us,
-            servers: cell.servers(),
+            write_latency: distribution(&condition.write_latency),
+            select_latency: distribution(&condition.select_latency),
+            retries: condition.retries,
+            failed: condition.failed,
+            errors: condition.errors.clone(),
+            caught_up_after_us: condition.caught_up_us,
+            servers: condition.servers(),
             client_cpu_percent: if counted_us > 0.0 {
-                cell.client_us / counted_us * 100.0
+                condition.client_us / counted_us * 100.0
             } else {
                 0.0
             },
-            client_delay_percent: cell
+            client_delay_percent: condition
                 .delayed
-                .filter(|_| cell.thread_us > 0.0)
-                .map(|delayed| delayed / cell.thread_us * 100.0),
-            client_limit_percent: cell.limit_percent,
+                .filter(|_| condition.thread_us > 0.0)
+                .map(|delayed| delayed / condition.thread_us * 100.0),
+            client_limit_percent: condition.limit_percent,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use replimeter_model::stale::{LoadWindow, StaleCourse, StaleDocument, StaleRow, StaleWindow};
+use replimeter_model::stale::{LoadWindow, StaleDocument, StaleRow, StaleTimeline, StaleWindow};
 
-use crate::stale::report::{label, way};
+use crate::stale::report::{label, read_description};
 use replimeter_render::charts::{times_in, unit_for};
 use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, SecondAxis, Series, Stroke},
@@ -119,10 +119,10 @@ pub(crate) fn curves<'a>(what: &str, rows: impl Iterator<Item = (String, &'a Sta
     }
 }
 
-fn name(run: &StaleDocument, course: &StaleCourse) -> String {
+fn name(run: &StaleDocument, course: &StaleTimeline) -> String {
     let several = run.target.modes.len() > 1;
     let shape = several.then(|| format!("{}, ", course.shape));
-    let sync = way(&course.read_consistency, &course.session_reset);
+    let sync = read_description(&course.read_consistency, &course.session_reset);
     let sync = (course.read_consistency != "off").then(|| format!(", {sync}"));
     let [shape, sync] = [shape, sync].map(Option::unwrap_or_default);
     format!("{shape}{}{sync}", course.load)
@@ -134,10 +134,10 @@ fn lasting(us: f64) -> Option<f64> {
 }
 
 /// A time of a window, and the style of its line.
-type Pick<T> = (Stroke, &'static str, fn(&T) -> Option<f64>);
+type TimeOf<T> = (Stroke, &'static str, fn(&T) -> Option<f64>);
 
 /// Times of Replimeter's own requests.
-const OURS: [Pick<StaleWindow>; 5] = [
+const OURS: [TimeOf<StaleWindow>; 5] = [
     (Stroke::Solid, "slowest write", |of| of.write_max_us),
     (Stroke::Dot, "slowest read", |of| of.read_max_us),
     (Stroke::Dash, "longest staleness", |of| of.staleness_max_us),
@@ -148,7 +148,7 @@ const OURS: [Pick<StaleWindow>; 5] = [
 ];
 
 /// Times of a load.
-const LOADS: [Pick<LoadWindow>; 4] = [
+const LOADS: [TimeOf<LoadWindow>; 4] = [
     (Stroke::Dot, "p50", |of| of.p50_us),
     (Stroke::Dash, "p99", |of| of.p99_us),
     (Stroke::Solid, "slowest", |of| of.max_us),
@@ -156,7 +156,7 @@ const LOADS: [Pick<LoadWindow>; 4] = [
 ];
 
 /// Returns the longest time that anything in a case took, or has been in flight.
-fn longest(course: &StaleCourse) -> f64 {
+fn longest(course: &StaleTimeline) -> f64 {
     let times = course.windows.iter().flat_map(|of| {
         let loads = of.load.iter();
         let loads = loads.flat_map(|load| [load.max_us, Some(load.under_way_us)]);
@@ -175,7 +175,7 @@ fn time_of_case() -> Axis {
 /// Returns a series over the time of a case.
 fn over_time<'a>(
     name: String,
-    course: &'a StaleCourse,
+    course: &'a StaleTimeline,
     value: impl Fn(&'a StaleWindow) -> Option<f64>,
 ) -> Series {
     let windows = course.windows.iter();
@@ -193,7 +193,7 @@ fn course(run: &StaleDocument) -> Chart {
     let first = cases.iter().position(|course| longest(course) >= worst);
     let first = first.unwrap_or(0);
     // An axis with only hidden series has no range, which makes the browser log an error.
-    let moves = |course: &StaleCourse| counters_of(course).iter().any(Counter::moves);
+    let moves = |course: &StaleTimeline| counters_of(course).iter().any(Counter::moves);
     let mut order = std::iter::once(first).chain(0..cases.len());
     let counted = order.find(|index| cases.get(*index).is_some_and(moves));
     let mut series = Vec::new();
@@ -267,7 +267,7 @@ fn course_table(run: &StaleDocument, unit: Unit) -> Table {
         let windows = course.windows.iter();
         windows.map(move |window| (course, window))
     });
-    let row = |(course, of): (&StaleCourse, &StaleWindow)| {
+    let row = |(course, of): (&StaleTimeline, &StaleWindow)| {
         let mut row = vec![name(run, course), format!("{:.1}", of.end_us / 1e6)];
         row.extend([of.rounds, of.stale].map(count));
         row.extend(OURS.map(|(.., pick)| shown(pick(of))));
@@ -304,7 +304,7 @@ impl Counter<'_> {
 }
 
 /// Returns the counters of a case, by name.
-fn counters_of(course: &StaleCourse) -> Vec<Counter<'_>> {
+fn counters_of(course: &StaleTimeline) -> Vec<Counter<'_>> {
     let windows = || course.windows.iter();
     let keys: BTreeSet<&String> = windows().flat_map(|of| of.counters.keys()).collect();
     let counters = keys.into_iter().map(|key| Counter {

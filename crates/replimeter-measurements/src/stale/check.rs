@@ -1,19 +1,19 @@
 //! Rejects roles and levels of read consistency that the servers do not support.
 
-use replimeter_engine::{flavour::sync_reads, source::Member};
+use replimeter_engine::{dialect::sync_reads, source::Member};
 use replimeter_model::{
     engine::Engine,
     plan::{Planned, READERS, StalePlan, StaleSettings},
     shape::{Mode, Shape},
     target::{PRIMARY, Role, Target},
 };
-use replimeter_run::failure::Failure;
+use replimeter_run::cli_error::CliError;
 
 /// Names that stand for servers by their role in the measurement.
 const PARTS: [&str; 5] = [PRIMARY, "writer", "reader", "third", READERS];
 
 /// Rejects invalid settings before anything is changed.
-pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), Failure> {
+pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), CliError> {
     let work = &plan.plan;
     for target in &plan.targets {
         // The servers of a running sandbox are known only after it is found.
@@ -29,7 +29,7 @@ pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), Failure> {
                 target.label(),
                 names.join(", ")
             );
-            Failure::usage(message, hint)
+            CliError::usage(message, hint)
         };
         if let Some(writer) = work
             .writer
@@ -69,13 +69,13 @@ pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), Failure> {
 }
 
 /// Rejects a shape that supports none of the requested levels of read consistency.
-fn waitable(shape: Shape, work: &StalePlan) -> Result<(), Failure> {
+fn waitable(shape: Shape, work: &StalePlan) -> Result<(), CliError> {
     let kind = match shape.mode() {
-        Mode::Galera => sync_reads::Kind::Galera,
-        Mode::Group => sync_reads::Kind::Group,
+        Mode::Galera => sync_reads::ReplicationKind::Galera,
+        Mode::Group => sync_reads::ReplicationKind::Group,
         // The capabilities of a channel are the same on every engine.
         Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain => {
-            sync_reads::Kind::Channel(Engine::MariaDb)
+            sync_reads::ReplicationKind::Channel(Engine::MariaDb)
         }
     };
     let mut why = None;
@@ -86,18 +86,21 @@ fn waitable(shape: Shape, work: &StalePlan) -> Result<(), Failure> {
         }
     }
     why.map_or(Ok(()), |(cause, hint)| {
-        Err(Failure::usage(format!("{shape}: {cause}"), hint))
+        Err(CliError::usage(format!("{shape}: {cause}"), hint))
     })
 }
 
 /// Declares the writer, if one was given.
-pub(super) fn declare(declared: &mut [Member], writer: Option<&str>) -> Result<(), Failure> {
+pub(super) fn declare_writer(
+    declared: &mut [Member],
+    writer: Option<&str>,
+) -> Result<(), CliError> {
     let Some(writer) = writer.filter(|writer| !PARTS[..2].contains(writer)) else {
         return Ok(());
     };
     if !declared.iter().any(|one| one.node.name == writer) {
         let names: Vec<&str> = declared.iter().map(|one| one.node.name.as_str()).collect();
-        return Err(Failure::usage(
+        return Err(CliError::usage(
             format!(
                 "the writer: there is no server named `{writer}`; there are {}",
                 names.join(", ")

@@ -6,17 +6,17 @@ use replimeter_model::stale::{FreshAfter, StaleDocument};
 use replimeter_render::reading::Column;
 use replimeter_run::figures;
 use replimeter_run::{
+    cli_error::CliError,
     compare::figures::{DimensionSpec, Figures, SHAPE, SampleFile, share},
-    failure::Failure,
 };
-use replimeter_stats::compare::{Course, Drawn};
+use replimeter_stats::compare::{Resampled, SampleSeries};
 
 const LOAD: DimensionSpec = DimensionSpec::new("load").label("load {}");
 const SYNC_READS: DimensionSpec = DimensionSpec::new("read_consistency").label("sync reads {}");
 const POOL: DimensionSpec = DimensionSpec::new("session_reset").label("pool {}");
 const JUDGED: DimensionSpec = DimensionSpec::new("judged")
     .renamed("load", "the load's own reads")
-    .apart();
+    .never_compared();
 const CASE: &[DimensionSpec] = &[SHAPE, LOAD, SYNC_READS, POOL, JUDGED];
 const ROW: &[DimensionSpec] = &[
     SHAPE,
@@ -48,7 +48,7 @@ struct Reader {
 
 /// Read and write times of a case.
 #[derive(Default)]
-struct Gathered {
+struct CaseLatencies {
     /// By the values of [`ROW`].
     readers: BTreeMap<[String; 6], Reader>,
     /// By the values of [`CASE`]: send time of the last write, and write latencies. They are the same for
@@ -72,7 +72,7 @@ const NAMES: [&str; 13] = [
     "went_back",
 ];
 
-impl Gathered {
+impl CaseLatencies {
     /// Adds a row of the columns [`NAMES`].
     fn take(&mut self, columns: &[Column], row: usize) {
         let word = |column: usize| columns[column].word(row);
@@ -103,30 +103,30 @@ impl Gathered {
     }
 }
 
-pub(super) fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<Figures, Failure> {
-    let mut gathered = Gathered::default();
+pub(super) fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<Figures, CliError> {
+    let mut accumulator = CaseLatencies::default();
     samples.read(&NAMES, |columns, rows| {
-        (0..rows).for_each(|row| gathered.take(columns, row));
+        (0..rows).for_each(|row| accumulator.take(columns, row));
     })?;
     let mut figures = Figures::default();
-    for (of, reader) in &gathered.readers {
+    for (of, reader) in &accumulator.readers {
         let of = of.each_ref().map(String::as_str);
         figures.add(&PERCENT, &of, share(&reader.trials));
         figures.add(&MONOTONIC, &of, share(&reader.back));
-        let course = |values: &[f64]| Course::new(values.iter().copied());
+        let course = |values: &[f64]| SampleSeries::new(values.iter().copied());
         figures.course(DELAY, &of, &course(&reader.delay));
         figures.course(READ, &of, &course(&reader.read));
         if let Some(after) = fresh_after(document, of) {
             let stated = [(after.p99, after.p99_ci95), (after.p999, after.p999_ci95)];
             for (spec, (value, ends)) in FRESH_AFTER.iter().zip(stated) {
                 let trials = reader.trials.len() as u64;
-                let drawn = value.map(|value| Drawn::of_interval(value, ends, trials));
+                let drawn = value.map(|value| Resampled::of_interval(value, ends, trials));
                 figures.add(spec, &of, drawn);
             }
         }
     }
-    for (of, (_, taken)) in &gathered.writes {
-        let course = Course::new(taken.iter().copied());
+    for (of, (_, taken)) in &accumulator.writes {
+        let course = SampleSeries::new(taken.iter().copied());
         figures.course(WRITE, &of.each_ref().map(String::as_str), &course);
     }
     Ok(figures)

@@ -2,22 +2,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use replimeter_engine::{Node, ServerError, flavour::sync_reads::Guarantee};
+use replimeter_engine::{Node, ServerError, dialect::sync_reads::Guarantee};
 use replimeter_instruments::{
-    load::{BackgroundLoad, DataSet, Squad, Versions, Workload, fill},
+    discovery::Relation,
+    load::{BackgroundLoad, DataSet, LoadGroup, Versions, Workload, fill},
     preflight::Cluster,
     stale::{self, ReaderRef},
-    survey::Relation,
 };
 use replimeter_model::{
     load::{LoadSpec, OpenLoop},
-    plan::{Case, READERS, StalePlan},
+    plan::{LoadCase, READERS, StalePlan},
     target::PRIMARY,
     warning::Warning,
 };
 use replimeter_run::{
     RunContext, Stage,
-    failure::Failure,
+    cli_error::CliError,
     workloads::{filling, workload},
 };
 
@@ -27,7 +27,7 @@ use super::Stale;
 const ARRIVAL: Duration = Duration::from_secs(600);
 
 /// A load, and where it runs.
-pub(super) struct Placed<'a> {
+pub(super) struct PlacedLoad<'a> {
     workload: &'a Workload,
     spec: &'a LoadSpec,
     node: Node,
@@ -35,7 +35,7 @@ pub(super) struct Placed<'a> {
     reads_only: bool,
 }
 
-impl Placed<'_> {
+impl PlacedLoad<'_> {
     pub(super) fn workload(&self) -> &Workload {
         self.workload
     }
@@ -55,9 +55,9 @@ impl Placed<'_> {
 /// # Errors
 /// The reason why nothing can be checked.
 pub(super) fn judged_readers(
-    placed: &[Placed<'_>],
+    placed: &[PlacedLoad<'_>],
     wanted: Option<&[ReaderRef]>,
-    case: &Case,
+    case: &LoadCase,
 ) -> Result<Vec<ReaderRef>, String> {
     if placed
         .iter()
@@ -87,7 +87,7 @@ pub(super) fn judged_readers(
 }
 
 /// Returns the servers on which loads write versions.
-pub(super) fn writers_of(placed: &[Placed<'_>]) -> Vec<String> {
+pub(super) fn writers_of(placed: &[PlacedLoad<'_>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for load in placed
         .iter()
@@ -101,16 +101,16 @@ pub(super) fn writers_of(placed: &[Placed<'_>]) -> Vec<String> {
 }
 
 /// How the reads of a load wait, and where they are checked.
-pub(super) struct Judging<'a> {
+pub(super) struct ReadJudging<'a> {
     pub(super) versions: Arc<Versions>,
     /// The servers whose reads are checked, and how they are made to wait.
     pub(super) readers: &'a [ReaderRef],
     pub(super) guarantees: &'a [Guarantee],
 }
 
-impl Judging<'_> {
+impl ReadJudging<'_> {
     /// Returns the first statements of a load's connections.
-    fn session(&self, load: &Placed<'_>) -> Vec<String> {
+    fn session(&self, load: &PlacedLoad<'_>) -> Vec<String> {
         let reader = self
             .readers
             .iter()
@@ -133,7 +133,7 @@ impl Judging<'_> {
     }
 
     /// Returns the index of a load's server among the readers; beyond them for an unchecked load.
-    fn place(&self, load: &Placed<'_>) -> usize {
+    fn place(&self, load: &PlacedLoad<'_>) -> usize {
         self.readers
             .iter()
             .position(|reader| *reader == load.server)
@@ -142,14 +142,14 @@ impl Judging<'_> {
 }
 
 /// Workloads and their data, for all cases of a target.
-pub(super) struct Loads<'a> {
+pub(super) struct CaseLoads<'a> {
     work: &'a StalePlan,
     workloads: &'a [(String, Workload)],
     sets: Vec<DataSet>,
 }
 
 /// Reads every workload of a plan before anything is changed.
-pub(super) fn workloads(work: &StalePlan) -> Result<Vec<(String, Workload)>, Failure> {
+pub(super) fn workloads(work: &StalePlan) -> Result<Vec<(String, Workload)>, CliError> {
     let mut read: Vec<(String, Workload)> = Vec::new();
     for load in work.cases.iter().flat_map(|case| &case.0) {
         if !read.iter().any(|(name, _)| *name == load.workload) {
@@ -161,7 +161,7 @@ pub(super) fn workloads(work: &StalePlan) -> Result<Vec<(String, Workload)>, Fai
             .iter()
             .find_map(|(other, before)| Some((other, one.collides(before)?)))
         {
-            return Err(Failure::usage(
+            return Err(CliError::usage(
                 format!("the workloads {other} and {name} define different tables named `{table}`"),
                 "measure them in separate runs",
             ));
@@ -194,7 +194,7 @@ fn place(
 }
 
 /// Returns where loads run, relative to the measurement.
-pub(super) fn load_on(case: &Case, cluster: &Cluster, readers: &[ReaderRef]) -> String {
+pub(super) fn load_on(case: &LoadCase, cluster: &Cluster, readers: &[ReaderRef]) -> String {
     let part = |load: &LoadSpec| match place(load, cluster, readers).unwrap_or_default().first() {
         Some(ReaderRef::Writer) => "writer",
         Some(server) if readers.contains(server) => "reader",
@@ -205,7 +205,7 @@ pub(super) fn load_on(case: &Case, cluster: &Cluster, readers: &[ReaderRef]) -> 
     parts.join(", ")
 }
 
-impl<'a> Loads<'a> {
+impl<'a> CaseLoads<'a> {
     /// Creates a state without data.
     pub(super) fn new(work: &'a StalePlan, workloads: &'a [(String, Workload)]) -> Self {
         Self {
@@ -221,10 +221,10 @@ impl<'a> Loads<'a> {
     /// If a load names a server that does not exist.
     pub(super) fn placed(
         &self,
-        case: &'a Case,
+        case: &'a LoadCase,
         cluster: &Cluster,
         readers: &[ReaderRef],
-    ) -> Result<Result<Vec<Placed<'a>>, String>, ServerError> {
+    ) -> Result<Result<Vec<PlacedLoad<'a>>, String>, ServerError> {
         let mut placed = Vec::new();
         for spec in &case.0 {
             let servers = place(spec, cluster, readers)?;
@@ -238,7 +238,7 @@ impl<'a> Loads<'a> {
                 return Ok(Err(format!("`{spec}` names an unknown workload")));
             };
             for server in servers {
-                let (surveyed, relation) = match server {
+                let (discovered, relation) = match server {
                     ReaderRef::Writer => (&cluster.primary, &Relation::Writer),
                     ReaderRef::Replica(index) => (
                         &cluster.replicas[index].server,
@@ -246,17 +246,17 @@ impl<'a> Loads<'a> {
                     ),
                 };
                 let takes_writes = !matches!(relation, Relation::Channel { .. })
-                    && surveyed.facts.read_only().is_none();
+                    && discovered.facts.read_only().is_none();
                 if !takes_writes && !workload.reads_only() {
                     return Ok(Err(format!(
                         "`{spec}` writes, but {} accepts no writes",
-                        surveyed.node.name
+                        discovered.node.name
                     )));
                 }
-                placed.push(Placed {
+                placed.push(PlacedLoad {
                     workload,
                     spec,
-                    node: surveyed.node.clone(),
+                    node: discovered.node.clone(),
                     server,
                     reads_only: !takes_writes,
                 });
@@ -269,9 +269,9 @@ impl<'a> Loads<'a> {
     pub(super) fn fill(
         &mut self,
         cx: &RunContext<'_, Stale>,
-        placed: &[Placed<'_>],
+        placed: &[PlacedLoad<'_>],
         cluster: &Cluster,
-    ) -> Result<Vec<Warning>, Failure> {
+    ) -> Result<Vec<Warning>, CliError> {
         let mut warnings = Vec::new();
         for load in placed.iter().filter(|load| load.workload.needs_setup()) {
             if self.sets.iter().any(|set| set.is_of(load.workload)) {
@@ -294,7 +294,7 @@ impl<'a> Loads<'a> {
             )?;
             warnings.append(&mut set.warnings);
             cx.stage(Stage::Prepare, "waiting until every server has the data");
-            let arrived = set.await_on(&replicas, ARRIVAL, cx.stop);
+            let arrived = set.wait_on(&replicas, ARRIVAL, cx.stop);
             self.sets.push(set);
             arrived?;
         }
@@ -318,12 +318,12 @@ impl<'a> Loads<'a> {
     pub(super) fn connect(
         &self,
         cx: &RunContext<'_, Stale>,
-        placed: &[Placed<'_>],
-        judging: Option<&Judging<'_>>,
+        placed: &[PlacedLoad<'_>],
+        judging: Option<&ReadJudging<'_>>,
     ) -> Result<BackgroundLoad, ServerError> {
-        let squads: Vec<Squad<'_>> = placed
+        let load_groups: Vec<LoadGroup<'_>> = placed
             .iter()
-            .map(|load| Squad {
+            .map(|load| LoadGroup {
                 data: self.sets.iter().find(|set| set.is_of(load.workload)),
                 rate: self.work.rate.map(|rate| OpenLoop {
                     rate,
@@ -335,13 +335,13 @@ impl<'a> Loads<'a> {
                     .unwrap_or_default(),
                 versions: judging
                     .map(|judging| (Arc::clone(&judging.versions), judging.place(load))),
-                gauged: true,
-                ..Squad::new(load.workload, vec![load.node.clone()], load.spec.threads)
+                latencies: true,
+                ..LoadGroup::new(load.workload, vec![load.node.clone()], load.spec.threads)
             })
             .collect();
         if !placed.is_empty() {
             cx.stage(Stage::Prepare, "connecting the load");
         }
-        BackgroundLoad::open(&squads, &cx.clock)
+        BackgroundLoad::open(&load_groups, &cx.clock)
     }
 }

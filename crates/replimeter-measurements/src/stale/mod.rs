@@ -1,10 +1,10 @@
 //! `stale`: measures how often, and for how long, reads miss acknowledged writes.
 
-mod cells;
+mod accumulator;
 pub(crate) mod charts;
 mod check;
+mod conditions;
 mod figures;
-mod gathered;
 mod load;
 pub(crate) mod report;
 mod samples;
@@ -13,7 +13,7 @@ use std::{path::Path, sync::atomic::Ordering};
 
 use crate::stale::{
     report::{answer, report},
-    samples::Labels,
+    samples::SampleLabels,
 };
 use replimeter_instruments::{
     load::Workload,
@@ -23,29 +23,27 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     load::LoadSpec,
-    plan::{Planned, StalePlan, StaleSettings, Until},
+    plan::{Planned, StalePlan, StaleSettings, StopCondition},
     stale::{StaleDocument, StaleResults},
     target::Target,
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{
-    chart::Chart, html::HtmlError, report::Report, rows::Rows, together::Findings,
+    chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
 };
 use replimeter_run::{
     Client, Concluded, Finished, Measurement, RunContext, Stage,
+    cli_error::{CliError, FailureKind},
     compare::figures::{Figures, SampleFile},
-    each_target,
-    failure::{Failure, Kind},
-    to_measure,
-    touches::{LOAD, Touches},
-    with_causes,
+    dry_run::{LOAD, PlanEffects},
+    each_target, to_measure, with_causes,
 };
 
 use self::{
-    cells::cells,
-    check::{check, declare},
-    gathered::{Call, Gathered},
-    load::{Loads, workloads},
+    accumulator::{Accumulator, Call},
+    check::{check, declare_writer},
+    conditions::cells,
+    load::{CaseLoads, workloads},
 };
 
 /// The measurement `stale`.
@@ -75,8 +73,8 @@ docs/reference/stale.md explains every figure.";
     type Settings = StaleSettings;
     type Options = ();
     type Call = Call;
-    type Gathered = Gathered;
-    type Columns = Labels;
+    type Accumulator = Accumulator;
+    type Columns = SampleLabels;
     type Results = StaleResults;
 
     fn client(plan: &StalePlan) -> Client {
@@ -86,29 +84,29 @@ docs/reference/stale.md explains every figure.";
         }
     }
 
-    fn check(plan: &Planned<StaleSettings>) -> Result<(), Failure> {
+    fn check(plan: &Planned<StaleSettings>) -> Result<(), CliError> {
         check(plan)?;
         workloads(&plan.plan).map(drop)
     }
 
-    fn touches(touches: &mut Touches, plan: &Planned<StaleSettings>) -> Result<(), Failure> {
+    fn effects(effects: &mut PlanEffects, plan: &Planned<StaleSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        touches.targets(&plan.targets);
-        touches.table(
+        effects.targets(&plan.targets);
+        effects.table(
             &plan.targets,
             "lag_probe",
             &format!("{} rows, updated at random", work.rows),
         );
         let until = match work.until {
-            Until::Rounds(rounds) => format!("{rounds} rounds"),
-            Until::Elapsed(span) => format!("rounds for {span}"),
+            StopCondition::Rounds(rounds) => format!("{rounds} rounds"),
+            StopCondition::Elapsed(span) => format!("rounds for {span}"),
         };
         match work.check_load_reads {
-            true => touches.say(
+            true => effects.add_effect(
                 LOAD,
                 "the load's own reads are checked; there are no separate rounds".to_owned(),
             ),
-            false => touches.say(
+            false => effects.add_effect(
                 LOAD,
                 format!(
                     "{until}, {} rounds at each point of the curve",
@@ -122,35 +120,43 @@ docs/reference/stale.md explains every figure.";
                 specs.push((load, work.rate));
             }
         }
-        touches.loads(&specs)
+        effects.loads(&specs)
     }
 
-    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let workloads = workloads(cx.work)?;
         each_target(cx, |cx, target| one(cx, target, &workloads))
     }
 
-    fn gathered(_: &Planned<StaleSettings>) -> Gathered {
-        Gathered::default()
+    fn accumulator(_: &Planned<StaleSettings>) -> Accumulator {
+        Accumulator::default()
     }
 
-    fn take(gathered: &mut Gathered, _: &StalePlan, call: Call, rows: &mut Rows<Labels>) {
-        gathered.take(call, rows);
+    fn take(
+        accumulator: &mut Accumulator,
+        _: &StalePlan,
+        call: Call,
+        rows: &mut Rows<SampleLabels>,
+    ) {
+        accumulator.take(call, rows);
     }
 
-    fn warnings(gathered: &Gathered) -> &[Warning] {
-        &gathered.warnings
+    fn warnings(accumulator: &Accumulator) -> &[Warning] {
+        &accumulator.warnings
     }
 
-    fn is_empty(gathered: &Gathered) -> bool {
-        gathered.results.iter().all(|row| row.rounds == 0)
+    fn is_empty(accumulator: &Accumulator) -> bool {
+        accumulator.results.iter().all(|row| row.rounds == 0)
     }
 
-    fn conclude(run: &mut Finished<'_, Self>, mut gathered: Gathered) -> Concluded<StaleResults> {
+    fn conclude(
+        run: &mut Finished<'_, Self>,
+        mut accumulator: Accumulator,
+    ) -> Concluded<StaleResults> {
         // Warnings of the measurement come first.
-        gathered.warnings.append(&mut run.ended.warnings);
-        run.warn(gathered.warnings);
-        let mut target = run.target(gathered.labels.join(", "), gathered.modes);
+        accumulator.warnings.append(&mut run.ended.warnings);
+        run.warn(accumulator.warnings);
+        let mut target = run.target(accumulator.labels.join(", "), accumulator.modes);
         let sandboxes = run.manifest.sandboxes.iter();
         target.options.extend(
             sandboxes.filter_map(|sandbox| {
@@ -162,11 +168,11 @@ docs/reference/stale.md explains every figure.";
         }
         Concluded {
             target,
-            measured_us: Some(gathered.measured.as_micros()),
+            measured_us: Some(accumulator.measured.as_micros()),
             results: StaleResults {
-                rows: gathered.results,
-                timelines: gathered.series,
-                load: gathered.loads,
+                rows: accumulator.results,
+                timelines: accumulator.series,
+                load: accumulator.loads,
             },
             ..Concluded::default()
         }
@@ -176,7 +182,7 @@ docs/reference/stale.md explains every figure.";
         answer(document)
     }
 
-    fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+    fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<Figures, CliError> {
         figures::figures(document, samples)
     }
 
@@ -188,8 +194,8 @@ docs/reference/stale.md explains every figure.";
         Ok(crate::stale::charts::charts(document))
     }
 
-    fn findings(document: &StaleDocument) -> Findings<'_> {
-        Findings::Stale(document)
+    fn findings(document: &StaleDocument) -> RunSummary<'_> {
+        RunSummary::Stale(document)
     }
 }
 
@@ -198,16 +204,16 @@ fn one(
     cx: &mut RunContext<'_, Stale>,
     target: &Target,
     workloads: &[(String, Workload)],
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let work = cx.work;
     let servers = cx.open(target)?;
     let mut declared = to_measure(servers.as_ref());
-    declare(&mut declared, work.writer.as_deref())?;
+    declare_writer(&mut declared, work.writer.as_deref())?;
     cx.stage(Stage::Servers, "checking the servers");
     let mut cluster = preflight::check_for(&declared, &stale::WRITER_PRIVILEGES)?;
-    cx.met(servers.label(), servers.as_ref(), &mut cluster)?;
+    cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
     let readers = stale::readers(&cluster, &work.readers)
-        .map_err(|error| Failure::usage(format!("the reader: {}", error.cause), error.hint))?;
+        .map_err(|error| CliError::usage(format!("the reader: {}", error.cause), error.hint))?;
     // Every level is checked before the first row is written; if these servers support only some, the others
     // are left out.
     let mut levels = Vec::new();
@@ -222,7 +228,7 @@ fn one(
         };
         levels.push(*level);
         if work.check_load_reads && found.iter().any(|guarantee| guarantee.gtid) {
-            let error = cluster.primary.session.unfit(
+            let error = cluster.primary.session.precondition(
                 "making the load's reads wait",
                 "waiting by GTID would add a statement to the load whose reads are checked",
                 "leave --read-consistency out, or leave --check-load-reads out to read synchronously in rounds",
@@ -248,20 +254,20 @@ fn one(
     })?;
     let (table, found) = ProbeTable::create_with(&mut cluster, work.timeout.0, rows::COLUMNS)?;
     cx.warn(found);
-    let mut result = stale::fill(&mut cluster, &readers, work, cx.stop).map_err(Failure::from);
+    let mut result = stale::fill(&mut cluster, &readers, work, cx.stop).map_err(CliError::from);
     if result.is_ok() {
-        let mut sets = Loads::new(work, workloads);
+        let mut sets = CaseLoads::new(work, workloads);
         let shape = servers.label();
         result = cells(cx, &mut cluster, &readers, &levels, shape, &mut sets);
         cx.stage(Stage::CleanUp, "removing the data of the loads");
         cx.warn(sets.remove(&cluster, servers.is_temporary()));
     }
-    let fallen_back = cluster.fallen_back();
+    let fallen_back = cluster.fall_back_reason();
     result = absent(cx, &cluster, &readers, result);
     let members = result
         .as_ref()
         .err()
-        .filter(|failure| failure.kind == Kind::Failed)
+        .filter(|failure| failure.kind == FailureKind::Failed)
         .and_then(|_| cluster.members_now());
     cx.remove_table(table, &mut cluster, servers.as_ref());
     drop(cluster);
@@ -275,14 +281,14 @@ fn absent(
     cx: &mut RunContext<'_, Stale>,
     cluster: &Cluster,
     readers: &[ReaderRef],
-    result: Result<(), Failure>,
-) -> Result<(), Failure> {
+    result: Result<(), CliError>,
+) -> Result<(), CliError> {
     if cx.stop.load(Ordering::Relaxed) {
         return result;
     }
     let failed = result
         .as_ref()
-        .is_err_and(|failure| failure.kind == Kind::Failed);
+        .is_err_and(|failure| failure.kind == FailureKind::Failed);
     let mut causes = Vec::new();
     for (index, words) in cluster.absent() {
         // Every failure includes the states of the cluster's members.

@@ -6,7 +6,7 @@ use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 
 /// The conditions of the current rounds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Labels {
+pub(crate) struct SampleLabels {
     /// The shape.
     pub(crate) shape: String,
     /// The loads.
@@ -19,35 +19,35 @@ pub(crate) struct Labels {
     pub(crate) readers: Vec<String>,
 }
 
-impl Labels {
+impl SampleLabels {
     fn reader(&self, read: &StaleRead) -> &str {
         self.readers.get(read.reader).map_or("", String::as_str)
     }
 }
 
 /// A read of a round.
-pub(crate) struct Held {
+pub(crate) struct ReaderRow {
     round: StaleRound,
     read: StaleRead,
 }
 
 /// Adds a round: one row for each of its reads.
-pub(crate) fn add_round(rows: &mut Rows<Labels>, round: &StaleRound) {
+pub(crate) fn add_round(rows: &mut Rows<SampleLabels>, round: &StaleRound) {
     let bare = StaleRound {
         reads: Vec::new(),
         ..round.clone()
     };
     round.reads.iter().for_each(|read| {
-        rows.add(Held {
+        rows.add(ReaderRow {
             round: bare.clone(),
             read: *read,
         })
     });
 }
 
-impl Columns for Labels {
-    type Row = Held;
-    const TABLE: TableSpec<Held, Self> = TableSpec {
+impl Columns for SampleLabels {
+    type Row = ReaderRow;
+    const TABLE: TableSpec<ReaderRow, Self> = TableSpec {
         message: "stale_read",
         group: 4096,
         columns: columns! {

@@ -12,9 +12,9 @@ use replimeter_render::{
 };
 
 /// A time of a window, and the style of its line.
-type Pick = (Stroke, &'static str, fn(&TapWindow) -> Option<f64>);
+type TimeOf = (Stroke, &'static str, fn(&TapWindow) -> Option<f64>);
 
-const TIMES: [Pick; 4] = [
+const TIMES: [TimeOf; 4] = [
     (Stroke::Solid, "p50", |window| window.p50_us),
     (Stroke::Dash, "p99", |window| window.p99_us),
     (Stroke::Dot, "max", |window| window.max_us),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use replimeter_model::tap::TapDocument;
 use replimeter_run::figures;
 use replimeter_run::{
+    cli_error::CliError,
     compare::figures::{DimensionSpec, Figures, REPLICA, SHAPE, SampleFile},
-    failure::Failure,
 };
 use replimeter_stats::compare::of_rates_in_time;
 
@@ -21,7 +21,7 @@ figures! {
 }
 
 /// A replica's results in a window.
-struct Stretch {
+struct TimedWindow {
     seconds: f64,
     transactions: f64,
     matched: f64,
@@ -29,9 +29,9 @@ struct Stretch {
 }
 
 /// The windows of each replica of a shape, in time order.
-type Stretches = BTreeMap<[String; 2], Vec<Stretch>>;
+type TimedWindows = BTreeMap<[String; 2], Vec<TimedWindow>>;
 
-fn stretches(samples: &SampleFile) -> Result<Stretches, Failure> {
+fn stretches(samples: &SampleFile) -> Result<TimedWindows, CliError> {
     let names = [
         "shape",
         "replica",
@@ -41,12 +41,12 @@ fn stretches(samples: &SampleFile) -> Result<Stretches, Failure> {
         "matched",
         "inverted",
     ];
-    let mut stretches = Stretches::new();
+    let mut stretches = TimedWindows::new();
     samples.read(&names, |columns, rows| {
         for row in 0..rows {
             let number = |column: usize| columns[column].number(row);
             let of = [columns[0].word(row), columns[1].word(row)].map(str::to_owned);
-            stretches.entry(of).or_default().push(Stretch {
+            stretches.entry(of).or_default().push(TimedWindow {
                 seconds: (number(3) - number(2)) / 1e6,
                 transactions: number(4),
                 matched: number(5),
@@ -57,7 +57,7 @@ fn stretches(samples: &SampleFile) -> Result<Stretches, Failure> {
     Ok(stretches)
 }
 
-pub(super) fn figures(document: &TapDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+pub(super) fn figures(document: &TapDocument, samples: &SampleFile) -> Result<Figures, CliError> {
     let stretches = stretches(samples)?;
     let mut figures = Figures::default();
     for row in &document.results.rows {
@@ -74,7 +74,7 @@ pub(super) fn figures(document: &TapDocument, samples: &SampleFile) -> Result<Fi
         let Some(stretches) = stretches.get(&of.map(str::to_owned)) else {
             continue;
         };
-        let rate = |pair: fn(&Stretch) -> (f64, f64)| {
+        let rate = |pair: fn(&TimedWindow) -> (f64, f64)| {
             of_rates_in_time(&stretches.iter().map(pair).collect::<Vec<_>>())
         };
         let per_s = rate(|stretch| (stretch.transactions, stretch.seconds));

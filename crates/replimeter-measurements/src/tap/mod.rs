@@ -3,13 +3,13 @@
 pub(crate) mod charts;
 mod figures;
 pub(crate) mod report;
-mod stretches;
+mod windows;
 
 use std::{path::Path, time::Duration};
 
 use crate::tap::{
-    report::{CSV_HEADER, Totals, answer, csv, openmetrics, report, watched},
-    stretches::Stretches,
+    report::{CSV_HEADER, Totals, answer, csv, openmetrics, progress_line, report},
+    windows::TapWindows,
 };
 use clap::{Args, Command};
 use replimeter_instruments::tap::{self, Event, Listener, Outcome};
@@ -21,20 +21,20 @@ use replimeter_model::{
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    self as run, Client, Concluded, Finished, Flow, Histograms, Measurement, Observer, Progress,
-    Reader, RunContext, Screen, Stage,
+    self as run, Client, Concluded, Finished, Flow, Histograms, Measurement, Observer,
+    OutputReader, Progress, RunContext, Screen, Stage,
+    cli_error::{CliError, unexpected},
     compare::figures::{Figures, SampleFile},
-    failure::{Failure, unexpected},
-    options::{Given, Stream, StreamOutputArgs},
+    dry_run::{PlanEffects, SERVERS, TIME, WRITES},
+    options::{CommandLineSettings, StreamFormat, StreamOutputArgs},
     plain, to_measure,
-    touches::{SERVERS, TIME, Touches, WRITES},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::course::Course;
+use crate::window_series::WindowSeries;
 
 /// Maximum number of windows in the document; adjacent windows are joined above it.
-const MOST_WINDOWS: usize = 1800;
+const MAX_WINDOWS: usize = 1800;
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
@@ -53,11 +53,11 @@ pub(crate) enum Call {
 }
 
 /// State gathered during the run.
-pub(crate) struct Gathered {
+pub(crate) struct Accumulator {
     label: String,
     mode: String,
     delays: Vec<Duration>,
-    course: Course<TapWindow>,
+    course: WindowSeries<TapWindow>,
     outcome: Option<Outcome>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Gathered {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Options {
     /// Stream windows to standard output.
-    pub(crate) stream: Option<Stream>,
+    pub(crate) stream: Option<StreamFormat>,
     /// Write windows to standard error even if it is not a terminal.
     pub(crate) lines: bool,
 }
@@ -90,8 +90,8 @@ docs/reference/privileges.md. Without --duration, Ctrl-C ends the run regularly.
     type Settings = TapSettings;
     type Options = Options;
     type Call = Call;
-    type Gathered = Gathered;
-    type Columns = Stretches;
+    type Accumulator = Accumulator;
+    type Columns = TapWindows;
     type Results = TapResults;
 
     fn output(command: Command) -> Command {
@@ -105,7 +105,7 @@ docs/reference/privileges.md. Without --duration, Ctrl-C ends the run regularly.
         }
     }
 
-    fn options(given: &Given) -> Options {
+    fn options(given: &CommandLineSettings) -> Options {
         Options {
             stream: given.output.stream,
             lines: given.settings.contains_key("report-interval"),
@@ -126,23 +126,23 @@ docs/reference/privileges.md. Without --duration, Ctrl-C ends the run regularly.
         }))
     }
 
-    fn touches(touches: &mut Touches, plan: &Planned<TapSettings>) -> Result<(), Failure> {
+    fn effects(effects: &mut PlanEffects, plan: &Planned<TapSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        touches.targets(&plan.targets);
-        touches.say(
+        effects.targets(&plan.targets);
+        effects.add_effect(
             SERVERS,
             "follows the binary logs of the primary and of each replica, as a replica does",
         );
-        touches.say(WRITES, "nothing");
+        effects.add_effect(WRITES, "nothing");
         let until = work.duration.map_or_else(
             || "until interrupted".to_owned(),
             |duration| format!("for {duration}"),
         );
-        touches.say(TIME, until);
+        effects.add_effect(TIME, until);
         Ok(())
     }
 
-    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let work = cx.work;
         let [target] = cx.plan.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
@@ -150,7 +150,7 @@ docs/reference/privileges.md. Without --duration, Ctrl-C ends the run regularly.
         let servers = cx.open(target)?;
         cx.stage(Stage::Servers, "checking the servers");
         let mut cluster = tap::check(&to_measure(servers.as_ref()))?;
-        cx.met(servers.label(), servers.as_ref(), &mut cluster)?;
+        cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         let delays = cluster.replicas.iter().map(|replica| replica.delay());
         cx.take(Call::Shape {
             label: servers.label().to_owned(),
@@ -178,7 +178,7 @@ docs/reference/privileges.md. Without --duration, Ctrl-C ends the run regularly.
             cx.observers
                 .progress(logs.clone().done(end / 1e6, until, "s"));
             if shown {
-                let lines = windows.iter().map(watched);
+                let lines = windows.iter().map(progress_line);
                 lines.for_each(|line| cx.observers.emit(run::Event::Note(&line)));
             }
             cx.observers.emit(run::Event::Window(&windows));
@@ -205,48 +205,48 @@ docs/reference/privileges.md. Without --duration, Ctrl-C ends the run regularly.
         match failure {
             Some(error) => Err(error.into()),
             // Without a requested end, an interruption by the user is the normal end.
-            None if interrupted && asked => Err(Failure::cut_short()),
+            None if interrupted && asked => Err(CliError::partial()),
             None => Ok(()),
         }
     }
 
-    fn gathered(_: &Planned<TapSettings>) -> Gathered {
-        Gathered {
+    fn accumulator(_: &Planned<TapSettings>) -> Accumulator {
+        Accumulator {
             label: String::new(),
             mode: String::new(),
             delays: Vec::new(),
-            course: Course::new(MOST_WINDOWS, TapWindow::extend),
+            course: WindowSeries::new(MAX_WINDOWS, TapWindow::extend),
             outcome: None,
         }
     }
 
-    fn take(gathered: &mut Gathered, _: &TapPlan, call: Call, rows: &mut Rows<Stretches>) {
+    fn take(accumulator: &mut Accumulator, _: &TapPlan, call: Call, rows: &mut Rows<TapWindows>) {
         match call {
             Call::Shape {
                 label,
                 mode,
                 delays,
             } => {
-                rows.switch(Stretches {
+                rows.switch(TapWindows {
                     shape: label.clone(),
                 });
-                (gathered.label, gathered.mode, gathered.delays) = (label, mode, delays);
+                (accumulator.label, accumulator.mode, accumulator.delays) = (label, mode, delays);
             }
             Call::Windows(windows) => {
-                gathered.course.push(&windows);
+                accumulator.course.push(&windows);
                 windows.into_iter().for_each(|window| rows.add(window));
             }
-            Call::Outcome(outcome) => gathered.outcome = Some(*outcome),
+            Call::Outcome(outcome) => accumulator.outcome = Some(*outcome),
         }
     }
 
-    fn is_empty(gathered: &Gathered) -> bool {
-        gathered.outcome.is_none()
+    fn is_empty(accumulator: &Accumulator) -> bool {
+        accumulator.outcome.is_none()
     }
 
-    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<TapResults> {
-        let label = gathered.label;
-        let outcome = gathered.outcome.unwrap_or_default();
+    fn conclude(run: &mut Finished<'_, Self>, accumulator: Accumulator) -> Concluded<TapResults> {
+        let label = accumulator.label;
+        let outcome = accumulator.outcome.unwrap_or_default();
         run.warn(outcome.warnings);
         let tags = outcome
             .results
@@ -256,20 +256,20 @@ docs/reference/privileges.md. Without --duration, Ctrl-C ends the run regularly.
             took: outcome.measured,
             series: tags.zip(outcome.lags).collect(),
         };
-        let rows = outcome.results.into_iter().zip(gathered.delays);
+        let rows = outcome.results.into_iter().zip(accumulator.delays);
         let rows = rows.map(|(row, delay)| TapRow {
             shape: label.clone(),
             configured_delay_us: (!delay.is_zero()).then_some(delay.as_secs_f64() * 1e6),
             ..row
         });
         Concluded {
-            target: run.target(label.clone(), vec![gathered.mode]),
+            target: run.target(label.clone(), vec![accumulator.mode]),
             measured_us: Some(outcome.measured.as_micros()),
             histograms: Some(histograms),
             results: TapResults {
                 rows: rows.collect(),
                 floor: outcome.floor,
-                windows: gathered.course.windows,
+                windows: accumulator.course.windows,
                 streams: outcome.streams,
                 clocks: outcome.clocks,
                 cpu_us_per_transaction: (outcome.transactions > 0)
@@ -284,7 +284,7 @@ docs/reference/privileges.md. Without --duration, Ctrl-C ends the run regularly.
         answer(document)
     }
 
-    fn figures(document: &TapDocument, samples: &SampleFile) -> Result<Figures, Failure> {
+    fn figures(document: &TapDocument, samples: &SampleFile) -> Result<Figures, CliError> {
         figures::figures(document, samples)
     }
 
@@ -300,7 +300,7 @@ docs/reference/privileges.md. Without --duration, Ctrl-C ends the run regularly.
 /// Writes windows to standard output as they come, for other programs.
 struct Streamed<'a> {
     screen: &'a dyn Screen,
-    stream: Stream,
+    stream: StreamFormat,
     /// The current values of the counters.
     totals: Totals,
     begun: bool,
@@ -308,7 +308,7 @@ struct Streamed<'a> {
 
 impl Streamed<'_> {
     fn text(&mut self, windows: &[TapWindow]) -> String {
-        if self.stream == Stream::Openmetrics {
+        if self.stream == StreamFormat::Openmetrics {
             return openmetrics(windows, &mut self.totals);
         }
         let now = jiff::Timestamp::now()
@@ -320,13 +320,13 @@ impl Streamed<'_> {
 }
 
 impl Observer for Streamed<'_> {
-    fn event(&mut self, event: run::Event<'_>) -> Result<Flow, Failure> {
+    fn event(&mut self, event: run::Event<'_>) -> Result<Flow, CliError> {
         let text = match event {
             run::Event::Progress(progress) if progress.stage == Stage::Measure && !self.begun => {
                 self.begun = true;
                 match self.stream {
-                    Stream::Csv => format!("{CSV_HEADER}\n"),
-                    Stream::Openmetrics => String::new(),
+                    StreamFormat::Csv => format!("{CSV_HEADER}\n"),
+                    StreamFormat::Openmetrics => String::new(),
                 }
             }
             run::Event::Window(window) => window
@@ -334,7 +334,7 @@ impl Observer for Streamed<'_> {
                 .map_or_else(String::new, |windows| self.text(windows)),
             _ => String::new(),
         };
-        if text.is_empty() || self.screen.print(&plain(&text))? == Reader::There {
+        if text.is_empty() || self.screen.print(&plain(&text))? == OutputReader::There {
             return Ok(Flow::Continue);
         }
         // The reader is gone, so the run ends.
@@ -351,8 +351,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_run_is_told_in_few_windows_and_nothing_is_lost() {
-        let mut course = Course::new(MOST_WINDOWS, TapWindow::extend);
+    fn long_run_is_merged_into_few_complete_windows() {
+        let mut course = WindowSeries::new(MAX_WINDOWS, TapWindow::extend);
         for second in 0..10_007u64 {
             let stretch = |name: &str| TapWindow {
                 replica: name.to_owned(),
@@ -365,7 +365,7 @@ mod tests {
             course.push(&[stretch("a"), stretch("b")]);
         }
         assert!(
-            course.windows.len() <= MOST_WINDOWS,
+            course.windows.len() <= MAX_WINDOWS,
             "{}",
             course.windows.len()
         );

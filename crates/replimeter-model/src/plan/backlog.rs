@@ -10,15 +10,15 @@ use super::{
     units::{self, HOUR},
 };
 use crate::{
-    load::{Arrivals, LoadPlan, LoadSpec, Size},
-    span::Span,
+    load::{Arrivals, DataSize, LoadSpec, RatedLoad},
     target::{PRIMARY, Target},
+    time_span::TimeSpan,
 };
 
 /// Connections of the load under which a backlog grows when none is asked for.
 const THREADS: u32 = 8;
 /// The most applier workers that any server takes.
-const MOST_WORKERS: u32 = 1024;
+const MAX_WORKERS: u32 = 1024;
 
 /// The settings of `backlog`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub struct BacklogSettings {
     /// The backlog builds up; then the applier is started again, and the replica catches up.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub build_up: Option<Span>,
+    pub build_up: Option<TimeSpan>,
 
     /// Numbers of applier workers, measured one after another, such as 1,2,4
     ///
@@ -44,7 +44,7 @@ pub struct BacklogSettings {
     /// The data is what the measurement and its loads create.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Span>,
+    pub timeout: Option<TimeSpan>,
 
     /// Keep this machine's idle cores from halting [default: on for a sandbox]
     ///
@@ -83,22 +83,22 @@ pub struct BacklogSettings {
     /// Default: what each workload says.
     #[arg(long, value_name = "SIZE", requires = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub load_data_size: Option<Size>,
+    pub load_data_size: Option<DataSize>,
 }
 
 /// A `backlog` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BacklogPlan {
     /// How long the applier is stopped under the load.
-    pub build_up: Span,
+    pub build_up: TimeSpan,
     /// Numbers of applier workers, one after another; empty for the replica's own.
     pub workers: Vec<u32>,
     /// How long the replicas may take to have what is made for the measurement.
-    pub timeout: Span,
+    pub timeout: TimeSpan,
     /// Keep every core of this machine from halting.
     pub keep_awake: bool,
     /// The load under which the backlog grows; never empty.
-    pub load: Vec<LoadPlan>,
+    pub load: Vec<RatedLoad>,
 }
 
 impl Settings for BacklogSettings {
@@ -110,17 +110,17 @@ impl Settings for BacklogSettings {
         target: &mut TargetSettings,
     ) -> Result<(Vec<Target>, BacklogPlan), PlanError> {
         let what = "the longest that a replica may take to have what is made";
-        units::at_most("timeout", self.timeout, HOUR, what)?;
+        units::check_at_most("timeout", self.timeout, HOUR, what)?;
         let targets = target.plan()?;
-        let build_up = *self.build_up.get_or_insert(Span::from_secs(30));
+        let build_up = *self.build_up.get_or_insert(TimeSpan::from_secs(30));
         if build_up.0.is_zero() {
             return contradiction("a backlog that grows for 0s is none");
         }
-        let timeout = *self.timeout.get_or_insert(Span::from_secs(10));
+        let timeout = *self.timeout.get_or_insert(TimeSpan::from_secs(10));
         if timeout.0.is_zero() {
             return contradiction("a time-out of 0 leaves no replica any time; the default is 10s");
         }
-        if self.workers.iter().any(|workers| *workers > MOST_WORKERS) {
+        if self.workers.iter().any(|workers| *workers > MAX_WORKERS) {
             return contradiction("no server takes more than 1024 applier workers");
         }
         if self.load.is_empty() {

@@ -9,20 +9,20 @@ use super::{
     settings::on_off,
     units::{self, MINUTE},
 };
-use crate::{shape::Mode, span::Span, target::Target};
+use crate::{shape::Mode, target::Target, time_span::TimeSpan};
 
 /// The most delays, and repetitions, of a calibration.
-const MOST: usize = 100;
+const MAX_CONDITIONS: usize = 100;
 /// The longest delay that is injected.
-const LONGEST: Span = Span::from_secs(10);
+const MAX_LINK_DELAY: TimeSpan = TimeSpan::from_secs(10);
 /// The delays that are injected unless others are given.
-const USUAL: [Span; 6] = [
-    Span::from_millis(0),
-    Span(std::time::Duration::from_micros(500)),
-    Span::from_millis(1),
-    Span::from_millis(5),
-    Span::from_millis(20),
-    Span::from_millis(100),
+const USUAL: [TimeSpan; 6] = [
+    TimeSpan::from_millis(0),
+    TimeSpan(std::time::Duration::from_micros(500)),
+    TimeSpan::from_millis(1),
+    TimeSpan::from_millis(5),
+    TimeSpan::from_millis(20),
+    TimeSpan::from_millis(100),
 ];
 
 /// The settings of `calibrate`.
@@ -38,7 +38,7 @@ pub struct CalibrateSettings {
     /// One-way delays of the replication link; 0 is always added [default: {default}]
     #[arg(long = "link-delay", value_name = "TIME,…", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub link_delays: Option<Vec<Span>>,
+    pub link_delays: Option<Vec<TimeSpan>>,
 
     /// Rounds at each delay, in each repetition [default: {default}]
     #[arg(long, value_name = "N")]
@@ -55,7 +55,7 @@ pub struct CalibrateSettings {
     /// The default is near a multiple of no default delay.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Span>,
+    pub interval: Option<TimeSpan>,
 
     /// Keep this machine's idle cores from halting [default: {default}]
     ///
@@ -76,7 +76,7 @@ pub struct CalibrateSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalibratePlan {
     /// One-way delays, ascending, each once; the first is 0.
-    pub link_delays: Vec<Span>,
+    pub link_delays: Vec<TimeSpan>,
     /// How often all delays have their turn.
     pub repetitions: u32,
     /// The measurement at each delay.
@@ -91,33 +91,38 @@ impl Settings for CalibrateSettings {
         &mut self,
         target: &mut TargetSettings,
     ) -> Result<(Vec<Target>, CalibratePlan), PlanError> {
-        units::at_most(
+        units::check_at_most(
             "interval",
             self.interval,
             MINUTE,
             "the time from one row to the next",
         )?;
         let longest = self.link_delays.iter().flatten().max().copied();
-        units::at_most("link-delays", longest, LONGEST, "a delay that is injected")?;
+        units::check_at_most(
+            "link-delays",
+            longest,
+            MAX_LINK_DELAY,
+            "a delay that is injected",
+        )?;
         check_target(target)?;
         quiet(target);
         let targets = target.plan()?;
         let delays = self.link_delays.get_or_insert_with(|| USUAL.to_vec());
-        delays.push(Span::from_secs(0));
+        delays.push(TimeSpan::from_secs(0));
         delays.sort_unstable();
         delays.dedup();
         if delays.len() < 2 {
             return contradiction("a calibration needs a delay above 0, such as 5ms");
         }
-        if delays.len() > MOST {
+        if delays.len() > MAX_CONDITIONS {
             return contradiction("a calibration takes at most a hundred delays");
         }
         let repetitions = *self.repetitions.get_or_insert(4);
-        if repetitions == 0 || repetitions as usize > MOST {
+        if repetitions == 0 || repetitions as usize > MAX_CONDITIONS {
             return contradiction("repetitions must be from 1 to 100");
         }
         // No delay is near a multiple of it: a row would arrive together with the next write.
-        let interval = *self.interval.get_or_insert(Span::from_millis(13));
+        let interval = *self.interval.get_or_insert(TimeSpan::from_millis(13));
         let mut lag = LagSettings {
             method: Some(self.method.get_or_insert(Methods::All).clone()),
             rounds: Some(*self.rounds.get_or_insert(200)),

@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 pub use self::values::{CostKind, CostMode, CostModes, Durability};
 use super::{PlanError, Settings, TargetSettings, WarmUp, contradiction, settings::on_off, units};
 use crate::{
-    load::{MOST_THREADS, Size},
+    load::{DataSize, MAX_THREADS},
     sandbox::{LinkSpec, SandboxSpec, WaitPoint},
     server_option::NodeOption,
-    span::Span,
     target::Target,
+    time_span::TimeSpan,
 };
 
 /// The most fresh starts of each mode, and comparisons of a mode with itself.
-const MOST: u32 = 1000;
+const MAX_STARTS: u32 = 1000;
 /// The most numbers of threads, and distances.
-const MOST_CELLS: usize = 20;
+const MAX_CONDITIONS: usize = 20;
 /// The most replicas of each mode.
-const MOST_REPLICAS: u32 = 8;
+const MAX_REPLICAS: u32 = 8;
 /// The shortest block: below, its own beginning and end are too large a part of it.
-const SHORTEST: Span = Span::from_millis(100);
+const MIN_BLOCK: TimeSpan = TimeSpan::from_millis(100);
 
 /// The settings of `cost`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
@@ -58,7 +58,7 @@ pub struct CostSettings {
         help_heading = "Modes"
     )]
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub link_delays: Vec<Span>,
+    pub link_delays: Vec<TimeSpan>,
 
     /// Numbers of connections, measured one after another [default: {default}]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
@@ -70,7 +70,7 @@ pub struct CostSettings {
     /// It is the total over all starts, at each link delay.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Span>,
+    pub duration: Option<TimeSpan>,
 
     /// Fresh starts of each mode [default: {default}]
     ///
@@ -82,7 +82,7 @@ pub struct CostSettings {
     /// Approximate duration of a block [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub block_duration: Option<Span>,
+    pub block_duration: Option<TimeSpan>,
 
     /// Uncounted time at the beginning of each load [default: {default}]
     ///
@@ -101,7 +101,7 @@ pub struct CostSettings {
     /// Default: what the workload says.
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub data_size: Option<Size>,
+    pub data_size: Option<DataSize>,
 
     /// Seed of the random order of the modes in each round [default: {default}]
     #[arg(long, value_name = "N")]
@@ -130,25 +130,25 @@ pub struct CostPlan {
     /// Which modes.
     pub modes: CostModes,
     /// Their servers, in the same order; semi-sync once for each wait point.
-    pub shapes: Vec<CostShape>,
+    pub shapes: Vec<CostServers>,
     /// Numbers of connections.
     pub threads: Vec<u32>,
     /// Counted time of each mode at each number of threads, over all its starts.
-    pub duration: Span,
+    pub duration: TimeSpan,
     /// Fresh starts of each mode.
     pub starts: u32,
     /// About how long a block is.
-    pub block_duration: Span,
+    pub block_duration: TimeSpan,
     /// How long the load runs before it counts.
-    pub warm_up: Span,
+    pub warm_up: TimeSpan,
     /// How much of a commit is on the disk.
     pub durability: Durability,
     /// One-way delays of links between the servers.
-    pub link_delays: Vec<Span>,
+    pub link_delays: Vec<TimeSpan>,
     /// What is run.
     pub workload: String,
     /// How much data.
-    pub data_size: Option<Size>,
+    pub data_size: Option<DataSize>,
     /// Servers beside the one that is written to.
     pub replicas: u32,
     /// What shuffles the modes.
@@ -161,7 +161,7 @@ pub struct CostPlan {
 
 /// One line of the price list and the servers that it is measured on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CostShape {
+pub struct CostServers {
     /// The mode.
     pub mode: CostMode,
     /// When a semi-synchronous primary waits.
@@ -173,12 +173,12 @@ pub struct CostShape {
 impl CostPlan {
     /// The blocks of one start at one number of threads, and how long each is.
     #[must_use]
-    pub fn blocks(&self) -> (u32, Span) {
+    pub fn blocks(&self) -> (u32, TimeSpan) {
         let each = self.duration.0 / self.starts.max(1);
         let count = (each.as_secs_f64() / self.block_duration.0.as_secs_f64())
             .round()
             .clamp(1.0, 10_000.0) as u32;
-        (count, Span(each / count))
+        (count, TimeSpan(each / count))
     }
 
     /// A mode's servers, as `none` of the same plan has them: same options, same durability.
@@ -190,7 +190,7 @@ impl CostPlan {
         mode: CostMode,
         target: &TargetSettings,
         wait_point: Option<WaitPoint>,
-    ) -> Result<CostShape, PlanError> {
+    ) -> Result<CostServers, PlanError> {
         let shape = mode
             .shape(self.replicas)
             .map_err(PlanError::Contradiction)?;
@@ -209,10 +209,10 @@ impl CostPlan {
                 .filter(|option| names.iter().any(|name| option.is_for(name)))
                 .cloned(),
         );
-        let zero = Span::from_secs(0);
+        let zero = TimeSpan::from_secs(0);
         let linked = mode.kind.replicates()
             && (!self.link_delays.is_empty() || target.link_bandwidth.is_some());
-        Ok(CostShape {
+        Ok(CostServers {
             mode,
             wait_point,
             spec: SandboxSpec {
@@ -259,33 +259,33 @@ impl CostSettings {
     /// Refuses times that are longer than anybody means, or than the whole.
     fn check_times(&mut self) -> Result<(), PlanError> {
         let usual = if self.self_test.is_some() { 4 } else { 30 };
-        let duration = *self.duration.get_or_insert(Span::from_secs(usual));
-        let (longest, whole) = (Span::from_secs(600), Some(duration));
+        let duration = *self.duration.get_or_insert(TimeSpan::from_secs(usual));
+        let (longest, whole) = (TimeSpan::from_secs(600), Some(duration));
         let delay = self.link_delays.iter().max().copied();
-        units::at_most(
+        units::check_at_most(
             "link-delays",
             delay,
-            Span::from_secs(1),
+            TimeSpan::from_secs(1),
             "a delay of a link",
         )?;
-        units::at_most("block-duration", self.block_duration, longest, "a block")?;
+        units::check_at_most("block-duration", self.block_duration, longest, "a block")?;
         let warm_up = self
             .warm_up
-            .get_or_insert(WarmUp::Time(Span::from_secs(1)))
+            .get_or_insert(WarmUp::Time(TimeSpan::from_secs(1)))
             .time(Self::NAME)?;
-        units::at_most(
+        units::check_at_most(
             "warm-up",
             Some(warm_up),
             longest,
             "the time before it counts",
         )?;
-        units::within(
+        units::check_within(
             "block-duration",
             self.block_duration,
-            Span::from_secs(1),
+            TimeSpan::from_secs(1),
             whole,
         )?;
-        units::within("warm-up", Some(warm_up), Span::from_secs(1), whole)
+        units::check_within("warm-up", Some(warm_up), TimeSpan::from_secs(1), whole)
     }
 
     /// The plan, of which the servers are not known yet.
@@ -295,19 +295,19 @@ impl CostSettings {
         check_threads(&threads)?;
         self.link_delays.sort_unstable();
         self.link_delays.dedup();
-        if self.link_delays.len() > MOST_CELLS {
+        if self.link_delays.len() > MAX_CONDITIONS {
             return contradiction("give at most 20 delays");
         }
         let tested = self.self_test.is_some();
         let starts = *self.starts.get_or_insert(if tested { 4 } else { 5 });
-        if starts == 0 || starts > MOST {
+        if starts == 0 || starts > MAX_STARTS {
             return contradiction(
                 "starts must be from 1 to 1000; from 4 on the intervals hold what they promise",
             );
         }
         if self
             .self_test
-            .is_some_and(|comparisons| comparisons == 0 || comparisons > MOST)
+            .is_some_and(|comparisons| comparisons == 0 || comparisons > MAX_STARTS)
         {
             return contradiction("self-test takes 1 to 1000 comparisons");
         }
@@ -316,21 +316,21 @@ impl CostSettings {
                 "a self-test needs 2 starts on each side, or more: one start has no interval",
             );
         }
-        let usual = Span::from_millis(if tested { 500 } else { 1000 });
+        let usual = TimeSpan::from_millis(if tested { 500 } else { 1000 });
         let block_duration = *self.block_duration.get_or_insert(usual);
         let duration = self.duration.unwrap_or_default();
-        if block_duration < SHORTEST {
+        if block_duration < MIN_BLOCK {
             return Err(PlanError::Contradiction(format!(
-                "a block-duration of {block_duration} is too short; the shortest is {SHORTEST}"
+                "a block-duration of {block_duration} is too short; the shortest is {MIN_BLOCK}"
             )));
         }
-        if duration.0 / starts < SHORTEST.0 {
+        if duration.0 / starts < MIN_BLOCK.0 {
             return Err(PlanError::Contradiction(format!(
-                "{duration} over {starts} starts leaves less than {SHORTEST} to each; give a longer duration"
+                "{duration} over {starts} starts leaves less than {MIN_BLOCK} to each; give a longer duration"
             )));
         }
         let replicas = *self.replicas.get_or_insert(1);
-        if replicas == 0 || replicas > MOST_REPLICAS {
+        if replicas == 0 || replicas > MAX_REPLICAS {
             return contradiction("replicas must be from 1 to 8");
         }
         Ok(CostPlan {
@@ -358,15 +358,15 @@ impl CostSettings {
 
 /// Refuses numbers of threads that no load has, too many of them, and one that is given twice.
 fn check_threads(threads: &[u32]) -> Result<(), PlanError> {
-    if threads.is_empty() || threads.len() > MOST_CELLS {
+    if threads.is_empty() || threads.len() > MAX_CONDITIONS {
         return contradiction("give 1 to 20 numbers of threads, such as 1,8");
     }
     if let Some(wrong) = threads
         .iter()
-        .find(|threads| !(1..=MOST_THREADS).contains(threads))
+        .find(|threads| !(1..=MAX_THREADS).contains(threads))
     {
         return Err(PlanError::Contradiction(format!(
-            "{wrong} threads: a load has 1 to {MOST_THREADS}"
+            "{wrong} threads: a load has 1 to {MAX_THREADS}"
         )));
     }
     let mut different = threads.to_vec();
@@ -380,7 +380,7 @@ fn check_threads(threads: &[u32]) -> Result<(), PlanError> {
 
 impl CostPlan {
     /// The servers of the modes, each once.
-    fn shapes_of(&self, target: &TargetSettings) -> Result<Vec<CostShape>, PlanError> {
+    fn shapes_of(&self, target: &TargetSettings) -> Result<Vec<CostServers>, PlanError> {
         let mut shapes = Vec::new();
         for mode in self.modes.list() {
             let points = match (mode.kind, target.wait_point) {
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_by_default() {
+    fn default_plan_has_every_mode() {
         let plan = resolve("").unwrap();
         assert_eq!(
             (plan.threads.as_slice(), plan.starts, plan.durability),
@@ -489,33 +489,36 @@ mod tests {
                 .iter()
                 .all(|shape| shape.spec.link.is_none() && shape.spec.server_options.len() == 2)
         );
-        assert_eq!(plan.blocks(), (6, Span::from_secs(1)));
+        assert_eq!(plan.blocks(), (6, TimeSpan::from_secs(1)));
     }
 
     #[test]
-    fn time_is_shared_by_the_starts_and_cut_into_blocks_of_about_the_length_asked_for() {
+    fn time_is_split_into_blocks_of_requested_duration() {
         let blocks = |cost: &str| resolve(&format!("[cost]\n{cost}")).unwrap().blocks();
         assert_eq!(
             blocks("duration = '7s'\nstarts = 4"),
-            (2, Span::from_millis(875))
+            (2, TimeSpan::from_millis(875))
         );
         assert_eq!(
             blocks("duration = '400ms'\nstarts = 4"),
-            (1, Span::from_millis(100))
+            (1, TimeSpan::from_millis(100))
         );
         assert_eq!(
             blocks("duration = '10s'\nstarts = 1\nblock-duration = '3s'"),
-            (3, Span(std::time::Duration::from_nanos(3_333_333_333)))
+            (3, TimeSpan(std::time::Duration::from_nanos(3_333_333_333)))
         );
     }
 
     #[test]
-    fn links_lead_only_where_something_replicates() {
+    fn links_are_only_between_replicating_servers() {
         let plan = resolve(
             "[cost]\nmodes = 'none,binlog,async,mysql/group:3'\nlink-delays = ['1ms', '0']",
         )
         .unwrap();
-        assert_eq!(plan.link_delays, [Span::from_secs(0), Span::from_millis(1)]);
+        assert_eq!(
+            plan.link_delays,
+            [TimeSpan::from_secs(0), TimeSpan::from_millis(1)]
+        );
         let linked: Vec<bool> = plan
             .shapes
             .iter()
@@ -525,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn contradictory_cost_settings_are_refused() {
         for (cost, want) in [
             ("[cost]\nthreads = [0]", "1 to 1024"),
             ("[cost]\nthreads = []", "numbers of threads"),

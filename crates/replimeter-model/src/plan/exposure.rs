@@ -8,16 +8,16 @@ use super::{
     settings::{on_off, own_servers},
     units,
 };
-use crate::{span::Span, target::Target};
+use crate::{target::Target, time_span::TimeSpan};
 
 /// The shortest stretch that figures are given for.
-const SHORTEST: Span = Span::from_millis(100);
+const MIN_REPORT_INTERVAL: TimeSpan = TimeSpan::from_millis(100);
 /// The shortest time between two looks.
-const CLOSEST: Span = Span::from_millis(1);
+const CLOSEST: TimeSpan = TimeSpan::from_millis(1);
 /// The longest.
-const FARTHEST: Span = Span::from_secs(10);
+const FARTHEST: TimeSpan = TimeSpan::from_secs(10);
 /// The most connections that write.
-const MOST_WRITERS: u32 = 256;
+const MAX_WRITERS: u32 = 256;
 
 /// The settings of `exposure`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
@@ -27,17 +27,17 @@ pub struct ExposureSettings {
     /// Measure for this time [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Span>,
+    pub duration: Option<TimeSpan>,
 
     /// Report figures once per interval [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub report_interval: Option<Span>,
+    pub report_interval: Option<TimeSpan>,
 
     /// Ask every replica once per interval what it has received [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub poll_interval: Option<Span>,
+    pub poll_interval: Option<TimeSpan>,
 
     /// Number of writer connections, in a sandbox started for the run [default: {default}]
     ///
@@ -82,11 +82,11 @@ pub struct ExposureSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExposurePlan {
     /// How long.
-    pub duration: Span,
+    pub duration: TimeSpan,
     /// Figures for each stretch of this length.
-    pub report_interval: Span,
+    pub report_interval: TimeSpan,
     /// From one question to the replicas to the next.
-    pub poll_interval: Span,
+    pub poll_interval: TimeSpan,
     /// Connections that insert rows meanwhile; 0 for none.
     pub writers: u32,
     /// Inserts per second; back to back when `None`.
@@ -109,11 +109,11 @@ impl Settings for ExposureSettings {
         &mut self,
         target: &mut TargetSettings,
     ) -> Result<(Vec<Target>, ExposurePlan), PlanError> {
-        let duration = *self.duration.get_or_insert(Span::from_secs(60));
-        units::within(
+        let duration = *self.duration.get_or_insert(TimeSpan::from_secs(60));
+        units::check_within(
             "report-interval",
             self.report_interval,
-            Span::from_secs(1),
+            TimeSpan::from_secs(1),
             Some(duration),
         )?;
         let targets = target.plan()?;
@@ -129,16 +129,16 @@ impl Settings for ExposureSettings {
                 "the sandbox has no replica, so nothing is exposed to its loss; choose a shape that replicates",
             );
         }
-        if duration == Span::from_secs(0) {
+        if duration == TimeSpan::from_secs(0) {
             return contradiction("duration must be above 0");
         }
-        let report_interval = *self.report_interval.get_or_insert(Span::from_secs(1));
-        if report_interval < SHORTEST {
+        let report_interval = *self.report_interval.get_or_insert(TimeSpan::from_secs(1));
+        if report_interval < MIN_REPORT_INTERVAL {
             return Err(PlanError::Contradiction(format!(
-                "figures are given for stretches of {SHORTEST} or more"
+                "figures are given for stretches of {MIN_REPORT_INTERVAL} or more"
             )));
         }
-        let poll_interval = *self.poll_interval.get_or_insert(Span::from_millis(10));
+        let poll_interval = *self.poll_interval.get_or_insert(TimeSpan::from_millis(10));
         if poll_interval < CLOSEST || poll_interval > FARTHEST {
             return Err(PlanError::Contradiction(format!(
                 "the replicas are asked every {CLOSEST} to {FARTHEST}"
@@ -152,9 +152,9 @@ impl Settings for ExposureSettings {
                 "exposure writes nothing to servers that it did not start: its writers are for --sandbox SHAPE; there the traffic is your own",
             );
         }
-        if writers > MOST_WRITERS {
+        if writers > MAX_WRITERS {
             return Err(PlanError::Contradiction(format!(
-                "writers must be from 0 to {MOST_WRITERS}"
+                "writers must be from 0 to {MAX_WRITERS}"
             )));
         }
         if self.rate.is_some() && writers == 0 {
@@ -164,10 +164,10 @@ impl Settings for ExposureSettings {
             return contradiction("a rate of 0 writes nothing; leave it out to write back to back");
         }
         let row_size = self.row_size.unwrap_or(100);
-        if row_size == 0 || row_size > super::loss::MOST_BYTES {
+        if row_size == 0 || row_size > super::loss::MAX_ROW_BYTES {
             return Err(PlanError::Contradiction(format!(
                 "a row has from 1 to {} bytes",
-                super::loss::MOST_BYTES
+                super::loss::MAX_ROW_BYTES
             )));
         }
         self.row_size = (writers > 0).then_some(row_size);

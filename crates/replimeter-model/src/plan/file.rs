@@ -164,7 +164,7 @@ fn refused(error: &impl fmt::Display) -> PlanError {
 }
 
 /// What stands in a plan file.
-struct Found<S> {
+struct ParsedSection<S> {
     command: &'static str,
     title: Option<String>,
     target: TargetSettings,
@@ -178,7 +178,7 @@ fn read<S: DeserializeOwned>(
     text: &str,
     own: Option<&str>,
     sections: &[Section],
-) -> Result<Found<S>, PlanError> {
+) -> Result<ParsedSection<S>, PlanError> {
     let names: Vec<&'static str> = sections.iter().map(|section| section.name).collect();
     let plan = Plan {
         own,
@@ -197,20 +197,20 @@ struct Plan<'a, S> {
 }
 
 impl<'de, S: Deserialize<'de>> Visitor<'de> for Plan<'_, S> {
-    type Value = Found<S>;
+    type Value = ParsedSection<S>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a plan")
     }
 
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Found<S>, M::Error> {
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ParsedSection<S>, M::Error> {
         let keys = [["command", "title", "target"].as_slice(), self.sections].concat();
         let (mut command, mut title, mut target) = (None, None, TargetSettings::default());
         let (mut settings, mut other) = (None, None);
-        while let Some(key) = map.next_key_seed(Word::of("field", &keys))? {
+        while let Some(key) = map.next_key_seed(KnownWord::of("field", &keys))? {
             match key {
                 "command" => {
-                    command = Some(map.next_value_seed(Word::of("variant", self.sections))?);
+                    command = Some(map.next_value_seed(KnownWord::of("variant", self.sections))?);
                 }
                 "title" => title = Some(map.next_value()?),
                 "target" => target = map.next_value()?,
@@ -221,7 +221,7 @@ impl<'de, S: Deserialize<'de>> Visitor<'de> for Plan<'_, S> {
                 }
             }
         }
-        Ok(Found {
+        Ok(ParsedSection {
             command: command.ok_or_else(|| Error::missing_field("command"))?,
             title,
             target,
@@ -232,18 +232,18 @@ impl<'de, S: Deserialize<'de>> Visitor<'de> for Plan<'_, S> {
 }
 
 /// One of these words; refused as serde's own enums and structs do it.
-struct Word<'a> {
+struct KnownWord<'a> {
     kind: &'a str,
     known: &'a [&'static str],
 }
 
-impl<'a> Word<'a> {
+impl<'a> KnownWord<'a> {
     fn of(kind: &'a str, known: &'a [&'static str]) -> Self {
         Self { kind, known }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Word<'_> {
+impl<'de> DeserializeSeed<'de> for KnownWord<'_> {
     type Value = &'static str;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<&'static str, D::Error> {
@@ -251,7 +251,7 @@ impl<'de> DeserializeSeed<'de> for Word<'_> {
     }
 }
 
-impl Visitor<'_> for Word<'_> {
+impl Visitor<'_> for KnownWord<'_> {
     type Value = &'static str;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

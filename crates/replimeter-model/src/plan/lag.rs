@@ -6,7 +6,7 @@ use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::values::{Join, Method, Methods, Pace};
+pub use self::values::{Method, Methods, Pace, StampJoin};
 use super::{
     PlanError, Settings, TargetSettings, WarmUp, contradiction, load,
     one_or_more::OneOrMore,
@@ -14,18 +14,18 @@ use super::{
     units::{self, HOUR, MINUTE},
 };
 use crate::{
-    load::{Arrivals, LoadPlan, LoadSpec, Size},
+    load::{Arrivals, DataSize, LoadSpec, RatedLoad},
     sizes::Sizes,
-    span::Span,
     target::Target,
+    time_span::TimeSpan,
 };
 
 /// Payload of a round when no size is asked for, in bytes (as in experiment 1).
 pub const DEFAULT_SIZE: u64 = 1000;
 /// The most connections that write.
-const MOST_WRITERS: u32 = 256;
+const MAX_WRITERS: u32 = 256;
 /// The most steps of all sweeps together.
-const MOST_STEPS: u64 = 1_000_000;
+const MAX_STEPS: u64 = 1_000_000;
 /// Rounds of a run when neither a number nor a time is asked for.
 pub const DEFAULT_ROUNDS: u64 = 1000;
 
@@ -61,7 +61,7 @@ pub struct LagSettings {
     /// exists, its definition holds the password.
     #[arg(long, value_name = "WHERE")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub join: Option<Join>,
+    pub join: Option<StampJoin>,
 
     /// Number of counted rounds [default: {default}]
     #[arg(long, value_name = "N", conflicts_with_all = ["duration", "row_sizes"])]
@@ -71,14 +71,14 @@ pub struct LagSettings {
     /// Measure for this time instead of a number of rounds, such as 60s
     #[arg(long, value_name = "TIME", conflicts_with = "row_sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Span>,
+    pub duration: Option<TimeSpan>,
 
     /// Write one row per interval (open loop) [default: 10ms; none in a sweep]
     ///
     /// Rows are written on schedule, without waiting for earlier ones.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Span>,
+    pub interval: Option<TimeSpan>,
 
     /// Write the next row on this event (closed loop) [default in a sweep: ack]
     #[arg(long, value_parser = Pace::closed(), conflicts_with = "interval")]
@@ -105,7 +105,7 @@ pub struct LagSettings {
     /// Pause before each step of a sweep [default: 200ms]
     #[arg(long, value_name = "TIME", requires = "row_sizes")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub step_pause: Option<Span>,
+    pub step_pause: Option<TimeSpan>,
 
     /// Repetitions of the whole sweep [default: 1]
     #[arg(long, value_name = "N", requires = "row_sizes")]
@@ -132,7 +132,7 @@ pub struct LagSettings {
     /// A replica's deliberate delay is added to it.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Span>,
+    pub timeout: Option<TimeSpan>,
 
     /// Keep this machine's idle cores from halting [default: on for a sandbox]
     ///
@@ -177,21 +177,21 @@ pub struct LagSettings {
     /// Default: what each workload says.
     #[arg(long, value_name = "SIZE", requires = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub load_data_size: Option<Size>,
+    pub load_data_size: Option<DataSize>,
 }
 
 /// When a run of rounds ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum StopCondition {
     /// After so many counted rounds.
     Rounds(u64),
     /// After so much time.
-    Elapsed(Span),
+    Elapsed(TimeSpan),
 }
 
-impl Until {
+impl StopCondition {
     /// Of a number of rounds or a time, one of which may be given.
-    pub(super) fn of(rounds: Option<u64>, duration: Option<Span>) -> Result<Self, PlanError> {
+    pub(super) fn of(rounds: Option<u64>, duration: Option<TimeSpan>) -> Result<Self, PlanError> {
         match (rounds, duration) {
             (Some(_), Some(_)) => contradiction("rounds and duration exclude each other"),
             (Some(0), None) => contradiction("rounds must be at least 1"),
@@ -204,7 +204,7 @@ impl Until {
     }
 
     /// The number of rounds or the time.
-    pub(super) fn spelled(self) -> (Option<u64>, Option<Span>) {
+    pub(super) fn rounds_and_duration(self) -> (Option<u64>, Option<TimeSpan>) {
         match self {
             Self::Rounds(rounds) => (Some(rounds), None),
             Self::Elapsed(span) => (None, Some(span)),
@@ -214,11 +214,11 @@ impl Until {
 
 /// What is written, and in which order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Writes {
+pub enum WritePattern {
     /// Rows of one size.
     Rounds {
         /// When to stop.
-        until: Until,
+        until: StopCondition,
         /// Payload bytes.
         size: u64,
     },
@@ -229,7 +229,7 @@ pub enum Writes {
         /// Rows in each step.
         per_step: u32,
         /// Pause before each step.
-        pause: Span,
+        pause: TimeSpan,
         /// Repetitions of the whole.
         sweeps: u32,
     },
@@ -247,7 +247,7 @@ pub struct LagPlan {
     /// Stamps are joined in the replica, through a FEDERATED table.
     pub federated: bool,
     /// What is written.
-    pub writes: Writes,
+    pub writes: WritePattern,
     /// What the next write waits for.
     pub pace: Pace,
     /// What is measured at the beginning but not counted.
@@ -255,13 +255,13 @@ pub struct LagPlan {
     /// Rounds with the primary observed as its own replica.
     pub floor_rounds: u64,
     /// How long a row may stay unseen.
-    pub timeout: Span,
+    pub timeout: TimeSpan,
     /// Keep every core of this machine from halting.
     pub keep_awake: bool,
     /// Give the measuring threads real-time priority where that is permitted.
     pub real_time: bool,
     /// Load meanwhile.
-    pub load: Vec<LoadPlan>,
+    pub load: Vec<RatedLoad>,
 }
 
 impl LagPlan {
@@ -269,8 +269,8 @@ impl LagPlan {
     #[must_use]
     pub fn largest_size(&self) -> u64 {
         match &self.writes {
-            Writes::Rounds { size, .. } => *size,
-            Writes::Sweep { sizes, .. } => sizes.steps().iter().copied().max().unwrap_or(1),
+            WritePattern::Rounds { size, .. } => *size,
+            WritePattern::Sweep { sizes, .. } => sizes.steps().iter().copied().max().unwrap_or(1),
         }
     }
 
@@ -278,8 +278,8 @@ impl LagPlan {
     #[must_use]
     pub fn first_size(&self) -> u64 {
         match &self.writes {
-            Writes::Rounds { size, .. } => *size,
-            Writes::Sweep { sizes, .. } => sizes.steps().first().copied().unwrap_or(1),
+            WritePattern::Rounds { size, .. } => *size,
+            WritePattern::Sweep { sizes, .. } => sizes.steps().first().copied().unwrap_or(1),
         }
     }
 }
@@ -300,17 +300,17 @@ impl Settings for LagSettings {
             _ => None,
         };
         let what = "the time from one row to the next";
-        units::at_most("pace (interval)", interval, MINUTE, what)?;
-        units::at_most(
+        units::check_at_most("pace (interval)", interval, MINUTE, what)?;
+        units::check_at_most(
             "step-pause",
             self.step_pause,
             MINUTE,
             "the pause before a step",
         )?;
         let warm_up = self.warm_up.and_then(WarmUp::as_time);
-        units::at_most("warm-up", warm_up, HOUR, "the time before it counts")?;
+        units::check_at_most("warm-up", warm_up, HOUR, "the time before it counts")?;
         let what = "the longest that a row may stay unseen";
-        units::at_most("timeout", self.timeout, HOUR, what)?;
+        units::check_at_most("timeout", self.timeout, HOUR, what)?;
         let targets = target.plan()?;
         if targets.len() > 1 && self.row_sizes.is_some() {
             return contradiction("a sweep over sizes takes one sandbox; run it once for each");
@@ -329,25 +329,27 @@ impl LagSettings {
     /// Fills in the defaults for servers of a sandbox or of the user's.
     pub(super) fn lag_plan(&mut self, sandbox: bool) -> Result<LagPlan, PlanError> {
         let writes = self.writes()?;
-        let sweep = matches!(writes, Writes::Sweep { .. });
+        let sweep = matches!(writes, WritePattern::Sweep { .. });
         let pace = self.pace.unwrap_or(if sweep {
             Pace::Ack
         } else {
-            Pace::Interval(Span::from_millis(10))
+            Pace::Interval(TimeSpan::from_millis(10))
         });
         if matches!(pace, Pace::Interval(span) if span.0.is_zero()) {
             return contradiction(
                 "a schedule needs a distance between rounds above 0; for no pause use --pace visible",
             );
         }
-        let timeout = *self.timeout.get_or_insert(Span::from_secs(10));
+        let timeout = *self.timeout.get_or_insert(TimeSpan::from_secs(10));
         if timeout.0.is_zero() {
-            return contradiction("a time-out of 0 would make every round invalid; the default is 10s");
+            return contradiction(
+                "a time-out of 0 would make every round invalid; the default is 10s",
+            );
         }
         let writers = self.writers.unwrap_or(1);
-        if !(1..=MOST_WRITERS).contains(&writers) {
+        if !(1..=MAX_WRITERS).contains(&writers) {
             return Err(PlanError::Contradiction(format!(
-                "writers must be from 1 to {MOST_WRITERS}"
+                "writers must be from 1 to {MAX_WRITERS}"
             )));
         }
         if writers > 1 && sweep {
@@ -371,7 +373,7 @@ impl LagSettings {
             methods,
             writers,
             stages: self.stages.unwrap_or(false),
-            federated: self.join == Some(Join::Federated),
+            federated: self.join == Some(StampJoin::Federated),
             pace,
             warm_up: self
                 .warm_up
@@ -392,7 +394,7 @@ impl LagSettings {
         Ok(plan)
     }
 
-    fn writes(&self) -> Result<Writes, PlanError> {
+    fn writes(&self) -> Result<WritePattern, PlanError> {
         if let Some(sizes) = &self.row_sizes {
             if self.row_size.is_some() {
                 return contradiction("row-size and row-sizes exclude each other");
@@ -406,13 +408,13 @@ impl LagSettings {
             if per_step == 0 || sweeps == 0 {
                 return contradiction("rows-per-step and sweeps must be at least 1");
             }
-            if sizes.steps().len() as u64 * u64::from(sweeps) > MOST_STEPS {
+            if sizes.steps().len() as u64 * u64::from(sweeps) > MAX_STEPS {
                 return contradiction(
                     "a sweep may have at most a million steps in all; choose fewer sweeps or sizes",
                 );
             }
-            let pause = self.step_pause.unwrap_or(Span::from_millis(200));
-            return Ok(Writes::Sweep {
+            let pause = self.step_pause.unwrap_or(TimeSpan::from_millis(200));
+            return Ok(WritePattern::Sweep {
                 sizes: sizes.clone(),
                 per_step,
                 pause,
@@ -424,10 +426,10 @@ impl LagSettings {
                 "rows-per-step, step-pause and sweeps belong to a sweep; add row-sizes, such as 1000..10000:1000",
             );
         }
-        let until = Until::of(self.rounds, self.duration)?;
+        let until = StopCondition::of(self.rounds, self.duration)?;
         match self.row_size {
             Some(0) => contradiction("a row-size of 0 bytes cannot be written; the smallest is 1"),
-            size => Ok(Writes::Rounds {
+            size => Ok(WritePattern::Rounds {
                 until,
                 size: size.unwrap_or(DEFAULT_SIZE),
             }),
@@ -436,18 +438,18 @@ impl LagSettings {
 
     /// Spells out what the plan has.
     fn fill(&mut self, plan: &LagPlan) {
-        self.join = plan.federated.then_some(Join::Federated);
+        self.join = plan.federated.then_some(StampJoin::Federated);
         self.writers = Some(plan.writers);
         self.stages = Some(plan.stages);
         self.pace = Some(plan.pace);
         self.warm_up = Some(plan.warm_up);
         self.floor_rounds = Some(plan.floor_rounds);
         match &plan.writes {
-            Writes::Rounds { until, size } => {
+            WritePattern::Rounds { until, size } => {
                 self.row_size = Some(*size);
-                (self.rounds, self.duration) = until.spelled();
+                (self.rounds, self.duration) = until.rounds_and_duration();
             }
-            Writes::Sweep {
+            WritePattern::Sweep {
                 per_step,
                 pause,
                 sweeps,

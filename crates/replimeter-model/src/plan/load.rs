@@ -1,15 +1,15 @@
 //! The settings of loads that run while something is measured.
 
 use super::{PlanError, contradiction};
-use crate::load::{Arrivals, LoadPlan, LoadSpec, Size};
+use crate::load::{Arrivals, DataSize, LoadSpec, RatedLoad};
 
 /// The loads, each with its rate; a rate for all of them is spelled out for each.
 pub(super) fn loads(
     specs: &[LoadSpec],
     rate: &mut Option<Vec<u64>>,
     arrivals: &mut Option<Arrivals>,
-    size: Option<Size>,
-) -> Result<Vec<LoadPlan>, PlanError> {
+    size: Option<DataSize>,
+) -> Result<Vec<RatedLoad>, PlanError> {
     let rates = rate.as_deref().unwrap_or_default();
     if rates.contains(&0) {
         return contradiction("a rate of 0 is no load; leave rate out for a closed loop");
@@ -29,13 +29,13 @@ pub(super) fn loads(
         return contradiction("give one rate for every load, or as many rates as loads");
     }
     let rate_of = |index: usize| rates.get(index).or(rates.first()).copied();
-    let loads = specs.iter().enumerate().map(|(index, spec)| LoadPlan {
+    let loads = specs.iter().enumerate().map(|(index, spec)| RatedLoad {
         spec: spec.clone(),
         rate: rate_of(index),
         arrivals: arrivals.unwrap_or_default(),
         size,
     });
-    let loads: Vec<LoadPlan> = loads.collect();
+    let loads: Vec<RatedLoad> = loads.collect();
     let rates: Vec<u64> = loads.iter().filter_map(|load| load.rate).collect();
     // Constant arrivals are what a file without the word has.
     *arrivals = arrivals.filter(|arrivals| !rates.is_empty() && *arrivals != Arrivals::Constant);

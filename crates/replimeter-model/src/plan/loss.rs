@@ -7,26 +7,26 @@ use super::{PlanError, Settings, TargetSettings, contradiction, settings::on_off
 use crate::{
     sandbox::{SandboxSpec, WaitPoint},
     shape::{Mode, Shape},
-    span::Span,
     target::Target,
+    time_span::TimeSpan,
 };
 
 /// The most crashes of one run.
-const MOST_CRASHES: u32 = 1000;
+const MAX_CRASHES: u32 = 1000;
 /// The most connections that write.
-const MOST_WRITERS: u32 = 256;
+const MAX_WRITERS: u32 = 256;
 /// The longest load before a crash: every transaction is kept in memory until it is
 /// known what became of it.
-const LONGEST_LOAD: Span = Span::from_secs(60);
+const MAX_LOAD_DURATION: TimeSpan = TimeSpan::from_secs(60);
 /// The longest time between the cut and the end of the primary.
-const LONGEST_KILL_DELAY: Span = Span::from_secs(60);
+const LONGEST_KILL_DELAY: TimeSpan = TimeSpan::from_secs(60);
 /// The most bytes of a row: what a BLOB holds.
-pub(super) const MOST_BYTES: u64 = 65_535;
+pub(super) const MAX_ROW_BYTES: u64 = 65_535;
 
 one_of! {
     /// How the primary fails.
     #[derive(Default)]
-    pub enum Crash {
+    pub enum CrashKind {
         /// Killed by SIGKILL: what it had sent still arrives
         #[default]
         Kill = "kill",
@@ -45,7 +45,7 @@ pub struct LossSettings {
     /// partition puts links between the servers.
     #[arg(long, value_name = "HOW")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub crash: Option<Crash>,
+    pub crash: Option<CrashKind>,
 
     /// Number of crashes per shape, each on new servers [default: {default}]
     #[arg(long, value_name = "N")]
@@ -55,7 +55,7 @@ pub struct LossSettings {
     /// Write for this time before each crash [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Span>,
+    pub duration: Option<TimeSpan>,
 
     /// Number of concurrent writer connections [default: {default}]
     #[arg(long, value_name = "N")]
@@ -77,7 +77,7 @@ pub struct LossSettings {
     /// The primary continues to accept writes. Only with --crash partition.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kill_delay: Option<Span>,
+    pub kill_delay: Option<TimeSpan>,
 
     /// Seed of the crash times, which vary within a tenth of a second [default: {default}]
     #[arg(long, value_name = "N")]
@@ -96,19 +96,19 @@ pub struct LossSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LossPlan {
     /// How the primary ends.
-    pub crash: Crash,
+    pub crash: CrashKind,
     /// How often.
     pub crashes: u32,
     /// How long is written before each crash.
-    pub duration: Span,
+    pub duration: TimeSpan,
     /// Connections that write.
     pub writers: u32,
     /// Inserts per second; back to back when `None`.
     pub rate: Option<u64>,
     /// Payload bytes of each row.
     pub row_size: u64,
-    /// From the cut to the end; used by [`Crash::Partition`] only.
-    pub kill_delay: Span,
+    /// From the cut to the end; used by [`CrashKind::Partition`] only.
+    pub kill_delay: TimeSpan,
     /// Varies the moments of the crashes.
     pub seed: u64,
     /// Keep every core of this machine from halting.
@@ -158,50 +158,50 @@ impl Settings for LossSettings {
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, LossPlan), PlanError> {
         check_target(target)?;
         let crash = *self.crash.get_or_insert_default();
-        if crash == Crash::Partition && target.link_delay.is_none() {
+        if crash == CrashKind::Partition && target.link_delay.is_none() {
             // A link can be cut.
-            target.link_delay = Some(Span::from_secs(0));
+            target.link_delay = Some(TimeSpan::from_secs(0));
         }
         let targets = target.plan()?;
         let crashes = *self.crashes.get_or_insert(5);
-        if crashes == 0 || crashes > MOST_CRASHES {
+        if crashes == 0 || crashes > MAX_CRASHES {
             return Err(PlanError::Contradiction(format!(
-                "crashes must be from 1 to {MOST_CRASHES}"
+                "crashes must be from 1 to {MAX_CRASHES}"
             )));
         }
-        let duration = *self.duration.get_or_insert(Span::from_secs(1));
-        if duration < Span::from_millis(100) || duration > LONGEST_LOAD {
+        let duration = *self.duration.get_or_insert(TimeSpan::from_secs(1));
+        if duration < TimeSpan::from_millis(100) || duration > MAX_LOAD_DURATION {
             return Err(PlanError::Contradiction(format!(
-                "rows are written for 100ms to {LONGEST_LOAD} before a crash: each is remembered until it is known what became of it"
+                "rows are written for 100ms to {MAX_LOAD_DURATION} before a crash: each is remembered until it is known what became of it"
             )));
         }
         let writers = *self.writers.get_or_insert(8);
-        if writers == 0 || writers > MOST_WRITERS {
+        if writers == 0 || writers > MAX_WRITERS {
             return Err(PlanError::Contradiction(format!(
-                "writers must be from 1 to {MOST_WRITERS}"
+                "writers must be from 1 to {MAX_WRITERS}"
             )));
         }
         if self.rate == Some(0) {
             return contradiction("a rate of 0 writes nothing; leave it out to write back to back");
         }
         let row_size = *self.row_size.get_or_insert(100);
-        if row_size == 0 || row_size > MOST_BYTES {
+        if row_size == 0 || row_size > MAX_ROW_BYTES {
             return Err(PlanError::Contradiction(format!(
-                "a row has from 1 to {MOST_BYTES} bytes"
+                "a row has from 1 to {MAX_ROW_BYTES} bytes"
             )));
         }
-        if crash == Crash::Kill && self.kill_delay.is_some() {
+        if crash == CrashKind::Kill && self.kill_delay.is_some() {
             return contradiction(
                 "kill-delay is the time between the network partition and the kill: it needs crash = partition (--crash partition)",
             );
         }
-        let kill_delay = self.kill_delay.unwrap_or(Span::from_millis(200));
+        let kill_delay = self.kill_delay.unwrap_or(TimeSpan::from_millis(200));
         if kill_delay > LONGEST_KILL_DELAY {
             return Err(PlanError::Contradiction(format!(
                 "a kill-delay of {kill_delay} is longer than {LONGEST_KILL_DELAY}"
             )));
         }
-        self.kill_delay = (crash == Crash::Partition).then_some(kill_delay);
+        self.kill_delay = (crash == CrashKind::Partition).then_some(kill_delay);
         let plan = LossPlan {
             crash,
             crashes,

@@ -7,7 +7,7 @@ mod exposure;
 mod file;
 mod lag;
 mod load;
-mod loading;
+mod load_settings;
 mod loss;
 mod one_or_more;
 mod place;
@@ -26,22 +26,22 @@ use toml::Table;
 pub use self::{
     backlog::{BacklogPlan, BacklogSettings},
     calibrate::{CalibratePlan, CalibrateSettings},
-    cost::{CostKind, CostMode, CostModes, CostPlan, CostSettings, CostShape, Durability},
+    cost::{CostKind, CostMode, CostModes, CostPlan, CostServers, CostSettings, Durability},
     exposure::{ExposurePlan, ExposureSettings},
     file::{PlanFile, Planned, command},
     lag::{
-        DEFAULT_ROUNDS, DEFAULT_SIZE, Join, LagPlan, LagSettings, Method, Methods, Pace, Until,
-        Writes,
+        DEFAULT_ROUNDS, DEFAULT_SIZE, LagPlan, LagSettings, Method, Methods, Pace, StampJoin,
+        StopCondition, WritePattern,
     },
-    loading::{LoadingPlan, LoadingSettings},
-    loss::{Crash, LossCase, LossPlan, LossSettings},
-    scale::{FEWEST_COUNTS, Replicas, ScaleMode, ScalePhase, ScalePlan, ScaleSettings},
+    load_settings::{LoadRunPlan, LoadSettings},
+    loss::{CrashKind, LossCase, LossPlan, LossSettings},
+    scale::{MIN_COUNTS, ReplicaCounts, ScaleMode, ScalePhase, ScalePlan, ScaleSettings},
     settings::{Settings, default_text, with_default},
     stale::{
-        Case, JudgeLoad, Judged, Offsets, Pool, READERS, StalePace, StalePlan, StaleSettings,
-        SyncReads,
+        CheckedLoadReads, JudgedConnections, LoadCase, READERS, ReadConsistency, ReadDelays,
+        SessionReset, StalePace, StalePlan, StaleSettings,
     },
-    tap::{By, TapPlan, TapSettings},
+    tap::{GroupBy, TapPlan, TapSettings},
     target::{TargetSettings, check_nodes},
     warm_up::WarmUp,
 };
@@ -110,8 +110,8 @@ pub fn explain(error: &toml::de::Error, text: &str, sections: &[Section]) -> Str
     let several_lines = ["\"\"\"", "'''"]
         .into_iter()
         .any(|mark| text.contains(mark))
-        || toml::de::DeTable::parse(text).is_err() && redact::is_delicate(text);
-    let mut explained = if several_lines || redact::is_delicate(&excerpt) {
+        || toml::de::DeTable::parse(text).is_err() && redact::may_hold_password(text);
+    let mut explained = if several_lines || redact::may_hold_password(&excerpt) {
         let (line, column) =
             place::line_and_column(text, error.span().map_or(0, |span| span.start));
         format!(

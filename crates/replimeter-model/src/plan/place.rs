@@ -43,7 +43,7 @@ pub(super) fn named(message: &str, text: &str, sections: &[&str]) -> String {
         .into_iter()
         .filter_map(|(line, column)| {
             let content = text.lines().nth(line - 1)?.trim();
-            (!redact::is_delicate(content))
+            (!redact::may_hold_password(content))
                 .then(|| format!("\n  line {line}, column {column}: {content}"))
         })
         .collect()

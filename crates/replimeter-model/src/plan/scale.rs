@@ -6,14 +6,14 @@ use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::values::{Replicas, ScaleMode, ScalePhase};
+pub use self::values::{ReplicaCounts, ScaleMode, ScalePhase};
 use super::{PlanError, Settings, TargetSettings, WarmUp, contradiction, settings::on_off, units};
 use crate::{
-    load::{MOST_THREADS, Reads, Size},
+    load::{DataSize, MAX_THREADS, ReadTarget},
     sandbox::SandboxSpec,
-    shape::{MOST_REPLICAS, Mode, Shape},
-    span::Span,
+    shape::{MAX_REPLICAS, Mode, Shape},
     target::Target,
+    time_span::TimeSpan,
 };
 
 /// Numbers of replicas that are measured without anything else being said.
@@ -21,11 +21,11 @@ const DEFAULT_REPLICAS: &str = "0..2";
 /// `ab -c 10`, as published.
 const DEFAULT_THREADS: u32 = 10;
 /// The data set of a first look.
-const DEFAULT_SIZE: Size = Size::Bytes(20_000_000);
+const DEFAULT_SIZE: DataSize = DataSize::Bytes(20_000_000);
 /// The most starts of each count, and blocks of each phase.
-const MOST: u32 = 1000;
+const MAX_STARTS: u32 = 1000;
 /// Numbers of replicas from which on a law is fitted.
-pub const FEWEST_COUNTS: usize = 5;
+pub const MIN_COUNTS: usize = 5;
 
 /// The settings of `scale`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
@@ -35,7 +35,7 @@ pub struct ScaleSettings {
     /// Numbers of replicas: A..B, or several with commas [default: {default}]
     #[arg(long, value_name = "A..B")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<Replicas>,
+    pub replicas: Option<ReplicaCounts>,
 
     /// How the replicas replicate: [mariadb/|mysql/]async, semi-sync or chain [default: {default}]
     #[arg(long, value_name = "MODE")]
@@ -52,7 +52,7 @@ pub struct ScaleSettings {
     /// Counted time of each block [default: {default}]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Span>,
+    pub duration: Option<TimeSpan>,
 
     /// Uncounted time at the beginning of each block [default: {default}]
     ///
@@ -78,14 +78,14 @@ pub struct ScaleSettings {
     /// The published experiment has 300MB.
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub data_size: Option<Size>,
+    pub data_size: Option<DataSize>,
 
     /// Where to read: replicas, primary or all [default: {default}]
     ///
     /// With `replicas` and none there, the primary is read.
     #[arg(long, value_name = "WHERE")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reads: Option<Reads>,
+    pub reads: Option<ReadTarget>,
 
     /// Also measure updates, alone and during selects
     #[arg(long, action = ArgAction::SetTrue)]
@@ -118,21 +118,21 @@ pub struct ScalePlan {
     /// How replicas follow the primary.
     pub mode: ScaleMode,
     /// Numbers of replicas.
-    pub replicas: Replicas,
+    pub replicas: ReplicaCounts,
     /// Clients that write, and as many that read.
     pub threads: u32,
     /// How long each block is counted.
-    pub duration: Span,
+    pub duration: TimeSpan,
     /// How long a block runs before it is counted.
-    pub warm_up: Span,
+    pub warm_up: TimeSpan,
     /// Blocks of each phase on each start.
     pub blocks: u32,
     /// How often each number of replicas is started afresh.
     pub starts: u32,
     /// The data set.
-    pub data_size: Size,
+    pub data_size: DataSize,
     /// Which servers are read from.
-    pub reads: Reads,
+    pub reads: ReadTarget,
     /// Whether updates are measured beside the inserts.
     pub updates: bool,
     /// Whether the prediction for one more replica is checked.
@@ -148,28 +148,33 @@ impl Settings for ScaleSettings {
     type Plan = ScalePlan;
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, ScalePlan), PlanError> {
-        let duration = *self.duration.get_or_insert(Span::from_secs(5));
-        let longest = Span::from_secs(600);
+        let duration = *self.duration.get_or_insert(TimeSpan::from_secs(5));
+        let longest = TimeSpan::from_secs(600);
         let warm_up = self
             .warm_up
-            .get_or_insert(WarmUp::Time(Span::from_secs(1)))
+            .get_or_insert(WarmUp::Time(TimeSpan::from_secs(1)))
             .time(Self::NAME)?;
-        units::at_most(
+        units::check_at_most(
             "warm-up",
             Some(warm_up),
             longest,
             "the time before it counts",
         )?;
-        units::within("warm-up", Some(warm_up), Span::from_secs(1), Some(duration))?;
+        units::check_within(
+            "warm-up",
+            Some(warm_up),
+            TimeSpan::from_secs(1),
+            Some(duration),
+        )?;
         let default = |text: &str| text.parse().map_err(PlanError::Contradiction);
         let replicas = match self.replicas.clone() {
             Some(replicas) => replicas,
             None => default(DEFAULT_REPLICAS)?,
         };
         let threads = *self.threads.get_or_insert(DEFAULT_THREADS);
-        if threads == 0 || threads > MOST_THREADS {
+        if threads == 0 || threads > MAX_THREADS {
             return Err(PlanError::Contradiction(format!(
-                "threads must be from 1 to {MOST_THREADS}"
+                "threads must be from 1 to {MAX_THREADS}"
             )));
         }
         if duration.0 < std::time::Duration::from_millis(100) {
@@ -179,16 +184,16 @@ impl Settings for ScaleSettings {
         }
         let blocks = *self.blocks.get_or_insert(1);
         let starts = *self.starts.get_or_insert(3);
-        if !(1..=MOST).contains(&blocks) || !(1..=MOST).contains(&starts) {
+        if !(1..=MAX_STARTS).contains(&blocks) || !(1..=MAX_STARTS).contains(&starts) {
             return contradiction("blocks and starts must be from 1 to 1000");
         }
         let check_prediction = *self.check_prediction.get_or_insert(false);
-        if check_prediction && replicas.counts().len() < FEWEST_COUNTS {
+        if check_prediction && replicas.counts().len() < MIN_COUNTS {
             return Err(PlanError::Contradiction(format!(
-                "a law is fitted from {FEWEST_COUNTS} numbers of replicas on, so that {replicas} predicts nothing; give more, such as 0..4"
+                "a law is fitted from {MIN_COUNTS} numbers of replicas on, so that {replicas} predicts nothing; give more, such as 0..4"
             )));
         }
-        if check_prediction && replicas.most() >= MOST_REPLICAS {
+        if check_prediction && replicas.max() >= MAX_REPLICAS {
             return contradiction(
                 "there is no sandbox with one more replica to check the prediction on",
             );
@@ -205,14 +210,14 @@ impl Settings for ScaleSettings {
             blocks,
             starts,
             data_size: *self.data_size.get_or_insert(DEFAULT_SIZE),
-            reads: *self.reads.get_or_insert(Reads::Replicas),
+            reads: *self.reads.get_or_insert(ReadTarget::Replicas),
             updates: *self.updates.get_or_insert(false),
             check_prediction,
             seed: *self.seed.get_or_insert(1),
             keep_awake: *self.keep_awake.get_or_insert(true),
         };
         // A client reads from one server: with fewer clients than servers some would have none.
-        let readers = plan.readers(plan.replicas.most() + u32::from(check_prediction));
+        let readers = plan.readers(plan.replicas.max() + u32::from(check_prediction));
         if threads < readers {
             return Err(PlanError::Contradiction(format!(
                 "{threads} clients cannot read from {readers} servers, since each keeps to one; give at least {readers} threads, or fewer replicas"
@@ -238,9 +243,9 @@ impl ScalePlan {
     #[must_use]
     pub fn readers(&self, replicas: u32) -> u32 {
         match self.reads {
-            Reads::Primary => 1,
-            Reads::Replicas => replicas.max(1),
-            Reads::All => replicas + 1,
+            ReadTarget::Primary => 1,
+            ReadTarget::Replicas => replicas.max(1),
+            ReadTarget::All => replicas + 1,
         }
     }
 
@@ -251,7 +256,7 @@ impl ScalePlan {
                 "scale starts its own servers, with more replicas each time: say how many with replicas (0..4), and how they replicate with mode (async, semi-sync, mysql/async …)",
             );
         }
-        let more = self.check_prediction.then(|| self.replicas.most() + 1);
+        let more = self.check_prediction.then(|| self.replicas.max() + 1);
         let shapes: Vec<Shape> = self
             .replicas
             .counts()
@@ -277,26 +282,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_replicas() {
+    fn replica_counts_are_parsed() {
         for (text, counts, shown) in [
             ("0..2", vec![0, 1, 2], "0..2"),
             ("3", vec![3], "3"),
             ("4,0,1,1", vec![0, 1, 4], "0,1,4"),
             ("0..2,5..7", vec![0, 1, 2, 5, 6, 7], "0..2,5..7"),
         ] {
-            let replicas: Replicas = text.parse().unwrap();
+            let replicas: ReplicaCounts = text.parse().unwrap();
             assert_eq!(
                 (replicas.counts(), replicas.to_string().as_str()),
                 (counts.as_slice(), shown)
             );
         }
         for text in ["", "..", "2..", "2..1", "-1", "65", "a", "1,,2", "1;2"] {
-            assert!(text.parse::<Replicas>().is_err(), "{text}");
+            assert!(text.parse::<ReplicaCounts>().is_err(), "{text}");
         }
     }
 
     #[test]
-    fn modes_have_replicas() {
+    fn scale_modes_have_replicas() {
         let mode: ScaleMode = "mysql/semi-sync".parse().unwrap();
         assert_eq!(mode.shape(0).unwrap().to_string(), "mysql/none");
         assert_eq!(mode.shape(3).unwrap().to_string(), "mysql/semi-sync:3");
@@ -306,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_by_policy() {
+    fn readers_are_chosen_by_policy() {
         let plan = |reads| {
             let mut settings = ScaleSettings {
                 reads: Some(reads),
@@ -315,21 +320,21 @@ mod tests {
             settings.plan(&mut TargetSettings::default()).unwrap().1
         };
         let readers = |reads| [0, 1, 3].map(|replicas| plan(reads).readers(replicas));
-        assert_eq!(readers(Reads::Replicas), [1, 1, 3]);
-        assert_eq!(readers(Reads::All), [1, 2, 4]);
-        assert_eq!(readers(Reads::Primary), [1, 1, 1]);
+        assert_eq!(readers(ReadTarget::Replicas), [1, 1, 3]);
+        assert_eq!(readers(ReadTarget::All), [1, 2, 4]);
+        assert_eq!(readers(ReadTarget::Primary), [1, 1, 1]);
     }
 
     proptest! {
         #[test]
-        fn printing_and_reading_agree(counts in proptest::collection::btree_set(0u32..=64, 1..12)) {
-            let replicas = Replicas(counts.into_iter().collect());
-            prop_assert_eq!(replicas.to_string().parse::<Replicas>(), Ok(replicas));
+        fn printed_value_parses_back(counts in proptest::collection::btree_set(0u32..=64, 1..12)) {
+            let replicas = ReplicaCounts(counts.into_iter().collect());
+            prop_assert_eq!(replicas.to_string().parse::<ReplicaCounts>(), Ok(replicas));
         }
 
         #[test]
         fn no_text_panics(text in "\\PC{0,20}") {
-            let _ = text.parse::<Replicas>();
+            let _ = text.parse::<ReplicaCounts>();
             let _ = text.parse::<ScaleMode>();
         }
     }

@@ -5,23 +5,26 @@ mod values;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::values::{Case, JudgeLoad, Judged, Offsets, Pool, READERS, StalePace, SyncReads};
+pub use self::values::{
+    CheckedLoadReads, JudgedConnections, LoadCase, READERS, ReadConsistency, ReadDelays,
+    SessionReset, StalePace,
+};
 use super::{
-    PlanError, Settings, TargetSettings, Until, WarmUp, contradiction,
+    PlanError, Settings, StopCondition, TargetSettings, WarmUp, contradiction,
     one_or_more::OneOrMore,
     settings::{on_off, own_servers},
     units::{self, HOUR},
 };
 use crate::{
-    load::{Arrivals, LoadSpec, Size},
-    span::Span,
+    load::{Arrivals, DataSize, LoadSpec},
     target::Target,
+    time_span::TimeSpan,
 };
 
 /// Rows of the table, as published: the odd numbers up to about 1,000.
 const DEFAULT_ROWS: u32 = 500;
 /// The most rows.
-const MOST_ROWS: u32 = 1_000_000;
+const MAX_ROWS: u32 = 1_000_000;
 /// The settings of `stale`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -49,14 +52,14 @@ pub struct StaleSettings {
     /// The curve takes at most the same time again.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Span>,
+    pub duration: Option<TimeSpan>,
 
     /// Delays of the curve's reads after the acknowledgment [default: {default}]
     ///
     /// auto (from 0 to beyond the longest delay seen), none, or times with commas.
     #[arg(long, value_name = "TIME,…|auto|none")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_delays: Option<Offsets>,
+    pub read_delays: Option<ReadDelays>,
 
     /// Rounds at each point of the curve
     ///
@@ -72,18 +75,21 @@ pub struct StaleSettings {
     /// value: on. Several with commas are measured one after another.
     #[arg(long, value_name = "LEVEL,…", value_delimiter = ',', num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     #[serde(
-        with = "OneOrMore::<SyncReads>",
+        with = "OneOrMore::<ReadConsistency>",
         skip_serializing_if = "Option::is_none"
     )]
-    pub read_consistency: Option<Vec<SyncReads>>,
+    pub read_consistency: Option<Vec<ReadConsistency>>,
 
     /// What to do with synchronized connections between rounds [default: keep]
     ///
     /// A connection pool that resets a connection loses what makes its reads wait. Several with commas are measured
     /// one after another.
     #[arg(long, value_name = "POOL,…", value_delimiter = ',')]
-    #[serde(with = "OneOrMore::<Pool>", skip_serializing_if = "Option::is_none")]
-    pub session_reset: Option<Vec<Pool>>,
+    #[serde(
+        with = "OneOrMore::<SessionReset>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub session_reset: Option<Vec<SessionReset>>,
 
     /// When the next round begins [default: {default}]
     #[arg(long)]
@@ -107,7 +113,7 @@ pub struct StaleSettings {
     /// A replica's deliberate delay is added to it.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Span>,
+    pub timeout: Option<TimeSpan>,
 
     /// Seed of the random row ids, and of the order of the read delays [default: {default}]
     #[arg(long, value_name = "NUMBER")]
@@ -146,7 +152,7 @@ pub struct StaleSettings {
         help_heading = "Load"
     )]
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cases: Vec<Case>,
+    pub cases: Vec<LoadCase>,
 
     /// Start this many operations of every load per second (open loop)
     ///
@@ -168,7 +174,7 @@ pub struct StaleSettings {
     /// Default: what each workload says.
     #[arg(long, value_name = "SIZE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub load_data_size: Option<Size>,
+    pub load_data_size: Option<DataSize>,
 
     /// Check the load's own reads for staleness, instead of rounds
     ///
@@ -176,7 +182,7 @@ pub struct StaleSettings {
     /// that write versions, and that many on each reader that read them.
     #[arg(long, value_name = "WRITERS:READERS", num_args = 0..=1, default_missing_value = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub check_load_reads: Option<JudgeLoad>,
+    pub check_load_reads: Option<CheckedLoadReads>,
 }
 
 /// A `stale` measurement.
@@ -187,33 +193,33 @@ pub struct StalePlan {
     /// The servers that are read; all others when empty.
     pub readers: Vec<String>,
     /// When the rounds with a read at once end.
-    pub until: Until,
+    pub until: StopCondition,
     /// When the next round begins.
     pub pace: StalePace,
     /// Rows of the table.
     pub rows: u32,
     /// When the reads of the curve are scheduled.
-    pub read_delays: Offsets,
+    pub read_delays: ReadDelays,
     /// Rounds at each point of the curve.
     pub curve_rounds: u64,
     /// What is measured at the beginning but not counted.
     pub warm_up: WarmUp,
     /// What makes reads wait, one after another; never empty.
-    pub read_consistency: Vec<SyncReads>,
+    pub read_consistency: Vec<ReadConsistency>,
     /// What becomes of synchronous connections between rounds, one after another; never empty.
-    pub session_resets: Vec<Pool>,
+    pub session_resets: Vec<SessionReset>,
     /// Loads meanwhile, one case after another; never empty.
-    pub cases: Vec<Case>,
+    pub cases: Vec<LoadCase>,
     /// Operations per second of every load.
     pub rate: Option<u64>,
     /// When the operations of a rate are due.
     pub arrivals: Arrivals,
     /// How much data the loads' workloads have; `None` for what each says.
-    pub load_data_size: Option<Size>,
+    pub load_data_size: Option<DataSize>,
     /// The loads' own reads are judged, in place of rounds.
     pub check_load_reads: bool,
     /// How long a write may stay unseen.
-    pub timeout: Span,
+    pub timeout: TimeSpan,
     /// Keep every core of this machine from halting.
     pub keep_awake: bool,
     /// Give the measuring threads real-time priority.
@@ -228,37 +234,38 @@ impl Settings for StaleSettings {
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, StalePlan), PlanError> {
         let warm_up = self.warm_up.and_then(WarmUp::as_time);
-        units::at_most("warm-up", warm_up, HOUR, "the time before it counts")?;
+        units::check_at_most("warm-up", warm_up, HOUR, "the time before it counts")?;
         let what = "the longest that a write may stay unseen";
-        units::at_most("timeout", self.timeout, HOUR, what)?;
+        units::check_at_most("timeout", self.timeout, HOUR, what)?;
         let targets = target.plan()?;
-        let until = Until::of(self.rounds, self.duration)?;
+        let until = StopCondition::of(self.rounds, self.duration)?;
         let rows = self.rows.unwrap_or(DEFAULT_ROWS);
-        if !(1..=MOST_ROWS).contains(&rows) {
+        if !(1..=MAX_ROWS).contains(&rows) {
             return Err(PlanError::Contradiction(format!(
-                "rows must be from 1 to {MOST_ROWS}"
+                "rows must be from 1 to {MAX_ROWS}"
             )));
         }
-        let timeout = *self.timeout.get_or_insert(Span::from_secs(10));
+        let timeout = *self.timeout.get_or_insert(TimeSpan::from_secs(10));
         if timeout.0.is_zero() {
             return contradiction("a time-out of 0 would end every round; the default is 10s");
         }
         let cases = self.cases()?;
         let levels = self
             .read_consistency
-            .get_or_insert_with(|| vec![SyncReads::Off]);
+            .get_or_insert_with(|| vec![ReadConsistency::Off]);
         let read_consistency = distinct(levels, "read-consistency")?;
         let resets = self
             .session_reset
             .clone()
-            .unwrap_or_else(|| vec![Pool::Keep]);
+            .unwrap_or_else(|| vec![SessionReset::Keep]);
         let session_resets = distinct(&resets, "session-reset")?;
-        if session_resets != [Pool::Keep] && read_consistency == [SyncReads::Off] {
+        if session_resets != [SessionReset::Keep] && read_consistency == [ReadConsistency::Off] {
             return contradiction(
                 "session-reset is about synchronous reads, which a reset connection forgets; add read-consistency",
             );
         }
-        self.session_reset = Some(session_resets.clone()).filter(|resets| *resets != [Pool::Keep]);
+        self.session_reset =
+            Some(session_resets.clone()).filter(|resets| *resets != [SessionReset::Keep]);
         let readers = self.reader.clone().unwrap_or_default();
         for (index, reader) in readers.iter().enumerate() {
             if readers[..index].contains(reader) {
@@ -274,8 +281,8 @@ impl Settings for StaleSettings {
             until
         };
         let usual = match until {
-            Until::Rounds(rounds) => (rounds / 5).clamp(100, 2000),
-            Until::Elapsed(_) => 200,
+            StopCondition::Rounds(rounds) => (rounds / 5).clamp(100, 2000),
+            StopCondition::Elapsed(_) => 200,
         };
         let curve_rounds = self.curve_rounds.unwrap_or(usual);
         if curve_rounds == 0 {
@@ -299,7 +306,7 @@ impl Settings for StaleSettings {
             load_data_size: self.load_data_size.or_else(|| {
                 self.rows
                     .filter(|_| judged)
-                    .map(|rows| Size::Rows(rows.into()))
+                    .map(|rows| DataSize::Rows(rows.into()))
             }),
             check_load_reads: judged,
             timeout,
@@ -320,12 +327,12 @@ impl Settings for StaleSettings {
 
 impl StaleSettings {
     /// The loads of each case.
-    fn cases(&self) -> Result<Vec<Case>, PlanError> {
+    fn cases(&self) -> Result<Vec<LoadCase>, PlanError> {
         if !self.load.is_empty() && !self.cases.is_empty() {
             return contradiction("load is one case by itself; give either load or cases");
         }
         let mut cases = if self.cases.is_empty() {
-            vec![Case(self.load.clone())]
+            vec![LoadCase(self.load.clone())]
         } else {
             self.cases.clone()
         };
@@ -336,7 +343,7 @@ impl StaleSettings {
                 )));
             }
         }
-        if let Some(JudgeLoad::Own(judged)) = self.check_load_reads {
+        if let Some(CheckedLoadReads::Own(judged)) = self.check_load_reads {
             cases
                 .iter_mut()
                 .for_each(|case| case.0.extend(judged.loads()));
@@ -361,16 +368,16 @@ impl StaleSettings {
     /// Refuses what a load whose reads are judged has no place for; says how long it runs.
     fn check_judged(
         &self,
-        cases: &[Case],
-        read_consistency: &[SyncReads],
-        session_resets: &[Pool],
-    ) -> Result<Until, PlanError> {
+        cases: &[LoadCase],
+        read_consistency: &[ReadConsistency],
+        session_resets: &[SessionReset],
+    ) -> Result<StopCondition, PlanError> {
         if cases.iter().any(|case| case.0.is_empty()) {
             return contradiction(
                 "check-load-reads is about the reads of a load: add load, such as versioned-update:4@writer and versioned-select:8@reader, or give check-load-reads 4:8 for these",
             );
         }
-        if read_consistency.contains(&SyncReads::Gtid) {
+        if read_consistency.contains(&ReadConsistency::Gtid) {
             return contradiction(
                 "with check-load-reads the load's own statements are all there is, and waiting for a GTID is one more: read-consistency may be off, before, after, before-and-after",
             );
@@ -385,18 +392,20 @@ impl StaleSettings {
                 "with check-load-reads there are no rounds: give a duration, such as 30s",
             );
         }
-        if session_resets != [Pool::Keep] {
+        if session_resets != [SessionReset::Keep] {
             return contradiction(
                 "with check-load-reads connections are kept; leave out session-reset",
             );
         }
-        Ok(Until::Elapsed(self.duration.unwrap_or(Span::from_secs(30))))
+        Ok(StopCondition::Elapsed(
+            self.duration.unwrap_or(TimeSpan::from_secs(30)),
+        ))
     }
 
     /// Spells out what the plan has.
     fn fill(&mut self, plan: &StalePlan) {
         let rounds = !plan.check_load_reads;
-        (self.rounds, self.duration) = plan.until.spelled();
+        (self.rounds, self.duration) = plan.until.rounds_and_duration();
         self.pace = rounds.then_some(plan.pace);
         self.rows = rounds.then_some(plan.rows);
         self.read_delays = rounds.then(|| plan.read_delays.clone());
@@ -405,7 +414,7 @@ impl StaleSettings {
         self.cases.clone_from(&plan.cases);
         self.arrivals = plan.rate.map(|_| plan.arrivals);
         self.load_data_size = plan.load_data_size;
-        self.check_load_reads = plan.check_load_reads.then_some(JudgeLoad::Load);
+        self.check_load_reads = plan.check_load_reads.then_some(CheckedLoadReads::Load);
     }
 }
 
@@ -440,31 +449,31 @@ mod tests {
     }
 
     #[test]
-    fn cases_read_as_they_print() {
+    fn cases_print_and_parse_back() {
         for text in ["none", "oltp-mix:32@node1", "insert:1@a + mix:2@b"] {
-            assert_eq!(text.parse::<Case>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<LoadCase>().unwrap().to_string(), text);
         }
-        assert!("insert:1@a + none".parse::<Case>().is_err());
+        assert!("insert:1@a + none".parse::<LoadCase>().is_err());
     }
 
     #[test]
-    fn offsets_are_sorted_and_each_there_once() {
-        let Offsets::At(spans) = "1ms, 0,100us,1ms".parse().unwrap() else {
+    fn offsets_are_sorted_and_unique() {
+        let ReadDelays::At(spans) = "1ms, 0,100us,1ms".parse().unwrap() else {
             panic!("a list")
         };
         assert_eq!(
             spans,
             [
-                Span::from_secs(0),
+                TimeSpan::from_secs(0),
                 "100us".parse().unwrap(),
-                Span::from_millis(1)
+                TimeSpan::from_millis(1)
             ]
         );
-        assert!("61s".parse::<Offsets>().is_err() && "".parse::<Offsets>().is_err());
+        assert!("61s".parse::<ReadDelays>().is_err() && "".parse::<ReadDelays>().is_err());
     }
 
     #[test]
-    fn judged_connections_are_loads() {
+    fn judged_connections_are_parsed_as_loads() {
         let plan = plan("check-load-reads = '4:8'\nload = ['insert:1@b']\nrows = 70")
             .unwrap()
             .1;
@@ -474,13 +483,17 @@ mod tests {
         );
         assert_eq!(
             (plan.check_load_reads, plan.load_data_size),
-            (true, Some(Size::Rows(70)))
+            (true, Some(DataSize::Rows(70)))
         );
-        assert!("8".parse::<JudgeLoad>().unwrap_err().contains("`load`"));
+        assert!(
+            "8".parse::<CheckedLoadReads>()
+                .unwrap_err()
+                .contains("`load`")
+        );
     }
 
     #[test]
-    fn contradictions_are_refused() {
+    fn contradictory_settings_are_refused() {
         for (spec, want) in [
             ("rounds = 1\nduration = '1s'", "exclude"),
             ("rounds = 0", "at least 1"),
@@ -512,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resolved_plan_reads_back_as_itself() {
+    fn resolved_plan_parses_back() {
         for text in [
             "",
             "duration = '3s'\nread-consistency = ['off', 'on']\nsession-reset = ['keep', 'reset']",
@@ -529,7 +542,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics(text in "\\PC{0,40}") {
-            let _ = (text.parse::<Case>(), text.parse::<Offsets>(), text.parse::<SyncReads>(), text.parse::<JudgeLoad>());
+            let _ = (text.parse::<LoadCase>(), text.parse::<ReadDelays>(), text.parse::<ReadConsistency>(), text.parse::<CheckedLoadReads>());
         }
     }
 }

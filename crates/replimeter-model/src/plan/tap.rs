@@ -8,17 +8,17 @@ use super::{
     settings::{on_off, own_servers},
     units,
 };
-use crate::{span::Span, target::Target};
+use crate::{target::Target, time_span::TimeSpan};
 
 /// The shortest stretch that figures are given for.
-const SHORTEST: Span = Span::from_millis(100);
+const MIN_REPORT_INTERVAL: TimeSpan = TimeSpan::from_millis(100);
 
 /// The longest rest between two looks at a stream.
-const LONGEST_REST: Span = Span::from_millis(100);
+const MAX_COALESCE: TimeSpan = TimeSpan::from_millis(100);
 
 one_of! {
     /// What the lag is broken down by.
-    pub enum By {
+    pub enum GroupBy {
         /// The schemas that a transaction changes
         Schema = "schema",
         /// The tables that it changes
@@ -34,19 +34,19 @@ pub struct TapSettings {
     /// Follow for this time, such as 60s [default: until Ctrl-C]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Span>,
+    pub duration: Option<TimeSpan>,
 
     /// Report figures once per interval [default: {default}]
     ///
     /// If given, each report is also printed on standard error where that is no terminal.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub report_interval: Option<Span>,
+    pub report_interval: Option<TimeSpan>,
 
     /// Break the lag down by the schemas or tables that transactions change
     #[arg(long, value_name = "WHAT")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub group_by: Option<By>,
+    pub group_by: Option<GroupBy>,
 
     /// Include only transactions that change this schema or table; repeatable
     ///
@@ -67,14 +67,14 @@ pub struct TapSettings {
     /// It measures the floor: the method's own error.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub floor_duration: Option<Span>,
+    pub floor_duration: Option<TimeSpan>,
 
     /// Pause for this time after each read of a binary log, such as 1ms [default: {default}]
     ///
     /// It takes less processor time under heavy traffic; every stamp is late by up to this time.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub coalesce: Option<Span>,
+    pub coalesce: Option<TimeSpan>,
 
     /// Follow under this server_id and those above it [default: random]
     ///
@@ -102,19 +102,19 @@ pub struct TapSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapPlan {
     /// How long; until the user ends it when `None`.
-    pub duration: Option<Span>,
+    pub duration: Option<TimeSpan>,
     /// Figures for each stretch of this length.
-    pub report_interval: Span,
+    pub report_interval: TimeSpan,
     /// How long the primary is followed twice; 0 for not at all.
-    pub floor_duration: Span,
+    pub floor_duration: TimeSpan,
     /// Break lag down.
-    pub group_by: Option<By>,
+    pub group_by: Option<GroupBy>,
     /// Only transactions that touch one of these.
     pub include: Vec<String>,
     /// No transactions that touch nothing but these.
     pub exclude: Vec<String>,
     /// Rest for so long after what has arrived was read; 0 for not at all.
-    pub coalesce: Span,
+    pub coalesce: TimeSpan,
     /// The first of the `server_id`s to follow under.
     pub server_id: Option<u32>,
     /// Keep every core of this machine from halting.
@@ -128,35 +128,35 @@ impl Settings for TapSettings {
     type Plan = TapPlan;
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, TapPlan), PlanError> {
-        units::at_most(
+        units::check_at_most(
             "coalesce",
             self.coalesce,
-            LONGEST_REST,
+            MAX_COALESCE,
             "a rest, by which stamps are late,",
         )?;
-        units::within(
+        units::check_within(
             "report-interval",
             self.report_interval,
-            Span::from_secs(1),
+            TimeSpan::from_secs(1),
             self.duration,
         )?;
-        units::within(
+        units::check_within(
             "floor-duration",
             self.floor_duration,
-            Span::from_secs(5),
+            TimeSpan::from_secs(5),
             self.duration,
         )?;
         let targets = target.plan()?;
         if targets.len() > 1 {
             return contradiction("tap follows the servers of one target; run it once for each");
         }
-        let report_interval = *self.report_interval.get_or_insert(Span::from_secs(1));
-        if report_interval < SHORTEST {
+        let report_interval = *self.report_interval.get_or_insert(TimeSpan::from_secs(1));
+        if report_interval < MIN_REPORT_INTERVAL {
             return Err(PlanError::Contradiction(format!(
-                "figures are given for stretches of {SHORTEST} or more"
+                "figures are given for stretches of {MIN_REPORT_INTERVAL} or more"
             )));
         }
-        if self.duration == Some(Span::from_secs(0)) {
+        if self.duration == Some(TimeSpan::from_secs(0)) {
             return contradiction(
                 "duration must be above 0; leave it out to follow until you end it",
             );
@@ -175,11 +175,11 @@ impl Settings for TapSettings {
         let plan = TapPlan {
             duration: self.duration,
             report_interval,
-            floor_duration: *self.floor_duration.get_or_insert(Span::from_secs(5)),
+            floor_duration: *self.floor_duration.get_or_insert(TimeSpan::from_secs(5)),
             group_by: self.group_by,
             include: self.include.clone(),
             exclude: self.exclude.clone(),
-            coalesce: *self.coalesce.get_or_insert(Span::from_secs(0)),
+            coalesce: *self.coalesce.get_or_insert(TimeSpan::from_secs(0)),
             server_id: self.server_id,
             keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
             real_time: *self.real_time.get_or_insert(true),

@@ -10,8 +10,8 @@ use crate::{
     sandbox::{Bandwidth, Cpus, LinkSpec, SandboxRef, SandboxSpec, WaitPoint},
     server_option::NodeOption,
     shape::Shape,
-    span::Span,
     target::{Endpoint, NodeSpec, PRIMARY, Role, Target, replica_name},
+    time_span::TimeSpan,
 };
 
 /// What is measured, as command line and plan files have it. How servers of the user's are reached is an option of the
@@ -75,12 +75,12 @@ pub struct TargetSettings {
     /// or 5ms; 0 is the link alone.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub link_delay: Option<Span>,
+    pub link_delay: Option<TimeSpan>,
 
     /// Vary the delay of links by up to this time, up and down
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub link_jitter: Option<Span>,
+    pub link_jitter: Option<TimeSpan>,
 
     /// Limit the bandwidth of each link, in each direction, such as 100mbit
     #[arg(long, value_name = "BANDWIDTH")]
@@ -162,9 +162,9 @@ impl TargetSettings {
 
     /// Refuses times that are longer than anybody means.
     pub(super) fn check_times(&self) -> Result<(), PlanError> {
-        let most = Span::from_secs(10);
-        units::at_most("link-delay", self.link_delay, most, "a link")?;
-        units::at_most(
+        let most = TimeSpan::from_secs(10);
+        units::check_at_most("link-delay", self.link_delay, most, "a link")?;
+        units::check_at_most(
             "link-jitter",
             self.link_jitter,
             most,
@@ -251,7 +251,7 @@ impl TargetSettings {
         let linked = self.link_delay.is_some()
             || self.link_jitter.is_some()
             || self.link_bandwidth.is_some();
-        let zero = Span::from_secs(0);
+        let zero = TimeSpan::from_secs(0);
         SandboxSpec {
             shape,
             server_options: self.server_options.clone(),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{sandbox::SandboxSpec, span::Span, target::Target};
+use crate::{sandbox::SandboxSpec, target::Target, time_span::TimeSpan};
 
 /// The sections that plans have here.
 const SECTIONS: [Section; 10] = [
@@ -11,7 +11,7 @@ const SECTIONS: [Section; 10] = [
     Section::of::<BacklogSettings>(),
     Section::of::<CalibrateSettings>(),
     Section::of::<TapSettings>(),
-    Section::of::<LoadingSettings>(),
+    Section::of::<LoadSettings>(),
     Section::of::<ScaleSettings>(),
     Section::of::<CostSettings>(),
     Section::of::<StaleSettings>(),
@@ -34,7 +34,7 @@ fn written(text: &str) -> Result<String, PlanError> {
         "backlog" => written::<BacklogSettings>(text),
         "calibrate" => written::<CalibrateSettings>(text),
         "tap" => written::<TapSettings>(text),
-        "load" => written::<LoadingSettings>(text),
+        "load" => written::<LoadSettings>(text),
         "scale" => written::<ScaleSettings>(text),
         "cost" => written::<CostSettings>(text),
         "stale" => written::<StaleSettings>(text),
@@ -44,7 +44,7 @@ fn written(text: &str) -> Result<String, PlanError> {
 }
 
 #[test]
-fn the_smallest_plan_has_every_default() {
+fn smallest_plan_gets_every_default() {
     let plan = planned::<LagSettings>("command = 'lag'").unwrap();
     assert_eq!(
         plan.targets,
@@ -53,17 +53,17 @@ fn the_smallest_plan_has_every_default() {
     let lag = plan.plan;
     assert_eq!(
         lag.writes,
-        Writes::Rounds {
-            until: Until::Rounds(1000),
+        WritePattern::Rounds {
+            until: StopCondition::Rounds(1000),
             size: 1000
         }
     );
-    assert_eq!(lag.pace, Pace::Interval(Span::from_millis(10)));
+    assert_eq!(lag.pace, Pace::Interval(TimeSpan::from_millis(10)));
     assert!(lag.keep_awake);
 }
 
 #[test]
-fn a_resolved_plan_reads_back_as_itself() {
+fn resolved_plan_parses_back() {
     for text in [
         "command = 'lag'",
         "command = 'tap'",
@@ -102,7 +102,7 @@ fn a_resolved_plan_reads_back_as_itself() {
 }
 
 #[test]
-fn contradictions_are_refused() {
+fn contradictory_settings_are_refused() {
     for (lag, want) in [
         ("row-size = 1\nrow-sizes = '1'", "exclude"),
         ("rounds = 1\nduration = '1s'", "exclude"),
@@ -291,7 +291,7 @@ fn contradictions_are_refused() {
 }
 
 #[test]
-fn functions_and_engines_belong_to_sandboxes_that_are_started() {
+fn udf_and_engine_need_a_started_sandbox() {
     let plan = planned::<LagSettings>("command = 'lag'\n[target]\nsandbox = ['async:1', 'galera:3']\nudf = true\nfederated = true").unwrap();
     let all = plan
         .targets
@@ -310,7 +310,7 @@ fn functions_and_engines_belong_to_sandboxes_that_are_started() {
 }
 
 #[test]
-fn both_wait_points_are_crashed_unless_one_is_chosen() {
+fn both_wait_points_are_crashed_by_default() {
     let labels = |text: &str| {
         let plan = planned::<LossSettings>(text).unwrap();
         plan.plan
@@ -334,7 +334,7 @@ fn both_wait_points_are_crashed_unless_one_is_chosen() {
 }
 
 #[test]
-fn an_isolated_crash_has_a_link_to_cut() {
+fn partition_crash_needs_a_link() {
     let plan = planned::<LossSettings>("command = 'loss'\n[loss]\ncrash = 'partition'").unwrap();
     assert!(
         matches!(plan.targets.as_slice(), [Target::Sandbox(spec)] if spec.link.is_some()),
@@ -344,7 +344,7 @@ fn an_isolated_crash_has_a_link_to_cut() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_line() {
+fn unknown_key_is_named_with_its_line() {
     let error = written("command = 'lag'\n\n[lag]\nround = 5\n")
         .unwrap_err()
         .to_string();
@@ -355,7 +355,7 @@ fn an_unknown_key_is_named_with_its_line() {
 }
 
 #[test]
-fn what_was_meant_is_said() {
+fn misspelled_key_gets_a_suggestion() {
     for (text, want) in [
         ("command = 'lga'", "did you mean `lag`?"),
         (
@@ -409,7 +409,7 @@ fn what_was_meant_is_said() {
 }
 
 #[test]
-fn minutes_for_milliseconds_are_noticed_with_their_line() {
+fn minutes_instead_of_milliseconds_are_refused() {
     for (text, wants) in [
         (
             "command = 'lag'\n[lag]\npace = 'interval 10m'",
@@ -444,7 +444,7 @@ fn minutes_for_milliseconds_are_noticed_with_their_line() {
 }
 
 #[test]
-fn a_password_in_a_plan_is_refused() {
+fn password_in_a_plan_is_refused() {
     let error = written("command = 'lag'\n[target]\nprimary = 'mysql://u:pw@a/'")
         .unwrap_err()
         .to_string();
@@ -464,7 +464,7 @@ proptest! {
 }
 
 #[test]
-fn a_part_is_not_longer_than_the_whole() {
+fn part_longer_than_the_run_is_refused() {
     let said = |text: &str| written(text).map(|_| ()).map_err(|error| error.to_string());
     let target = "[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']\n";
     for (plan, key) in [

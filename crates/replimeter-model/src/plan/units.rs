@@ -2,16 +2,16 @@
 //! always `m` was written for `ms`.
 
 use super::PlanError;
-use crate::span::Span;
+use crate::time_span::TimeSpan;
 
-pub(super) const MINUTE: Span = Span::from_secs(60);
-pub(super) const HOUR: Span = Span::from_secs(3600);
+pub(super) const MINUTE: TimeSpan = TimeSpan::from_secs(60);
+pub(super) const HOUR: TimeSpan = TimeSpan::from_secs(3600);
 
 /// Refuses a time that is longer than anybody means.
-pub(super) fn at_most(
+pub(super) fn check_at_most(
     key: &str,
-    value: Option<Span>,
-    most: Span,
+    value: Option<TimeSpan>,
+    most: TimeSpan,
     what: &str,
 ) -> Result<(), PlanError> {
     match value.filter(|value| *value > most) {
@@ -24,11 +24,11 @@ pub(super) fn at_most(
 }
 
 /// Refuses a part of a run that is longer than the whole. What a plan of ours spells out is a default, though, and stays.
-pub(super) fn within(
+pub(super) fn check_within(
     key: &str,
-    value: Option<Span>,
-    default: Span,
-    whole: Option<Span>,
+    value: Option<TimeSpan>,
+    default: TimeSpan,
+    whole: Option<TimeSpan>,
 ) -> Result<(), PlanError> {
     match value.zip(whole) {
         Some((value, whole)) if value > whole.max(default) => {
@@ -42,10 +42,10 @@ pub(super) fn within(
 }
 
 /// Whole minutes, read as milliseconds.
-fn meant(span: Span) -> String {
+fn meant(span: TimeSpan) -> String {
     let seconds = span.0.as_secs();
     if span.0.subsec_nanos() == 0 && seconds.is_multiple_of(60) {
-        let millis = Span::from_millis(seconds / 60);
+        let millis = TimeSpan::from_millis(seconds / 60);
         format!("; did you mean {millis}? (`m` is minutes)")
     } else {
         String::new()

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::PlanError;
-use crate::span::Span;
+use crate::time_span::TimeSpan;
 
 /// The part at the beginning of a measurement that does not count; written as a number of rounds, or as a time with
 /// its unit.
@@ -15,7 +15,7 @@ pub enum WarmUp {
     /// This many rounds.
     Rounds(u64),
     /// All rounds that begin before this time has passed.
-    Time(Span),
+    Time(TimeSpan),
 }
 
 impl WarmUp {
@@ -23,10 +23,10 @@ impl WarmUp {
     ///
     /// # Errors
     /// When it is a number of rounds.
-    pub(super) fn time(self, command: &str) -> Result<Span, PlanError> {
+    pub(super) fn time(self, command: &str) -> Result<TimeSpan, PlanError> {
         match self {
             Self::Time(span) => Ok(span),
-            Self::Rounds(0) => Ok(Span::default()),
+            Self::Rounds(0) => Ok(TimeSpan::default()),
             Self::Rounds(rounds) => Err(PlanError::Contradiction(format!(
                 "warm-up = {rounds}: {command} has no rounds; give a time with its unit, such as 2s"
             ))),
@@ -35,7 +35,7 @@ impl WarmUp {
 
     /// The time, unless it is a number of rounds.
     #[must_use]
-    pub fn as_time(self) -> Option<Span> {
+    pub fn as_time(self) -> Option<TimeSpan> {
         match self {
             Self::Time(span) => Some(span),
             Self::Rounds(_) => None,
@@ -125,8 +125,8 @@ mod tests {
         for (text, want) in [
             ("50", WarmUp::Rounds(50)),
             ("0", WarmUp::Rounds(0)),
-            ("2s", WarmUp::Time(Span::from_secs(2))),
-            ("300ms", WarmUp::Time(Span::from_millis(300))),
+            ("2s", WarmUp::Time(TimeSpan::from_secs(2))),
+            ("300ms", WarmUp::Time(TimeSpan::from_millis(300))),
         ] {
             assert_eq!(text.parse(), Ok(want));
             assert_eq!(want.to_string(), text);
@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn commands_without_rounds_accept_a_time_only() {
         let time = |text: &str| text.parse::<WarmUp>().unwrap().time("load");
-        assert_eq!(time("2s").unwrap(), Span::from_secs(2));
-        assert_eq!(time("0").unwrap(), Span::default());
+        assert_eq!(time("2s").unwrap(), TimeSpan::from_secs(2));
+        assert_eq!(time("0").unwrap(), TimeSpan::default());
         let refused = time("50").unwrap_err().to_string();
         assert!(refused.contains("load has no rounds"), "{refused}");
     }

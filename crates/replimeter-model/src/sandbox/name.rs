@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_shapes_do_not_mix() {
+    fn sandbox_names_and_shapes_are_distinguished() {
         assert!(matches!("work".parse(), Ok(SandboxRef::Running(_))));
         assert!(matches!("none".parse(), Ok(SandboxRef::Shape(_))));
         for text in ["async", "", "a/b", "ring:3", "1st", "a b"] {

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bandwidths() {
+    fn bandwidths_are_parsed() {
         for (text, bits) in [
             ("100mbit", 100_000_000),
             ("1gbit", 1_000_000_000),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_the_machine() {
+    fn cpu_shares_are_parsed() {
         for (text, milli) in [
             ("1", 1000),
             ("0.5", 500),

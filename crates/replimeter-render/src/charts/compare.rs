@@ -55,7 +55,7 @@ fn changes(document: &CompareDocument) -> Chart {
             let [value, low, high] = ratio(row);
             Point::of(name(row), value)
                 .within(low, high)
-                .saying(&row.verdict)
+                .with_hover_text(&row.verdict)
         });
         Series {
             colour: Some(colour),

@@ -185,7 +185,7 @@ fn unknown(side: &str, figure: &SideFigure) -> Option<String> {
 const ABSURD: f64 = 10.0;
 
 /// Returns whether no change of a plausible size would have been detected.
-pub(super) fn blind(row: &CompareRow) -> bool {
+pub(super) fn is_insensitive(row: &CompareRow) -> bool {
     match (row.seen_from_percent, row.seen_from) {
         (Some(percent), _) => percent > (ABSURD - 1.0) * 100.0,
         (None, Some(from)) if row.unit == Quantity::Percent => {
@@ -197,13 +197,15 @@ pub(super) fn blind(row: &CompareRow) -> bool {
 }
 
 /// Returns the smallest detectable difference; `None` if it is unknown.
-pub(super) fn seen(row: &CompareRow) -> Option<String> {
+pub(super) fn detectable_difference(row: &CompareRow) -> Option<String> {
     let (percent, from) = (row.seen_from_percent, row.seen_from?);
     Some(match percent {
-        _ if blind(row) && row.unit == Quantity::Percent => {
+        _ if is_insensitive(row) && row.unit == Quantity::Percent => {
             "even a change to all or none might not have been detected".to_owned()
         }
-        _ if blind(row) => "only a change of more than tenfold would have been detected".to_owned(),
+        _ if is_insensitive(row) => {
+            "only a change of more than tenfold would have been detected".to_owned()
+        }
         Some(percent) if percent < 10.0 => {
             format!(
                 "one of {} % would have been detected",
@@ -239,7 +241,7 @@ pub fn verdict(row: &CompareRow, among: u64) -> String {
                 size_of(row)
             )
         }
-        Change::NotShown => seen(row).map_or_else(
+        Change::NotShown => detectable_difference(row).map_or_else(
             || "no difference shown".to_owned(),
             |seen| format!("no difference shown; {seen}"),
         ),

@@ -10,7 +10,7 @@ use replimeter_model::compare::{
 };
 
 pub use self::figure::{amount, percent, verdict};
-use self::figure::{blind, change, difference, meaning, seen, size_of};
+use self::figure::{change, detectable_difference, difference, is_insensitive, meaning, size_of};
 use crate::{
     figures::{count, rate},
     format::{Format, number},
@@ -69,8 +69,8 @@ pub fn answer(document: &CompareDocument) -> String {
             .iter()
             .filter(|row| row.change == Change::NotShown);
         if let Some((row, seen)) = told
-            .filter(|row| !blind(row))
-            .find_map(|row| Some((row, seen(row)?)))
+            .filter(|row| !is_insensitive(row))
+            .find_map(|row| Some((row, detectable_difference(row)?)))
         {
             let _ = write!(out, " Of {}, {seen}.", full(row));
         }
@@ -121,7 +121,7 @@ fn figures_of(document: &CompareDocument) -> Table {
             ("verdict", &|row| (&row.verdict).into()),
         ],
     );
-    let mut table = table.with_words(7);
+    let mut table = table.with_text_column(7);
     if document.results.iter().all(|row| row.label.is_empty()) {
         table.columns.remove(1);
         table.rows.iter_mut().for_each(|row| _ = row.remove(1));
@@ -286,7 +286,7 @@ pub fn report(document: &CompareDocument) -> Report {
         settings(&document.varies),
     ));
     let title = format!("Figures, with {:.0} % intervals", document.level * 100.0);
-    report.add(Block::table("figures", title, figures_of(document)).noted(only_on(document)));
+    report.add(Block::table("figures", title, figures_of(document)).with_notes(only_on(document)));
     report.add(Block::table(
         "conditions",
         "Conditions",
@@ -362,7 +362,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn verdicts_say_how_much_and_how_sure() {
+    fn verdicts_state_amount_and_confidence() {
         let document = example();
         assert_eq!(
             document.results[0].verdict,
@@ -437,7 +437,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_text_has_settings_first() {
+    fn comparison_text_lists_settings_first() {
         let text = crate::terminal::render(&report(&example()));
         let place = |wanted: &str| {
             text.find(wanted)

@@ -76,10 +76,10 @@ fn table(of: &Table) -> Value {
     let cell = |(column, cell): (&Column, &Cell)| {
         let words = column.words;
         match cell {
-            Cell::Missing(why) => context! { text => cell.shown(), words, why => *why },
+            Cell::Missing(why) => context! { text => cell.display_text(), words, why => *why },
             Cell::Link { text, href } => context! { text, words, href },
             Cell::Long(text) => context! { text, words, long => true },
-            _ => context! { text => cell.shown(), words },
+            _ => context! { text => cell.display_text(), words },
         }
     };
     let rows = of.rows.iter().map(|row| {
@@ -183,7 +183,7 @@ mod tests {
     use crate::{charts, compare};
 
     #[test]
-    fn hostile_names_are_inert() {
+    fn hostile_names_are_escaped() {
         let document = compare::tests::example();
         let report = compare::report(&document);
         let charts = charts::compare::charts(&document);

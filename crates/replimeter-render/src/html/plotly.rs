@@ -299,7 +299,7 @@ mod tests {
     use crate::figures::Unit;
 
     #[test]
-    fn a_line_goes_forward_whatever_the_order_of_its_points() {
+    fn line_points_are_sorted() {
         let points = [3.0, 1.0, 2.0].map(|x| Point::new(x, x * 1e4).within(x * 1e3, None));
         let chart = Chart {
             y: Axis::time("lag", Unit::Milli, Scale::Linear),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_horizontal_chart_keep_their_order_from_top_to_bottom() {
+    fn horizontal_chart_labels_keep_their_order() {
         let points = ["b", "a"].map(|word| Point::of(word, 1.0).within(2.0, 3.0));
         let chart = Chart {
             y: Axis::new("ms", Scale::FromZero),

@@ -12,7 +12,7 @@ const ARCH: u32 = 34;
 
 /// One box.
 #[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Server {
+pub(super) struct ServerBox {
     x: u32,
     y: u32,
     name: String,
@@ -23,7 +23,7 @@ pub(super) struct Server {
 
 /// One line, as an SVG path.
 #[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Line {
+pub(super) struct LinkPath {
     path: String,
     /// Members send to each other; a replica only receives.
     both: bool,
@@ -41,8 +41,8 @@ pub(super) struct Drawing {
     height: u32,
     box_width: u32,
     box_height: u32,
-    servers: Vec<Server>,
-    lines: Vec<Line>,
+    servers: Vec<ServerBox>,
+    lines: Vec<LinkPath>,
     /// The links between the servers, in words.
     link: Option<String>,
     /// The replication mode, in a few words.
@@ -301,7 +301,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Returns the line to a replica from its source.
-    fn channel(&self, index: usize, source: usize) -> Line {
+    fn channel(&self, index: usize, source: usize) -> LinkPath {
         let ((x, y), (from_x, from_y)) = (self.place(index), self.place(source));
         let middle = y + HEIGHT / 2;
         let (path, label_x, label_y) = if y == from_y {
@@ -313,7 +313,7 @@ impl<'a> Layout<'a> {
             let path = format!("M{from} {} L{to} {y}", from_y + HEIGHT);
             (path, to, y - 20)
         };
-        Line {
+        LinkPath {
             path,
             both: false,
             label: self.label(index),
@@ -323,7 +323,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Returns the line between two members.
-    fn between(&self, one: usize, other: usize) -> Line {
+    fn between(&self, one: usize, other: usize) -> LinkPath {
         let ((x, y), (to, _)) = (self.place(one), self.place(other));
         let next = other == one + 1;
         let middle = y + HEIGHT / 2;
@@ -333,7 +333,7 @@ impl<'a> Layout<'a> {
             let (from, top, end) = (x + WIDTH / 2, (x + to + WIDTH) / 2, to + WIDTH / 2);
             format!("M{from} {y} Q{top} 0 {end} {y}")
         };
-        Line {
+        LinkPath {
             path,
             both: true,
             // Links are equal between all members: one label for each neighbor is enough.
@@ -343,10 +343,10 @@ impl<'a> Layout<'a> {
         }
     }
 
-    fn server(&self, index: usize) -> Server {
+    fn server(&self, index: usize) -> ServerBox {
         let (x, y) = self.place(index);
         let server = self.relations.all[index];
-        Server {
+        ServerBox {
             x,
             y,
             name: server.name.clone(),
@@ -362,7 +362,7 @@ fn drawing(shape: &str, all: &[&ServerRecord], link: Option<String>) -> Drawing 
     let layout = Layout::of(&relations, link.as_deref().unwrap_or_default());
     let channels = relations.from.iter().enumerate();
     let channels = channels.filter_map(|(index, of)| Some(layout.channel(index, (*of)?)));
-    let mut lines: Vec<Line> = channels.collect();
+    let mut lines: Vec<LinkPath> = channels.collect();
     let members: Vec<usize> = (0..all.len())
         .filter(|index| relations.member[*index])
         .collect();
@@ -370,8 +370,8 @@ fn drawing(shape: &str, all: &[&ServerRecord], link: Option<String>) -> Drawing 
         let others = members[rank + 1..].iter();
         lines.extend(others.map(|other| layout.between(*one, *other)));
     }
-    let servers: Vec<Server> = (0..all.len()).map(|index| layout.server(index)).collect();
-    let far = |of: fn(&Server) -> u32| servers.iter().map(of).max().unwrap_or(0);
+    let servers: Vec<ServerBox> = (0..all.len()).map(|index| layout.server(index)).collect();
+    let far = |of: fn(&ServerBox) -> u32| servers.iter().map(of).max().unwrap_or(0);
     Drawing {
         shape: shape.to_owned(),
         width: far(|server| server.x) + WIDTH + 4,
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_hang_below_what_they_receive_from() {
+    fn replicas_are_drawn_below_their_source() {
         let primary = server("db1", "h:1", None);
         let replicas = [
             primary.clone(),
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_tells_the_source_behind_a_link() {
+    fn number_names_the_source_of_a_link() {
         let mut servers = [
             server("a", "h:1", None),
             server("b", "h:2", Some("h:9")),
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_acknowledge_are_semi_synchronous() {
+    fn acknowledging_replicas_are_semi_synchronous() {
         let mut servers = [
             server("a", "h:1", None),
             server("b", "h:2", Some("h:1")),
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn members_stand_in_a_row_and_know_each_other() {
+    fn members_are_drawn_in_a_connected_row() {
         let member = |name: &str| {
             let mut member = server(name, name, None);
             for (name, value) in [

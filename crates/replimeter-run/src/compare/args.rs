@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use replimeter_model::compare::FailWhen;
 
-use super::Form;
-use crate::failure::Failure;
+use super::OutputFormat;
+use crate::cli_error::CliError;
 
 /// `replimeter compare`.
 #[derive(Debug, Args)]
@@ -90,11 +90,11 @@ pub struct CompareArgs {
 
 impl CompareArgs {
     /// Returns the runs of both sides.
-    pub fn sides(&self) -> Result<(Vec<String>, Vec<String>), Failure> {
+    pub fn sides(&self) -> Result<(Vec<String>, Vec<String>), CliError> {
         match &self.sides[..] {
             [a, b] => Ok((vec![a.clone()], vec![b.clone()])),
             [] if !self.a.is_empty() => Ok((self.a.clone(), self.b.clone())),
-            _ => Err(Failure::usage(
+            _ => Err(CliError::usage(
                 "a comparison needs two sides",
                 "name two run directories, such as `replimeter compare before after`, or sets of them with commas",
             )),
@@ -102,7 +102,7 @@ impl CompareArgs {
     }
 
     /// Returns the format of the report.
-    pub fn form(&self) -> Form {
-        Form::of(self.json, self.markdown, false, false)
+    pub fn form(&self) -> OutputFormat {
+        OutputFormat::of(self.json, self.markdown, false, false)
     }
 }

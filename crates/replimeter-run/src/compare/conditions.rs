@@ -7,13 +7,13 @@ use replimeter_model::{
     suggest,
 };
 use replimeter_render::compare::{amount, percent};
-use replimeter_stats::compare::{Drawn, difference, log_ratio};
+use replimeter_stats::compare::{Resampled, difference, log_ratio};
 
-use crate::failure::Failure;
+use crate::cli_error::CliError;
 
 /// The limit, and the value compared with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Limit {
+enum ConditionLimit {
     /// B over A, less 1.
     Relative(f64),
     /// B less A.
@@ -36,8 +36,8 @@ pub(super) struct FailIf {
     unit: String,
 }
 
-fn syntax(text: &str, reason: &str) -> Failure {
-    Failure::usage(
+fn syntax(text: &str, reason: &str) -> CliError {
+    CliError::usage(
         format!("cannot read the condition `{text}`: {reason}"),
         "write FIGURE > LIMIT or FIGURE < LIMIT, such as 'lag.p99 > +10%', 'lag.p50 > +200us', 'cost.throughput < -5%' or 'lag.p99 of replica1 > 5ms'; docs/reference/compare.md explains them",
     )
@@ -45,7 +45,7 @@ fn syntax(text: &str, reason: &str) -> Failure {
 
 impl FailIf {
     /// Parses a condition.
-    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
+    pub(super) fn parse(text: &str) -> Result<Self, CliError> {
         let at = text
             .find(['<', '>'])
             .ok_or_else(|| syntax(text, "it has neither > nor <"))?;
@@ -92,7 +92,7 @@ impl FailIf {
     }
 
     /// Returns the limit for figures of this unit.
-    fn limit(&self, unit: Quantity) -> Result<Limit, Failure> {
+    fn limit(&self, unit: Quantity) -> Result<ConditionLimit, CliError> {
         let wrong = |known: &str| {
             let given = if self.unit.is_empty() {
                 "a limit without a unit".to_owned()
@@ -105,7 +105,7 @@ impl FailIf {
             )
         };
         let scale = match (unit, self.unit.as_str()) {
-            (_, "%") if self.signed => return Ok(Limit::Relative(self.number / 100.0)),
+            (_, "%") if self.signed => return Ok(ConditionLimit::Relative(self.number / 100.0)),
             (Quantity::Us, "ns") => 1e-3,
             (Quantity::Us, "us" | "µs") => 1.0,
             (Quantity::Us, "ms") => 1e3,
@@ -127,9 +127,9 @@ impl FailIf {
             (Quantity::Bytes, _) => return Err(wrong("+10%, +5kB or 1MB")),
         };
         Ok(if self.signed {
-            Limit::Difference(self.number * scale)
+            ConditionLimit::Difference(self.number * scale)
         } else {
-            Limit::Value(self.number * scale)
+            ConditionLimit::Value(self.number * scale)
         })
     }
 
@@ -137,7 +137,7 @@ impl FailIf {
     pub(super) fn rows<'a>(
         &self,
         rows: &'a [CompareRow],
-    ) -> Result<Vec<(usize, &'a CompareRow)>, Failure> {
+    ) -> Result<Vec<(usize, &'a CompareRow)>, CliError> {
         let named: Vec<(usize, &CompareRow)> = rows
             .iter()
             .enumerate()
@@ -159,7 +159,7 @@ impl FailIf {
                 .collect();
             known.sort_unstable();
             known.dedup();
-            return Err(Failure::usage(
+            return Err(CliError::usage(
                 format!("there is no `{}` of `{of}` in this comparison", self.figure),
                 format!(
                     "use one of {}, or leave out `of …` for all",
@@ -171,7 +171,7 @@ impl FailIf {
     }
 
     /// Returns the error for a figure that no row has.
-    fn unknown(&self, rows: &[CompareRow]) -> Failure {
+    fn unknown(&self, rows: &[CompareRow]) -> CliError {
         let names: BTreeSet<&str> = rows.iter().map(|row| row.figure.as_str()).collect();
         // Users often remember only the last words.
         let end = format!(".{}", self.figure);
@@ -180,7 +180,7 @@ impl FailIf {
         let meant = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
         let figure = &self.figure;
         let names: Vec<&str> = names.into_iter().collect();
-        Failure::usage(
+        CliError::usage(
             format!("this comparison has no figure `{figure}`{meant}"),
             format!("use one of {}", names.join(", ")),
         )
@@ -190,11 +190,11 @@ impl FailIf {
     pub(super) fn judge(
         &self,
         row: &CompareRow,
-        a: &Drawn,
-        b: &Drawn,
+        a: &Resampled,
+        b: &Resampled,
         when: FailWhen,
         level: f64,
-    ) -> Result<Condition, Failure> {
+    ) -> Result<Condition, CliError> {
         let held = self.limit(row.unit)?;
         let (value, limit, ends) = held.against(a, b, level);
         // Negated, so that values above the limit always fail.
@@ -221,8 +221,8 @@ impl FailIf {
             Some(false) => Outcome::Passed,
         };
         let shown = |number: f64| match held {
-            Limit::Relative(_) => percent(number * 100.0),
-            Limit::Difference(_) | Limit::Value(_) => amount(row.unit, number),
+            ConditionLimit::Relative(_) => percent(number * 100.0),
+            ConditionLimit::Difference(_) | ConditionLimit::Value(_) => amount(row.unit, number),
         };
         let figure = if value.is_nan() {
             "no ratio, since A is not positive".to_owned()
@@ -251,9 +251,9 @@ impl FailIf {
     }
 }
 
-impl Limit {
+impl ConditionLimit {
     /// Returns the value to compare, the limit, and the interval of the value.
-    fn against(self, a: &Drawn, b: &Drawn, level: f64) -> (f64, f64, Option<[f64; 2]>) {
+    fn against(self, a: &Resampled, b: &Resampled, level: f64) -> (f64, f64, Option<[f64; 2]>) {
         let both = a.spread().zip(b.spread());
         match self {
             Self::Relative(limit) => {
@@ -305,31 +305,31 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_read_with_their_units() {
+    fn conditions_are_parsed_with_units() {
         let limit = |text: &str, unit| FailIf::parse(text).unwrap().limit(unit);
         assert_eq!(
             limit("lag.p99 > +10%", Quantity::Us).unwrap(),
-            Limit::Relative(0.1)
+            ConditionLimit::Relative(0.1)
         );
         assert_eq!(
             limit("lag.p99>5ms", Quantity::Us).unwrap(),
-            Limit::Value(5000.0)
+            ConditionLimit::Value(5000.0)
         );
         assert_eq!(
             limit("lag.p99 > -200us", Quantity::Us).unwrap(),
-            Limit::Difference(-200.0)
+            ConditionLimit::Difference(-200.0)
         );
         assert_eq!(
             limit("cost.throughput < -5%", Quantity::PerS).unwrap(),
-            Limit::Relative(-0.05)
+            ConditionLimit::Relative(-0.05)
         );
         assert_eq!(
             limit("stale.percent > 2%", Quantity::Percent).unwrap(),
-            Limit::Value(2.0)
+            ConditionLimit::Value(2.0)
         );
         assert_eq!(
             limit("stale.percent > +1pp", Quantity::Percent).unwrap(),
-            Limit::Difference(1.0)
+            ConditionLimit::Difference(1.0)
         );
         let of = FailIf::parse("lag.p99 of replica1 > +10%").unwrap();
         assert_eq!(
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_figures_are_answered_with_those_that_there_are() {
+    fn unknown_figure_lists_the_known_ones() {
         let rows = [
             row("lag.p50", Quantity::Us),
             row("lag.p99", Quantity::Us),
@@ -382,10 +382,10 @@ mod tests {
     }
 
     #[test]
-    fn which_end_of_the_interval_counts() {
+    fn condition_uses_the_right_interval_end() {
         let row = row("lag.p99", Quantity::Us);
-        let a = Drawn::of_interval(100.0, Some([98.0, 102.0]), 9);
-        let b = Drawn::of_interval(112.0, Some([109.0, 115.0]), 9);
+        let a = Resampled::of_interval(100.0, Some([98.0, 102.0]), 9);
+        let b = Resampled::of_interval(112.0, Some([109.0, 115.0]), 9);
         let outcome = |text: &str, when| {
             FailIf::parse(text)
                 .unwrap()
@@ -435,7 +435,7 @@ mod tests {
                 .map(|when| outcome(text, when));
             assert_eq!(found, [proven, estimated, possible], "{text}");
         }
-        let bare = Drawn::bare(200.0, 1);
+        let bare = Resampled::without_resamples(200.0, 1);
         let judged = FailIf::parse("lag.p99 > +5%")
             .unwrap()
             .judge(&row, &bare, &b, FailWhen::Proven, 0.95)

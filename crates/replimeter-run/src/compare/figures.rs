@@ -11,11 +11,11 @@ use replimeter_model::{
 };
 use replimeter_render::reading::{self, Column};
 use replimeter_stats::{
-    compare::{Course, Drawn},
+    compare::{Resampled, SampleSeries},
     share::Share,
 };
 
-use crate::{failure::Failure, run_dir::SAMPLES};
+use crate::{cli_error::CliError, run_dir::SAMPLES};
 
 /// A dimension that distinguishes figures of one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +58,7 @@ impl DimensionSpec {
     }
 
     /// Returns the dimension with figures of different values never compared.
-    pub const fn apart(self) -> Self {
+    pub const fn never_compared(self) -> Self {
         Self {
             apart: true,
             ..self
@@ -66,7 +66,7 @@ impl DimensionSpec {
     }
 
     /// Returns the dimension as part of every label.
-    pub const fn always(self) -> Self {
+    pub const fn always_in_label(self) -> Self {
         Self {
             always: true,
             ..self
@@ -81,20 +81,20 @@ pub const REPLICA: DimensionSpec = DimensionSpec::new("replica");
 /// The number of replicas.
 pub const REPLICAS: DimensionSpec = DimensionSpec::new("replicas").label("{} replicas");
 /// The method of measurement.
-pub const METHOD: DimensionSpec = DimensionSpec::new("method").apart();
+pub const METHOD: DimensionSpec = DimensionSpec::new("method").never_compared();
 /// The number of threads of a load.
 pub const THREADS: DimensionSpec = DimensionSpec::new("threads").label("{} threads");
 
 /// One value of a dimension.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Of {
+pub struct DimensionValue {
     /// The dimension.
     pub dimension: DimensionSpec,
     /// Its value.
     pub value: String,
 }
 
-impl Of {
+impl DimensionValue {
     /// Returns its text in a label.
     pub fn word(&self) -> String {
         match self.dimension.renamed {
@@ -133,7 +133,7 @@ pub enum Statistic {
 
 impl Statistic {
     /// Returns the statistic of samples in time order.
-    fn of_course(self, course: &Course) -> Option<Drawn> {
+    fn of_course(self, course: &SampleSeries) -> Option<Resampled> {
         match self {
             Self::Mean => course.mean(),
             Self::P50 => course.quantile(0.5),
@@ -141,12 +141,15 @@ impl Statistic {
             Self::P95 => course.quantile(0.95),
             Self::P99 => course.quantile(0.99),
             Self::P999 => course.quantile(0.999),
-            Self::Max => Some(Drawn::bare(course.max()?, course.count() as u64)),
+            Self::Max => Some(Resampled::without_resamples(
+                course.max()?,
+                course.count() as u64,
+            )),
         }
     }
 
     /// Returns the statistic of a recorded distribution, with its own interval if it has one.
-    pub fn stated(self, distribution: &Distribution) -> Option<Drawn> {
+    pub fn from_distribution(self, distribution: &Distribution) -> Option<Resampled> {
         let (value, ends) = match self {
             Self::Mean => (distribution.mean_us, mean_interval(distribution)),
             Self::P50 => (distribution.p50_us, distribution.p50_us_ci95),
@@ -156,7 +159,7 @@ impl Statistic {
             Self::P999 => (distribution.p999_us, distribution.p999_us_ci95),
             Self::Max => (distribution.max_us, None),
         };
-        Some(Drawn::of_interval(value?, ends, distribution.count))
+        Some(Resampled::of_interval(value?, ends, distribution.count))
     }
 }
 
@@ -234,18 +237,18 @@ pub struct Figure {
     /// Its specification.
     pub spec: &'static FigureSpec,
     /// Its dimensions' values.
-    pub of: Vec<Of>,
+    pub of: Vec<DimensionValue>,
     /// Its value, and the distribution for its interval.
-    pub drawn: Drawn,
+    pub drawn: Resampled,
 }
 
 /// Returns the non-empty values of dimensions, in order.
-fn values(dimensions: &'static [DimensionSpec], values: &[&str]) -> Vec<Of> {
+fn values(dimensions: &'static [DimensionSpec], values: &[&str]) -> Vec<DimensionValue> {
     debug_assert_eq!(dimensions.len(), values.len());
     let given = dimensions.iter().zip(values);
     given
         .filter(|(_, value)| !value.is_empty())
-        .map(|(dimension, value)| Of {
+        .map(|(dimension, value)| DimensionValue {
             dimension: *dimension,
             value: (*value).to_owned(),
         })
@@ -258,7 +261,7 @@ pub struct Figures(pub(super) Vec<Figure>);
 
 impl Figures {
     /// Adds a figure with these values of its dimensions.
-    pub fn add(&mut self, spec: &'static FigureSpec, of: &[&str], drawn: Option<Drawn>) {
+    pub fn add(&mut self, spec: &'static FigureSpec, of: &[&str], drawn: Option<Resampled>) {
         if let Some(drawn) = drawn {
             let of = values(spec.dimensions, of);
             self.0.push(Figure { spec, of, drawn });
@@ -266,7 +269,7 @@ impl Figures {
     }
 
     /// Adds statistics of samples in time order.
-    pub fn course(&mut self, specs: &'static [FigureSpec], of: &[&str], course: &Course) {
+    pub fn course(&mut self, specs: &'static [FigureSpec], of: &[&str], course: &SampleSeries) {
         for spec in specs {
             let drawn = spec.statistic.and_then(|one| one.of_course(course));
             self.add(spec, of, drawn);
@@ -281,7 +284,9 @@ impl Figures {
         distribution: &Distribution,
     ) {
         for spec in specs {
-            let drawn = spec.statistic.and_then(|one| one.stated(distribution));
+            let drawn = spec
+                .statistic
+                .and_then(|one| one.from_distribution(distribution));
             self.add(spec, of, drawn);
         }
     }
@@ -291,14 +296,14 @@ impl Figures {
         let ends = rate.ci95.ends();
         let drawn = rate
             .mean
-            .map(|mean| Drawn::of_interval(mean, ends, samples));
+            .map(|mean| Resampled::of_interval(mean, ends, samples));
         self.add(spec, of, drawn);
     }
 }
 
 /// Returns the share of trials in time order, in percent, with a Wilson interval for the effective number of
 /// independent trials.
-pub fn share(trials: &[(f64, bool)]) -> Option<Drawn> {
+pub fn share(trials: &[(f64, bool)]) -> Option<Resampled> {
     let mut share = Share::default();
     for (at_us, event) in trials {
         share.record(Nanos((at_us * 1e3) as i64), *event);
@@ -306,7 +311,7 @@ pub fn share(trials: &[(f64, bool)]) -> Option<Drawn> {
     let proportion = share.proportion();
     let percent = |share: f64| share * 100.0;
     (proportion.trials > 0).then(|| {
-        Drawn::of_interval(
+        Resampled::of_interval(
             percent(proportion.share),
             Some([percent(proportion.low), percent(proportion.high)]),
             proportion.trials,
@@ -328,10 +333,10 @@ pub struct SampleFile(pub(super) PathBuf);
 
 impl SampleFile {
     /// Reads these columns; `each` gets them for one group of rows after another, with the number of rows.
-    pub fn read(&self, names: &[&str], each: impl FnMut(&[Column], usize)) -> Result<(), Failure> {
+    pub fn read(&self, names: &[&str], each: impl FnMut(&[Column], usize)) -> Result<(), CliError> {
         let read = reading::read(&self.0.join(SAMPLES), names, each);
         read.map(|_| ()).map_err(|error| {
-            Failure::failed(
+            CliError::failed(
                 format!("the run {} cannot be compared: {error}", self.0.display()),
                 "check that the file is complete; if the run was killed, run its plan.toml again with `replimeter run`",
             )

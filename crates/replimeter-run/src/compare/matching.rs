@@ -6,42 +6,42 @@ use replimeter_model::{
     compare::OnlyOn,
     warning::{Warning, WarningCode},
 };
-use replimeter_stats::compare::{Drawn, of_units};
+use replimeter_stats::compare::{Resampled, of_units};
 
 use super::{
-    figures::{DimensionSpec, FigureSpec, Of},
-    sides::Run,
+    figures::{DimensionSpec, DimensionValue, FigureSpec},
+    sides::ComparedDirectory,
 };
-use crate::failure::Failure;
+use crate::cli_error::CliError;
 
 /// A figure that both sides have.
 pub(super) struct Pair {
     pub(super) spec: &'static FigureSpec,
     /// In A's terms, without dimensions that distinguish nothing.
-    pub(super) of: Vec<Of>,
-    pub(super) a: Drawn,
-    pub(super) b: Drawn,
+    pub(super) of: Vec<DimensionValue>,
+    pub(super) a: Resampled,
+    pub(super) b: Resampled,
     /// Number of runs on either side.
     pub(super) runs: [usize; 2],
 }
 
 /// A figure's name and its dimensions' values.
-type Key = (&'static str, Vec<Of>);
+type Key = (&'static str, Vec<DimensionValue>);
 
 /// A figure of one side, with the values of all runs.
-struct Known {
+struct KnownFigure {
     spec: &'static FigureSpec,
-    of: Vec<Of>,
-    runs: Vec<Drawn>,
+    of: Vec<DimensionValue>,
+    runs: Vec<Resampled>,
 }
 
 /// The figures of one side, in display order.
 #[derive(Default)]
-struct Side(Vec<Known>);
+struct Side(Vec<KnownFigure>);
 
 impl Side {
     /// Reads samples run by run, so that only one run's are in memory.
-    fn gather(runs: &[Run]) -> Result<Self, Failure> {
+    fn gather(runs: &[ComparedDirectory]) -> Result<Self, CliError> {
         let mut side = Self::default();
         let mut places: BTreeMap<Key, usize> = BTreeMap::new();
         for run in runs {
@@ -51,7 +51,7 @@ impl Side {
                     .or_insert(side.0.len());
                 match side.0.get_mut(*place) {
                     Some(known) => known.runs.push(figure.drawn),
-                    None => side.0.push(Known {
+                    None => side.0.push(KnownFigure {
                         spec: figure.spec,
                         of: figure.of,
                         runs: vec![figure.drawn],
@@ -62,7 +62,7 @@ impl Side {
         Ok(side)
     }
 
-    fn words(&self) -> impl Iterator<Item = &Of> {
+    fn words(&self) -> impl Iterator<Item = &DimensionValue> {
         self.0.iter().flat_map(|known| &known.of)
     }
 
@@ -96,15 +96,15 @@ impl Side {
 
 /// How values of one side map to those of the other.
 #[derive(Default)]
-struct Matching {
+struct LabelMatching {
     /// Dimensions with a single but different value on each side: a difference in settings that distinguishes
     /// no figures.
     dropped: BTreeSet<DimensionSpec>,
     /// B's values in A's terms.
-    renamed: BTreeMap<Of, Of>,
+    renamed: BTreeMap<DimensionValue, DimensionValue>,
 }
 
-impl Matching {
+impl LabelMatching {
     fn of(a: &Side, b: &Side, warnings: &mut Vec<Warning>) -> Self {
         let mut matching = Self::default();
         let dimensions = a.dimensions().into_iter().chain(b.dimensions());
@@ -128,7 +128,7 @@ impl Matching {
                     ),
                     "check this pairing; if it is wrong, compare fewer at a time",
                 ));
-                let of = |value: &str| Of {
+                let of = |value: &str| DimensionValue {
                     dimension,
                     value: value.to_owned(),
                 };
@@ -142,14 +142,14 @@ impl Matching {
     }
 
     /// Returns the common key of a figure of A.
-    fn key_of_a(&self, known: &Known) -> Key {
+    fn key_of_a(&self, known: &KnownFigure) -> Key {
         let kept = known.of.iter();
         let kept = kept.filter(|of| !self.dropped.contains(&of.dimension));
         (known.spec.name, kept.cloned().collect())
     }
 
     /// Returns the common key of a figure of B.
-    fn key_of_b(&self, known: &Known) -> Key {
+    fn key_of_b(&self, known: &KnownFigure) -> Key {
         let (name, mut of) = self.key_of_a(known);
         for word in &mut of {
             if let Some(renamed) = self.renamed.get(word) {
@@ -162,19 +162,24 @@ impl Matching {
 
 /// Pairs the figures of both sides; those on one side only are counted.
 pub(super) fn pairs(
-    a: &[Run],
-    b: &[Run],
+    a: &[ComparedDirectory],
+    b: &[ComparedDirectory],
     warnings: &mut Vec<Warning>,
-) -> Result<(Vec<Pair>, Vec<OnlyOn>), Failure> {
+) -> Result<(Vec<Pair>, Vec<OnlyOn>), CliError> {
     let (a, b) = (Side::gather(a)?, Side::gather(b)?);
-    let matching = Matching::of(&a, &b, warnings);
-    let of_b: BTreeMap<Key, &Known> =
+    let matching = LabelMatching::of(&a, &b, warnings);
+    let of_b: BTreeMap<Key, &KnownFigure> =
         b.0.iter()
             .map(|known| (matching.key_of_b(known), known))
             .collect();
     let (mut pairs, mut matched) = (Vec::new(), BTreeSet::new());
     let mut only: BTreeMap<(&str, String), u64> = BTreeMap::new();
-    let words = |of: &[Of]| of.iter().map(Of::word).collect::<Vec<_>>().join(" ");
+    let words = |of: &[DimensionValue]| {
+        of.iter()
+            .map(DimensionValue::word)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     for of_a in &a.0 {
         let key = matching.key_of_a(of_a);
         let Some(of_b) = of_b.get(&key) else {
@@ -198,7 +203,7 @@ pub(super) fn pairs(
         }
     }
     if pairs.is_empty() {
-        return Err(Failure::usage(
+        return Err(CliError::usage(
             format!(
                 "the runs cannot be compared: they have no common figure (A has {}; B has {})",
                 a.described(),
@@ -221,9 +226,14 @@ pub(super) fn labels(pairs: &[Pair]) -> Vec<String> {
     for of in pairs.iter().flat_map(|pair| &pair.of) {
         values.entry(of.dimension).or_default().insert(&of.value);
     }
-    let told = |of: &&Of| of.dimension.always || values[&of.dimension].len() > 1;
+    let told = |of: &&DimensionValue| of.dimension.always || values[&of.dimension].len() > 1;
     let label = |pair: &Pair| {
-        let words: Vec<String> = pair.of.iter().filter(told).map(Of::word).collect();
+        let words: Vec<String> = pair
+            .of
+            .iter()
+            .filter(told)
+            .map(DimensionValue::word)
+            .collect();
         words.join(" ")
     };
     pairs.iter().map(label).collect()

@@ -5,10 +5,10 @@ use replimeter_model::{
     estimate::Estimate,
 };
 use replimeter_render::compare::verdict;
-use replimeter_stats::compare::{Drawn, LEVEL, Spread, difference, holm, log_ratio};
+use replimeter_stats::compare::{LEVEL, Resampled, Spread, difference, holm, log_ratio};
 
 use super::{
-    figures::{JudgedBy, Of},
+    figures::{DimensionValue, JudgedBy},
     matching::{Pair, labels},
 };
 
@@ -16,7 +16,7 @@ use super::{
 pub(super) const ALPHA: f64 = 1.0 - LEVEL;
 
 /// The test of a row.
-struct Judged {
+struct Judgment {
     spread: Spread,
     /// Whether it is of the ratio's logarithm, not of the difference.
     logarithm: bool,
@@ -25,13 +25,13 @@ struct Judged {
 /// Returns a row for each pair, all tested together, and the number of tested figures.
 pub(super) fn rows(pairs: &[Pair]) -> (Vec<CompareRow>, u64) {
     let labelled = pairs.iter().zip(labels(pairs));
-    let (mut rows, judged): (Vec<CompareRow>, Vec<Option<Judged>>) =
+    let (mut rows, judged): (Vec<CompareRow>, Vec<Option<Judgment>>) =
         labelled.map(|(pair, label)| row(pair, label)).unzip();
     let among = judge(&mut rows, &judged);
     (rows, among)
 }
 
-fn side_figure(drawn: &Drawn, runs: usize) -> SideFigure {
+fn side_figure(drawn: &Resampled, runs: usize) -> SideFigure {
     let estimate = drawn.estimate();
     SideFigure {
         value: drawn.value,
@@ -46,7 +46,7 @@ fn side_figure(drawn: &Drawn, runs: usize) -> SideFigure {
 
 /// Returns a row with its difference and ratio, and its test: of the ratio, or of the difference if there is
 /// no ratio.
-fn row(pair: &Pair, label: String) -> (CompareRow, Option<Judged>) {
+fn row(pair: &Pair, label: String) -> (CompareRow, Option<Judgment>) {
     let (a, b) = (&pair.a, &pair.b);
     let both = a.spread().zip(b.spread());
     let apart = both.map(|(a, b)| difference(&a, &b));
@@ -68,7 +68,7 @@ fn row(pair: &Pair, label: String) -> (CompareRow, Option<Judged>) {
     };
     let row = CompareRow {
         figure: pair.spec.name.to_owned(),
-        of: pair.of.iter().map(Of::recorded).collect(),
+        of: pair.of.iter().map(DimensionValue::recorded).collect(),
         label,
         unit: pair.spec.unit,
         better: pair.spec.better,
@@ -80,11 +80,11 @@ fn row(pair: &Pair, label: String) -> (CompareRow, Option<Judged>) {
     };
     let logarithm = times.is_some() && pair.spec.by == JudgedBy::Ratio;
     let spread = if logarithm { times } else { apart };
-    (row, spread.map(|spread| Judged { spread, logarithm }))
+    (row, spread.map(|spread| Judgment { spread, logarithm }))
 }
 
 /// Tests all rows together.
-fn judge(rows: &mut [CompareRow], judged: &[Option<Judged>]) -> u64 {
+fn judge(rows: &mut [CompareRow], judged: &[Option<Judgment>]) -> u64 {
     let p_values: Vec<f64> = judged
         .iter()
         .flatten()
@@ -93,11 +93,11 @@ fn judge(rows: &mut [CompareRow], judged: &[Option<Judged>]) -> u64 {
     let mut adjusted = holm(&p_values).into_iter();
     let among = p_values.len() as u64;
     for (row, judged) in rows.iter_mut().zip(judged) {
-        if let Some(Judged { spread, logarithm }) = judged {
+        if let Some(Judgment { spread, logarithm }) = judged {
             let (p, corrected) = (spread.p_value(), adjusted.next().unwrap_or(1.0));
             row.p_value = Some(p);
             row.p_adjusted = Some(corrected);
-            let seen = spread.seen_from(1.0 - ALPHA / among as f64);
+            let seen = spread.detectable_from(1.0 - ALPHA / among as f64);
             // Figures compared by difference have no percentage of A: a share "203 % higher" would be
             // meaningless.
             let (absolute, percent) = if *logarithm {

@@ -55,7 +55,7 @@ const OF_ONE_START: [&str; 36] = [
 
 /// Differences between the sides, and between the runs of one side.
 #[derive(Default)]
-pub(super) struct Differences {
+pub(super) struct SettingDifferences {
     pub(super) between: Vec<SettingDifference>,
     pub(super) within: Vec<SettingDifference>,
 }
@@ -230,7 +230,7 @@ fn values<'a>(side: &'a [Settings], key: &(usize, String)) -> BTreeSet<&'a str> 
 }
 
 /// Compares the settings of both sides.
-pub(super) fn differences(a: &[&Documents], b: &[&Documents]) -> Differences {
+pub(super) fn differences(a: &[&Documents], b: &[&Documents]) -> SettingDifferences {
     let engines = |runs: &[&Documents]| -> BTreeSet<String> {
         let servers = runs.iter().flat_map(|run| &run.manifest.servers);
         servers.map(|server| server.dialect.clone()).collect()
@@ -239,7 +239,7 @@ pub(super) fn differences(a: &[&Documents], b: &[&Documents]) -> Differences {
     let same_engine = engines(a) == engines(b);
     let [a, b] = [a, b].map(|runs| runs.iter().map(|run| of(run)).collect::<Vec<Settings>>());
     let keys: BTreeSet<&(usize, String)> = a.iter().chain(&b).flat_map(Settings::keys).collect();
-    let mut found = Differences::default();
+    let mut found = SettingDifferences::default();
     for key in keys {
         let kind = KINDS.get(key.0).copied().unwrap_or_default();
         if kind == "other variable" && !same_engine {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_and_variables_are_told_apart_and_places_are_not() {
+    fn plans_and_variables_differ_but_paths_do_not() {
         let a = run(
             "command = \"lag\"\n[lag]\nrounds = 5\n",
             &[("primary", "sync_binlog", "0"), ("replica1", "port", "1")],
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_one_side_that_are_not_alike_are_named() {
+    fn unlike_runs_of_one_side_are_named() {
         let set = |rounds: u32| run(&format!("[lag]\nrounds = {rounds}\n"), &[]);
         let (five, six) = (set(5), set(6));
         let found = differences(&[&five, &six], &[&five, &six]);

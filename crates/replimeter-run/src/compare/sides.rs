@@ -16,12 +16,12 @@ use serde_json::Value;
 use super::figures::{Figure, Figures, SampleFile};
 use crate::{
     AnyRun, Entry, Registry,
-    failure::Failure,
+    cli_error::CliError,
     run_dir::{MANIFEST, PLAN, SUMMARY},
 };
 
 /// A run directory.
-pub(super) struct Run {
+pub(super) struct ComparedDirectory {
     pub(super) dir: PathBuf,
     pub(super) measured: &'static dyn Entry,
     pub(super) documents: Documents,
@@ -36,22 +36,22 @@ pub(super) struct Documents {
     pub(super) plan: String,
 }
 
-fn incomplete(dir: &Path, reason: &str) -> Failure {
-    Failure::failed(
+fn incomplete(dir: &Path, reason: &str) -> CliError {
+    CliError::failed(
         format!("the run {} is incomplete: {reason}", dir.display()),
         "if the run is still active, wait for its end; if it was killed, run its plan.toml again with `replimeter run`",
     )
 }
 
 /// Reads a file of a run.
-fn text(dir: &Path, name: &str) -> Result<String, Failure> {
+fn text(dir: &Path, name: &str) -> Result<String, CliError> {
     let path = dir.join(name);
     match fs::read_to_string(&path) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(incomplete(dir, &format!("it has no {name}")))
         }
-        Err(error) => Err(Failure::failed(
+        Err(error) => Err(CliError::failed(
             format!("cannot read {}: {error}", path.display()),
             "copy the run to a folder that you can read; runs are readable by their owner only",
         )),
@@ -59,7 +59,7 @@ fn text(dir: &Path, name: &str) -> Result<String, Failure> {
 }
 
 /// Reads a document of a run; returns the index of its schema among the known ones.
-fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(usize, Value), Failure> {
+fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(usize, Value), CliError> {
     let path = dir.join(name);
     let text = text(dir, name)?;
     let value: Value = serde_json::from_str(&text)
@@ -69,7 +69,7 @@ fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(usize, Value), Fa
         .and_then(Value::as_str)
         .map(str::to_owned)
     else {
-        return Err(Failure::failed(
+        return Err(CliError::failed(
             format!("cannot use {}: it has no schema", path.display()),
             "name run directories made by Replimeter",
         ));
@@ -88,14 +88,14 @@ fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(usize, Value), Fa
         Some((*known, version > ours.1))
     });
     Err(match ours {
-        Some((known, true)) => Failure::failed(
+        Some((known, true)) => CliError::failed(
             format!(
                 "cannot use {}: its schema {schema} is newer than {known}, which this version reads",
                 path.display()
             ),
             "compare with the version of Replimeter that made the run, or a later one",
         ),
-        _ => Failure::failed(
+        _ => CliError::failed(
             format!(
                 "cannot use {}: it has the schema {schema}, this version compares {}",
                 path.display(),
@@ -106,9 +106,9 @@ fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(usize, Value), Fa
     })
 }
 
-impl Run {
+impl ComparedDirectory {
     /// Reads a run's documents; its samples are read later.
-    fn read(registry: &'static Registry, dir: &Path) -> Result<Self, Failure> {
+    fn read(registry: &'static Registry, dir: &Path) -> Result<Self, CliError> {
         // A run directory can be moved or copied, so its current path is used.
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
         let entries: Vec<&'static dyn Entry> = registry.entries().collect();
@@ -133,7 +133,7 @@ impl Run {
             RunStatus::Failed => "it failed",
             RunStatus::Invalid => "its results are invalid",
         };
-        Err(Failure::usage(
+        Err(CliError::usage(
             format!(
                 "the run {} cannot be compared: {ended} ({})",
                 run.dir.display(),
@@ -144,9 +144,9 @@ impl Run {
     }
 
     /// Returns its record, parsed by its measurement.
-    pub(super) fn record(&self) -> Result<Box<dyn AnyRun>, Failure> {
+    pub(super) fn record(&self) -> Result<Box<dyn AnyRun>, CliError> {
         self.measured.read(self.documents.summary.clone()).map_err(|error| {
-            Failure::failed(
+            CliError::failed(
                 format!("cannot use the record of {}: {error}", self.dir.display()),
                 "if it was edited, restore it, or run its plan.toml again with `replimeter run`",
             )
@@ -154,11 +154,11 @@ impl Run {
     }
 
     /// Returns all its figures, in display order.
-    pub(super) fn figures(&self) -> Result<Vec<Figure>, Failure> {
+    pub(super) fn figures(&self) -> Result<Vec<Figure>, CliError> {
         let Figures(mut figures) = self.record()?.figures(&SampleFile(self.dir.clone()))?;
         figures.retain(|figure| figure.drawn.samples > 0 && figure.drawn.value.is_finite());
         if figures.is_empty() {
-            return Err(Failure::usage(
+            return Err(CliError::usage(
                 format!(
                     "the run {} cannot be compared: it has no counted samples",
                     self.dir.display()
@@ -226,7 +226,7 @@ fn is_comparison(dir: &Path) -> bool {
 }
 
 /// Returns the run directories that a word names: one, several with commas, or all in a folder.
-fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
+fn named(word: &str) -> Result<Vec<PathBuf>, CliError> {
     if !Path::new(word).exists() && word.contains(',') {
         let parts = word.split(',').filter(|part| !part.is_empty());
         return Ok(parts.map(named).collect::<Result<Vec<_>, _>>()?.concat());
@@ -238,7 +238,7 @@ fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
         } else {
             "it does not exist"
         };
-        return Err(Failure::failed(
+        return Err(CliError::failed(
             format!("cannot use {word} as a run directory: {reason}"),
             "name the folder of a run, such as replimeter-runs/20261121T120000Z-lag, several with commas, or a folder of runs",
         ));
@@ -247,7 +247,7 @@ fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
         return Ok(vec![dir.to_owned()]);
     }
     let entries = fs::read_dir(dir).map_err(|error| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot read {word}: {error}"),
             "name a folder of runs that you can read",
         )
@@ -258,7 +258,7 @@ fn named(word: &str) -> Result<Vec<PathBuf>, Failure> {
         .collect();
     runs.sort();
     if runs.is_empty() {
-        return Err(Failure::failed(
+        return Err(CliError::failed(
             format!(
                 "cannot use {word}: it is neither a run directory nor a folder of run directories"
             ),
@@ -273,9 +273,9 @@ pub(super) fn read(
     registry: &'static Registry,
     a: &[String],
     b: &[String],
-) -> Result<[Vec<Run>; 2], Failure> {
+) -> Result<[Vec<ComparedDirectory>; 2], CliError> {
     let dirs = |words: &[String]| {
-        Ok::<_, Failure>(
+        Ok::<_, CliError>(
             words
                 .iter()
                 .map(|word| named(word))
@@ -288,7 +288,7 @@ pub(super) fn read(
     for dir in a.iter().chain(&b) {
         let place = fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
         if seen.contains(&place) {
-            return Err(Failure::usage(
+            return Err(CliError::usage(
                 format!("the run {} is given twice", dir.display()),
                 "name two different runs, or two sets without a common run",
             ));
@@ -297,7 +297,7 @@ pub(super) fn read(
     }
     let runs = |dirs: &[PathBuf]| {
         dirs.iter()
-            .map(|dir| Run::read(registry, dir))
+            .map(|dir| ComparedDirectory::read(registry, dir))
             .collect::<Result<Vec<_>, _>>()
     };
     let (a, b) = (runs(&a)?, runs(&b)?);
@@ -307,7 +307,7 @@ pub(super) fn read(
             .chain(&b)
             .find(|run| run.measured.name() != first.measured.name())
     {
-        return Err(Failure::usage(
+        return Err(CliError::usage(
             format!(
                 "{} is a run of `{}` and {} one of `{}`: their figures are not comparable",
                 first.dir.display(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_stats::compare::{Drawn, of_blocks, of_units};
+use replimeter_stats::compare::{Resampled, of_blocks, of_units};
 
 use super::figures::{FigureSpec, Figures};
 
@@ -47,14 +47,14 @@ impl Blocks {
 
 impl Starts {
     /// Starts differ more than the blocks of one start: with one start there is no interval.
-    fn drawn(&self) -> Option<Drawn> {
-        let units: Vec<Drawn> = self
+    fn drawn(&self) -> Option<Resampled> {
+        let units: Vec<Resampled> = self
             .0
             .values()
             .filter_map(|blocks| of_blocks(blocks))
             .collect();
         match &units[..] {
-            [only] => Some(Drawn::bare(only.value, only.samples)),
+            [only] => Some(Resampled::without_resamples(only.value, only.samples)),
             units => of_units(units),
         }
     }

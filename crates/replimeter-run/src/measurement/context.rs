@@ -10,16 +10,16 @@ use replimeter_engine::{
     source::{Member, OpenContext, ServerSource, Servers},
 };
 use replimeter_instruments::{
-    awake::KeepAwake,
     clock::Clock,
-    load::{BackgroundLoad, Filled, Workload},
+    keep_awake::KeepAwake,
+    load::{BackgroundLoad, FillProgress, Workload},
     preflight::{self, Cluster},
     priority::real_time_permitted,
     record,
     table::ProbeTable,
 };
 use replimeter_model::{
-    load::LoadPlan,
+    load::RatedLoad,
     manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
     plan::{Planned, Settings},
     target::Target,
@@ -34,8 +34,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Histograms, Measurement, Plan};
 use crate::{
+    cli_error::CliError,
     event::{Event, Observer, Observers, Progress, Stage},
-    failure::Failure,
     histograms, machine,
     options::OutputArgs,
     run_dir::{MANIFEST, PLAN, RunDir, SAMPLES, write_json, write_text},
@@ -51,7 +51,7 @@ const REMOVAL: Duration = Duration::from_secs(5);
 
 /// The end of a run, besides its plan, its manifest and the measured state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ended {
+pub struct RunEnd {
     /// The run directory.
     pub run_dir: String,
     /// Whether idle cores were kept awake.
@@ -65,18 +65,18 @@ pub struct Ended {
     /// Warnings from the checks, the servers and the clean-up.
     pub warnings: Vec<Warning>,
     /// The failure or interruption that ended it, if any.
-    pub failure: Option<Failure>,
+    pub failure: Option<CliError>,
 }
 
 /// The last line of a recorded run.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LastCall {
-    Ended(Ended),
+    Ended(RunEnd),
 }
 
 /// The surroundings of a plan that is run.
-pub(crate) struct Request<'a> {
+pub(crate) struct RunRequest<'a> {
     /// The source of its servers.
     pub(crate) servers: &'a mut dyn ServerSource,
     pub(crate) host: &'a Host<'a>,
@@ -106,7 +106,7 @@ pub struct RunContext<'a, M: Measurement> {
     pub manifest: Manifest,
     warnings: Vec<Warning>,
     /// The gathered state.
-    pub gathered: M::Gathered,
+    pub accumulator: M::Accumulator,
     servers: &'a mut dyn ServerSource,
     host: &'a Host<'a>,
     /// The text of `plan.toml`.
@@ -116,9 +116,9 @@ pub struct RunContext<'a, M: Measurement> {
 }
 
 /// Returns the text of `plan.toml`.
-pub(crate) fn plan_text<S: Settings>(plan: &Planned<S>) -> Result<String, Failure> {
+pub(crate) fn plan_text<S: Settings>(plan: &Planned<S>) -> Result<String, CliError> {
     plan.to_toml().map_err(|error| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot write the plan: {error}"),
             "report this as a bug",
         )
@@ -129,11 +129,11 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     /// Creates the run directory, and writes the plan into it before anything else happens.
     pub(crate) fn begin(
         plan: &'a Planned<M::Settings>,
-        request: Request<'a>,
+        request: RunRequest<'a>,
         options: M::Options,
         stop: &'a AtomicBool,
-    ) -> Result<Self, Failure> {
-        let Request {
+    ) -> Result<Self, CliError> {
+        let RunRequest {
             servers,
             host,
             output,
@@ -180,7 +180,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             run_dir,
             manifest,
             warnings: Vec::new(),
-            gathered: M::gathered(plan),
+            accumulator: M::accumulator(plan),
             servers,
             host,
             plan_text,
@@ -192,7 +192,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     }
 
     /// Starts, finds or prepares connections to the servers of a target.
-    pub fn open(&mut self, target: &Target) -> Result<Box<dyn Servers>, Failure> {
+    pub fn open(&mut self, target: &Target) -> Result<Box<dyn Servers>, CliError> {
         let observers = &self.observers;
         let context = OpenContext {
             say: &|text| observers.progress(Progress::new(Stage::Servers, text.to_owned())),
@@ -206,27 +206,27 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     pub fn open_checked(
         &mut self,
         target: &Target,
-    ) -> Result<(Box<dyn Servers>, Cluster), Failure> {
+    ) -> Result<(Box<dyn Servers>, Cluster), CliError> {
         let servers = self.open(target)?;
         self.stage(Stage::Servers, "checking the servers");
         let mut cluster = preflight::check(&to_measure(servers.as_ref()))?;
         if self.stop.load(Ordering::Relaxed) {
-            return Err(Failure::interrupted(
+            return Err(CliError::interrupted(
                 "interrupted before the measurement began",
             ));
         }
-        self.met(servers.label(), servers.as_ref(), &mut cluster)?;
+        self.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         Ok((servers, cluster))
     }
 
     /// Creates the data of background loads and connects them. A replica has `patience` to apply the data.
     pub fn background_load(
         &self,
-        loads: &[LoadPlan],
+        loads: &[RatedLoad],
         workloads: &[Workload],
         cluster: &Cluster,
         patience: Duration,
-    ) -> Result<BackgroundLoad, Failure> {
+    ) -> Result<BackgroundLoad, CliError> {
         self.stage(Stage::Prepare, "preparing the load");
         Ok(BackgroundLoad::prepare(
             loads,
@@ -234,7 +234,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             cluster,
             &self.clock,
             patience,
-            &mut |filled: &Filled| self.observers.progress(filling(filled)),
+            &mut |filled: &FillProgress| self.observers.progress(filling(filled)),
             self.stop,
         )?)
     }
@@ -256,7 +256,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     }
 
     /// Checks that every target is possible before the first is measured.
-    pub fn possible(&self) -> Result<(), Failure> {
+    pub fn possible(&self) -> Result<(), CliError> {
         let mut targets = self.plan.targets.iter();
         Ok(targets.try_for_each(|target| self.servers.possible(target))?)
     }
@@ -270,14 +270,14 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     ///
     /// # Errors
     /// The failure of an observer, such as a full disk.
-    pub fn take(&mut self, call: M::Call) -> Result<(), Failure> {
+    pub fn take(&mut self, call: M::Call) -> Result<(), CliError> {
         record::call(&call);
-        M::take(&mut self.gathered, self.work, call, &mut self.rows);
+        M::take(&mut self.accumulator, self.work, call, &mut self.rows);
         let full = self.rows.take_full();
         self.hand_on(full)
     }
 
-    fn hand_on(&self, batches: Vec<Batch<M::Columns>>) -> Result<(), Failure> {
+    fn hand_on(&self, batches: Vec<Batch<M::Columns>>) -> Result<(), CliError> {
         for batch in &batches {
             self.observers.emit(Event::Rows(batch));
         }
@@ -285,8 +285,8 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     }
 
     /// Sends the current operation to the observers.
-    pub fn stage(&self, stage: Stage, doing: &'static str) {
-        self.observers.progress(Progress::new(stage, doing));
+    pub fn stage(&self, stage: Stage, operation: &'static str) {
+        self.observers.progress(Progress::new(stage, operation));
     }
 
     /// Adds warnings for readers of the report.
@@ -320,17 +320,17 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     }
 
     /// Returns whether idle cores are kept awake.
-    pub fn kept_awake(&self) -> bool {
+    pub fn keep_cores_awake(&self) -> bool {
         self.awake.is_some()
     }
 
     /// Writes the servers into the manifest, and adds warnings about them.
-    pub fn met(
+    pub fn record_servers(
         &mut self,
         label: &str,
         servers: &dyn Servers,
         cluster: &mut Cluster,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         self.known(label, servers.record(), cluster.records())?;
         self.warn(std::mem::take(&mut cluster.warnings));
         Ok(())
@@ -342,7 +342,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         label: &str,
         sandbox: Option<&SandboxRecord>,
         servers: Vec<ServerRecord>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         if let Some(sandbox) = sandbox.filter(|sandbox| sandbox.in_memory()) {
             let warning = Warning::new(
                 WarningCode::MemoryFileSystem,
@@ -371,7 +371,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     }
 
     /// Writes the manifest, so that a killed run has one too.
-    pub fn write_manifest(&self) -> Result<(), Failure> {
+    pub fn write_manifest(&self) -> Result<(), CliError> {
         write_json(&self.run_dir.file(MANIFEST), &self.manifest)
     }
 
@@ -390,31 +390,34 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     }
 
     /// Ends a run without a report: its warnings are printed here.
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn abort(&self) {
         self.observers.emit(Event::Quiet);
-        let mut warnings = M::warnings(&self.gathered).to_vec();
+        let mut warnings = M::warnings(&self.accumulator).to_vec();
         warnings.extend(self.warnings.iter().cloned());
         self.host.screen.say(&terminal::warnings(&warnings));
     }
 
     /// Ends the measuring: returns the gathered state and the remaining parts of the run.
-    pub(crate) fn end(mut self, failure: Option<Failure>) -> Result<(Over, M::Gathered), Failure> {
+    pub(crate) fn end(
+        mut self,
+        failure: Option<CliError>,
+    ) -> Result<(CompletedRun, M::Accumulator), CliError> {
         let keep_awake = self.awake.take().is_some();
-        if M::is_empty(&self.gathered) {
-            self.give_up();
+        if M::is_empty(&self.accumulator) {
+            self.abort();
             return Err(failure.unwrap_or_else(|| {
-                Failure::failed("nothing was measured", "see the messages above")
+                CliError::failed("nothing was measured", "see the messages above")
             }));
         }
         self.stage(Stage::Report, "writing the report");
-        M::last_rows(&self.gathered, &mut self.rows);
+        M::last_rows(&self.accumulator, &mut self.rows);
         let rest = self.rows.take_all();
         let handed_on = self.hand_on(rest);
         self.run_dir.keep();
         // A failure caused by a failing observer hides the observer's own, which comes first.
         let stopped = self.observers.check().err();
         let finished = handed_on.and(self.observers.end());
-        let ended = Ended {
+        let ended = RunEnd {
             run_dir: self.run_dir.path().display().to_string(),
             keep_awake,
             real_time: self.real_time,
@@ -425,28 +428,28 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         };
         record::call(&LastCall::Ended(ended.clone()));
         record::finish().map_err(|error| not_recorded(&error))?;
-        let over = Over {
+        let over = CompletedRun {
             run_dir: self.run_dir,
             manifest: self.manifest,
             plan: self.plan_text,
             ended,
         };
-        Ok((over, self.gathered))
+        Ok((over, self.accumulator))
     }
 }
 
 /// A run after measuring.
-pub(crate) struct Over {
+pub(crate) struct CompletedRun {
     pub(crate) run_dir: RunDir,
     pub(crate) manifest: Manifest,
     /// The text of `plan.toml`.
     pub(crate) plan: String,
-    pub(crate) ended: Ended,
+    pub(crate) ended: RunEnd,
 }
 
-impl Over {
+impl CompletedRun {
     /// Writes the histograms of the figures.
-    pub(crate) fn keep_histograms(&self, histograms: Option<&Histograms>) -> Result<(), Failure> {
+    pub(crate) fn keep_histograms(&self, histograms: Option<&Histograms>) -> Result<(), CliError> {
         let Some(Histograms { took, series }) = histograms else {
             return Ok(());
         };
@@ -466,8 +469,8 @@ pub fn to_measure(servers: &dyn Servers) -> Vec<Member> {
     servers.members().iter().map(prompt).collect()
 }
 
-fn not_recorded(error: &std::io::Error) -> Failure {
-    Failure::failed(
+fn not_recorded(error: &std::io::Error) -> CliError {
+    CliError::failed(
         format!("cannot record the run: {error}"),
         "name a new folder with REPLIMETER_RECORD, and record one run",
     )

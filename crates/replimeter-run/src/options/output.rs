@@ -38,7 +38,7 @@ pub struct OutputArgs {
 
     /// Print figures once per report interval, and no report at the end
     #[arg(skip)]
-    pub stream: Option<Stream>,
+    pub stream: Option<StreamFormat>,
 
     /// Print nothing: the run is part of another.
     #[arg(skip)]
@@ -71,7 +71,7 @@ impl SweepOutputArgs {
 
 /// A form for other tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Stream {
+pub enum StreamFormat {
     /// A header, then a line for each replica and interval
     Csv,
     /// An exposition for each interval, in OpenMetrics' text format
@@ -87,12 +87,12 @@ pub struct StreamOutputArgs {
 
     /// Print figures once per report interval, and no report at the end
     #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["json", "markdown"])]
-    stream: Option<Stream>,
+    stream: Option<StreamFormat>,
 }
 
 /// What a report is printed as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum OutputFormat {
     /// For people at a terminal; `raw` adds experiment 1's raw lines.
     Text {
         /// Whether with the raw lines.
@@ -108,7 +108,7 @@ pub enum Form {
     Csv,
 }
 
-impl Form {
+impl OutputFormat {
     /// The first of these that is asked for; text otherwise.
     pub fn of(json: bool, markdown: bool, csv: bool, raw: bool) -> Self {
         match (json, markdown, csv) {
@@ -132,11 +132,11 @@ impl OutputArgs {
     }
 
     /// What the report is printed as.
-    pub fn form(&self) -> Form {
+    pub fn format(&self) -> OutputFormat {
         if self.silent {
-            Form::Silent
+            OutputFormat::Silent
         } else {
-            Form::of(self.json, self.markdown, self.csv, self.raw)
+            OutputFormat::of(self.json, self.markdown, self.csv, self.raw)
         }
     }
 }

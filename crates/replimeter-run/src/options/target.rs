@@ -11,11 +11,11 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 
-use super::given::Given;
-use crate::{failure::Failure, options::topology_file};
+use super::command_line::CommandLineSettings;
+use crate::{cli_error::CliError, options::topology_file};
 
 /// Whether an option is about the servers of a sandbox.
-pub fn is_of_sandboxes(option: &Arg) -> bool {
+pub fn is_sandbox_option(option: &Arg) -> bool {
     option.get_help_heading() == Some("Sandbox")
 }
 
@@ -55,7 +55,7 @@ pub struct SandboxArgs(pub TargetSettings);
 
 impl Args for SandboxArgs {
     fn augment_args(command: Command) -> Command {
-        sandbox_options(command, is_of_sandboxes)
+        sandbox_options(command, is_sandbox_option)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -97,13 +97,13 @@ pub struct TargetArgs {
     settings: TargetSettings,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: ConnectionOptions,
 }
 
 /// How servers of the user's are reached: URLs here may hold passwords, which plans must not.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Target")]
-struct Reach {
+struct ConnectionOptions {
     /// URL of your primary, such as mysql://user@host:3306/
     ///
     /// Parameters: ?ssl-mode=verify-ca&ssl-ca=FILE, where ssl-mode is disabled, preferred, required, verify-ca or
@@ -132,13 +132,13 @@ struct Reach {
 
 impl TargetArgs {
     /// The target for a plan, and the passwords that its URLs carried.
-    pub fn given(&self) -> Result<Given, Failure> {
+    pub fn given(&self) -> Result<CommandLineSettings, CliError> {
         let Self { settings, reach } = self;
         let mut passwords = Passwords::new();
         let mut warnings = Vec::new();
-        let mut read = |name: String, UrlText(text): &UrlText| -> Result<Endpoint, Failure> {
+        let mut read = |name: String, UrlText(text): &UrlText| -> Result<Endpoint, CliError> {
             let (endpoint, password) = Endpoint::parse(text).map_err(|error| {
-                Failure::usage(
+                CliError::usage(
                     error.to_string(),
                     "`replimeter COMMAND --help` shows such a URL",
                 )
@@ -181,7 +181,7 @@ impl TargetArgs {
             nodes = file.nodes;
             defaults_file = defaults_file.or(file.defaults_file);
         }
-        Ok(Given {
+        Ok(CommandLineSettings {
             target: TargetSettings {
                 primary,
                 replicas,
@@ -192,7 +192,7 @@ impl TargetArgs {
             passwords,
             ask_password: reach.ask_password,
             warnings,
-            ..Given::default()
+            ..CommandLineSettings::default()
         })
     }
 }

@@ -11,10 +11,10 @@ use replimeter_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::cli_error::CliError;
 
 /// No such file comes near this, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_SIZE: u64 = 1 << 20;
 
 /// The file's contents.
 #[derive(Debug, Deserialize, Serialize)]
@@ -29,15 +29,15 @@ pub struct TopologyFile {
 }
 
 /// Reads and checks a file; connects to nothing.
-pub fn read(path: &Path) -> Result<TopologyFile, Failure> {
+pub fn read(path: &Path) -> Result<TopologyFile, CliError> {
     let refuse = |reason: String| {
-        Failure::usage(
+        CliError::usage(
             format!("cannot use the topology {}: {reason}", path.display()),
             "docs/reference/topology.md shows a file with every key",
         )
     };
     let meta = fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
-    if !meta.is_file() || meta.len() > LARGEST {
+    if !meta.is_file() || meta.len() > MAX_FILE_SIZE {
         return Err(refuse(
             "it is no ordinary file, or larger than such a file can be".to_owned(),
         ));

@@ -5,11 +5,11 @@ use super::*;
 static NEVER: AtomicBool = AtomicBool::new(false);
 const SERVER: &str = "#!/bin/sh\necho 'mysqld  Ver 9.9.1-3 for Linux on x86_64'\n";
 
-struct Area {
+struct TestFolders {
     outer: tempfile::TempDir,
 }
 
-impl Area {
+impl TestFolders {
     fn new() -> Self {
         let outer = tempfile::tempdir().unwrap();
         fs::set_permissions(outer.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -83,9 +83,9 @@ impl Area {
 }
 
 #[test]
-fn an_archive_with_or_without_a_folder_around_it() {
+fn archive_with_or_without_top_folder_is_added() {
     for around in ["", "mysql-9.9.1-linux/"] {
-        let area = Area::new();
+        let area = TestFolders::new();
         let (program, text) = (
             format!("{around}bin/mysqld"),
             format!("{around}share/english/errmsg.sys"),
@@ -125,8 +125,8 @@ fn an_archive_with_or_without_a_folder_around_it() {
 }
 
 #[test]
-fn a_folder_is_linked_and_the_link_says_where_to() {
-    let area = Area::new();
+fn folder_is_linked_with_its_target() {
+    let area = TestFolders::new();
     let folder = area.folder(&[
         ("top/usr/sbin/mysqld", SERVER),
         ("top/usr/share/mysql/english/errmsg.sys", "x"),
@@ -143,7 +143,7 @@ fn a_folder_is_linked_and_the_link_says_where_to() {
         ..Search::default()
     };
     assert!(
-        Install::survey(&search)
+        Install::discovery(&search)
             .unusable
             .iter()
             .any(|found| found.path == added.place)
@@ -151,8 +151,8 @@ fn a_folder_is_linked_and_the_link_says_where_to() {
 }
 
 #[test]
-fn what_is_no_server_is_refused_and_leaves_nothing() {
-    let area = Area::new();
+fn invalid_server_is_refused_without_leftovers() {
+    let area = TestFolders::new();
     area.refused(&area.path("nothing"), "cannot be read");
     let empty = area.path("empty");
     fs::create_dir(&empty).unwrap();
@@ -184,10 +184,10 @@ fn what_is_no_server_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn too_large_or_unwanted_leaves_nothing() {
-    let area = Area::new();
+fn too_large_or_canceled_add_leaves_nothing() {
+    let area = TestFolders::new();
     let archive = area.archive(&[("bin/mysqld", SERVER), ("share/english/x", "")]);
-    let limits = Limits {
+    let limits = UnpackLimits {
         bytes: 1000,
         entries: 10,
     };
@@ -218,8 +218,8 @@ fn too_large_or_unwanted_leaves_nothing() {
 }
 
 #[test]
-fn a_link_into_a_folder_that_is_left_away_is_refused() {
-    let area = Area::new();
+fn link_into_an_omitted_folder_is_refused() {
+    let area = TestFolders::new();
     let mut builder = Builder::new(Vec::new());
     for (path, mode, content) in [
         ("top/bin/mysqld", 0o755, SERVER),
@@ -248,11 +248,11 @@ fn a_link_into_a_folder_that_is_left_away_is_refused() {
 }
 
 #[test]
-fn what_a_killed_attempt_left_goes_and_what_is_under_way_stays() {
-    let area = Area::new();
+fn leftovers_are_removed_and_active_attempts_kept() {
+    let area = TestFolders::new();
     let archive = area.archive(&[("bin/mysqld", SERVER), ("share/english/x", "")]);
-    let ground = Ground::prepare(&area.home()).unwrap();
-    let under_way = Workshop::open(&ground.servers).unwrap();
+    let ground = ServersFolder::prepare(&area.home()).unwrap();
+    let under_way = UnpackFolder::open(&ground.servers).unwrap();
     fs::create_dir_all(ground.servers.join(".add-dead.tmp/bin")).unwrap();
     fs::write(ground.servers.join(".add-dead.lock"), "").unwrap();
     fs::create_dir_all(ground.servers.join(".mysql-1.tmp")).unwrap();

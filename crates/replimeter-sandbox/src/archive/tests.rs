@@ -40,7 +40,7 @@ fn link(builder: &mut Builder<Vec<u8>>, path: &str, target: &str) {
 
 struct Unpacked {
     outer: tempfile::TempDir,
-    result: Result<Links, Fault>,
+    result: Result<ArchiveLinks, UnpackError>,
 }
 
 impl Unpacked {
@@ -50,7 +50,7 @@ impl Unpacked {
 
     /// Checks that it was refused for this reason and that nothing is left next to the tree.
     fn refused(&self, why: &str) {
-        let Err(Fault::Archive { reason, hint }) = &self.result else {
+        let Err(UnpackError::Archive { reason, hint }) = &self.result else {
             panic!("{:?}", self.result)
         };
         assert!(reason.contains(why), "{reason}");
@@ -63,7 +63,7 @@ impl Unpacked {
     }
 }
 
-fn unpacked_with(bytes: &[u8], limits: Limits, stop: &AtomicBool) -> Unpacked {
+fn unpacked_with(bytes: &[u8], limits: UnpackLimits, stop: &AtomicBool) -> Unpacked {
     let outer = tempfile::tempdir().unwrap();
     let (packed, tree) = (outer.path().join("packed"), outer.path().join("tree"));
     fs::write(&packed, bytes).unwrap();
@@ -166,7 +166,7 @@ fn xz(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn every_compression_in_one_piece_and_in_several() {
+fn every_compression_unpacks_from_any_split() {
     let plain = good();
     let (front, back) = plain.split_at(plain.len() / 2);
     check_good(&unpacked(&plain));
@@ -177,7 +177,7 @@ fn every_compression_in_one_piece_and_in_several() {
 }
 
 #[test]
-fn half_an_archive_is_damaged_wherever_it_is_cut() {
+fn truncated_archive_is_damaged() {
     let plain = good();
     for packed in packers()
         .into_iter()
@@ -195,14 +195,14 @@ fn half_an_archive_is_damaged_wherever_it_is_cut() {
 }
 
 #[test]
-fn a_changed_byte_is_noticed() {
+fn changed_byte_is_detected() {
     let plain = good();
     for mut packed in packers().into_iter().map(|pack| pack(&plain)) {
         let middle = packed.len() / 2;
         packed[middle] ^= 0x10;
         let unpacked = unpacked(&packed);
         assert!(
-            matches!(unpacked.result, Err(Fault::Archive { .. })),
+            matches!(unpacked.result, Err(UnpackError::Archive { .. })),
             "{:?}",
             unpacked.result
         );
@@ -210,7 +210,7 @@ fn a_changed_byte_is_noticed() {
 }
 
 #[test]
-fn what_is_no_archive_says_what_it_is() {
+fn non_archive_is_named_by_its_kind() {
     unpacked(b"").refused("empty file");
     unpacked(b"Dear reader,\nthis is a letter.\n").refused("not an archive");
     unpacked(&[0; 4096]).refused("not an archive");
@@ -221,7 +221,7 @@ fn what_is_no_archive_says_what_it_is() {
 }
 
 #[test]
-fn paths_that_climb_out() {
+fn paths_leaving_the_folder_are_refused() {
     unpacked(&tar_of(|tar| file(tar, "../x"))).refused("../x");
     unpacked(&tar_of(|tar| file(tar, "a/../../x"))).refused("a/../../x");
     unpacked(&tar_of(|tar| {
@@ -239,7 +239,7 @@ fn paths_that_climb_out() {
 }
 
 #[test]
-fn links_that_lead_out() {
+fn links_leaving_the_folder_are_refused() {
     unpacked(&tar_of(|tar| link(tar, "a", "/etc"))).refused("points outside");
     unpacked(&tar_of(|tar| link(tar, "a", ".."))).refused("points outside");
     unpacked(&tar_of(|tar| link(tar, "a/b", "../../x"))).refused("points outside");
@@ -259,7 +259,7 @@ fn links_that_lead_out() {
 }
 
 #[test]
-fn a_file_through_a_link() {
+fn file_through_a_link_is_refused() {
     let outward = tar_of(|tar| {
         link(tar, "a", "..");
         file(tar, "a/x");
@@ -279,7 +279,7 @@ fn a_file_through_a_link() {
 }
 
 #[test]
-fn links_in_a_circle_lead_nowhere() {
+fn circular_links_are_refused() {
     let circle = tar_of(|tar| {
         link(tar, "a", "b");
         link(tar, "b", "a");
@@ -288,7 +288,7 @@ fn links_in_a_circle_lead_nowhere() {
 }
 
 #[test]
-fn a_link_may_leave_its_folder_but_not_the_servers_own() {
+fn link_may_leave_its_folder_but_not_the_server() {
     let archive = tar_of(|tar| {
         file(tar, "other/x");
         link(tar, "server/a", "../other/x");
@@ -300,7 +300,7 @@ fn a_link_may_leave_its_folder_but_not_the_servers_own() {
 }
 
 #[test]
-fn devices_and_pipes() {
+fn devices_and_pipes_are_refused() {
     // Only root may create a device.
     unpacked(&tar_of(|tar| {
         entry(tar, EntryType::Char, "null", 0o666, b"", "")
@@ -317,14 +317,14 @@ fn devices_and_pipes() {
 }
 
 #[test]
-fn bounds_on_size_and_number() {
-    let small = Limits {
+fn size_and_count_limits_are_enforced() {
+    let small = UnpackLimits {
         bytes: 50_000,
         entries: 3,
     };
     unpacked_with(
         &gzip(&good()),
-        Limits {
+        UnpackLimits {
             entries: 100,
             ..small
         },
@@ -336,12 +336,12 @@ fn bounds_on_size_and_number() {
 }
 
 #[test]
-fn the_users_wish_to_end_is_heard() {
+fn unpacking_can_be_interrupted() {
     let unpacked = unpacked_with(&good(), LIMITS, &AtomicBool::new(true));
     assert!(
         matches!(
             unpacked.result,
-            Err(Fault::Sandbox(SandboxError::Interrupted))
+            Err(UnpackError::Sandbox(SandboxError::Interrupted))
         ),
         "{:?}",
         unpacked.result

@@ -13,17 +13,17 @@ use std::{
 use replimeter_model::engine::Engine;
 
 use super::{
-    Install, Origin, Surroundings, Unusable,
+    Install, Origin, ServerSupport, UnusableServer,
     folders::{own_libraries, plugins, tools},
 };
 use crate::{
-    abilities::{Abilities, Files},
+    capabilities::{Capabilities, InstalledFiles},
     process,
     user::SystemUser,
 };
 
 /// Timeout for printing the version.
-const PATIENCE: Duration = Duration::from_secs(20);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Install {
     /// Examines one program and runs it with `--version`.
@@ -31,8 +31,8 @@ impl Install {
         program: &Path,
         origin: Origin,
         path: &[PathBuf],
-    ) -> Result<Self, Unusable> {
-        let refuse = |(cause, hint): (String, &str)| Unusable {
+    ) -> Result<Self, UnusableServer> {
+        let refuse = |(cause, hint): (String, &str)| UnusableServer {
             path: program.to_owned(),
             cause,
             hint: hint.to_owned(),
@@ -56,10 +56,10 @@ impl Install {
         } else {
             &base
         };
-        let surroundings = Surroundings::of(root, &base, path);
+        let surroundings = ServerSupport::of(root, &base, path);
         let (engine, version) = identity(program, &surroundings, &user).map_err(refuse)?;
         let plugins = plugins(&base);
-        let abilities = Abilities::of(&Files {
+        let capabilities = Capabilities::of(&InstalledFiles {
             engine,
             version: &version,
             base: &base,
@@ -74,14 +74,14 @@ impl Install {
             share,
             plugins,
             origin,
-            abilities,
+            capabilities,
             surroundings,
             base,
         })
     }
 }
 
-impl Surroundings {
+impl ServerSupport {
     fn of(root: &Path, base: &Path, path: &[PathBuf]) -> Self {
         let (loader, libraries) = if root == Path::new("/") {
             (None, None)
@@ -137,7 +137,7 @@ fn share(base: &Path) -> Result<PathBuf, Refusal> {
 /// Returns the engine and version that a program reports.
 fn identity(
     program: &Path,
-    surroundings: &Surroundings,
+    surroundings: &ServerSupport,
     user: &SystemUser,
 ) -> Result<(Engine, String), Refusal> {
     let question = || {
@@ -158,7 +158,7 @@ fn identity(
         };
         (cause, hint)
     })?;
-    stated(&text).ok_or_else(|| {
+    parse_version(&text).ok_or_else(|| {
         let cause = format!(
             "it does not answer --version like MariaDB or MySQL, but: {}",
             short(&text)
@@ -235,7 +235,7 @@ fn ask(command: impl Fn() -> Command, user: &SystemUser) -> Result<String, Strin
             let _ = child.wait();
             return Err(format!(
                 "it did not answer --version within {} s",
-                PATIENCE.as_secs()
+                VERSION_TIMEOUT.as_secs()
             ));
         }
     };
@@ -275,7 +275,7 @@ fn listen(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
 
 fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
     let began = Instant::now();
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < VERSION_TIMEOUT {
         if let Ok(Some(status)) = child.try_wait() {
             return Some(status);
         }
@@ -296,7 +296,7 @@ fn short(text: &str) -> String {
 }
 
 /// Returns the engine and version from the output of `--version`.
-pub(super) fn stated(text: &str) -> Option<(Engine, String)> {
+pub(super) fn parse_version(text: &str) -> Option<(Engine, String)> {
     let (_, rest) = text.split_once(" Ver ")?;
     let number: String = rest
         .trim_start()

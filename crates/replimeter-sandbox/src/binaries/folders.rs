@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Origin, Search, Unusable};
+use super::{Origin, Search, UnusableServer};
 
 /// Folders in which distributions and vendors put servers that are not on PATH.
 pub(super) const USUAL: [&str; 8] = [
@@ -58,7 +58,10 @@ pub(crate) fn programs_of(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns every folder that may contain a binary, in order of preference.
-pub(super) fn folders(search: &Search, unusable: &mut Vec<Unusable>) -> Vec<(PathBuf, Origin)> {
+pub(super) fn folders(
+    search: &Search,
+    unusable: &mut Vec<UnusableServer>,
+) -> Vec<(PathBuf, Origin)> {
     let inside = |root: &Path, origin: Origin| INSIDE.map(|folder| (root.join(folder), origin));
     if let Some(servers) = &search.servers {
         let below = roots_in(servers, unusable);
@@ -82,7 +85,7 @@ pub(super) fn folders(search: &Search, unusable: &mut Vec<Unusable>) -> Vec<(Pat
 }
 
 /// Returns the folders in a folder of servers. Names with a leading dot are still being unpacked.
-fn roots_in(folder: &Path, unusable: &mut Vec<Unusable>) -> Vec<PathBuf> {
+fn roots_in(folder: &Path, unusable: &mut Vec<UnusableServer>) -> Vec<PathBuf> {
     let mut roots = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -93,7 +96,7 @@ fn roots_in(folder: &Path, unusable: &mut Vec<Unusable>) -> Vec<PathBuf> {
             Ok(meta) if meta.is_dir() => roots.push(path),
             Err(error) if path.is_symlink() => {
                 let target = fs::read_link(&path).unwrap_or_default();
-                unusable.push(Unusable {
+                unusable.push(UnusableServer {
                     cause: format!(
                         "it links to {}, which cannot be used: {error}",
                         target.display()

@@ -16,7 +16,7 @@ use std::{
 use replimeter_model::engine::Engine;
 
 use crate::{
-    abilities::{Abilities, Ability, version_numbers},
+    capabilities::{Capabilities, Capability, version_numbers},
     error::SandboxError,
     process,
 };
@@ -78,14 +78,14 @@ pub struct Install {
     /// How it was found.
     pub origin: Origin,
     /// Its capabilities.
-    pub abilities: Abilities,
+    pub capabilities: Capabilities,
     /// Its requirements to run.
-    surroundings: Surroundings,
+    surroundings: ServerSupport,
 }
 
 /// Files that a server's binary needs to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Surroundings {
+struct ServerSupport {
     /// The dynamic loader of an unpacked server, when it needs a newer C library than the system's.
     loader: Option<PathBuf>,
     /// Libraries of an unpacked server.
@@ -96,7 +96,7 @@ struct Surroundings {
 
 /// A file that looks like a server but cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unusable {
+pub struct UnusableServer {
     /// The program, or the entry of the private folder.
     pub path: PathBuf,
     /// Why not.
@@ -107,14 +107,14 @@ pub struct Unusable {
 
 /// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct SearchResult {
     /// Servers, the best first: MariaDB before MySQL, then the newest first.
     pub installs: Vec<Install>,
     /// Files that could not be used.
-    pub unusable: Vec<Unusable>,
+    pub unusable: Vec<UnusableServer>,
 }
 
-impl Surroundings {
+impl ServerSupport {
     fn command(&self, program: &Path) -> Command {
         let mut command = match (&self.loader, &self.libraries) {
             (Some(loader), Some(libraries)) => {
@@ -170,32 +170,32 @@ impl Install {
     /// Unusable ones are skipped; [`Install::survey`] lists them.
     #[must_use]
     pub fn all(search: &Search) -> Vec<Self> {
-        Self::survey(search).installs
+        Self::discovery(search).installs
     }
 
     /// Returns every server found, and every unusable file that looks like one.
     #[must_use]
-    pub fn survey(search: &Search) -> Survey {
-        let mut survey = Survey::default();
+    pub fn discovery(search: &Search) -> SearchResult {
+        let mut discovery = SearchResult::default();
         let mut seen = BTreeSet::new();
-        for (folder, origin) in folders(search, &mut survey.unusable) {
+        for (folder, origin) in folders(search, &mut discovery.unusable) {
             for program in programs(&folder) {
                 if seen.insert(program.clone()) {
                     match Self::examine(&program, origin, &search.path) {
-                        Ok(install) => survey.installs.push(install),
-                        Err(unusable) => survey.unusable.push(unusable),
+                        Ok(install) => discovery.installs.push(install),
+                        Err(unusable) => discovery.unusable.push(unusable),
                     }
                 }
             }
         }
         // Stable: of two equal ones the system's is first.
-        survey.installs.sort_by_key(|install| {
+        discovery.installs.sort_by_key(|install| {
             (
                 install.engine != Engine::MariaDb,
                 Reverse(version_numbers(&install.version)),
             )
         });
-        survey
+        discovery
     }
 
     /// Returns the best server of the engine (of any when `None`).
@@ -204,7 +204,7 @@ impl Install {
     /// When there is none: where it was searched, and what could not be used.
     pub fn find(search: &Search, engine: Option<Engine>) -> Result<Self, SandboxError> {
         // Every server has this capability.
-        Self::pick(search, engine, None, Ability::Async)
+        Self::pick(search, engine, None, Capability::Async)
     }
 
     /// Returns the first server found that is of the engine, has a version with this prefix, and
@@ -216,11 +216,11 @@ impl Install {
         search: &Search,
         engine: Option<Engine>,
         version: Option<&str>,
-        ability: Ability,
+        capability: Capability,
     ) -> Result<Self, SandboxError> {
-        let survey = Self::survey(search);
+        let discovery = Self::discovery(search);
         let of_engine = || {
-            survey
+            discovery
                 .installs
                 .iter()
                 .filter(|install| engine.is_none_or(|engine| install.engine == engine))
@@ -229,9 +229,9 @@ impl Install {
             .filter(|install| version.is_none_or(|version| is_version(&install.version, version)));
         let Some(first) = fitting.clone().next() else {
             return Err(match version {
-                None => survey.none(search, engine),
+                None => discovery.none(search, engine),
                 Some(version) => {
-                    let known: Vec<String> = survey
+                    let known: Vec<String> = discovery
                         .installs
                         .iter()
                         .map(|install| format!("{} {}", install.engine.product(), install.version))
@@ -249,10 +249,10 @@ impl Install {
                 }
             });
         };
-        if let Some(able) = fitting.find(|install| install.abilities.has(ability)) {
+        if let Some(able) = fitting.find(|install| install.capabilities.has(capability)) {
             return Ok(able.clone());
         }
-        let lacking = first.abilities.require(ability).err();
+        let lacking = first.capabilities.require(capability).err();
         let hint = lacking.map_or_else(String::new, |missing| missing.hint);
         Err(SandboxError::Impossible {
             what: format!(
@@ -260,7 +260,7 @@ impl Install {
                 first.engine.product(),
                 first.version,
                 first.program.display(),
-                ability.name()
+                capability.name()
             ),
             hint,
         })
@@ -274,7 +274,7 @@ fn is_version(version: &str, wanted: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-impl Survey {
+impl SearchResult {
     /// Returns the error for a search that found nothing suitable (any engine when `None`).
     #[must_use]
     pub fn none(&self, search: &Search, engine: Option<Engine>) -> SandboxError {

@@ -3,15 +3,21 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
 };
 
-use super::{examine::stated, *};
+use super::{examine::parse_version, *};
 
 #[test]
-fn engine_and_version_by_their_own_word() {
+fn engine_and_version_are_parsed_from_output() {
     let maria = "/usr/sbin/mariadbd  Ver 10.11.6-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)";
-    assert_eq!(stated(maria), Some((Engine::MariaDb, "10.11.6".to_owned())));
+    assert_eq!(
+        parse_version(maria),
+        Some((Engine::MariaDb, "10.11.6".to_owned()))
+    );
     let mysql = "/usr/sbin/mysqld  Ver 8.0.36-0ubuntu0.22.04.1 for Linux on x86_64 ((Ubuntu))";
-    assert_eq!(stated(mysql), Some((Engine::MySql, "8.0.36".to_owned())));
-    assert_eq!(stated("hello"), None);
+    assert_eq!(
+        parse_version(mysql),
+        Some((Engine::MySql, "8.0.36".to_owned()))
+    );
+    assert_eq!(parse_version("hello"), None);
 }
 
 /// A shell script that answers `--version`, in a folder that every user may enter.
@@ -41,7 +47,7 @@ fn answer(version: &str) -> String {
 }
 
 #[test]
-fn the_best_server_comes_first_and_each_once() {
+fn best_server_is_first_and_each_is_listed_once() {
     let folder = open_folder();
     fake(folder.path(), "a/bin/mysqld", &answer("9.7.4"));
     fake(
@@ -61,14 +67,14 @@ fn the_best_server_comes_first_and_each_once() {
         servers: Some(folder.path().to_owned()),
         ..Search::default()
     };
-    let survey = Install::survey(&search);
-    let versions: Vec<&str> = survey
+    let discovery = Install::discovery(&search);
+    let versions: Vec<&str> = discovery
         .installs
         .iter()
         .map(|install| install.version.as_str())
         .collect();
-    assert_eq!(versions, ["10.11.6", "10.6.20", "9.7.4"], "{survey:?}");
-    assert_eq!(survey.unusable, []);
+    assert_eq!(versions, ["10.11.6", "10.6.20", "9.7.4"], "{discovery:?}");
+    assert_eq!(discovery.unusable, []);
     assert_eq!(Install::find(&search, None).unwrap().version, "10.11.6");
     assert_eq!(
         Install::find(&search, Some(Engine::MySql)).unwrap().version,
@@ -91,7 +97,7 @@ fn the_best_server_comes_first_and_each_once() {
 }
 
 #[test]
-fn what_cannot_be_used_is_named_with_its_cause() {
+fn unusable_server_is_named_with_its_cause() {
     let folder = open_folder();
     let mut foreign = b"\x7fELF\x02\x01\x01".to_vec();
     foreign.resize(64, 0);
@@ -113,11 +119,11 @@ fn what_cannot_be_used_is_named_with_its_cause() {
     fake(folder.path(), "bare/bin/mysqld", &answer("9.7.4"));
     fs::remove_dir_all(folder.path().join("bare/share")).unwrap();
     symlink("/no/such/folder", folder.path().join("gone")).unwrap();
-    let survey = Install::survey(&Search {
+    let discovery = Install::discovery(&Search {
         servers: Some(folder.path().to_owned()),
         ..Search::default()
     });
-    assert_eq!(survey.installs, []);
+    assert_eq!(discovery.installs, []);
     for (root, cause, hint) in [
         (
             "foreign",
@@ -134,18 +140,18 @@ fn what_cannot_be_used_is_named_with_its_cause() {
         ),
         ("gone", "links to /no/such/folder", "rm "),
     ] {
-        let found = survey.unusable.iter().find(|found| {
+        let found = discovery.unusable.iter().find(|found| {
             found
                 .path
                 .starts_with(folder.path().canonicalize().unwrap().join(root))
         });
-        let found = found.unwrap_or_else(|| panic!("{root} is missing in {survey:?}"));
+        let found = found.unwrap_or_else(|| panic!("{root} is missing in {discovery:?}"));
         assert!(
             found.cause.contains(cause) && found.hint.contains(hint),
             "{found:?}"
         );
     }
-    let error = survey.none(&Search::default(), None).to_string();
+    let error = discovery.none(&Search::default(), None).to_string();
     assert!(
         error.contains("cannot be used") && error.contains("libaio.so.1"),
         "{error}"
@@ -153,7 +159,7 @@ fn what_cannot_be_used_is_named_with_its_cause() {
 }
 
 #[test]
-fn scripts_find_the_servers_own_tools_first() {
+fn scripts_find_server_tools_first() {
     let folder = open_folder();
     fake(
         folder.path(),
@@ -184,7 +190,7 @@ fn scripts_find_the_servers_own_tools_first() {
 }
 
 #[test]
-fn a_folder_without_servers_is_named() {
+fn folder_without_servers_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let search = Search {
         servers: Some(folder.path().to_owned()),

@@ -11,7 +11,7 @@ use std::{
 
 use replimeter_model::{engine::Engine, server_option::ServerOption, shape::Mode};
 
-use crate::{abilities::SemiSync, binaries::Install};
+use crate::{binaries::Install, capabilities::SemiSync};
 
 /// The user with which replicas log in to the primary.
 pub(crate) const REPLICATION_USER: &str = "replimeter_repl";
@@ -49,7 +49,7 @@ pub(crate) struct ServerSpec<'a> {
 /// Returns a server's own folder for temporary files, next to its data directory. It must not be
 /// shared: at its start MariaDB removes all files `#sql*` in it, including temporary tables of
 /// running servers.
-pub(crate) fn temporary(data: &Path) -> PathBuf {
+pub(crate) fn temporary_folder(data: &Path) -> PathBuf {
     data.with_file_name("tmp")
 }
 
@@ -61,7 +61,7 @@ fn paths(command: &mut Command, install: &Install, data: &Path, plugins: Option<
         .arg(option("basedir", &install.base));
     command
         .arg(option("datadir", data))
-        .arg(option("tmpdir", &temporary(data)));
+        .arg(option("tmpdir", &temporary_folder(data)));
     if install.share.join("english").is_dir() {
         command.arg(option("lc-messages-dir", &install.share));
     }
@@ -96,7 +96,7 @@ pub(crate) fn initialise(
 }
 
 /// Returns whether an option affects the data directory itself and so belongs to its template.
-pub(crate) fn shapes_seed(option: &ServerOption) -> bool {
+pub(crate) fn shapes_template(option: &ServerOption) -> bool {
     let name = option.name.strip_prefix("loose_").unwrap_or(&option.name);
     name.starts_with("innodb_") && !name.starts_with("innodb_flush")
         || matches!(name, "lower_case_table_names" | "aria_log_file_size")
@@ -180,7 +180,7 @@ pub(crate) fn found_galera(
 /// Returns the arguments for semi-synchronous replication; both sides on every server, so that
 /// roles can change.
 pub(crate) fn semi_sync_arguments(install: &Install) -> Vec<String> {
-    match &install.abilities.semi_sync {
+    match &install.capabilities.semi_sync {
         Some(SemiSync::Plugins { source, replica }) => {
             vec![
                 format!("--plugin-load-add={source}"),

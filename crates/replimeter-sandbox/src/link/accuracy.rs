@@ -13,7 +13,7 @@ use std::{
 use super::{
     LinkSettings,
     tests::{connected, quantile, threads_of, travel_times},
-    thread::be_punctual,
+    thread::set_timer_slack,
 };
 
 fn micros(duration: Duration) -> f64 {
@@ -49,7 +49,7 @@ fn measure(what: &str, gap: Duration) {
         if millis == 0 {
             base = p50;
         }
-        let lane = link.counters().to_target;
+        let direction = link.counters().to_target;
         let used = Duration::from_nanos(threads_of("accuracy").0);
         println!(
             "{what} every {gap_micros} µs, delay {millis:2} ms: p50 {:6.1} p99 {:7.1} µs beyond it; p50 against 0 ms {:+6.1} µs; \
@@ -57,8 +57,8 @@ fn measure(what: &str, gap: Duration) {
             micros(p50 - settings.delay),
             micros(p99 - settings.delay),
             micros(p50 - settings.delay) - micros(base),
-            micros(lane.late_total) / lane.chunks.max(1) as f64,
-            micros(lane.late_most),
+            micros(direction.late_total) / direction.chunks.max(1) as f64,
+            micros(direction.late_most),
             micros(used) / messages as f64,
         );
     }
@@ -99,10 +99,10 @@ fn throughput(what: &str) {
 
 #[test]
 #[ignore = "prints figures; meaningless in parallel with other tests"]
-fn figures() {
+fn link_accuracy_is_within_limits() {
     static STOP: AtomicBool = AtomicBool::new(false);
     // The ends are as punctual as the measuring threads.
-    be_punctual();
+    set_timer_slack();
     let gaps = [Duration::from_micros(700), Duration::from_micros(100)];
     gaps.into_iter().for_each(|gap| measure("idle", gap));
     throughput("idle");

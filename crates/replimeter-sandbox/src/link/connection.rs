@@ -10,20 +10,20 @@ use std::{
 use rustix::event::{PollFd, PollFlags};
 
 use super::{
-    LinkSettings, Shared,
-    lane::{Delivery, Lane, MOST_BYTES, Tally},
-    thread::{Bell, be_punctual, wait},
+    LinkSettings, LinkShared,
+    direction::{Delivery, Direction, MAX_CHUNK_BYTES, TrafficCounters},
+    thread::{Wakeup, set_timer_slack, wait},
 };
 
 /// One thread serves both directions: it wakes once for the earliest event, and an abrupt end of
 /// one side needs no coordination with another thread.
 struct Connection<'a> {
-    shared: &'a Shared,
-    bell: &'a Bell,
+    shared: &'a LinkShared,
+    wakeup: &'a Wakeup,
     client: &'a TcpStream,
     target: &'a TcpStream,
-    to_target: Lane,
-    to_client: Lane,
+    to_target: Direction,
+    to_client: Direction,
     /// The link's number of cuts at the last check.
     cuts: u64,
     buffer: Vec<u8>,
@@ -43,7 +43,7 @@ const SHARE: u32 = 20;
 const RECKONED: Duration = Duration::from_millis(20);
 
 /// The reason for the end of a wait.
-enum Next {
+enum NextEvent {
     /// Only the wakeup: the link is cut.
     Healed,
     Traffic,
@@ -51,22 +51,22 @@ enum Next {
 
 /// Serves an accepted connection to its end. The seed determines its jitter.
 pub(super) fn serve(
-    shared: &Shared,
-    bell: &Bell,
+    shared: &LinkShared,
+    wakeup: &Wakeup,
     client: &TcpStream,
     target: &TcpStream,
     seed: u64,
 ) {
-    be_punctual();
+    set_timer_slack();
     let mut connection = Connection {
         shared,
-        bell,
+        wakeup,
         client,
         target,
-        to_target: Lane::new(seed),
-        to_client: Lane::new(!seed),
+        to_target: Direction::new(seed),
+        to_client: Direction::new(!seed),
         cuts: shared.state().cuts,
-        buffer: vec![0; MOST_BYTES],
+        buffer: vec![0; MAX_CHUNK_BYTES],
         lavish: None,
     };
     while let ControlFlow::Continue(next) = connection.turn() {
@@ -85,7 +85,7 @@ pub(super) fn reset(stream: &TcpStream) {
 
 impl Connection<'_> {
     /// Moves everything that can be moved now.
-    fn turn(&mut self) -> ControlFlow<(), Next> {
+    fn turn(&mut self) -> ControlFlow<(), NextEvent> {
         // Held for the whole pass: once cut() has returned, nothing is delivered.
         let shared = self.shared;
         let state = shared.state();
@@ -93,7 +93,7 @@ impl Connection<'_> {
             return ControlFlow::Break(());
         }
         if state.cut {
-            return ControlFlow::Continue(Next::Healed);
+            return ControlFlow::Continue(NextEvent::Healed);
         }
         let settings = &state.settings;
         if state.cuts != self.cuts {
@@ -106,7 +106,7 @@ impl Connection<'_> {
         self.to_target.read(self.client, &mut self.buffer, settings);
         self.to_client.read(self.target, &mut self.buffer, settings);
         self.deliver(settings)?;
-        ControlFlow::Continue(Next::Traffic)
+        ControlFlow::Continue(NextEvent::Traffic)
     }
 
     fn deliver(&mut self, settings: &LinkSettings) -> ControlFlow<()> {
@@ -127,11 +127,11 @@ impl Connection<'_> {
         }
     }
 
-    fn wait(&mut self, next: &Next) -> io::Result<()> {
-        if matches!(next, Next::Healed) {
+    fn wait(&mut self, next: &NextEvent) -> io::Result<()> {
+        if matches!(next, NextEvent::Healed) {
             // A socket that is not polled cannot wake the thread, whatever its peer does.
-            wait(&mut [PollFd::new(self.bell, PollFlags::IN)], None)?;
-            self.bell.silence();
+            wait(&mut [PollFd::new(self.wakeup, PollFlags::IN)], None)?;
+            self.wakeup.clear();
             return Ok(());
         }
         let due = [self.to_target.next_due(), self.to_client.next_due()]
@@ -146,7 +146,7 @@ impl Connection<'_> {
             LEAD
         };
         let mut files = [
-            PollFd::new(self.bell, PollFlags::IN),
+            PollFd::new(self.wakeup, PollFlags::IN),
             self.watch(self.client, interest(&self.to_target, &self.to_client)),
             self.watch(self.target, interest(&self.to_client, &self.to_target)),
         ];
@@ -154,9 +154,9 @@ impl Connection<'_> {
             Some(most) if most <= lead => watch_closely(&mut files, began, most, &mut self.lavish)?,
             most => wait(&mut files, most.map(|most| most - lead))?,
         }
-        let [bell, client, target] = files.map(|file| file.revents());
-        if !bell.is_empty() {
-            self.bell.silence();
+        let [wakeup, client, target] = files.map(|file| file.revents());
+        if !wakeup.is_empty() {
+            self.wakeup.clear();
         }
         note(client, &mut self.to_target, &mut self.to_client);
         note(target, &mut self.to_client, &mut self.to_target);
@@ -170,7 +170,7 @@ impl Connection<'_> {
         Self: 'f,
     {
         if flags.is_empty() {
-            PollFd::new(self.bell, flags)
+            PollFd::new(self.wakeup, flags)
         } else {
             PollFd::new(stream, flags)
         }
@@ -200,20 +200,20 @@ fn watch_closely(
 
 /// Delivers what is due in `lane`; breaks when that ended the connection.
 fn deliver(
-    lane: &mut Lane,
-    opposite: &mut Lane,
+    direction: &mut Direction,
+    opposite: &mut Direction,
     receiver: &TcpStream,
-    tally: &Tally,
+    tally: &TrafficCounters,
     settings: &LinkSettings,
 ) -> ControlFlow<()> {
-    match lane.deliver(receiver, tally) {
+    match direction.deliver(receiver, tally) {
         Delivery::Done => {}
         Delivery::Reset => {
             reset(receiver);
             return ControlFlow::Break(());
         }
         Delivery::Broken => {
-            lane.receiver_broke();
+            direction.receiver_broke();
             opposite.sender_broke(settings);
         }
     }
@@ -221,14 +221,14 @@ fn deliver(
 }
 
 /// Returns the events to wait for on the socket from which `from` reads and to which `to` writes.
-fn interest(from: &Lane, to: &Lane) -> PollFlags {
+fn interest(from: &Direction, to: &Direction) -> PollFlags {
     let mut flags = PollFlags::empty();
     flags.set(PollFlags::IN, from.takes());
     flags.set(PollFlags::OUT, to.blocked());
     flags
 }
 
-fn note(ready: PollFlags, from: &mut Lane, to: &mut Lane) {
+fn note(ready: PollFlags, from: &mut Direction, to: &mut Direction) {
     if ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
         from.readable = true;
     }

@@ -7,7 +7,7 @@
 //! while the link is cut, and the target is connected without delay.
 
 mod connection;
-mod lane;
+mod direction;
 mod schedule;
 mod thread;
 
@@ -32,8 +32,8 @@ use rustix::event::{PollFd, PollFlags};
 pub use schedule::LinkSettings;
 
 use connection::{reset, serve};
-use lane::Tally;
-use thread::{Bell, wait};
+use direction::TrafficCounters;
+use thread::{Wakeup, wait};
 
 /// Connects to a link's target. Called on a separate thread for each connection, so it may enter
 /// another network namespace.
@@ -43,9 +43,9 @@ pub type Connector = Box<dyn Fn() -> io::Result<TcpStream> + Send + Sync>;
 pub struct Link {
     name: String,
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<LinkShared>,
     /// Ends the wait of the thread that accepts.
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     acceptor: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -59,14 +59,14 @@ pub struct LinkCounters {
     /// Of these, closed because the target could not be connected.
     pub refused: u64,
     /// From the side that connected to the target.
-    pub to_target: LaneCounters,
+    pub to_target: DirectionCounters,
     /// From the target to the side that connected.
-    pub to_client: LaneCounters,
+    pub to_client: DirectionCounters,
 }
 
 /// Counters of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct LaneCounters {
+pub struct DirectionCounters {
     /// Bytes delivered.
     pub bytes: u64,
     /// Chunks delivered at a time that the receiver did not influence.
@@ -79,18 +79,18 @@ pub struct LaneCounters {
 
 /// State shared by the threads of a link.
 #[derive(Debug)]
-struct Shared {
-    state: RwLock<State>,
-    connections: Mutex<Vec<Served>>,
+struct LinkShared {
+    state: RwLock<LinkThreads>,
+    connections: Mutex<Vec<ConnectionThread>>,
     accepted: AtomicU64,
     open: AtomicU64,
     refused: AtomicU64,
-    to_target: Tally,
-    to_client: Tally,
+    to_target: TrafficCounters,
+    to_client: TrafficCounters,
 }
 
 #[derive(Debug)]
-struct State {
+struct LinkThreads {
     settings: LinkSettings,
     cut: bool,
     /// Number of cuts: a thread notices even a cut that was healed before its check.
@@ -101,26 +101,26 @@ struct State {
 
 /// The thread that serves one connection.
 #[derive(Debug)]
-struct Served {
+struct ConnectionThread {
     thread: JoinHandle<()>,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     /// The thread's own reference must be the last, so that the socket closes with it.
     client: Weak<TcpStream>,
     /// Whether the caller's connector runs, for which there is no limit.
     connecting: Arc<AtomicBool>,
 }
 
-impl Shared {
+impl LinkShared {
     // A panic elsewhere leaves every one of these values consistent.
-    fn state(&self) -> RwLockReadGuard<'_, State> {
+    fn state(&self) -> RwLockReadGuard<'_, LinkThreads> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self) -> RwLockWriteGuard<'_, State> {
+    fn change(&self) -> RwLockWriteGuard<'_, LinkThreads> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn connections(&self) -> MutexGuard<'_, Vec<Served>> {
+    fn connections(&self) -> MutexGuard<'_, Vec<ConnectionThread>> {
         self.connections
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -142,8 +142,8 @@ impl Link {
         let name = name.into();
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
-        let shared = Arc::new(Shared {
-            state: RwLock::new(State {
+        let shared = Arc::new(LinkShared {
+            state: RwLock::new(LinkThreads {
                 settings,
                 cut: false,
                 cuts: 0,
@@ -153,10 +153,10 @@ impl Link {
             accepted: AtomicU64::new(0),
             open: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            to_target: Tally::default(),
-            to_client: Tally::default(),
+            to_target: TrafficCounters::default(),
+            to_client: TrafficCounters::default(),
         });
-        let bell = Arc::new(Bell::new()?);
+        let wakeup = Arc::new(Wakeup::new()?);
         let acceptor = Acceptor {
             // A name with a null byte would cause a panic.
             thread_name: name.replace('\0', ""),
@@ -164,7 +164,7 @@ impl Link {
             port: address.port(),
             connect: Arc::new(connect),
             shared: Arc::clone(&shared),
-            bell: Arc::clone(&bell),
+            wakeup: Arc::clone(&wakeup),
         };
         let thread = Builder::new()
             .name(acceptor.thread_name.clone())
@@ -173,7 +173,7 @@ impl Link {
             name,
             address,
             shared,
-            bell,
+            wakeup,
             acceptor: Mutex::new(Some(thread)),
         })
     }
@@ -247,7 +247,7 @@ impl Link {
     /// Returns the counters. Bytes are counted just after their delivery.
     #[must_use]
     pub fn counters(&self) -> LinkCounters {
-        let lane = |tally: &Tally| LaneCounters {
+        let direction = |tally: &TrafficCounters| DirectionCounters {
             bytes: tally.bytes.load(Ordering::Relaxed),
             chunks: tally.chunks.load(Ordering::Relaxed),
             late_total: Duration::from_nanos(tally.late_nanos.load(Ordering::Relaxed)),
@@ -257,8 +257,8 @@ impl Link {
             accepted: self.shared.accepted.load(Ordering::Relaxed),
             open: self.shared.open.load(Ordering::Relaxed),
             refused: self.shared.refused.load(Ordering::Relaxed),
-            to_target: lane(&self.shared.to_target),
-            to_client: lane(&self.shared.to_client),
+            to_target: direction(&self.shared.to_target),
+            to_client: direction(&self.shared.to_client),
         }
     }
 
@@ -267,7 +267,7 @@ impl Link {
     /// again does nothing.
     pub fn close(&self) {
         self.shared.change().closed = true;
-        self.bell.ring();
+        self.wakeup.wake();
         let acceptor = self
             .acceptor
             .lock()
@@ -295,9 +295,9 @@ impl Link {
     }
 
     fn wake_all(&self) {
-        self.bell.ring();
+        self.wakeup.wake();
         for served in &*self.shared.connections() {
-            served.bell.ring();
+            served.wakeup.wake();
         }
     }
 }
@@ -331,12 +331,12 @@ struct Acceptor {
     listener: TcpListener,
     port: u16,
     connect: Arc<Connector>,
-    shared: Arc<Shared>,
-    bell: Arc<Bell>,
+    shared: Arc<LinkShared>,
+    wakeup: Arc<Wakeup>,
 }
 
 /// The event to wait for before accepting again.
-enum Pause {
+enum AcceptPause {
     Until(PollFlags),
     Respite,
 }
@@ -353,37 +353,39 @@ impl Acceptor {
                 }
                 if state.cut {
                     stale = true;
-                    Pause::Until(PollFlags::empty())
+                    AcceptPause::Until(PollFlags::empty())
                 } else {
                     self.accept_all(stale)
                 }
             };
             // Omitted while cut, or it would report waiting connections again and again.
             let waited = match pause {
-                Pause::Until(flags) if !flags.is_empty() => {
+                AcceptPause::Until(flags) if !flags.is_empty() => {
                     stale = false;
                     wait(
                         &mut [
-                            PollFd::new(&*self.bell, PollFlags::IN),
+                            PollFd::new(&*self.wakeup, PollFlags::IN),
                             PollFd::new(&self.listener, flags),
                         ],
                         None,
                     )
                 }
-                Pause::Until(_) => wait(&mut [PollFd::new(&*self.bell, PollFlags::IN)], None),
-                Pause::Respite => wait(
-                    &mut [PollFd::new(&*self.bell, PollFlags::IN)],
+                AcceptPause::Until(_) => {
+                    wait(&mut [PollFd::new(&*self.wakeup, PollFlags::IN)], None)
+                }
+                AcceptPause::Respite => wait(
+                    &mut [PollFd::new(&*self.wakeup, PollFlags::IN)],
                     Some(RESPITE),
                 ),
             };
-            self.bell.silence();
+            self.wakeup.clear();
             if waited.is_err() {
                 std::thread::sleep(RESPITE);
             }
         }
     }
 
-    fn accept_all(&self, stale: bool) -> Pause {
+    fn accept_all(&self, stale: bool) -> AcceptPause {
         loop {
             match self.listener.accept() {
                 // Given up during the cut.
@@ -394,10 +396,10 @@ impl Acceptor {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Pause::Until(PollFlags::IN);
+                    return AcceptPause::Until(PollFlags::IN);
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(_) => return Pause::Respite,
+                Err(_) => return AcceptPause::Respite,
             }
         }
     }
@@ -408,15 +410,15 @@ impl Acceptor {
         // Includes the port, so that the links of a chain have different jitter.
         let seed = number << 16 | u64::from(self.port);
         let client = Arc::new(client);
-        let Ok(bell) = Bell::new().map(Arc::new) else {
+        let Ok(wakeup) = Wakeup::new().map(Arc::new) else {
             return Err(client);
         };
         let connecting = Arc::new(AtomicBool::new(true));
         let work = {
             let (connect, shared) = (Arc::clone(&self.connect), Arc::clone(&self.shared));
-            let (client, bell, connecting) = (
+            let (client, wakeup, connecting) = (
                 Arc::clone(&client),
-                Arc::clone(&bell),
+                Arc::clone(&wakeup),
                 Arc::clone(&connecting),
             );
             move || {
@@ -427,7 +429,7 @@ impl Acceptor {
                 });
                 connecting.store(false, Ordering::Release);
                 match target {
-                    Ok(target) => serve(&shared, &bell, &client, &target, seed),
+                    Ok(target) => serve(&shared, &wakeup, &client, &target, seed),
                     Err(_) => {
                         shared.refused.fetch_add(1, Ordering::Relaxed);
                         reset(&client);
@@ -441,9 +443,9 @@ impl Acceptor {
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         match Builder::new().name(self.thread_name.clone()).spawn(work) {
             Ok(thread) => {
-                connections.push(Served {
+                connections.push(ConnectionThread {
                     thread,
-                    bell,
+                    wakeup,
                     client: Arc::downgrade(&client),
                     connecting,
                 });

@@ -9,7 +9,7 @@ use std::{
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn listener() -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
@@ -25,8 +25,8 @@ fn delay(micros: u64) -> LinkSettings {
 fn set_up(stream: &TcpStream) {
     stream.set_nodelay(true).unwrap();
     // A test that fails must end.
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
 }
 
 /// Returns a link with one connection over it: the link, the client's end, the target's end.
@@ -55,7 +55,7 @@ fn random(bytes: usize, mut seed: u64) -> Vec<u8> {
 fn silent(stream: &mut TcpStream, time: Duration) -> bool {
     stream.set_read_timeout(Some(time)).unwrap();
     let outcome = stream.read(&mut [0]);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     outcome.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
@@ -66,7 +66,7 @@ fn expect(stream: &mut TcpStream, expected: &[u8]) {
 }
 
 fn until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "{what}");
         sleep(Duration::from_millis(1));
@@ -108,7 +108,7 @@ pub(super) fn quantile(times: &mut [Duration], quantile: f64) -> Duration {
 }
 
 #[test]
-fn delays_are_never_short_and_do_not_pile_up() {
+fn delays_are_never_short_and_do_not_accumulate() {
     let (link, mut client, mut target) = connected("pile", delay(5000));
     let mut times = travel_times(&mut client, &mut target, 1000, Duration::from_micros(100));
     assert!(
@@ -184,9 +184,9 @@ fn bytes_pass_unchanged_both_ways_at_once() {
 }
 
 #[test]
-fn a_slow_receiver_holds_the_sender_up_and_loses_nothing() {
+fn slow_receiver_blocks_the_sender_without_loss() {
     // More than one direction holds.
-    const BYTES: usize = lane::MOST_UNDER_WAY + 48 * 1024 * 1024;
+    const BYTES: usize = direction::MAX_BYTES_IN_FLIGHT + 48 * 1024 * 1024;
     let (link, mut client, mut target) = connected("slow", delay(100));
     let sender = spawn(move || {
         let block = random(1 << 20, 3);
@@ -243,7 +243,7 @@ fn jitter_keeps_the_order() {
 }
 
 #[test]
-fn settings_count_for_what_arrives_afterwards() {
+fn changed_settings_apply_to_later_data() {
     let (link, mut client, mut target) = connected("set", delay(0));
     client.write_all(b"a").unwrap();
     expect(&mut target, b"a");
@@ -264,7 +264,7 @@ fn settings_count_for_what_arrives_afterwards() {
 }
 
 #[test]
-fn a_cut_holds_everything_and_healing_lets_it_go_on() {
+fn cut_link_holds_data_until_healed() {
     let (link, mut client, mut target) = connected("cut", delay(3_600_000_000));
     client.write_all(b"under way").unwrap();
     sleep(Duration::from_millis(50));
@@ -306,7 +306,7 @@ fn a_cut_holds_everything_and_healing_lets_it_go_on() {
 }
 
 #[test]
-fn a_cut_tells_nobody_that_the_other_side_is_gone() {
+fn cut_link_hides_a_closed_peer() {
     let (link, client, mut target) = connected("gone", delay(0));
     link.cut();
     drop(client);
@@ -316,7 +316,7 @@ fn a_cut_tells_nobody_that_the_other_side_is_gone() {
 }
 
 #[test]
-fn a_half_close_comes_in_order_and_after_the_delay() {
+fn half_close_arrives_in_order_after_the_delay() {
     let (link, mut client, mut target) = connected("half", delay(20_000));
     let start = Instant::now();
     client.write_all(b"last words").unwrap();
@@ -335,7 +335,7 @@ fn a_half_close_comes_in_order_and_after_the_delay() {
 }
 
 #[test]
-fn an_abrupt_end_reaches_the_other_side() {
+fn reset_reaches_the_other_side() {
     for from_client in [true, false] {
         let (link, client, target) = connected("abrupt", delay(20_000));
         let (mut ending, mut other) = if from_client {
@@ -360,11 +360,11 @@ fn an_abrupt_end_reaches_the_other_side() {
 }
 
 #[test]
-fn writing_to_a_closed_side_breaks_the_connection() {
+fn write_to_closed_side_breaks_the_connection() {
     let (link, mut client, target) = connected("broken", delay(1000));
     drop(target);
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while client.write_all(b"anybody?").is_ok() {
         assert!(Instant::now() < deadline);
         sleep(Duration::from_millis(1));
@@ -373,7 +373,7 @@ fn writing_to_a_closed_side_breaks_the_connection() {
 }
 
 #[test]
-fn a_refused_target_closes_the_connection() {
+fn refused_target_closes_the_connection() {
     let gone = listener().local_addr().unwrap();
     let link = Link::to("refused", listener(), gone, delay(0)).unwrap();
     let mut client = TcpStream::connect(link.address()).unwrap();
@@ -407,7 +407,7 @@ pub(super) fn threads_of(name: &str) -> (u64, usize) {
 }
 
 #[test]
-fn an_idle_link_uses_no_processor() {
+fn idle_link_uses_no_cpu() {
     let (link, mut client, mut target) = connected("idle", delay(2000));
     client.write_all(b"x").unwrap();
     expect(&mut target, b"x");

@@ -18,7 +18,7 @@ const PRIORITY: i32 = 2;
 
 /// Sets precise sleeps, and real-time priority where permitted: on busy cores an ordinary thread
 /// waits behind the servers.
-pub(super) fn be_punctual() {
+pub(super) fn set_timer_slack() {
     // If either is refused, deliveries are later, which the counters show.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let priority = libc::sched_param {
@@ -31,9 +31,9 @@ pub(super) fn be_punctual() {
 
 /// Ends another thread's wait.
 #[derive(Debug)]
-pub(super) struct Bell(OwnedFd);
+pub(super) struct Wakeup(OwnedFd);
 
-impl Bell {
+impl Wakeup {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self(eventfd(
             0,
@@ -41,18 +41,18 @@ impl Bell {
         )?))
     }
 
-    pub(super) fn ring(&self) {
+    pub(super) fn wake(&self) {
         // Fails only when it is already set.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
     /// Resets it until the next wakeup.
-    pub(super) fn silence(&self) {
+    pub(super) fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Wakeup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

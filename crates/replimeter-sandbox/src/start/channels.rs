@@ -2,11 +2,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-use replimeter_engine::{Session, flavour, flavour::semi_sync};
+use replimeter_engine::{Session, dialect, dialect::semi_sync};
 use replimeter_model::{engine::Engine, sandbox::LinkSpec, shape::Mode};
 
 use super::{Started, Starter, link_settings};
-use crate::{engine, error::SandboxError, link::Link, network::Wire};
+use crate::{engine, error::SandboxError, link::Link, network::ServerLinks};
 
 impl Starter<'_> {
     /// Connects every replica to its source and, if requested, enables semi-synchronous
@@ -41,14 +41,17 @@ impl Starter<'_> {
         }
         let started = &*started;
         let semi = self.mode() == Mode::SemiSync;
-        let doing = "cannot set up replication";
+        let operation = "cannot set up replication";
         self.on_all(&started[1..], |server| {
             let mut session = Session::open(&server.member.node)?;
             if semi {
                 // Before the receiving thread connects: it announces to the primary that it
                 // acknowledges.
                 let words = self.words(&mut session)?;
-                session.run(doing, &format!("SET GLOBAL {}_enabled = 1", words.replica))?;
+                session.run(
+                    operation,
+                    &format!("SET GLOBAL {}_enabled = 1", words.replica),
+                )?;
             }
             let index = endpoints
                 .iter()
@@ -57,7 +60,7 @@ impl Starter<'_> {
             let port = ports[index];
             for alternatives in engine::replicate(self.installs.replica.engine, port, self.password)
             {
-                session.run_first(doing, &alternatives)?;
+                session.run_first_accepted(operation, &alternatives)?;
             }
             Ok(())
         })?;
@@ -95,16 +98,16 @@ impl Starter<'_> {
             name: name.clone(),
             source,
         })?;
-        self.open_links().push(Wire {
+        self.open_links().push(ServerLinks {
             name,
             links: vec![link],
         });
         Ok(port)
     }
 
-    fn words(&self, session: &mut Session) -> Result<semi_sync::Words, SandboxError> {
-        let facts = replimeter_engine::facts::Facts::read(session)?;
-        semi_sync::Words::of(&facts).ok_or_else(|| SandboxError::NotReplicating {
+    fn words(&self, session: &mut Session) -> Result<semi_sync::VariableNames, SandboxError> {
+        let facts = replimeter_engine::facts::ServerFacts::read(session)?;
+        semi_sync::VariableNames::of(&facts).ok_or_else(|| SandboxError::NotReplicating {
             node: session.name().to_owned(),
             state: "it does not support semi-synchronous replication although it has the plugin; see its log".to_owned(),
         })
@@ -112,7 +115,7 @@ impl Starter<'_> {
 
     fn await_receiver(&self, server: &Started) -> Result<(), SandboxError> {
         self.await_state(server, |session| {
-            let channels = flavour::channels(self.installs.replica.engine, session)?;
+            let channels = dialect::channels(self.installs.replica.engine, session)?;
             let running = channels
                 .first()
                 .is_some_and(|channel| channel.io_running == "Yes");
@@ -120,7 +123,7 @@ impl Starter<'_> {
             Ok((!running).then(|| {
                 channels
                     .first()
-                    .map_or_else(|| "it is not a replica".to_owned(), flavour::Channel::state)
+                    .map_or_else(|| "it is not a replica".to_owned(), dialect::Channel::state)
             }))
         })
     }
@@ -128,11 +131,11 @@ impl Starter<'_> {
     fn turn_on_semi_sync(&self, primary: &Started) -> Result<(), SandboxError> {
         let mut session = Session::open(&primary.member.node)?;
         let words = self.words(&mut session)?;
-        let doing = "cannot enable semi-synchronous replication";
+        let operation = "cannot enable semi-synchronous replication";
         let spec = &self.settings.spec;
         if let Some(point) = spec.wait_point {
             session.run(
-                doing,
+                operation,
                 &format!(
                     "SET GLOBAL {}_wait_point = '{}'",
                     words.primary,
@@ -144,11 +147,14 @@ impl Starter<'_> {
             (spec.wait_for_replicas, self.installs.primary.engine)
         {
             session.run(
-                doing,
+                operation,
                 &format!("SET GLOBAL {}_{} = {wanted}", words.primary, words.count),
             )?;
         }
-        session.run(doing, &format!("SET GLOBAL {}_enabled = 1", words.primary))?;
+        session.run(
+            operation,
+            &format!("SET GLOBAL {}_enabled = 1", words.primary),
+        )?;
         Ok(())
     }
 
@@ -174,7 +180,7 @@ impl Starter<'_> {
     /// Returns an error when a replica cannot recover automatically.
     pub(super) fn refuse_broken(
         &self,
-        channels: &[flavour::Channel],
+        channels: &[dialect::Channel],
         server: &Started,
     ) -> Result<(), SandboxError> {
         let broken = |state: String| {
@@ -186,7 +192,7 @@ impl Starter<'_> {
         let Some(channel) = channels.first() else {
             return broken("it is not a replica".to_owned());
         };
-        if let Some(reason) = channel.filters.swallows("replimeter", "sentinel") {
+        if let Some(reason) = channel.filters.excludes("replimeter", "sentinel") {
             return broken(format!("its replication filter {reason}"));
         }
         if !channel.sql_error.is_empty()

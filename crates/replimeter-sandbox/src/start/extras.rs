@@ -94,13 +94,13 @@ impl Starter<'_> {
     }
 
     fn define_functions(&self, session: &mut Session) -> Result<(), ServerError> {
-        let doing = "cannot define the functions of the stamp library";
-        session.run(doing, "SET SESSION sql_log_bin=0")?;
+        let operation = "cannot define the functions of the stamp library";
+        session.run(operation, "SET SESSION sql_log_bin=0")?;
         if self.mode() == Mode::Galera {
-            session.run(doing, "SET SESSION wsrep_on=0")?;
+            session.run(operation, "SET SESSION wsrep_on=0")?;
         }
         engine::functions()
             .iter()
-            .try_for_each(|sql| session.run(doing, sql))
+            .try_for_each(|sql| session.run(operation, sql))
     }
 }

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use replimeter_engine::flavour::galera::node_state;
+use replimeter_engine::dialect::galera::node_state;
 
 use super::{PROVIDER_OPTIONS, Ports, Started, Starter, option_value};
-use crate::{abilities::Abilities, access::write_private, binaries::Install, error::SandboxError};
+use crate::{
+    access::write_private, binaries::Install, capabilities::Capabilities, error::SandboxError,
+};
 
 impl Starter<'_> {
     /// Writes a view with every node of this sandbox: with it the nodes find their quorum
@@ -46,10 +48,10 @@ impl Starter<'_> {
         names: &[String],
         ports: &[Ports],
     ) -> Result<Vec<String>, SandboxError> {
-        let Abilities {
+        let Capabilities {
             galera: Some(library),
             ..
-        } = &install.abilities
+        } = &install.capabilities
         else {
             // `require` has already refused such a server.
             return Err(SandboxError::Impossible {
@@ -116,7 +118,7 @@ impl Starter<'_> {
         self.on_all(started, |server| {
             self.await_state(server, |session| {
                 let state = node_state(session)?.unwrap_or_default();
-                Ok((!(state.synced() && state.size == size)).then(|| state.words()))
+                Ok((!(state.synced() && state.size == size)).then(|| state.description()))
             })
         })
     }

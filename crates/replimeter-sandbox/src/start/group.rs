@@ -1,6 +1,6 @@
 //! A MySQL group.
 
-use replimeter_engine::{Session, flavour::group::group_state};
+use replimeter_engine::{Session, dialect::group::group_state};
 
 use super::{Ports, Started, Starter, port_taken};
 use crate::{engine::REPLICATION_USER, error::SandboxError, process};
@@ -8,7 +8,7 @@ use crate::{engine::REPLICATION_USER, error::SandboxError, process};
 impl Starter<'_> {
     /// Returns the arguments of a member.
     pub(super) fn group_arguments(&self, index: usize, ports: &[Ports]) -> Vec<String> {
-        let seeds: Vec<String> = ports
+        let templates: Vec<String> = ports
             .iter()
             .map(|ports| format!("127.0.0.1:{}", ports.group))
             .collect();
@@ -27,7 +27,10 @@ impl Starter<'_> {
                 "--loose-group-replication-local-address=127.0.0.1:{}",
                 ports[index].group
             ),
-            format!("--loose-group-replication-group-seeds={}", seeds.join(",")),
+            format!(
+                "--loose-group-replication-group-seeds={}",
+                templates.join(",")
+            ),
             "--loose-group-replication-start-on-boot=OFF".to_owned(),
             "--loose-group-replication-bootstrap-group=OFF".to_owned(),
             format!("--loose-group-replication-single-primary-mode={}", single.0),
@@ -49,10 +52,16 @@ impl Starter<'_> {
         self.on_all(started, |server| self.prepare_member(server))?;
         {
             let mut session = Session::open(&first.member.node)?;
-            let doing = "cannot bootstrap the group";
-            session.run(doing, "SET GLOBAL group_replication_bootstrap_group = ON")?;
+            let operation = "cannot bootstrap the group";
+            session.run(
+                operation,
+                "SET GLOBAL group_replication_bootstrap_group = ON",
+            )?;
             self.start_group(&mut session, first)?;
-            session.run(doing, "SET GLOBAL group_replication_bootstrap_group = OFF")?;
+            session.run(
+                operation,
+                "SET GLOBAL group_replication_bootstrap_group = OFF",
+            )?;
         }
         self.await_group(first, 1)?;
         // One after another: of two that join at once one is refused, and tries again only after seconds.
@@ -64,10 +73,10 @@ impl Starter<'_> {
 
     fn prepare_member(&self, server: &Started) -> Result<(), SandboxError> {
         let mut session = Session::open(&server.member.node)?;
-        let doing = "cannot prepare the member";
+        let operation = "cannot prepare the member";
         // Transactions of the start itself would prevent joining.
-        session.run_first(
-            doing,
+        session.run_first_accepted(
+            operation,
             &[
                 "RESET BINARY LOGS AND GTIDS".to_owned(),
                 "RESET MASTER".to_owned(),
@@ -80,7 +89,7 @@ impl Starter<'_> {
         let old = format!(
             "CHANGE MASTER TO MASTER_USER='{REPLICATION_USER}', MASTER_PASSWORD='{password}' FOR CHANNEL 'group_replication_recovery'"
         );
-        session.run_first(doing, &[new, old])?;
+        session.run_first_accepted(operation, &[new, old])?;
         Ok(())
     }
 
@@ -109,7 +118,7 @@ impl Starter<'_> {
         self.await_state(server, |session| {
             let state = group_state(session)?.unwrap_or_default();
             let ready = state.members.len() >= count && state.online() == state.members.len();
-            Ok((!ready).then(|| state.words()))
+            Ok((!ready).then(|| state.description()))
         })
     }
 }

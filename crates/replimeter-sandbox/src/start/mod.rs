@@ -7,8 +7,8 @@ mod galera;
 mod group;
 mod identity;
 mod networks;
-mod prove;
 mod server;
+mod verify;
 
 use std::{
     io,
@@ -23,20 +23,20 @@ use replimeter_model::{
 };
 
 use self::identity::Identity;
-pub(crate) use self::server::Spot;
+pub(crate) use self::server::ServerPlacement;
 use crate::{
     access,
     binaries::Install,
-    cpus::Shares,
+    cpus::CpuShares,
     error::SandboxError,
-    home::{self, Place},
+    home::{self, SandboxFolder},
     link::{Link, LinkSettings},
     member::Member,
-    network::Wire,
+    network::ServerLinks,
     ports,
     registry::Entry,
-    seed::{self, Seed},
-    settings::{Installs, Settings},
+    settings::{SandboxInstalls, Settings},
+    template::{self, Template},
 };
 
 /// Maximum attempts with other ports when one was taken.
@@ -55,7 +55,7 @@ pub(crate) struct Running {
     /// The servers.
     pub(crate) started: Vec<Started>,
     /// The replication links.
-    pub(crate) links: Vec<Wire>,
+    pub(crate) links: Vec<ServerLinks>,
     /// Links that lead clients into the members' networks.
     pub(crate) doors: Vec<Link>,
 }
@@ -75,35 +75,35 @@ pub(crate) struct Ports {
 /// Everything that starting the servers needs.
 pub(crate) struct Starter<'a> {
     settings: &'a Settings,
-    installs: &'a Installs,
+    installs: &'a SandboxInstalls,
     password: &'a str,
     /// The primary's data directory to copy, and the replicas'.
-    seeds: [Seed; 2],
+    templates: [Template; 2],
     entry: &'a Arc<Entry>,
     stop: &'a AtomicBool,
     identity: Identity,
     /// The replication links made so far.
-    links: Mutex<Vec<Wire>>,
+    links: Mutex<Vec<ServerLinks>>,
     /// Links that lead clients into the members' networks.
     doors: Mutex<Vec<Link>>,
     /// The first server that died while it was waited for.
     died: Mutex<Option<SandboxError>>,
     /// Each server's share of the machine.
-    shares: Arc<Shares>,
+    shares: Arc<CpuShares>,
 }
 
 impl<'a> Starter<'a> {
     /// Creates the templates, unless they exist.
     pub(crate) fn prepare(
         settings: &'a Settings,
-        installs: &'a Installs,
+        installs: &'a SandboxInstalls,
         password: &'a str,
-        place: &Place,
+        place: &SandboxFolder,
         entry: &'a Arc<Entry>,
         stop: &'a AtomicBool,
     ) -> Result<Self, SandboxError> {
         let identity = Identity {
-            digits: access::random()?,
+            digits: access::random_token()?,
         };
         // Options for all servers affect the template; options for one server apply when it starts.
         let shaping: Vec<ServerOption> = settings
@@ -113,7 +113,7 @@ impl<'a> Starter<'a> {
             .filter(|option| option.node.is_none())
             .map(|option| option.option.clone())
             .collect();
-        let maker = seed::Maker {
+        let maker = template::TemplateBuilder {
             home: &settings.home,
             place,
             servers: &entry.servers,
@@ -134,14 +134,14 @@ impl<'a> Starter<'a> {
             settings,
             installs,
             password,
-            seeds: [primary, replica],
+            templates: [primary, replica],
             entry,
             stop,
             identity,
             links: Mutex::default(),
             doors: Mutex::default(),
             died: Mutex::default(),
-            shares: Arc::new(Shares::make(
+            shares: Arc::new(CpuShares::make(
                 settings.spec.cpus,
                 settings.spec.shape,
                 &entry.token,
@@ -151,16 +151,16 @@ impl<'a> Starter<'a> {
     }
 
     /// Returns each server's share of the machine.
-    pub(crate) fn shares(&self) -> Arc<Shares> {
+    pub(crate) fn shares(&self) -> Arc<CpuShares> {
         Arc::clone(&self.shares)
     }
 
     /// Returns whether earlier runs created the templates.
-    pub(crate) fn seeds_from_cache(&self) -> bool {
-        self.seeds.iter().all(|seed| seed.from_cache)
+    pub(crate) fn templates_from_cache(&self) -> bool {
+        self.templates.iter().all(|template| template.from_cache)
     }
 
-    fn open_links(&self) -> MutexGuard<'_, Vec<Wire>> {
+    fn open_links(&self) -> MutexGuard<'_, Vec<ServerLinks>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_taken_port_is_recognised_by_every_server() {
+    fn taken_port_is_recognized_for_every_server() {
         for line in [
             "[ERROR] Can't start server: Bind on TCP/IP port. Got error: 98: Address already in use",
             "WSREP: failed to open gcomm backend connection: 98: error while trying to listen (Address already in use)",

@@ -9,7 +9,7 @@ use super::{Ports, Starter, link_settings};
 use crate::{
     error::SandboxError,
     link::LinkSettings,
-    network::{self, Wire},
+    network::{self, ServerLinks},
 };
 
 /// The name of the link that leads clients to a member; it has no delay.
@@ -83,7 +83,7 @@ impl Starter<'_> {
                         links.push(put(Some(&networks[from]), to, port, settings, &name)?);
                     }
                 }
-                self.open_links().push(Wire { name, links });
+                self.open_links().push(ServerLinks { name, links });
             }
         }
         Ok(networks)

@@ -22,9 +22,9 @@ use crate::{
     access,
     binaries::Install,
     copy,
-    cpus::Shares,
+    cpus::CpuShares,
     engine::{self, ServerSpec},
-    error::{SandboxError, heed},
+    error::{SandboxError, check_interrupted},
     member::{Member, role_of},
     process::{self, READY},
     registry::Entry,
@@ -37,9 +37,9 @@ const LET_IN: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// The context of a server's start: its sandbox, its share of the machine, its network and its log.
-pub(crate) struct Spot<'a> {
+pub(crate) struct ServerPlacement<'a> {
     pub(crate) entry: &'a Entry,
-    pub(crate) shares: &'a Shares,
+    pub(crate) shares: &'a CpuShares,
     /// Its number in the sandbox.
     pub(crate) index: usize,
     /// The user that runs it.
@@ -48,7 +48,7 @@ pub(crate) struct Spot<'a> {
     pub(crate) log: &'a Path,
 }
 
-impl Spot<'_> {
+impl ServerPlacement<'_> {
     /// Spawns a server's program; returns its index in the sandbox, and its process id.
     pub(crate) fn spawn(
         &self,
@@ -70,7 +70,7 @@ impl Spot<'_> {
         let number = servers.adopt(child);
         // Before it has done any measured work; its threads inherit the limit.
         let pid = servers.pid(number).unwrap_or_default();
-        if let Err(error) = self.shares.hold(pid, self.index) {
+        if let Err(error) = self.shares.add_process(pid, self.index) {
             servers.kill(number);
             return Err(error);
         }
@@ -102,7 +102,7 @@ impl Starter<'_> {
         let plugins = self.plugin_folder(install, &folder)?;
         let options = self.options(name);
         let log = folder.join("server.log");
-        heed(self.stop)?;
+        check_interrupted(self.stop)?;
         let spec = ServerSpec {
             install,
             data: &data,
@@ -120,7 +120,7 @@ impl Starter<'_> {
             .chain(command.get_args())
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
-        let spot = Spot {
+        let spot = ServerPlacement {
             entry: self.entry,
             shares: &self.shares,
             index,
@@ -186,8 +186,8 @@ impl Starter<'_> {
     ) -> Result<PathBuf, SandboxError> {
         let (disk, user) = (SandboxError::disk, self.settings.home.user());
         fs::create_dir(folder).map_err(disk("create the folder", folder))?;
-        copy::data(&self.seeds[usize::from(is_replica)].path, data, user)?;
-        copy::empty_folder(&engine::temporary(data), user)?;
+        copy::data(&self.templates[usize::from(is_replica)].path, data, user)?;
+        copy::empty_folder(&engine::temporary_folder(data), user)?;
         let init_file = folder.join("init.sql");
         let udf = self.installs.udf.is_some();
         let sql = engine::init_sql(install.engine, self.mode(), self.password, udf);
@@ -226,8 +226,8 @@ impl Starter<'_> {
     fn wait_for_answer(&self, node: &Node, number: usize, log: &Path) -> Result<(), SandboxError> {
         let began = Instant::now();
         loop {
-            heed(self.stop)?;
-            self.still_runs(&node.name, number, log)?;
+            check_interrupted(self.stop)?;
+            self.check_running(&node.name, number, log)?;
             match Session::open(node) {
                 Ok(_) => return Ok(()),
                 Err(error)
@@ -243,7 +243,7 @@ impl Starter<'_> {
 
     /// Returns an error with the end of its log when the server, or another one, has ended: waiting
     /// is useless then.
-    pub(super) fn still_runs(
+    pub(super) fn check_running(
         &self,
         name: &str,
         number: usize,
@@ -274,8 +274,8 @@ impl Starter<'_> {
         let (name, log) = (&server.member.node.name, server.member.log());
         let mut session = Session::open(&server.member.node)?;
         loop {
-            heed(self.stop)?;
-            self.still_runs(name, server.member.number, &log)?;
+            check_interrupted(self.stop)?;
+            self.check_running(name, server.member.number, &log)?;
             let words = match state(&mut session) {
                 Ok(None) => return Ok(()),
                 Ok(Some(words)) => words,

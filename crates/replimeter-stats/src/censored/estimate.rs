@@ -2,7 +2,7 @@
 
 use replimeter_model::{
     random::Random,
-    record::{Distribution, Innermost},
+    record::{Distribution, EstimateBounds},
     time::Nanos,
 };
 
@@ -71,7 +71,7 @@ impl Npmle {
     /// Returns the number of brackets that show on which side of the quantile `p` their time lies:
     /// all but those that contain its innermost interval and others.
     #[must_use]
-    pub fn telling(&self, p: f64) -> f64 {
+    pub fn informative_brackets(&self, p: f64) -> f64 {
         let at = Self::reached(&self.fit.masses, p);
         let runs = self.problem.runs.iter().zip(&self.problem.weights);
         runs.filter(|((from, to), _)| !(*from..*to).contains(&at) || to - from == 1)
@@ -182,7 +182,10 @@ impl Npmle {
     /// returns the factor by which dependence between neighbors inflates the variance of the share
     /// of samples up to a value; where it is `None` there are no confidence intervals.
     #[must_use]
-    pub fn figures(&self, inflation: impl Fn(Nanos) -> Option<f64>) -> (Distribution, Innermost) {
+    pub fn figures(
+        &self,
+        inflation: impl Fn(Nanos) -> Option<f64>,
+    ) -> (Distribution, EstimateBounds) {
         let stated = |p: f64| {
             let beyond = self.count.saturating_sub(rank_of(p, self.count));
             (beyond >= BEYOND).then(|| self.quantile(p))
@@ -250,7 +253,7 @@ impl Npmle {
             p999_us_ci95: None,
             inflation: median.and_then(|median| inflation(median.point)),
         };
-        let innermost = Innermost {
+        let innermost = EstimateBounds {
             p50_us: within(0.5),
             p90_us: within(0.9),
             p99_us: within(0.99),

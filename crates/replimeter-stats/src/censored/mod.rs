@@ -25,7 +25,7 @@ use likelihood::{Problem, innermost};
 use crate::grid;
 
 /// Maximum number of distinct brackets; with more, the grid is made coarser.
-const MOST_PAIRS: usize = 8192;
+const MAX_PAIRS: usize = 8192;
 /// Each coarsening keeps every other point; this many leave one point per doubling.
 const COARSEST: u32 = 7;
 /// Grid index of the low end of a bracket without one.
@@ -34,7 +34,7 @@ const OPEN: i32 = i32::MIN;
 /// no figure by more than 0.05 standard errors.
 const TOLERANCE: f64 = 1e-3;
 /// Maximum number of iterations; [`Npmle::gap`] is the remaining distance.
-const MOST_STEPS: usize = 300;
+const MAX_STEPS: usize = 300;
 
 /// Brackets (low, high], counted on a grid, so that memory does not grow with their number.
 ///
@@ -61,7 +61,7 @@ impl Brackets {
             .entry(coarsened((low_number, high_number), self.coarse))
             .or_insert(0) += 1;
         self.count += 1;
-        while self.pairs.len() > MOST_PAIRS && self.coarse < COARSEST {
+        while self.pairs.len() > MAX_PAIRS && self.coarse < COARSEST {
             self.coarse += 1;
             for (pair, count) in std::mem::take(&mut self.pairs) {
                 *self.pairs.entry(coarsened(pair, self.coarse)).or_insert(0) += count;
@@ -90,7 +90,7 @@ impl Brackets {
         let intervals = innermost(pairs.iter().map(|(pair, _)| *pair));
         let problem = Problem::new(&pairs, &intervals);
         let even = vec![1.0 / intervals.len() as f64; intervals.len()];
-        let fit = problem.fit(&problem.weights, even, TOLERANCE, MOST_STEPS);
+        let fit = problem.fit(&problem.weights, even, TOLERANCE, MAX_STEPS);
         let place = |number: i32| {
             if number == OPEN {
                 Nanos(i64::MIN)

@@ -41,12 +41,12 @@ fn assert_masses(brackets: &[(i64, i64)], wanted: &[(f64, f64, f64)]) {
 }
 
 #[test]
-fn one_bracket_says_no_more_than_itself() {
+fn one_bracket_bounds_the_estimate() {
     assert_masses(&[(2, 4)], &[(2.0, 4.0, 1.0)]);
 }
 
 #[test]
-fn brackets_that_overlap_leave_what_they_share() {
+fn overlapping_brackets_leave_their_intersection() {
     // Peto 1973: all mass is where all times may be.
     assert_masses(&[(0, 3), (2, 5), (1, 4)], &[(2.0, 3.0, 1.0)]);
     // Ends that only touch do not overlap: (0, 1] and (1, 2].
@@ -54,7 +54,7 @@ fn brackets_that_overlap_leave_what_they_share() {
 }
 
 #[test]
-fn the_chain_of_four_by_hand() {
+fn chain_of_four_matches_hand_calculation() {
     // (0,1], (0,2], (1,3], (2,3]: innermost are (0,1], (1,2], (2,3] with masses
     // a, b, c; a(a+b)(b+c)c under a+b+c = 1 is largest at a = c = ½, b = 0.
     assert_masses(
@@ -64,7 +64,7 @@ fn the_chain_of_four_by_hand() {
 }
 
 #[test]
-fn current_status_data_by_the_formula() {
+fn current_status_data_match_the_formula() {
     // Only "before" or "after" the time of a check: the estimate at these times is the isotonic
     // regression of the answers (Ayer et al. 1955). Checked at 1, 2, 3, 4, 5: before is 0, 1, 0, 1,
     // 1; regression 0, ½, ½, 1, 1.
@@ -87,7 +87,7 @@ fn current_status_data_by_the_formula() {
 }
 
 #[test]
-fn self_consistent_as_turnbull_asks() {
+fn estimate_is_turnbull_self_consistent() {
     // Each mass is the mean share of the brackets that contain its interval.
     let brackets = [
         (0, 3),
@@ -158,7 +158,7 @@ fn exact_times_give_the_empirical_distribution() {
 }
 
 #[test]
-fn a_missing_lower_end_is_none() {
+fn missing_lower_end_stays_missing() {
     let mut all = Brackets::default();
     all.record(None, Nanos(5 * UNIT));
     assert_eq!(all.estimate().unwrap().quantile(0.5).low, None);
@@ -191,7 +191,7 @@ fn polled(
 }
 
 #[test]
-fn recovers_what_midpoints_miss() {
+fn estimate_recovers_what_midpoints_miss() {
     // Exponential with mean 100 µs, polled every 150 µs.
     let mut random = Random::new(1);
     let truth = |uniform: f64| -100.0 * uniform.ln();
@@ -224,7 +224,7 @@ fn recovers_what_midpoints_miss() {
 }
 
 #[test]
-fn intervals_cover_the_truth() {
+fn estimate_intervals_cover_the_truth() {
     // 100 runs of 300 rounds; lag 100 µs and an exponential tail of 50 µs, polled every 30 µs.
     let mut random = Random::new(7);
     let truth = |uniform: f64| 100.0 - 50.0 * uniform.ln();
@@ -244,7 +244,7 @@ fn intervals_cover_the_truth() {
 }
 
 #[test]
-fn memory_does_not_grow_with_the_rounds() {
+fn memory_does_not_grow_with_rounds() {
     let mut random = Random::new(3);
     let mut all = Brackets::default();
     for _ in 0..300_000 {
@@ -254,13 +254,13 @@ fn memory_does_not_grow_with_the_rounds() {
             Nanos(low + (random.uniform() * 1e8) as i64),
         );
     }
-    assert!(all.pairs.len() <= MOST_PAIRS, "{}", all.pairs.len());
+    assert!(all.pairs.len() <= MAX_PAIRS, "{}", all.pairs.len());
     assert_eq!(all.pairs.values().sum::<u64>(), 300_000);
 }
 
 proptest! {
     #[test]
-    fn mass_is_one_and_the_function_rises(
+    fn mass_is_one_and_distribution_is_monotonic(
         brackets in proptest::collection::vec((any::<i64>(), proptest::option::of(-2_000_000i64..2_000_000), 0i64..3_000_000), 1..60)
     ) {
         let mut all = Brackets::default();

@@ -1,9 +1,8 @@
 //! Blocks of consecutive samples, longer than their dependence.
 
 use super::{
-    FEWEST_BLOCKS, LONGER, MOST_BLOCKS, UNCLEAR_BLOCKS,
-    drawn::{Drawn, of_rates},
-    mean,
+    LONGER, MAX_BLOCKS, MIN_BLOCKS, UNCLEAR_BLOCKS, mean,
+    resampled::{Resampled, of_rates},
 };
 
 /// Like [`of_rates`], for counts in the order of time, which depend on their
@@ -11,7 +10,7 @@ use super::{
 ///
 /// `None` when the denominators add up to 0.
 #[must_use]
-pub fn of_rates_in_time(counts: &[(f64, f64)]) -> Option<Drawn> {
+pub fn of_rates_in_time(counts: &[(f64, f64)]) -> Option<Resampled> {
     let shares: Vec<f64> = counts
         .iter()
         .map(|(sum, weight)| if *weight > 0.0 { sum / weight } else { 0.0 })
@@ -97,11 +96,11 @@ impl Cut {
         let per_cell = count as f64 / cells.len().max(1) as f64;
         let wanted = (LONGER * politis_white(cells) * per_cell).max((count as f64).cbrt());
         let blocks = (count as f64 / wanted).floor() as usize;
-        let short = blocks < FEWEST_BLOCKS;
+        let short = blocks < MIN_BLOCKS;
         let blocks = if short {
             UNCLEAR_BLOCKS.min(count).max(1)
         } else {
-            blocks.min(MOST_BLOCKS)
+            blocks.min(MAX_BLOCKS)
         };
         Self {
             count,
@@ -120,19 +119,19 @@ impl Cut {
     }
 
     /// Returns the sum over the weight of these blocks.
-    pub(super) fn rate(&self, blocks: &[(f64, f64)]) -> Option<Drawn> {
-        let drawn = of_rates(blocks)?;
-        if self.count < 2 * FEWEST_BLOCKS {
-            return Some(Drawn {
+    pub(super) fn rate(&self, blocks: &[(f64, f64)]) -> Option<Resampled> {
+        let resampled = of_rates(blocks)?;
+        if self.count < 2 * MIN_BLOCKS {
+            return Some(Resampled {
                 short: true,
-                ..Drawn::bare(drawn.value, self.count as u64)
+                ..Resampled::without_resamples(resampled.value, self.count as u64)
             });
         }
-        Some(Drawn {
+        Some(Resampled {
             samples: self.count as u64,
             block_length: self.length(),
             short: self.short,
-            ..drawn
+            ..resampled
         })
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! Each figure of each run is resampled in the way that its samples allow:
 //!
-//! - *Samples in the order of time* ([`Course`]) are not independent: neighbors share busy moments. They are cut into
+//! - *Samples in the order of time* ([`SampleSeries`]) are not independent: neighbors share busy moments. They are cut into
 //!   blocks that are longer than the dependence, and whole blocks are drawn with replacement (Carlstein 1986; Lahiri
 //!   2003, §2.6). The length of blocks is estimated for each figure, on the series that its error comes from (the values
 //!   for a mean, "up to the quantile or not" for a quantile), by the rule of Politis & White (2004) as corrected by
 //!   Patton, Politis & White (2009). That length is best for the bootstrap's mean square error but slightly short for a
 //!   correct interval, so blocks are [`LONGER`] times as long, and at least the cube root of the number of samples.
-//!   There are at most [`MOST_BLOCKS`] blocks: longer ones do no harm.
+//!   There are at most [`MAX_BLOCKS`] blocks: longer ones do no harm.
 //! - *Blocks that a run already has* ([`of_blocks`], [`of_rates`]) are drawn unchanged.
-//! - *Figures recorded with an interval* ([`Drawn::of_interval`]), including shares, are spread according to that
+//! - *Figures recorded with an interval* ([`Resampled::of_interval`]), including shares, are spread according to that
 //!   interval.
 //!
 //! Several runs, or starts of servers, are drawn before the blocks in them ([`of_units`]), as [`crate::bootstrap`]
@@ -23,23 +23,23 @@
 //! "no difference". [`holm`] corrects many figures at once.
 
 mod blocks;
-mod course;
-mod drawn;
+mod resampled;
+mod sample_series;
 mod spread;
 #[cfg(test)]
 mod tests;
 
 pub use blocks::of_rates_in_time;
-pub use course::Course;
-pub use drawn::{Drawn, of_blocks, of_rates, of_units};
+pub use resampled::{Resampled, of_blocks, of_rates, of_units};
+pub use sample_series::SampleSeries;
 pub use spread::{Spread, difference, holm, log_ratio};
 
 /// Resamples behind an interval.
 pub const RESAMPLES: usize = 2000;
 /// Maximum number of blocks of a series.
-pub const MOST_BLOCKS: usize = 256;
+pub const MAX_BLOCKS: usize = 256;
 /// Minimum number of blocks of the rule's length. With fewer, this run does not show how long dependence lasts.
-pub const FEWEST_BLOCKS: usize = 10;
+pub const MIN_BLOCKS: usize = 10;
 /// The number of blocks in that case, as long as possible; Student's distribution makes their intervals wide.
 pub const UNCLEAR_BLOCKS: usize = 4;
 /// The factor between the block length used and the rule's.
@@ -52,7 +52,7 @@ pub const LEVEL: f64 = 0.95;
 /// The 97.5 % point of the standard normal distribution.
 const Z95: f64 = 1.959_963_984_540_054;
 /// Maximum number of cells of a series, from which dependence and blocks are computed.
-const MOST_CELLS: usize = 4096;
+const MAX_CELLS: usize = 4096;
 /// Number of candidate values for a resample's quantile.
 const GRID: usize = 512;
 /// The bootstrap's seed: the same samples always give the same interval.

@@ -66,7 +66,7 @@ impl Spread {
     /// Returns the smallest difference from 0 that four of five such comparisons would show at this
     /// level.
     #[must_use]
-    pub fn seen_from(&self, level: f64) -> f64 {
+    pub fn detectable_from(&self, level: f64) -> f64 {
         let reach = student(0.5 + level / 2.0, self.freedom) + student(POWER, self.freedom);
         reach * self.below.max(self.above)
     }

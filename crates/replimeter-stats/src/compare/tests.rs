@@ -6,7 +6,7 @@ use crate::binomial::Excess;
 
 /// A simulated run: neighbors share an autoregressive series, and slow periods come and go.
 #[derive(Clone, Copy, Debug)]
-struct World {
+struct SimulatedRuns {
     /// Correlation of neighbors.
     dependence: f64,
     /// Spread of samples: the standard deviation of their logarithm.
@@ -17,32 +17,32 @@ struct World {
     between: f64,
 }
 
-const WORLDS: [World; 5] = [
-    World {
+const WORLDS: [SimulatedRuns; 5] = [
+    SimulatedRuns {
         dependence: 0.0,
         spread: 0.5,
         stretches: None,
         between: 0.0,
     },
-    World {
+    SimulatedRuns {
         dependence: 0.5,
         spread: 0.8,
         stretches: None,
         between: 0.0,
     },
-    World {
+    SimulatedRuns {
         dependence: 0.9,
         spread: 0.5,
         stretches: None,
         between: 0.0,
     },
-    World {
+    SimulatedRuns {
         dependence: 0.3,
         spread: 0.3,
         stretches: Some((0.004, 15.0)),
         between: 0.0,
     },
-    World {
+    SimulatedRuns {
         dependence: 0.97,
         spread: 0.3,
         stretches: None,
@@ -50,7 +50,7 @@ const WORLDS: [World; 5] = [
     },
 ];
 
-fn samples(random: &mut Random, world: World, count: usize, level: f64) -> Vec<f64> {
+fn samples(random: &mut Random, world: SimulatedRuns, count: usize, level: f64) -> Vec<f64> {
     let (mut state, mut slow) = (random.normal(), false);
     let level = level * (world.between * random.normal()).exp();
     let fresh = (1.0 - world.dependence.powi(2)).sqrt();
@@ -66,22 +66,22 @@ fn samples(random: &mut Random, world: World, count: usize, level: f64) -> Vec<f
 
 /// Returns the p-values of a comparison's figures: mean, p50, p90, p99.
 fn p_values(a: &[Vec<f64>], b: &[Vec<f64>]) -> Vec<f64> {
-    let figures: [fn(&Course) -> Option<Drawn>; 4] = [
-        Course::mean,
-        |course| course.quantile(0.5),
-        |course| course.quantile(0.9),
-        |course| course.quantile(0.99),
+    let figures: [fn(&SampleSeries) -> Option<Resampled>; 4] = [
+        SampleSeries::mean,
+        |series| series.quantile(0.5),
+        |series| series.quantile(0.9),
+        |series| series.quantile(0.99),
     ];
-    let courses = |side: &[Vec<f64>]| {
+    let all_series = |side: &[Vec<f64>]| {
         side.iter()
-            .map(|run| Course::new(run.iter().copied()))
+            .map(|run| SampleSeries::new(run.iter().copied()))
             .collect::<Vec<_>>()
     };
-    let (a, b) = (courses(a), courses(b));
-    let of = |side: &[Course], figure: fn(&Course) -> Option<Drawn>| {
+    let (a, b) = (all_series(a), all_series(b));
+    let of = |side: &[SampleSeries], figure: fn(&SampleSeries) -> Option<Resampled>| {
         of_units(&side.iter().map(figure).collect::<Option<Vec<_>>>()?)?.spread()
     };
-    let one = |figure: fn(&Course) -> Option<Drawn>| {
+    let one = |figure: fn(&SampleSeries) -> Option<Resampled>| {
         let (a, b) = (of(&a, figure)?, of(&b, figure)?);
         Some(
             log_ratio(&a, &b)
@@ -92,7 +92,7 @@ fn p_values(a: &[Vec<f64>], b: &[Vec<f64>]) -> Vec<f64> {
     figures.into_iter().filter_map(one).collect()
 }
 
-fn alarms(world: World, pairs: u64, count: usize, runs: usize) -> (Excess, [u64; 4]) {
+fn alarms(world: SimulatedRuns, pairs: u64, count: usize, runs: usize) -> (Excess, [u64; 4]) {
     let mut random = Random::new(count as u64 + (world.dependence * 100.0) as u64);
     let mut side = || {
         (0..runs)
@@ -112,7 +112,7 @@ fn alarms(world: World, pairs: u64, count: usize, runs: usize) -> (Excess, [u64;
 }
 
 #[test]
-fn a_run_against_its_like_alarms_in_at_most_five_percent_of_pairs() {
+fn equal_runs_alarm_in_at_most_five_percent() {
     for (index, world) in WORLDS.into_iter().enumerate() {
         let (excess, single) = alarms(world, 300, if index % 2 == 0 { 4000 } else { 1000 }, 1);
         assert!(
@@ -128,8 +128,8 @@ fn a_run_against_its_like_alarms_in_at_most_five_percent_of_pairs() {
 }
 
 #[test]
-fn sets_of_runs_that_differ_among_themselves_do_so_too() {
-    let world = World {
+fn varying_run_sets_alarm_in_at_most_five_percent() {
+    let world = SimulatedRuns {
         between: 0.1,
         ..WORLDS[1]
     };
@@ -143,7 +143,7 @@ fn sets_of_runs_that_differ_among_themselves_do_so_too() {
 }
 
 #[test]
-fn taking_neighbours_for_independent_would_alarm_far_more_often() {
+fn assuming_independence_would_alarm_more_often() {
     let world = WORLDS[2];
     let mut random = Random::new(3);
     let mut alarms = 0;
@@ -152,7 +152,7 @@ fn taking_neighbours_for_independent_would_alarm_far_more_often() {
             let samples = samples(&mut random, world, 1000, 200.0);
             let half = Z95 * (variance(&samples) / samples.len() as f64).sqrt();
             let middle = mean(&samples);
-            Drawn::of_interval(middle, Some([middle - half, middle + half]), 1000)
+            Resampled::of_interval(middle, Some([middle - half, middle + half]), 1000)
                 .spread()
                 .unwrap()
         };
@@ -162,7 +162,7 @@ fn taking_neighbours_for_independent_would_alarm_far_more_often() {
 }
 
 #[test]
-fn a_shift_of_a_fifth_is_found() {
+fn shift_of_twenty_percent_is_detected() {
     let mut random = Random::new(20);
     let mut found = 0;
     for _ in 0..100 {
@@ -174,23 +174,23 @@ fn a_shift_of_a_fifth_is_found() {
 }
 
 #[test]
-fn intervals_of_one_figure_cover_the_truth() {
+fn figure_intervals_cover_the_truth() {
     // Of exp(0.8 z) the median is 1, and the 90th percentile exp(0.8 × 1.2816).
     let mut random = Random::new(77);
     let (mut median, mut ninetieth) = (0, 0);
     for _ in 0..300 {
-        let course = Course::new(samples(&mut random, WORLDS[1], 4000, 1.0));
-        let covers = |drawn: Option<Drawn>, truth: f64| {
+        let series = SampleSeries::new(samples(&mut random, WORLDS[1], 4000, 1.0));
+        let covers = |resampled: Option<Resampled>, truth: f64| {
             u32::from(
-                drawn
+                resampled
                     .unwrap()
                     .estimate()
                     .excludes(truth)
                     .is_some_and(|excludes| !excludes),
             )
         };
-        median += covers(course.quantile(0.5), 1.0);
-        ninetieth += covers(course.quantile(0.9), (0.8f64 * 1.281_551_565_545).exp());
+        median += covers(series.quantile(0.5), 1.0);
+        ninetieth += covers(series.quantile(0.9), (0.8f64 * 1.281_551_565_545).exp());
     }
     // Three standard errors of a share of 300 are 3.8 %.
     assert!(
@@ -200,10 +200,10 @@ fn intervals_of_one_figure_cover_the_truth() {
 }
 
 #[test]
-fn the_rule_for_blocks_knows_how_long_dependence_lasts() {
+fn block_length_follows_the_dependence() {
     let mut random = Random::new(5);
     let mut length = |dependence: f64| {
-        let world = World {
+        let world = SimulatedRuns {
             dependence,
             spread: 1.0,
             stretches: None,
@@ -228,46 +228,48 @@ fn the_rule_for_blocks_knows_how_long_dependence_lasts() {
 }
 
 #[test]
-fn what_is_too_short_says_so() {
+fn too_short_run_is_refused() {
     let mut random = Random::new(8);
-    let slow = World {
+    let slow = SimulatedRuns {
         dependence: 0.995,
         spread: 0.5,
         stretches: None,
         between: 0.0,
     };
-    let course = Course::new(samples(&mut random, slow, 600, 100.0));
-    let drawn = course.mean().unwrap();
+    let series = SampleSeries::new(samples(&mut random, slow, 600, 100.0));
+    let resampled = series.mean().unwrap();
     assert!(
-        drawn.short && drawn.blocks == UNCLEAR_BLOCKS as u64 && drawn.freedom == 3.0,
-        "{drawn:?}"
+        resampled.short && resampled.blocks == UNCLEAR_BLOCKS as u64 && resampled.freedom == 3.0,
+        "{resampled:?}"
     );
     assert_eq!(
-        course.quantile(0.99).map(|drawn| drawn.value),
+        series.quantile(0.99).map(|resampled| resampled.value),
         None,
         "fewer than ten samples lie beyond it"
     );
     assert!(
-        Course::new((0..1000).map(f64::from))
+        SampleSeries::new((0..1000).map(f64::from))
             .quantile(0.99)
-            .is_some_and(|drawn| drawn.value == 989.0)
+            .is_some_and(|resampled| resampled.value == 989.0)
     );
-    let few = Course::new([1.0, 2.0, f64::NAN]);
+    let few = SampleSeries::new([1.0, 2.0, f64::NAN]);
     assert!((few.count(), few.mean().unwrap().spread()) == (2, None));
     assert!(
-        Course::default().mean().is_none() && of_units(&[]).is_none() && of_blocks(&[]).is_none()
+        SampleSeries::default().mean().is_none()
+            && of_units(&[]).is_none()
+            && of_blocks(&[]).is_none()
     );
     assert!(of_blocks(&[5.0]).unwrap().spread().is_none());
 }
 
 #[test]
-fn known_answers() {
+fn known_values_are_reproduced() {
     // Holm 1979: sorted, times what is left, never falling.
     assert_eq!(holm(&[0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02]);
     assert_eq!(holm(&[]), Vec::<f64>::new());
     // Two means of 10 ± 1.96 and 13 ± 1.96: a difference of 3 with a standard deviation of √2.
     let of = |value: f64| {
-        Drawn::of_interval(value, Some([value - Z95, value + Z95]), 50)
+        Resampled::of_interval(value, Some([value - Z95, value + Z95]), 50)
             .spread()
             .unwrap()
     };
@@ -286,11 +288,11 @@ fn known_answers() {
         "{}",
         apart.p_value()
     );
-    assert!((apart.seen_from(LEVEL) - 2f64.sqrt() * (1.96 + 0.8416)).abs() < 0.02);
+    assert!((apart.detectable_from(LEVEL) - 2f64.sqrt() * (1.96 + 0.8416)).abs() < 0.02);
     // Values that are 0 on both sides do not differ; equal values without spread are not taken as
     // certain.
     let still = |value: f64| {
-        Drawn::of_interval(value, Some([value, value]), 9)
+        Resampled::of_interval(value, Some([value, value]), 9)
             .spread()
             .unwrap()
     };
@@ -307,8 +309,8 @@ fn known_answers() {
 }
 
 #[test]
-fn runs_count_alike_and_are_drawn_first() {
-    let run = |value: f64| Drawn::of_interval(value, Some([value - 1.0, value + 1.0]), 100);
+fn runs_are_weighted_equally_and_drawn_first() {
+    let run = |value: f64| Resampled::of_interval(value, Some([value - 1.0, value + 1.0]), 100);
     let alike = of_units(&[run(10.0), run(10.1), run(9.9)])
         .unwrap()
         .spread()
@@ -326,11 +328,11 @@ fn runs_count_alike_and_are_drawn_first() {
 
 proptest! {
     #[test]
-    fn a_figure_lies_in_its_interval_and_a_ratio_turns_over(
+    fn figure_is_in_its_interval_and_ratio_inverts(
         a in 1.0f64..1e6, b in 1.0f64..1e6, wide in 0.001f64..0.3, other in 0.001f64..0.3,
     ) {
         let of = |value: f64, wide: f64| {
-            Drawn::of_interval(value, Some([value * (1.0 - wide), value * (1.0 + 2.0 * wide)]), 100).spread().unwrap()
+            Resampled::of_interval(value, Some([value * (1.0 - wide), value * (1.0 + 2.0 * wide)]), 100).spread().unwrap()
         };
         let (a, b) = (of(a, wide), of(b, other));
         let (there, back) = (log_ratio(&a, &b).unwrap(), log_ratio(&b, &a).unwrap());
@@ -342,13 +344,13 @@ proptest! {
     }
 
     #[test]
-    fn no_course_panics(values in proptest::collection::vec(-1e9f64..1e9, 0..200), p in 0.01f64..0.99) {
-        let course = Course::new(values);
-        let _ = (course.mean().map(|drawn| drawn.estimate()), course.quantile(p).map(|drawn| drawn.estimate()));
+    fn no_series_panics(values in proptest::collection::vec(-1e9f64..1e9, 0..200), p in 0.01f64..0.99) {
+        let series = SampleSeries::new(values);
+        let _ = (series.mean().map(|resampled| resampled.estimate()), series.quantile(p).map(|resampled| resampled.estimate()));
     }
 
     #[test]
-    fn corrected_values_are_never_smaller(values in proptest::collection::vec(0.0f64..1.0, 0..30)) {
+    fn corrected_p_values_are_never_smaller(values in proptest::collection::vec(0.0f64..1.0, 0..30)) {
         for (value, corrected) in values.iter().zip(holm(&values)) {
             prop_assert!(corrected >= *value && corrected <= 1.0);
         }

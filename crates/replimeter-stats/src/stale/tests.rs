@@ -51,7 +51,7 @@ fn round(number: u64, offset: i64, visible: i64) -> StaleRound {
 }
 
 #[test]
-fn the_summary_knows_share_delay_curve_and_how_long_to_wait() {
+fn summary_has_share_delay_curve_and_wait() {
     let mut summary = StaleSummary::default();
     // A tenth becomes visible 0 to 1 ms after the acknowledgement, the rest before it.
     let visible = |number: u64| {
@@ -95,7 +95,7 @@ fn the_summary_knows_share_delay_curve_and_how_long_to_wait() {
 }
 
 #[test]
-fn always_fresh_needs_no_wait_and_has_an_upper_bound() {
+fn always_fresh_needs_no_wait() {
     let mut summary = StaleSummary::default();
     for number in 0..20_000 {
         let round = round(number, 0, -5);
@@ -126,7 +126,7 @@ fn run(rounds: u64, mut visible: impl FnMut() -> i64) -> StaleRow {
 }
 
 #[test]
-fn the_interval_of_the_wait_holds_the_truth() {
+fn wait_interval_covers_the_truth() {
     let mut random = Random::new(11);
     let (mut covered, mut told) = (0, 0);
     for _ in 0..200 {
@@ -158,7 +158,7 @@ fn the_interval_of_the_wait_holds_the_truth() {
 }
 
 #[test]
-fn the_interval_of_the_wait_does_not_reach_what_the_reads_exclude() {
+fn wait_interval_excludes_what_reads_exclude() {
     let mut random = Random::new(12);
     // Visibility times come in clusters of a hundred rounds.
     let mut left = 0;
@@ -191,7 +191,7 @@ fn the_interval_of_the_wait_does_not_reach_what_the_reads_exclude() {
 }
 
 #[test]
-fn too_few_rounds_say_nothing_of_the_tail() {
+fn too_few_rounds_give_no_tail() {
     let mut summary = StaleSummary::default();
     for number in 0..2_000 {
         let round = round(number, 0, if number % 2 == 0 { 1_000 } else { -1 });

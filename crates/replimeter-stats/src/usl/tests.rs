@@ -19,7 +19,7 @@ fn near(one: Option<f64>, other: f64) {
 }
 
 #[test]
-fn the_parameters_of_an_exact_law_are_found() {
+fn parameters_of_an_exact_law_are_found() {
     for (lambda, sigma, kappa) in [
         (1000.0, 0.05, 0.02),
         (70.0, 0.0, 0.0),
@@ -42,7 +42,7 @@ fn the_parameters_of_an_exact_law_are_found() {
 }
 
 #[test]
-fn where_one_more_stops_paying_is_where_throughput_stops_to_grow() {
+fn peak_is_where_throughput_stops_growing() {
     for (sigma, kappa) in [
         (0.05, 0.02),
         (0.0, 0.1),
@@ -66,7 +66,7 @@ fn where_one_more_stops_paying_is_where_throughput_stops_to_grow() {
 }
 
 #[test]
-fn a_published_data_set() {
+fn published_data_set_is_fitted() {
     // SPEC SDM91 on a SPARCcenter 2000, in Gunther (2007): by absolute errors σ is 0.028 ± 0.009, κ (1.04 ± 0.2)e-4, the
     // peak at 96.5. Relative errors were minimized by a search along the axes, independent of this module.
     let data = [
@@ -116,7 +116,7 @@ fn too_few_points_have_no_fit() {
 }
 
 #[test]
-fn intervals_cover_the_truth_about_as_often_as_promised() {
+fn law_intervals_cover_at_their_nominal_rate() {
     let mut random = Random::new(11);
     let (lambda, sigma, kappa) = (1000.0, 0.1, 0.03);
     let (mut of_sigma, mut of_prediction, runs) = (0, 0, 300);
@@ -149,7 +149,7 @@ fn intervals_cover_the_truth_about_as_often_as_promised() {
 }
 
 #[test]
-fn students_points() {
+fn student_critical_values_match_the_table() {
     for (freedom, point) in [(1, 12.706), (2, 4.303), (10, 2.228), (60, 2.000)] {
         assert!((student_975(freedom) - point).abs() < 0.001, "{freedom}");
     }
@@ -174,7 +174,7 @@ fn squares_beside(points: &[Point], found: &Fit) -> (f64, f64) {
 }
 
 #[test]
-fn points_that_no_law_describes_are_fitted_to_the_end() {
+fn hostile_points_do_not_stop_the_fit_early() {
     let rates = [
         72_819.628, 2_858.363, 8_750.932, 62_313.120, 41_994.878, 7_390.973, 83_046.659, 296.440,
     ];
@@ -188,7 +188,7 @@ fn points_that_no_law_describes_are_fitted_to_the_end() {
 
 proptest! {
     #[test]
-    fn no_neighbour_is_better_and_scale_does_not_matter(
+    fn fit_is_a_local_optimum_in_any_scale(
         rates in proptest::collection::vec(1.0f64..1e5, 5..9),
         factor in 1e-3f64..1e3,
     ) {

@@ -92,7 +92,7 @@ fn stages_of_equal_transactions_are_exact() {
 }
 
 #[test]
-fn slow_transactions_are_slow_in_their_own_stage() {
+fn slow_transactions_are_slow_in_one_stage() {
     // A fast commit with a slow transfer, and the other way round in every tenth.
     let mut waterfall = Waterfall::new(&CHAIN);
     for round in 0..2_000 {
@@ -122,7 +122,7 @@ fn slow_transactions_are_slow_in_their_own_stage() {
 }
 
 #[test]
-fn what_is_not_covered_is_counted_and_not_averaged_in() {
+fn uncovered_transactions_are_counted_not_averaged() {
     let mut waterfall = Waterfall::new(&CHAIN);
     waterfall.record(&points([0, 10, 20, 30, 40, 50]));
     waterfall.record(&Points {
@@ -144,7 +144,7 @@ fn what_is_not_covered_is_counted_and_not_averaged_in() {
 }
 
 #[test]
-fn inversions_beyond_the_error_bar_are_counted_and_kept() {
+fn inversions_beyond_the_error_are_counted_and_kept() {
     let mut waterfall = Waterfall::new(&CHAIN);
     for late in [5, 12, 40] {
         waterfall.record(&points([0, 50, 50 - late, 60, 70, 80]));
@@ -193,7 +193,7 @@ fn stages_on_one_clock_do_not_depend_on_its_offset() {
 }
 
 #[test]
-fn a_galera_chain_has_the_acknowledgement_inside() {
+fn galera_chain_contains_the_acknowledgment() {
     let mut waterfall = Waterfall::new(&[
         (Mark::Send, "client"),
         (Mark::Ack, "client"),
@@ -217,7 +217,7 @@ fn a_galera_chain_has_the_acknowledgement_inside() {
 
 proptest! {
     #[test]
-    fn stages_and_residue_sum_to_the_whole(
+    fn stages_and_residue_sum_to_the_total(
         times in proptest::collection::vec((any::<[i16; 6]>(), any::<[Option<i16>; 6]>()), 1..200)
     ) {
         let mut waterfall = Waterfall::new(&CHAIN);

@@ -14,15 +14,15 @@ use clap::{
 };
 use replimeter_run::{
     Entry, Registry,
+    cli_error::CliError,
     compare::CompareArgs,
-    failure::Failure,
-    options::{Form, SweepOutputArgs, TargetArgs},
+    options::{OutputFormat, SweepOutputArgs, TargetArgs},
 };
 
 pub(crate) use self::{
     program::{CompletionsArgs, ManArgs, SchemaArgs},
     refused::parse,
-    reproduce::{Extent, ReproduceArgs},
+    reproduce::{ReproduceArgs, ReproduceExtent},
     sandbox::{
         DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, SandboxCommandArgs, UpArgs,
     },
@@ -72,7 +72,7 @@ sandbox or the disk failed, 130 interrupted (partial results kept)."
 struct Cli {}
 
 /// What is asked for.
-pub(crate) enum Asked {
+pub(crate) enum Invocation {
     /// A measurement, with what is given for it.
     Measure(&'static dyn Entry, ArgMatches),
     /// Another command.
@@ -101,16 +101,16 @@ pub(crate) fn command(registry: &Registry) -> clap::Command {
 fn read<T: Into<std::ffi::OsString> + Clone>(
     registry: &'static Registry,
     words: impl IntoIterator<Item = T>,
-) -> Result<Asked, clap::Error> {
+) -> Result<Invocation, clap::Error> {
     let mut matches = command(registry).try_get_matches_from(words)?;
     let Some(entry) = matches
         .subcommand_name()
         .and_then(|name| registry.get(name))
     else {
-        return Command::from_arg_matches(&matches).map(Asked::Other);
+        return Command::from_arg_matches(&matches).map(Invocation::Other);
     };
     let given = matches.remove_subcommand();
-    Ok(Asked::Measure(
+    Ok(Invocation::Measure(
         entry,
         given.map(|(_, given)| given).unwrap_or_default(),
     ))
@@ -231,10 +231,10 @@ const MARK: &str = "· Replimeter</title>";
 
 impl ReportArgs {
     /// Where the page of several runs goes; `None` for a single one.
-    pub(crate) fn together(&self) -> Result<Option<PathBuf>, Failure> {
+    pub(crate) fn side_by_side(&self) -> Result<Option<PathBuf>, CliError> {
         if self.run_dirs.len() < 2 {
             return match &self.page {
-                Some(_) => Err(Failure::usage(
+                Some(_) => Err(CliError::usage(
                     "--page is for several runs",
                     "a single run has its page in its directory",
                 )),
@@ -248,7 +248,7 @@ impl ReportArgs {
         let _ = std::fs::File::open(&page)
             .and_then(|file| file.take(1 << 20).read_to_end(&mut beginning));
         if page.exists() && !String::from_utf8_lossy(&beginning).contains(MARK) {
-            return Err(Failure::usage(
+            return Err(CliError::usage(
                 format!("{} exists, and is no page of Replimeter's", page.display()),
                 "name another file with --page",
             ));
@@ -257,8 +257,8 @@ impl ReportArgs {
     }
 
     /// What each report is printed as.
-    pub(crate) fn form(&self) -> Form {
-        Form::of(self.json, self.markdown, self.csv, self.raw)
+    pub(crate) fn form(&self) -> OutputFormat {
+        OutputFormat::of(self.json, self.markdown, self.csv, self.raw)
     }
 }
 
@@ -268,13 +268,13 @@ mod tests {
     use replimeter_measurements::registry;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         command(registry()).debug_assert();
     }
 
     /// Options that are called otherwise than the key of a plan that they stand for.
     #[test]
-    fn an_option_is_called_as_its_key() {
+    fn options_are_named_like_plan_keys() {
         let mut others: Vec<String> = Vec::new();
         for entry in registry().entries() {
             let command = entry.command();

@@ -7,10 +7,10 @@ use clap::{
 use replimeter_model::redact;
 use replimeter_run::Registry;
 
-use super::{Asked, command, read};
+use super::{Invocation, command, read};
 
 /// Reads the command line; ends the program when there is nothing to carry out.
-pub(crate) fn parse(registry: &'static Registry) -> Asked {
+pub(crate) fn parse(registry: &'static Registry) -> Invocation {
     read(registry, std::env::args_os())
         .unwrap_or_else(|error| without_passwords(registry, with_command(registry, error)).exit())
 }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn no_url_is_repeated_with_its_password() {
+    fn url_is_never_repeated_with_its_password() {
         let url = "mysql://dba:12/secret@h/";
         for (args, want) in [
             (vec!["lag", url], "unexpected argument '…@h' found"),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn other_values_are_repeated_with_the_cause() {
+    fn refused_value_is_repeated_with_the_cause() {
         let text = refused(&["lag", "--load", "insert@primary"]);
         assert!(
             text.contains("insert@primary") && text.contains("is no load"),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn option_called_as_a_command_points_to_it() {
+    fn option_named_like_a_command_points_to_it() {
         let Err(error) = read(registry(), ["replimeter", "lag", "--backlog", "30s"]) else {
             panic!("it is not refused")
         };
@@ -154,7 +154,7 @@ mod tests {
             "--replica",
             "mysql://dba:secret@i/",
         ];
-        let Ok(Asked::Other(command)) = read(registry(), args) else {
+        let Ok(Invocation::Other(command)) = read(registry(), args) else {
             panic!("doctor is no measurement")
         };
         let text = format!("{command:?}");

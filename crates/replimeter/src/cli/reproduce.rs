@@ -6,14 +6,14 @@ use clap::{Args, ValueEnum};
 
 /// How much of each experiment is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Extent {
+pub(crate) enum ReproduceExtent {
     /// Fewer rounds, starts and rows: less than ten minutes on two cores
     Small,
     /// The plans in plans/ unchanged: some hours
     Full,
 }
 
-impl Extent {
+impl ReproduceExtent {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Small => "small",
@@ -34,7 +34,7 @@ is left out and named. docs/reference/reproduce.md has the sources.")]
 pub(crate) struct ReproduceArgs {
     /// Size of the experiments
     #[arg(long, value_enum, default_value = "small")]
-    pub(crate) size: Extent,
+    pub(crate) size: ReproduceExtent,
 
     /// Run only these of the five experiments, such as 1,3
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=5))]

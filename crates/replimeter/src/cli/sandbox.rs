@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use replimeter_model::{
     sandbox::{Bandwidth, SandboxName},
     shape::Shape,
-    span::Span,
+    time_span::TimeSpan,
 };
 use replimeter_run::options::SandboxArgs;
 
@@ -160,11 +160,11 @@ pub(crate) struct LinkArgs {
 
     /// One-way delay from now on, in each direction
     #[arg(long, value_name = "TIME")]
-    pub(crate) delay: Option<Span>,
+    pub(crate) delay: Option<TimeSpan>,
 
     /// Vary the delay by up to this time, up and down
     #[arg(long, value_name = "TIME")]
-    pub(crate) jitter: Option<Span>,
+    pub(crate) jitter: Option<TimeSpan>,
 
     /// Limit the bandwidth, in each direction, such as 100mbit
     #[arg(long, value_name = "BANDWIDTH")]

@@ -14,20 +14,20 @@ use replimeter_model::{
     target::Target,
 };
 use replimeter_render::{doctor, terminal};
-use replimeter_run::{failure::Failure, plain};
+use replimeter_run::{cli_error::CliError, plain};
 
 use crate::{
     cli::DoctorArgs,
     print::{print, print_json},
-    progress::Line,
+    progress::StatusLine,
     servers::{Targets, open},
 };
 
-pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
     let given = args.target.given()?;
     let targets = given.target.resolve()?;
     let [target] = targets.try_into().map_err(|targets: Vec<Target>| {
-        Failure::usage(
+        CliError::usage(
             format!(
                 "{} targets are given, but doctor examines one at a time",
                 targets.len()
@@ -35,12 +35,12 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
             "run doctor once per target",
         )
     })?;
-    let line = Line::new();
+    let line = StatusLine::new();
     let mut source = Targets::of(&given, given.target.defaults_file.clone());
     let servers = open(&mut source, &target, &line, stop)?;
     let diagnosis = examine(servers.members(), &mut |step| line.say(step));
     if stop.load(Ordering::Relaxed) {
-        return Err(Failure::interrupted(
+        return Err(CliError::interrupted(
             "interrupted before everything was examined",
         ));
     }
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), Failu
 
 /// Prints the report or the JSON document; the exit code states whether a measurement is possible. `shape` is
 /// the examined target, `sandbox` whether it is a sandbox.
-fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<(), Failure> {
+fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<(), CliError> {
     let document = DoctorDocument::new(shape, sandbox, diagnosis);
     if json {
         print_json(&document)?;
@@ -73,14 +73,14 @@ fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<
         .map(|row| row.name.as_str())
         .collect();
     if !absent.is_empty() {
-        return Err(Failure::failed(
+        return Err(CliError::failed(
             format!("{} could not be examined", absent.join(", ")),
             "see the findings above",
         ));
     }
     match document.status {
         DoctorStatus::Ok | DoctorStatus::Warnings => Ok(()),
-        DoctorStatus::Errors => Err(Failure::invalid(
+        DoctorStatus::Errors => Err(CliError::invalid(
             "a measurement of these servers would be refused or invalid",
             "follow the hints of the errors above",
         )),

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use clap::ArgMatches;
-use replimeter_run::{Entry, failure::Failure};
+use replimeter_run::{Entry, cli_error::CliError};
 
 use crate::servers::host;
 
@@ -11,11 +11,11 @@ pub(crate) fn run(
     entry: &dyn Entry,
     matches: &ArgMatches,
     stop: &AtomicBool,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let given = entry.given(matches)?;
     let plan = entry.plan(&given).map_err(|error| {
         let hint = format!("see `replimeter {} --help` for every setting", entry.name());
-        Failure::usage(error.to_string(), hint)
+        CliError::usage(error.to_string(), hint)
     })?;
     plan.check(&given.output)?;
     plan.carry_out(&given, &host(), stop)

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use replimeter_model::schema;
 use replimeter_run::{
     Entry, Registry,
-    failure::{Failure, unexpected},
+    cli_error::{CliError, unexpected},
 };
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use crate::{
 /// The program's name.
 const NAME: &str = "replimeter";
 
-pub(crate) fn schema(registry: &Registry, args: &SchemaArgs) -> Result<(), Failure> {
+pub(crate) fn schema(registry: &Registry, args: &SchemaArgs) -> Result<(), CliError> {
     let schema = registry
         .schema(&args.name)
         .ok_or_else(|| unexpected("there is no such schema"))?;
@@ -30,7 +30,7 @@ pub(crate) fn schema(registry: &Registry, args: &SchemaArgs) -> Result<(), Failu
             registry.get(&args.name).map(columns)
         };
         return print(&text.ok_or_else(|| {
-            Failure::usage(
+            CliError::usage(
                 format!("{} has no keys and no samples to list", args.name),
                 "use --markdown with plan, or with a command that measures",
             )
@@ -44,7 +44,7 @@ fn text(schema: &Value) -> String {
     format!("{schema:#}\n")
 }
 
-pub(crate) fn completions(registry: &Registry, args: &CompletionsArgs) -> Result<(), Failure> {
+pub(crate) fn completions(registry: &Registry, args: &CompletionsArgs) -> Result<(), CliError> {
     print(&script(registry, args.shell))
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn script(registry: &Registry, shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-pub(crate) fn man(registry: &Registry, args: &ManArgs) -> Result<(), Failure> {
+pub(crate) fn man(registry: &Registry, args: &ManArgs) -> Result<(), CliError> {
     let command = built(registry);
     if args.markdown {
         return print(&reference(&command));
@@ -71,8 +71,8 @@ pub(crate) fn man(registry: &Registry, args: &ManArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed(
+fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::failed(
         format!("cannot write {}: {error}", path.display()),
         "name a folder that you can write to",
     )
@@ -112,14 +112,14 @@ fn full_name(command: &Command) -> String {
 }
 
 /// Returns the man page of a command.
-fn page(command: &Command) -> Result<String, Failure> {
+fn page(command: &Command) -> Result<String, CliError> {
     let mut bytes = Vec::new();
     clap_mangen::Man::new(command.clone())
         .source(concat!("replimeter ", env!("CARGO_PKG_VERSION")))
         .manual("Replimeter")
         .render(&mut bytes)
         .map_err(|error| {
-            Failure::failed(
+            CliError::failed(
                 format!("cannot write the page: {error}"),
                 "report this as a bug",
             )
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_that_is_kept_is_what_the_program_says() {
+    fn reference_pages_match_the_program() {
         assert!(
             kept("reference/cli.md") == reference(&built(registry())),
             "docs/reference/cli.md is out of date: run `make docs`"
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_that_are_kept_are_what_the_types_say() {
+    fn schema_files_match_the_types() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema");
         let entries = fs::read_dir(folder).unwrap();
         let mut found: Vec<String> = entries
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_a_plan_is_described() {
+    fn every_plan_key_is_described() {
         let root = registry().schema(schema::PLAN).unwrap();
         let sections = root["properties"].as_object().unwrap();
         assert_eq!(sections.len(), registry().entries().count() + 3);
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_and_columns_that_are_kept_are_what_the_program_has() {
+    fn key_and_column_pages_match_the_program() {
         assert!(
             kept("reference/plan-keys.md") == plan_keys(&registry().schema(schema::PLAN).unwrap()),
             "docs/reference/plan-keys.md is out of date: run `make docs`"
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_a_page_of_its_own() {
+    fn every_command_has_a_manual_page() {
         let command = built(registry());
         let names: Vec<String> = pages(&command).into_iter().map(file_name).collect();
         for want in [

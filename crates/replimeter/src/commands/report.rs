@@ -5,10 +5,10 @@ use std::{io::Write as _, path::Path};
 use replimeter_model::manifest::{Manifest, SandboxRecord, ServerRecord};
 use replimeter_render::{
     html,
-    together::{self, Side, letter},
+    side_by_side::{self, RunSide, letter},
 };
 use replimeter_run::{
-    CUT, Recorded, Registry, failure::Failure, incomplete_hint, plain, run_dir::write_text, show,
+    CUT, Recorded, Registry, cli_error::CliError, incomplete_hint, plain, run_dir::write_text, show,
 };
 
 use super::reproduce;
@@ -17,21 +17,21 @@ use crate::{
     print::{Terminal, print},
 };
 
-pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), Failure> {
+pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), CliError> {
     if (args.json || args.csv) && args.run_dirs.len() > 1 {
-        return Err(Failure::usage(
+        return Err(CliError::usage(
             "--json and --csv are for a single run",
             "render the runs one by one",
         ));
     }
-    let page = args.together()?;
+    let page = args.side_by_side()?;
     let place = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     for (index, dir) in args.run_dirs.iter().enumerate() {
         if args.run_dirs[..index]
             .iter()
             .any(|other| place(other) == place(dir))
         {
-            return Err(Failure::usage(
+            return Err(CliError::usage(
                 format!("{} is named twice", dir.display()),
                 "name each run once",
             ));
@@ -46,7 +46,7 @@ pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), Failure>
     for dir in &args.run_dirs {
         let recorded = Recorded::open(registry, dir)?;
         if args.raw && !recorded.run.has_raw() {
-            return Err(Failure::usage(
+            return Err(CliError::usage(
                 format!("{} has no sweep over sizes", dir.display()),
                 "leave --raw out",
             ));
@@ -73,7 +73,7 @@ pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), Failure>
             Err(failure) if failure.hint == CUT => return Err(failure),
             Err(failure) => {
                 let hint = "copy the run directory to a folder that you can write to, or use --json, --csv or --markdown".to_owned();
-                return Err(Failure { hint, ..failure });
+                return Err(CliError { hint, ..failure });
             }
         }
         read.push(recorded);
@@ -85,8 +85,8 @@ pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), Failure>
 }
 
 /// Writes one page of several runs.
-fn together(page: &Path, read: &[Recorded], markdown: bool) -> Result<(), Failure> {
-    let sides: Vec<Side<'_>> = read
+fn together(page: &Path, read: &[Recorded], markdown: bool) -> Result<(), CliError> {
+    let sides: Vec<RunSide<'_>> = read
         .iter()
         .enumerate()
         .map(|(index, recorded)| recorded.side(letter(index)))
@@ -121,18 +121,18 @@ fn together(page: &Path, read: &[Recorded], markdown: bool) -> Result<(), Failur
         );
     }
     let text = html::page(
-        &together::report(&sides),
-        replimeter_measurements::together::charts(&sides),
+        &side_by_side::report(&sides),
+        replimeter_measurements::side_by_side::charts(&sides),
         &all,
         &plans,
     )
     .map_err(|error| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot render the page: {error}"),
             incomplete_hint(),
         )
     })?;
-    write_text(page, &text).map_err(|failure| Failure {
+    write_text(page, &text).map_err(|failure| CliError {
         hint: "name a file in a folder that you can write to with --page".to_owned(),
         ..failure
     })?;

@@ -12,15 +12,15 @@ use replimeter_model::{
 use replimeter_render::{html, markdown, terminal};
 use replimeter_run::{
     AnyRun, PlannedRun, Recorded, Registry,
-    failure::{Failure, Kind},
+    cli_error::{CliError, FailureKind},
     machine,
-    options::{Given, OutputArgs},
+    options::{CommandLineSettings, OutputArgs},
     plain, read_json, read_value,
     run_dir::{MANIFEST, PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
 };
 
 use crate::{
-    cli::{Extent, ReportArgs, ReproduceArgs},
+    cli::{ReportArgs, ReproduceArgs, ReproduceExtent},
     environment,
     print::{print, print_json},
     servers::host,
@@ -123,10 +123,14 @@ const PUBLISHED: [Published; 5] = [
 ];
 
 impl Published {
-    fn plan(&self, registry: &Registry, extent: Extent) -> Result<Box<dyn PlannedRun>, Failure> {
+    fn plan(
+        &self,
+        registry: &Registry,
+        extent: ReproduceExtent,
+    ) -> Result<Box<dyn PlannedRun>, CliError> {
         let small = match extent {
-            Extent::Small => self.small,
-            Extent::Full => "",
+            ReproduceExtent::Small => self.small,
+            ReproduceExtent::Full => "",
         };
         // Uses what is available: named modes would be required. With `all`, methods are those that the
         // servers permit; stamps use SYSDATE() if there is no NOW_USEC().
@@ -139,7 +143,7 @@ impl Published {
         for keys in [small, "cost.modes = {}", udf] {
             text = changed(&text, keys).map_err(PlanError::Syntax)?;
         }
-        Ok(registry.plan(&text, &Given::default())?)
+        Ok(registry.plan(&text, &CommandLineSettings::default())?)
     }
 }
 
@@ -161,14 +165,14 @@ pub(crate) fn run(
     registry: &Registry,
     args: &ReproduceArgs,
     stop: &AtomicBool,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let wanted =
         |one: &&Published| args.experiments.is_empty() || args.experiments.contains(&one.number);
     let plans: Vec<(&Published, Box<dyn PlannedRun>)> = PUBLISHED
         .iter()
         .filter(wanted)
         .map(|one| Ok((one, one.plan(registry, args.size)?)))
-        .collect::<Result<_, Failure>>()?;
+        .collect::<Result<_, CliError>>()?;
     let mut dir = RunDir::create(args.run_dir.as_deref(), "reproduce")?;
     dir.keep();
     let started_at = jiff::Timestamp::now()
@@ -189,7 +193,7 @@ pub(crate) fn run(
         ..ReproduceDocument::default()
     };
     let mut texts = String::new();
-    let mut ended: Option<Failure> = None;
+    let mut ended: Option<CliError> = None;
     for (index, (one, plan)) in plans.iter().enumerate() {
         tell(&format!(
             "experiment {} ({} of {}): {}",
@@ -209,7 +213,7 @@ pub(crate) fn run(
         );
         document.experiments.push(experiment);
         if let Some(failure) = failure {
-            let interrupted = failure.kind == Kind::Interrupted;
+            let interrupted = failure.kind == FailureKind::Interrupted;
             // The first failure counts; the other experiments are still worth running.
             ended.get_or_insert(failure);
             if interrupted {
@@ -219,7 +223,7 @@ pub(crate) fn run(
     }
     document.status = match &ended {
         None => RunStatus::Complete,
-        Some(failure) if failure.kind == Kind::Interrupted => RunStatus::Interrupted,
+        Some(failure) if failure.kind == FailureKind::Interrupted => RunStatus::Interrupted,
         Some(_) => RunStatus::Failed,
     };
     document.headline = reproduce::answer(&document);
@@ -244,7 +248,7 @@ fn show(
     texts: &str,
     dir: &Path,
     (json, markdown): (bool, bool),
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let report = reproduce::report(document);
     let ticket = markdown::render(&report);
     let page = html::page(
@@ -254,7 +258,7 @@ fn show(
         texts,
     )
     .map_err(|error| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot render the page: {error}"),
             "report this as a bug",
         )
@@ -286,9 +290,9 @@ pub(crate) fn is_one(dir: &Path) -> bool {
 }
 
 /// Evaluates and renders a reproduction again, from the runs in it.
-pub(crate) fn again(registry: &Registry, args: &ReportArgs, dir: &Path) -> Result<(), Failure> {
+pub(crate) fn again(registry: &Registry, args: &ReportArgs, dir: &Path) -> Result<(), CliError> {
     if args.csv || args.raw {
-        return Err(Failure::usage(
+        return Err(CliError::usage(
             "a reproduction has no rows",
             "name a folder in it; each is a run",
         ));
@@ -342,15 +346,15 @@ fn carry_out(
     manifest: &mut Manifest,
     texts: &mut String,
     stop: &AtomicBool,
-) -> (Experiment, Option<Failure>) {
+) -> (Experiment, Option<CliError>) {
     let path = dir.file(one.name);
-    let given = Given {
+    let given = CommandLineSettings {
         output: OutputArgs {
             run_dir: Some(path.clone()),
             silent: true,
             ..OutputArgs::default()
         },
-        ..Given::default()
+        ..CommandLineSettings::default()
     };
     let began = Instant::now();
     let result = plan.carry_out(&given, &host(), stop);
@@ -415,7 +419,7 @@ mod tests {
 
     /// Returns the keys that a small run changes.
     fn changes(one: &Published) -> Vec<String> {
-        let [full, small] = [Extent::Full, Extent::Small]
+        let [full, small] = [ReproduceExtent::Full, ReproduceExtent::Small]
             .map(|extent| keys(one.plan(registry(), extent).unwrap().as_ref()));
         let missing = "none".to_owned();
         let all: BTreeSet<&String> = full.keys().chain(small.keys()).collect();
@@ -427,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn small_runs_differ_from_full_ones_in_these_keys() {
+    fn small_runs_differ_from_full_ones_in_listed_keys() {
         let numbers = PUBLISHED.each_ref().map(|one| one.number);
         assert_eq!(numbers, [1, 2, 3, 4, 5]);
         let found = PUBLISHED.each_ref().map(changes);
@@ -459,7 +463,7 @@ mod tests {
         assert_eq!(found, expected);
         let cost = keys(
             PUBLISHED[4]
-                .plan(registry(), Extent::Full)
+                .plan(registry(), ReproduceExtent::Full)
                 .unwrap()
                 .as_ref(),
         );

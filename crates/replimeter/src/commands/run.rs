@@ -8,21 +8,23 @@ use std::{
 };
 
 use crate::{cli::RunArgs, print::print, servers::host};
-use replimeter_run::{PlannedRun, Registry, failure::Failure, options::Given, plain};
+use replimeter_run::{
+    PlannedRun, Registry, cli_error::CliError, options::CommandLineSettings, plain,
+};
 
 /// Maximum size of a plan, in bytes; real plans are far smaller.
-const LARGEST_PLAN: u64 = 1 << 20;
+const MAX_PLAN_SIZE: u64 = 1 << 20;
 
-pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Result<(), Failure> {
+pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Result<(), CliError> {
     let paths = files(&args.plans)?;
     let output = &args.output.output();
     if paths.len() > 1 && (output.json || output.csv || output.run_dir.is_some()) {
-        return Err(Failure::usage(
+        return Err(CliError::usage(
             "--json, --csv and --run-dir are for a single plan",
             "run the plans one by one",
         ));
     }
-    let given = Given {
+    let given = CommandLineSettings {
         output: output.clone(),
         ..args.target.given()?
     };
@@ -39,7 +41,7 @@ pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Res
                 let gap = if number == 0 { "" } else { "\n" };
                 print(&plain(&format!("{gap}# {}\n", path.display())))?;
             }
-            let (text, touches) = (plan.text()?, plan.touches(output)?);
+            let (text, touches) = (plan.text()?, plan.effects(output)?);
             print(&plain(&format!("{text}\n{touches}")))?;
             continue;
         }
@@ -59,7 +61,7 @@ pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Res
 }
 
 /// Returns the plan files; those of folders are sorted by name.
-fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for path in named {
         if !path.is_dir() {
@@ -67,7 +69,7 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             continue;
         }
         let refuse = |reason: String| {
-            Failure::usage(
+            CliError::usage(
                 format!("cannot use the folder {}: {reason}", path.display()),
                 "name a folder with plans (*.toml), such as plans/, or a plan file",
             )
@@ -88,23 +90,27 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-fn read(registry: &Registry, path: &Path, given: &Given) -> Result<Box<dyn PlannedRun>, Failure> {
+fn read(
+    registry: &Registry,
+    path: &Path,
+    given: &CommandLineSettings,
+) -> Result<Box<dyn PlannedRun>, CliError> {
     let shown = path.display();
     let unreadable = |reason: String| {
-        Failure::usage(
+        CliError::usage(
             format!("cannot read the plan {shown}: {reason}"),
             "plans of the published experiments are in plans/",
         )
     };
     let meta = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-    if !meta.is_file() || meta.len() > LARGEST_PLAN {
+    if !meta.is_file() || meta.len() > MAX_PLAN_SIZE {
         return Err(unreadable(
             "it is not a regular file, or too large for a plan".to_owned(),
         ));
     }
     let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
     registry.plan(&text, given).map_err(|error| {
-        Failure::usage(
+        CliError::usage(
             format!("{shown}: {error}"),
             "see docs/reference/plans.md for every key; check a plan with `replimeter run --dry-run`",
         )

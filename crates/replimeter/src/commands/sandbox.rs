@@ -12,7 +12,7 @@ use std::{
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    flavour::{
+    dialect::{
         galera,
         group::{self, GroupState},
     },
@@ -26,14 +26,15 @@ use replimeter_model::{
     target::{Role, Target},
 };
 use replimeter_render::{sandboxes, terminal};
-use replimeter_run::{failure::Failure, plain};
+use replimeter_run::{cli_error::CliError, plain};
 use replimeter_sandbox::{
-    SandboxError, endpoint, guard,
+    SandboxError, endpoint,
     home::TAKEN,
-    kept::{
-        self, Answer, Found, Kept, Launched, LinkChange, LinkState, Order, Question, Record,
-        TOPOLOGY, clients::quoted,
+    managed::{
+        self, LaunchReport, LinkChange, LinkState, ManagedRecord, ManagedSandbox, NamedSandbox,
+        SupervisorConfig, SupervisorRequest, SupervisorResponse, TOPOLOGY, clients::quoted,
     },
+    reaper,
 };
 use serde::{Deserialize, Serialize};
 
@@ -41,17 +42,17 @@ use crate::{
     cli::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, UpArgs},
     environment,
     print::{print, print_failure, print_json},
-    progress::Line,
+    progress::StatusLine,
 };
 
 /// The settings that `up` passes to the supervisor, in one line of JSON.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct StartSandbox {
     name: SandboxName,
     target: TargetSettings,
 }
 
-pub(crate) fn run(command: &SandboxCommand, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+pub(crate) fn run(command: &SandboxCommand, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
     match command {
         SandboxCommand::Up(args) => up(args, stop),
         SandboxCommand::List(args) => list(args),
@@ -61,13 +62,13 @@ pub(crate) fn run(command: &SandboxCommand, stop: &Arc<AtomicBool>) -> Result<()
         SandboxCommand::Down(args) => down(args, stop),
         SandboxCommand::Keep => keep(stop),
         SandboxCommand::Guard { token } => {
-            guard::watch(token, &mut io::stdin().lock());
+            reaper::watch(token, &mut io::stdin().lock());
             Ok(())
         }
     }
 }
 
-fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
     let mut target = args.servers.0.clone();
     target.sandbox = Some(vec![SandboxRef::Shape(args.shape)]);
     // The supervisor runs in another folder.
@@ -84,19 +85,19 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     let _ = spec(&target)?;
     let home = environment::private_home()?;
     let program = std::env::current_exe().map_err(|error| {
-        Failure::failed(
+        CliError::failed(
             format!("cannot find Replimeter's executable: {error}"),
             "check whether it was replaced or removed",
         )
     })?;
-    let line = Line::new();
+    let line = StatusLine::new();
     for attempt in 1u32.. {
         let name = match &args.name {
             Some(name) => name.clone(),
             None => default_name(args.shape, attempt)?,
         };
         if args.name.is_none()
-            && kept::list(&home)
+            && managed::list(&home)
                 .map_err(SourceError::from)?
                 .iter()
                 .any(|found| found.name() == name.as_str())
@@ -104,39 +105,42 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
             continue;
         }
         line.say(format!("starting {} as {name}", args.shape));
-        let told = serde_json::to_string(&Told {
+        let told = serde_json::to_string(&StartSandbox {
             name: name.clone(),
             target: target.clone(),
         })
-        .map_err(|error| Failure::failed(error.to_string(), "report this as a bug"))?;
-        match kept::launch(
+        .map_err(|error| CliError::failed(error.to_string(), "report this as a bug"))?;
+        match managed::launch(
             &program,
             &["sandbox", "keep"],
-            &environment::for_keeper(),
+            &environment::for_supervisor(),
             &told,
             stop,
         )
         .map_err(SourceError::from)?
         {
-            Launched::Ready(_) => {
+            LaunchReport::Ready(_) => {
                 line.clear();
-                let kept = Kept::find(&home, &name).map_err(SourceError::from)?;
+                let kept = ManagedSandbox::find(&home, &name).map_err(SourceError::from)?;
                 return show_new(&kept, args.json);
             }
-            Launched::Failed {
+            LaunchReport::Failed {
                 interrupted: true,
                 message,
                 ..
-            } => return Err(Failure::interrupted(message)),
+            } => return Err(CliError::interrupted(message)),
             // Another process took the chosen name.
-            Launched::Failed { message, .. } if args.name.is_none() && message.contains(TAKEN) => {}
-            Launched::Failed { message, hint, .. } => return Err(Failure::failed(message, hint)),
+            LaunchReport::Failed { message, .. }
+                if args.name.is_none() && message.contains(TAKEN) => {}
+            LaunchReport::Failed { message, hint, .. } => {
+                return Err(CliError::failed(message, hint));
+            }
         }
     }
     unreachable!("the loop ends by returning")
 }
 
-fn default_name(shape: Shape, attempt: u32) -> Result<SandboxName, Failure> {
+fn default_name(shape: Shape, attempt: u32) -> Result<SandboxName, CliError> {
     let base = match shape.to_string().rsplit('/').next() {
         Some("none") => "lone".to_owned(),
         Some(text) => text.replace(':', "-"),
@@ -148,21 +152,21 @@ fn default_name(shape: Shape, attempt: u32) -> Result<SandboxName, Failure> {
         format!("{base}-{attempt}")
     };
     name.parse()
-        .map_err(|error: String| Failure::usage(error, "choose a name with --name"))
+        .map_err(|error: String| CliError::usage(error, "choose a name with --name"))
 }
 
-fn spec(target: &TargetSettings) -> Result<SandboxSpec, Failure> {
+fn spec(target: &TargetSettings) -> Result<SandboxSpec, CliError> {
     match target.resolve()?.pop() {
         Some(Target::Sandbox(spec)) => Ok(spec),
-        _ => Err(Failure::usage(
+        _ => Err(CliError::usage(
             "there is nothing to start",
             "name a shape, such as async:1",
         )),
     }
 }
 
-fn show_new(kept: &Kept, json: bool) -> Result<(), Failure> {
-    let listed = listed(&Found::Running(Box::new(kept.clone())));
+fn show_new(kept: &ManagedSandbox, json: bool) -> Result<(), CliError> {
+    let listed = listed(&NamedSandbox::Running(Box::new(kept.clone())));
     if json {
         return print_json(&document(vec![listed]));
     }
@@ -178,7 +182,7 @@ fn document(results: Vec<ListedSandbox>) -> SandboxesDocument {
     }
 }
 
-fn listed(found: &Found) -> ListedSandbox {
+fn listed(found: &NamedSandbox) -> ListedSandbox {
     let empty = |state: &str| ListedSandbox {
         name: found.name().to_owned(),
         state: state.to_owned(),
@@ -189,11 +193,13 @@ fn listed(found: &Found) -> ListedSandbox {
         links: Vec::new(),
     };
     let kept = match found {
-        Found::Dead(_) => return empty("dead: its supervisor was killed, and its servers with it"),
-        Found::Changing(_) => return empty("starting or stopping"),
-        Found::Running(kept) => kept,
+        NamedSandbox::Dead(_) => {
+            return empty("dead: its supervisor was killed, and its servers with it");
+        }
+        NamedSandbox::Changing(_) => return empty("starting or stopping"),
+        NamedSandbox::Running(kept) => kept,
     };
-    let answer = kept.ask(&Question::Status);
+    let answer = kept.ask(&SupervisorRequest::Status);
     let reachable = kept.nodes().unwrap_or_default();
     let state_of = |name: &str| match &answer {
         Ok(answer) => match answer
@@ -215,7 +221,7 @@ fn listed(found: &Found) -> ListedSandbox {
         },
         Err(_) => "unknown".to_owned(),
     };
-    let Record {
+    let ManagedRecord {
         shape,
         since,
         nodes,
@@ -266,7 +272,7 @@ fn member_state(node: &Node) -> String {
         let group = group::group_state(&mut session)?;
         Ok(group
             .as_ref()
-            .and_then(GroupState::own)
+            .and_then(GroupState::own_member)
             .map(|own| format!("{}, {}", own.state, own.role)))
     };
     match ask() {
@@ -286,9 +292,9 @@ fn listed_link(link: &LinkState) -> ListedLink {
     }
 }
 
-fn list(args: &ListArgs) -> Result<(), Failure> {
+fn list(args: &ListArgs) -> Result<(), CliError> {
     let home = environment::private_home()?;
-    let found: Vec<ListedSandbox> = kept::list(&home)
+    let found: Vec<ListedSandbox> = managed::list(&home)
         .map_err(SourceError::from)?
         .iter()
         .map(listed)
@@ -301,11 +307,11 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
 }
 
 /// Returns the running sandbox of this name.
-fn find(name: &SandboxName) -> Result<Kept, SourceError> {
-    Ok(Kept::find(&environment::private_home()?, name)?)
+fn find(name: &SandboxName) -> Result<ManagedSandbox, SourceError> {
+    Ok(ManagedSandbox::find(&environment::private_home()?, name)?)
 }
 
-fn env(args: &EnvArgs) -> Result<(), Failure> {
+fn env(args: &EnvArgs) -> Result<(), CliError> {
     let kept = find(&args.name)?;
     let mut variables: Vec<(String, String)> = Vec::new();
     if let Some(name) = &args.node {
@@ -338,16 +344,17 @@ fn env(args: &EnvArgs) -> Result<(), Failure> {
     print(&text)
 }
 
-fn exec(args: &ExecArgs) -> Result<(), Failure> {
+fn exec(args: &ExecArgs) -> Result<(), CliError> {
     let kept = find(&args.name)?;
     let node = kept.node(&args.node).map_err(SourceError::from)?;
     Err(SourceError::from(kept.exec(node, &args.command, environment::path())).into())
 }
 
-fn link(args: &LinkArgs) -> Result<(), Failure> {
+fn link(args: &LinkArgs) -> Result<(), CliError> {
     let kept = find(&args.name)?;
-    let nanos =
-        |span: replimeter_model::span::Span| u64::try_from(span.0.as_nanos()).unwrap_or(u64::MAX);
+    let nanos = |span: replimeter_model::time_span::TimeSpan| {
+        u64::try_from(span.0.as_nanos()).unwrap_or(u64::MAX)
+    };
     let change = LinkChange {
         cut: match (args.cut, args.heal) {
             (true, _) => Some(true),
@@ -363,32 +370,34 @@ fn link(args: &LinkArgs) -> Result<(), Failure> {
         },
     };
     let question = if change == LinkChange::default() && args.link.is_none() {
-        Question::Status
+        SupervisorRequest::Status
     } else {
-        Question::Link {
+        SupervisorRequest::Link {
             link: args.link.clone(),
             change,
         }
     };
-    let Answer { links, .. } = kept.ask(&question).map_err(SourceError::from)?;
+    let SupervisorResponse { links, .. } = kept.ask(&question).map_err(SourceError::from)?;
     let named = |link: &&LinkState| args.link.as_ref().is_none_or(|name| link.name == *name);
     let links: Vec<ListedLink> = links.iter().filter(named).map(listed_link).collect();
     if links.is_empty() {
-        return Err(Failure::failed(
+        return Err(CliError::failed(
             format!("sandbox {} has no links", args.name),
             "start it with --link-delay (0 for a link without delay)",
         ));
     }
     if args.json {
-        return print_json(&document(vec![listed(&Found::Running(Box::new(kept)))]));
+        return print_json(&document(vec![listed(&NamedSandbox::Running(Box::new(
+            kept,
+        )))]));
     }
     print(&plain(&terminal::render(&sandboxes::links(&links))))
 }
 
-fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
     let home = environment::private_home()?;
     let names: Vec<SandboxName> = if args.all {
-        kept::list(&home)
+        managed::list(&home)
             .map_err(SourceError::from)?
             .iter()
             .filter_map(|found| found.name().parse().ok())
@@ -396,20 +405,20 @@ fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     } else {
         args.names.clone()
     };
-    let line = Line::new();
+    let line = StatusLine::new();
     let mut failure = None;
     for name in &names {
         if stop.load(Ordering::Relaxed) {
-            return Err(Failure::interrupted(
+            return Err(CliError::interrupted(
                 "interrupted; the remaining sandboxes are still running",
             ));
         }
         line.say(format!("stopping {name}"));
         // A sandbox that does not stop must not keep the others running.
-        match kept::down(&home, name) {
+        match managed::down(&home, name) {
             Ok(()) => {}
             Err(error) => {
-                let error = Failure::from(SourceError::from(error));
+                let error = CliError::from(SourceError::from(error));
                 match &failure {
                     None => failure = Some(error),
                     Some(_) => print_failure(&error),
@@ -422,12 +431,12 @@ fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
 }
 
 /// Runs the supervisor. It prints one line, then nothing.
-fn keep(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+fn keep(stop: &Arc<AtomicBool>) -> Result<(), CliError> {
     let told = io::stdin().lock().lines().next();
-    let told: Told = match told.map(|line| line.map(|line| serde_json::from_str(&line))) {
+    let told: StartSandbox = match told.map(|line| line.map(|line| serde_json::from_str(&line))) {
         Some(Ok(Ok(told))) => told,
         _ => {
-            return Err(Failure::usage(
+            return Err(CliError::usage(
                 "the supervisor is started by `replimeter sandbox up`",
                 "use that command",
             ));
@@ -435,7 +444,7 @@ fn keep(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     };
     let ended = start_and_keep(told, stop);
     if let Err(error) = &ended {
-        let said = Launched::Failed {
+        let said = LaunchReport::Failed {
             message: error.to_string(),
             hint: error.hint(),
             interrupted: matches!(error, SandboxError::Interrupted),
@@ -445,8 +454,8 @@ fn keep(stop: &Arc<AtomicBool>) -> Result<(), Failure> {
     Ok(ended.map_err(SourceError::from)?)
 }
 
-fn start_and_keep(told: Told, stop: &Arc<AtomicBool>) -> Result<(), SandboxError> {
-    let usage = |failure: Failure| SandboxError::Impossible {
+fn start_and_keep(told: StartSandbox, stop: &Arc<AtomicBool>) -> Result<(), SandboxError> {
+    let usage = |failure: CliError| SandboxError::Impossible {
         what: failure.message,
         hint: failure.hint,
     };
@@ -466,19 +475,19 @@ fn start_and_keep(told: Told, stop: &Arc<AtomicBool>) -> Result<(), SandboxError
             .strftime("%Y-%m-%dT%H:%M:%SZ")
             .to_string()
     };
-    kept::keep(
-        &Order {
+    managed::supervise(
+        &SupervisorConfig {
             name: told.name,
             spec,
         },
         &settings,
         &now,
         stop,
-        &mut |record| say(&Launched::Ready(Box::new(record.clone()))),
+        &mut |record| say(&LaunchReport::Ready(Box::new(record.clone()))),
     )
 }
 
-fn say(said: &Launched) -> io::Result<()> {
+fn say(said: &LaunchReport) -> io::Result<()> {
     let mut text = serde_json::to_string(said)?;
     text.push('\n');
     let mut out = io::stdout().lock();

@@ -4,37 +4,37 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use replimeter_engine::source::SourceError;
 use replimeter_model::{
-    servers::{MissingAbility, SERVERS_SCHEMA, ServerRow, ServersDocument},
+    servers::{MissingCapability, SERVERS_SCHEMA, ServerRow, ServersDocument},
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{servers, terminal};
-use replimeter_run::{failure::Failure, plain};
+use replimeter_run::{cli_error::CliError, plain};
 use replimeter_sandbox::{
     Install, SandboxError,
     add::{self, Progress},
-    binaries::Unusable,
+    binaries::UnusableServer,
 };
 
 use crate::{
     cli::{AddArgs, ServersArgs, ServersCommand},
     environment,
     print::{print, print_json},
-    progress::Line,
+    progress::StatusLine,
 };
 
-pub(crate) fn run(args: &ServersArgs, stop: &Arc<AtomicBool>) -> Result<(), Failure> {
+pub(crate) fn run(args: &ServersArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
     if let Some(ServersCommand::Add(args)) = &args.command {
         return add(args, stop);
     }
     let search = environment::search(&environment::private_home()?, args.servers.clone());
-    let survey = Install::survey(&search);
-    let document = document(&survey.installs, &survey.unusable);
+    let discovery = Install::discovery(&search);
+    let document = document(&discovery.installs, &discovery.unusable);
     if args.json {
         print_json(&document)?;
     }
     if document.results.is_empty() {
         // The same words as when a sandbox finds none.
-        return Err(SourceError::from(survey.none(&search, None)).into());
+        return Err(SourceError::from(discovery.none(&search, None)).into());
     }
     if !args.json {
         print(&plain(&terminal::render(&servers::report(&document))))?;
@@ -42,17 +42,17 @@ pub(crate) fn run(args: &ServersArgs, stop: &Arc<AtomicBool>) -> Result<(), Fail
     Ok(())
 }
 
-fn add(args: &AddArgs, stop: &AtomicBool) -> Result<(), Failure> {
+fn add(args: &AddArgs, stop: &AtomicBool) -> Result<(), CliError> {
     let home = environment::private_home()?;
     let search = environment::search(&home, None);
-    let line = Line::new();
+    let line = StatusLine::new();
     let mut show = |progress| match progress {
         Progress::Unpacking { done, total } => line.show_bytes("unpacking", done, total),
         Progress::Checking => line.say("checking the server"),
     };
     let added =
         add::add(&home, &search, &args.source, stop, &mut show).map_err(|error| match error {
-            SandboxError::Interrupted => Failure::interrupted("interrupted; no server was added"),
+            SandboxError::Interrupted => CliError::interrupted("interrupted; no server was added"),
             error => SourceError::from(error).into(),
         })?;
     line.clear();
@@ -71,8 +71,8 @@ fn add(args: &AddArgs, stop: &AtomicBool) -> Result<(), Failure> {
     )))
 }
 
-fn document(installs: &[Install], unusable: &[Unusable]) -> ServersDocument {
-    let warning = |found: &Unusable| {
+fn document(installs: &[Install], unusable: &[UnusableServer]) -> ServersDocument {
+    let warning = |found: &UnusableServer| {
         let message = format!("{} cannot be used: {}", found.path.display(), found.cause);
         Warning::new(WarningCode::ServerUnusable, message, found.hint.clone())
     };
@@ -84,21 +84,21 @@ fn document(installs: &[Install], unusable: &[Unusable]) -> ServersDocument {
 }
 
 fn row(install: &Install) -> ServerRow {
-    let missing = install.abilities.missing().into_iter();
+    let missing = install.capabilities.missing().into_iter();
     ServerRow {
         engine: install.engine.name().to_owned(),
         version: install.version.clone(),
         program: install.program.display().to_string(),
         origin: install.origin.name().to_owned(),
         abilities: install
-            .abilities
+            .capabilities
             .names()
             .into_iter()
             .map(str::to_owned)
             .collect(),
         missing: missing
-            .map(|missing| MissingAbility {
-                ability: missing.ability.name().to_owned(),
+            .map(|missing| MissingCapability {
+                ability: missing.capability.name().to_owned(),
                 hint: missing.hint,
             })
             .collect(),

@@ -19,10 +19,10 @@ use replimeter_model::{
 };
 use replimeter_render::{reading, terminal};
 use replimeter_run::{
-    AnyRun, Entry, Event, Flow, Host, Observer, Reader, Recorded, Registry, Screen,
+    AnyRun, Entry, Event, Flow, Host, Observer, OutputReader, Recorded, Registry, Screen,
+    cli_error::CliError,
     compare::{self, CompareArgs},
-    failure::Failure,
-    options::{Form, Given, OutputArgs},
+    options::{CommandLineSettings, OutputArgs, OutputFormat},
     run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET, write_json, write_text},
     show,
 };
@@ -35,7 +35,7 @@ use crate::{commands::program, servers::host};
 const PLAN_TEXT: &str = "command = 'ping'\ntitle = 'near'\n[target]\nprimary = 'mysql://u@127.0.0.1:1/?ssl-mode=disabled'\nreplicas = ['mysql://u@127.0.0.1:2/?ssl-mode=disabled']\n[ping]\nquestions = 400\n";
 
 /// Maximum length of a measurement, without comments and blank lines.
-const MOST_LINES: usize = 150;
+const MAX_LINES: usize = 150;
 
 fn registry() -> &'static Registry {
     static ONLY: LazyLock<Registry> = LazyLock::new(|| Registry::default().with::<Ping>());
@@ -76,7 +76,9 @@ fn recorded(dir: &Path, us: i64) -> Box<dyn AnyRun> {
         started_at: "2026-11-22T12:00:00Z".to_owned(),
         ..Manifest::default()
     };
-    let plan = registry().plan(PLAN_TEXT, &Given::default()).unwrap();
+    let plan = registry()
+        .plan(PLAN_TEXT, &CommandLineSettings::default())
+        .unwrap();
     let plan = plan.text().unwrap();
     let run = entry()
         .replay(&plan, &manifest, &calls, &dir.join(SAMPLES))
@@ -93,14 +95,14 @@ fn recorded(dir: &Path, us: i64) -> Box<dyn AnyRun> {
 }
 
 #[test]
-fn a_measurement_is_a_small_file() {
+fn measurement_fits_in_one_small_file() {
     let lines = include_str!("ping.rs").lines().map(str::trim);
     let code = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
-    assert!(code.count() <= MOST_LINES);
+    assert!(code.count() <= MAX_LINES);
 }
 
 #[test]
-fn a_measurement_has_a_command_line() {
+fn measurement_gets_a_command_line() {
     let command = program::built(registry());
     let help = entry().command().render_long_help().to_string();
     for want in ["--questions <N>", "[default: 100]", "--sandbox", "--json"] {
@@ -114,14 +116,18 @@ fn a_measurement_has_a_command_line() {
 }
 
 #[test]
-fn a_measurement_has_a_section_of_plans() {
-    let plan = registry().plan(PLAN_TEXT, &Given::default()).unwrap();
+fn measurement_gets_a_plan_section() {
+    let plan = registry()
+        .plan(PLAN_TEXT, &CommandLineSettings::default())
+        .unwrap();
     let text = plan.text().unwrap();
-    let again = registry().plan(&text, &Given::default()).unwrap();
+    let again = registry()
+        .plan(&text, &CommandLineSettings::default())
+        .unwrap();
     assert_eq!(again.text().unwrap(), text);
-    let touches = plan.touches(&OutputArgs::default()).unwrap();
+    let effects = plan.effects(&OutputArgs::default()).unwrap();
     for want in ["400 questions to every server", SAMPLES] {
-        assert!(touches.contains(want), "{touches}");
+        assert!(effects.contains(want), "{effects}");
     }
     let root = registry().schema("plan").unwrap();
     let keys = program::plan_keys(&root);
@@ -142,7 +148,7 @@ fn a_measurement_has_a_section_of_plans() {
         ),
         ("command = 'ping'\n[lag]", "unknown field `lag`"),
     ] {
-        let Err(error) = registry().plan(text, &Given::default()) else {
+        let Err(error) = registry().plan(text, &CommandLineSettings::default()) else {
             panic!("{text} is a plan")
         };
         assert!(error.to_string().contains(want), "{text}: {error}");
@@ -150,7 +156,7 @@ fn a_measurement_has_a_section_of_plans() {
 }
 
 #[test]
-fn a_measurement_has_every_output() {
+fn measurement_gets_every_output() {
     let dir = TempDir::new().unwrap();
     let run = recorded(dir.path(), 100);
     let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
@@ -159,8 +165,8 @@ fn a_measurement_has_every_output() {
     assert_eq!(violations(&document), Vec::<String>::new());
     assert!(!violations(&json!({"schema": "replimeter.ping/1"})).is_empty());
 
-    let paper = Paper::default();
-    show(run.as_ref(), Form::Csv, false, &paper).unwrap();
+    let paper = RecordingScreen::default();
+    show(run.as_ref(), OutputFormat::Csv, false, &paper).unwrap();
     let table = paper.printed.into_inner();
     assert!(
         table.starts_with("server,trip.count,trip.min_us,"),
@@ -195,7 +201,7 @@ fn a_measurement_has_every_output() {
 }
 
 #[test]
-fn runs_of_a_measurement_are_compared() {
+fn measurement_runs_can_be_compared() {
     let [a, b, out] = [(); 3].map(|()| TempDir::new().unwrap());
     recorded(a.path(), 100);
     recorded(b.path(), 200);
@@ -222,12 +228,12 @@ fn runs_of_a_measurement_are_compared() {
 }
 
 /// Observed progress lines, and the number of batches of rows.
-type Seen = Rc<RefCell<(Vec<String>, usize)>>;
+type RecordedEvents = Rc<RefCell<(Vec<String>, usize)>>;
 
-struct Watch(Seen);
+struct RecordingObserver(RecordedEvents);
 
-impl Observer for Watch {
-    fn event(&mut self, event: Event<'_>) -> Result<Flow, Failure> {
+impl Observer for RecordingObserver {
+    fn event(&mut self, event: Event<'_>) -> Result<Flow, CliError> {
         let mut seen = self.0.borrow_mut();
         match event {
             Event::Progress(progress) => seen.0.push(progress.line()),
@@ -240,15 +246,15 @@ impl Observer for Watch {
 
 /// A screen that keeps its output.
 #[derive(Default)]
-struct Paper {
+struct RecordingScreen {
     printed: RefCell<String>,
-    seen: Seen,
+    seen: RecordedEvents,
 }
 
-impl Screen for Paper {
-    fn print(&self, text: &str) -> Result<Reader, Failure> {
+impl Screen for RecordingScreen {
+    fn print(&self, text: &str) -> Result<OutputReader, CliError> {
         self.printed.borrow_mut().push_str(text);
-        Ok(Reader::There)
+        Ok(OutputReader::There)
     }
 
     fn say(&self, _text: &str) {}
@@ -258,27 +264,27 @@ impl Screen for Paper {
     }
 
     fn progress(&self) -> Box<dyn Observer> {
-        Box::new(Watch(Rc::clone(&self.seen)))
+        Box::new(RecordingObserver(Rc::clone(&self.seen)))
     }
 }
 
 #[test]
-fn a_run_of_a_measurement_is_watched_and_kept() {
+fn measurement_run_is_observed_and_saved() {
     let [one, other] = [server::start(), server::start()];
     let text = PLAN_TEXT
         .replace(":1/", &format!(":{one}/"))
         .replace(":2/", &format!(":{other}/"));
     let folder = TempDir::new().unwrap();
     let dir = folder.path().join("run");
-    let given = Given {
+    let given = CommandLineSettings {
         output: OutputArgs {
             run_dir: Some(dir.clone()),
             silent: true,
             ..OutputArgs::default()
         },
-        ..Given::default()
+        ..CommandLineSettings::default()
     };
-    let (paper, stop) = (Paper::default(), AtomicBool::new(false));
+    let (paper, stop) = (RecordingScreen::default(), AtomicBool::new(false));
     let host = Host {
         screen: &paper,
         ..host()

@@ -10,7 +10,7 @@ use replimeter_render::report::{Block, Cell, Report, Table};
 use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 use replimeter_render::{figures::Unit, html::HtmlError};
 use replimeter_run::compare::figures::{DimensionSpec, Figures, SampleFile};
-use replimeter_run::{failure::Failure, figures, touches::LOAD, touches::Touches, *};
+use replimeter_run::{cli_error::CliError, dry_run::LOAD, dry_run::PlanEffects, figures, *};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -87,17 +87,17 @@ impl Measurement for Ping {
     type Settings = PingSettings;
     type Options = ();
     type Call = Trip;
-    type Gathered = BTreeMap<String, replimeter_stats::series::Series>;
+    type Accumulator = BTreeMap<String, replimeter_stats::series::Series>;
     type Columns = Trips;
     type Results = PingResults;
 
-    fn touches(touches: &mut Touches, plan: &Planned<PingSettings>) -> Result<(), Failure> {
-        touches.targets(&plan.targets);
-        touches.say(LOAD, format!("{} questions to every server", plan.plan));
+    fn effects(effects: &mut PlanEffects, plan: &Planned<PingSettings>) -> Result<(), CliError> {
+        effects.targets(&plan.targets);
+        effects.add_effect(LOAD, format!("{} questions to every server", plan.plan));
         Ok(())
     }
 
-    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), Failure> {
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let (servers, questions) = (cx.open(&cx.plan.targets[0])?, *cx.work);
         cx.known(servers.label(), servers.record(), Vec::new())?;
         let members = servers.members().iter();
@@ -114,28 +114,28 @@ impl Measurement for Ping {
             let progress = progress.done(number.into(), Some(questions.into()), "times");
             cx.observers.progress(progress);
             if cx.stop.load(Ordering::Relaxed) {
-                return Err(Failure::cut_short());
+                return Err(CliError::partial());
             }
         }
         cx.close(servers);
         Ok(())
     }
 
-    fn gathered(_: &Planned<PingSettings>) -> Self::Gathered {
+    fn accumulator(_: &Planned<PingSettings>) -> Self::Accumulator {
         BTreeMap::new()
     }
 
-    fn take(all: &mut Self::Gathered, _: &u32, trip: Trip, rows: &mut Rows<Trips>) {
+    fn take(all: &mut Self::Accumulator, _: &u32, trip: Trip, rows: &mut Rows<Trips>) {
         let series = all.entry(trip.0.clone()).or_default();
         series.record(trip.1, trip.2);
         rows.add(trip);
     }
 
-    fn is_empty(gathered: &Self::Gathered) -> bool {
-        gathered.is_empty()
+    fn is_empty(accumulator: &Self::Accumulator) -> bool {
+        accumulator.is_empty()
     }
 
-    fn conclude(run: &mut Finished<'_, Self>, all: Self::Gathered) -> Concluded<PingResults> {
+    fn conclude(run: &mut Finished<'_, Self>, all: Self::Accumulator) -> Concluded<PingResults> {
         run.warn([]);
         let rows = all.into_iter().map(|(server, trips)| {
             let trip = trips.distribution();
@@ -153,7 +153,7 @@ impl Measurement for Ping {
         format!("{} servers answered.", run.results.rows.len())
     }
 
-    fn figures(run: &PingDocument, _: &SampleFile) -> Result<Figures, Failure> {
+    fn figures(run: &PingDocument, _: &SampleFile) -> Result<Figures, CliError> {
         let mut figures = Figures::default();
         for row in &run.results.rows {
             figures.stated(TRIP, &[&row.server], &row.trip);

@@ -12,7 +12,7 @@ const LONGER_FILES: [(&str, usize); 8] = [
     ("tests/src/net.rs", 1200),
     ("tests/suites/endpoints.rs", 1050),
     ("tests/suites/engine.rs", 850),
-    ("tests/suites/kept.rs", 950),
+    ("tests/suites/managed.rs", 950),
     ("tests/suites/load.rs", 1250),
     ("tests/suites/stale.rs", 900),
     ("tests/suites/tap.rs", 800),

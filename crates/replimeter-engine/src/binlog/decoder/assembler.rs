@@ -5,7 +5,9 @@ use std::io::Read;
 use replimeter_model::time::Nanos;
 
 use crate::binlog::{
-    event::{self, ARTIFICIAL, Begin, CommitTimes, HEADER, Header, Verb, kind},
+    event::{
+        self, ARTIFICIAL, CommitTimes, EventHeader, HEADER, StatementKind, TransactionStart, kind,
+    },
     gtid::Gtid,
     tables::{TableId, Tables},
 };
@@ -15,7 +17,7 @@ pub(super) const HEAD: usize = 64 << 10;
 /// Maximum bytes examined in a compressed transaction, for its tables.
 const UNPACKED: u64 = 8 << 20;
 /// Maximum tables kept per transaction.
-pub(super) const MOST_TABLES: usize = 64;
+pub(super) const MAX_TABLES: usize = 64;
 
 /// A position in a server's binary log.
 ///
@@ -30,7 +32,7 @@ pub struct Position {
 
 /// A complete transaction.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrived<'t> {
+pub struct CompleteTransaction<'t> {
     /// Its GTID; `None` when it is anonymous.
     pub gtid: Option<Gtid>,
     /// When the read that completed it returned.
@@ -45,7 +47,7 @@ pub struct Arrived<'t> {
 
 /// Counts of a stream so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct StreamCounts {
     /// Bytes of the stream.
     pub bytes: u64,
     /// Events of all kinds.
@@ -90,8 +92,8 @@ pub enum StreamError {
 
 /// An incomplete transaction.
 #[derive(Clone, Copy, Debug)]
-struct Open {
-    begin: Begin,
+struct OpenTransaction {
+    begin: TransactionStart,
     bytes: u64,
 }
 
@@ -101,10 +103,10 @@ pub(crate) struct Assembler {
     /// The end of the last complete transaction.
     pub(super) position: Position,
     checksum: bool,
-    open: Option<Open>,
+    open: Option<OpenTransaction>,
     pub(super) tables: Option<Tables>,
     pub(super) touched: Vec<TableId>,
-    pub(super) counts: Counts,
+    pub(super) counts: StreamCounts,
 }
 
 impl Assembler {
@@ -115,7 +117,7 @@ impl Assembler {
             open: None,
             tables: tables.then(Tables::default),
             touched: Vec::new(),
-            counts: Counts::default(),
+            counts: StreamCounts::default(),
         }
     }
 
@@ -127,14 +129,14 @@ impl Assembler {
     }
 
     /// Handles one event: its header, the kept part of its body, and its total length in bytes.
-    pub(crate) fn event<S: FnMut(Arrived<'_>)>(
+    pub(crate) fn event<S: FnMut(CompleteTransaction<'_>)>(
         &mut self,
         kept: &[u8],
         length: u64,
         at: Nanos,
         sink: &mut S,
     ) -> Result<(), StreamError> {
-        let Some(header) = Header::read(kept) else {
+        let Some(header) = EventHeader::read(kept) else {
             return Err(self.corrupt(format!(
                 "the header of an event of {length} bytes is incomplete"
             )));
@@ -173,10 +175,12 @@ impl Assembler {
                 let whole = kept.len() as u64 == length;
                 let (schema, verb) =
                     event::query(body, self.checksum && whole).ok_or_else(|| malformed(self))?;
-                let verb = if whole { verb } else { Verb::Other };
+                let verb = if whole { verb } else { StatementKind::Other };
                 self.query(&header, schema, verb, length, at, sink);
             }
-            kind::QUERY_COMPRESSED => self.query(&header, b"", Verb::Other, length, at, sink),
+            kind::QUERY_COMPRESSED => {
+                self.query(&header, b"", StatementKind::Other, length, at, sink)
+            }
             kind::TABLE_MAP if self.tables.is_some() => {
                 let (schema, table) = event::table_map(body).ok_or_else(|| malformed(self))?;
                 self.touch(schema, table);
@@ -217,31 +221,31 @@ impl Assembler {
         }
     }
 
-    fn begin(&mut self, begin: Begin, length: u64) {
+    fn begin(&mut self, begin: TransactionStart, length: u64) {
         self.touched.clear();
-        self.open = Some(Open {
+        self.open = Some(OpenTransaction {
             begin,
             bytes: length,
         });
     }
 
-    fn query<S: FnMut(Arrived<'_>)>(
+    fn query<S: FnMut(CompleteTransaction<'_>)>(
         &mut self,
-        header: &Header,
+        header: &EventHeader,
         schema: &[u8],
-        verb: Verb,
+        verb: StatementKind,
         length: u64,
         at: Nanos,
         sink: &mut S,
     ) {
-        if verb == Verb::Other && !schema.is_empty() && self.tables.is_some() {
+        if verb == StatementKind::Other && !schema.is_empty() && self.tables.is_some() {
             self.touch(schema, b"");
         }
         match (&mut self.open, verb) {
-            (Some(open), Verb::Begin) => open.begin.begun = true,
+            (Some(open), StatementKind::Begin) => open.begin.begun = true,
             // Servers without GTIDs.
-            (None, Verb::Begin) => self.begin(
-                Begin {
+            (None, StatementKind::Begin) => self.begin(
+                TransactionStart {
                     gtid: None,
                     standalone: false,
                     begun: true,
@@ -249,21 +253,21 @@ impl Assembler {
                 },
                 length,
             ),
-            (Some(open), Verb::Other) if open.begin.begun && !open.begin.standalone => {}
-            (_, Verb::End | Verb::Other) => self.end(header, length, at, sink),
+            (Some(open), StatementKind::Other) if open.begin.begun && !open.begin.standalone => {}
+            (_, StatementKind::End | StatementKind::Other) => self.end(header, length, at, sink),
         }
     }
 
-    fn end<S: FnMut(Arrived<'_>)>(
+    fn end<S: FnMut(CompleteTransaction<'_>)>(
         &mut self,
-        header: &Header,
+        header: &EventHeader,
         length: u64,
         at: Nanos,
         sink: &mut S,
     ) {
         let open = self.open.take();
         self.counts.transactions += 1;
-        sink(Arrived {
+        sink(CompleteTransaction {
             gtid: open.and_then(|open| open.begin.gtid),
             arrived: at,
             bytes: open.map_or(length, |open| open.bytes),
@@ -282,7 +286,7 @@ impl Assembler {
         };
         let id = tables.id(schema, table);
         if !self.touched.contains(&id) {
-            if self.touched.len() < MOST_TABLES {
+            if self.touched.len() < MAX_TABLES {
                 self.touched.push(id);
             } else {
                 self.counts.partial_tables += 1;
@@ -315,7 +319,7 @@ impl Assembler {
                 HEADER => {}
                 some => reader.read_exact(&mut raw[some..]).ok()?,
             }
-            let header = Header::read(&raw)?;
+            let header = EventHeader::read(&raw)?;
             // Events in a compressed transaction have no checksum.
             let length = u64::from(header.length).checked_sub(HEADER as u64)?;
             kept.clear();
@@ -335,7 +339,7 @@ impl Assembler {
                 }
                 kind::QUERY => {
                     let (schema, verb) = event::query(&kept, false)?;
-                    if verb == Verb::Other && !schema.is_empty() {
+                    if verb == StatementKind::Other && !schema.is_empty() {
                         self.touch(schema, b"");
                     }
                 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{
-    assembler::{MOST_TABLES, unwrapped},
+    assembler::{MAX_TABLES, unwrapped},
     *,
 };
 use crate::binlog::{
@@ -35,15 +35,19 @@ fn decode(pieces: impl Iterator<Item = Vec<u8>>) -> (Whole, Result<(), StreamErr
             let count = space.len().min(rest.len());
             space[..count].copy_from_slice(&rest[..count]);
             rest = &rest[count..];
-            result = decoder.filled(count, Nanos(time as i64), &mut |arrived: Arrived<'_>| {
-                whole.transactions.push((
-                    arrived.gtid,
-                    arrived.bytes,
-                    arrived.commit,
-                    arrived.tables.to_vec(),
-                ));
-                whole.stamps.push(arrived.arrived.0);
-            });
+            result = decoder.filled(
+                count,
+                Nanos(time as i64),
+                &mut |arrived: CompleteTransaction<'_>| {
+                    whole.transactions.push((
+                        arrived.gtid,
+                        arrived.bytes,
+                        arrived.commit,
+                        arrived.tables.to_vec(),
+                    ));
+                    whole.stamps.push(arrived.arrived.0);
+                },
+            );
             if result.is_err() {
                 break 'pieces;
             }
@@ -57,7 +61,7 @@ fn pieces(bytes: &[u8], size: usize) -> impl Iterator<Item = Vec<u8>> {
 }
 
 #[test]
-fn a_mariadb_stream() {
+fn mariadb_stream_is_decoded() {
     let (whole, result, decoder) = decode(pieces(MARIADB, 1 << 20));
     result.unwrap();
     let gtids: Vec<String> = whole
@@ -93,7 +97,7 @@ fn a_mariadb_stream() {
 }
 
 #[test]
-fn a_mysql_stream_with_tags_and_compression() {
+fn mysql_stream_with_tags_and_compression_is_decoded() {
     let (whole, result, decoder) = decode(pieces(MYSQL, 1 << 20));
     result.unwrap();
     let gtids: Vec<String> = whole
@@ -136,7 +140,7 @@ fn a_mysql_stream_with_tags_and_compression() {
 }
 
 #[test]
-fn where_the_bytes_are_cut_does_not_matter() {
+fn any_split_of_the_bytes_decodes_the_same() {
     for stream in [MARIADB, MYSQL] {
         let (want, ..) = decode(pieces(stream, stream.len()));
         for size in [1, 2, 3, 7, 64, 1000] {
@@ -181,7 +185,7 @@ fn gtid(number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_huge_event_is_passed_over_and_not_kept() {
+fn huge_event_is_skipped_and_not_buffered() {
     const ROWS: u8 = 30;
     for size in [
         CAPACITY,
@@ -203,7 +207,7 @@ fn a_huge_event_is_passed_over_and_not_kept() {
 }
 
 #[test]
-fn errors_and_ends_are_told() {
+fn errors_and_stream_ends_are_reported() {
     let mut packet = vec![
         0, 0, 0, 1, 0xff, 0xd4, 0x04, b'#', b'H', b'Y', b'0', b'0', b'0',
     ];
@@ -242,7 +246,7 @@ fn errors_and_ends_are_told() {
 }
 
 #[test]
-fn unknown_events_are_counted_and_passed_over() {
+fn unknown_events_are_counted_and_skipped() {
     let mut sequence = 1;
     let mut stream = packets(kind::MARIADB_GTID, &gtid(7), &mut sequence);
     stream.extend(packets(200, &[1, 2, 3], &mut sequence));
@@ -253,7 +257,7 @@ fn unknown_events_are_counted_and_passed_over() {
 }
 
 #[test]
-fn offsets_go_on_beyond_four_gigabytes() {
+fn offsets_continue_beyond_four_gigabytes() {
     assert_eq!(unwrapped(100, 200), 200);
     assert_eq!(unwrapped(u64::from(u32::MAX) - 10, 5), (1 << 32) + 5);
     assert_eq!(unwrapped((1 << 32) + 5, 900), (1 << 32) + 900);
@@ -261,18 +265,18 @@ fn offsets_go_on_beyond_four_gigabytes() {
 
 /// Returns whether the decoder's memory is bounded.
 fn bounded(decoder: &Decoder) -> bool {
-    decoder.head.capacity() <= 2 * HEAD && decoder.assembler.touched.len() <= MOST_TABLES
+    decoder.head.capacity() <= 2 * HEAD && decoder.assembler.touched.len() <= MAX_TABLES
 }
 
 proptest! {
     #[test]
-    fn random_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..2000), size in 1usize..300) {
+    fn random_bytes_do_not_panic_the_decoder(bytes in proptest::collection::vec(any::<u8>(), 0..2000), size in 1usize..300) {
         let (_, _, decoder) = decode(pieces(&bytes, size));
         prop_assert!(bounded(&decoder));
     }
 
     #[test]
-    fn truncated_and_mutated_streams(
+    fn truncated_and_mutated_streams_do_not_panic(
         mysql in any::<bool>(),
         cut in any::<proptest::sample::Index>(),
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..6),
@@ -289,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn events_of_every_kind_with_any_body(events in proptest::collection::vec((any::<u8>(), proptest::collection::vec(any::<u8>(), 0..120)), 1..12)) {
+    fn any_event_body_is_decoded_or_refused(events in proptest::collection::vec((any::<u8>(), proptest::collection::vec(any::<u8>(), 0..120)), 1..12)) {
         let mut sequence = 1;
         let stream: Vec<u8> = events.iter().flat_map(|(kind, body)| packets(*kind, body, &mut sequence)).collect();
         let (_, _, decoder) = decode(std::iter::once(stream));

@@ -12,7 +12,7 @@ use std::{
 
 use replimeter_model::{
     plan::{LagPlan, Method},
-    sample::{Beside, LagSample, Phase, Sighting, Write},
+    sample::{LagSample, Phase, Sighting, SightingDetail, Write},
     stages::Stages,
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -20,24 +20,24 @@ use replimeter_model::{
 use replimeter_stats::signed::SignedHistogram;
 
 use super::{
-    Compared, Event, Listener, Slot,
+    Event, Listener, MethodComparison, Slot,
     arrivals::Arrivals,
-    board::Board,
-    falls::Fall,
+    observer_event::{ObserverEvent, SeenRows},
     script::Script,
-    seen::{Seen, SeenRows},
-    writer::Word,
+    shared_state::SharedState,
+    waterfalls::ReplicaWaterfall,
+    writer::WriterEvent,
 };
 use crate::{
     MeasureError,
     clock::Clock,
     preflight::Cluster,
-    table::{Held, keep_alive},
+    table::{RowBudget, keep_alive},
 };
 
 /// Interval between collections. The thread sleeps in between and is never woken, so that handing it a
 /// sample costs the measuring threads no system call.
-const NAP: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// How long the run waits for rows under way after the user's stop.
 const GRACE: Nanos = Nanos(1_000_000_000);
 /// Interval between progress reports.
@@ -62,7 +62,7 @@ pub struct Progress {
 
 /// Result of a part.
 #[derive(Default)]
-pub(super) struct Ending {
+pub(super) struct PartEnd {
     pub(super) counted: u64,
     pub(super) interrupted: bool,
     pub(super) failure: Option<MeasureError>,
@@ -77,7 +77,7 @@ pub(super) struct Ending {
 
 /// A row that still waits for its write or a sighting.
 #[derive(Default)]
-struct Pending {
+struct PendingRow {
     write: Option<Write>,
     gtid: Option<Arc<str>>,
     sightings: Vec<Option<Sighting>>,
@@ -88,19 +88,19 @@ struct Pending {
 
 /// Joins writes and sightings of one part of a run.
 pub(super) struct Collector<'a> {
-    board: &'a Board,
+    shared_state: &'a SharedState,
     clock: &'a Clock,
     plan: &'a LagPlan,
     slots: &'a [Slot],
     /// The waterfall of each replica, if stages are observed.
-    falls: Vec<Fall>,
+    waterfalls: Vec<ReplicaWaterfall>,
     /// Transactions seen by the taps, if the binary logs are followed.
     arrivals: Option<Arrivals>,
     /// Rows matched by the taps, per slot.
     tapped: Vec<SeenRows>,
     phase: Phase,
     total: Option<u64>,
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, PendingRow>,
     /// Rows with news since the last collection.
     touched: Vec<u64>,
     done: u64,
@@ -114,16 +114,16 @@ pub(super) struct Collector<'a> {
     next_progress: Nanos,
     next_check: Nanos,
     next_keep_alive: Nanos,
-    ending: Ending,
+    ending: PartEnd,
 }
 
 impl<'a> Collector<'a> {
     pub(super) fn new(
-        board: &'a Board,
+        shared_state: &'a SharedState,
         clock: &'a Clock,
         plan: &'a LagPlan,
         slots: &'a [Slot],
-        falls: Vec<Fall>,
+        waterfalls: Vec<ReplicaWaterfall>,
         last: u64,
         script: &Script,
     ) -> Self {
@@ -132,11 +132,11 @@ impl<'a> Collector<'a> {
             .filter(|slot| slot.method == Method::Tap)
             .count();
         Self {
-            board,
+            shared_state,
             clock,
             plan,
             slots,
-            falls,
+            waterfalls,
             arrivals: (taps > 0).then(|| Arrivals::new(taps + 1)),
             tapped: slots.iter().map(|_| SeenRows::new(last)).collect(),
             phase: script.phase(),
@@ -153,18 +153,18 @@ impl<'a> Collector<'a> {
             next_progress: Nanos(0),
             next_check: Nanos(0),
             next_keep_alive: clock.now() + KEEP_ALIVE,
-            ending: Ending::default(),
+            ending: PartEnd::default(),
         }
     }
 
     /// Collects until every row was seen, or an error or the user ends the run.
     pub(super) fn run(
         mut self,
-        writes: &Receiver<Word>,
-        sightings: &Receiver<Seen>,
+        writes: &Receiver<WriterEvent>,
+        sightings: &Receiver<ObserverEvent>,
         cluster: &mut Cluster,
         listener: &mut Listener<'_>,
-    ) -> Ending {
+    ) -> PartEnd {
         loop {
             let writer_gone = self.take_writes(writes);
             let observers_gone = self.take_sightings(sightings);
@@ -176,12 +176,12 @@ impl<'a> Collector<'a> {
                 self.ending.failure = Some(MeasureError::Sink(error));
                 break;
             }
-            if self.board.finished() && writer_gone && self.pending.is_empty() {
+            if self.shared_state.finished() && writer_gone && self.pending.is_empty() {
                 break;
             }
             // Nothing more is written, and the remaining rows are of another writer: they would be
             // awaited forever.
-            if self.board.finished()
+            if self.shared_state.finished()
                 && writer_gone
                 && self.pending.values().all(|pending| pending.write.is_none())
             {
@@ -194,13 +194,13 @@ impl<'a> Collector<'a> {
                     cluster
                         .primary
                         .session
-                        .unfit("cannot measure", cause, hint)
+                        .precondition("cannot measure", cause, hint)
                         .into(),
                 );
                 break;
             }
             // A thread that ended early has the cause; the caller joins it.
-            if self.board.halted() || observers_gone {
+            if self.shared_state.halted() || observers_gone {
                 break;
             }
             if self.is_stopped(now, listener) {
@@ -217,7 +217,7 @@ impl<'a> Collector<'a> {
                 self.ending.failure = Some(failure);
                 break;
             }
-            thread::sleep(NAP);
+            thread::sleep(POLL_INTERVAL);
         }
         self.finish(listener)
     }
@@ -247,7 +247,7 @@ impl<'a> Collector<'a> {
             if pending.told.iter().all(|told| *told) {
                 compare(self.slots, &write, &pending.sightings, listener)?;
                 if write.phase == Phase::Measure {
-                    fall(&mut self.falls, self.slots, &write, pending);
+                    fall(&mut self.waterfalls, self.slots, &write, pending);
                 }
                 self.pending.remove(&seq);
                 self.done += u64::from(write.phase != Phase::Settle);
@@ -279,13 +279,13 @@ impl<'a> Collector<'a> {
         self.ending.interrupted = true;
         let since = *self.stopped_at.get_or_insert(now);
         if since == now {
-            self.board.halt_writer();
+            self.shared_state.halt_writer();
         }
         self.pending.is_empty() || now - since > GRACE
     }
 
     /// Passes on rows that never became visible, and returns the result.
-    fn finish(mut self, listener: &mut Listener<'_>) -> Ending {
+    fn finish(mut self, listener: &mut Listener<'_>) -> PartEnd {
         if self.ending.failure.is_some() || self.ending.interrupted {
             let now = self.clock.now();
             let timeout = Nanos::from(self.plan.timeout.0);
@@ -312,9 +312,9 @@ impl<'a> Collector<'a> {
                 }
             }
         }
-        self.ending.stages = std::mem::take(&mut self.falls)
+        self.ending.stages = std::mem::take(&mut self.waterfalls)
             .into_iter()
-            .map(Fall::finish)
+            .map(ReplicaWaterfall::finish)
             .collect();
         if self.emptied > 0 {
             self.ending.warnings.push(Warning::new(
@@ -322,8 +322,8 @@ impl<'a> Collector<'a> {
                 format!(
                     "the write schedule paused {} times to empty the table (every {} MiB of payload or {} rows); the pauses do not count as lag",
                     self.emptied,
-                    Held::MAX_BYTES >> 20,
-                    Held::MAX_ROWS
+                    RowBudget::MAX_BYTES >> 20,
+                    RowBudget::MAX_ROWS
                 ),
                 "no action needed",
             ));
@@ -348,7 +348,7 @@ fn compare(
         if let (Some(sighting), Some((reference, Some(theirs)))) = (sighting, first)
             && reference.method != slot.method
         {
-            (listener.on)(Event::Compared(&Compared {
+            (listener.on)(Event::Compared(&MethodComparison {
                 replica: slot.replica,
                 method: slot.method,
                 reference: reference.method,
@@ -361,16 +361,16 @@ fn compare(
 }
 
 /// Adds a row that every slot has seen to each replica's waterfall.
-fn fall(falls: &mut [Fall], slots: &[Slot], write: &Write, pending: &Pending) {
+fn fall(waterfalls: &mut [ReplicaWaterfall], slots: &[Slot], write: &Write, pending: &PendingRow) {
     let of = |replica, method| {
         let slot = slots
             .iter()
             .position(|slot| *slot == Slot { replica, method })?;
         pending.sightings[slot].as_ref()
     };
-    for (replica, fall) in falls.iter_mut().enumerate() {
+    for (replica, fall) in waterfalls.iter_mut().enumerate() {
         let in_binlog = of(replica, Method::Tap).and_then(|sighting| match sighting.beside {
-            Beside::Primary(at) => Some(at),
+            SightingDetail::Primary(at) => Some(at),
             _ => None,
         });
         if let Some(sighting) = of(replica, Method::Poll) {

@@ -52,7 +52,7 @@ impl Collector<'_> {
                 );
                 let hint = "reduce the load on the server, or raise --timeout";
                 let session = &cluster.primary.session;
-                session.unfit("cannot measure", cause, hint).into()
+                session.precondition("cannot measure", cause, hint).into()
             });
         };
         let age = age - Nanos::from(checked.delay());
@@ -68,8 +68,14 @@ impl Collector<'_> {
             write.seq,
             seconds(age)
         );
-        let doing = "cannot observe the primary's writes";
-        Some(checked.server.session.unfit(doing, cause, hint).into())
+        let operation = "cannot observe the primary's writes";
+        Some(
+            checked
+                .server
+                .session
+                .precondition(operation, cause, hint)
+                .into(),
+        )
     }
 }
 

@@ -4,29 +4,29 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 use replimeter_model::{
     plan::Method,
-    sample::{Beside, Phase, Sighting},
+    sample::{Phase, Sighting, SightingDetail},
 };
 
 use super::{
     super::{
         Slot,
-        arrivals::{Arrivals, Matched},
-        seen::Seen,
-        writer::Word,
+        arrivals::{Arrivals, MatchedRow},
+        observer_event::ObserverEvent,
+        writer::WriterEvent,
     },
-    Collector, Pending,
+    Collector, PendingRow,
 };
 
 impl Collector<'_> {
     /// Receives the writers' messages; returns true when no more can come.
-    pub(super) fn take_writes(&mut self, writes: &Receiver<Word>) -> bool {
+    pub(super) fn take_writes(&mut self, writes: &Receiver<WriterEvent>) -> bool {
         loop {
             match writes.try_recv() {
-                Ok(Word::Wrote(write, gtid)) => {
+                Ok(WriterEvent::Wrote(write, gtid)) => {
                     if let (Some(arrivals), Some(gtid)) = (&mut self.arrivals, &gtid)
                         && let Ok(gtid) = gtid.parse()
                     {
-                        arrivals.wrote(gtid, write.seq);
+                        arrivals.record_write(gtid, write.seq);
                     }
                     if write.phase == Phase::Yardstick {
                         self.acks.push_back(write.ack);
@@ -40,7 +40,7 @@ impl Collector<'_> {
                     let entry = self.entry(write.seq);
                     (entry.write, entry.gtid) = (Some(write), gtid);
                 }
-                Ok(Word::Emptied) => self.emptied += 1,
+                Ok(WriterEvent::Emptied) => self.emptied += 1,
                 Err(TryRecvError::Empty) => return false,
                 Err(TryRecvError::Disconnected) => return true,
             }
@@ -48,25 +48,25 @@ impl Collector<'_> {
     }
 
     /// Receives the observers' messages; returns true when no more can come.
-    pub(super) fn take_sightings(&mut self, sightings: &Receiver<Seen>) -> bool {
+    pub(super) fn take_sightings(&mut self, sightings: &Receiver<ObserverEvent>) -> bool {
         loop {
             match sightings.try_recv() {
-                Ok(Seen::Row { slot, sighting }) => {
+                Ok(ObserverEvent::Row { slot, sighting }) => {
                     self.entry(sighting.seq).sightings[slot] = Some(sighting)
                 }
-                Ok(Seen::Untold { slot, seq }) => self.entry(seq).untold.push(slot),
-                Ok(Seen::Told(told)) => {
-                    if let Some(fall) = self.falls.get_mut(told.replica) {
-                        fall.told(&told);
+                Ok(ObserverEvent::Untold { slot, seq }) => self.entry(seq).untold.push(slot),
+                Ok(ObserverEvent::Told(told)) => {
+                    if let Some(fall) = self.waterfalls.get_mut(told.replica) {
+                        fall.record_observation(&told);
                     }
                 }
-                Ok(Seen::Odd(warning)) => self.ending.warnings.push(warning),
-                Ok(Seen::Arrived { stream, gtid, at }) => {
+                Ok(ObserverEvent::Odd(warning)) => self.ending.warnings.push(warning),
+                Ok(ObserverEvent::Arrived { stream, gtid, at }) => {
                     if let Some(arrivals) = &mut self.arrivals {
                         arrivals.arrived(stream, gtid, at);
                     }
                 }
-                Ok(Seen::PointSelect { began, ended }) => {
+                Ok(ObserverEvent::PointSelect { began, ended }) => {
                     self.point_selects.push_back((began, ended))
                 }
                 Err(TryRecvError::Empty) => return false,
@@ -80,9 +80,9 @@ impl Collector<'_> {
         let matches = self
             .arrivals
             .as_mut()
-            .map(Arrivals::take)
+            .map(Arrivals::take_matches)
             .unwrap_or_default();
-        for Matched {
+        for MatchedRow {
             seq,
             replica,
             on_primary,
@@ -93,7 +93,7 @@ impl Collector<'_> {
             let Some(slot) = self.slots.iter().position(tap) else {
                 continue;
             };
-            let beside = Beside::Primary(on_primary);
+            let beside = SightingDetail::Primary(on_primary);
             self.entry(seq).sightings[slot] = Some(Sighting {
                 seq,
                 after: on_replica,
@@ -102,7 +102,8 @@ impl Collector<'_> {
                 beside,
             });
             self.tapped[slot].insert(seq);
-            self.board.saw_up_to(slot, self.tapped[slot].low());
+            self.shared_state
+                .record_seen_up_to(slot, self.tapped[slot].low());
         }
     }
 
@@ -127,10 +128,10 @@ impl Collector<'_> {
         }
     }
 
-    fn entry(&mut self, seq: u64) -> &mut Pending {
+    fn entry(&mut self, seq: u64) -> &mut PendingRow {
         let slots = self.slots.len();
         self.touched.push(seq);
-        self.pending.entry(seq).or_insert_with(|| Pending {
+        self.pending.entry(seq).or_insert_with(|| PendingRow {
             write: None,
             gtid: None,
             sightings: vec![None; slots],

@@ -9,13 +9,13 @@ fn us(micros: i64) -> Nanos {
 }
 
 /// The primary's clock is 1 s ahead of the run's, the replica's 2 s, each known to ± 10 µs.
-fn joiner() -> Joiner {
+fn joiner() -> StageJoiner {
     let clock = |number, seconds: i64| ServerClock {
         number,
         offset: Nanos(seconds * 1_000_000_000),
         bound: us(10),
     };
-    Joiner::new(clock(1, 1), clock(2, 2))
+    StageJoiner::new(clock(1, 1), clock(2, 2))
 }
 
 fn transaction(seq: u64, gtid: &str, at: i64) -> Transaction {
@@ -30,8 +30,8 @@ fn transaction(seq: u64, gtid: &str, at: i64) -> Transaction {
     }
 }
 
-fn last(number: u64, committed: i64, began: i64, ended: i64) -> Last {
-    Last {
+fn last(number: u64, committed: i64, began: i64, ended: i64) -> LastTransaction {
+    LastTransaction {
         channel: String::new(),
         gtid: format!("{UUID}:{number}"),
         original_commit_us: Some(1_000_000 + committed),
@@ -41,8 +41,8 @@ fn last(number: u64, committed: i64, began: i64, ended: i64) -> Last {
     }
 }
 
-fn remembered(queued: Option<Last>, applied: &[Last]) -> Answer {
-    Answer::Remembered(Remembered {
+fn remembered(queued: Option<LastTransaction>, applied: &[LastTransaction]) -> StageAnswer {
+    StageAnswer::Remembered(ThreadHistory {
         queued: queued.into_iter().collect(),
         scheduled: Vec::new(),
         applied: applied.to_vec(),
@@ -50,7 +50,7 @@ fn remembered(queued: Option<Last>, applied: &[Last]) -> Answer {
 }
 
 #[test]
-fn stamps_are_moved_to_the_runs_clock() {
+fn stamps_are_converted_to_the_run_clock() {
     let mut joiner = joiner();
     // The replica reports the transaction before the reader does.
     joiner.answer(
@@ -83,7 +83,7 @@ fn stamps_are_moved_to_the_runs_clock() {
 }
 
 #[test]
-fn what_another_transaction_overwrote_is_given_up() {
+fn overwritten_transaction_is_abandoned() {
     let mut joiner = joiner();
     joiner.transaction(transaction(1, &format!("{UUID}:5"), 0));
     joiner.answer(
@@ -105,10 +105,10 @@ fn what_another_transaction_overwrote_is_given_up() {
 }
 
 #[test]
-fn positions_are_bracketed_by_the_asking() {
+fn positions_are_bracketed_by_their_polls() {
     let position = |text: &str| domain_gtids(text).unwrap();
     let answer = |received: &str, applied: &str| {
-        Answer::Positions(Positions {
+        StageAnswer::Positions(AppliedPositions {
             received: position(received),
             applied: position(applied),
         })
@@ -137,24 +137,24 @@ fn positions_are_bracketed_by_the_asking() {
 }
 
 #[test]
-fn forgotten_steps_are_not_taken_for_the_first_kept() {
-    let mut steps = Steps::default();
-    for number in 1..=MOST_STEPS as u64 + 10 {
+fn dropped_steps_are_not_mistaken_for_the_first_kept() {
+    let mut steps = DomainSteps::default();
+    for number in 1..=MAX_STEPS as u64 + 10 {
         steps.advance(number * 2, Some(us(number as i64)), us(number as i64 + 1));
     }
-    assert_eq!(steps.steps.len(), MOST_STEPS);
-    assert!(matches!(steps.passed(3), Passed::Forgotten));
-    assert!(matches!(steps.passed(101), Passed::In(..)));
-    assert!(matches!(steps.passed(u64::MAX), Passed::NotYet));
+    assert_eq!(steps.steps.len(), MAX_STEPS);
+    assert!(matches!(steps.passed(3), PositionPassage::Forgotten));
+    assert!(matches!(steps.passed(101), PositionPassage::In(..)));
+    assert!(matches!(steps.passed(u64::MAX), PositionPassage::NotYet));
     steps.advance(4, None, us(9));
     assert!(
-        matches!(steps.passed(3), Passed::In(None, _)),
+        matches!(steps.passed(3), PositionPassage::In(None, _)),
         "the position was set back"
     );
 }
 
 #[test]
-fn chains_are_what_the_engine_can_tell() {
+fn stage_chain_matches_what_the_engine_reports() {
     assert_eq!(chain(Engine::MySql, "replica1", false).len(), 6);
     assert_eq!(chain(Engine::MariaDb, "replica1", false).len(), 4);
     assert_eq!(
@@ -165,7 +165,7 @@ fn chains_are_what_the_engine_can_tell() {
 
 proptest! {
     #[test]
-    fn nothing_is_lost_and_nothing_panics(
+    fn no_transaction_is_lost_and_nothing_panics(
         steps in proptest::collection::vec((0u8..4, any::<i64>(), 0u64..30, proptest::option::of(any::<i64>())), 1..80)
     ) {
         let mut joiner = joiner();
@@ -180,13 +180,13 @@ proptest! {
                     joiner.transaction(Transaction { send: Nanos(now), ..transaction(number, &gtid, now / 1_000) });
                 }
                 1 => {
-                    let last = Last { original_commit_us: stamp, began_us: stamp, ended_us: stamp, ..last(number, 0, 0, 0) };
+                    let last = LastTransaction { original_commit_us: stamp, began_us: stamp, ended_us: stamp, ..last(number, 0, 0, 0) };
                     joiner.answer(Nanos(now), Nanos(now + 5), &remembered(Some(last.clone()), &[last]));
                 }
                 _ => {
                     let at = DomainGtid { domain: 0, server: 1, sequence: number };
-                    let positions = Positions { received: vec![at], applied: vec![DomainGtid { sequence: number / 2, ..at }] };
-                    joiner.answer(Nanos(now), Nanos(now + 5), &Answer::Positions(positions));
+                    let positions = AppliedPositions { received: vec![at], applied: vec![DomainGtid { sequence: number / 2, ..at }] };
+                    joiner.answer(Nanos(now), Nanos(now + 5), &StageAnswer::Positions(positions));
                 }
             }
             joined += joiner.take().len();

@@ -8,31 +8,31 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use replimeter_model::load::Size;
+use replimeter_model::load::DataSize;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
-use self::{operation::operation, settings::File, table::table};
+use self::{operation::operation, settings::SettingsFile, table::table};
 use super::{split::ScriptError, workload::Inner};
 
 /// Maximum number of tables, of operations, of statements per operation and of parameters per statement.
-const MOST: usize = 256;
+const MAX_ITEMS: usize = 256;
 
 /// Parses a workload.
 ///
 /// # Errors
 /// A syntax error, with its line.
 pub(super) fn parse(text: &str) -> Result<Inner, ScriptError> {
-    let file = File { text };
+    let file = SettingsFile { text };
     let document = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| file.line(&span));
         ScriptError::at(line, error.message().to_owned())
     })?;
     let mut inner = Inner {
         tables: Vec::new(),
-        size: Size::Rows(0),
+        size: DataSize::Rows(0),
         setup: Vec::new(),
         operations: Vec::new(),
         teardown: Vec::new(),
@@ -84,7 +84,7 @@ pub(super) fn parse(text: &str) -> Result<Inner, ScriptError> {
     check_names(&inner)?;
     let filled = inner.tables.iter().any(|table| !table.columns.is_empty());
     match (filled, sized) {
-        (true, size) => inner.size = size.unwrap_or(Size::Rows(10_000)),
+        (true, size) => inner.size = size.unwrap_or(DataSize::Rows(10_000)),
         (false, Some(_)) => {
             return Err(ScriptError::at(
                 1,
@@ -96,12 +96,12 @@ pub(super) fn parse(text: &str) -> Result<Inner, ScriptError> {
     Ok(inner)
 }
 
-fn size(file: &File<'_>, value: &Spanned<DeValue<'_>>) -> Result<Size, ScriptError> {
+fn size(file: &SettingsFile<'_>, value: &Spanned<DeValue<'_>>) -> Result<DataSize, ScriptError> {
     match value.get_ref().as_str() {
         Some(text) => text
             .parse()
-            .or_else(|reason: String| file.wrong(value, reason)),
-        None => Ok(Size::Rows(file.natural(value, i64::MAX as u64)?)),
+            .or_else(|reason: String| file.error(value, reason)),
+        None => Ok(DataSize::Rows(file.natural(value, i64::MAX as u64)?)),
     }
 }
 

@@ -6,15 +6,15 @@ use super::{
         value::{Place, Source},
         workload::{Operation, Step, Version},
     },
-    settings::{Entry, File},
+    settings::{SettingEntry, SettingsFile},
     statement::statement,
 };
 
 /// Parses an operation.
 pub(super) fn operation(
-    file: &File<'_>,
+    file: &SettingsFile<'_>,
     line: usize,
-    entries: &[Entry<'_>],
+    entries: &[SettingEntry<'_>],
 ) -> Result<Operation, ScriptError> {
     let mut operation = Operation {
         name: String::new(),
@@ -31,7 +31,7 @@ pub(super) fn operation(
             "weight" => {
                 operation.weight = file.natural(value, 1_000_000)?;
                 if operation.weight == 0 {
-                    return file.wrong(
+                    return file.error(
                         value,
                         "a weight of 0 never runs the operation; remove the operation",
                     );

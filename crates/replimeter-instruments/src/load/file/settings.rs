@@ -7,17 +7,17 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{super::split::ScriptError, MOST};
+use super::{super::split::ScriptError, MAX_ITEMS};
 
 /// A setting: its name, its line and its value.
-pub(super) type Entry<'a> = (&'a str, usize, &'a Spanned<DeValue<'a>>);
+pub(super) type SettingEntry<'a> = (&'a str, usize, &'a Spanned<DeValue<'a>>);
 
 /// The file, to look up lines.
-pub(super) struct File<'a> {
+pub(super) struct SettingsFile<'a> {
     pub(super) text: &'a str,
 }
 
-impl File<'_> {
+impl SettingsFile<'_> {
     pub(super) fn line(&self, span: &Range<usize>) -> usize {
         1 + self
             .text
@@ -28,7 +28,7 @@ impl File<'_> {
             .count()
     }
 
-    pub(super) fn wrong<T>(
+    pub(super) fn error<T>(
         &self,
         value: &Spanned<DeValue<'_>>,
         reason: impl Into<String>,
@@ -37,8 +37,8 @@ impl File<'_> {
     }
 
     /// Returns the settings of a table, in the order of the file.
-    pub(super) fn entries<'a>(&self, table: &'a DeTable<'a>) -> Vec<Entry<'a>> {
-        let mut entries: Vec<(usize, Entry<'a>)> = table
+    pub(super) fn entries<'a>(&self, table: &'a DeTable<'a>) -> Vec<SettingEntry<'a>> {
+        let mut entries: Vec<(usize, SettingEntry<'a>)> = table
             .iter()
             .map(|(key, value)| {
                 (
@@ -55,10 +55,10 @@ impl File<'_> {
         &self,
         value: &'a Spanned<DeValue<'a>>,
         what: &str,
-    ) -> Result<Vec<Entry<'a>>, ScriptError> {
+    ) -> Result<Vec<SettingEntry<'a>>, ScriptError> {
         match value.get_ref().as_table() {
             Some(table) => Ok(self.entries(table)),
-            None => self.wrong(
+            None => self.error(
                 value,
                 format!("{what} must be a table of settings, such as {what} = {{ … }}"),
             ),
@@ -70,19 +70,22 @@ impl File<'_> {
         &self,
         value: &'a Spanned<DeValue<'a>>,
         name: &str,
-    ) -> Result<Vec<(usize, Vec<Entry<'a>>)>, ScriptError> {
+    ) -> Result<Vec<(usize, Vec<SettingEntry<'a>>)>, ScriptError> {
         let form = format!("`{name}` must be written as [[{name}]]");
         let Some(array) = value.get_ref().as_array() else {
-            return self.wrong(value, form);
+            return self.error(value, form);
         };
-        if array.len() > MOST {
-            return self.wrong(value, format!("there are more than {MOST} `{name}` tables"));
+        if array.len() > MAX_ITEMS {
+            return self.error(
+                value,
+                format!("there are more than {MAX_ITEMS} `{name}` tables"),
+            );
         }
         array
             .iter()
             .map(|item| match item.get_ref().as_table() {
                 Some(table) => Ok((self.line(&item.span()), self.entries(table))),
-                None => self.wrong(item, form.clone()),
+                None => self.error(item, form.clone()),
             })
             .collect()
     }
@@ -94,7 +97,7 @@ impl File<'_> {
     ) -> Result<&'a str, ScriptError> {
         match value.get_ref().as_str() {
             Some(text) if !text.trim().is_empty() => Ok(text),
-            _ => self.wrong(value, format!("`{name}` must be a non-empty string")),
+            _ => self.error(value, format!("`{name}` must be a non-empty string")),
         }
     }
 
@@ -105,7 +108,7 @@ impl File<'_> {
     ) -> Result<bool, ScriptError> {
         match value.get_ref().as_bool() {
             Some(flag) => Ok(flag),
-            None => self.wrong(value, format!("`{name}` must be true or false")),
+            None => self.error(value, format!("`{name}` must be true or false")),
         }
     }
 
@@ -116,7 +119,7 @@ impl File<'_> {
             .and_then(|number| i64::from_str_radix(number.as_str(), number.radix()).ok());
         match number {
             Some(number) => Ok(number),
-            None => self.wrong(value, "expected a whole number"),
+            None => self.error(value, "expected a whole number"),
         }
     }
 
@@ -127,7 +130,7 @@ impl File<'_> {
     ) -> Result<u64, ScriptError> {
         match u64::try_from(self.integer(value)?) {
             Ok(number) if number <= most => Ok(number),
-            _ => self.wrong(value, format!("expected a whole number from 0 to {most}")),
+            _ => self.error(value, format!("expected a whole number from 0 to {most}")),
         }
     }
 
@@ -137,7 +140,7 @@ impl File<'_> {
     ) -> Result<[&'a Spanned<DeValue<'a>>; 2], ScriptError> {
         match value.get_ref().as_array() {
             Some(array) if array.len() == 2 => Ok([&array[0], &array[1]]),
-            _ => self.wrong(value, "expected a pair, such as [1, 1000]"),
+            _ => self.error(value, "expected a pair, such as [1, 1000]"),
         }
     }
 }

@@ -8,18 +8,18 @@ use super::{
         split::ScriptError,
         value::{Bound, Literal, Place, Source},
     },
-    settings::{Entry, File},
+    settings::{SettingEntry, SettingsFile},
 };
 
 /// Maximum bytes of a text, and of a pattern.
-const LONGEST_TEXT: u64 = 1 << 20;
+const MAX_TEXT_LENGTH: u64 = 1 << 20;
 /// Maximum exponent of a Zipf distribution.
 const STEEPEST: f64 = 20.0;
 /// The kinds of parameters, for messages.
 const KINDS: &str = "uniform, zipf, special, gaussian, pareto, sequence, text, pattern, choice, value, plus, thread, pass or row";
 const BACKWARDS: &str = "the range ends before it begins";
 
-impl File<'_> {
+impl SettingsFile<'_> {
     fn bound(&self, value: &Spanned<DeValue<'_>>) -> Result<Bound, ScriptError> {
         let Some(text) = value.get_ref().as_str() else {
             return Ok(Bound::Fixed(self.natural(value, i64::MAX as u64)?));
@@ -35,7 +35,7 @@ impl File<'_> {
         match more {
             Some(more) => Ok(Bound::Rows(more)),
             None => {
-                self.wrong(value, "a bound must be a whole number, or \"rows\", \"rows+1\" or \"rows-1\" for the rows of the data set")
+                self.error(value, "a bound must be a whole number, or \"rows\", \"rows+1\" or \"rows-1\" for the rows of the data set")
             }
         }
     }
@@ -45,16 +45,16 @@ impl File<'_> {
             DeValue::Integer(_) => Ok(Literal::Int(self.integer(value)?)),
             DeValue::Float(number) => match number.as_str().parse::<f64>() {
                 Ok(number) if number.is_finite() => Ok(Literal::Double(number)),
-                _ => self.wrong(value, "the number is not finite"),
+                _ => self.error(value, "the number is not finite"),
             },
             DeValue::Boolean(flag) => Ok(Literal::Int(i64::from(*flag))),
-            DeValue::String(text) if text.len() as u64 <= LONGEST_TEXT => {
+            DeValue::String(text) if text.len() as u64 <= MAX_TEXT_LENGTH => {
                 Ok(Literal::Text(text.as_bytes().to_vec()))
             }
             DeValue::Datetime(time) => Ok(Literal::Text(
                 time.to_string().replace('T', " ").into_bytes(),
             )),
-            _ => self.wrong(
+            _ => self.error(
                 value,
                 "a value must be a number, a string, a date, true or false",
             ),
@@ -76,12 +76,12 @@ impl File<'_> {
             .position(|(key, ..)| *key == "exponent")
             .map(|at| entries.remove(at));
         let [(kind, line, of)] = entries.as_slice() else {
-            return self.wrong(value, format!("a parameter must be one of {KINDS}"));
+            return self.error(value, format!("a parameter must be one of {KINDS}"));
         };
         let exponent = self.exponent(exponent, kind)?;
         let only = |source: Source| match self.flag(of, kind)? {
             true => Ok(source),
-            false => self.wrong(of, format!("write {kind} = true, or remove it")),
+            false => self.error(of, format!("write {kind} = true, or remove it")),
         };
         match *kind {
             "uniform" => self.range(Shape::Uniform, of),
@@ -92,10 +92,10 @@ impl File<'_> {
             "sequence" => Ok(Source::Sequence(self.bound(of)?)),
             "text" => self.text_lengths(of),
             "pattern" => match of.get_ref().as_str() {
-                Some(text) if text.len() as u64 <= LONGEST_TEXT => {
+                Some(text) if text.len() as u64 <= MAX_TEXT_LENGTH => {
                     Ok(Source::Pattern(text.as_bytes().to_vec()))
                 }
-                _ => self.wrong(
+                _ => self.error(
                     of,
                     "a pattern must be a string in which # stands for a digit and @ for a letter",
                 ),
@@ -107,7 +107,7 @@ impl File<'_> {
                         .map(|item| self.literal(item))
                         .collect::<Result<_, _>>()?,
                 )),
-                _ => self.wrong(
+                _ => self.error(
                     of,
                     "a choice must be a list of values, such as [\"a\", \"b\"]",
                 ),
@@ -121,7 +121,7 @@ impl File<'_> {
                 let name_of = self.string(name, "plus")?;
                 match place(name_of) {
                     Some(place) => Ok(Source::Plus(place, self.integer(more)?)),
-                    None => self.wrong(
+                    None => self.error(
                         name,
                         format!("no parameter `{name_of}` is defined before this one"),
                     ),
@@ -141,18 +141,18 @@ impl File<'_> {
         place: &dyn Fn(&str) -> Option<Place>,
     ) -> Result<Source, ScriptError> {
         match self.source(value, place)? {
-            Source::Row => self.wrong(value, "only a table's columns have a row"),
+            Source::Row => self.error(value, "only a table's columns have a row"),
             source => Ok(source),
         }
     }
 
-    fn exponent(&self, given: Option<Entry<'_>>, kind: &str) -> Result<f64, ScriptError> {
+    fn exponent(&self, given: Option<SettingEntry<'_>>, kind: &str) -> Result<f64, ScriptError> {
         match given {
             None => Ok(ZIPF),
             Some((_, _, number)) if kind == "zipf" => match self.literal(number)? {
                 Literal::Double(exponent) if (0.0..=STEEPEST).contains(&exponent) => Ok(exponent),
                 Literal::Int(exponent) if (0..=20).contains(&exponent) => Ok(exponent as f64),
-                _ => self.wrong(
+                _ => self.error(
                     number,
                     format!("an exponent must be a number from 0 to {STEEPEST}"),
                 ),
@@ -167,7 +167,7 @@ impl File<'_> {
         if let (Bound::Fixed(from), Bound::Fixed(to)) = (from, to)
             && from > to
         {
-            return self.wrong(of, BACKWARDS);
+            return self.error(of, BACKWARDS);
         }
         Ok(Source::Range(shape, from, to))
     }
@@ -177,10 +177,10 @@ impl File<'_> {
             Some(_) => self.pair(of)?,
             None => [of, of],
         };
-        let least = self.natural(least, LONGEST_TEXT)?;
-        let most = self.natural(most, LONGEST_TEXT)?;
+        let least = self.natural(least, MAX_TEXT_LENGTH)?;
+        let most = self.natural(most, MAX_TEXT_LENGTH)?;
         if least > most {
-            return self.wrong(of, BACKWARDS);
+            return self.error(of, BACKWARDS);
         }
         Ok(Source::Text(least, most))
     }

@@ -6,19 +6,19 @@ use super::{
         value::{Place, Source},
         workload::{Parameter, Statement},
     },
-    MOST,
-    settings::{Entry, File},
+    MAX_ITEMS,
+    settings::{SettingEntry, SettingsFile},
 };
 
 /// Maximum number of executions of a statement in a row.
-const MOST_REPEATED: u64 = 100_000;
+const MAX_REPEATED: u64 = 100_000;
 
 /// Parses a statement. `shared` are the names that the operation shares; `used` is set for those that
 /// it uses.
 pub(super) fn statement(
-    file: &File<'_>,
+    file: &SettingsFile<'_>,
     line: usize,
-    entries: &[Entry<'_>],
+    entries: &[SettingEntry<'_>],
     shared: &[String],
     used: &mut [bool],
 ) -> Result<Statement, ScriptError> {
@@ -27,9 +27,9 @@ pub(super) fn statement(
         match key {
             "sql" => sql = Some((file.string(value, key)?, file.line(&value.span()))),
             "repeat" => {
-                repeat = file.natural(value, MOST_REPEATED)?;
+                repeat = file.natural(value, MAX_REPEATED)?;
                 if repeat == 0 {
-                    return file.wrong(value, "a statement repeated 0 times never runs; remove it");
+                    return file.error(value, "a statement repeated 0 times never runs; remove it");
                 }
             }
             "version-of" => version_of = Some((file.string(value, key)?, line)),
@@ -40,10 +40,10 @@ pub(super) fn statement(
         return Err(ScriptError::at(line, "a statement needs its `sql`"));
     };
     let (text, names) = parameters(sql).map_err(|reason| ScriptError::at(line_of_sql, reason))?;
-    if names.len() > MOST {
+    if names.len() > MAX_ITEMS {
         return Err(ScriptError::at(
             line_of_sql,
-            format!("the statement has more than {MOST} parameters"),
+            format!("the statement has more than {MAX_ITEMS} parameters"),
         ));
     }
     let parameters = drawn(file, line_of_sql, &names, &own, shared, used)?;
@@ -74,10 +74,10 @@ pub(super) fn statement(
 /// Returns the sources of a statement's parameters: defined with the statement (`own`), shared with
 /// other statements of the operation, or the same as an earlier one.
 fn drawn(
-    file: &File<'_>,
+    file: &SettingsFile<'_>,
     line: usize,
     names: &[String],
-    own: &[Entry<'_>],
+    own: &[SettingEntry<'_>],
     shared: &[String],
     used: &mut [bool],
 ) -> Result<Vec<Parameter>, ScriptError> {

@@ -2,14 +2,14 @@
 
 use super::{
     super::{SETS, split::ScriptError, value::Source, workload::Table},
-    settings::{Entry, File},
+    settings::{SettingEntry, SettingsFile},
 };
 
 /// Parses a table.
 pub(super) fn table(
-    file: &File<'_>,
+    file: &SettingsFile<'_>,
     line: usize,
-    entries: &[Entry<'_>],
+    entries: &[SettingEntry<'_>],
 ) -> Result<Table, ScriptError> {
     let (mut name, mut create, mut columns, mut after, mut row_bytes) =
         (None, None, Vec::new(), Vec::new(), None);
@@ -23,13 +23,13 @@ pub(super) fn table(
                         .bytes()
                         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
                 {
-                    return file.wrong(
+                    return file.error(
                         value,
                         "a table name may have letters, digits and underscores only, at most 64",
                     );
                 }
                 if text == crate::TABLE || text == SETS {
-                    return file.wrong(
+                    return file.error(
                         value,
                         format!("the name `{text}` is reserved by Replimeter"),
                     );
@@ -61,7 +61,7 @@ pub(super) fn table(
             }
             "after" => {
                 let Some(array) = value.get_ref().as_array() else {
-                    return file.wrong(value, "`after` must be a list of statements");
+                    return file.error(value, "`after` must be a list of statements");
                 };
                 for item in array.iter() {
                     after.push(file.string(item, key)?.to_owned());

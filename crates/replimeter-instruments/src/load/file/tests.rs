@@ -16,7 +16,7 @@ fn refused(text: &str) -> (usize, String) {
 }
 
 #[test]
-fn the_form_of_the_documentation() {
+fn documented_load_file_is_read() {
     let inner = parse(
         "[[statement]]\nsql = \"SELECT c FROM t WHERE id = :id\"\nid = {zipf = [1, 1000000]}",
     )
@@ -36,7 +36,7 @@ fn the_form_of_the_documentation() {
 }
 
 #[test]
-fn shared_values_the_same_ones_and_sums() {
+fn shared_same_and_sum_values_are_resolved() {
     let text = r#"
             transaction = true
             [shared]
@@ -85,7 +85,7 @@ fn shared_values_the_same_ones_and_sums() {
 }
 
 #[test]
-fn versions_belong_to_a_row_and_are_told() {
+fn version_columns_are_tracked_per_row() {
     let one = |text: &str| match &parse(text).unwrap().operations[0].steps[0] {
         Step::Prepared(statement) => statement.version(),
         Step::Words(_) => None,
@@ -118,7 +118,7 @@ fn versions_belong_to_a_row_and_are_told() {
 }
 
 #[test]
-fn several_operations_with_weights() {
+fn operations_with_weights_are_read() {
     let text = "
             [[operation]]
             name = 'read'
@@ -143,12 +143,12 @@ fn several_operations_with_weights() {
 }
 
 #[test]
-fn tables_with_columns_and_their_size() {
+fn tables_with_columns_and_sizes_are_read() {
     let text = "size = '3MB'\n[[table]]\nname = 't'\ncreate = 'CREATE TABLE t (id INT PRIMARY KEY, c CHAR(10));'\n\
                     after = ['CREATE INDEX c ON t (c)']\n[table.columns]\nid = {row = true}\nc = {pattern = '##-@@'}\n\
                     [[statement]]\nsql = 'SELECT 1'";
     let inner = parse(text).unwrap();
-    assert_eq!(inner.size, Size::Bytes(3_000_000));
+    assert_eq!(inner.size, DataSize::Bytes(3_000_000));
     let table = &inner.tables[0];
     assert_eq!(
         table
@@ -162,7 +162,7 @@ fn tables_with_columns_and_their_size() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_with_its_line() {
+fn invalid_load_file_is_refused_with_its_line() {
     let statement = |more: &str| format!("[[statement]]\nsql = 'SELECT :id'\n{more}");
     for (text, line, wanted) in [
         (statement(""), 2, "`:id` does not exist"),
@@ -259,7 +259,7 @@ fn what_is_wrong_is_refused_with_its_line() {
 }
 
 #[test]
-fn colons_that_are_no_parameters_stay() {
+fn colons_outside_parameters_are_kept() {
     let (text, names) =
         parameters("SELECT @a := 1, '12:30:x', 1:2 /* :c */, `a:b`, x::y, :z_1").unwrap();
     assert_eq!(

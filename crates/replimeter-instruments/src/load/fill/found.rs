@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Node, ServerError, Session, flavour::galera::is_in_cluster};
+use replimeter_engine::{Node, ServerError, Session, dialect::galera::is_in_cluster};
 
-use super::{DataSet, LONG, Refused};
+use super::{DataSet, FillError, LONG};
 use crate::{
     MeasureError,
     load::{
@@ -33,10 +33,10 @@ pub(super) fn comment(session: &mut Session, table: &str) -> Result<Option<Strin
 ///
 /// # Errors
 /// When another program created the table.
-pub(super) fn own_comment(session: &mut Session, table: &str) -> Result<Option<String>, Refused> {
+pub(super) fn own_comment(session: &mut Session, table: &str) -> Result<Option<String>, FillError> {
     match comment(session, table)? {
         Some(comment) if !comment.starts_with(MARK) => {
-            Err(Refused::Foreign(foreign(session, table)))
+            Err(FillError::Foreign(foreign(session, table)))
         }
         comment => Ok(comment),
     }
@@ -44,7 +44,7 @@ pub(super) fn own_comment(session: &mut Session, table: &str) -> Result<Option<S
 
 /// Checks that a server other than the writer has no table with the name of one that is about to be
 /// created: creating it there too would break its replication.
-pub(super) fn refuse_foreign(node: &Node, workload: &Workload) -> Result<(), Refused> {
+pub(super) fn refuse_foreign(node: &Node, workload: &Workload) -> Result<(), FillError> {
     let tables = &workload.inner.tables;
     if tables.is_empty() {
         return Ok(());
@@ -57,7 +57,7 @@ pub(super) fn refuse_foreign(node: &Node, workload: &Workload) -> Result<(), Ref
 }
 
 fn foreign(session: &Session, table: &str) -> ServerError {
-    session.unfit(
+    session.precondition(
         FILLING,
         format!("the table `replimeter`.`{table}` was not created by Replimeter"),
         "rename that table or the workload's table",
@@ -104,7 +104,7 @@ impl DataSet {
     }
 
     /// Deletes the record that the set is complete. A missing record is no error.
-    pub(super) fn forget(&self, session: &mut Session) -> Result<(), ServerError> {
+    pub(super) fn mark_incomplete(&self, session: &mut Session) -> Result<(), ServerError> {
         if comment(session, SETS)?.is_none() {
             return Ok(());
         }
@@ -135,7 +135,7 @@ impl DataSet {
     }
 
     /// Removes rows that loads added; returns whether all rows of the set exist then.
-    pub(super) fn bring_back(&self, session: &mut Session) -> Result<bool, ServerError> {
+    pub(super) fn restore_rows(&self, session: &mut Session) -> Result<bool, ServerError> {
         for table in self.tables() {
             if table.columns.is_empty() {
                 empty(session, &table.name)?;
@@ -173,10 +173,10 @@ impl DataSet {
             ..primary.clone()
         })?;
         session.run(FILLING, "USE `replimeter`")?;
-        if self.bring_back(&mut session)? {
+        if self.restore_rows(&mut session)? {
             return Ok(());
         }
-        Err(session.unfit(
+        Err(session.precondition(
             FILLING,
             "rows of the data set are missing",
             "create the data set again: the workload deletes its rows",
@@ -187,7 +187,7 @@ impl DataSet {
     ///
     /// # Errors
     /// When a server cannot be reached or does not receive it in time.
-    pub fn await_on(
+    pub fn wait_on(
         &self,
         replicas: &[Node],
         patience: Duration,
@@ -206,7 +206,9 @@ impl DataSet {
                     patience.as_secs_f64()
                 );
                 let hint = "check its replication, or use a smaller data set";
-                return Err(session.unfit("cannot start the load", cause, hint).into());
+                return Err(session
+                    .precondition("cannot start the load", cause, hint)
+                    .into());
             }
         }
         Ok(())

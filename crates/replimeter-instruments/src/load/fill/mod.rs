@@ -10,22 +10,22 @@ use std::{
 
 use replimeter_engine::{Node, ServerError, Session};
 use replimeter_model::{
-    load::Size,
+    load::DataSize,
     warning::{Warning, WarningCode},
 };
 
 use self::found::{comment, own_comment, refuse_foreign, size_of, size_on_disk};
 pub(super) use self::removal::{REMOVAL, open_for_removal, tear_down};
 use super::{
-    DOING, FILLING, SETS, about,
+    FILLING, OPERATION, SETS, about,
     disk::Disk,
-    insert::{Filled, Room, fill_table},
+    insert::{FillProgress, FillTarget, fill_table},
     script::excerpt,
     value::Draw,
     workload::{Table, Workload},
 };
 use crate::{
-    MeasureError, heed,
+    MeasureError, check_interrupted,
     table::{MARK, SETTLE, Schema},
 };
 
@@ -68,9 +68,9 @@ pub fn fill(
     primary: &Node,
     others: &[Node],
     workload: &Workload,
-    size: Size,
+    size: DataSize,
     threads: u32,
-    progress: &mut dyn FnMut(&Filled),
+    progress: &mut dyn FnMut(&FillProgress),
     stop: &AtomicBool,
 ) -> Result<DataSet, MeasureError> {
     let began = Instant::now();
@@ -101,11 +101,11 @@ pub fn fill(
     };
     match set.make(&mut session, primary, threads, progress, stop) {
         Ok(()) => {}
-        Err(Refused::Foreign(error)) => {
+        Err(FillError::Foreign(error)) => {
             let _ = set.schema.remove(&mut session, SETTLE);
             return Err(error.into());
         }
-        Err(Refused::Failed(error)) => {
+        Err(FillError::Failed(error)) => {
             // The session may be the one that broke. A server that waits for space does not answer this
             // statement either.
             drop(set.remove_within(primary, FOR_REMOVAL));
@@ -118,29 +118,29 @@ pub fn fill(
 }
 
 /// Why a set could not be created.
-enum Refused {
+enum FillError {
     /// An object of another program has the same name: nothing may be removed.
     Foreign(ServerError),
     Failed(MeasureError),
 }
 
-impl From<ServerError> for Refused {
+impl From<ServerError> for FillError {
     fn from(error: ServerError) -> Self {
         Self::Failed(error.into())
     }
 }
 
-impl From<MeasureError> for Refused {
+impl From<MeasureError> for FillError {
     fn from(error: MeasureError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<Refused> for MeasureError {
-    fn from(refused: Refused) -> Self {
+impl From<FillError> for MeasureError {
+    fn from(refused: FillError) -> Self {
         match refused {
-            Refused::Foreign(error) => error.into(),
-            Refused::Failed(error) => error,
+            FillError::Foreign(error) => error.into(),
+            FillError::Failed(error) => error,
         }
     }
 }
@@ -180,9 +180,9 @@ impl DataSet {
         session: &mut Session,
         primary: &Node,
         threads: u32,
-        progress: &mut dyn FnMut(&Filled),
+        progress: &mut dyn FnMut(&FillProgress),
         stop: &AtomicBool,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), FillError> {
         let comments = self
             .tables()
             .iter()
@@ -191,19 +191,19 @@ impl DataSet {
         own_comment(session, SETS)?;
         let disk = Disk::of(primary, session).filter(|_| self.workload.has_data());
         let whole = self.is_whole(session)?;
-        if whole && comments.iter().all(Option::is_some) && self.bring_back(session)? {
+        if whole && comments.iter().all(Option::is_some) && self.restore_rows(session)? {
             self.reused = true;
             return Ok(());
         }
         if let Some(found) = comments.iter().flatten().next() {
             self.warnings.push(self.replaced(session, found, whole));
         }
-        self.forget(session)?;
+        self.mark_incomplete(session)?;
         for table in self.tables() {
             session.run(FILLING, &format!("DROP TABLE IF EXISTS `{}`", table.name))?;
         }
         if let Some(disk) = &disk {
-            disk.holds(session, self.workload.bytes(self.rows))?;
+            disk.check_room(session, self.workload.bytes(self.rows))?;
         }
         self.run_setup(session, stop)?;
         for table in self.tables() {
@@ -216,7 +216,7 @@ impl DataSet {
             .iter()
             .filter(|table| !table.columns.is_empty())
         {
-            let place = Room {
+            let place = FillTarget {
                 primary,
                 session,
                 disk: disk.as_ref(),
@@ -227,7 +227,7 @@ impl DataSet {
                     about(error, &self.workload, table.line, &excerpt(statement))
                 })?;
             }
-            heed(stop)?;
+            check_interrupted(stop)?;
         }
         if self.workload.has_data() {
             self.note_whole(session)?;
@@ -315,7 +315,11 @@ impl DataSet {
                     "line {} of {}: its definition creates another table than `{}`",
                     table.line, self.workload.name, table.name
                 );
-                Err(session.unfit(FILLING, cause, "give the table the name in its definition"))
+                Err(session.precondition(
+                    FILLING,
+                    cause,
+                    "give the table the name in its definition",
+                ))
             }
         }
     }
@@ -323,9 +327,9 @@ impl DataSet {
     fn run_setup(&self, session: &mut Session, stop: &AtomicBool) -> Result<(), MeasureError> {
         let mut words = String::new();
         for statement in &self.workload.inner.setup {
-            heed(stop)?;
+            check_interrupted(stop)?;
             statement.fill(&mut Draw::new(0, 1, 0), &mut words);
-            session.run(DOING, &words).map_err(|error| {
+            session.run(OPERATION, &words).map_err(|error| {
                 about(error, &self.workload, statement.line, &statement.excerpt())
             })?;
         }
@@ -338,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fingerprints_tell_tables_apart_and_not_statements() {
+    fn fingerprint_depends_on_tables_not_statements() {
         let print = |name: &str| fingerprint(&Workload::named(name).unwrap());
         assert_eq!(print("point-select"), print("oltp-mix"));
         assert_eq!(print("select"), print("post-insert"));

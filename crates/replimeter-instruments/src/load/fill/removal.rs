@@ -7,7 +7,7 @@ use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{DataSet, found::comment};
 use crate::{
-    load::{DOING, script::Template, value::Draw, workload::Workload},
+    load::{OPERATION, script::Template, value::Draw, workload::Workload},
     table::{MARK, SETTLE},
 };
 
@@ -69,7 +69,7 @@ impl DataSet {
                     );
                 }
             }
-            if let Err(error) = self.forget(&mut session) {
+            if let Err(error) = self.mark_incomplete(&mut session) {
                 note(error, "");
             }
         }
@@ -109,8 +109,8 @@ pub(in crate::load) fn open_for_removal(
         answer: patience + Duration::from_secs(2),
         ..node.clone()
     })?;
-    session.run(DOING, "SET SESSION lock_wait_timeout = 10")?;
-    session.run(DOING, "USE `replimeter`")?;
+    session.run(OPERATION, "SET SESSION lock_wait_timeout = 10")?;
+    session.run(OPERATION, "USE `replimeter`")?;
     Ok(session)
 }
 

@@ -1,6 +1,6 @@
 //! One thread of a load: repeats operations on its own connection.
 
-mod link;
+mod connection;
 mod shared;
 
 use std::{
@@ -17,18 +17,18 @@ use std::{
 
 use replimeter_engine::{
     Node, ServerError,
-    wire::{Failed, Refusal},
+    wire::{ServerRefusal, StatementError},
 };
 use replimeter_model::time::Nanos;
 
 pub(super) use self::{
-    link::{DOING, Link, Place, roll_back, run},
+    connection::{LoadTarget, OPERATION, WorkerConnection, roll_back, run},
     shared::Shared,
 };
 use super::{
-    gauge::Seat,
-    program::{Move, Program, Routine, Scratch},
-    tally::{Again, Tally},
+    latency_recorder::WorkerStatus,
+    program::{Program, Routine, RoutineStep, Scratch},
+    statistics::{LoadStatistics, RetryReason},
     value::Draw,
 };
 use crate::clock::{Clock, thread_cpu};
@@ -44,11 +44,11 @@ const BEFORE_READY: Duration = Duration::from_millis(10);
 /// Pause before reconnecting.
 const BEFORE_RECONNECT: Duration = Duration::from_millis(100);
 /// The longest sleep, so that the stop is noticed.
-const NAP: Duration = Duration::from_millis(20);
+const MAX_SLEEP: Duration = Duration::from_millis(20);
 
 /// A command to a thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Order {
+pub(super) enum WorkerCommand {
     /// Run operations until stopped.
     Load,
     /// Send pings for this time.
@@ -56,15 +56,15 @@ pub(super) enum Order {
 }
 
 /// A command and its number.
-pub(super) type Numbered = (u64, Order);
+pub(super) type NumberedCommand = (u64, WorkerCommand);
 
 /// Results of a thread.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct WorkerReport {
     /// The number of the command that it answers.
     pub(super) generation: u64,
     pub(super) thread: usize,
-    pub(super) tally: Tally,
+    pub(super) statistics: LoadStatistics,
     pub(super) cpu: Duration,
     /// Time that the thread was ready to run but had no core.
     pub(super) delay: Option<Duration>,
@@ -76,22 +76,22 @@ pub(super) struct Report {
 pub(super) struct Worker {
     /// Its index in the squad, from 0.
     pub(super) index: usize,
-    pub(super) link: Option<Link>,
-    pub(super) place: Place,
+    pub(super) link: Option<WorkerConnection>,
+    pub(super) place: LoadTarget,
     pub(super) program: Arc<Program>,
     pub(super) shared: Arc<Shared>,
-    pub(super) seat: Arc<Seat>,
+    pub(super) status: Arc<WorkerStatus>,
     pub(super) draw: Draw,
     pub(super) clock: Clock,
 }
 
 /// Processor time and waiting time for a core, when counting began.
-struct Marks {
+struct UsageMarks {
     cpu: Duration,
     delay: Option<Duration>,
 }
 
-impl Marks {
+impl UsageMarks {
     fn take() -> Self {
         Self {
             cpu: thread_cpu(),
@@ -122,15 +122,19 @@ fn scheduler_delay() -> Option<Duration> {
 
 impl Worker {
     /// Executes commands until the sender is dropped.
-    pub(super) fn serve(mut self, orders: &Receiver<Numbered>, reports: &Sender<Report>) {
+    pub(super) fn serve(
+        mut self,
+        orders: &Receiver<NumberedCommand>,
+        reports: &Sender<WorkerReport>,
+    ) {
         // Ordinary priority: a load must not displace the servers. Only its sleeps end on time.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         while let Ok((generation, order)) = orders.recv() {
             let report = match order {
-                Order::Load => self.load(),
-                Order::Ping(length) => self.ping(length),
+                WorkerCommand::Load => self.load(),
+                WorkerCommand::Ping(length) => self.ping(length),
             };
-            let report = Report {
+            let report = WorkerReport {
                 generation,
                 ..report
             };
@@ -140,13 +144,13 @@ impl Worker {
         }
     }
 
-    fn load(&mut self) -> Report {
-        let mut tally = Tally::new(self.shared.rate.is_some());
+    fn load(&mut self) -> WorkerReport {
+        let mut statistics = LoadStatistics::new(self.shared.rate.is_some());
         let shared = Arc::clone(&self.shared);
         let (clock, program) = (self.clock, Arc::clone(&self.program));
         let mut scratch = Scratch::default();
         let mut words = String::new();
-        let mut marks: Option<Marks> = None;
+        let mut marks: Option<UsageMarks> = None;
         let mut last = clock.now();
         let mut before = self.draw.clone();
         let mut in_a_row = 0u32;
@@ -154,9 +158,9 @@ impl Worker {
             let (intended, began) = match shared.rate {
                 None => (last, last),
                 Some(open) => {
-                    let turn = shared.turn(open);
+                    let turn = shared.take_due_time(open);
                     if !self.sleep_until(turn) {
-                        shared.give_back();
+                        shared.return_due_time();
                         break;
                     }
                     (turn, clock.now())
@@ -165,29 +169,29 @@ impl Worker {
             self.draw.pass += 1;
             before.restore(&self.draw);
             let routine = program.choose(&mut self.draw);
-            if let Some(gauge) = &self.seat.gauge {
-                gauge.begins(intended);
+            if let Some(recorder) = &self.status.recorder {
+                recorder.begins(intended);
             }
-            let done = self.one(routine, &mut tally, &before, &mut scratch, &mut words);
+            let done = self.one(routine, &mut statistics, &before, &mut scratch, &mut words);
             let ended = clock.now();
             last = ended;
-            if let Some(gauge) = &self.seat.gauge {
-                gauge.ended(done.then_some(ended - intended));
+            if let Some(recorder) = &self.status.recorder {
+                recorder.ended(done.then_some(ended - intended));
             }
             let (from, until) = shared.span();
             let counts = ended >= from && ended < until;
             if counts && marks.is_none() {
-                marks = Some(Marks::take());
+                marks = Some(UsageMarks::take());
             }
             if done {
                 in_a_row = 0;
                 // There is one writer: a plain addition, visible to all readers.
-                self.seat.operations.store(
-                    self.seat.operations.load(Ordering::Relaxed) + 1,
+                self.status.operations.store(
+                    self.status.operations.load(Ordering::Relaxed) + 1,
                     Ordering::Relaxed,
                 );
                 if counts {
-                    tally.operation(
+                    statistics.operation(
                         ended - from,
                         ended - intended,
                         ended - began,
@@ -195,8 +199,8 @@ impl Worker {
                     );
                 }
             } else if !shared.stopped() {
-                self.seat.failed.fetch_add(1, Ordering::Relaxed);
-                tally.failed += u64::from(counts);
+                self.status.failed.fetch_add(1, Ordering::Relaxed);
+                statistics.failed += u64::from(counts);
                 in_a_row = in_a_row.saturating_add(1);
                 // A client that gets an error continues at once.
                 if in_a_row >= BROKEN {
@@ -209,25 +213,25 @@ impl Worker {
             }
         }
         let (cpu, delay) = marks.map_or((Duration::ZERO, None), |begin| begin.until_now());
-        Report {
+        WorkerReport {
             cpu,
             delay,
-            ..self.report(tally)
+            ..self.report(statistics)
         }
     }
 
-    fn report(&self, tally: Tally) -> Report {
-        Report {
+    fn report(&self, statistics: LoadStatistics) -> WorkerReport {
+        WorkerReport {
             generation: 0,
             thread: self.index,
-            tally,
+            statistics,
             cpu: Duration::ZERO,
             delay: None,
             pings: 0.0,
         }
     }
 
-    fn ping(&mut self, length: Duration) -> Report {
+    fn ping(&mut self, length: Duration) -> WorkerReport {
         let began = Instant::now();
         let mut answered = 0u64;
         while began.elapsed() < length && !self.shared.stopped() {
@@ -238,9 +242,9 @@ impl Worker {
             answered += 1;
         }
         let pings = answered as f64 / began.elapsed().as_secs_f64().max(1e-9);
-        Report {
+        WorkerReport {
             pings,
-            ..self.report(Tally::new(false))
+            ..self.report(LoadStatistics::new(false))
         }
     }
 
@@ -258,7 +262,7 @@ impl Worker {
             if left <= Nanos(0) {
                 return true;
             }
-            thread::sleep(Duration::from_nanos(left.0.unsigned_abs()).min(NAP));
+            thread::sleep(Duration::from_nanos(left.0.unsigned_abs()).min(MAX_SLEEP));
         }
     }
 
@@ -268,7 +272,7 @@ impl Worker {
     fn one(
         &mut self,
         routine: &Routine,
-        tally: &mut Tally,
+        statistics: &mut LoadStatistics,
         before: &Draw,
         scratch: &mut Scratch,
         words: &mut String,
@@ -291,24 +295,24 @@ impl Worker {
                 return false;
             }
             match failed {
-                Failed::Refused(refusal) => match self
-                    .refused(&refusal, tally)
+                StatementError::Refused(refusal) => match self
+                    .refused(&refusal, statistics)
                     .map(|why| self.really(why, routine, step))
                 {
                     Some(why) if attempt < RETRIES => {
-                        self.seat.retries.fetch_add(1, Ordering::Relaxed);
+                        self.status.retries.fetch_add(1, Ordering::Relaxed);
                         if self.counting() {
-                            tally.retry(why);
+                            statistics.retry(why);
                         }
-                        if why == Again::NotReady {
+                        if why == RetryReason::NotReady {
                             thread::sleep(BEFORE_READY);
                         }
                     }
                     _ => return false,
                 },
-                Failed::Broken(error) => {
+                StatementError::Broken(error) => {
                     if self.counting() {
-                        tally.error(None, &error.cause);
+                        statistics.error(None, &error.cause);
                     }
                     return self.reconnect(Some(error));
                 }
@@ -320,14 +324,14 @@ impl Worker {
     /// Returns the true reason of a retry: in a Galera cluster a deadlock outside of a transaction, or
     /// at its commit, is a conflict with another member's write. Inside of a transaction the cause is
     /// unknown.
-    fn really(&self, why: Again, routine: &Routine, step: usize) -> Again {
+    fn really(&self, why: RetryReason, routine: &Routine, step: usize) -> RetryReason {
         let alone = match routine.steps.get(step) {
             None => true,
-            Some(Move::Prepared { .. }) => !routine.transaction,
-            Some(Move::Words(_)) => routine.steps.len() == 1,
+            Some(RoutineStep::Prepared { .. }) => !routine.transaction,
+            Some(RoutineStep::Words(_)) => routine.steps.len() == 1,
         };
-        if why == Again::Deadlock && self.place.galera && alone {
-            Again::Certification
+        if why == RetryReason::Deadlock && self.place.galera && alone {
+            RetryReason::Certification
         } else {
             why
         }
@@ -339,14 +343,18 @@ impl Worker {
     }
 
     /// Records an error and rolls back; returns why the operation may be retried, if it may.
-    fn refused(&mut self, refusal: &Refusal, tally: &mut Tally) -> Option<Again> {
+    fn refused(
+        &mut self,
+        refusal: &ServerRefusal,
+        statistics: &mut LoadStatistics,
+    ) -> Option<RetryReason> {
         if self.counting() {
-            let Refusal {
+            let ServerRefusal {
                 code,
                 state,
                 message,
             } = refusal;
-            tally.error(
+            statistics.error(
                 Some(*code),
                 &format!("{message} (error {code}, SQLSTATE {state})"),
             );
@@ -354,7 +362,7 @@ impl Worker {
         if let Some(link) = &mut self.link {
             roll_back(&mut link.channel);
         }
-        Again::of(refusal)
+        RetryReason::for_refusal(refusal)
     }
 
     /// Reconnects, for as long as the squad retries; the current operation fails in any case.
@@ -366,9 +374,9 @@ impl Worker {
             if self.shared.stopped() {
                 return false;
             }
-            match Link::open(&self.place, &self.program) {
+            match WorkerConnection::open(&self.place, &self.program) {
                 Ok(mut link) => {
-                    self.seat.takes(&mut link.channel);
+                    self.status.takes(&mut link.channel);
                     self.link = Some(link);
                     return false;
                 }

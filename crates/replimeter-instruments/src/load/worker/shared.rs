@@ -146,7 +146,7 @@ impl Shared {
     }
 
     /// Returns the intended start of the next operation of an open loop; any free thread takes it.
-    pub(super) fn turn(&self, open: OpenLoop) -> Nanos {
+    pub(super) fn take_due_time(&self, open: OpenLoop) -> Nanos {
         let began = Nanos(self.began.load(Ordering::Acquire));
         match open.arrivals {
             Arrivals::Constant => {
@@ -167,7 +167,7 @@ impl Shared {
     }
 
     /// Puts back a turn that was taken but not started.
-    pub(super) fn give_back(&self) {
+    pub(super) fn return_due_time(&self) {
         self.tickets.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -60,7 +60,7 @@ fn inversions_keep_their_sign() {
 }
 
 #[test]
-fn what_was_before_the_beginning_is_not_foreign() {
+fn transactions_before_the_start_are_not_foreign() {
     let mut pair = Pair::new("0-1-9");
     for number in 3..=12 {
         pair.replica(number, number as i64);
@@ -77,15 +77,15 @@ fn what_was_before_the_beginning_is_not_foreign() {
 }
 
 #[test]
-fn what_only_the_replica_has_is_foreign() {
+fn replica_only_transactions_are_foreign() {
     let mut pair = Pair::new("0-1-9");
     pair.replica(10, 1);
-    pair.matcher.sweep(Nanos(PATIENCE.0 + 2));
+    pair.matcher.expire(Nanos(MATCH_TIMEOUT.0 + 2));
     assert_eq!(pair.matcher.unmatched(0).foreign, 1);
 }
 
 #[test]
-fn what_a_replica_leaves_out_is_counted_when_many_have_followed() {
+fn skipped_transactions_are_counted_after_many_others() {
     let mut pair = Pair::new("");
     for number in 1..=3000 {
         pair.primary(number, 10);
@@ -93,7 +93,7 @@ fn what_a_replica_leaves_out_is_counted_when_many_have_followed() {
             pair.replica(number, 20);
         }
     }
-    pair.matcher.sweep(Nanos(0));
+    pair.matcher.expire(Nanos(0));
     assert_eq!(pair.matches.len(), 2000);
     let unmatched = pair.matcher.unmatched(0);
     assert!(unmatched.left_out >= 400, "{unmatched:?}");
@@ -101,7 +101,7 @@ fn what_a_replica_leaves_out_is_counted_when_many_have_followed() {
 }
 
 #[test]
-fn unheard_arrivals_have_no_lag_and_are_counted() {
+fn arrivals_during_a_gap_are_counted_without_lag() {
     let mut pair = Pair::new("");
     let matches = &mut Vec::new();
     let unheard = Arrival {
@@ -128,7 +128,7 @@ fn unheard_arrivals_have_no_lag_and_are_counted() {
 }
 
 #[test]
-fn a_hole_in_the_replicas_stream() {
+fn hole_in_replica_stream_is_counted() {
     let mut pair = Pair::new("");
     for number in 1..=10 {
         pair.primary(number, 10);
@@ -145,7 +145,7 @@ fn a_hole_in_the_replicas_stream() {
 }
 
 #[test]
-fn the_oldest_of_those_awaited() {
+fn oldest_pending_transaction_is_reported() {
     let mut pair = Pair::new("");
     assert_eq!(pair.matcher.oldest_pending(0).unwrap(), None);
     for number in 1..=3 {
@@ -163,7 +163,7 @@ proptest! {
     /// In any order on both sides (within the appliers' reach), everything is matched once with the
     /// right lag.
     #[test]
-    fn any_interleaving_is_matched_whole(
+    fn every_interleaving_matches_all_transactions(
         keys in proptest::collection::vec((any::<u16>(), 0u64..50, 0u64..50), 1..300),
         domains in 1u32..4,
     ) {

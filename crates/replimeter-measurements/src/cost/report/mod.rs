@@ -7,7 +7,7 @@ use std::time::Duration;
 use replimeter_model::{
     cost::{CostDocument, CostRow},
     estimate::Estimate,
-    span::Span,
+    time_span::TimeSpan,
 };
 
 pub(crate) use self::words::answer;
@@ -26,7 +26,7 @@ fn distance(link_delay_us: Option<f64>) -> Cell {
 
 /// Formats a delay.
 pub(crate) fn delay(us: f64) -> String {
-    Span(Duration::from_nanos((us * 1e3).round().max(0.0) as u64))
+    TimeSpan(Duration::from_nanos((us * 1e3).round().max(0.0) as u64))
         .to_string()
         .replace("us", "µs")
 }
@@ -125,7 +125,7 @@ fn steps(run: &CostDocument) -> Table {
     let latency = |of: &Estimate| match Format::In(unit).estimate(of) {
         // The title states µs.
         cell if unit == Unit::Micro => cell,
-        cell => format!("{} {}", cell.shown(), unit.symbol()).into(),
+        cell => format!("{} {}", cell.display_text(), unit.symbol()).into(),
     };
     let cpu = |of: &Estimate| Format::In(Unit::Micro).estimate(of);
     Table::of(
@@ -269,7 +269,7 @@ pub(crate) fn report(run: &CostDocument) -> Report {
 #[cfg(test)]
 pub(crate) fn example() -> CostDocument {
     use replimeter_model::{
-        cost::{Added, Behind, CostResults, CostStep, Relative},
+        cost::{AddedLatency, CostResults, CostStep, RelativeFigure, ReplicaBehind},
         load::Rate,
         plan::CostSettings,
         record::ClientRecord,
@@ -299,13 +299,13 @@ pub(crate) fn example() -> CostDocument {
             p95_us: Some(us * 0.9),
             ..Distribution::default()
         },
-        relative: Relative {
+        relative: RelativeFigure {
             baseline: "none".to_owned(),
             throughput: Some(134.0 / us),
             throughput_ci95: [Some(134.0 / us - 0.02), Some(134.0 / us + 0.02)].into(),
-            ..Relative::default()
+            ..RelativeFigure::default()
         },
-        added: Added {
+        added: AddedLatency {
             latency_us: if mode == "none" {
                 Estimate::default()
             } else {
@@ -323,7 +323,7 @@ pub(crate) fn example() -> CostDocument {
             cpu_us_per_op: Some(41.25),
             ..PerOperation::default()
         }],
-        behind: vec![Behind {
+        behind: vec![ReplicaBehind {
             name: "replica1".to_owned(),
             blocks: 30,
             mean: 3.2,
@@ -355,9 +355,9 @@ pub(crate) fn example() -> CostDocument {
                 baseline: "async".to_owned(),
                 threads: 1,
                 throughput: estimate(0.4, 0.02),
-                added: Added {
+                added: AddedLatency {
                     latency_us: estimate(208.0, 12.0),
-                    ..Added::default()
+                    ..AddedLatency::default()
                 },
                 ..CostStep::default()
             }],
@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prices_are_sentences_that_can_be_quoted() {
+    fn cost_sentences_can_be_quoted() {
         let run = example();
         let sentences = sentences(&run);
         assert_eq!(
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_have_two_digits_of_their_interval() {
+    fn ratios_are_rounded_to_their_interval() {
         let shown = |value, low, high| Format::Ratio.show(value, Some([low, high]));
         assert_eq!(shown(0.3194, 0.3011, 0.3402), "0.319 [0.301, 0.341]");
         assert_eq!(shown(3.2, 2.4, 4.1), "3.20 [2.40, 4.10]");
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_has_every_table_and_fits_a_wide_terminal() {
+    fn text_has_every_table_and_fits_wide_terminal() {
         let text = replimeter_render::terminal::render(&report(&example()));
         for wanted in [
             "Cost of each mode",
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_self_test_says_what_it_allows() {
+    fn self_test_states_its_error_rate() {
         let comparison = |differs| SelfComparison {
             throughput: Estimate {
                 value: Some(1.01),

@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 
 use replimeter_model::{
-    cost::{Added, CostDocument, CostResults, CostRow, SelfTest},
+    cost::{AddedLatency, CostDocument, CostResults, CostRow, SelfTest},
     estimate::Estimate,
 };
 
 use super::{delay, label, relative};
 use replimeter_render::{
-    answer::with_ending,
     cell::with_interval,
     figures::count,
     format::{Format, number},
+    headline::with_end_note,
 };
 
 /// Returns the name of one operation of the workload.
@@ -41,7 +41,7 @@ fn turned(estimate: &Estimate) -> Estimate {
 }
 
 /// Returns an addition as text; `None` if it is unknown.
-fn adds(added: &Added, operation: &str) -> Option<String> {
+fn adds(added: &AddedLatency, operation: &str) -> Option<String> {
     let latency = &added.latency_us;
     let value = latency.value?;
     let mut words = match latency.excludes(0.0) {
@@ -92,7 +92,7 @@ pub(super) fn sentences(run: &CostDocument) -> Vec<String> {
         let throughput = match relative(row) {
             Estimate { value: None, .. } => String::new(),
             known => {
-                let known = Format::Ratio.estimate(&known).shown();
+                let known = Format::Ratio.estimate(&known).display_text();
                 format!("; throughput is {known} × none")
             }
         };
@@ -153,7 +153,7 @@ pub(crate) fn answer(run: &CostDocument) -> String {
         Some(test) => self_test(test),
         None => prices(run),
     };
-    with_ending(text, run.status)
+    with_end_note(text, run.status)
 }
 
 /// Returns the sentences for the fewest threads and the smallest link delay, which show the latency of
@@ -295,27 +295,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_saved_is_said_so() {
-        let added = Added {
+    fn negative_cost_is_reported_as_saved() {
+        let added = AddedLatency {
             latency_us: Estimate {
                 value: Some(-30.0),
                 ci95: [Some(-40.0), Some(-20.0)].into(),
             },
-            ..Added::default()
+            ..AddedLatency::default()
         };
         assert_eq!(
             adds(&added, "an insert").unwrap(),
             "takes 30 µs [20, 40] off an insert"
         );
-        let added = Added {
+        let added = AddedLatency {
             latency_us: Estimate::of(12.0),
             primary_cpu_us: Estimate::of(-3.0),
-            ..Added::default()
+            ..AddedLatency::default()
         };
         assert_eq!(
             adds(&added, "x").unwrap(),
             "adds 12.0 µs to x and takes 3.0 µs off the primary's CPU"
         );
-        assert_eq!(adds(&Added::default(), "x"), None);
+        assert_eq!(adds(&AddedLatency::default(), "x"), None);
     }
 }

@@ -16,26 +16,26 @@ use replimeter_render::{
 };
 
 /// A figure of a row with its interval.
-pub(crate) type Pick = fn(&ScaleRow) -> (Option<f64>, Option<[f64; 2]>);
+pub(crate) type FigureOf = fn(&ScaleRow) -> (Option<f64>, Option<[f64; 2]>);
 /// A figure of a server.
-type OfServer = fn(&ScaleServer) -> Option<f64>;
+type ServerFigureOf = fn(&ScaleServer) -> Option<f64>;
 
-pub(crate) const INSERTS: Pick = |row| (row.inserts_per_s, row.inserts_per_s_ci95);
-pub(crate) const SELECTS: Pick = |row| (row.selects_per_s, row.selects_per_s_ci95);
-pub(crate) const UPDATES: Pick = |row| (row.updates_per_s, row.updates_per_s_ci95);
-pub(crate) const INSERTS_OF_NONE: Pick = |row| {
+pub(crate) const INSERTS: FigureOf = |row| (row.inserts_per_s, row.inserts_per_s_ci95);
+pub(crate) const SELECTS: FigureOf = |row| (row.selects_per_s, row.selects_per_s_ci95);
+pub(crate) const UPDATES: FigureOf = |row| (row.updates_per_s, row.updates_per_s_ci95);
+pub(crate) const INSERTS_OF_NONE: FigureOf = |row| {
     (
         row.percent_of_none.inserts,
         row.percent_of_none.inserts_ci95,
     )
 };
-pub(crate) const SELECTS_OF_NONE: Pick = |row| {
+pub(crate) const SELECTS_OF_NONE: FigureOf = |row| {
     (
         row.percent_of_none.selects,
         row.percent_of_none.selects_ci95,
     )
 };
-const UPDATES_OF_NONE: Pick = |row| {
+const UPDATES_OF_NONE: FigureOf = |row| {
     (
         row.percent_of_none.updates,
         row.percent_of_none.updates_ci95,
@@ -57,9 +57,15 @@ pub(crate) fn row(run: &ScaleDocument, replicas: u32, phase: ScalePhase) -> Opti
 }
 
 /// Returns a figure of a phase.
-fn cell(run: &ScaleDocument, replicas: u32, phase: ScalePhase, pick: Pick, format: Format) -> Cell {
+fn cell(
+    run: &ScaleDocument,
+    replicas: u32,
+    phase: ScalePhase,
+    pick: FigureOf,
+    format: Format,
+) -> Cell {
     let (value, ends) = row(run, replicas, phase).map_or((None, None), pick);
-    format.within(value, ends)
+    format.with_interval_ends(value, ends)
 }
 
 /// Returns the published table.
@@ -67,15 +73,15 @@ fn figures(run: &ScaleDocument) -> Table {
     use ScalePhase::{Insert, Mixed, Select};
     let per_s = |replicas, phase, pick| cell(run, replicas, phase, pick, Format::Rate);
     // Resources of servers of a role in the mixed phase.
-    let spent = |replicas, role: &str, pick: OfServer, format| {
+    let spent = |replicas, role: &str, pick: ServerFigureOf, format| {
         let servers = row(run, replicas, Mixed).map_or(&[][..], |row| &row.servers[..]);
         let of_role = servers
             .iter()
             .filter(|server| server.per_operation.role == role);
         Cell::several(of_role.filter_map(pick).collect(), format)
     };
-    let cpu: OfServer = |server| server.cpu_percent;
-    let written: OfServer = |server| server.write_bytes_per_s;
+    let cpu: ServerFigureOf = |server| server.cpu_percent;
+    let written: ServerFigureOf = |server| server.write_bytes_per_s;
     Table::of(
         1,
         counts(run),
@@ -382,7 +388,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_published_figures_read_as_they_were_published() {
+    fn published_figures_print_as_published() {
         let run = example();
         let lines: Vec<Vec<String>> = figures(&run).shown().collect();
         assert_eq!(lines.len(), 3);
@@ -404,7 +410,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_a_dash_and_no_fit_says_why() {
+    fn missing_value_is_a_dash_and_missing_fit_has_reason() {
         let run = example();
         assert_eq!(figures(&run).rows[2][1], Cell::NONE);
         let text = replimeter_render::terminal::render(&report(&run));

@@ -2,17 +2,17 @@
 
 use replimeter_model::{
     estimate::Estimate,
-    load::Reads,
+    load::ReadTarget,
     plan::ScalePhase,
     scale::{Prediction, ScaleDocument},
-    span::Span,
+    time_span::TimeSpan,
 };
 
-use super::{INSERTS, INSERTS_OF_NONE, Pick, SELECTS, SELECTS_OF_NONE, counts, row};
+use super::{FigureOf, INSERTS, INSERTS_OF_NONE, SELECTS, SELECTS_OF_NONE, counts, row};
 use replimeter_render::{
-    answer::with_ending,
     figures::{count, rate, time},
     format::{Format, number},
+    headline::with_end_note,
 };
 
 /// Formats a fitted figure with the ends of its interval, of which either can be unknown.
@@ -84,7 +84,7 @@ fn course(
     run: &ScaleDocument,
     what: &str,
     phase: ScalePhase,
-    [per_s, of_none]: [Pick; 2],
+    [per_s, of_none]: [FigureOf; 2],
 ) -> Option<String> {
     let step = |replicas: u32| {
         let row = row(run, replicas, phase)?;
@@ -141,7 +141,7 @@ pub(crate) fn answer(run: &ScaleDocument) -> String {
     if parts.is_empty() {
         parts.push("No block completed.".to_owned());
     }
-    with_ending(parts.join(" "), run.status)
+    with_end_note(parts.join(" "), run.status)
 }
 
 fn times(count: u64) -> String {
@@ -201,9 +201,9 @@ fn clients(run: &ScaleDocument) -> String {
     let settings = &run.settings;
     let threads = settings.threads.unwrap_or_default();
     let read = match settings.reads.unwrap_or_default() {
-        Reads::Replicas => "the replicas in turn (the primary without replicas)",
-        Reads::Primary => "the primary",
-        Reads::All => "all servers in turn",
+        ReadTarget::Replicas => "the replicas in turn (the primary without replicas)",
+        ReadTarget::Primary => "the primary",
+        ReadTarget::All => "all servers in turn",
     };
     format!(
         "{threads} clients insert posts into the primary, {threads} select posts by a title pattern from {read}, each in a closed loop on its \
@@ -220,7 +220,7 @@ fn rounds(run: &ScaleDocument) -> String {
         let round = round.iter().map(u32::to_string);
         round.collect::<Vec<_>>().join(" ")
     });
-    let span = |span: Option<Span>| span.map_or_else(String::new, |span| span.to_string());
+    let span = |span: Option<TimeSpan>| span.map_or_else(String::new, |span| span.to_string());
     // Without rounds only 0 is a number.
     let warm_up = settings
         .warm_up

@@ -11,19 +11,19 @@ use replimeter_model::{
 
 use self::words::{bound, price, sentences, verdicts, witnesses};
 use replimeter_render::{
-    answer::with_ending,
     cell::throughput,
     figures::{Unit, count, time},
     format::Format,
-    load::what,
-    report::{Block, Cell, Report, Shown, Table},
+    headline::with_end_note,
+    load::description,
+    report::{Block, Cell, Report, Table, Visibility},
 };
 
 /// Returns a row's share of stale reads with its interval.
 fn share(row: &StaleRow) -> Cell {
     let share = row.stale_percent.zip(row.stale_percent_ci95);
     share.map_or(Cell::NONE, |(share, ends)| {
-        Format::Share.within(Some(share), Some(ends))
+        Format::Share.with_interval_ends(Some(share), Some(ends))
     })
 }
 
@@ -42,7 +42,7 @@ fn wait(us: f64, ends: Option<[f64; 2]>) -> String {
 }
 
 /// Returns the level of read consistency and the session reset.
-pub(crate) fn way(sync_reads: &str, pool: &str) -> String {
+pub(crate) fn read_description(sync_reads: &str, pool: &str) -> String {
     match pool {
         "" | "keep" => sync_reads.to_owned(),
         pool => format!("{sync_reads}, {pool}"),
@@ -73,7 +73,10 @@ pub(crate) fn label(run: &StaleDocument, row: &StaleRow) -> String {
     let sync = if row.read_consistency == "off" {
         String::new()
     } else {
-        format!(", {}", way(&row.read_consistency, &row.session_reset))
+        format!(
+            ", {}",
+            read_description(&row.read_consistency, &row.session_reset)
+        )
     };
     format!("{}{load}{sync}", reader(run, row))
 }
@@ -86,9 +89,9 @@ fn figures(run: &StaleDocument) -> Table {
         &run.results.rows,
         &[
             ("load", &|row| Cell::from(&row.load)),
-            ("on", &|row| Cell::words(&row.load_on)),
+            ("on", &|row| Cell::text(&row.load_on)),
             ("synchronous reads", &|row| {
-                way(&row.read_consistency, &row.session_reset).into()
+                read_description(&row.read_consistency, &row.session_reset).into()
             }),
             ("reader", &|row| reader(run, row).into()),
             ("rounds", &|row| row.rounds.into()),
@@ -123,9 +126,9 @@ fn loads(run: &StaleDocument) -> Table {
         2,
         loads,
         &[
-            ("load", &|(_, of)| Cell::from(what(of, several))),
+            ("load", &|(_, of)| Cell::from(description(of, several))),
             ("with reads", &|(load, _)| {
-                way(&load.read_consistency, &load.session_reset).into()
+                read_description(&load.read_consistency, &load.session_reset).into()
             }),
             ("operations/s, 95 %", &|(_, of)| throughput(&of.throughput)),
             ("operations", &|(_, of)| of.passes.into()),
@@ -161,7 +164,7 @@ fn curves(run: &StaleDocument) -> Table {
             ("stale", &|(_, point)| point.stale.into()),
             ("% [95 %]", &|(_, point)| {
                 let ends = point.probability_ci95.map(|share| share * 100.0);
-                Format::Share.within(Some(point.probability * 100.0), Some(ends))
+                Format::Share.with_interval_ends(Some(point.probability * 100.0), Some(ends))
             }),
             ("p1 to p99", &|(_, point)| {
                 let ends = point.achieved_us.map(|ends| ends.map(time));
@@ -232,7 +235,7 @@ pub(crate) fn answer(run: &StaleDocument) -> String {
     if run.status == RunStatus::Invalid {
         text.push_str(" The run is invalid.");
     }
-    with_ending(text, run.status)
+    with_end_note(text, run.status)
 }
 
 /// Returns the report of a run.
@@ -262,7 +265,7 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
             "Stale reads by time after the acknowledgement",
             curves(run),
         )
-        .shown(Shown::WithoutCharts),
+        .shown(Visibility::WithoutCharts),
     );
     let mut synced = verdicts(run);
     synced.extend(rows.iter().filter_map(|row| price(run, row)));
@@ -274,7 +277,7 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
             "Witnesses of reads that did not wait",
             witnesses(run, false),
         )
-        .shown(Shown::OnPage),
+        .shown(Visibility::OnPage),
     );
     report.add(Block::table("loads", "Background load", loads(run)));
     report.how = sentences(run);
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_finding_says_how_long_to_wait() {
+    fn headline_states_how_long_to_wait() {
         let run = StaleDocument {
             results: StaleResults {
                 rows: vec![row()],
@@ -334,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_never_a_bare_zero() {
+    fn zero_stale_reads_have_an_upper_bound() {
         let synced = StaleRow {
             stale: 0,
             rounds: 100_000,

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use replimeter_model::{
     record::Distribution,
-    stale::{LoadWindow, StaleCourse, StaleDocument, StaleLoad, StaleRow, StaleWindow, Witness},
+    stale::{LoadWindow, StaleDocument, StaleLoad, StaleRow, StaleTimeline, StaleWindow, Witness},
 };
 
-use super::{label, way};
+use super::{label, read_description};
 use replimeter_render::{
     figures::{Unit, count, time},
     report::Content,
@@ -152,20 +152,20 @@ pub(super) fn bound(percent: f64) -> String {
 }
 
 /// Returns the name of a case.
-fn case(course: &StaleCourse) -> String {
+fn case(course: &StaleTimeline) -> String {
     let sync = match course.read_consistency.as_str() {
         "off" => String::new(),
-        reads => format!(", {}", way(reads, &course.session_reset)),
+        reads => format!(", {}", read_description(reads, &course.session_reset)),
     };
     format!("{} · {}{sync}", course.shape, course.load)
 }
 
 /// Returns the windows in which no request was answered, or a write was not visible, with the server
 /// counters.
-fn stalls(course: &StaleCourse, judged: bool) -> Vec<String> {
+fn stalls(course: &StaleTimeline, judged: bool) -> Vec<String> {
     let case = case(course);
-    type Long = fn(&StaleWindow) -> f64;
-    let kinds: [(Long, &str); 2] = [
+    type DurationText = fn(&StaleWindow) -> f64;
+    let kinds: [(DurationText, &str); 2] = [
         (
             stall,
             if judged {
@@ -203,7 +203,7 @@ fn server(counter: &str) -> &str {
 }
 
 /// Returns the server counters in a window, and the servers that did not answer.
-fn said(course: &StaleCourse, window: &StaleWindow) -> String {
+fn said(course: &StaleTimeline, window: &StaleWindow) -> String {
     let servers: BTreeSet<&str> = course
         .windows
         .iter()
@@ -244,7 +244,7 @@ fn stall(window: &StaleWindow) -> f64 {
 }
 
 /// Returns the window in which a load was slowest, if it was much slower than in most.
-fn slowed(course: &StaleCourse) -> Vec<String> {
+fn slowed(course: &StaleTimeline) -> Vec<String> {
     let case = case(course);
     let loads = course.windows.first().map_or(0, |window| window.load.len());
     let mut sentences = Vec::new();
@@ -378,7 +378,7 @@ fn gap(load: &StaleLoad) -> Option<String> {
         "{}: the load on {} ({}) completed no operation for {gap} s.",
         load.record.shape,
         load.record.node,
-        way(&load.read_consistency, &load.session_reset)
+        read_description(&load.read_consistency, &load.session_reset)
     ))
 }
 
@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_price_that_may_be_none_says_so() {
+    fn overhead_that_may_be_zero_is_stated() {
         let known = |p50_us: f64, ends: [f64; 2]| Distribution {
             count: 400,
             p50_us: Some(p50_us),
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_told_with_what_the_servers_said_and_who_said_nothing() {
+    fn stall_is_reported_with_server_counters() {
         let window = |counters: &[(&str, f64)], under_way_us: f64, unshown_us: f64| StaleWindow {
             counters: counters
                 .iter()
@@ -417,7 +417,7 @@ mod tests {
             unshown_us,
             ..StaleWindow::default()
         };
-        let course = StaleCourse {
+        let course = StaleTimeline {
             shape: "galera:3".to_owned(),
             load: "none".to_owned(),
             read_consistency: "off".to_owned(),
@@ -425,7 +425,7 @@ mod tests {
                 window(&[("node1 queue", 0.0), ("node3 queue", 0.0)], 0.0, 900.0),
                 window(&[("node1 queue", 7.0)], 5e6, 900.0),
             ],
-            ..StaleCourse::default()
+            ..StaleTimeline::default()
         };
         let told = stalls(&course, false);
         assert_eq!(told.len(), 1, "{told:?}");

@@ -9,10 +9,10 @@ use replimeter_model::{
     tap::{TapClock, TapDocument, TapRow, TapStream},
 };
 
-pub(crate) use self::stream::{CSV_HEADER, Totals, csv, openmetrics, watched};
+pub(crate) use self::stream::{CSV_HEADER, Totals, csv, openmetrics, progress_line};
 use replimeter_render::{
-    answer::with_ending,
     figures::{Unit, count, time},
+    headline::with_end_note,
     precision::Precision,
     report::{Block, Cell, Report, Table},
 };
@@ -263,7 +263,7 @@ pub(crate) fn answer(run: &TapDocument) -> String {
         );
     }
     text.push('.');
-    with_ending(text, run.status)
+    with_end_note(text, run.status)
 }
 
 /// Returns the report of a run.

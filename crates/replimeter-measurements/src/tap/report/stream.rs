@@ -11,7 +11,7 @@ use replimeter_render::{
 
 /// Formats a window in one line of text.
 #[must_use]
-pub(crate) fn watched(window: &TapWindow) -> String {
+pub(crate) fn progress_line(window: &TapWindow) -> String {
     let seconds = ((window.end_us - window.start_us) / 1e6).max(1e-6);
     let rate = format!(
         "{:>8.1} s  {:>8.0} transactions/s  {:>9.0} kB/s",
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_csv_has_as_many_fields_as_its_header() {
+    fn csv_line_has_as_many_fields_as_header() {
         let line = csv(&window(), "2026-01-02T03:04:05.678Z");
         assert_eq!(
             line,
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn expositions_count_up_and_end_as_they_must() {
+    fn openmetrics_counters_increase_and_end_with_eof() {
         let mut totals = Totals::default();
         let _ = openmetrics(&[window()], &mut totals);
         let text = openmetrics(&[window()], &mut totals);

@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_by_name() {
+    fn modes_are_parsed_by_name() {
         for text in [
             "none",
             "mysql/binlog",
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_modes() {
+    fn mode_lists_are_parsed() {
         assert_eq!("all".parse(), Ok(CostModes::All));
         let modes: CostModes = "none, async,mysql/semi-sync".parse().unwrap();
         assert_eq!(

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use crate::{span::Span, suggest};
+use crate::{suggest, time_span::TimeSpan};
 
 one_of! {
     /// How the moment of visibility is observed.
@@ -49,7 +49,7 @@ impl Method {
 
 one_of! {
     /// Where the stamps of both servers are joined.
-    pub enum Join {
+    pub enum StampJoin {
         /// In Replimeter
         Client = "client",
         /// In the replica
@@ -132,7 +132,7 @@ serde_as_text!(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// The next beat of a schedule (open loop: a slow round does not move the next).
-    Interval(Span),
+    Interval(TimeSpan),
     /// The previous row having been seen on every replica.
     Visible,
     /// The previous write's acknowledgement.
@@ -153,9 +153,9 @@ impl FromStr for Pace {
                         suggest::hint(text, ["visible", "ack"])
                     )
                 })?;
-                let span: Span = interval
+                let span: TimeSpan = interval
                     .parse()
-                    .map_err(|error: crate::span::SpanError| error.to_string())?;
+                    .map_err(|error: crate::time_span::TimeSpanError| error.to_string())?;
                 if span.0.is_zero() {
                     return Err("`interval 0` is no schedule; for writes without a pause use the pace `visible` or `ack`".to_owned());
                 }

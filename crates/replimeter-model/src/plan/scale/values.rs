@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::Engine,
-    shape::{MOST_REPLICAS, Mode, Shape},
+    shape::{MAX_REPLICAS, Mode, Shape},
     suggest,
 };
 
 /// Numbers of replicas: `0..4`, or `0,1,2,4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replicas(pub(super) Vec<u32>);
+pub struct ReplicaCounts(pub(super) Vec<u32>);
 
-impl Replicas {
+impl ReplicaCounts {
     /// Ascending, each once.
     #[must_use]
     pub fn counts(&self) -> &[u32] {
@@ -24,18 +24,18 @@ impl Replicas {
 
     /// The largest.
     #[must_use]
-    pub fn most(&self) -> u32 {
+    pub fn max(&self) -> u32 {
         self.0.last().copied().unwrap_or(0)
     }
 }
 
-impl FromStr for Replicas {
+impl FromStr for ReplicaCounts {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let refuse = || {
             format!(
-                "`{text}` are no numbers of replicas; write 0..4, or several with commas, up to {MOST_REPLICAS}"
+                "`{text}` are no numbers of replicas; write 0..4, or several with commas, up to {MAX_REPLICAS}"
             )
         };
         let number = |text: &str| {
@@ -44,7 +44,7 @@ impl FromStr for Replicas {
             digits
                 .then(|| text.parse::<u32>().ok())
                 .flatten()
-                .filter(|number| *number <= MOST_REPLICAS)
+                .filter(|number| *number <= MAX_REPLICAS)
                 .ok_or_else(refuse)
         };
         let mut counts = Vec::new();
@@ -66,7 +66,7 @@ impl FromStr for Replicas {
     }
 }
 
-impl fmt::Display for Replicas {
+impl fmt::Display for ReplicaCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0.as_slice();
         let mut first = true;
@@ -88,7 +88,7 @@ impl fmt::Display for Replicas {
 }
 
 serde_as_text!(
-    Replicas,
+    ReplicaCounts,
     "description": "Numbers of replicas: a range, or several with commas",
     "pattern": "^[0-9., ]+$",
     "examples": ["0..2", "0,1,2,4"]

@@ -2,18 +2,18 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{load::LoadSpec, span::Span, suggest};
+use crate::{load::LoadSpec, suggest, time_span::TimeSpan};
 
 /// The longest time after the acknowledgement at which a read can be scheduled.
-const LONGEST_OFFSET: Span = Span::from_secs(60);
+const MAX_OFFSET: TimeSpan = TimeSpan::from_secs(60);
 /// The most points of a curve.
-const MOST_OFFSETS: usize = 200;
+const MAX_OFFSETS: usize = 200;
 /// What stands for no load in a case.
 const NO_LOAD: &str = "none";
 
 /// What makes a read wait until it shows what was acknowledged before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SyncReads {
+pub enum ReadConsistency {
     /// Nothing: reads as they are.
     #[default]
     Off,
@@ -29,7 +29,7 @@ pub enum SyncReads {
     Gtid,
 }
 
-impl SyncReads {
+impl ReadConsistency {
     /// All of them.
     pub const ALL: [Self; 6] = [
         Self::Off,
@@ -54,7 +54,7 @@ impl SyncReads {
     }
 }
 
-impl FromStr for SyncReads {
+impl FromStr for ReadConsistency {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -72,14 +72,14 @@ impl FromStr for SyncReads {
     }
 }
 
-impl fmt::Display for SyncReads {
+impl fmt::Display for ReadConsistency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
 serde_as_text!(
-    SyncReads,
+    ReadConsistency,
     "description": "What a read waits for",
     "enum": ["off", "on", "before", "after", "before-and-after", "gtid"]
 );
@@ -87,7 +87,7 @@ serde_as_text!(
 one_of! {
     /// What becomes of a connection between two rounds.
     #[derive(Default)]
-    pub enum Pool {
+    pub enum SessionReset {
         /// Nothing
         #[default]
         Keep = "keep",
@@ -113,17 +113,17 @@ one_of! {
 /// When after the acknowledgement the reads of the curve are scheduled; written `auto`, `none`, or
 /// times with commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Offsets {
+pub enum ReadDelays {
     /// From 0 to beyond the longest delay that the rounds before showed.
     #[default]
     Auto,
     /// No curve.
     None,
     /// These, ascending.
-    At(Vec<Span>),
+    At(Vec<TimeSpan>),
 }
 
-impl FromStr for Offsets {
+impl FromStr for ReadDelays {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -134,26 +134,26 @@ impl FromStr for Offsets {
         }
         let mut spans = Vec::new();
         for part in text.split(',') {
-            let span: Span = part.trim().parse().map_err(|error: crate::span::SpanError| {
+            let span: TimeSpan = part.trim().parse().map_err(|error: crate::time_span::TimeSpanError| {
                 format!("`{text}` is no list of times: {error}; write auto, none, or such as 0,100us,1ms")
             })?;
-            if span > LONGEST_OFFSET {
+            if span > MAX_OFFSET {
                 return Err(format!(
-                    "a read is scheduled at most {LONGEST_OFFSET} after the acknowledgement"
+                    "a read is scheduled at most {MAX_OFFSET} after the acknowledgement"
                 ));
             }
             spans.push(span);
         }
         spans.sort_unstable();
         spans.dedup();
-        if spans.len() > MOST_OFFSETS {
-            return Err(format!("a curve has at most {MOST_OFFSETS} points"));
+        if spans.len() > MAX_OFFSETS {
+            return Err(format!("a curve has at most {MAX_OFFSETS} points"));
         }
         Ok(Self::At(spans))
     }
 }
 
-impl fmt::Display for Offsets {
+impl fmt::Display for ReadDelays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
@@ -170,7 +170,7 @@ impl fmt::Display for Offsets {
 }
 
 serde_as_text!(
-    Offsets,
+    ReadDelays,
     "description": "When after the acknowledgement the reads of the curve are scheduled",
     "pattern": "^ *(auto|none|[0-9].*)$",
     "examples": ["auto", "none", "0,100us,1ms"]
@@ -179,9 +179,9 @@ serde_as_text!(
 /// Loads that run together, beside the rounds of one row of the table; written `none`, or loads with ` + `
 /// between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Case(pub Vec<LoadSpec>);
+pub struct LoadCase(pub Vec<LoadSpec>);
 
-impl FromStr for Case {
+impl FromStr for LoadCase {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -195,7 +195,7 @@ impl FromStr for Case {
     }
 }
 
-impl fmt::Display for Case {
+impl fmt::Display for LoadCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str(NO_LOAD);
@@ -212,7 +212,7 @@ impl fmt::Display for Case {
 }
 
 serde_as_text!(
-    Case,
+    LoadCase,
     "description": "Loads that run together, with ` + ` between them, or none",
     "pattern": "^ *(none|.+:[0-9]+@.+) *$",
     "examples": ["none", "insert:8@primary", "insert:8@primary + select:4@replica1"]
@@ -220,14 +220,14 @@ serde_as_text!(
 
 /// Connections whose own reads are judged, written `WRITERS:READERS`; the readers are for each reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judged {
+pub struct JudgedConnections {
     /// Connections that write.
     pub writers: u32,
     /// Connections that read, on each reader.
     pub readers: u32,
 }
 
-impl FromStr for Judged {
+impl FromStr for JudgedConnections {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -245,7 +245,7 @@ impl FromStr for Judged {
     }
 }
 
-impl fmt::Display for Judged {
+impl fmt::Display for JudgedConnections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.writers, self.readers)
     }
@@ -253,17 +253,17 @@ impl fmt::Display for Judged {
 
 /// Whose own reads are judged in place of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JudgeLoad {
+pub enum CheckedLoadReads {
     /// The loads', as far as their workloads name versions.
     Load,
     /// Connections of our own workloads for that, `versioned-update` and `versioned-select`.
-    Own(Judged),
+    Own(JudgedConnections),
 }
 
 /// The name of the former.
 const OF_THE_LOAD: &str = "load";
 
-impl FromStr for JudgeLoad {
+impl FromStr for CheckedLoadReads {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -276,7 +276,7 @@ impl FromStr for JudgeLoad {
     }
 }
 
-impl fmt::Display for JudgeLoad {
+impl fmt::Display for CheckedLoadReads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Load => f.write_str(OF_THE_LOAD),
@@ -286,11 +286,11 @@ impl fmt::Display for JudgeLoad {
 }
 
 serde_as_text!(
-    JudgeLoad,
+    CheckedLoadReads,
     "description": "The loads' own reads, or so many connections of our own that write and read", "examples": ["load", "4:8"]
 );
 
-impl Judged {
+impl JudgedConnections {
     /// As loads.
     pub(super) fn loads(self) -> [LoadSpec; 2] {
         let load = |workload: &str, threads: u32, node: &str| LoadSpec {

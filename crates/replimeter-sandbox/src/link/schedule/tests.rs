@@ -18,7 +18,7 @@ fn chunks() -> impl Strategy<Value = Vec<(u64, usize)>> {
 
 proptest! {
     #[test]
-    fn dues_keep_order_delay_and_bandwidth(seed: u64, settings in settings(), chunks in chunks()) {
+    fn due_times_keep_order_delay_and_bandwidth(seed: u64, settings in settings(), chunks in chunks()) {
         let mut schedule = Schedule::new(seed);
         let mut arrival = Instant::now();
         let mut last = None;
@@ -43,7 +43,7 @@ proptest! {
     }
 
     #[test]
-    fn without_jitter_or_limit_only_the_arrival_counts(seed: u64, delay in 0_u64..1_000_000, chunks in chunks()) {
+    fn due_time_without_jitter_depends_on_arrival_only(seed: u64, delay in 0_u64..1_000_000, chunks in chunks()) {
         let settings = LinkSettings { delay: Duration::from_micros(delay), ..LinkSettings::default() };
         let mut schedule = Schedule::new(seed);
         let mut arrival = Instant::now();
@@ -65,7 +65,7 @@ proptest! {
 }
 
 #[test]
-fn jitter_is_even_around_the_delay() {
+fn jitter_is_uniform_around_the_delay() {
     const DRAWS: usize = 20_000;
     let settings = LinkSettings {
         delay: Duration::from_millis(5),

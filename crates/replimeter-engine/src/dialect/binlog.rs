@@ -1,0 +1,94 @@
+//! Settings of the binary log and of its durability.
+
+use crate::facts::ServerFacts;
+
+/// The binary log's settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Binlog {
+    /// Whether the server writes a binary log.
+    pub on: bool,
+    /// `ROW`, `MIXED` or `STATEMENT`.
+    pub format: String,
+    /// `FULL`, `MINIMAL` …; empty when the server does not show it.
+    pub row_image: String,
+    /// The variable for logging what a replica applies.
+    pub updates_variable: &'static str,
+    /// Whether a replica logs what it applies, so that others can replicate from it.
+    pub logs_updates: bool,
+    /// `sync_binlog`: the number of commits between flushes of the log; 0 for never.
+    pub sync: String,
+    /// `innodb_flush_log_at_trx_commit`: 1 flushes the redo log at each commit.
+    pub redo_flush: String,
+}
+
+impl Binlog {
+    /// Returns whether a crash of the machine loses no acknowledged transaction.
+    #[must_use]
+    pub fn durable(&self) -> bool {
+        // MariaDB's 3 flushes like 1.
+        matches!(self.redo_flush.as_str(), "1" | "3") && (!self.on || self.sync == "1")
+    }
+
+    /// Returns the settings that determine what a crash loses.
+    #[must_use]
+    pub fn durability(&self) -> String {
+        let sync = if self.on {
+            self.sync.as_str()
+        } else {
+            "(no binary log)"
+        };
+        format!(
+            "sync_binlog={sync}, innodb_flush_log_at_trx_commit={}",
+            self.redo_flush
+        )
+    }
+}
+
+/// Returns the binary log's settings of the server with these variables.
+#[must_use]
+pub fn binlog(facts: &ServerFacts) -> Binlog {
+    let updates = ["log_replica_updates", "log_slave_updates"];
+    let known = updates
+        .into_iter()
+        .find(|name| facts.variables.contains_key(*name));
+    let updates_variable = known.unwrap_or("log_slave_updates");
+    Binlog {
+        on: facts.on("log_bin"),
+        format: facts.get("binlog_format").to_ascii_uppercase(),
+        row_image: facts.get("binlog_row_image").to_ascii_uppercase(),
+        updates_variable,
+        logs_updates: facts.on("log_bin") && facts.on(updates_variable),
+        sync: facts.get("sync_binlog").to_owned(),
+        redo_flush: facts.get("innodb_flush_log_at_trx_commit").to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::engine::Engine;
+
+    use super::*;
+
+    #[test]
+    fn durability_needs_both_logs() {
+        let of = |sync: &str, redo: &str, on: &str| {
+            let variables = [
+                ("log_bin", on),
+                ("sync_binlog", sync),
+                ("innodb_flush_log_at_trx_commit", redo),
+            ];
+            let variables = variables
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect();
+            binlog(&ServerFacts {
+                engine: Engine::MariaDb,
+                version: String::new(),
+                variables,
+            })
+            .durable()
+        };
+        assert!(of("1", "1", "ON") && of("1", "3", "ON") && of("0", "1", "OFF"));
+        assert!(!of("0", "1", "ON") && !of("1", "2", "ON") && !of("1000", "1", "ON"));
+    }
+}

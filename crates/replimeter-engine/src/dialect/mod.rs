@@ -1,0 +1,297 @@
+//! The differences between MariaDB and MySQL, in one place.
+
+pub mod appliers;
+pub mod binlog;
+pub mod counters;
+pub mod flow_control;
+pub mod galera;
+pub mod group;
+pub mod gtid;
+mod mariadb;
+mod mysql;
+pub mod semi_sync;
+pub mod settings;
+pub mod stages;
+pub mod statements;
+pub mod sync_reads;
+pub mod waits;
+pub mod written_gtid;
+
+use std::collections::BTreeMap;
+
+use replimeter_model::engine::Engine;
+
+use crate::{
+    ErrorKind, ServerError, Session,
+    error::code,
+    facts::Identity,
+    filter::{Filters, list},
+    session::StatusRow,
+};
+
+/// One replication channel of a replica, in current MySQL terms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Channel {
+    /// The channel's (or connection's) name; empty for the default one.
+    pub name: String,
+    /// Where it connects to.
+    pub source_host: String,
+    /// The port it connects to.
+    pub source_port: String,
+    /// The source's `server_id`, 0 when it has never been connected.
+    pub source_server_id: u64,
+    /// The source's UUID; empty on MariaDB.
+    pub source_uuid: String,
+    /// State of the receiving thread: `Yes`, `No`, `Connecting`, `Preparing`.
+    pub io_running: String,
+    /// State of the applying thread.
+    pub sql_running: String,
+    /// Last error of the receiving thread, with its number; empty for none.
+    pub io_error: String,
+    /// Last error of the applying thread; empty for none.
+    pub sql_error: String,
+    /// Whether both sides use GTIDs as positions.
+    pub by_gtid: bool,
+    /// Configured delay in seconds.
+    pub delay_s: u64,
+    /// Replication filters.
+    pub filters: Filters,
+    /// Every column as the server named it, for the manifest.
+    pub raw: BTreeMap<String, String>,
+}
+
+impl Channel {
+    /// Returns whether both threads run.
+    #[must_use]
+    pub fn running(&self) -> bool {
+        self.io_running == "Yes" && self.sql_running == "Yes"
+    }
+
+    /// Returns whether its source has this identity: by UUID where both have one, else by
+    /// `server_id`.
+    #[must_use]
+    pub fn comes_from(&self, identity: &Identity) -> bool {
+        if identity.uuid.is_empty() || self.source_uuid.is_empty() {
+            self.source_server_id != 0 && self.source_server_id == identity.server_id
+        } else {
+            self.source_uuid == identity.uuid
+        }
+    }
+
+    /// Returns the state and the last errors in one line, for error messages.
+    #[must_use]
+    pub fn state(&self) -> String {
+        let error = |text: &str| {
+            if text.is_empty() {
+                "none".to_owned()
+            } else {
+                text.to_owned()
+            }
+        };
+        format!(
+            "IO thread {}, last IO error: {}; SQL thread {}, last SQL error: {}",
+            self.io_running,
+            error(&self.io_error),
+            self.sql_running,
+            error(&self.sql_error)
+        )
+    }
+
+    fn from_row(row: StatusRow) -> Self {
+        let pick = |names: &[&str]| {
+            names
+                .iter()
+                .find_map(|name| row.get(*name))
+                .cloned()
+                .unwrap_or_default()
+        };
+        let number = |names: &[&str]| pick(names).parse().unwrap_or(0);
+        let error = |number: &str, message: &str| match (pick(&[number]).as_str(), pick(&[message]))
+        {
+            ("" | "0", _) => String::new(),
+            (number, message) => format!("{message} (error {number})"),
+        };
+        Self {
+            name: pick(&["Channel_Name", "Connection_name"]),
+            source_host: pick(&["Source_Host", "Master_Host"]),
+            source_port: pick(&["Source_Port", "Master_Port"]),
+            source_server_id: number(&["Source_Server_Id", "Master_Server_Id"]),
+            source_uuid: pick(&["Source_UUID", "Master_UUID"]),
+            io_running: pick(&["Replica_IO_Running", "Slave_IO_Running"]),
+            sql_running: pick(&["Replica_SQL_Running", "Slave_SQL_Running"]),
+            io_error: error("Last_IO_Errno", "Last_IO_Error"),
+            sql_error: error("Last_SQL_Errno", "Last_SQL_Error"),
+            // MariaDB has `Slave_Pos` or `Current_Pos`, MySQL 1.
+            by_gtid: !matches!(
+                pick(&["Using_Gtid", "Auto_Position"]).as_str(),
+                "" | "No" | "0"
+            ),
+            delay_s: number(&["SQL_Delay"]),
+            filters: Filters {
+                do_schemas: list(&pick(&["Replicate_Do_DB"])),
+                ignore_schemas: list(&pick(&["Replicate_Ignore_DB"])),
+                do_tables: list(&pick(&["Replicate_Do_Table"])),
+                ignore_tables: list(&pick(&["Replicate_Ignore_Table"])),
+                wild_do_tables: list(&pick(&["Replicate_Wild_Do_Table"])),
+                wild_ignore_tables: list(&pick(&["Replicate_Wild_Ignore_Table"])),
+                rewrites: pick(&["Replicate_Rewrite_DB"]),
+            },
+            raw: row,
+        }
+    }
+}
+
+/// Returns the privilege for reading a replica's status, as GRANT spells it.
+#[must_use]
+pub fn monitor_privilege(engine: Engine) -> &'static str {
+    match engine {
+        Engine::MariaDb => mariadb::MONITOR_PRIVILEGE,
+        Engine::MySql => mysql::MONITOR_PRIVILEGE,
+    }
+}
+
+/// Returns all replication channels of the server; empty when it is not a replica.
+///
+/// # Errors
+/// When the privilege is missing or the connection breaks.
+pub fn channels(engine: Engine, session: &mut Session) -> Result<Vec<Channel>, ServerError> {
+    let statements = match engine {
+        Engine::MariaDb => mariadb::CHANNELS,
+        Engine::MySql => mysql::CHANNELS,
+    };
+    let rows = first_known(session, "cannot read the replica's status", statements)?;
+    Ok(rows.into_iter().map(Channel::from_row).collect())
+}
+
+/// Returns the filters of the binary log; `None` when it is off.
+///
+/// # Errors
+/// When the privilege is missing or the connection breaks.
+pub fn binlog_filters(
+    engine: Engine,
+    session: &mut Session,
+) -> Result<Option<Filters>, ServerError> {
+    let statements = match engine {
+        Engine::MariaDb => mariadb::BINLOG_STATUS,
+        Engine::MySql => mysql::BINLOG_STATUS,
+    };
+    let rows = first_known(session, "cannot read the binary log's status", statements)?;
+    Ok(rows.first().map(|row| Filters {
+        do_schemas: list(row.get("Binlog_Do_DB").map_or("", String::as_str)),
+        ignore_schemas: list(row.get("Binlog_Ignore_DB").map_or("", String::as_str)),
+        ..Filters::default()
+    }))
+}
+
+/// Returns the file and the offset at which the next transaction will be logged; `None` when
+/// the binary log is off.
+///
+/// # Errors
+/// When the privilege is missing or the connection breaks.
+pub fn binlog_end(
+    engine: Engine,
+    session: &mut Session,
+) -> Result<Option<(String, u64)>, ServerError> {
+    let statements = match engine {
+        Engine::MariaDb => mariadb::BINLOG_STATUS,
+        Engine::MySql => mysql::BINLOG_STATUS,
+    };
+    let rows = first_known(session, "cannot read the binary log's status", statements)?;
+    Ok(rows
+        .first()
+        .and_then(|row| Some((row.get("File")?.clone(), row.get("Position")?.parse().ok()?))))
+}
+
+/// Returns the replicas that are connected to the server.
+///
+/// # Errors
+/// When the privilege is missing or the connection breaks.
+pub fn connected_replicas(
+    engine: Engine,
+    session: &mut Session,
+) -> Result<Vec<StatusRow>, ServerError> {
+    let statements: &[&str] = match engine {
+        Engine::MariaDb => mariadb::REPLICAS,
+        Engine::MySql => mysql::REPLICAS,
+    };
+    first_known(
+        session,
+        "cannot read the list of connected replicas",
+        statements,
+    )
+}
+
+/// Returns the rows of the first statement that this server can parse.
+fn first_known(
+    session: &mut Session,
+    operation: &str,
+    statements: &[&str],
+) -> Result<Vec<StatusRow>, ServerError> {
+    let mut last = None;
+    for statement in statements {
+        match session.rows(operation, statement) {
+            Err(error) if error.kind == ErrorKind::Statement(code::SYNTAX) => last = Some(error),
+            other => return other,
+        }
+    }
+    Err(last.unwrap_or_else(|| {
+        session.precondition(
+            operation,
+            "no statement is known for it",
+            "report this as a bug",
+        )
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(pairs: &[(&str, &str)]) -> StatusRow {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn channel_status_is_equal_in_both_dialects() {
+        let old = Channel::from_row(row(&[
+            ("Master_Host", "h"),
+            ("Master_Server_Id", "7"),
+            ("Slave_IO_Running", "Yes"),
+            ("Slave_SQL_Running", "No"),
+            ("Last_SQL_Errno", "1062"),
+            ("Last_SQL_Error", "Duplicate entry"),
+            ("SQL_Delay", "5"),
+            ("Replicate_Ignore_DB", "a,b"),
+        ]));
+        let new = Channel::from_row(row(&[
+            ("Source_Host", "h"),
+            ("Source_Server_Id", "7"),
+            ("Replica_IO_Running", "Yes"),
+            ("Replica_SQL_Running", "No"),
+            ("Last_SQL_Errno", "1062"),
+            ("Last_SQL_Error", "Duplicate entry"),
+            ("SQL_Delay", "5"),
+            ("Replicate_Ignore_DB", "a,b"),
+        ]));
+        assert_eq!(
+            Channel {
+                raw: BTreeMap::new(),
+                ..old.clone()
+            },
+            Channel {
+                raw: BTreeMap::new(),
+                ..new
+            }
+        );
+        assert!(!old.running());
+        assert!(
+            old.state().contains("Duplicate entry (error 1062)"),
+            "{}",
+            old.state()
+        );
+        assert_eq!((old.delay_s, old.source_server_id), (5, 7));
+    }
+}

@@ -1,0 +1,115 @@
+//! Settings that both engines have, under names that differ by version.
+
+use std::collections::BTreeMap;
+
+use crate::{ErrorKind, ServerError, Session, facts::ServerFacts};
+
+/// Returns the value of the first of these variables that the server has; "" for none.
+fn first<'f>(facts: &'f ServerFacts, names: &[&str]) -> &'f str {
+    names
+        .iter()
+        .map(|name| facts.get(name))
+        .find(|value| !value.is_empty())
+        .unwrap_or("")
+}
+
+/// Returns the default transaction isolation of sessions, such as `REPEATABLE-READ`.
+#[must_use]
+pub fn isolation(facts: &ServerFacts) -> &str {
+    first(facts, &["transaction_isolation", "tx_isolation"])
+}
+
+/// Returns the variables of the statement logs that are on.
+#[must_use]
+pub fn statement_logs(facts: &ServerFacts) -> Vec<&'static str> {
+    let mut on: Vec<&str> = ["general_log", "slow_query_log", "log_slow_query"]
+        .into_iter()
+        .filter(|name| facts.on(name))
+        .collect();
+    // MariaDB 10.11 has both names for one log.
+    if on.contains(&"slow_query_log") {
+        on.retain(|name| *name != "log_slow_query");
+    }
+    on
+}
+
+/// Returns every counter of the server.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn counters(session: &mut Session) -> Result<BTreeMap<String, String>, ServerError> {
+    session.pairs("cannot read the server's counters", "SHOW GLOBAL STATUS")
+}
+
+/// Returns the user's name as the server reports it, quoted for statements.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn quoted_user(session: &mut Session) -> Result<String, ServerError> {
+    let user = session
+        .value("cannot read the user's name", "SELECT CURRENT_USER()")?
+        .unwrap_or_default();
+    let (name, host) = user.rsplit_once('@').unwrap_or((&user, "%"));
+    let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
+    Ok(format!("{}@{}", quoted(name), quoted(host)))
+}
+
+/// Returns the client's address of the connection with this number, as the server sees it: it shows
+/// whether two addresses lead to one server. `None` when there is no such connection, or the user
+/// may not read it.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn client_of(session: &mut Session, connection_id: u32) -> Result<Option<String>, ServerError> {
+    let operation = "cannot read the list of connections";
+    match session.value(
+        operation,
+        &format!("SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = {connection_id}"),
+    ) {
+        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
+            Ok(None)
+        }
+        other => other,
+    }
+}
+
+/// Returns whether `SYSDATE()` is the statement's start instead of the current time
+/// (`sysdate_is_now`). No variable shows it, so it is tested: a clock advances during a statement.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn sysdate_is_now(session: &mut Session) -> Result<bool, ServerError> {
+    let moved = session.value(
+        "cannot test SYSDATE()",
+        "SELECT CONCAT(SLEEP(0.003), SYSDATE(6) <> NOW(6))",
+    )?;
+    Ok(moved.as_deref() == Some("00"))
+}
+
+/// Returns the total of the counters of nanoseconds for which Galera's flow control stopped writes.
+#[must_use]
+pub fn flow_control_ns(counters: &BTreeMap<String, String>) -> Option<u64> {
+    counters.get("wsrep_flow_control_paused_ns")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::engine::Engine;
+
+    use super::*;
+
+    #[test]
+    fn log_with_two_variable_names_is_one_setting() {
+        let variables = ["slow_query_log", "log_slow_query", "general_log"];
+        let variables = variables
+            .into_iter()
+            .map(|name| (name.to_owned(), "ON".to_owned()))
+            .collect();
+        let facts = ServerFacts {
+            engine: Engine::MariaDb,
+            version: String::new(),
+            variables,
+        };
+        assert_eq!(statement_logs(&facts), ["general_log", "slow_query_log"]);
+    }
+}

@@ -1,0 +1,182 @@
+//! Settings that make a read wait until it shows everything acknowledged before it.
+
+use std::time::Duration;
+
+use replimeter_model::{engine::Engine, plan::ReadConsistency};
+
+use crate::{ErrorKind, ServerError};
+
+/// How a server replicates, as far as its reads can be made to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicationKind {
+    /// A node of a Galera cluster.
+    Galera,
+    /// A member of a group.
+    Group,
+    /// A replica with a replication channel.
+    Channel(Engine),
+}
+
+/// How reads are made to wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guarantee {
+    /// The effective level, never [`ReadConsistency::On`].
+    pub level: ReadConsistency,
+    /// Statements at the start of a reading session.
+    pub reader: Vec<String>,
+    /// Statements at the start of a writing session.
+    pub writer: Vec<String>,
+    /// Whether the client waits for the write's GTID before it reads.
+    pub gtid: bool,
+    /// A short description for reports; empty for none.
+    pub words: String,
+}
+
+/// Returns the statement that waits for a server to apply a transaction.
+#[must_use]
+pub fn wait_statement(kind: ReplicationKind) -> &'static str {
+    match kind {
+        ReplicationKind::Galera => "SELECT WSREP_SYNC_WAIT_UPTO_GTID(…)",
+        ReplicationKind::Channel(Engine::MariaDb) => "SELECT MASTER_GTID_WAIT(…)",
+        ReplicationKind::Channel(Engine::MySql) | ReplicationKind::Group => {
+            "SELECT WAIT_FOR_EXECUTED_GTID_SET(…)"
+        }
+    }
+}
+
+/// Returns how this server implements the level; where the limit can be set, the server refuses
+/// what does not finish within `patience`.
+///
+/// # Errors
+/// The cause and a hint, when the servers cannot implement it.
+pub fn guarantee(
+    level: ReadConsistency,
+    kind: ReplicationKind,
+    patience: Duration,
+) -> Result<Guarantee, (String, &'static str)> {
+    let none = Guarantee {
+        level,
+        reader: Vec::new(),
+        writer: Vec::new(),
+        gtid: false,
+        words: String::new(),
+    };
+    let seconds = patience.as_secs().max(1);
+    let galera = "SET SESSION wsrep_sync_wait = 1".to_owned();
+    let consistency = |level: &str| {
+        // A group member waits at most as long as a session may be idle.
+        vec![
+            format!("SET SESSION group_replication_consistency = '{level}'"),
+            format!("SET SESSION wait_timeout = {seconds}"),
+        ]
+    };
+    let by_gtid = || Guarantee {
+        level: ReadConsistency::Gtid,
+        gtid: true,
+        words: wait_statement(kind).to_owned(),
+        ..none.clone()
+    };
+    match (level, kind) {
+        (ReadConsistency::Off, _) => Ok(none),
+        (ReadConsistency::Gtid, _) | (ReadConsistency::On, ReplicationKind::Channel(_)) => {
+            Ok(by_gtid())
+        }
+        (ReadConsistency::On | ReadConsistency::Before, ReplicationKind::Galera) => Ok(Guarantee {
+            level: ReadConsistency::Before,
+            words: format!("reader: {galera}"),
+            reader: vec![galera],
+            ..none
+        }),
+        (ReadConsistency::On | ReadConsistency::Before, ReplicationKind::Group) => Ok(Guarantee {
+            level: ReadConsistency::Before,
+            reader: consistency("BEFORE"),
+            words: "reader: group_replication_consistency = BEFORE".to_owned(),
+            ..none
+        }),
+        (ReadConsistency::After, ReplicationKind::Group) => Ok(Guarantee {
+            writer: consistency("AFTER"),
+            words: "writer: group_replication_consistency = AFTER".to_owned(),
+            ..none
+        }),
+        (ReadConsistency::BeforeAndAfter, ReplicationKind::Group) => Ok(Guarantee {
+            reader: consistency("BEFORE_AND_AFTER"),
+            writer: consistency("BEFORE_AND_AFTER"),
+            words: "reader and writer: group_replication_consistency = BEFORE_AND_AFTER".to_owned(),
+            ..none
+        }),
+        (ReadConsistency::After | ReadConsistency::BeforeAndAfter, ReplicationKind::Galera) => {
+            Err((
+                format!(
+                    "a Galera writer does not wait until the other nodes have applied its writes (--read-consistency={level})"
+                ),
+                "use --read-consistency=before, where the reader waits, or --read-consistency=gtid",
+            ))
+        }
+        (
+            ReadConsistency::Before | ReadConsistency::After | ReadConsistency::BeforeAndAfter,
+            ReplicationKind::Channel(_),
+        ) => Err((
+            format!(
+                "a replica with a replication channel has no setting that makes reads wait (--read-consistency={level})"
+            ),
+            "use --read-consistency=gtid, where the client waits for the write's GTID before it reads",
+        )),
+    }
+}
+
+/// Returns whether a server refused a read because its wait timed out: Galera's lock wait timeout,
+/// a group's "Error while waiting for group transactions commit" and similar errors.
+#[must_use]
+pub fn wait_timed_out(error: &ServerError) -> bool {
+    matches!(error.kind, ErrorKind::Statement(number) if refused_number(number))
+}
+
+/// Returns the same as [`wait_timed_out`], from the error's number.
+#[must_use]
+pub fn refused_number(number: u16) -> bool {
+    matches!(number, 1205 | 3796..=3799)
+}
+
+/// Returns whether a write, or a read on a member of a cluster, failed because of another
+/// transaction and can be repeated: deadlock, lock wait timeout, changed record, failed
+/// certification (MySQL reports it as a rollback during the commit, 3101, or as a failed commit,
+/// 1180).
+#[must_use]
+pub fn conflict(error: &ServerError) -> bool {
+    matches!(
+        error.kind,
+        ErrorKind::Statement(1213 | 1205 | 1020 | 1180 | 3101)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_read_guarantee_has_a_statement_or_reason() {
+        let patience = Duration::from_secs(10);
+        for kind in [
+            ReplicationKind::Galera,
+            ReplicationKind::Group,
+            ReplicationKind::Channel(Engine::MariaDb),
+            ReplicationKind::Channel(Engine::MySql),
+        ] {
+            for level in ReadConsistency::ALL {
+                match guarantee(level, kind, patience) {
+                    Ok(found) => {
+                        assert_ne!(found.level, ReadConsistency::On);
+                        let does =
+                            found.gtid || !found.reader.is_empty() || !found.writer.is_empty();
+                        assert_eq!(does, level != ReadConsistency::Off, "{level} {kind:?}");
+                        assert_eq!(found.words.is_empty(), level == ReadConsistency::Off);
+                    }
+                    Err((cause, hint)) => assert!(
+                        cause.contains(level.name()) && hint.contains("--read-consistency="),
+                        "{cause}"
+                    ),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Waiting in a server until it has applied a transaction.
+
+use mysql::{Statement, prelude::Queryable};
+use replimeter_model::engine::Engine;
+
+use crate::{ServerError, Session, dialect::galera, facts::ServerFacts};
+
+const OPERATION: &str = "cannot wait for a transaction";
+
+/// A prepared wait.
+pub struct PreparedWait {
+    statement: Statement,
+    /// Values that mean "applied".
+    done: &'static [i64],
+}
+
+/// Returns the statement with the GTID and the seconds to wait as parameters, and the values that
+/// mean "applied".
+///
+/// MariaDB: `MASTER_GTID_WAIT` returns 0, or -1 on timeout. MySQL: `WAIT_FOR_EXECUTED_GTID_SET`
+/// returns 0, or 1 on timeout. Galera: `WSREP_SYNC_WAIT_UPTO_GTID` returns 1, or an error on
+/// timeout.
+fn wording(engine: Engine, galera: bool) -> (&'static str, &'static [i64]) {
+    match (engine, galera) {
+        (_, true) => ("SELECT WSREP_SYNC_WAIT_UPTO_GTID(?, ?)", &[1]),
+        (Engine::MariaDb, false) => ("SELECT MASTER_GTID_WAIT(?, ?)", &[0]),
+        (Engine::MySql, false) => ("SELECT WAIT_FOR_EXECUTED_GTID_SET(?, ?)", &[0]),
+    }
+}
+
+/// Returns whether the wait works on the writer: MariaDB's wait regards only transactions applied
+/// as a replica.
+#[must_use]
+pub fn supported_on_writer(engine: Engine, galera: bool) -> bool {
+    galera || engine == Engine::MySql
+}
+
+impl PreparedWait {
+    /// Prepares the wait.
+    ///
+    /// # Errors
+    /// When the server cannot wait for a GTID.
+    pub fn prepare(session: &mut Session, facts: &ServerFacts) -> Result<Self, ServerError> {
+        let galera = galera::node_state(session)?.is_some();
+        if facts.engine == Engine::MySql && !facts.get("gtid_mode").eq_ignore_ascii_case("on") {
+            let cause = format!(
+                "gtid_mode is {}, so there is no GTID to wait for",
+                facts.get("gtid_mode")
+            );
+            return Err(session.precondition(
+                OPERATION,
+                cause,
+                "set gtid_mode=ON, or use --method poll",
+            ));
+        }
+        let (sql, done) = wording(facts.engine, galera);
+        let prepared = session.conn().prep(sql);
+        let statement = prepared.map_err(|error| session.error(OPERATION, &error))?;
+        Ok(Self { statement, done })
+    }
+
+    /// Waits for at most `seconds` whole seconds; returns false on timeout.
+    ///
+    /// # Errors
+    /// When the server refuses or the connection breaks.
+    pub fn wait(
+        &self,
+        session: &mut Session,
+        gtid: &str,
+        seconds: u32,
+    ) -> Result<bool, ServerError> {
+        let answer: Result<Option<Option<i64>>, mysql::Error> =
+            session.conn().exec_first(&self.statement, (gtid, seconds));
+        match answer {
+            Ok(Some(Some(answer))) => Ok(self.done.contains(&answer)),
+            Ok(_) => Err(session.precondition(
+                OPERATION,
+                format!("it cannot wait for {gtid}"),
+                "check that it replicates by GTID; otherwise use --method poll",
+            )),
+            // Galera reports the timeout as this error.
+            Err(mysql::Error::MySqlError(error)) if error.code == LOCK_WAIT_TIMEOUT => Ok(false),
+            Err(error) => Err(session.error(OPERATION, &error)),
+        }
+    }
+}
+
+/// `ER_LOCK_WAIT_TIMEOUT`.
+const LOCK_WAIT_TIMEOUT: u16 = 1205;

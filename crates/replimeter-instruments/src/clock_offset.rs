@@ -1,0 +1,426 @@
+//! The offset of a server's calendar clock from this machine's, with a bound; and whether the clock
+//! was set during the measurement.
+//!
+//! A server reads its clock between the two local readings around a query, so each answer gives an
+//! interval for the offset (Cristian 1989). The offset lies in all of these intervals, so their
+//! intersection is narrower than any (Marzullo & Owicki 1983).
+
+use replimeter_engine::{ServerError, Session};
+use replimeter_model::time::Nanos;
+
+use crate::clock::Clock;
+
+/// Answers that warm up the connection, and are discarded.
+const WARM_UP: usize = 3;
+/// Number of answers that is enough for a distant server.
+const ENOUGH_ANSWERS: usize = 5;
+/// Resolution of a server's microseconds: it truncates the rest.
+const RESOLUTION: Nanos = Nanos(1_000);
+/// Maximum drift between two clocks, in parts per million: the maximum slew of a kernel that
+/// follows NTP (adjtimex(2)). More is a step.
+const DRIFT_PPM: i64 = 500;
+/// Maximum deviation from a steady drift between two measurements.
+const WANDER_PPM: i64 = 1;
+/// Maximum attempts to measure a clock that is set during the measurement.
+const MAX_ATTEMPTS: u32 = 3;
+/// Maximum number of stored measurements; beyond it every other one is dropped.
+const MAX_POINTS: usize = 4_096;
+
+/// How long a server is queried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProbeLimits {
+    /// Number of answers.
+    pub(crate) answers: usize,
+    /// After this time a few answers are enough.
+    pub(crate) longest: Nanos,
+}
+
+impl ProbeLimits {
+    /// For a report to the user.
+    pub(crate) const EXAMINE: Self = Self {
+        answers: 30,
+        longest: Nanos(2_000_000_000),
+    };
+    /// For figures that include the bound.
+    const MEASURE: Self = Self {
+        answers: 150,
+        longest: Nanos(500_000_000),
+    };
+}
+
+/// An answer, with the local clock before the query and after the answer.
+pub(crate) struct TimedAnswer<T> {
+    pub(crate) before: Nanos,
+    pub(crate) after: Nanos,
+    pub(crate) said: T,
+}
+
+/// Queries until there are enough answers or the time is over.
+pub(crate) fn repeat<T>(
+    now: &dyn Fn() -> Nanos,
+    patience: ProbeLimits,
+    mut ask: impl FnMut() -> Result<T, ServerError>,
+) -> Result<Vec<TimedAnswer<T>>, ServerError> {
+    for _ in 0..WARM_UP {
+        ask()?;
+    }
+    let begun = now();
+    let mut answers = Vec::with_capacity(patience.answers);
+    while answers.len() < patience.answers
+        && (answers.len() < ENOUGH_ANSWERS || now() - begun < patience.longest)
+    {
+        let before = now();
+        let said = ask()?;
+        answers.push(TimedAnswer {
+            before,
+            after: now(),
+            said,
+        });
+    }
+    Ok(answers)
+}
+
+/// A server's clock relative to this machine's at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offset {
+    /// When, on the local clock.
+    pub at: Nanos,
+    /// The server's time (nanoseconds since 1970) less the local time.
+    pub offset: Nanos,
+    /// The true offset lies within `offset` ± this.
+    pub bound: Nanos,
+    /// Number of answers it is computed from.
+    pub count: u64,
+}
+
+impl Offset {
+    /// Returns how far the server's clock is ahead of another's, ± the second: both were measured
+    /// against the same local clock.
+    #[must_use]
+    pub fn difference_to(&self, other: &Self) -> (Nanos, Nanos) {
+        (self.offset - other.offset, self.bound + other.bound)
+    }
+}
+
+/// A server's clock was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockStep {
+    /// The step, positive when forwards.
+    pub by: Nanos,
+    /// Error bound of the step.
+    pub bound: Nanos,
+    /// Between these two points on the local clock.
+    pub between: (Nanos, Nanos),
+}
+
+/// Returns `ppm` millionths of a time, at least 1 ns unless the time is 0.
+fn share(of: Nanos, ppm: i64) -> Nanos {
+    let of = of.0.saturating_abs();
+    // Whole millions first: the product of the remainder cannot overflow.
+    Nanos(
+        (of / 1_000_000)
+            .saturating_mul(ppm)
+            .saturating_add((of % 1_000_000 * ppm + 999_999) / 1_000_000),
+    )
+}
+
+/// Returns the offset that all answers allow, or `None` when they contradict one another: the clock
+/// was set between them.
+fn estimate(answers: &[TimedAnswer<Nanos>]) -> Option<Offset> {
+    let fastest = answers
+        .iter()
+        .min_by_key(|answer| answer.after - answer.before)?;
+    let at = fastest.before.midpoint(fastest.after);
+    let (mut low, mut high) = (i64::MIN, i64::MAX);
+    for answer in answers {
+        // Clocks drift between the answers.
+        let from_at = (answer.before - at)
+            .0
+            .abs()
+            .max((answer.after - at).0.abs());
+        let drift = share(Nanos(from_at), DRIFT_PPM).0;
+        low = low.max((answer.said - answer.after).0 - drift);
+        high = high.min((answer.said + RESOLUTION - answer.before).0 + drift);
+    }
+    // Rounded up, so that both ends are inside.
+    let bound = high.checked_sub(low).filter(|width| *width >= 0)? / 2 + 1;
+    Some(Offset {
+        at,
+        offset: Nanos(low.midpoint(high)),
+        bound: Nanos(bound),
+        count: answers.len() as u64,
+    })
+}
+
+/// Measures a server's clock relative to the local one; `None` when it returns no time.
+///
+/// # Errors
+/// When the server does not answer, or its clock is set repeatedly.
+pub(crate) fn measure(
+    session: &mut Session,
+    now: &dyn Fn() -> Nanos,
+    patience: ProbeLimits,
+) -> Result<Option<Offset>, ServerError> {
+    let operation = "cannot read the server's clock";
+    // For this session only: without summer time every local time is unique.
+    session.run(operation, "SET SESSION time_zone = '+00:00'")?;
+    for _ in 0..MAX_ATTEMPTS {
+        // If a server runs with sysdate_is_now, the statement began between the local readings,
+        // too.
+        let answers = repeat(now, patience, || {
+            session.value(operation, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")
+        })?;
+        let times: Option<Vec<TimedAnswer<Nanos>>> = answers
+            .into_iter()
+            .map(|answer| {
+                Some(TimedAnswer {
+                    before: answer.before,
+                    after: answer.after,
+                    said: unix(answer.said.as_deref()?)?,
+                })
+            })
+            .collect();
+        let Some(times) = times else { return Ok(None) };
+        if let Some(offset) = estimate(&times) {
+            return Ok(Some(offset));
+        }
+    }
+    Err(session.precondition(
+        operation,
+        "its clock is being adjusted during the measurement, so its times cannot be compared",
+        "wait until the time service of that machine has settled (chronyc tracking, timedatectl)",
+    ))
+}
+
+/// Reads seconds since 1970 with up to nine decimals, exactly.
+fn unix(text: &str) -> Option<Nanos> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let seconds: i64 = whole.parse().ok()?;
+    if part.len() > 9 || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let nanos: i64 = format!("{part:0<9}").parse().ok()?;
+    Some(Nanos(
+        seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?,
+    ))
+}
+
+/// A measurement during a run.
+#[derive(Clone, Copy, Debug)]
+struct OffsetPoint {
+    offset: Offset,
+    /// Whether the clock was set since the previous one.
+    set: bool,
+}
+
+/// A server's clock during a run: measured before, repeatedly during, and after it. Between two
+/// measurements the drift is assumed to be steady.
+#[derive(Clone, Debug)]
+pub struct ServerClock {
+    points: Vec<OffsetPoint>,
+    steps: Vec<ClockStep>,
+}
+
+impl ServerClock {
+    /// Measures for the first time; `None` when the server returns no time. Takes 150 answers or
+    /// 0.5 s.
+    ///
+    /// # Errors
+    /// When the server does not answer, or its clock is set repeatedly.
+    pub fn measure(session: &mut Session, clock: &Clock) -> Result<Option<Self>, ServerError> {
+        let first = measure(session, &|| clock.now(), ProbeLimits::MEASURE)?;
+        Ok(first.map(Self::from_first))
+    }
+
+    /// Measures again, and returns the step if the clock was set since the last time.
+    ///
+    /// # Errors
+    /// When the server does not answer, or its clock is set repeatedly.
+    pub fn remeasure(
+        &mut self,
+        session: &mut Session,
+        clock: &Clock,
+    ) -> Result<Option<ClockStep>, ServerError> {
+        Ok(measure(session, &|| clock.now(), ProbeLimits::MEASURE)?
+            .and_then(|offset| self.add(offset)))
+    }
+
+    fn from_first(first: Offset) -> Self {
+        Self {
+            points: vec![OffsetPoint {
+                offset: first,
+                set: false,
+            }],
+            steps: Vec::new(),
+        }
+    }
+
+    /// Returns a clock with a constant offset.
+    #[cfg(test)]
+    pub(crate) fn fixed(offset: Nanos, bound: Nanos) -> Self {
+        Self::from_first(Offset {
+            at: Nanos(0),
+            offset,
+            bound,
+            count: 1,
+        })
+    }
+
+    /// Adds a measurement `later`, after a step of `by`.
+    #[cfg(test)]
+    pub(crate) fn step_for_test(&mut self, later: Nanos, by: Nanos) {
+        let last = self.last();
+        assert!(
+            self.add(Offset {
+                at: last.at + later,
+                offset: last.offset + by,
+                ..last
+            })
+            .is_some()
+        );
+    }
+
+    fn add(&mut self, new: Offset) -> Option<ClockStep> {
+        let old = self.last();
+        let (by, bound) = new.difference_to(&old);
+        let apart = by.0.abs() - bound.0 - share(new.at - old.at, DRIFT_PPM).0;
+        let step = (apart > 0).then_some(ClockStep {
+            by,
+            bound,
+            between: (old.at, new.at),
+        });
+        self.points.push(OffsetPoint {
+            offset: new,
+            set: step.is_some(),
+        });
+        // If it steps repeatedly, not every step is stored.
+        if let Some(step) = step
+            && self.steps.len() < MAX_POINTS
+        {
+            self.steps.push(step);
+        }
+        if self.points.len() > MAX_POINTS {
+            self.thin();
+        }
+        step
+    }
+
+    /// Drops every other measurement, but neither end, and keeps the marks of steps.
+    fn thin(&mut self) {
+        let last = self.points.len() - 1;
+        let mut set = false;
+        let mut kept = Vec::with_capacity(MAX_POINTS);
+        for (index, point) in self.points.iter().enumerate() {
+            set |= point.set;
+            if index % 2 == 0 || index == last {
+                kept.push(OffsetPoint { set, ..*point });
+                set = false;
+            }
+        }
+        self.points = kept;
+    }
+
+    /// Returns the first measurement.
+    #[must_use]
+    pub fn first(&self) -> Offset {
+        // There is one from the beginning.
+        self.points[0].offset
+    }
+
+    /// Returns the latest measurement.
+    #[must_use]
+    pub fn last(&self) -> Offset {
+        self.points[self.points.len() - 1].offset
+    }
+
+    /// Returns the maximum error of a converted time at the time of its conversion: the bound of
+    /// the last measurement, and the distance of the next one from it, without steps.
+    #[must_use]
+    pub fn worst_bound(&self) -> Nanos {
+        let moved = |pair: &[OffsetPoint]| {
+            let (by, bound) = pair[1].offset.difference_to(&pair[0].offset);
+            if pair[1].set {
+                pair[0].offset.bound
+            } else {
+                Nanos(by.0.abs()) + bound
+            }
+        };
+        self.points
+            .windows(2)
+            .map(moved)
+            .max()
+            .unwrap_or(Nanos(0))
+            .max(self.last().bound)
+    }
+
+    /// Returns all steps, in order.
+    #[must_use]
+    pub fn steps(&self) -> &[ClockStep] {
+        &self.steps
+    }
+
+    /// Returns the offset at a point on the local clock; `None` between two measurements between
+    /// which the clock was set. Before the first and after the last measurement the bound grows
+    /// with the maximum drift.
+    #[must_use]
+    pub fn at(&self, point: Nanos) -> Option<Offset> {
+        let after = self
+            .points
+            .partition_point(|measured| measured.offset.at <= point);
+        let beside = |known: Offset| {
+            let drift = share(point - known.at, DRIFT_PPM);
+            Some(Offset {
+                at: point,
+                bound: known.bound + drift,
+                ..known
+            })
+        };
+        let Some(next) = self.points.get(after) else {
+            return beside(self.last());
+        };
+        let Some(before) = after.checked_sub(1) else {
+            return beside(self.first());
+        };
+        if next.set {
+            return None;
+        }
+        let (one, other) = (self.points[before].offset, next.offset);
+        let (passed, whole) = (
+            i128::from((point - one.at).0),
+            i128::from((other.at - one.at).0.max(1)),
+        );
+        let between = |from: Nanos, to: Nanos| {
+            Nanos(from.0 + (i128::from((to - from).0) * passed / whole) as i64)
+        };
+        let nearest = Nanos((point - one.at).0.min((other.at - point).0));
+        Some(Offset {
+            at: point,
+            offset: between(one.offset, other.offset),
+            // Two divisions that truncate.
+            bound: between(one.bound, other.bound) + share(nearest, WANDER_PPM) + Nanos(2),
+            count: one.count + other.count,
+        })
+    }
+
+    /// Converts the server's time (nanoseconds since 1970) to the local clock, ± the second; `near`
+    /// is a point on the local clock close to it, such as the write's send. `None` when the clock
+    /// was set at about that time.
+    #[must_use]
+    pub fn to_run_clock(&self, server: Nanos, near: Nanos) -> Option<(Nanos, Nanos)> {
+        let mut offset = self.at(near)?;
+        // The offset hardly changes with the point, so this converges immediately, unless a step
+        // lies between.
+        for _ in 0..4 {
+            let point = server - offset.offset;
+            let found = self.at(point)?;
+            if (found.offset - offset.offset).0.abs() <= 1 {
+                return Some((point, found.bound + Nanos(1)));
+            }
+            offset = found;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

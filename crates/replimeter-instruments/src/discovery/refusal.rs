@@ -1,0 +1,135 @@
+//! Errors for servers whose state contradicts their declaration.
+
+use replimeter_engine::{ServerError, Session, dialect::Channel, source::Member};
+use replimeter_model::target::Role;
+
+use super::{DiscoveredServer, Relation};
+
+/// Returns why a server does not receive the writer's writes.
+pub(super) fn unknown_source(writer: &DiscoveredServer, server: &DiscoveredServer) -> ServerError {
+    let session = &server.session;
+    let operation = "is not a replica of the given primary";
+    if let Some(own) = &server.galera {
+        return session.precondition(
+            "is not in the primary's cluster",
+            format!(
+                "it is a Galera node ({}), and {} is not in its cluster",
+                own.description(),
+                writer.session.name()
+            ),
+            "name nodes of one cluster only",
+        );
+    }
+    if let Some(own) = server.group() {
+        let primary = writer.session.name();
+        return session.precondition(
+            "is not in the primary's group",
+            format!(
+                "it is a member of a group ({}), and {primary} is not in that group",
+                own.description()
+            ),
+            "name members of one group only",
+        );
+    }
+    let channels = match &server.channels {
+        Ok(channels) => channels,
+        Err(error) => return error.clone(),
+    };
+    if channels.is_empty() {
+        return session.precondition(
+            operation,
+            "it has no replication source",
+            "check that this is the right server, and set up replication first",
+        );
+    }
+    // A channel that never connected has no source yet; its state shows why.
+    if let Some(channel) = channels
+        .iter()
+        .find(|channel| channel.source_server_id == 0)
+    {
+        return not_running(session, channel);
+    }
+    let identity = writer.facts.identity();
+    let called = |server_id: u64, uuid: &str| {
+        if uuid.is_empty() {
+            format!("server_id {server_id}")
+        } else {
+            format!("server_uuid {uuid}")
+        }
+    };
+    let sources: Vec<String> = channels
+        .iter()
+        .map(|channel| {
+            let called = called(channel.source_server_id, &channel.source_uuid);
+            format!("{}:{} ({called})", channel.source_host, channel.source_port)
+        })
+        .collect();
+    session.precondition(
+        operation,
+        format!(
+            "it replicates from {}, and the primary {} has {}",
+            sources.join(", "),
+            writer.session.address(),
+            called(identity.server_id, &identity.uuid)
+        ),
+        "name the primary that this replica replicates from, the server in between too, or another replica",
+    )
+}
+
+/// Returns the error for a channel that is not running.
+pub(crate) fn not_running(session: &Session, channel: &Channel) -> ServerError {
+    session.precondition(
+        "does not replicate",
+        channel.state(),
+        "repair replication first; see the server's error log",
+    )
+}
+
+/// Returns how a server's state contradicts its declared role or source, and a hint.
+pub(super) fn contradiction(
+    servers: &[DiscoveredServer],
+    index: usize,
+    found: &Relation,
+    declared: &Member,
+) -> Option<(String, &'static str)> {
+    const ROLES: &str = "correct the roles, or leave them out";
+    let named = |source: usize| format!("{}", servers[source].session);
+    let in_cluster = servers[index].galera.is_some() || servers[index].group().is_some();
+    let of_role = match (declared.role, found) {
+        (Some(Role::Node), _) if !in_cluster => Some((
+            "it is declared a node, but it is in no Galera cluster and in no group".to_owned(),
+            "declare a primary and its replicas instead, or check the cluster",
+        )),
+        (Some(Role::Node), Relation::Channel { source, .. }) => Some((
+            format!(
+                "it is declared a node, but it is not in the writer's cluster: it replicates from {}",
+                named(*source)
+            ),
+            ROLES,
+        )),
+        (Some(Role::Replica), Relation::Galera) => Some((
+            "it is declared a replica, but it is a node of the primary's Galera cluster".to_owned(),
+            ROLES,
+        )),
+        (Some(Role::Replica), Relation::Group) => Some((
+            "it is declared a replica, but it is a member of the primary's group".to_owned(),
+            ROLES,
+        )),
+        (Some(Role::Replica), Relation::Writer) => Some((
+            "it is declared a replica, but it takes the writes".to_owned(),
+            ROLES,
+        )),
+        _ => None,
+    };
+    of_role.or_else(|| match (declared.source.as_deref()?, found) {
+        (wanted, Relation::Channel { source, .. }) if servers[*source].session.name() == wanted => None,
+        (wanted, Relation::Channel { source, .. }) => Some((
+            format!("its source is declared as {wanted}, but it replicates from {}", named(*source)),
+            "correct the file, or change the replica's source",
+        )),
+        (wanted, _) => Some((
+            format!("its source is declared as {wanted}, but it has no replication channel from any of these servers"),
+            "correct the file",
+        )),
+    })
+}

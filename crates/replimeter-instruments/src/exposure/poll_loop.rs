@@ -1,0 +1,391 @@
+//! The polling thread: queries the replicas at each poll and compares their answers with the primary's
+//! log.
+
+use std::{
+    sync::{atomic::Ordering, mpsc},
+    time::Duration,
+};
+
+use replimeter_engine::{Node, ServerError, Session, dialect::semi_sync};
+use replimeter_model::{
+    exposure::{ExposureRow, ExposureSample, ExposureWindow},
+    plan::ExposurePlan,
+    random::Random,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+
+use super::{Event, Listener, Outcome, figures::ExposureSummary, replica_poller::ReplicaAnswer};
+use crate::{
+    MeasureError,
+    clock::Clock,
+    loss::writers::WriterLoad,
+    pacing::wait_until,
+    tap::stream::{ConnectionEvent, SharedStream},
+};
+
+/// How long a poll waits for the slowest replica; a later answer counts for the next poll.
+const LATE: Duration = Duration::from_millis(100);
+/// How often a semi-synchronous primary is asked whether semi-sync is in effect.
+const IN_EFFECT: Nanos = Nanos(500_000_000);
+
+/// Whether semi-synchronous replication is in effect.
+struct SemiSyncStatus {
+    node: Node,
+    session: Option<Session>,
+    asked: Option<Nanos>,
+    active: bool,
+}
+
+impl SemiSyncStatus {
+    /// Returns the state at the last query; there are two queries a second.
+    fn now(&mut self, now: Nanos) -> bool {
+        if self.asked.is_none_or(|asked| now - asked >= IN_EFFECT) {
+            self.asked = Some(now);
+            if self.session.is_none() {
+                self.session = Session::open(&self.node).ok();
+            }
+            match self.session.as_mut().map(semi_sync::state) {
+                Some(Ok((Some(state), _))) => self.active = state.active,
+                Some(Ok((None, _))) => self.active = false,
+                // A primary that does not answer does not acknowledge either.
+                Some(Err(_)) => self.session = None,
+                None => {}
+            }
+        }
+        self.active
+    }
+}
+
+/// State of the polling thread.
+pub(super) struct PollLoop<'a> {
+    plan: &'a ExposurePlan,
+    clock: &'a Clock,
+    names: Vec<String>,
+    stream: &'a SharedStream,
+    exposed: ExposureSummary,
+    failing: Vec<bool>,
+    semi_sync: Option<SemiSyncStatus>,
+    /// Since when the primary's log cannot be followed, and why.
+    lost: Option<(Nanos, ServerError)>,
+    /// Total earlier time in which it could not be followed.
+    blind: Nanos,
+    pub(super) outcome: Outcome,
+}
+
+impl<'a> PollLoop<'a> {
+    /// Creates the state for these replicas; `semi_sync` is a primary to ask whether semi-sync is in
+    /// effect.
+    pub(super) fn new(
+        plan: &'a ExposurePlan,
+        clock: &'a Clock,
+        names: Vec<String>,
+        stream: &'a SharedStream,
+        replicas: usize,
+        semi_sync: Option<Node>,
+    ) -> Self {
+        Self {
+            plan,
+            clock,
+            names,
+            stream,
+            exposed: ExposureSummary::new(replicas),
+            failing: vec![false; replicas],
+            semi_sync: semi_sync.map(|node| SemiSyncStatus {
+                node,
+                session: None,
+                asked: None,
+                active: true,
+            }),
+            lost: None,
+            blind: Nanos(0),
+            outcome: Outcome::default(),
+        }
+    }
+
+    /// Returns the results of the run.
+    pub(super) fn finish(self, mut row: ExposureRow, load: &WriterLoad) -> Outcome {
+        let (figures, mut done) = (self.exposed.figures, self.outcome);
+        figures.fill_row(&mut row);
+        if self.semi_sync.is_some() {
+            let share = figures.ineffective as f64 / figures.looks.max(1) as f64 * 100.0;
+            row.fallen_back_percent = Some(share);
+            if share > 0.0 {
+                row.zero_by_construction = None;
+                done.warnings.push(Warning::new(
+                    WarningCode::SemiSyncNotInEffect,
+                    format!("the primary was in asynchronous fallback for {share:.1} % of the time; transactions acknowledged in that time were exposed"),
+                    "find out why no replica acknowledged before the timeout, or raise the timeout",
+                ));
+            }
+        }
+        if self.plan.writers > 0 {
+            done.written = Some(load.acknowledged());
+            if let Some(error) = load.failed_before(Nanos(i64::MAX)) {
+                done.warnings.push(Warning::new(
+                    WarningCode::LoadErrors,
+                    error.to_string(),
+                    error.hint,
+                ));
+            }
+        }
+        Outcome {
+            row,
+            age: figures.age,
+            ..done
+        }
+    }
+
+    pub(super) fn run(
+        &mut self,
+        beats: &[mpsc::Sender<u64>],
+        answers: &mpsc::Receiver<ReplicaAnswer>,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
+        let (clock, plan) = (self.clock, self.plan);
+        let (look, every, end) = (
+            Nanos::from(plan.poll_interval.0),
+            Nanos::from(plan.report_interval.0),
+            Nanos::from(plan.duration.0),
+        );
+        let began = clock.now();
+        let mut window = ExposureWindow::default();
+        let mut window_since = Nanos(0);
+        let mut committed = 0;
+        for beat in 1u64.. {
+            let due = began + Nanos(look.0.saturating_mul(beat.cast_signed())) + within(look, beat);
+            if clock.now() < due
+                && !wait_until(clock, due, || listener.stop.load(Ordering::Relaxed))
+            {
+                break;
+            }
+            if clock.now() - due > look + look {
+                // A missed poll is skipped; the next one sees the same transactions.
+                continue;
+            }
+            let sample = self.look(beat, beats, answers, began, listener)?;
+            if let Some(sample) = &sample {
+                listener.tell(Event::Sample(sample))?;
+                extend(&mut window, sample);
+            }
+            let now = clock.now() - began;
+            if now - window_since >= every || now >= end {
+                window.start_us = window_since.as_micros();
+                window.end_us = now.as_micros();
+                let all = self.exposed.figures.committed;
+                window.committed = all - std::mem::replace(&mut committed, all);
+                if window.polls > 0 {
+                    listener.tell(Event::Window(&window))?;
+                }
+                window = ExposureWindow::default();
+                window_since = now;
+            }
+            let until = self.lost.as_ref().map_or(now, |(since, _)| *since - began);
+            self.outcome.measured = Nanos((until - self.blind).0.max(0));
+            if now >= end || self.outcome.failure.is_some() {
+                return self.there();
+            }
+            if listener.stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        self.outcome.interrupted = true;
+        Ok(())
+    }
+
+    /// Checks that the primary can be reached at the end.
+    fn there(&mut self) -> Result<(), MeasureError> {
+        let Some((since, error)) = self.lost.take() else {
+            return Ok(());
+        };
+        let gone = (self.clock.now() - since).0 as f64 / 1e9;
+        self.outcome.warnings.push(Warning::new(
+            WarningCode::ServerLost,
+            format!("the primary was unreachable for the last {gone:.1} s; the figures cover only the time before"),
+            "see the last samples for the exposure at that time; to count lost writes, run `replimeter loss` on a sandbox",
+        ));
+        Err(error.into())
+    }
+
+    /// Polls once: queries all replicas at the same time, then compares their answers with the
+    /// transactions that the primary had logged at the time of the last answer. Skipped while the log
+    /// cannot be followed.
+    fn look(
+        &mut self,
+        beat: u64,
+        beats: &[mpsc::Sender<u64>],
+        answers: &mpsc::Receiver<ReplicaAnswer>,
+        began: Nanos,
+        listener: &mut Listener<'_>,
+    ) -> Result<Option<ExposureSample>, MeasureError> {
+        let asked = self.clock.now();
+        beats.iter().for_each(|one| _ = one.send(beat));
+        let (mut open, mut answered, mut last) = (beats.len(), 0, asked);
+        let late = asked + Nanos::from(LATE);
+        while open > 0 {
+            let left = late - self.clock.now();
+            let wait = Duration::from_nanos(left.0.max(0).cast_unsigned());
+            let Ok(answer) = answers.recv_timeout(wait) else {
+                break;
+            };
+            // A late answer to an earlier poll is still used.
+            if answer.beat == beat {
+                open -= 1;
+                last = last.max(answer.at);
+            }
+            answered += u64::from(self.take(answer, beat, listener)?);
+        }
+        self.logged(last, listener)?;
+        self.exposed.drop_settled();
+        if self.lost.is_some() {
+            return Ok(None);
+        }
+        let semi_sync = self.semi_sync.as_mut().map(|state| state.now(last));
+        Ok(Some(
+            self.exposed
+                .record_poll(began, asked, last, answered, semi_sync),
+        ))
+    }
+
+    /// Uses an answer; returns whether it was successful and belongs to this poll.
+    fn take(
+        &mut self,
+        answer: ReplicaAnswer,
+        beat: u64,
+        listener: &mut Listener<'_>,
+    ) -> Result<bool, MeasureError> {
+        let name = &self.names[answer.replica];
+        match answer.received {
+            Ok(received) => {
+                self.exposed.received(answer.replica, received);
+                if std::mem::replace(&mut self.failing[answer.replica], false) {
+                    listener.tell(Event::Note(&format!("{name}: reconnected")))?;
+                }
+                Ok(answer.beat == beat)
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.failing[answer.replica], true) {
+                    let text = format!(
+                        "{error}; transactions that it receives before it reconnects count as not received"
+                    );
+                    listener.tell(Event::Note(&text))?;
+                    self.outcome.warnings.push(Warning::new(
+                        WarningCode::Reconnected,
+                        text,
+                        "check the connection; the figures are too high for the time without an answer",
+                    ));
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Reads the transactions that the primary had logged at a time.
+    fn logged(&mut self, until: Nanos, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
+        let mut inbox = self.stream.inbox();
+        let taken = inbox
+            .arrivals
+            .iter()
+            .take_while(|tapped| tapped.arrival.at.is_none_or(|at| at <= until))
+            .count();
+        for tapped in inbox.arrivals.drain(..taken) {
+            // Transactions from a new connection have no stamp: they count as not before now.
+            self.exposed.logged(
+                &tapped.arrival.gtid,
+                tapped.bytes,
+                tapped.arrival.at.unwrap_or(until),
+            );
+        }
+        let notes = std::mem::take(&mut inbox.notes);
+        drop(inbox);
+        for note in notes {
+            match note {
+                ConnectionEvent::Lost(error) => {
+                    listener.tell(Event::Note(&format!("{error}; reconnecting")))?;
+                    let now = self.clock.now();
+                    self.lost.get_or_insert((now, error));
+                }
+                ConnectionEvent::Back { hole, after } => {
+                    let lost = if hole {
+                        "; its log of the time in between is no longer available"
+                    } else {
+                        ""
+                    };
+                    let text = format!(
+                        "the primary: reconnected after {:.1} s{lost}",
+                        after.as_secs_f64()
+                    );
+                    listener.tell(Event::Note(&text))?;
+                    if let Some((since, _)) = self.lost.take() {
+                        self.blind = self.blind + (self.clock.now() - since);
+                    }
+                    let hint = "check the connection; the figures exclude that time, and transactions committed in it count from the reconnection on";
+                    self.outcome
+                        .warnings
+                        .push(Warning::new(WarningCode::Reconnected, text, hint));
+                }
+                ConnectionEvent::Failed(error) => {
+                    let now = self.clock.now();
+                    self.lost.get_or_insert((now, error));
+                    return self.there();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns a time within a poll interval that differs from poll to poll: polls at fixed times would
+/// always hit the same phase of a periodic load.
+fn within(look: Nanos, beat: u64) -> Nanos {
+    Nanos((Random::new(beat).uniform() * look.0 as f64) as i64)
+}
+
+/// Adds a poll to its window; `committed` is set at the end of the window.
+fn extend(window: &mut ExposureWindow, sample: &ExposureSample) {
+    let looks = window.polls as f64;
+    window.transactions_mean =
+        (window.transactions_mean * looks + sample.transactions as f64) / (looks + 1.0);
+    window.polls += 1;
+    window.transactions_max = window.transactions_max.max(sample.transactions);
+    window.bytes_max = window.bytes_max.max(sample.bytes);
+    window.age_max_us = window.age_max_us.max(sample.age_us.unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_are_spread_over_their_intervals() {
+        let look = Nanos(1000);
+        let moments: Vec<i64> = (0..1000).map(|beat| within(look, beat).0).collect();
+        assert!(moments.iter().all(|moment| (0..1000).contains(moment)));
+        let mean = moments.iter().sum::<i64>() / 1000;
+        assert!((450..550).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn window_summarizes_its_polls() {
+        let mut window = ExposureWindow::default();
+        for (transactions, age_us) in [(0, None), (4, Some(10.0)), (2, Some(30.0))] {
+            extend(
+                &mut window,
+                &ExposureSample {
+                    transactions,
+                    bytes: transactions * 10,
+                    age_us,
+                    ..ExposureSample::default()
+                },
+            );
+        }
+        assert_eq!(
+            (window.polls, window.transactions_max, window.bytes_max),
+            (3, 4, 40)
+        );
+        assert!(
+            (window.transactions_mean - 2.0).abs() < 1e-9
+                && (window.age_max_us - 30.0).abs() < 1e-9
+        );
+    }
+}

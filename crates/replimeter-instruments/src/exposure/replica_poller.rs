@@ -1,0 +1,144 @@
+//! Reads the received transactions of one replica at every poll.
+
+use std::{
+    sync::mpsc::{Receiver, Sender},
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{
+    Node, ServerError, Session,
+    dialect::{
+        self,
+        gtid::{Executed, GtidSet, domain_gtids, executed},
+    },
+    facts::ServerFacts,
+};
+use replimeter_model::{engine::Engine, time::Nanos};
+
+use super::pending::Received;
+use crate::{clock::Clock, priority::prepare_measuring_thread};
+
+const OPERATION: &str = "cannot read its received transactions";
+/// How often a MySQL replica is also asked for its executed transactions: these include transactions
+/// received before its relay log was emptied.
+const EXECUTED: Duration = Duration::from_secs(1);
+/// Pause between attempts to reconnect to a replica.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The answer of one replica.
+pub(super) struct ReplicaAnswer {
+    pub(super) replica: usize,
+    /// The poll that it belongs to.
+    pub(super) beat: u64,
+    /// When it arrived.
+    pub(super) at: Nanos,
+    pub(super) received: Result<Received, ServerError>,
+}
+
+/// The connection to one replica.
+pub(super) struct ReplicaPoller {
+    pub(super) replica: usize,
+    pub(super) node: Node,
+    pub(super) facts: ServerFacts,
+}
+
+impl ReplicaPoller {
+    /// Answers every poll until the sender is dropped.
+    pub(super) fn answer(
+        self,
+        beats: &Receiver<u64>,
+        answers: &Sender<ReplicaAnswer>,
+        clock: &Clock,
+        real_time: bool,
+    ) {
+        prepare_measuring_thread(real_time);
+        let mut session: Option<Session> = None;
+        let mut before: Option<GtidSet> = None;
+        let mut asked: Option<Instant> = None;
+        let mut failed: Option<(Instant, ServerError)> = None;
+        for beat in beats {
+            if let Some((at, error)) = &failed
+                && at.elapsed() < PAUSE
+            {
+                let received = Err(error.clone());
+                let _ = answers.send(ReplicaAnswer {
+                    replica: self.replica,
+                    beat,
+                    at: clock.now(),
+                    received,
+                });
+                continue;
+            }
+            let mut ask = || -> Result<Received, ServerError> {
+                let session = match &mut session {
+                    Some(session) => session,
+                    none => none.insert(Session::open(&self.node)?),
+                };
+                if self.facts.engine == Engine::MySql
+                    && asked.is_none_or(|asked| asked.elapsed() >= EXECUTED)
+                {
+                    if let Executed::Set(set) = executed(&self.facts, session)? {
+                        before = Some(set);
+                    }
+                    asked = Some(Instant::now());
+                }
+                self.received(session, before.as_ref())
+            };
+            let received = ask();
+            let at = clock.now();
+            failed = received
+                .as_ref()
+                .err()
+                .map(|error| (Instant::now(), error.clone()));
+            if failed.is_some() {
+                session = None;
+            }
+            if answers
+                .send(ReplicaAnswer {
+                    replica: self.replica,
+                    beat,
+                    at,
+                    received,
+                })
+                .is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    fn received(
+        &self,
+        session: &mut Session,
+        before: Option<&GtidSet>,
+    ) -> Result<Received, ServerError> {
+        let channels = dialect::channels(self.facts.engine, session)?;
+        let texts = |name: &'static str| {
+            channels
+                .iter()
+                .filter_map(move |channel| channel.raw.get(name))
+        };
+        let strange = |error: dialect::gtid::GtidError| {
+            session.precondition(OPERATION, error.to_string(), "report this as a defect")
+        };
+        match self.facts.engine {
+            Engine::MariaDb => {
+                let lists = texts("Gtid_IO_Pos")
+                    .map(|text| domain_gtids(text))
+                    .collect::<Result<Vec<_>, _>>();
+                Ok(Received::Domains(lists.map_err(strange)?.concat()))
+            }
+            Engine::MySql => {
+                let own = before.map(ToString::to_string).unwrap_or_default();
+                let all: Vec<&str> = texts("Retrieved_Gtid_Set")
+                    .map(String::as_str)
+                    .chain([own.as_str()])
+                    .filter(|text| !text.is_empty())
+                    .collect();
+                Ok(Received::Set(
+                    GtidSet::parse(&all.join(",")).map_err(strange)?,
+                ))
+            }
+        }
+    }
+}

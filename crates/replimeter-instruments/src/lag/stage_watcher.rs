@@ -1,0 +1,145 @@
+//! Queries a replica for the progress of single transactions, for the waterfall.
+
+use std::{sync::mpsc::Sender, thread, time::Duration};
+
+use replimeter_engine::{
+    Node, ServerError, Session, dialect::stages::StageSource, facts::ServerFacts,
+};
+use replimeter_model::time::Nanos;
+
+use super::{
+    observer_event::{Clocks, ObserverEvent, StageObservation},
+    shared_state::SharedState,
+    stages::ServerClock,
+};
+use crate::{clock::Clock, clock_offset};
+
+/// Interval between measurements of both clocks.
+const LOOK: Nanos = Nanos(1_000_000_000);
+/// How long queries continue after a row was seen: the replica reports its commit slightly later.
+const WATCH_DURATION: Nanos = Nanos(2_000_000);
+/// How long it sleeps while no row is under way.
+const IDLE_INTERVAL: Duration = Duration::from_micros(500);
+
+/// Queries one replica.
+pub(super) struct StageWatcher {
+    primary: Session,
+    replica: Session,
+    source: StageSource,
+    clocks: [clock_offset::ServerClock; 2],
+    numbers: [u8; 2],
+    index: usize,
+    /// The slot of the method that shows when a row was seen.
+    slot: usize,
+}
+
+fn measured(
+    session: &mut Session,
+    clock: &Clock,
+) -> Result<clock_offset::ServerClock, ServerError> {
+    clock_offset::ServerClock::measure(session, clock)?.ok_or_else(|| {
+        session.precondition(
+            "cannot observe stages",
+            "its clock cannot be read",
+            "remove --stages",
+        )
+    })
+}
+
+impl StageWatcher {
+    /// Connects to both servers and measures their clocks.
+    pub(super) fn open(
+        nodes: [&Node; 2],
+        facts: [&ServerFacts; 2],
+        index: usize,
+        slot: usize,
+        clock: &Clock,
+    ) -> Result<Self, ServerError> {
+        let (mut primary, mut replica) = (Session::open(nodes[0])?, Session::open(nodes[1])?);
+        let source = StageSource::prepare(facts[1], &mut replica)?;
+        let clocks = [
+            measured(&mut primary, clock)?,
+            measured(&mut replica, clock)?,
+        ];
+        // Servers on one host share a clock, so there is no offset between them.
+        let one_host = facts[0].get("hostname") == facts[1].get("hostname");
+        let other = if one_host {
+            0
+        } else {
+            u8::try_from(index + 1).unwrap_or(u8::MAX)
+        };
+        Ok(Self {
+            primary,
+            replica,
+            source,
+            clocks,
+            numbers: [0, other],
+            index,
+            slot,
+        })
+    }
+
+    /// Returns the state of both clocks.
+    pub(super) fn clocks(&self) -> Clocks {
+        let of = |index: usize| {
+            let last = self.clocks[index].last();
+            ServerClock {
+                number: self.numbers[index],
+                offset: last.offset,
+                bound: last.bound,
+            }
+        };
+        [of(0), of(1)]
+    }
+
+    /// Queries while a row is under way, until the part ends.
+    pub(super) fn run(
+        mut self,
+        clock: &Clock,
+        shared_state: &SharedState,
+        real_time: bool,
+        sighted: &Sender<ObserverEvent>,
+    ) -> Result<(), ServerError> {
+        shared_state.measuring(real_time, || self.watch(clock, shared_state, sighted))
+    }
+
+    fn watch(
+        &mut self,
+        clock: &Clock,
+        shared_state: &SharedState,
+        sighted: &Sender<ObserverEvent>,
+    ) -> Result<(), ServerError> {
+        let mut next_look = clock.now() + LOOK;
+        // Until when to query although every row was seen.
+        let mut until = clock.now();
+        while !shared_state.halted() {
+            let now = clock.now();
+            if shared_state.seen(self.slot) < shared_state.sent()
+                || now >= shared_state.watched_from() && !shared_state.finished()
+            {
+                until = now + WATCH_DURATION;
+            }
+            if now >= until {
+                if now >= next_look {
+                    next_look = now + LOOK;
+                    self.clocks[0].remeasure(&mut self.primary, clock)?;
+                    self.clocks[1].remeasure(&mut self.replica, clock)?;
+                }
+                thread::sleep(IDLE_INTERVAL);
+                continue;
+            }
+            let began = clock.now();
+            let answer = self.source.ask(&mut self.replica)?;
+            let ended = clock.now();
+            let told = StageObservation {
+                replica: self.index,
+                began,
+                ended,
+                answer,
+                clocks: self.clocks(),
+            };
+            let _ = sighted.send(ObserverEvent::Told(Box::new(told)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! Collects the waterfall of every replica during the run.
+
+use replimeter_model::{
+    engine::Engine,
+    sample::{Sighting, Write},
+    stages::Stages,
+    time::Nanos,
+};
+use replimeter_stats::waterfall::{Point, Points, Waterfall};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    observer_event::{Clocks, StageObservation},
+    stages::{GALERA_CHAIN, StageJoiner, Transaction, chain},
+};
+use crate::record;
+
+/// The waterfall of one replica.
+pub(super) struct ReplicaWaterfall {
+    /// The replica's name.
+    of: String,
+    /// `None` on Galera, whose nodes report no stages.
+    joiner: Option<StageJoiner>,
+    waterfall: Waterfall,
+}
+
+/// Input of the waterfalls, for a recording of the run.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one at a time is written or read"
+)]
+enum WaterfallReading {
+    /// A replica's waterfall begins; for a Galera node the engine is `None`.
+    Waterfall {
+        replica: String,
+        engine: Option<Engine>,
+        tap: bool,
+    },
+    /// The points of one transaction.
+    Transaction { replica: String, points: Points },
+}
+
+impl ReplicaWaterfall {
+    /// Creates the waterfall of a replica that has a channel or is a member of a group.
+    pub(super) fn new(engine: Engine, replica: &str, tap: bool, clocks: Clocks) -> Self {
+        let [primary, own] = clocks;
+        record::reading(|| WaterfallReading::Waterfall {
+            replica: replica.to_owned(),
+            engine: Some(engine),
+            tap,
+        });
+        let waterfall = Waterfall::new(&chain(engine, replica, tap));
+        Self {
+            of: replica.to_owned(),
+            joiner: Some(StageJoiner::new(primary, own)),
+            waterfall,
+        }
+    }
+
+    /// Creates the waterfall of a Galera node.
+    pub(super) fn galera(node: &str) -> Self {
+        record::reading(|| WaterfallReading::Waterfall {
+            replica: node.to_owned(),
+            engine: None,
+            tap: false,
+        });
+        Self {
+            of: node.to_owned(),
+            joiner: None,
+            waterfall: Waterfall::new(&GALERA_CHAIN),
+        }
+    }
+
+    /// Adds an observation of the replica.
+    pub(super) fn record_observation(&mut self, told: &StageObservation) {
+        let Some(joiner) = &mut self.joiner else {
+            return;
+        };
+        let [primary, own] = told.clocks;
+        joiner.set_clocks(primary, own);
+        joiner.answer(told.began, told.ended, &told.answer);
+        for (_, points) in joiner.take() {
+            self.record(points);
+        }
+    }
+
+    /// Adds a row that a read has shown. `in_binlog` is the time at which a tap received it from the
+    /// primary's binary log.
+    pub(super) fn seen(
+        &mut self,
+        write: &Write,
+        gtid: Option<&str>,
+        in_binlog: Option<Nanos>,
+        sighting: &Sighting,
+    ) {
+        // It was there after the send, before the tap received it and before the primary acknowledged
+        // it.
+        let in_binlog =
+            in_binlog.map(|at| Point::within(write.send, at.min(write.ack).max(write.send)));
+        let after = Some(sighting.after).filter(|after| *after > write.send);
+        match (&mut self.joiner, gtid) {
+            (Some(joiner), Some(gtid)) => joiner.transaction(Transaction {
+                seq: write.seq,
+                gtid: gtid.to_owned(),
+                send: write.send,
+                ack: write.ack,
+                in_binlog,
+                visible_after: after,
+                visible_until: sighting.until,
+            }),
+            (None, _) => {
+                let exact = |at| Some(Point::new(at, Nanos(0)));
+                let visible = Some(Point::within(after.unwrap_or(write.send), sighting.until));
+                self.record(Points {
+                    send: exact(write.send),
+                    ack: exact(write.ack),
+                    visible,
+                    ..Points::default()
+                });
+            }
+            (Some(_), None) => {}
+        }
+    }
+
+    /// Returns the stages of all recorded transactions.
+    pub(super) fn finish(mut self) -> Option<Stages> {
+        if let Some(joiner) = self.joiner.take() {
+            for (_, points) in joiner.finish() {
+                self.record(points);
+            }
+        }
+        self.waterfall.stages()
+    }
+
+    fn record(&mut self, points: Points) {
+        record::reading(|| WaterfallReading::Transaction {
+            replica: self.of.clone(),
+            points,
+        });
+        self.waterfall.record(&points);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_points_reproduce_the_same_stages() {
+        for case in record::cases("lag-methods") {
+            let mut waterfalls: Vec<(String, Waterfall)> = Vec::new();
+            for reading in case.readings::<WaterfallReading>() {
+                match reading {
+                    WaterfallReading::Waterfall {
+                        replica,
+                        engine,
+                        tap,
+                    } => {
+                        let chain = engine.map_or_else(
+                            || GALERA_CHAIN.to_vec(),
+                            |engine| chain(engine, &replica, tap),
+                        );
+                        let waterfall = Waterfall::new(&chain);
+                        waterfalls.push((replica, waterfall));
+                    }
+                    WaterfallReading::Transaction { replica, points } => {
+                        waterfalls
+                            .iter_mut()
+                            .find(|(name, _)| *name == replica)
+                            .unwrap()
+                            .1
+                            .record(&points);
+                    }
+                }
+            }
+            let stages: Vec<Option<Stages>> = waterfalls
+                .iter()
+                .map(|(_, waterfall)| waterfall.stages())
+                .collect();
+            assert_eq!(
+                serde_json::to_value(stages).unwrap(),
+                case.calls("shape_ended")[0]["outcome"]["stages"],
+                "{}",
+                case.name
+            );
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Threads with their connections, run for any number of windows.
+
+mod load_group;
+mod progress;
+mod worker_group;
+
+use std::{
+    collections::HashMap,
+    iter,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::ServerError;
+use replimeter_model::{
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+
+pub use self::load_group::{GroupProgress, LoadGroup, LoadProgress};
+pub(super) use self::worker_group::GroupOutcome;
+use self::{progress::ProgressTicker, worker_group::WorkerGroup};
+use super::{
+    latency_recorder::LatencyRecorders,
+    result::GroupResult,
+    worker::{Connections, Shared, WorkerCommand, WorkerReport},
+};
+use crate::{clock::Clock, kill::kill};
+
+/// How long threads may take to end at the regular end.
+const AT_END: Duration = Duration::from_secs(10);
+/// How long they may take after the user's stop.
+pub(super) const HURRIED: Duration = Duration::from_secs(3);
+/// How long they may take after their connections were ended.
+const AFTER_KILL: Duration = Duration::from_secs(1);
+/// Interval between checks for the end of a window.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Open connections with prepared statements, and threads that wait for a window. When dropped, the
+/// threads and connections end.
+pub struct WorkerPool {
+    clock: Clock,
+    worker_groups: Vec<WorkerGroup>,
+    /// The number of the current order, to recognize late reports.
+    generation: u64,
+}
+
+impl WorkerPool {
+    /// Connects every thread of every squad, prepares every statement, and tries each once in a
+    /// transaction that is rolled back (except statements with neither parameters nor reads). A script
+    /// is run once, for real.
+    ///
+    /// # Errors
+    /// When a server cannot be reached, has no more connections, or refuses a statement: with its
+    /// message, the statement and its line.
+    pub fn open(load_groups: &[LoadGroup<'_>], clock: &Clock) -> Result<Self, ServerError> {
+        Self::open_after_trial(load_groups, clock, true)
+    }
+
+    pub(super) fn open_after_trial(
+        load_groups: &[LoadGroup<'_>],
+        clock: &Clock,
+        trial: bool,
+    ) -> Result<Self, ServerError> {
+        let mut pool = Self {
+            clock: *clock,
+            worker_groups: Vec::new(),
+            generation: 0,
+        };
+        for (number, load_group) in (0..).zip(load_groups) {
+            let worker_group = WorkerGroup::open(load_group, number, clock, trial)?;
+            pool.worker_groups.push(worker_group);
+        }
+        Ok(pool)
+    }
+
+    /// Returns the latencies of each squad while it runs, in order; empty for a squad that is not
+    /// gauged.
+    #[must_use]
+    pub fn recorders(&self) -> Vec<LatencyRecorders> {
+        self.worker_groups
+            .iter()
+            .map(|worker_group| LatencyRecorders::new(&worker_group.statuses, &self.clock))
+            .collect()
+    }
+
+    /// Runs all squads together: `ramp` uncounted, then `length` counted; may be called repeatedly.
+    /// About once a second it calls `second` with the progress, from this thread. It ends early when
+    /// `stop` is set or when a squad loses its server; the results include everything until then.
+    pub fn run_interval(
+        &mut self,
+        ramp: Duration,
+        length: Duration,
+        stop: &AtomicBool,
+        second: &mut dyn FnMut(&LoadProgress),
+    ) -> Vec<GroupResult> {
+        let began = self.clock.now();
+        let from = began + Nanos::from(ramp);
+        let until = from + Nanos::from(length);
+        self.begin(Some(from), Some(until));
+        let mut ticks = ProgressTicker::new(began, from, self.worker_groups.len());
+        let mut interrupted = false;
+        loop {
+            let now = self.clock.now();
+            if stop.load(Ordering::Relaxed) {
+                interrupted = true;
+                break;
+            }
+            if now >= until
+                || self
+                    .worker_groups
+                    .iter()
+                    .any(|worker_group| worker_group.shared.failed())
+            {
+                break;
+            }
+            if now >= ticks.next {
+                ticks.send_progress(now, &self.worker_groups, second);
+            }
+            // Counted seconds begin with the counted part, so the end of the ramp is a tick too.
+            let nearest = (ticks.next.0.min(until.0) - self.clock.now().0)
+                .max(0)
+                .unsigned_abs();
+            thread::sleep(Duration::from_nanos(nearest).min(LOOK));
+        }
+        let now = self.clock.now();
+        let counted = now > from;
+        if counted {
+            ticks.send_progress(now.max(until), &self.worker_groups, second);
+        }
+        let patience = if interrupted { HURRIED } else { AT_END };
+        let (outcomes, _) = self.end(patience);
+        let worker_groups = self.worker_groups.iter().zip(outcomes).zip(ticks.waiting);
+        worker_groups
+            .map(
+                |((worker_group, outcome), waiting_per_second)| GroupResult {
+                    ramp: Nanos::from(ramp),
+                    waiting_per_second,
+                    interrupted,
+                    ..worker_group.result(&outcome)
+                },
+            )
+            .collect()
+    }
+
+    /// Pings over every connection for this time, and so measures how many statements per second this
+    /// client can get answered at most. Returns it for each squad, and keeps it for the results.
+    pub fn measure_limit(&mut self, length: Duration) -> Vec<Option<f64>> {
+        let now = self.clock.now();
+        for worker_group in &mut self.worker_groups {
+            worker_group.shared.start(now, None, None);
+        }
+        self.order(WorkerCommand::Ping(length));
+        let deadline = Instant::now() + length + AT_END;
+        let generation = self.generation;
+        let mut limits = Vec::new();
+        for worker_group in &mut self.worker_groups {
+            let mut sum = 0.0;
+            let mut heard = 0;
+            while heard < worker_group.orders.len() {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let Ok(report) = worker_group.reports.recv_timeout(left) else {
+                    break;
+                };
+                if report.generation == generation {
+                    sum += report.pings;
+                    heard += 1;
+                }
+            }
+            worker_group.limit = (heard == worker_group.orders.len()).then_some(sum);
+            limits.push(worker_group.limit);
+        }
+        limits
+    }
+
+    fn order(&mut self, order: WorkerCommand) {
+        self.generation += 1;
+        for worker_group in &self.worker_groups {
+            for orders in &worker_group.orders {
+                // A thread that has ended reports nothing either.
+                let _ = orders.send((self.generation, order));
+            }
+        }
+    }
+
+    /// Starts every thread; operations that end in the span count.
+    pub(super) fn begin(&mut self, from: Option<Nanos>, until: Option<Nanos>) {
+        let now = self.clock.now();
+        for worker_group in &self.worker_groups {
+            worker_group.shared.start(now, from, until);
+            for status in &worker_group.statuses {
+                status.operations.store(0, Ordering::Relaxed);
+                status.failed.store(0, Ordering::Relaxed);
+                status.retries.store(0, Ordering::Relaxed);
+            }
+        }
+        self.order(WorkerCommand::Load);
+    }
+
+    /// Starts counting now.
+    pub(super) fn count_from_now(&self) {
+        let now = self.clock.now();
+        for worker_group in &self.worker_groups {
+            worker_group.shared.count_from(now);
+        }
+    }
+
+    /// Ends every thread's operations; returns the results of each squad, and warnings about threads
+    /// that did not end.
+    pub(super) fn end(&mut self, patience: Duration) -> (Vec<GroupOutcome>, Vec<Warning>) {
+        let now = self.clock.now();
+        let waiting: Vec<Option<u64>> = self
+            .worker_groups
+            .iter()
+            .map(|worker_group| {
+                worker_group
+                    .shared
+                    .waiting(Nanos(now.0.min(worker_group.shared.span().1.0)))
+            })
+            .collect();
+        for worker_group in &self.worker_groups {
+            worker_group.shared.stop(now);
+        }
+        let generation = self.generation;
+        let deadline = Instant::now() + patience;
+        let mut warnings = Vec::new();
+        let mut outcomes = Vec::new();
+        let mut heard: Vec<Vec<Option<WorkerReport>>> = Vec::new();
+        for worker_group in &self.worker_groups {
+            heard.push(worker_group.receive_report(generation, deadline));
+        }
+        // Running statements end with their connections; the sockets are closed on this side too.
+        let missing =
+            |heard: &[Vec<Option<WorkerReport>>]| heard.iter().flatten().any(Option::is_none);
+        if missing(&heard) {
+            self.kill(&heard);
+            let deadline = Instant::now() + AFTER_KILL;
+            for (worker_group, heard) in self.worker_groups.iter().zip(&mut heard) {
+                worker_group.receive_reports(generation, deadline, heard);
+            }
+        }
+        for ((worker_group, reports), waiting) in self.worker_groups.iter().zip(heard).zip(waiting)
+        {
+            let stuck = reports.iter().filter(|report| report.is_none()).count();
+            if stuck > 0 {
+                let place = &worker_group.places[0].node;
+                warnings.push(Warning::new(
+                    WarningCode::CleanUpIncomplete,
+                    format!(
+                        "{place}: {stuck} threads of the load did not end; their statements may still be running"),
+                    "check whether the server is stalled; the threads end when it responds",
+                ));
+            }
+            outcomes.push(worker_group.outcome(reports.into_iter().flatten(), waiting));
+        }
+        (outcomes, warnings)
+    }
+
+    /// Ends the connections of threads that have not reported.
+    fn kill(&self, heard: &[Vec<Option<WorkerReport>>]) {
+        let silent: Vec<(&WorkerGroup, usize)> = self
+            .worker_groups
+            .iter()
+            .zip(heard)
+            .flat_map(|(worker_group, reports)| {
+                let missing = |index: &usize| reports[*index].is_none();
+                (0..reports.len())
+                    .filter(missing)
+                    .map(move |index| (worker_group, index))
+            })
+            .collect();
+        let mut by_server: Connections = HashMap::new();
+        for (worker_group, index) in &silent {
+            let node = &worker_group.places[index % worker_group.places.len()].node;
+            by_server
+                .entry(node.name.clone())
+                .or_insert_with(|| (node.clone(), Vec::new()))
+                .1
+                .push(
+                    worker_group.statuses[*index]
+                        .connection
+                        .load(Ordering::Acquire),
+                );
+        }
+        for (node, connections) in by_server.values() {
+            kill(node, connections.iter().copied(), AFTER_KILL);
+        }
+        silent
+            .iter()
+            .for_each(|(worker_group, index)| worker_group.statuses[*index].cut());
+    }
+
+    pub(super) fn result(&self, load_group: usize, outcome: &GroupOutcome) -> GroupResult {
+        self.worker_groups[load_group].result(outcome)
+    }
+
+    /// Returns the empty results of squads that have not started.
+    pub(super) fn empty_outcomes(&self) -> Vec<GroupOutcome> {
+        let worker_groups = self.worker_groups.iter();
+        worker_groups
+            .map(|worker_group| worker_group.outcome(iter::empty(), None))
+            .collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.worker_groups.is_empty()
+    }
+
+    /// Returns the error that ended a squad, if any.
+    pub(super) fn failure(&self) -> Option<ServerError> {
+        self.worker_groups
+            .iter()
+            .find_map(|worker_group| worker_group.shared.failure())
+    }
+
+    /// Returns the shared state of each squad's threads.
+    pub(super) fn shared(&self) -> Vec<Arc<Shared>> {
+        let shared = self
+            .worker_groups
+            .iter()
+            .map(|worker_group| Arc::clone(&worker_group.shared));
+        shared.collect()
+    }
+}
+
+impl Drop for WorkerPool {
+    fn drop(&mut self) {
+        let now = self.clock.now();
+        for worker_group in &mut self.worker_groups {
+            worker_group.shared.stop(now);
+            worker_group.orders.clear();
+        }
+        let deadline = Instant::now() + HURRIED;
+        for worker_group in &self.worker_groups {
+            worker_group.ended_by(deadline);
+            worker_group.statuses.iter().for_each(|status| status.cut());
+        }
+        let deadline = Instant::now() + AFTER_KILL;
+        for worker_group in &self.worker_groups {
+            worker_group.ended_by(deadline);
+        }
+    }
+}

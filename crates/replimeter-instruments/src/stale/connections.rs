@@ -1,0 +1,505 @@
+//! The two sides of a round: writer and readers.
+
+use std::{thread, time::Duration};
+
+use mysql::{ChangeUserOpts, Statement, prelude::Queryable};
+use replimeter_engine::{
+    Node, ServerError, Session,
+    dialect::{
+        sync_reads::{Guarantee, conflict, wait_timed_out},
+        waits::PreparedWait,
+        written_gtid::GtidSource,
+    },
+    facts::ServerFacts,
+};
+use replimeter_model::{
+    plan::SessionReset,
+    stale::{StaleRead, Verdict},
+    time::Nanos,
+};
+
+use super::{
+    rows::{RETAKE, RowAllocation, SELECT, UPDATE},
+    shared::Shared,
+};
+use crate::pacing::wait_until;
+
+/// Maximum number of attempts to write after conflicts.
+const TRIES: u32 = 20;
+/// Pause before a read after the server refused one.
+const AFTER_REFUSAL: Duration = Duration::from_millis(5);
+/// When a missing write is first checked on the writer, after its acknowledgement; then after twice the
+/// time.
+const DOUBT: Nanos = Nanos(50_000_000);
+
+const WRITING: &str = "cannot write a row";
+const READING: &str = "cannot read from the reader";
+const ASKING: &str = "cannot read from the writer";
+
+/// Returns the connection to a pool and takes it out again: its session settings are reset.
+fn pooled(session: &mut Session, pool: SessionReset) -> Result<(), ServerError> {
+    let done = match pool {
+        SessionReset::Keep => return Ok(()),
+        SessionReset::Reset => session.conn().reset(),
+        SessionReset::ChangeUser => session.conn().change_user(ChangeUserOpts::DEFAULT),
+    };
+    done.map_err(|error| session.error("cannot reset the connection", &error))?;
+    // Each statement must remain its own transaction, whatever the server's default.
+    session.run("cannot reset the connection", "SET SESSION autocommit=1")
+}
+
+fn prepared(session: &mut Session, operation: &str, sql: &str) -> Result<Statement, ServerError> {
+    let prepared = session.conn().prep(sql);
+    prepared.map_err(|error| session.error(operation, &error))
+}
+
+/// A connection that writes.
+pub(super) struct Writer {
+    session: Session,
+    update: Statement,
+    retake: Statement,
+    written: Option<GtidSource>,
+}
+
+/// Result of a write.
+pub(super) struct WriteResult {
+    pub(super) send: Nanos,
+    pub(super) ack: Nanos,
+    pub(super) conflicts: u32,
+    /// Its GTID, if a reader waits for it and the server returned it.
+    pub(super) gtid: Option<String>,
+    /// Whether the row did not hold the run's last value: another client has changed or deleted it.
+    pub(super) foreign: bool,
+    /// Whether the row holds the round.
+    pub(super) holds: bool,
+}
+
+impl Writer {
+    /// Connects and prepares, including the writer's part in synchronous reads.
+    pub(super) fn open(
+        node: &Node,
+        facts: &ServerFacts,
+        guarantee: &Guarantee,
+    ) -> Result<Self, ServerError> {
+        let mut session = Session::open(node)?;
+        for sql in &guarantee.writer {
+            session.run("cannot enable synchronous reads", sql)?;
+        }
+        let written = if guarantee.gtid {
+            Some(GtidSource::prepare(&mut session, facts)?)
+        } else {
+            None
+        };
+        let update = prepared(&mut session, WRITING, UPDATE)?;
+        let retake = prepared(&mut session, WRITING, RETAKE)?;
+        Ok(Self {
+            session,
+            update,
+            retake,
+            written,
+        })
+    }
+
+    /// Returns the value of every row, by index.
+    pub(super) fn values(&mut self, rows: &RowAllocation) -> Result<Vec<u64>, ServerError> {
+        let all = vec![0; usize::try_from(rows.count()).unwrap_or(0)];
+        let sql = "SELECT id, k FROM `replimeter`.`lag_probe`";
+        let found = self
+            .session
+            .conn()
+            .query_fold(sql, all, |mut all, (id, value): (u64, u64)| {
+                if let Some(held) = all.get_mut(rows.index(id)) {
+                    *held = value;
+                }
+                all
+            });
+        found.map_err(|error| self.session.error("cannot read the table", &error))
+    }
+
+    pub(super) fn connection(&self) -> u32 {
+        self.session.connection_id()
+    }
+
+    /// Resets the connection, including the settings of [`open`](Self::open).
+    pub(super) fn reset(&mut self, pool: SessionReset) -> Result<(), ServerError> {
+        pooled(&mut self.session, pool)?;
+        self.update = prepared(&mut self.session, WRITING, UPDATE)?;
+        self.retake = prepared(&mut self.session, WRITING, RETAKE)?;
+        Ok(())
+    }
+
+    /// Writes a round into a row that holds `before`; returns `None` when conflicts aborted every
+    /// attempt, or the run must end.
+    pub(super) fn write(
+        &mut self,
+        shared: &Shared<'_>,
+        row: u64,
+        round: u64,
+        before: u64,
+    ) -> Result<Option<WriteResult>, ServerError> {
+        for conflicts in 0..TRIES {
+            let send = shared.clock.now();
+            shared.under_way(0, send);
+            let result = self
+                .session
+                .conn()
+                .exec_drop(&self.update, (round, row, before));
+            let ack = shared.clock.now();
+            shared.under_way(0, Nanos(0));
+            match result.map_err(|error| self.session.error(WRITING, &error)) {
+                Ok(()) => {
+                    if self.session.conn().affected_rows() == 0 {
+                        let holds = self.retake(row, round)?;
+                        return Ok(Some(WriteResult {
+                            send,
+                            ack,
+                            conflicts,
+                            gtid: None,
+                            foreign: true,
+                            holds,
+                        }));
+                    }
+                    let gtid = match self.written {
+                        Some(written) => written.last_gtid(&mut self.session)?,
+                        None => None,
+                    };
+                    return Ok(Some(WriteResult {
+                        send,
+                        ack,
+                        conflicts,
+                        gtid,
+                        foreign: false,
+                        holds: true,
+                    }));
+                }
+                Err(error) if conflict(&error) => {}
+                Err(error) => return Err(error),
+            }
+            if shared.halted() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes a round into a row with any value; returns whether the row holds it now.
+    fn retake(&mut self, row: u64, round: u64) -> Result<bool, ServerError> {
+        let result = self.session.conn().exec_drop(&self.retake, (round, row));
+        match result.map_err(|error| self.session.error(WRITING, &error)) {
+            Ok(()) => Ok(self.session.conn().affected_rows() > 0),
+            Err(error) if conflict(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A connection to the writer that is queried when a reader shows an impossible value, or nothing new
+/// for long.
+struct PrimaryCheck {
+    node: Node,
+    session: Option<Session>,
+}
+
+impl PrimaryCheck {
+    /// Returns whether the row no longer holds the round; `false` when the writer does not answer.
+    fn changed(&mut self, order: &ReadCommand) -> bool {
+        if self.session.is_none() {
+            self.session = Session::open(&self.node).ok();
+        }
+        let Some(session) = &mut self.session else {
+            return false;
+        };
+        let sql = format!(
+            "SELECT k FROM `replimeter`.`lag_probe` WHERE id = {}",
+            order.row
+        );
+        match session.value(ASKING, &sql) {
+            Ok(value) => value != Some(order.round.to_string()),
+            Err(_) => {
+                self.session = None;
+                false
+            }
+        }
+    }
+}
+
+/// A task of a reader.
+#[derive(Clone, Debug)]
+pub(super) struct ReadCommand {
+    pub(super) row: u64,
+    pub(super) round: u64,
+    /// The first round whose values are certain, after changes by other clients.
+    pub(super) since: u64,
+    pub(super) ack: Nanos,
+    /// Time after the acknowledgement at which the first read is issued.
+    pub(super) offset: Nanos,
+    pub(super) gtid: Option<String>,
+    /// Whether to read on the synchronous connection.
+    pub(super) synced: bool,
+    /// Whether to read until the write is shown.
+    pub(super) until_shown: bool,
+}
+
+/// A connection that reads.
+struct ReadConnection {
+    session: Session,
+    select: Statement,
+    wait: Option<PreparedWait>,
+}
+
+impl ReadConnection {
+    fn open(node: &Node, facts: &ServerFacts, guarantee: &Guarantee) -> Result<Self, ServerError> {
+        let mut session = Session::open(node)?;
+        for sql in &guarantee.reader {
+            session.run("cannot enable synchronous reads", sql)?;
+        }
+        let wait = if guarantee.gtid {
+            Some(PreparedWait::prepare(&mut session, facts)?)
+        } else {
+            None
+        };
+        let select = prepared(&mut session, READING, SELECT)?;
+        Ok(Self {
+            session,
+            select,
+            wait,
+        })
+    }
+
+    fn value(&mut self, row: u64) -> Result<Option<u64>, ServerError> {
+        let read = self
+            .session
+            .conn()
+            .exec_first::<u64, _, _>(&self.select, (row,));
+        read.map_err(|error| self.session.error(READING, &error))
+    }
+}
+
+/// Result of one read.
+enum ReadAttempt {
+    /// The value; `None` when the row does not exist.
+    Value(Option<u64>),
+    /// The wait before the read timed out.
+    Refused,
+}
+
+/// One reader and its connections.
+pub(super) struct Reader {
+    index: usize,
+    facts: ServerFacts,
+    plain: ReadConnection,
+    synced: Option<ReadConnection>,
+    /// Whether to wait without a GTID, because the reader is the writer, which has no wait for its own
+    /// transactions.
+    for_nothing: bool,
+    seconds: u32,
+    rows: RowAllocation,
+    origin: PrimaryCheck,
+    /// The last round that each row showed on each connection, plain and synchronous.
+    last: [Vec<u64>; 2],
+    patience: Nanos,
+}
+
+impl Reader {
+    /// Connects and prepares. `guarantee` is for the synchronous connection, which exists only if the
+    /// guarantee does something. The nodes are the reader's and the writer's.
+    pub(super) fn open(
+        index: usize,
+        [node, writer]: [&Node; 2],
+        facts: &ServerFacts,
+        guarantee: &Guarantee,
+        rows: RowAllocation,
+        [for_nothing, wants_synced]: [bool; 2],
+        [patience, timeout]: [Duration; 2],
+    ) -> Result<Self, ServerError> {
+        let none = Guarantee {
+            reader: Vec::new(),
+            writer: Vec::new(),
+            gtid: false,
+            ..guarantee.clone()
+        };
+        let plain = ReadConnection::open(node, facts, &none)?;
+        let synced = if wants_synced {
+            Some(ReadConnection::open(node, facts, guarantee)?)
+        } else {
+            None
+        };
+        let count = usize::try_from(rows.count()).unwrap_or(0);
+        Ok(Self {
+            index,
+            facts: facts.clone(),
+            plain,
+            synced,
+            for_nothing,
+            seconds: u32::try_from(timeout.as_secs().max(1)).unwrap_or(u32::MAX),
+            rows,
+            origin: PrimaryCheck {
+                node: writer.clone(),
+                session: None,
+            },
+            last: [vec![0; count], vec![0; count]],
+            patience: Nanos::from(patience),
+        })
+    }
+
+    /// Returns the server's numbers of its connections.
+    pub(super) fn connections(&self) -> Vec<u32> {
+        std::iter::once(&self.plain)
+            .chain(&self.synced)
+            .map(|reading| reading.session.connection_id())
+            .collect()
+    }
+
+    /// Resets the synchronous connection, including the settings that make its reads synchronous.
+    pub(super) fn reset(&mut self, pool: SessionReset) -> Result<(), ServerError> {
+        let Some(synced) = &mut self.synced else {
+            return Ok(());
+        };
+        pooled(&mut synced.session, pool)?;
+        synced.select = prepared(&mut synced.session, READING, SELECT)?;
+        if synced.wait.is_some() {
+            synced.wait = Some(PreparedWait::prepare(&mut synced.session, &self.facts)?);
+        }
+        Ok(())
+    }
+
+    /// Reads once, after a wait for the GTID if there is one and the connection waits.
+    fn ask(
+        &mut self,
+        row: u64,
+        on_synced: bool,
+        gtid: Option<&str>,
+    ) -> Result<ReadAttempt, ServerError> {
+        let for_nothing = self.for_nothing;
+        let reading = match &mut self.synced {
+            Some(synced) if on_synced => synced,
+            _ => &mut self.plain,
+        };
+        if let (Some(wait), Some(gtid)) = (&reading.wait, gtid) {
+            let gtid = if for_nothing { "" } else { gtid };
+            if !wait.wait(&mut reading.session, gtid, self.seconds)? {
+                return Ok(ReadAttempt::Refused);
+            }
+        }
+        match reading.value(row) {
+            Ok(value) => Ok(ReadAttempt::Value(value)),
+            Err(error) if on_synced && wait_timed_out(&error) => Ok(ReadAttempt::Refused),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether reads on a connection wait for a GTID.
+    fn waits(&self, on_synced: bool) -> bool {
+        self.synced
+            .as_ref()
+            .is_some_and(|synced| on_synced && synced.wait.is_some())
+    }
+
+    /// Returns the verdict on an answer, and the round that it shows.
+    fn judge(&self, order: &ReadCommand, answer: &ReadAttempt) -> (Verdict, u64) {
+        match *answer {
+            ReadAttempt::Refused => (Verdict::Refused, 0),
+            ReadAttempt::Value(None) => (Verdict::Foreign, 0),
+            ReadAttempt::Value(Some(seen)) if seen == order.round => (Verdict::Fresh, seen),
+            ReadAttempt::Value(Some(seen))
+                if seen >= order.since && self.rows.is_own_write(order.row, seen, order.round) =>
+            {
+                (Verdict::Stale, seen)
+            }
+            ReadAttempt::Value(Some(seen)) => (Verdict::Foreign, seen),
+        }
+    }
+
+    /// Executes a task; returns `None` when the run must end.
+    pub(super) fn observe(
+        &mut self,
+        shared: &Shared<'_>,
+        order: &ReadCommand,
+    ) -> Result<Option<StaleRead>, ServerError> {
+        if !wait_until(shared.clock, order.ack + order.offset, || shared.halted()) {
+            return Ok(None);
+        }
+        let mut read: Option<StaleRead> = None;
+        let at = self.rows.index(order.row);
+        let mut doubt = DOUBT;
+        loop {
+            let first = read.is_none();
+            let begin = shared.clock.now();
+            if first {
+                shared.under_way(1 + self.index, begin);
+            }
+            let gtid = order.gtid.as_deref().filter(|_| first);
+            let answer = self.ask(order.row, order.synced, gtid)?;
+            let end = shared.clock.now();
+            if first {
+                shared.under_way(1 + self.index, Nanos(0));
+            }
+            let (verdict, seen) = self.judge(order, &answer);
+            let last = &mut self.last[usize::from(order.synced)][at];
+            let newer = *last;
+            let shows = matches!(verdict, Verdict::Fresh | Verdict::Stale);
+            let went_back = shows && seen < newer;
+            if shows {
+                *last = seen;
+            }
+            let one = read.get_or_insert(StaleRead {
+                seen,
+                waited: gtid.is_some() && self.waits(order.synced),
+                ..StaleRead::new(self.index, begin, end, verdict)
+            });
+            one.reads += 1;
+            if went_back && !one.went_back {
+                one.newer = newer;
+            }
+            one.went_back |= went_back;
+            match verdict {
+                Verdict::Fresh => (one.fresh_begin, one.fresh_end) = (Some(begin), Some(end)),
+                Verdict::Stale => one.last_stale = Some(begin),
+                Verdict::Foreign => one.verdict = Verdict::Foreign,
+                Verdict::Refused => {}
+            }
+            if matches!(verdict, Verdict::Fresh | Verdict::Foreign) || !order.until_shown {
+                shared.set_unshown(self.index, Nanos(0));
+                // A violation, unless another client has restored the old value.
+                if one.went_back && self.origin.changed(order) {
+                    one.verdict = Verdict::Foreign;
+                }
+                one.went_back &= one.verdict != Verdict::Foreign;
+                return Ok(Some(*one));
+            }
+            shared.set_unshown(self.index, order.ack);
+            if shared.halted() {
+                return Ok(None);
+            }
+            let waited = end - order.ack;
+            if verdict == Verdict::Stale && waited >= doubt.min(self.patience) {
+                doubt = waited + waited;
+                if self.origin.changed(order) {
+                    shared.set_unshown(self.index, Nanos(0));
+                    one.verdict = Verdict::Foreign;
+                    one.went_back = false;
+                    return Ok(Some(*one));
+                }
+            }
+            if waited > self.patience {
+                return Err(self.never_shown(order));
+            }
+            if verdict == Verdict::Refused {
+                thread::sleep(AFTER_REFUSAL);
+            }
+        }
+    }
+
+    fn never_shown(&self, order: &ReadCommand) -> ServerError {
+        self.plain.session.precondition(
+            "cannot read a write",
+            format!(
+                "row {} still showed an older version {:.0} s after the writer acknowledged round {}",
+                order.row,
+                self.patience.0 as f64 / 1e9,
+                order.round
+            ),
+            "check its replication, reduce the load, or raise --timeout",
+        )
+    }
+}

@@ -1,0 +1,404 @@
+//! The matching thread: joins the arrivals of all streams, and summarizes them.
+
+use std::{sync::atomic::Ordering, thread, time::Duration};
+
+use replimeter_model::{
+    plan::TapPlan,
+    tap::TapStream,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+
+use super::{
+    Event, Listener, Outcome,
+    clocks::Clocks,
+    groups::Groups,
+    matcher::Matcher,
+    stream::{ConnectionEvent, SharedStream, StreamedTransaction},
+    summary::{PlacedCommits, TapSummary},
+};
+use crate::{MeasureError, clock::Clock};
+
+/// Interval between checks for arrivals.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Interval between removals of expired arrivals.
+const SWEEP: Nanos = Nanos(1_000_000_000);
+/// At the end, how long replicas may take for transactions in transit.
+const GRACE: Nanos = Nanos(2_000_000_000);
+
+/// State of the matching thread.
+pub(super) struct MatchLoop<'a> {
+    plan: &'a TapPlan,
+    clock: &'a Clock,
+    matcher: Matcher,
+    groups: Groups,
+    summary: TapSummary,
+    clocks: Clocks,
+    /// The number of replicas; the second connection to the primary comes after them.
+    count: usize,
+    /// Whether the primary is still followed twice.
+    twice: bool,
+    /// Unreachable servers, and since when.
+    lost: Vec<Option<Nanos>>,
+    pub(super) outcome: Outcome,
+    spare: Vec<Vec<StreamedTransaction>>,
+    /// Later arrivals from the primary do not count.
+    end: Option<Nanos>,
+}
+
+impl<'a> MatchLoop<'a> {
+    /// Joins the streams of these records with the primary's, the first of them.
+    pub(super) fn new(
+        plan: &'a TapPlan,
+        clock: &'a Clock,
+        matcher: Matcher,
+        names: Vec<String>,
+        clocks: Clocks,
+        records: Vec<TapStream>,
+    ) -> Self {
+        Self {
+            plan,
+            clock,
+            matcher,
+            groups: Groups::new(plan),
+            count: names.len(),
+            summary: TapSummary::new(names),
+            clocks,
+            twice: !plan.floor_duration.0.is_zero(),
+            lost: vec![None; records.len()],
+            outcome: Outcome {
+                streams: records,
+                ..Outcome::default()
+            },
+            spare: Vec::new(),
+            end: None,
+        }
+    }
+
+    pub(super) fn run(
+        &mut self,
+        streams: &[SharedStream],
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
+        let began = self.clock.now();
+        let every = Nanos::from(self.plan.report_interval.0);
+        let floor_until = began + Nanos::from(self.plan.floor_duration.0);
+        let (mut window, mut swept) = (began, began);
+        loop {
+            thread::sleep(POLL_INTERVAL);
+            let now = self.clock.now();
+            self.drain(streams, now, listener)?;
+            if self.twice && now >= floor_until {
+                self.retire(streams);
+            }
+            if now - swept >= SWEEP {
+                self.matcher.expire(now);
+                swept = now;
+                for text in self.clocks.remeasure(self.clock) {
+                    listener.tell(Event::Note(&text))?;
+                    self.outcome.warnings.push(Warning::new(
+                        WarningCode::ClockStepped,
+                        text,
+                        "commit times in its log around that time are left out; lag is not affected: the client's clock stamps arrivals",
+                    ));
+                }
+            }
+            if now - window >= every && self.end.is_none() {
+                self.window(window - began, now - began, listener)?;
+                window = now;
+            }
+            if self.outcome.failure.is_some() {
+                self.outcome.measured = now - began;
+                return self.window(window - began, now - began, listener);
+            }
+            match self.end {
+                None => {
+                    let over = self
+                        .plan
+                        .duration
+                        .is_some_and(|duration| now - began >= Nanos::from(duration.0));
+                    self.outcome.interrupted = !over && listener.stop.load(Ordering::Relaxed);
+                    if over || self.outcome.interrupted {
+                        self.end = Some(now);
+                        self.outcome.measured = now - began;
+                        self.matcher.close();
+                    }
+                }
+                Some(end) => {
+                    let done = (0..self.count).all(|replica| self.matcher.pending(replica) == 0);
+                    if done || now - end >= GRACE {
+                        return self.window(window - began, self.outcome.measured, listener);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes all arrivals of every stream.
+    fn drain(
+        &mut self,
+        streams: &[SharedStream],
+        now: Nanos,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
+        // Taken from the primary last and processed first: it has all transactions that the
+        // replicas have by then.
+        let mut batches: Vec<(usize, Vec<StreamedTransaction>, Vec<ConnectionEvent>)> =
+            Vec::with_capacity(streams.len());
+        for (index, stream) in streams.iter().enumerate().rev() {
+            let mut arrivals = self.spare.pop().unwrap_or_default();
+            let mut inbox = stream.inbox();
+            std::mem::swap(&mut arrivals, &mut inbox.arrivals);
+            let notes = std::mem::take(&mut inbox.notes);
+            if index == 0 {
+                let inbox = &mut *inbox;
+                self.groups.add_sets(&mut inbox.names, &mut inbox.sets);
+            }
+            batches.push((index, arrivals, notes));
+        }
+        for (index, mut arrivals, notes) in batches.into_iter().rev() {
+            if index == self.count + 1 && !self.twice {
+                continue;
+            }
+            let taken = if index == 0 {
+                self.primary(&arrivals)
+            } else {
+                self.replica(index - 1, &arrivals, now)
+            };
+            taken.map_err(|error| MeasureError::Sink(error.to_string()))?;
+            arrivals.clear();
+            self.spare.push(arrivals);
+            for note in notes {
+                self.note(index, note, now, listener)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn primary(&mut self, arrivals: &[StreamedTransaction]) -> std::io::Result<()> {
+        let Self {
+            matcher,
+            groups,
+            summary,
+            end,
+            outcome,
+            count,
+            ..
+        } = self;
+        for tapped in arrivals {
+            if end.is_some_and(|end| tapped.arrival.at.is_some_and(|at| at > end)) {
+                continue;
+            }
+            outcome.transactions += 1;
+            let set = tapped.arrival.set;
+            if groups.is_counted(set) {
+                summary.primary(tapped.bytes, groups.groups_of(set));
+            }
+            matcher.primary(&tapped.arrival, &mut |one| {
+                if one.replica == *count {
+                    summary.floor(&one);
+                } else if groups.is_counted(one.set) {
+                    summary.matched(&one, groups.groups_of(one.set), None);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn replica(
+        &mut self,
+        index: usize,
+        arrivals: &[StreamedTransaction],
+        now: Nanos,
+    ) -> std::io::Result<()> {
+        let Self {
+            matcher,
+            groups,
+            summary,
+            clocks,
+            count,
+            ..
+        } = self;
+        for tapped in arrivals {
+            matcher.replica(index, &tapped.arrival, now, &mut |one| {
+                if one.replica == *count {
+                    summary.floor(&one);
+                } else if groups.is_counted(one.set) {
+                    let placed = tapped.commit.map(|commit| PlacedCommits {
+                        on_primary: clocks.to_run_clock(0, commit.original_us, one.on_primary),
+                        on_replica: clocks.to_run_clock(
+                            index + 1,
+                            commit.immediate_us,
+                            one.on_replica,
+                        ),
+                    });
+                    summary.matched(&one, groups.groups_of(one.set), placed);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn note(
+        &mut self,
+        index: usize,
+        note: ConnectionEvent,
+        now: Nanos,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
+        let name = self.outcome.streams[index].name.clone();
+        // The end of the second connection to the primary is not a loss.
+        let floor = index == self.count + 1;
+        match note {
+            ConnectionEvent::Lost(error) => {
+                self.lost[index] = Some(now);
+                if !floor {
+                    listener.tell(Event::Note(&format!("{error}; reconnecting")))?;
+                }
+            }
+            ConnectionEvent::Back { hole, after } => {
+                self.lost[index] = None;
+                if floor {
+                    return Ok(());
+                }
+                let lost = if hole {
+                    if index > 0 {
+                        self.matcher.restart(index - 1);
+                    }
+                    "; the part of its log in between is missing"
+                } else {
+                    ""
+                };
+                let text = format!(
+                    "{name}: reconnected after {:.1} s{lost}",
+                    after.as_secs_f64()
+                );
+                listener.tell(Event::Note(&text))?;
+                self.outcome.warnings.push(Warning::new(
+                    WarningCode::Reconnected,
+                    text,
+                    "transactions that arrived during that time have no stamp; they are counted as unmatched",
+                ));
+            }
+            ConnectionEvent::Failed(_) if floor => {}
+            ConnectionEvent::Failed(error) => self.outcome.failure = Some(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Ends the second connection to the primary.
+    fn retire(&mut self, streams: &[SharedStream]) {
+        self.twice = false;
+        self.matcher.stop_expecting(self.count);
+        if let Some(stream) = streams.get(self.count + 1) {
+            stream.halt.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Reports a window.
+    fn window(
+        &mut self,
+        start: Nanos,
+        end: Nanos,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
+        let now = self.clock.now();
+        let mut standing = Vec::new();
+        for replica in 0..self.count {
+            let oldest = self
+                .matcher
+                .oldest_pending(replica)
+                .map_err(|error| MeasureError::Sink(error.to_string()))?;
+            standing.push((
+                self.matcher.pending(replica),
+                oldest.map(|oldest| now - oldest),
+            ));
+        }
+        let windows = self.summary.window(start, end, &standing);
+        // The remainder after the last complete window is often empty.
+        let nothing = windows
+            .iter()
+            .all(|window| window.transactions == 0 && window.matched == 0);
+        if nothing && end - start < Nanos(Nanos::from(self.plan.report_interval.0).0 / 10) {
+            return Ok(());
+        }
+        listener.tell(Event::Windows(&windows))
+    }
+
+    /// Ends the run; `cpu` is the matching thread's own processor time.
+    pub(super) fn finish(mut self, streams: &[SharedStream], mut cpu: Duration) -> Outcome {
+        self.matcher.expire(self.clock.now());
+        let mut anonymous = 0;
+        for (index, stream) in streams.iter().enumerate() {
+            let inbox = stream.inbox();
+            let record = &mut self.outcome.streams[index];
+            record.transactions = inbox.counts.transactions;
+            record.bytes = inbox.counts.bytes;
+            record.unknown_events = inbox.counts.unknown;
+            record.rotations = inbox.counts.rotations;
+            record.partial_tables = inbox.counts.partial_tables;
+            record.reconnects = inbox.reconnects;
+            let each = inbox.cpu.as_secs_f64() * 1e6 / inbox.counts.transactions.max(1) as f64;
+            record.cpu_us_per_transaction = (inbox.counts.transactions > 0).then_some(each);
+            anonymous += inbox.anonymous;
+            cpu += inbox.cpu;
+        }
+        self.outcome.cpu = cpu;
+        self.outcome.spilled_bytes = self.matcher.spilled_bytes();
+        self.outcome.clocks = self.clocks.records(self.clock);
+        let now = self.clock.now();
+        let mut standing = Vec::new();
+        for replica in 0..self.count {
+            let behind = self
+                .matcher
+                .oldest_pending(replica)
+                .ok()
+                .flatten()
+                .map(|oldest| now - oldest);
+            standing.push((self.matcher.pending(replica), behind));
+        }
+        // Transactions that a replica showed just before the end may be beyond it on the primary.
+        self.matcher.finish(self.end.unwrap_or(now) - GRACE);
+        for (replica, (pending, behind)) in standing.into_iter().enumerate() {
+            let (unmatched, before) = (
+                self.matcher.unmatched(replica),
+                self.matcher.before_start(replica),
+            );
+            self.outcome.lags.push(self.summary.lags(replica).clone());
+            self.outcome.results.push(self.summary.row(
+                replica,
+                pending,
+                behind,
+                unmatched,
+                before,
+                &self.groups,
+            ));
+        }
+        self.outcome.floor = self.summary.floor_row();
+        if anonymous > 0 {
+            self.outcome.warnings.push(Warning::new(
+                WarningCode::UnmatchedTransactions,
+                format!("{anonymous} transactions had no GTID and could not be matched"),
+                "enable GTIDs for all sessions (gtid_mode=ON)",
+            ));
+        }
+        for row in self.outcome.results.iter().filter(|row| row.unmatched > 0) {
+            let reasons: Vec<String> = row
+                .unmatched_reasons
+                .iter()
+                .map(|reason| format!("{} {}", reason.count, reason.reason))
+                .collect();
+            self.outcome.warnings.push(Warning::new(
+                WarningCode::UnmatchedTransactions,
+                format!(
+                    "{}: {} transactions of the primary have no lag: {}",
+                    row.replica,
+                    row.unmatched,
+                    reasons.join("; ")
+                ),
+                "see docs/reference/tap.md for each reason",
+            ));
+        }
+        self.outcome
+    }
+}

@@ -1,0 +1,231 @@
+//! Aggregates the blocks of one row of the results.
+
+use replimeter_instruments::cost::Block;
+use replimeter_model::{
+    cost::ReplicaBehind, engine::Engine, load::LoadError, plan::CostKind, resources::ServerUse,
+    sandbox::WaitPoint, time::Nanos, time_span::TimeSpan,
+};
+use replimeter_run::workloads::add_errors;
+use replimeter_stats::{series::distribution, signed::SignedHistogram};
+use serde::{Deserialize, Serialize};
+
+/// The conditions of a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ConditionKey {
+    pub(super) engine: Engine,
+    /// Product and version.
+    pub(super) version: String,
+    pub(super) kind: CostKind,
+    pub(super) wait_point: Option<WaitPoint>,
+    /// Servers besides the one that is written to.
+    pub(super) replicas: u32,
+    pub(super) threads: u32,
+    /// One-way delay of the links.
+    pub(super) delay: Option<TimeSpan>,
+}
+
+/// The valid blocks of one start.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StartBlocks {
+    /// Operations per second of each block.
+    pub(super) throughput: Vec<f64>,
+    /// Operations of each block that has any.
+    pub(super) operations: Vec<f64>,
+    /// Mean latency of each such block, in µs.
+    pub(super) mean: Vec<f64>,
+    /// CPU time per operation of the server that is written to, of each block, in µs.
+    pub(super) primary_cpu: Vec<f64>,
+    /// The same for all servers.
+    pub(super) all_cpu: Vec<f64>,
+    /// Latencies of all blocks; dropped for the figures at the end of the start.
+    pub(super) latency: SignedHistogram,
+    pub(super) figures: Option<StartFigures>,
+}
+
+/// Quantiles of a start's latencies, in µs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StartFigures {
+    pub(super) stdev: Option<f64>,
+    pub(super) p50: Option<f64>,
+    pub(super) p95: Option<f64>,
+    pub(super) p99: Option<f64>,
+    pub(super) max: Option<f64>,
+}
+
+/// State gathered for one row.
+#[derive(Clone, Debug)]
+pub(super) struct Condition {
+    pub(super) key: ConditionKey,
+    pub(super) starts: Vec<StartBlocks>,
+    pub(super) latency: SignedHistogram,
+    pub(super) uses: Vec<ServerUse>,
+    pub(super) operations: u64,
+    pub(super) statements: u64,
+    pub(super) counted_ns: i64,
+    pub(super) invalid: u64,
+    pub(super) retries: u64,
+    pub(super) failed: u64,
+    pub(super) errors: Vec<LoadError>,
+    pub(super) behind: Vec<ReplicaBehind>,
+    pub(super) client_cpu_us: f64,
+    pub(super) client_delay_us: Option<f64>,
+}
+
+impl Condition {
+    pub(super) fn new(key: ConditionKey) -> Self {
+        Self {
+            key,
+            starts: Vec::new(),
+            latency: SignedHistogram::default(),
+            uses: Vec::new(),
+            operations: 0,
+            statements: 0,
+            counted_ns: 0,
+            invalid: 0,
+            retries: 0,
+            failed: 0,
+            errors: Vec::new(),
+            behind: Vec::new(),
+            client_cpu_us: 0.0,
+            client_delay_us: Some(0.0),
+        }
+    }
+
+    /// Begins another start of the servers.
+    pub(super) fn begin(&mut self) {
+        self.starts.push(StartBlocks::default());
+    }
+
+    /// Ends the start.
+    pub(super) fn end(&mut self) {
+        let Some(start) = self.starts.last_mut() else {
+            return;
+        };
+        if start.throughput.is_empty() {
+            // A start without a valid block has no figures.
+            self.starts.pop();
+            return;
+        }
+        let figures = distribution(&start.latency);
+        start.figures = Some(StartFigures {
+            stdev: figures.stdev_us,
+            p50: figures.p50_us,
+            p95: figures.p95_us,
+            p99: figures.p99_us,
+            max: figures.max_us,
+        });
+        self.latency.merge(&std::mem::take(&mut start.latency));
+    }
+
+    /// Adds a block of the current start.
+    pub(super) fn record(&mut self, block: &Block) {
+        if block.invalid.is_some() {
+            self.invalid += 1;
+            return;
+        }
+        let result = &block.result;
+        self.retries += result
+            .retries
+            .iter()
+            .map(|retried| retried.count)
+            .sum::<u64>();
+        self.failed += result.failed;
+        add_errors(&mut self.errors, &result.errors);
+        let (seconds, operations) = (result.counted.0 as f64 / 1e9, result.operations as f64);
+        let Some(start) = self.starts.last_mut().filter(|_| seconds > 0.0) else {
+            return;
+        };
+        start.throughput.push(operations / seconds);
+        self.counted_ns += result.counted.0;
+        self.operations += result.operations;
+        self.statements += result.statements;
+        self.client_cpu_us += result.client_cpu.as_secs_f64() * 1e6;
+        self.client_delay_us = self
+            .client_delay_us
+            .zip(result.client_delay)
+            .map(|(sum, delay)| sum + delay.as_secs_f64() * 1e6);
+        for (name, behind) in &block.behind {
+            if !self.behind.iter().any(|known| known.name == *name) {
+                self.behind.push(ReplicaBehind {
+                    name: name.clone(),
+                    ..ReplicaBehind::default()
+                });
+            }
+            if let Some(known) = self.behind.iter_mut().find(|known| known.name == *name) {
+                known.mean =
+                    (known.mean * known.blocks as f64 + *behind as f64) / (known.blocks + 1) as f64;
+                known.blocks += 1;
+                known.max = known.max.max(*behind);
+            }
+        }
+        for used in &block.uses {
+            match self.uses.iter_mut().find(|known| known.name == used.name) {
+                Some(known) => known.add(used),
+                None => self.uses.push(used.clone()),
+            }
+        }
+        if result.operations == 0 {
+            return;
+        }
+        start.operations.push(operations);
+        start
+            .mean
+            .extend(result.service.mean().map(|nanos| nanos / 1e3));
+        start.latency.merge(&result.service);
+        let cpu: Vec<Option<f64>> = block.uses.iter().map(|used| used.cpu_us).collect();
+        start
+            .primary_cpu
+            .extend(cpu.first().copied().flatten().map(|cpu| cpu / operations));
+        start.all_cpu.extend(
+            cpu.iter()
+                .copied()
+                .sum::<Option<f64>>()
+                .map(|cpu| cpu / operations),
+        );
+    }
+
+    /// Returns whether no block is valid.
+    pub(super) fn is_empty(&self) -> bool {
+        self.starts.iter().all(|start| start.throughput.is_empty())
+    }
+
+    /// Returns whether there are valid blocks without an operation.
+    pub(super) fn idle(&self) -> bool {
+        !self.is_empty() && self.operations == 0
+    }
+
+    /// Returns the text of the first error, if there was one.
+    pub(super) fn first_error(&self) -> Option<&str> {
+        self.errors.first().map(|error| error.message.as_str())
+    }
+
+    /// Returns the latencies of the valid blocks of all ended starts, and their name.
+    pub(super) fn latencies(&self) -> (String, SignedHistogram) {
+        let key = &self.key;
+        let engine = key.engine.name();
+        let point = key
+            .wait_point
+            .map_or_else(String::new, |point| format!("/{}", point.name()));
+        let delay = key
+            .delay
+            .map_or_else(String::new, |delay| format!("/{delay}"));
+        (
+            format!(
+                "{engine}/{}{point}/{}{delay}/latency",
+                key.kind.name(),
+                key.threads
+            ),
+            self.latency.clone(),
+        )
+    }
+
+    /// Returns the measured time.
+    pub(super) fn counted(&self) -> Nanos {
+        Nanos(self.counted_ns)
+    }
+
+    /// Returns the number of invalid blocks.
+    pub(super) fn invalid(&self) -> u64 {
+        self.invalid
+    }
+}

@@ -1,0 +1,37 @@
+//! `samples.parquet` of an `exposure` run: one row per poll.
+
+use replimeter_model::exposure::ExposureSample;
+use replimeter_render::rows::{Columns, TableSpec, columns};
+
+/// Rows for the polls of a shape's servers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PollSamples {
+    /// The shape.
+    pub(crate) shape: String,
+}
+
+impl Columns for PollSamples {
+    type Row = ExposureSample;
+    const TABLE: TableSpec<ExposureSample, Self> = TableSpec {
+        message: "look",
+        group: 2048,
+        columns: columns! {
+            /// The sandbox's shape, or `endpoints:N`
+            shape: Word = |_, labels| &labels.shape;
+            /// End of the poll, since the start of the run
+            at_us: Real = |look, _| look.at_us;
+            /// Duration of the poll, from the query to the last reply
+            poll_duration_us: Real = |look, _| look.poll_duration_us;
+            /// Replicas that replied
+            answered: Long = |look, _| look.answered;
+            /// Transactions that no replica had received
+            transactions: Long = |look, _| look.transactions;
+            /// Total bytes of these transactions
+            bytes: Long = |look, _| look.bytes;
+            /// Age of the oldest of them; null if there are none
+            age_us: Real or null = |look, _| look.age_us;
+            /// Whether the primary was semi-synchronous; null if it is never semi-synchronous
+            semi_sync: Flag or null = |look, _| look.semi_sync;
+        },
+    };
+}

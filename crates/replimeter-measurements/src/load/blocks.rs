@@ -1,0 +1,155 @@
+//! Runs the workloads with each number of threads in turn.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use replimeter_engine::Node;
+use replimeter_instruments::{
+    discovery::Relation,
+    load::{GroupResult, LoadGroup, LoadProgress, WorkerPool, Workload},
+    preflight::Cluster,
+    resources::ResourceWatch,
+};
+use replimeter_model::{load::ReadTarget, plan::LoadRunPlan, time::Nanos};
+use replimeter_run::{
+    Progress, ProgressDetail, RunContext, Stage,
+    cli_error::{CliError, FailureKind},
+};
+
+use super::{
+    Load,
+    accumulator::Call,
+    data::{Data, make_data},
+};
+
+/// How long the client's ping limit is measured before each number of threads.
+const LIMIT: Duration = Duration::from_millis(400);
+const SECOND: Nanos = Nanos(1_000_000_000);
+
+/// Creates the data, and runs every workload with each number of threads.
+pub(super) fn measure(
+    cx: &mut RunContext<'_, Load>,
+    workloads: &[Workload],
+    cluster: &Cluster,
+    watch: &ResourceWatch,
+    data: &mut Data,
+) -> Result<(), CliError> {
+    let work = cx.work;
+    let set_of = make_data(cx, workloads, cluster, data)?;
+    for threads in &work.threads {
+        let load_groups: Vec<LoadGroup<'_>> = workloads
+            .iter()
+            .zip(&set_of)
+            .map(|(workload, set)| {
+                let (nodes, reads_only) = places(workload, work.reads, cluster);
+                LoadGroup {
+                    data: Some(&data.sets[*set]),
+                    rate: work.rate,
+                    reads_only,
+                    ..LoadGroup::new(workload, nodes, *threads)
+                }
+            })
+            .collect();
+        let stretch = stretch(cx, &load_groups, *threads, watch)?;
+        cx.take(stretch)?;
+        let failure = cx.accumulator.failure.as_ref();
+        if failure.is_some_and(|failure| failure.kind != FailureKind::Invalid)
+            || cx.stop.load(Ordering::Relaxed)
+        {
+            return Ok(());
+        }
+        if work.threads.last() != Some(threads) {
+            // Each number of threads starts with the same number of rows.
+            for set in &data.sets {
+                set.restore(&data.primary)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the servers that a workload runs on, and whether it is read-only there.
+fn places(workload: &Workload, reads: ReadTarget, cluster: &Cluster) -> (Vec<Node>, bool) {
+    let primary = cluster.primary.node.clone();
+    if !workload.reads_only() || reads == ReadTarget::Primary || cluster.replicas.is_empty() {
+        return (vec![primary], false);
+    }
+    let reads_only = cluster
+        .replicas
+        .iter()
+        .any(|replica| matches!(replica.relation, Relation::Channel { .. }));
+    let replicas = cluster.replica_nodes();
+    let nodes = if reads == ReadTarget::All {
+        std::iter::once(primary).chain(replicas).collect()
+    } else {
+        replicas
+    };
+    (nodes, reads_only)
+}
+
+/// Runs every workload with this number of threads.
+fn stretch(
+    cx: &RunContext<'_, Load>,
+    load_groups: &[LoadGroup<'_>],
+    threads: u32,
+    watch: &ResourceWatch,
+) -> Result<Call, CliError> {
+    let work = cx.work;
+    cx.stage(Stage::Prepare, "connecting the threads");
+    let mut pool = WorkerPool::open(load_groups, &cx.clock)?;
+    let before = pool.measure_limit(LIMIT);
+    let mut told = |second: &LoadProgress| cx.observers.progress(shown(work, load_groups, second));
+    let _ = watch.read();
+    let mut results = pool.run_interval(work.warm_up.0, work.duration.0, cx.stop, &mut told);
+    // No figures exist after the last reading.
+    let _ = watch.read();
+    let (mut uses, mut course) = (Vec::new(), Vec::new());
+    if let Some(first) = results.first() {
+        uses = watch.over(first.began, first.began + first.counted);
+        let seconds = (first.counted.0 / SECOND.0).max(0);
+        let until = first.began + Nanos(seconds * SECOND.0);
+        course = watch.series(
+            first.began,
+            until,
+            u32::try_from(seconds).unwrap_or(u32::MAX),
+        );
+    }
+    let whole = |result: &GroupResult| result.failure.is_none() && !result.interrupted;
+    if results.iter().all(whole) {
+        // The higher of two readings is the limit: interference can only lower one.
+        let after = pool.measure_limit(LIMIT);
+        for ((result, before), after) in results.iter_mut().zip(before).zip(after) {
+            result.limit_per_s = before
+                .zip(after)
+                .map(|(before, after)| before.max(after))
+                .or(before);
+        }
+    }
+    Ok(Call::Stretch {
+        threads,
+        results,
+        uses,
+        course,
+    })
+}
+
+/// Converts the load's progress for display.
+fn shown(work: &LoadRunPlan, load_groups: &[LoadGroup<'_>], second: &LoadProgress) -> Progress {
+    let (stage, operation) = match second.counted {
+        true => (Stage::Measure, "measuring"),
+        false => (Stage::WarmUp, "warming up"),
+    };
+    let whole = (work.warm_up.0 + work.duration.0).as_secs_f64();
+    let mut shown =
+        Progress::new(stage, operation).done(second.at.0 as f64 / 1e9, Some(whole), "s");
+    for (load_group, told) in load_groups.iter().zip(&second.load_groups) {
+        let name = format!("{}:{}", load_group.workload.name, load_group.threads);
+        shown = shown.with(ProgressDetail::Rate(name.into(), told.operations as f64));
+        if let Some(waiting) = told.waiting.filter(|waiting| *waiting > 0) {
+            shown = shown.with(ProgressDetail::Count(waiting, "waiting".into()));
+        }
+        if told.failed > 0 {
+            shown = shown.with(ProgressDetail::Count(told.failed, "failed".into()));
+        }
+    }
+    shown
+}

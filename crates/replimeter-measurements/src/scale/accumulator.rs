@@ -1,0 +1,314 @@
+//! Blocks of a scaling measurement, and their aggregates.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::scale::blocks::{BlockRow, BlockSubject, Blocks, Operations};
+use replimeter_instruments::scale::{Block, OperationResult};
+use replimeter_model::{
+    plan::{ScalePhase, ScalePlan},
+    scale::ScaleFit,
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_render::rows::Rows;
+use replimeter_run::{cli_error::CliError, workloads::NEAR_LIMIT};
+use replimeter_stats::signed::SignedHistogram;
+use serde::{Deserialize, Serialize};
+
+use super::condition::Condition;
+
+/// An event of the measurement.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Call {
+    /// The round of this number begins.
+    Round(u32),
+    /// Servers with this number of replicas are started in it.
+    Start { replicas: u32 },
+    /// Servers have their data set.
+    Filled {
+        rows: u64,
+        bytes: u64,
+        warnings: Vec<Warning>,
+    },
+    /// A block, perhaps incomplete.
+    Block {
+        place: BlockPlace,
+        block: Box<Block>,
+    },
+}
+
+/// The round, start and shape of a block.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct BlockPlace {
+    pub(super) shape: String,
+    pub(super) replicas: u32,
+    pub(super) start: u32,
+    pub(super) block: u32,
+}
+
+/// State gathered during the run.
+#[derive(Default)]
+pub(crate) struct Accumulator {
+    pub(super) conditions: BTreeMap<(u32, ScalePhase), Condition>,
+    /// Blocks of any kind that began.
+    seen: u64,
+    /// Rows and bytes of the data set.
+    pub(super) data: (u64, u64),
+    pub(super) fits: Vec<ScaleFit>,
+    /// Numbers of replicas in start order, by round.
+    pub(super) order: Vec<Vec<u32>>,
+    /// Warnings, and the number of blocks or starts that had them.
+    found: Vec<(Warning, u32)>,
+    invalid: BTreeSet<String>,
+}
+
+impl Accumulator {
+    /// Adds an event, and its rows to the samples.
+    pub(crate) fn take(&mut self, work: &ScalePlan, call: Call, samples: &mut Rows<Blocks>) {
+        match call {
+            Call::Round(_) => self.order.push(Vec::new()),
+            Call::Start { replicas } => self
+                .order
+                .last_mut()
+                .into_iter()
+                .for_each(|order| order.push(replicas)),
+            Call::Filled {
+                rows,
+                bytes,
+                warnings,
+            } => {
+                self.data = (rows, bytes);
+                warnings.into_iter().for_each(|warning| self.note(warning));
+            }
+            Call::Block { place, block } => self.add(&place, *block, work, samples),
+        }
+    }
+
+    /// Keeps a warning, or counts it if it is about the same as an earlier one.
+    fn note(&mut self, warning: Warning) {
+        let about = |warning: &Warning| {
+            (
+                warning.code,
+                warning
+                    .message
+                    .split(": ")
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            )
+        };
+        match self
+            .found
+            .iter_mut()
+            .find(|(known, _)| about(known) == about(&warning))
+        {
+            Some((_, times)) => *times += 1,
+            None => self.found.push((warning, 1)),
+        }
+    }
+
+    /// Returns whether no block began.
+    pub(super) fn is_empty(&self) -> bool {
+        self.seen == 0
+    }
+
+    /// Adds a block; an incomplete one is added only to the samples.
+    fn add(
+        &mut self,
+        place: &BlockPlace,
+        block: Block,
+        work: &ScalePlan,
+        samples: &mut Rows<Blocks>,
+    ) {
+        self.seen += 1;
+        let wanted = Nanos::from(work.duration.0);
+        let whole = block.counted.0 * 100 >= wanted.0 * 99;
+        let counts = whole && block.invalid.is_none();
+        rows(place, &block, counts)
+            .into_iter()
+            .for_each(|row| samples.add(row));
+        block
+            .parts
+            .iter()
+            .flat_map(|part| part.result.warnings())
+            .for_each(|warning| self.note(warning));
+        let condition = self
+            .conditions
+            .entry((place.replicas, block.phase))
+            .or_default();
+        condition.shape.clone_from(&place.shape);
+        if let Some(invalid) = &block.invalid {
+            condition.invalid += 1;
+            self.invalid.insert(format!(
+                "{}, {}: {invalid}",
+                place.shape,
+                block.phase.name()
+            ));
+        }
+        if counts {
+            condition.add(place.start, block);
+        }
+    }
+
+    /// Returns the warnings; `free` if servers have no fixed share of the machine.
+    pub(super) fn warnings(&self, cores: u32, free: bool) -> Vec<Warning> {
+        let told = |(warning, times): &(Warning, u32)| match times {
+            1 => warning.clone(),
+            _ => Warning {
+                message: format!("{} ({times} times; the first)", warning.message),
+                ..warning.clone()
+            },
+        };
+        let mut warnings: Vec<Warning> = self.found.iter().map(told).collect();
+        for invalid in &self.invalid {
+            warnings.push(Warning::new(
+                WarningCode::SemiSyncNotInEffect,
+                format!("{invalid}; the block is excluded"),
+                "find out why no replica acknowledged before the timeout",
+            ));
+        }
+        let most = self
+            .conditions
+            .values()
+            .map(|condition| condition.uses.len())
+            .max()
+            .unwrap_or(0);
+        let shared = self
+            .conditions
+            .values()
+            .flat_map(|condition| &condition.uses)
+            .any(|used| used.cpu_us.is_some());
+        if shared && free && most + 1 > cores as usize {
+            warnings.push(Warning::new(
+                WarningCode::ClientLimited,
+                format!("up to {most} servers and the load share {cores} cores: throughput includes this machine's limit, not only the effect of replicas"),
+                "run on a machine with at least one core per server, or give each server a fixed share with --cpus-per-server",
+            ));
+        }
+        for ((replicas, phase), condition) in &self.conditions {
+            if let Some(percent) = condition
+                .limit_percent
+                .filter(|percent| *percent >= NEAR_LIMIT)
+            {
+                warnings.push(Warning::new(
+                    WarningCode::ClientLimited,
+                    format!(
+                        "{replicas} replicas, {}: the client is the bottleneck: throughput reached {percent:.0} % of its ping limit",
+                        phase.name()
+                    ),
+                    "use fewer threads, or run the client on a machine with more cores",
+                ));
+            }
+        }
+        warnings
+    }
+
+    /// Returns why there are no results although all blocks ran, if so.
+    pub(super) fn invalid(&self) -> Option<CliError> {
+        let nothing = self
+            .conditions
+            .values()
+            .all(|condition| condition.blocks == 0);
+        let reason = self.invalid.iter().next().filter(|_| nothing)?;
+        Some(CliError::invalid(
+            reason.clone(),
+            "every block mixes semi-synchronous and asynchronous commits; find out why no replica acknowledged before the timeout, then run again",
+        ))
+    }
+
+    /// Returns latencies by number of replicas, phase and kind, with their names.
+    pub(super) fn latencies(&self) -> Vec<(String, SignedHistogram)> {
+        let conditions = self
+            .conditions
+            .iter()
+            .flat_map(|((replicas, phase), condition)| {
+                [
+                    ("write", &condition.write_latency),
+                    ("select", &condition.select_latency),
+                ]
+                .map(|(kind, latency)| {
+                    (
+                        format!("replicas:{replicas}/{}/{kind}", phase.name()),
+                        latency.clone(),
+                    )
+                })
+            });
+        conditions.collect()
+    }
+
+    /// Returns the measured time of all blocks.
+    pub(super) fn counted(&self) -> Nanos {
+        Nanos(
+            self.conditions
+                .values()
+                .map(|condition| condition.counted.0)
+                .sum(),
+        )
+    }
+}
+
+/// Returns a block's rows for the samples.
+fn rows(place: &BlockPlace, block: &Block, counts: bool) -> Vec<BlockRow> {
+    const SECOND_US: f64 = 1e6;
+    let (began_us, length_us) = (block.began.as_micros(), block.counted.as_micros());
+    let row = |name: &str, second: Option<u32>, about: BlockSubject| BlockRow {
+        shape: place.shape.clone(),
+        replicas: place.replicas,
+        start: place.start,
+        block: place.block,
+        phase: block.phase.name().to_owned(),
+        counts,
+        name: name.to_owned(),
+        second,
+        began_us: began_us + second.map_or(0.0, |second| f64::from(second) * SECOND_US),
+        length_us: if second.is_some() {
+            SECOND_US
+        } else {
+            length_us
+        },
+        about,
+    };
+    let mut rows = Vec::new();
+    for OperationResult { kind, result } in &block.parts {
+        let response = &result.response;
+        let latency = [
+            response.quantile(0.5),
+            response.quantile(0.95),
+            response.quantile(0.99),
+            response.max(),
+        ];
+        let whole = Operations {
+            ended: result.operations,
+            latency_us: latency.map(|nanos| nanos.map(Nanos::as_micros)),
+            retries: Some(result.retries.iter().map(|retried| retried.count).sum()),
+            failed: Some(result.failed),
+            caught_up_after_us: block.caught_up.map(|after| after.as_secs_f64() * 1e6),
+        };
+        rows.push(row(kind, None, BlockSubject::Load(whole)));
+        for (second, operations) in (0..).zip(&result.per_second) {
+            let load = Operations {
+                ended: *operations,
+                ..Operations::default()
+            };
+            rows.push(row(kind, Some(second), BlockSubject::Load(load)));
+        }
+    }
+    for used in &block.uses {
+        rows.push(row(
+            &used.name,
+            None,
+            BlockSubject::Server(Box::new(used.clone())),
+        ));
+    }
+    for (second, uses) in (0..).zip(&block.course) {
+        rows.extend(uses.iter().map(|used| {
+            row(
+                &used.name,
+                Some(second),
+                BlockSubject::Server(Box::new(used.clone())),
+            )
+        }));
+    }
+    rows
+}

@@ -1,0 +1,116 @@
+//! Aggregates the blocks of one phase with one number of replicas.
+
+use std::collections::BTreeMap;
+
+use replimeter_instruments::scale::{Block, OperationResult};
+use replimeter_model::{load::LoadError, resources::ServerUse, scale::ScaleServer, time::Nanos};
+use replimeter_run::workloads::add_errors;
+use replimeter_stats::signed::SignedHistogram;
+
+/// One phase with one number of replicas.
+#[derive(Default)]
+pub(super) struct Condition {
+    pub(super) shape: String,
+    /// Operations per second of the blocks, by kind of operation and start.
+    pub(super) rates: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
+    pub(super) write_latency: SignedHistogram,
+    pub(super) select_latency: SignedHistogram,
+    pub(super) blocks: u32,
+    pub(super) invalid: u32,
+    pub(super) counted: Nanos,
+    pub(super) operations: u64,
+    pub(super) retries: u64,
+    pub(super) failed: u64,
+    pub(super) errors: Vec<LoadError>,
+    pub(super) caught_up_us: Option<f64>,
+    pub(super) uses: Vec<ServerUse>,
+    /// Selects by server.
+    pub(super) selects: BTreeMap<String, u64>,
+    pub(super) client_us: f64,
+    /// Nanoseconds in which load threads waited for a core, and threads × time.
+    pub(super) delayed: Option<f64>,
+    pub(super) thread_us: f64,
+    /// The largest share of the client's ping limit, in percent.
+    pub(super) limit_percent: Option<f64>,
+}
+
+impl Condition {
+    pub(super) fn add(&mut self, start: u32, block: Block) {
+        self.blocks += 1;
+        self.counted = self.counted + block.counted;
+        self.operations += block.operations();
+        if let Some(caught_up) = block.caught_up {
+            let us = caught_up.as_secs_f64() * 1e6;
+            self.caught_up_us = Some(self.caught_up_us.map_or(us, |longest| longest.max(us)));
+        }
+        if self.uses.is_empty() {
+            self.uses.clone_from(&block.uses);
+        } else {
+            self.uses
+                .iter_mut()
+                .zip(&block.uses)
+                .for_each(|(sum, more)| sum.add(more));
+        }
+        for OperationResult { kind, result } in block.parts {
+            let seconds = result.counted.0 as f64 / 1e9;
+            if seconds > 0.0 {
+                self.rates
+                    .entry(kind.clone())
+                    .or_default()
+                    .entry(start)
+                    .or_default()
+                    .push(result.operations as f64 / seconds);
+            }
+            if kind == "select" {
+                self.select_latency.merge(&result.response);
+                for share in &result.by_node {
+                    *self.selects.entry(share.node.clone()).or_default() += share.operations;
+                }
+            } else {
+                self.write_latency.merge(&result.response);
+            }
+            self.retries += result
+                .retries
+                .iter()
+                .map(|retried| retried.count)
+                .sum::<u64>();
+            self.failed += result.failed;
+            add_errors(&mut self.errors, &result.errors);
+            if let Some(share) = result.client().limit_share {
+                self.limit_percent = Some(self.limit_percent.unwrap_or(0.0).max(share * 100.0));
+            }
+            self.client_us += result.client_cpu.as_secs_f64() * 1e6;
+            self.thread_us += result.counted.as_micros() * f64::from(result.threads);
+            if let Some(delay) = result.client_delay {
+                self.delayed = Some(self.delayed.unwrap_or(0.0) + delay.as_secs_f64() * 1e6);
+            }
+        }
+    }
+
+    pub(super) fn servers(&self) -> Vec<ScaleServer> {
+        let seconds = self.counted.0 as f64 / 1e9;
+        let one = |used: &ServerUse| {
+            let percent = |cpu: Option<f64>| {
+                cpu.filter(|_| used.length_us > 0.0)
+                    .map(|cpu| cpu / used.length_us * 100.0)
+            };
+            ScaleServer {
+                per_operation: used.per_operation(self.operations),
+                cpu_percent: used.cpu_percent(),
+                cpu_system_percent: percent(used.cpu_system_us),
+                read_bytes_per_s: used.per_s(used.read_bytes),
+                write_bytes_per_s: used.per_s(used.write_bytes),
+                reads_per_s: used.per_s(used.reads),
+                writes_per_s: used.per_s(used.writes),
+                fsyncs_per_s: used.per_s(used.fsyncs),
+                context_switches_per_s: used.per_s(used.context_switches),
+                selects_per_s: self
+                    .selects
+                    .get(&used.name)
+                    .filter(|_| seconds > 0.0)
+                    .map(|count| *count as f64 / seconds),
+            }
+        };
+        self.uses.iter().map(one).collect()
+    }
+}

@@ -1,0 +1,294 @@
+//! Measures the cases on a target's servers one after another, at each level of read consistency.
+
+use std::sync::atomic::Ordering;
+
+use replimeter_engine::dialect::sync_reads::Guarantee;
+use replimeter_instruments::{
+    load::{BackgroundLoad, GroupResult, IntervalLatencies, LatencyRecorders, Versions},
+    preflight::Cluster,
+    stale::{self, Event, Listener, MeasuredCase, Outcome, ReaderRef},
+};
+use replimeter_model::{
+    plan::{LoadCase, ReadConsistency, SessionReset},
+    stale::{LoadWindow, StalePhase, StaleWindow},
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_run::{Progress, ProgressDetail, RunContext, Stage, cli_error::CliError};
+use replimeter_stats::signed::rank_of;
+
+use super::{
+    Stale,
+    accumulator::{self, Call, ReaderAccumulator},
+    load::{CaseLoads, PlacedLoad, ReadJudging, judged_readers, load_on, writers_of},
+};
+
+/// One case at one level of read consistency.
+struct CaseCondition<'a> {
+    case: &'a LoadCase,
+    level: ReadConsistency,
+    pool: SessionReset,
+    placed: &'a [PlacedLoad<'a>],
+}
+
+/// Measures every case at every level of read consistency.
+pub(super) fn cells<'s, 'a: 's>(
+    cx: &mut RunContext<'a, Stale>,
+    cluster: &mut Cluster,
+    readers: &[ReaderRef],
+    levels: &[ReadConsistency],
+    shape: &str,
+    sets: &mut CaseLoads<'s>,
+) -> Result<(), CliError> {
+    let work = cx.work;
+    let mut next_round = 1;
+    for case in &work.cases {
+        let placed = match sets.placed(case, cluster, readers)? {
+            Ok(placed) => placed,
+            Err(reason) if work.cases.len() > 1 => {
+                let hint = "name another server behind the @ of --load, or leave this case out";
+                cx.warn([Warning::new(
+                    WarningCode::CaseLeftOut,
+                    format!("{shape}: {reason}"),
+                    hint,
+                )]);
+                continue;
+            }
+            Err(reason) => {
+                return Err(CliError::usage(
+                    reason,
+                    "name another server behind the @ of --load",
+                ));
+            }
+        };
+        // A load is read on its own server, unless readers are given.
+        let wanted = (!work.readers.is_empty()).then_some(readers);
+        let found = if work.check_load_reads {
+            judged_readers(&placed, wanted, case)
+        } else {
+            Ok(readers.to_vec())
+        };
+        let readers = &match found {
+            Ok(readers) => readers,
+            Err(reason) => {
+                let hint = "use a load such as versioned-update:4@writer, versioned-select:8@reader or versioned:8@node1; \
+                            docs/reference/stale.md describes how a workload file names its versions";
+                return Err(CliError::usage(reason, hint));
+            }
+        };
+        let found = sets.fill(cx, &placed, cluster)?;
+        cx.warn(found);
+        for level in levels {
+            for pool in &work.session_resets {
+                if *level == ReadConsistency::Off && *pool != SessionReset::Keep {
+                    continue;
+                }
+                let cell = CaseCondition {
+                    case,
+                    level: *level,
+                    pool: *pool,
+                    placed: &placed,
+                };
+                next_round = measure_cell(cx, cluster, readers, shape, &cell, sets, next_round)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Measures one case at one level; returns the number of the next round.
+fn measure_cell(
+    cx: &mut RunContext<'_, Stale>,
+    cluster: &mut Cluster,
+    readers: &[ReaderRef],
+    shape: &str,
+    cell: &CaseCondition<'_>,
+    sets: &CaseLoads<'_>,
+    first_round: u64,
+) -> Result<u64, CliError> {
+    let work = cx.work;
+    let guarantees = stale::guarantees(cluster, readers, cell.level, work.timeout.0)?;
+    let clock = cx.clock;
+    let judging = work.check_load_reads.then(|| ReadJudging {
+        versions: Versions::new(&clock),
+        readers,
+        guarantees: &guarantees,
+    });
+    let case = case_of(
+        cluster,
+        readers,
+        &guarantees,
+        shape,
+        cell,
+        work.check_load_reads,
+    );
+    cx.take(Call::Case(case))?;
+    let part = MeasuredCase {
+        readers,
+        guarantees: &guarantees,
+        pool: cell.pool,
+        first_round,
+        real_time: cx.real_time,
+        judged: judging.as_ref().map(|judging| &*judging.versions),
+    };
+    let load = sets.connect(cx, cell.placed, judging.as_ref());
+    let result = load
+        .map_err(CliError::from)
+        .and_then(|load| under_load(cx, cluster, &part, cell, load));
+    // The warnings of the case follow those found earlier.
+    let warnings = cx.take_warnings();
+    cx.take(Call::Warnings(warnings))?;
+    let (mut outcome, loads) = match result {
+        Ok(measured) => measured,
+        Err(error) => {
+            cx.take(Call::CaseEnded {
+                outcome: None,
+                loads: Vec::new(),
+            })?;
+            return Err(error);
+        }
+    };
+    let (failure, interrupted, next_round) = (
+        outcome.failure.take(),
+        outcome.interrupted,
+        outcome.next_round,
+    );
+    cx.take(Call::CaseEnded {
+        outcome: Some(outcome),
+        loads,
+    })?;
+    CliError::of_measuring(failure.as_ref(), interrupted).map_or(Ok(next_round), Err)
+}
+
+/// Returns the writers, the readers and the reads of a case.
+fn case_of(
+    cluster: &Cluster,
+    readers: &[ReaderRef],
+    guarantees: &[Guarantee],
+    shape: &str,
+    cell: &CaseCondition<'_>,
+    judged: bool,
+) -> accumulator::CaseAccumulator {
+    let writers = if judged {
+        writers_of(cell.placed)
+    } else {
+        vec![cluster.primary.node.name.clone()]
+    };
+    let reader = |(reader, guarantee): (&ReaderRef, &Guarantee)| ReaderAccumulator {
+        name: reader.name(cluster),
+        writer: *reader == ReaderRef::Writer,
+        guarantee: guarantee.words.clone(),
+        gtid: guarantee.gtid,
+        delay: reader.delay(cluster),
+    };
+    accumulator::CaseAccumulator {
+        shape: shape.to_owned(),
+        load: cell.case.to_string(),
+        load_on: load_on(cell.case, cluster, readers),
+        asked: cell.level,
+        sync_reads: guarantees
+            .first()
+            .map_or(cell.level, |guarantee| guarantee.level),
+        pool: cell.pool,
+        writers,
+        readers: readers.iter().zip(guarantees).map(reader).collect(),
+        judged: judged.then(|| accumulator::judged(cell.placed)),
+    }
+}
+
+/// Measures a case under its load; returns the results of both.
+fn under_load(
+    cx: &mut RunContext<'_, Stale>,
+    cluster: &mut Cluster,
+    part: &MeasuredCase<'_>,
+    cell: &CaseCondition<'_>,
+    mut load: BackgroundLoad,
+) -> Result<(Outcome, Vec<GroupResult>), CliError> {
+    let some = !cell.placed.is_empty();
+    if some {
+        cx.stage(Stage::WarmUp, "starting the load");
+    }
+    let stop = cx.stop;
+    let ran = load.run_while(stop, |running| {
+        let stopped = || stop.load(Ordering::Relaxed) || running.has_failed();
+        let result = measure(cx, cluster, part, cell, &running.recorders, &stopped);
+        if some {
+            cx.stage(Stage::CleanUp, "stopping the load");
+        }
+        result
+    });
+    cx.warn(ran.warnings);
+    let mut outcome = ran.value?;
+    if let Some(error) = ran.failure {
+        outcome.failure = Some(error.into());
+    }
+    Ok((outcome, load.results()))
+}
+
+/// Returns a load's results in a window.
+fn load_window(load: String, latencies: &IntervalLatencies) -> LoadWindow {
+    let latency = &latencies.latency;
+    let rank = |p: f64| {
+        latency
+            .at_rank(rank_of(p, latency.count()))
+            .map(Nanos::as_micros)
+    };
+    let some = latency.count() > 0;
+    LoadWindow {
+        load,
+        operations: latency.count(),
+        p50_us: rank(0.5).filter(|_| some),
+        p99_us: rank(0.99).filter(|_| some),
+        max_us: latency.max().map(Nanos::as_micros).filter(|_| some),
+        under_way_us: latencies.under_way.map_or(0.0, Nanos::as_micros),
+    }
+}
+
+/// Measures one part.
+fn measure(
+    cx: &mut RunContext<'_, Stale>,
+    cluster: &mut Cluster,
+    part: &MeasuredCase<'_>,
+    cell: &CaseCondition<'_>,
+    recorders: &[LatencyRecorders],
+    stopped: &dyn Fn() -> bool,
+) -> Result<Outcome, CliError> {
+    let panics = cx.fault() == Some("panic-while-measuring");
+    let (work, clock) = (cx.work, cx.clock);
+    let what = format!("{}, {}", cell.case, cell.level);
+    let mut on = |event: Event<'_>| {
+        let call = match event {
+            Event::Round(round) => {
+                assert!(
+                    !(panics && round.phase == StalePhase::AtOnce),
+                    "a fault was requested"
+                );
+                Call::Round(round.clone())
+            }
+            Event::Window(window) => {
+                let loads = cell.placed.iter().zip(recorders);
+                let load = loads.map(|(load, recorder)| load_window(load.name(), &recorder.take()));
+                Call::Window(StaleWindow {
+                    load: load.collect(),
+                    ..window
+                })
+            }
+            Event::Progress(progress) => {
+                let total = progress.total.map(|total| total as f64);
+                cx.observers.progress(
+                    Progress::new(Stage::Measure, progress.phase.name())
+                        .part(&what)
+                        .done(progress.done as f64, total, "rounds")
+                        .with(ProgressDetail::Count(progress.stale, "stale".into())),
+                );
+                return Ok(());
+            }
+        };
+        cx.take(call).map_err(|failure| failure.message)
+    };
+    let mut listener = Listener {
+        on: &mut on,
+        stop: stopped,
+    };
+    Ok(stale::run(cluster, work, part, &clock, &mut listener)?)
+}

@@ -1,0 +1,220 @@
+//! The settings of `load`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    PlanError, Settings, TargetSettings, WarmUp, contradiction,
+    one_or_more::OneOrMore,
+    settings::{on_off, own_servers},
+    units::{self, HOUR},
+};
+use crate::{
+    load::{Arrivals, DataSize, MAX_THREADS, OpenLoop, ReadTarget},
+    target::{NodeSpec, PRIMARY, Role, Target},
+    time_span::TimeSpan,
+};
+
+/// The most numbers of threads that one run tries.
+const MAX_STEPS: usize = 64;
+
+/// The settings of `load`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(next_help_heading = "Load")]
+pub struct LoadSettings {
+    /// Workload to run: a name, or the path of a file; may be repeated [default: {default}]
+    ///
+    /// Several run concurrently.
+    #[arg(long, value_name = "WORKLOAD")]
+    #[serde(with = "OneOrMore::<String>", skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Vec<String>>,
+
+    /// Connections of each workload; several numbers run one after another [default: {default}]
+    #[arg(long, value_name = "T,…", value_delimiter = ',')]
+    #[serde(with = "OneOrMore::<u32>", skip_serializing_if = "Option::is_none")]
+    pub threads: Option<Vec<u32>>,
+
+    /// Start this many operations of each workload per second (open loop)
+    ///
+    /// An operation starts on schedule, without waiting for earlier ones. Without it, each thread starts its next
+    /// operation when the last one has ended (closed loop).
+    #[arg(long, value_name = "R")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
+
+    /// When operations start: constant or poisson [default: constant]
+    ///
+    /// poisson: as those of many independent users.
+    #[arg(long, value_name = "HOW", requires = "rate")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<Arrivals>,
+
+    /// Count for this time, after the warm-up [default: {default}]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<TimeSpan>,
+
+    /// Uncounted time at the beginning [default: {default}]
+    ///
+    /// A time, such as 2s: without rounds, a number has no meaning.
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<WarmUp>,
+
+    /// Size of the data set: rows (100000) or bytes on disk (300MB)
+    ///
+    /// Default: what each workload says.
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_size: Option<DataSize>,
+
+    /// Where workloads that only read run: replicas, primary or all [default: {default}]
+    #[arg(long, value_name = "WHERE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reads: Option<ReadTarget>,
+
+    /// Keep the data for a later run with the same data size
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keep_data: bool,
+
+    /// Fail if a replica has not received the data within this time [default: {default}]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<TimeSpan>,
+
+    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    ///
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_awake: Option<bool>,
+}
+
+/// A `load`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadRunPlan {
+    /// Workloads by their names or paths; never empty.
+    pub workloads: Vec<String>,
+    /// Connections of each workload, one number after another; never empty.
+    pub threads: Vec<u32>,
+    /// The schedule of each workload; `None` for a closed loop.
+    pub rate: Option<OpenLoop>,
+    /// How long it is counted.
+    pub duration: TimeSpan,
+    /// How long it runs before.
+    pub warm_up: TimeSpan,
+    /// How much data; `None` for what each workload says.
+    pub data_size: Option<DataSize>,
+    /// Where workloads go that only read.
+    pub reads: ReadTarget,
+    /// Whether the data stays.
+    pub keep_data: bool,
+    /// How long a replica may take to receive the data.
+    pub timeout: TimeSpan,
+    /// Keep every core of this machine from halting.
+    pub keep_awake: bool,
+}
+
+/// A load needs no replica: the user's primary may stand alone.
+fn alone(target: &mut TargetSettings) {
+    if target.replicas.is_empty()
+        && target.nodes.is_empty()
+        && let Some(url) = target.primary.take()
+    {
+        target.nodes = vec![NodeSpec {
+            name: PRIMARY.to_owned(),
+            role: Some(Role::Primary),
+            source: None,
+            url,
+        }];
+    }
+}
+
+impl Settings for LoadSettings {
+    const NAME: &'static str = "load";
+    type Plan = LoadRunPlan;
+
+    fn plan(
+        &mut self,
+        target: &mut TargetSettings,
+    ) -> Result<(Vec<Target>, LoadRunPlan), PlanError> {
+        let duration = *self.duration.get_or_insert(TimeSpan::from_secs(30));
+        let warm_up = self
+            .warm_up
+            .get_or_insert(WarmUp::Time(TimeSpan::from_secs(2)))
+            .time(Self::NAME)?;
+        units::check_at_most("warm-up", Some(warm_up), HOUR, "the time before it counts")?;
+        units::check_within(
+            "warm-up",
+            Some(warm_up),
+            TimeSpan::from_secs(2),
+            Some(duration),
+        )?;
+        alone(target);
+        let targets = target.plan()?;
+        if targets.len() > 1 {
+            return contradiction("load takes one target; run it once for each");
+        }
+        let workloads = self
+            .workload
+            .get_or_insert_with(|| vec!["insert".to_owned()]);
+        let threads = self.threads.get_or_insert_with(|| vec![8]);
+        if workloads.is_empty() || threads.is_empty() {
+            return contradiction("a load needs a workload and a number of threads");
+        }
+        let twice = workloads
+            .iter()
+            .enumerate()
+            .find(|(index, name)| workloads[..*index].contains(name));
+        if let Some((_, twice)) = twice {
+            return Err(PlanError::Contradiction(format!(
+                "the workload {twice} is given twice; ask for more threads instead"
+            )));
+        }
+        if threads
+            .iter()
+            .any(|threads| !(1..=MAX_THREADS).contains(threads))
+        {
+            return Err(PlanError::Contradiction(format!(
+                "a load has 1 to {MAX_THREADS} threads"
+            )));
+        }
+        if threads.len() > MAX_STEPS {
+            return Err(PlanError::Contradiction(format!(
+                "at most {MAX_STEPS} numbers of threads are tried in one run"
+            )));
+        }
+        if self.rate == Some(0) {
+            return contradiction("a rate of 0 is no load; leave rate out for a closed loop");
+        }
+        if self.rate.is_none() && self.arrivals.is_some() {
+            return contradiction("arrivals belong to an open loop; add a rate");
+        }
+        if duration.0.is_zero() {
+            return contradiction("duration must be above 0");
+        }
+        self.arrivals = self.rate.map(|_| self.arrivals.unwrap_or_default());
+        let plan = LoadRunPlan {
+            workloads: workloads.clone(),
+            threads: threads.clone(),
+            rate: self
+                .rate
+                .zip(self.arrivals)
+                .map(|(rate, arrivals)| OpenLoop { rate, arrivals }),
+            duration,
+            warm_up,
+            data_size: self.data_size,
+            reads: *self.reads.get_or_insert_default(),
+            keep_data: self.keep_data,
+            timeout: *self.timeout.get_or_insert(TimeSpan::from_secs(600)),
+            keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
+        };
+        Ok((targets, plan))
+    }
+
+    fn workloads(&mut self) -> Vec<&mut String> {
+        self.workload.iter_mut().flatten().collect()
+    }
+}

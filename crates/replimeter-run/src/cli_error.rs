@@ -1,0 +1,158 @@
+//! Errors for the user: message, hint and exit code.
+
+use std::process::ExitCode;
+
+use replimeter_engine::{
+    ServerError,
+    source::{SourceError, SourceErrorKind},
+};
+use replimeter_instruments::MeasureError;
+use replimeter_model::{
+    plan::PlanError,
+    redact,
+    warning::{Warning, WarningCode},
+};
+use replimeter_render::rows::SamplesError;
+use serde::{Deserialize, Serialize};
+
+/// The exit codes of every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// The measurement is invalid, or would be.
+    Invalid = 1,
+    /// The request is invalid.
+    Usage = 2,
+    /// A server, the sandbox or the disk failed.
+    Failed = 3,
+    /// The user interrupted it.
+    Interrupted = 130,
+}
+
+/// The failure of a command.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CliError {
+    /// Its kind, which determines the exit code.
+    pub kind: FailureKind,
+    /// The cause, with the name of the affected server.
+    pub message: String,
+    /// The hint.
+    pub hint: String,
+}
+
+/// Returns an internal error.
+pub fn unexpected(what: &str) -> CliError {
+    CliError::failed(format!("internal error: {what}"), "report this as a bug")
+}
+
+impl CliError {
+    /// Redacts both texts: they can repeat the user's input, which can be a URL even where something else is
+    /// expected.
+    fn of(kind: FailureKind, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: redact::message(&message.into()),
+            hint: redact::message(&hint.into()),
+        }
+    }
+
+    /// Returns a failure for an invalid request.
+    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::of(FailureKind::Usage, message, hint)
+    }
+
+    /// Returns a failure of a server, the sandbox or the disk.
+    pub fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::of(FailureKind::Failed, message, hint)
+    }
+
+    /// Returns a failure for an invalid measurement.
+    pub fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::of(FailureKind::Invalid, message, hint)
+    }
+
+    /// Returns a failure for an interruption by the user.
+    pub fn interrupted(message: impl Into<String>) -> Self {
+        Self::of(FailureKind::Interrupted, message, "")
+    }
+
+    /// Returns a failure for an interrupted measurement with partial results.
+    pub fn partial() -> Self {
+        Self::interrupted("interrupted; partial results are kept")
+    }
+
+    /// Returns the failure of measuring, if it failed or was interrupted.
+    pub fn of_measuring(error: Option<&MeasureError>, interrupted: bool) -> Option<Self> {
+        match error {
+            Some(error) => Some(Self::failed(error.to_string(), error.hint())),
+            None => interrupted.then(Self::partial),
+        }
+    }
+
+    /// Adds the shape if there are several, since their servers have the same names.
+    pub fn for_shape(mut self, shape: &str, several: bool) -> Self {
+        if several {
+            self.message = format!("{shape}: {}", self.message);
+        }
+        self
+    }
+
+    /// Returns the warning for the report of a run that ended with it.
+    pub fn warning(&self) -> Warning {
+        match self.kind {
+            FailureKind::Interrupted => Warning::new(
+                WarningCode::Interrupted,
+                self.message.clone(),
+                "run the plan again for complete results",
+            ),
+            _ => Warning::new(WarningCode::Failed, self.message.clone(), self.hint.clone()),
+        }
+    }
+
+    /// Returns the exit code of the program.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.kind as u8)
+    }
+}
+
+impl From<PlanError> for CliError {
+    fn from(error: PlanError) -> Self {
+        Self::usage(
+            error.to_string(),
+            "see `replimeter COMMAND --help` for every setting, docs/reference/plans.md for those of a plan",
+        )
+    }
+}
+
+impl From<ServerError> for CliError {
+    fn from(error: ServerError) -> Self {
+        let hint = error.hint.clone();
+        Self::failed(error.to_string(), hint)
+    }
+}
+
+impl From<SourceError> for CliError {
+    fn from(error: SourceError) -> Self {
+        let kind = match error.kind {
+            SourceErrorKind::Usage => FailureKind::Usage,
+            SourceErrorKind::Unavailable | SourceErrorKind::Failed => FailureKind::Failed,
+            SourceErrorKind::Interrupted => FailureKind::Interrupted,
+        };
+        Self::of(kind, error.message, error.hint)
+    }
+}
+
+impl From<SamplesError> for CliError {
+    fn from(error: SamplesError) -> Self {
+        MeasureError::Sink(error.to_string()).into()
+    }
+}
+
+impl From<MeasureError> for CliError {
+    fn from(error: MeasureError) -> Self {
+        match error {
+            MeasureError::Interrupted => Self::interrupted(error.to_string()),
+            error => Self::failed(error.to_string(), error.hint()),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The effects of a plan on servers, tables, load and files, listed before anything is done.
+
+use std::path::Path;
+
+use replimeter_model::{load::LoadSpec, sandbox::SandboxSpec, target::Target};
+
+use crate::{
+    cli_error::CliError,
+    options::OutputArgs,
+    run_dir::{HISTOGRAMS, MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET},
+    workloads::workload,
+};
+
+/// Categories: actions on servers.
+pub const SERVERS: &str = "servers";
+/// Writes to servers.
+pub const WRITES: &str = "writes";
+/// Load on servers.
+pub const LOAD: &str = "load";
+/// Duration.
+pub const TIME: &str = "time";
+const FILES: &str = "files";
+
+/// The effects, in display order.
+#[derive(Default)]
+pub struct PlanEffects(Vec<(&'static str, String)>);
+
+fn servers(target: &Target) -> String {
+    match target {
+        Target::Sandbox(spec) => format!("{}, and removes them", started(spec)),
+        Target::Running(name) => {
+            format!("connects to the running sandbox `{name}`, which keeps running")
+        }
+        Target::Nodes(nodes) => {
+            let named: Vec<String> = nodes
+                .iter()
+                .map(|node| format!("{} ({})", node.name, node.url.address()))
+                .collect();
+            format!("connects to {}", named.join(", "))
+        }
+    }
+}
+
+/// Returns the servers started for a sandbox.
+pub fn started(spec: &SandboxSpec) -> String {
+    let nodes = spec.shape.nodes();
+    let plural = if nodes.len() == 1 { "" } else { "s" };
+    format!(
+        "starts {} server{plural} on this machine, {} ({})",
+        nodes.len(),
+        spec.shape,
+        nodes.join(", ")
+    )
+}
+
+/// Returns whether existing servers or running sandboxes are among the targets.
+fn foreign(targets: &[Target]) -> bool {
+    targets
+        .iter()
+        .any(|target| !matches!(target, Target::Sandbox(_)))
+}
+
+impl PlanEffects {
+    /// Returns the effects as comment lines, so that the output of a dry run is a valid plan.
+    pub fn comments(&self) -> String {
+        let lines = self
+            .0
+            .iter()
+            .map(|(what, sentence)| format!("#   {what:<8} {sentence}\n"));
+        std::iter::once("# Effects of this run:\n".to_owned())
+            .chain(lines)
+            .collect()
+    }
+
+    /// Adds an effect to a category.
+    pub fn add_effect(&mut self, what: &'static str, sentence: impl Into<String>) {
+        self.0.push((what, sentence.into()));
+    }
+
+    /// Adds the servers that are started or connected to.
+    pub fn targets(&mut self, targets: &[Target]) {
+        for target in targets {
+            self.add_effect(SERVERS, servers(target));
+        }
+    }
+
+    /// Adds one of Replimeter's tables, which is removed again.
+    pub fn table(&mut self, targets: &[Target], name: &str, what: &str) {
+        let gone = if foreign(targets) {
+            "; schema and table are dropped at the end unless they existed before; all writes replicate"
+        } else {
+            ""
+        };
+        self.add_effect(
+            WRITES,
+            format!("schema `replimeter`, table `{name}` ({what}), on the primary{gone}"),
+        );
+    }
+
+    /// Adds the tables of a workload, and the effects of a user's script.
+    pub fn tables(&mut self, name: &str, kept: bool) -> Result<(), CliError> {
+        let workload = workload(name)?;
+        let tables = workload.tables();
+        if !tables.is_empty() {
+            let gone = if kept {
+                "kept (keep-data)"
+            } else {
+                "removed at the end"
+            };
+            let listed: Vec<String> = tables.iter().map(|table| format!("`{table}`")).collect();
+            self.add_effect(
+                WRITES,
+                format!(
+                    "schema `replimeter`, tables {} of the workload {name}, and `load_data`; {gone}",
+                    listed.join(", ")
+                ),
+            );
+        }
+        if workload.has_script() {
+            self.add_effect(WRITES, format!("tables in the statements of {name}"));
+        }
+        Ok(())
+    }
+
+    /// Adds loads with their rates, and the tables of each workload once.
+    pub fn loads(&mut self, specs: &[(&LoadSpec, Option<u64>)]) -> Result<(), CliError> {
+        let mut known: Vec<&str> = Vec::new();
+        for (spec, rate) in specs {
+            let connections = if spec.threads == 1 {
+                "connection"
+            } else {
+                "connections"
+            };
+            let how = rate.map_or_else(
+                || "back to back".to_owned(),
+                |rate| format!("{rate} per second"),
+            );
+            self.add_effect(
+                LOAD,
+                format!(
+                    "{} {connections} run {} on {}, {how}",
+                    spec.threads, spec.workload, spec.node
+                ),
+            );
+            if !known.contains(&spec.workload.as_str()) {
+                known.push(&spec.workload);
+                self.tables(&spec.workload, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the files of the run.
+    pub fn files(
+        &mut self,
+        targets: &[Target],
+        output: &OutputArgs,
+        command: &str,
+        histograms: bool,
+    ) {
+        let folder = output.run_dir.as_deref().map_or_else(
+            || format!("a new folder replimeter-runs/TIME-{command}"),
+            |path: &Path| format!("the folder {}", path.display()),
+        );
+        let mut kept = vec![PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET];
+        kept.extend(histograms.then_some(HISTOGRAMS));
+        self.add_effect(FILES, format!("{folder} with {}", kept.join(", ")));
+        let own = targets
+            .iter()
+            .any(|target| matches!(target, Target::Sandbox(_)));
+        if own {
+            self.add_effect(
+                FILES,
+                "data directories in the private folder (REPLIMETER_HOME), removed with their servers; their templates are kept",
+            );
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A reaper for sandboxes whose servers start programs. The kernel ends a server together with the
+//! tool, but not a state transfer that the server started; the reaper detects the end of the tool,
+//! whatever its cause, and ends the remaining processes.
+
+use std::{
+    io::{self, Read},
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Child, Stdio},
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::process::{self, kill_by_token};
+
+/// How long the reaper searches for processes.
+const LOOK: Duration = Duration::from_secs(10);
+/// How long the search must find none.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// How to start the reaper: this program with a hidden command.
+#[derive(Clone, Debug)]
+pub struct ReaperProgram {
+    /// The program.
+    pub program: PathBuf,
+    /// Arguments before the token.
+    pub arguments: Vec<String>,
+}
+
+/// A running reaper; it ends when this is ended or dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Reaper {
+    child: Mutex<Option<Child>>,
+}
+
+impl Reaper {
+    /// Starts the reaper for processes with this token.
+    pub(crate) fn start(&self, program: &ReaperProgram, token: &str) -> io::Result<()> {
+        let mut command = process::command(&program.program);
+        command
+            .args(&program.arguments)
+            .arg(token)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .current_dir("/")
+            // A signal to the tool's process group must not end the reaper.
+            .process_group(0);
+        let child = command.spawn()?;
+        *self
+            .child
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(child);
+        Ok(())
+    }
+
+    /// Ends the reaper: there are no processes to watch.
+    pub(crate) fn end(&self) {
+        if let Some(mut child) = self
+            .child
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .take()
+        {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Runs the reaper: waits until `tool` is closed, then ends all processes with its sandbox's token.
+pub fn watch(token: &str, tool: &mut dyn Read) {
+    // A sandbox's token has this length; other processes must not be affected.
+    if token.len() != 32 {
+        return;
+    }
+    let mut ignored = [0u8; 64];
+    loop {
+        match tool.read(&mut ignored) {
+            Ok(0) => break,
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
+            _ => {}
+        }
+    }
+    let began = Instant::now();
+    let mut quiet_since = began;
+    while began.elapsed() < LOOK && quiet_since.elapsed() < QUIET {
+        if kill_by_token(token) > 0 {
+            quiet_since = Instant::now();
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,137 @@
+//! Runs of `lag` whose samples are made up, and nothing else: kept by the tool's own writer, for checks
+//! of what reads runs.
+
+use std::{fs, path::Path};
+
+use replimeter_measurements::lag::samples::Samples;
+use replimeter_model::random::Random;
+use replimeter_model::{
+    lag::LagDocument,
+    manifest::{MANIFEST_SCHEMA, Manifest},
+    plan::Method,
+    record::TargetRecord,
+    sample::{LagSample, Phase, Sighting, SightingDetail, Write},
+    time::Nanos,
+};
+use replimeter_render::rows::{RowFile, Rows};
+
+/// How the samples are drawn: lognormal, each alike to its neighbour.
+#[derive(Debug, Clone, Copy)]
+pub struct SyntheticSamples {
+    /// Seed of the draws.
+    pub seed: u64,
+    /// How many samples, those of the warm-up included.
+    pub count: i64,
+    /// How many of them are warm-up.
+    pub warm_up: i64,
+    /// Median of the lag, in microseconds.
+    pub level_us: f64,
+    /// Standard deviation of its logarithm.
+    pub spread: f64,
+    /// Correlation of neighbours, 0 to 1.
+    pub correlation: f64,
+}
+
+impl Default for SyntheticSamples {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            count: 3000,
+            warm_up: 50,
+            level_us: 200.0,
+            spread: 0.3,
+            correlation: 0.6,
+        }
+    }
+}
+
+/// Makes a run directory of `lag` with such samples.
+///
+/// # Panics
+/// When the folder exists, or cannot be written.
+pub fn lag_run(dir: &Path, of: SyntheticSamples) {
+    fs::create_dir(dir).unwrap();
+    let mut random = Random::new(of.seed);
+    let columns = Samples::new("async:1", vec!["replica1".to_owned()]);
+    let mut file = RowFile::create::<Samples>(&dir.join("samples.parquet")).unwrap();
+    let mut rows = Rows::new(columns);
+    let mut state = random.normal();
+    let fresh = (1.0 - of.correlation * of.correlation).sqrt();
+    for seq in 0..of.count {
+        state = of.correlation * state + fresh * random.normal();
+        let (send, insert) = (
+            Nanos(seq * 10_000_000),
+            Nanos((80_000.0 * (0.2 * random.normal()).exp()) as i64),
+        );
+        let until = send + insert + Nanos((of.level_us * 1e3 * (of.spread * state).exp()) as i64);
+        let sighting = Sighting {
+            seq: seq as u64,
+            after: until - Nanos(20_000),
+            hit_began: until - Nanos(15_000),
+            until,
+            beside: SightingDetail::Nothing,
+        };
+        let write = Write {
+            seq: seq as u64,
+            phase: if seq < of.warm_up {
+                Phase::WarmUp
+            } else {
+                Phase::Measure
+            },
+            sweep: 0,
+            step: 0,
+            row_in_step: 1,
+            size_bytes: 1000,
+            intended: send,
+            send,
+            ack: send + insert,
+        };
+        rows.add(LagSample {
+            replica: 0,
+            method: Method::Poll,
+            write,
+            sighting: Some(sighting),
+            untold: false,
+        });
+        for batch in rows.take_full() {
+            file.write(&batch).unwrap();
+        }
+    }
+    for batch in rows.take_all() {
+        file.write(&batch).unwrap();
+    }
+    file.finish().unwrap();
+    let target = TargetRecord {
+        shape: "async:1".to_owned(),
+        modes: vec!["async".to_owned()],
+        ..TargetRecord::default()
+    };
+    let document = LagDocument {
+        schema: "replimeter.lag/1".to_owned(),
+        command: "lag".to_owned(),
+        headline: "Made up.".to_owned(),
+        started_at: "2026-01-01T00:00:00Z".to_owned(),
+        target,
+        ..LagDocument::default()
+    };
+    let manifest = Manifest {
+        schema: MANIFEST_SCHEMA.to_owned(),
+        replimeter: "0.0.0".to_owned(),
+        ..Manifest::default()
+    };
+    fs::write(
+        dir.join("summary.json"),
+        serde_json::to_string(&document).unwrap(),
+    )
+    .unwrap();
+    fs::write(
+        dir.join("manifest.json"),
+        serde_json::to_string(&manifest).unwrap(),
+    )
+    .unwrap();
+    fs::write(
+        dir.join("plan.toml"),
+        format!("command = \"lag\"\n\n[lag]\nrounds = {}\n", of.count),
+    )
+    .unwrap();
+}
