@@ -82,8 +82,8 @@ Examples:
 
 Stops the applier of each replica: reads from it are stale until it has caught
 up. At every exit the applier is started again with its former number of
-workers. Writes only to the schema `replimeter`. docs/reference/backlog.md explains every
-figure and the privileges that it needs.";
+workers. Writes only to the schema `replimeter`. docs/reference/backlog.md
+explains every figure and the privileges that it needs.";
     const HISTOGRAMS: bool = false;
 
     type Settings = BacklogSettings;
