@@ -750,7 +750,7 @@ fn invalid_shares_and_sizes_are_refused(nodes: &[Node]) {
     assert!(codes(&document).contains(&"uneven-load"), "{document:#}");
     let _ = load(nodes, &["--workload", "point-select", "--data-size", "0"])
         .with_code(2)
-        .stderr_contains("is no data set");
+        .stderr_contains("makes an empty data set");
     // Where a terabyte would fit it would be made.
     let disk = rustix::fs::statvfs(replimeter_suites::home()).unwrap();
     if disk.f_bavail * disk.f_frsize < 900_000_000_000 {

@@ -175,7 +175,7 @@ fn user_servers_are_only_read() {
             "2",
         ])
         .with_code(2);
-    let _ = refused.stderr_contains("writes nothing to servers that it did not start");
+    let _ = refused.stderr_contains("writes only to servers that it starts");
 }
 
 fn fall_back_counts_as_exposure() {

@@ -446,7 +446,7 @@ fn bad_scripts_and_names_are_refused(servers: &Servers) {
     let _ = servers
         .run(&TestEnvironment::new(), &["lag", "--rate", "5"])
         .with_code(2)
-        .stderr_contains("needs a load");
+        .stderr_contains("requires a load");
 }
 
 /// Waits until the shipped insert's table has rows.

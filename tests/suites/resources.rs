@@ -256,7 +256,7 @@ fn only_standalone_server_may_lack_a_binary_log() {
         ..SandboxSpec::of("async:1".parse().unwrap())
     };
     let error = SandboxSpec::resolve(&[spec.shape], &spec).unwrap_err();
-    assert!(error.contains("need their binary log"), "{error}");
+    assert!(error.contains("require a binary log"), "{error}");
 }
 
 /// Processor time of a server that two clients keep busy, in percent of one core.

@@ -419,18 +419,18 @@ fn invalid_scale_settings_are_refused() {
             "5 numbers of replicas",
         ),
         (vec!["scale", "--mode", "galera"], "no read replicas"),
-        (vec!["scale", "--data-size", "much"], "is no size"),
-        (vec!["scale", "--data-size", "0"], "is no data set"),
+        (vec!["scale", "--data-size", "much"], "is not a size"),
+        (vec!["scale", "--data-size", "0"], "makes an empty data set"),
         (
             vec!["scale", "--replicas", "0..4", "--threads", "2"],
             "2 clients cannot read from 4 servers",
         ),
-        (vec!["scale", "--reads", "nowhere"], "no place for reads"),
-        (vec!["scale", "--duration", "1ms"], "its own beginning"),
+        (vec!["scale", "--reads", "nowhere"], "is not a place for reads"),
+        (vec!["scale", "--duration", "1ms"], "is mostly startup"),
         (vec!["scale", "--raw"], "--raw"),
         (
             vec!["scale", "--cpus-per-server", "0.01"],
-            "no number of cores",
+            "is not a number of cores",
         ),
     ] {
         let _ = tool.run(&args).with_code(2).stderr_contains(wanted);

@@ -320,7 +320,7 @@ fn impossible_shape_is_refused_before_start() {
         (
             vec!["--sandbox", "async:1", "--wait-point", "after-sync"],
             2,
-            "belongs to semi-sync:N",
+            "requires semi-sync:N",
         ),
         (
             vec!["--sandbox", "async:1", "--sandbox", "async:1"],
@@ -330,7 +330,7 @@ fn impossible_shape_is_refused_before_start() {
         (
             vec!["--sandbox", "none", "--link-delay", "1ms"],
             2,
-            "a link needs a shape that replicates",
+            "a link requires a shape that replicates",
         ),
         (
             vec![

@@ -163,7 +163,7 @@ fn chain_is_read_from_a_topology_file() {
         ),
         (
             "[[node]]\nname = 'a b'\nurl = 'mysql://a/'\n[[node]]\nname = 'b'\nurl = 'mysql://b/'\n",
-            "no name for a server",
+            "is not a valid server name",
         ),
     ] {
         fs::write(tool.folder().join("cluster.toml"), text).unwrap();

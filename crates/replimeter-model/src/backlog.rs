@@ -32,7 +32,7 @@ impl BacklogPhase {
         }
     }
 
-    /// In words.
+    /// The state in words.
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
@@ -81,8 +81,8 @@ pub struct BacklogRow {
     pub backlog_transactions: u64,
     /// Transactions per second that the primary committed while the applier applied.
     pub load_while_applying_per_s: Rate,
-    /// Transactions per second that the replica applied while the load went on and
-    /// there was a backlog: the highest rate of writes that it sustains beside them.
+    /// Transactions per second that the replica applied under the load while there was a backlog: the
+    /// highest rate of writes that it sustains at the same time.
     pub sustained_per_s: Rate,
     /// Whether the replica applied more than was written, under the load; null when it cannot be
     /// determined.
@@ -91,7 +91,7 @@ pub struct BacklogRow {
     pub catch_up_per_s: Rate,
     /// Time from the start of the applier to the end of the load.
     pub under_load_us: f64,
-    /// Time from the start of the applier until nothing was left; null when it did not get there.
+    /// Time from the start of the applier until nothing was left; null when it did not catch up.
     pub caught_up_after_us: Option<f64>,
     /// Interval between readings: `caught_up_after_us` may be too large by this much.
     pub resolution_us: f64,

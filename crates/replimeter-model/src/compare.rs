@@ -23,7 +23,7 @@ pub enum Quantity {
     PerS,
     /// Percent of all.
     Percent,
-    /// A number of things.
+    /// A count.
     Count,
     /// Bytes.
     Bytes,
@@ -38,7 +38,7 @@ pub enum Better {
     Lower,
     /// Larger is better.
     Higher,
-    /// Neither: it says what happened, not how well.
+    /// Neither: a fact, not a quality.
     Neither,
 }
 
@@ -52,7 +52,7 @@ pub enum Change {
     Lower,
     /// No difference was shown.
     NotShown,
-    /// A difference by itself, but possibly chance among this many figures.
+    /// A difference on its own, but possibly chance among this many figures.
     NotAmongAll,
     /// Not determined: one side has no interval.
     #[default]
@@ -75,7 +75,7 @@ pub struct Dimension {
 pub struct SideFigure {
     /// The figure; of several runs their mean.
     pub value: f64,
-    /// Its 95 % confidence interval; null when there is too little to tell.
+    /// Its 95 % confidence interval; null when there is too little data.
     pub ci95: Interval,
     /// Number of runs.
     pub runs: u64,
@@ -85,8 +85,8 @@ pub struct SideFigure {
     pub blocks: u64,
     /// Samples in a block, on average.
     pub block_length: f64,
-    /// The run is too short to see how long its samples depend on one another: its interval is of four long blocks and may
-    /// still be too narrow, or there is none.
+    /// The run is too short to determine how long its samples depend on one another: its interval is
+    /// made from four long blocks and may still be too narrow, or there is no interval.
     pub short: bool,
 }
 
@@ -184,20 +184,20 @@ pub enum Outcome {
     Passed,
     /// The condition failed.
     Failed,
-    /// There is no interval to judge it by; it fails only where doubt fails.
+    /// There is no interval to judge it by; it fails only under the rule `possible`.
     NotJudged,
 }
 
 one_of! {
-    /// What a condition fails by.
+    /// Rule by which a condition fails.
     #[derive(Default)]
     pub enum FailWhen {
-        /// All of the interval is beyond the limit: noise does not fail
+        /// The whole interval is beyond the limit: noise does not fail
         #[default]
         Proven = "proven",
-        /// The figure itself is, whatever its interval: noise may fail
+        /// The figure is beyond the limit, regardless of its interval: noise may fail
         Estimated = "estimated",
-        /// Any of the interval is: what is not shown to be well fails
+        /// Any part of the interval is beyond the limit: an undetermined figure fails
         Possible = "possible",
     }
 }

@@ -58,7 +58,7 @@ pub struct AddedLatency {
 pub struct ReplicaBehind {
     /// Name of the replica.
     pub name: String,
-    /// Ends of blocks at which the replica was asked.
+    /// Ends of blocks at which the replica was queried.
     pub blocks: u64,
     /// Mean number of transactions that it had not applied.
     pub mean: f64,
@@ -111,7 +111,7 @@ pub struct CostRow {
     pub operations: u64,
     /// Operations that were repeated after a deadlock, a lock timeout or a failed certification.
     pub retries: u64,
-    /// Operations that were given up.
+    /// Operations that failed for good.
     pub failed: u64,
     /// Errors by number, the retried among them.
     pub errors: Vec<LoadError>,
@@ -135,14 +135,14 @@ pub struct CostRow {
 }
 
 impl CostRow {
-    /// How people call the mode: with its wait point.
+    /// Returns the mode's name in reports: with its wait point.
     #[must_use]
     pub fn label(&self) -> String {
         label(&self.mode, self.wait_point.as_deref())
     }
 }
 
-/// How people call a mode.
+/// Returns a mode's name in reports.
 #[must_use]
 pub fn label(mode: &str, wait_point: Option<&str>) -> String {
     wait_point.map_or_else(|| mode.to_owned(), |point| format!("{mode} {point}"))
@@ -229,35 +229,35 @@ pub struct BlockRecord {
     pub mode: String,
     /// Its wait point.
     pub wait_point: Option<String>,
-    /// Servers beside the one that is written to.
+    /// Servers besides the one that is written to.
     pub replicas: u32,
     /// Connections.
     pub threads: u32,
     /// One-way delay of the links.
     pub link_delay_us: Option<f64>,
-    /// Which of its start's blocks, from 1.
+    /// Number of the block within its start, from 1.
     pub block: u32,
-    /// Why it does not count.
+    /// Reason why it does not count; empty for a counted block.
     pub invalid: Option<String>,
-    /// When it began, on the run's clock.
+    /// Start of the block, on the run's clock.
     pub began_us: f64,
-    /// How long it was.
+    /// Duration.
     pub counted_us: f64,
     /// Operations.
     pub operations: u64,
     /// Retried operations.
     pub retries: u64,
-    /// Operations that were given up.
+    /// Operations that failed for good.
     pub failed: u64,
     /// Latencies.
     pub latency: Distribution,
     /// Processor time per operation of the server that is written to.
     pub primary_cpu_us_per_op: Option<f64>,
-    /// Of all servers.
+    /// Processor time per operation of all servers.
     pub all_cpu_us_per_op: Option<f64>,
-    /// Of the client's threads.
+    /// Processor time per operation of the client's threads.
     pub client_cpu_us_per_op: Option<f64>,
-    /// Transactions that the replica furthest behind had not applied at its end.
+    /// Transactions that the replica furthest behind had not applied at the end of the block.
     pub behind: Option<u64>,
 }
 
@@ -291,7 +291,7 @@ impl CostDocument {
             .any(|row| row.engine != self.results.rows[0].engine)
     }
 
-    /// How people call a row's mode in this document.
+    /// Returns the name of a row's mode in this document.
     #[must_use]
     pub fn label_of(&self, engine: &str, mode: &str, wait_point: Option<&str>) -> String {
         let label = label(mode, wait_point);

@@ -1,8 +1,7 @@
-//! The document of `replimeter doctor`: what servers say of themselves and of
-//! one another, and everything in it that a person should know.
+//! The document of `replimeter doctor`: the state of servers and their replication, and the findings.
 //!
 //! Every time is a number in microseconds and its name ends in `_us`; what could
-//! not be found out is null.
+//! not be determined is null.
 
 use std::fmt;
 
@@ -18,9 +17,9 @@ pub const DOCTOR_SCHEMA: &str = "replimeter.doctor/1";
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Good to know; nothing to do.
+    /// Information; no action is needed.
     Info,
-    /// Something is not as it seems, or figures will not mean what they seem to.
+    /// The setup, or the meaning of figures, differs from what is expected.
     Warning,
     /// A measurement would be refused or invalid.
     Error,
@@ -29,17 +28,17 @@ pub enum Severity {
 /// Declares the codes with their text, and the list of all.
 macro_rules! codes {
     ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
-        /// What a finding is about; programs match on this, people read the message.
+        /// Subject of a finding: stable for programs; the message is for people.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         pub enum FindingCode {
             $($(#[$meta])* #[serde(rename = $text)] $name,)*
         }
 
         impl FindingCode {
-            /// Every code.
+            /// All codes.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The code as it stands in documents.
+            /// Returns the code as written in documents.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -51,22 +50,22 @@ macro_rules! codes {
 }
 
 codes! {
-    /// No connection could be made.
+    /// The connection failed.
     Unreachable = "unreachable",
     /// The server refused the user or the password.
     AccessDenied = "access-denied",
-    /// Encryption could not be agreed on, or the server not be verified.
+    /// TLS negotiation or verification of the server failed.
     TlsFailed = "tls-failed",
-    /// The server was reached and then failed to answer.
+    /// The server was reached, but a query failed.
     ExaminationFailed = "examination-failed",
     /// The connection leaves this machine as plain text.
     NotEncrypted = "not-encrypted",
-    /// Something could not be read, so nothing is said of it.
+    /// A setting or state could not be read, so it was not checked.
     NotChecked = "not-checked",
     /// The user lacks a privilege.
     MissingPrivilege = "missing-privilege",
 
-    /// The servers do not hang together as a measurement needs, or as declared.
+    /// The topology does not suit a measurement, or differs from the declared one.
     TopologyRefused = "topology-refused",
     /// One server was named twice.
     SameServer = "same-server",
@@ -78,15 +77,15 @@ codes! {
     SourceNotNamed = "source-not-named",
     /// A server replicates from several others.
     MultiSource = "multi-source",
-    /// Servers replicate from one another in a circle.
+    /// Replication is circular.
     CircularReplication = "circular-replication",
-    /// A channel does not do its work.
+    /// A channel is not running.
     ReplicationNotRunning = "replication-not-running",
-    /// A channel runs and remembers an error.
+    /// A channel runs, but recorded an error earlier.
     ReplicationError = "replication-error",
-    /// What the server itself says of its lag, in whole seconds.
+    /// The server's own figure of its lag, in whole seconds.
     SecondsBehind = "seconds-behind",
-    /// A replica in the middle of a chain passes nothing on.
+    /// A replica in the middle of a chain does not log what it applies.
     ChainBroken = "chain-broken",
     /// A replica applies with a configured delay.
     DelayedReplica = "delayed-replica",
@@ -138,14 +137,14 @@ codes! {
     /// A replica commits in another order than its source did.
     CommitOrderNotPreserved = "commit-order-not-preserved",
 
-    /// The source finds few transactions that may be applied beside one another.
+    /// The source finds few transactions that may be applied in parallel.
     DependencyTracking = "dependency-tracking",
 
     /// A replica has transactions of its own.
     ErrantTransactions = "errant-transactions",
     /// A replica has transactions that its source has lost.
     ReplicaAhead = "replica-ahead",
-    /// Whether there are errant transactions cannot be told.
+    /// Errant transactions cannot be determined.
     ErrantUnknown = "errant-unknown",
 
     /// Two servers' clocks differ.
@@ -163,23 +162,23 @@ codes! {
     AutocommitOff = "autocommit-off",
     /// Sessions begin as SERIALIZABLE.
     IsolationSerializable = "isolation-serializable",
-    /// There is little or no room for connections of ours.
+    /// Few or no connections are available for Replimeter.
     ConnectionsNearlyExhausted = "connections-nearly-exhausted",
-    /// Statements are logged, which costs.
+    /// Statements are logged, which costs throughput.
     StatementLog = "statement-log",
     /// The performance schema is off.
     PerformanceSchemaOff = "performance-schema-off",
     /// A run left its table.
     LeftoverTable = "leftover-table",
-    /// Something that is not ours stands where our table would.
+    /// An object that Replimeter did not create has the name of its table.
     ForeignTable = "foreign-table",
-    /// Somebody measures these servers now.
+    /// Another measurement of these servers is running.
     BeingMeasured = "being-measured",
     /// Servers have different versions.
     VersionsDiffer = "versions-differ",
     /// A source is newer than its replica.
     SourceNewer = "source-newer",
-    /// A replica is of another engine than its source.
+    /// A replica has another engine than its source.
     EnginesDiffer = "engines-differ",
 
     /// A node or member does not take part fully.
@@ -204,7 +203,7 @@ impl fmt::Display for FindingCode {
     }
 }
 
-/// One thing a person should know.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// Severity of the finding.
@@ -215,7 +214,7 @@ pub struct Finding {
     pub node: Option<String>,
     /// The finding, with the name of the server.
     pub message: String,
-    /// Recommended action; empty only where nothing needs doing.
+    /// Recommended action; empty when none is needed.
     pub hint: String,
 }
 
@@ -256,11 +255,11 @@ pub struct ClockOffset {
 /// Two servers' clocks against each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockDifference {
-    /// The server that writes, or is replicated from.
+    /// The writer or source.
     pub source: String,
-    /// The server that applies.
+    /// The replica.
     pub replica: String,
-    /// The replica's clock less the source's.
+    /// The replica's clock minus the source's.
     pub offset_us: f64,
     /// The two bounds together.
     pub bound_us: f64,
@@ -280,7 +279,7 @@ pub enum Relation {
     Group,
     /// Not at all from any of these servers.
     None,
-    /// The server could not be asked.
+    /// The server could not be queried.
     Unknown,
 }
 
@@ -289,7 +288,7 @@ pub enum Relation {
 pub struct ChannelRow {
     /// Name of the channel; empty for the default one.
     pub name: String,
-    /// The source's name, or its address when it is none of these servers.
+    /// The source's name, or its address when it is not one of these servers.
     pub source: String,
     /// Whether the source is one of these servers.
     pub source_named: bool,
@@ -301,11 +300,11 @@ pub struct ChannelRow {
     pub receiver: String,
     /// State of the applying thread.
     pub applier: String,
-    /// Whether it finds its position by GTID.
+    /// Whether it uses GTID positioning.
     pub by_gtid: bool,
     /// Configured delay in seconds.
     pub delay_s: u64,
-    /// The server's own word for its lag, in whole seconds; null when it says nothing.
+    /// Lag as the server reports it, in whole seconds; null when it reports none.
     pub seconds_behind: Option<u64>,
 }
 
@@ -349,7 +348,7 @@ pub struct DoctorRow {
 /// Findings of `doctor`, for any target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
-    /// The mode in a word; null when it could not be told.
+    /// Replication mode; null when it could not be determined.
     pub mode: Option<String>,
     /// The server that is written to.
     pub writer: Option<String>,
@@ -357,12 +356,12 @@ pub struct Diagnosis {
     pub results: Vec<DoctorRow>,
     /// Clocks of servers that replicate from one another, against each other.
     pub clocks: Vec<ClockDifference>,
-    /// Everything found, the gravest first.
+    /// All findings, the most severe first.
     pub findings: Vec<Finding>,
 }
 
 impl Diagnosis {
-    /// The gravest severity.
+    /// Returns the highest severity.
     #[must_use]
     pub fn status(&self) -> DoctorStatus {
         match self.findings.iter().map(|finding| finding.severity).max() {
@@ -372,7 +371,7 @@ impl Diagnosis {
         }
     }
 
-    /// How many findings have this severity.
+    /// Returns the number of findings of this severity.
     #[must_use]
     pub fn count(&self, severity: Severity) -> usize {
         self.findings
@@ -381,7 +380,7 @@ impl Diagnosis {
             .count()
     }
 
-    /// Names of the servers that could not be examined.
+    /// Returns the names of the servers that could not be examined.
     #[must_use]
     pub fn not_reached(&self) -> Vec<&str> {
         self.results
@@ -396,7 +395,7 @@ impl Diagnosis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DoctorStatus {
-    /// Nothing to do.
+    /// No action is needed.
     Ok,
     /// A measurement is possible; read the warnings.
     Warnings,
@@ -409,9 +408,9 @@ pub enum DoctorStatus {
 pub struct DoctorTarget {
     /// The sandbox's shape, or `endpoints:N`.
     pub shape: String,
-    /// Whether the servers were ours.
+    /// Whether the servers were a sandbox of Replimeter.
     pub sandbox: bool,
-    /// The mode in a word; null when it could not be told.
+    /// Replication mode; null when it could not be determined.
     pub mode: Option<String>,
     /// The server that is written to.
     pub writer: Option<String>,
@@ -428,7 +427,7 @@ pub struct DoctorDocument {
     pub results: Vec<DoctorRow>,
     /// Clocks of servers that replicate from one another, against each other.
     pub clocks: Vec<ClockDifference>,
-    /// Everything found, the gravest first.
+    /// All findings, the most severe first.
     pub findings: Vec<Finding>,
     /// The findings that are errors or warnings.
     pub warnings: Vec<DoctorWarning>,
@@ -437,7 +436,7 @@ pub struct DoctorDocument {
 }
 
 impl DoctorDocument {
-    /// The document of a diagnosis; `shape` says what was examined.
+    /// Returns the document of a diagnosis; `shape` names the target.
     #[must_use]
     pub fn new(shape: &str, sandbox: bool, diagnosis: Diagnosis) -> Self {
         let status = diagnosis.status();
@@ -528,7 +527,7 @@ mod tests {
         assert_eq!(
             page.matches("\n| `").count(),
             FindingCode::ALL.len(),
-            "docs/reference/doctor.md explains a code that is none"
+            "docs/reference/doctor.md explains a code that does not exist"
         );
     }
 }

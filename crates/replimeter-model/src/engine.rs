@@ -13,7 +13,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The product's name.
+    /// Returns the product's name.
     #[must_use]
     pub fn product(self) -> &'static str {
         match self {
@@ -22,7 +22,7 @@ impl Engine {
         }
     }
 
-    /// The word for it in shapes and manifests.
+    /// Returns its name in shapes and manifests.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

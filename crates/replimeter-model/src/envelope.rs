@@ -1,4 +1,4 @@
-//! The record of a run, whatever it measured: what `--json` prints and `summary.json` keeps.
+//! The record of a run of any measurement: what `--json` prints and `summary.json` keeps.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};

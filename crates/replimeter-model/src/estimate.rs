@@ -94,7 +94,7 @@ impl Estimate {
         self.ci95.ends()
     }
 
-    /// Whether the interval leaves `value` out; `None` without an interval.
+    /// Returns whether the interval excludes `value`; `None` without an interval.
     #[must_use]
     pub fn excludes(&self, value: f64) -> Option<bool> {
         self.ends().map(|[low, high]| value < low || high < value)

@@ -32,7 +32,7 @@ pub struct ExposureRow {
     /// Replication mode.
     pub mode: String,
     /// Reason why no acknowledged transaction is ever exposed in this mode; null where it may be.
-    /// The transactions below are then under way and not acknowledged yet.
+    /// The transactions below are then in progress and not acknowledged yet.
     pub zero_by_construction: Option<String>,
     /// Number of polls.
     pub polls: u64,
@@ -48,8 +48,8 @@ pub struct ExposureRow {
     pub age: Distribution,
     /// Share of the time with at least one such transaction, in percent.
     pub exposed_percent: f64,
-    /// Duration of a poll, from question to answer: the figures may be too high by what came in
-    /// this time.
+    /// Duration of a poll, from question to answer: the figures may be too high by the
+    /// transactions of this time.
     pub poll_duration_us: Distribution,
     /// Time in which a semi-synchronous primary was not in effect, in percent; null for other
     /// primaries.
@@ -108,7 +108,7 @@ pub struct ExposureSample {
     pub bytes: u64,
     /// Age of the oldest of them; null for none.
     pub age_us: Option<f64>,
-    /// Whether a semi-synchronous primary was in effect; null when it is none.
+    /// Whether a semi-synchronous primary was in effect; null for other primaries.
     pub semi_sync: Option<bool>,
 }
 

@@ -73,7 +73,7 @@ pub struct LagRow {
     pub estimate: Distribution,
     /// Estimator that made `estimate` from the brackets.
     pub estimator: String,
-    /// From the same event on the primary, like for like: from execution to execution
+    /// From the same event on the primary, both times measured alike: from execution to execution
     /// (`stamp`), from binary log to binary log (`tap`); empty for other methods.
     #[serde(default)]
     pub from_primary: Distribution,
@@ -136,7 +136,7 @@ pub struct Floor {
 /// One line of the published table of experiment 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepLoop {
-    /// Which repetition of the sweep, from 1.
+    /// Number of the repetition of the sweep, from 1.
     pub sweep: u32,
     /// The step, from 1.
     #[serde(rename = "loop")]
@@ -151,11 +151,11 @@ pub struct SweepLoop {
     pub retrieval_us: f64,
     /// From its send to the end of that read.
     pub total_us: f64,
-    /// Total less insert less retrieval.
+    /// Total minus insert minus retrieval.
     pub bare_us: f64,
     /// The send, in microseconds since 1970 by the client's calendar clock.
     pub inserted_unix_us: i64,
-    /// The end of that read, likewise.
+    /// The end of that read, in the same unit.
     pub fetched_unix_us: i64,
 }
 
@@ -168,8 +168,7 @@ pub struct SweepTable {
     pub loops: Vec<SweepLoop>,
 }
 
-/// Rows that were not seen in time, each counted once though several methods looked
-/// for it.
+/// Returns the number of rows that were not seen before the timeout; a row counts once for all methods.
 #[must_use]
 pub fn missing_rows<'a>(rows: impl Iterator<Item = &'a LagRow>) -> u64 {
     let mut most: std::collections::BTreeMap<(&str, &str, Option<u64>), u64> =
@@ -218,7 +217,7 @@ impl LagDocument {
             .any(|row| row.method != self.results.rows[0].method)
     }
 
-    /// How people tell a replica's series from the others.
+    /// Returns the label of a replica's series.
     #[must_use]
     pub fn label(&self, shape: &str, replica: &str, method: &str) -> String {
         let name = if self.several() {

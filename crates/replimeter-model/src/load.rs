@@ -1,4 +1,4 @@
-//! Load beside a measurement: what was asked for, and what came of it.
+//! Background load: its settings and its results.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{estimate::Interval, record::Distribution, suggest};
 
-/// The most threads of one load.
+/// Maximum number of threads of one load.
 pub const MAX_THREADS: u32 = 1024;
 /// Workloads that need no file, by name.
 pub const BUILT_IN: [&str; 11] = [
@@ -23,15 +23,15 @@ pub const BUILT_IN: [&str; 11] = [
     "versioned-select",
     "mix",
 ];
-/// The most rows of a data set.
+/// Maximum number of rows of a data set.
 const MAX_ROWS: u64 = 1 << 40;
 
-/// How much data a data set has.
+/// Size of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataSize {
-    /// So many rows in each of its tables.
+    /// This number of rows in each table.
     Rows(u64),
-    /// About so many bytes on the disk, indexes included.
+    /// Approximate bytes on disk, including indexes.
     Bytes(u64),
 }
 
@@ -53,7 +53,7 @@ impl FromStr for DataSize {
     fn from_str(text: &str) -> Result<Self, String> {
         let refuse = || {
             format!(
-                "`{text}` is no size; write rows, such as 100000, or bytes with a unit, such as 300MB or 1GiB"
+                "`{text}` is not a size; write rows, such as 100000, or bytes with a unit, such as 300MB or 1GiB"
             )
         };
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -72,9 +72,11 @@ impl FromStr for DataSize {
         let (Self::Rows(most) | Self::Bytes(most)) = size;
         match most {
             0 => Err(format!(
-                "`{text}` is no data set: there would be nothing to read"
+                "`{text}` makes an empty data set; give at least one row"
             )),
-            _ if most > MAX_ROWS => Err(format!("`{text}` is more than any server of ours takes")),
+            _ if most > MAX_ROWS => Err(format!(
+                "`{text}` is too large: the maximum is {MAX_ROWS} rows or bytes"
+            )),
             _ => Ok(size),
         }
     }
@@ -141,10 +143,10 @@ impl<'de> Deserialize<'de> for DataSize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
-    /// At equal distances.
+    /// At equal intervals.
     #[default]
     Constant,
-    /// As many independent users would come: distances are exponentially distributed.
+    /// Like many independent users: intervals are exponentially distributed.
     Poisson,
 }
 
@@ -156,7 +158,7 @@ impl FromStr for Arrivals {
             "constant" => Ok(Self::Constant),
             "poisson" => Ok(Self::Poisson),
             _ => Err(format!(
-                "`{text}` is no way to arrive{}; write constant or poisson",
+                "`{text}` is not a distribution of arrivals{}; write constant or poisson",
                 suggest::hint(text, ["constant", "poisson"])
             )),
         }
@@ -172,25 +174,25 @@ impl fmt::Display for Arrivals {
     }
 }
 
-/// Operations that begin by a schedule, whatever became of the ones before.
+/// Operations that start on schedule, without waiting for earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OpenLoop {
     /// Operations per second over all threads.
     pub rate: u64,
-    /// When each is due.
+    /// Distribution of their due times.
     pub arrivals: Arrivals,
 }
 
-/// Which servers the operations that only read go to.
+/// Servers that read-only operations use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadTarget {
-    /// The replicas in turn; the primary when there is none.
+    /// The replicas alternately; the primary when there are no replicas.
     #[default]
     Replicas,
     /// The primary.
     Primary,
-    /// All of them in turn.
+    /// All servers alternately.
     All,
 }
 
@@ -203,7 +205,7 @@ impl FromStr for ReadTarget {
             "primary" => Ok(Self::Primary),
             "all" => Ok(Self::All),
             _ => Err(format!(
-                "`{text}` is no place for reads{}; write replicas, primary or all",
+                "`{text}` is not a place for reads{}; write replicas, primary or all",
                 suggest::hint(text, ["replicas", "primary", "all"])
             )),
         }
@@ -223,9 +225,9 @@ impl fmt::Display for ReadTarget {
 /// A load as people write it: `WORKLOAD:THREADS@NODE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadSpec {
-    /// A workload of ours by its name, or the path of a script.
+    /// Name of a built-in workload, or the path of a file.
     pub workload: String,
-    /// How many connections run it.
+    /// Number of connections that run it.
     pub threads: u32,
     /// Name of the server that they run it on.
     pub node: String,
@@ -237,10 +239,10 @@ impl FromStr for LoadSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let refuse = || {
             format!(
-                "`{text}` is no load; write WORKLOAD:THREADS@NODE, such as insert:8@primary or load.sql:4@node1"
+                "`{text}` is not a load; write WORKLOAD:THREADS@NODE, such as insert:8@primary or load.sql:4@node1"
             )
         };
-        // From the right, since a path may hold both signs.
+        // From the right, since a path may contain both characters.
         let (rest, node) = text.rsplit_once('@').ok_or_else(refuse)?;
         let (workload, threads) = rest.rsplit_once(':').ok_or_else(refuse)?;
         if workload.is_empty() || node.is_empty() {
@@ -270,7 +272,7 @@ impl fmt::Display for LoadSpec {
 
 serde_as_text!(
     LoadSpec,
-    "description": "A load beside the measurement, WORKLOAD:THREADS@NODE",
+    "description": "A background load, WORKLOAD:THREADS@NODE",
     "pattern": "^.+:[0-9]+@.+$",
     "examples": ["insert:8@primary", "oltp-mix:32@node1", "load.sql:4@replica1"]
 );
@@ -278,19 +280,19 @@ serde_as_text!(
 /// A load with its rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RatedLoad {
-    /// What, how many, where.
+    /// Workload, threads and server.
     pub spec: LoadSpec,
     /// Passes per second over all threads (open loop); `None` for each thread's next
     /// pass when its last one is done (closed loop).
     pub rate: Option<u64>,
     /// When the passes of an open loop are due.
     pub arrivals: Arrivals,
-    /// How much data; `None` for what the workload says.
+    /// Size of the data; `None` for the workload's default.
     pub size: Option<DataSize>,
 }
 
 impl RatedLoad {
-    /// The open loop, if it is one.
+    /// Returns the open loop, if it is one.
     #[must_use]
     pub fn open_loop(&self) -> Option<OpenLoop> {
         self.rate.map(|rate| OpenLoop {
@@ -311,14 +313,14 @@ pub struct Rate {
     pub ci95: Interval,
 }
 
-/// Errors of one kind that a load met.
+/// Errors of one kind in a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadError {
     /// The server's error number; null for a connection that broke.
     pub code: Option<u16>,
     /// Number of errors.
     pub count: u64,
-    /// Message of the first.
+    /// Message of the first error.
     pub message: String,
 }
 
@@ -389,7 +391,7 @@ pub struct LoadRecord {
     pub service: Distribution,
     /// Passes that were repeated after a deadlock or a lock timeout.
     pub retries: u64,
-    /// Passes that were given up.
+    /// Passes that failed for good.
     pub failed: u64,
     /// Passes that were due and not begun at the end; null for a closed loop.
     pub waiting: Option<u64>,

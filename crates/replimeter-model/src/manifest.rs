@@ -1,4 +1,4 @@
-//! `manifest.json`: everything that produced a run and is not a figure of it.
+//! `manifest.json`: machine, servers and settings of a run, without its figures.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub struct ServerRecord {
 }
 
 impl ServerRecord {
-    /// Product and number for people: `MariaDB 10.11.6`.
+    /// Returns product and version for reports: `MariaDB 10.11.6`.
     #[must_use]
     pub fn title(&self) -> String {
         let product = [Engine::MariaDb, Engine::MySql]
@@ -66,7 +66,7 @@ impl ServerRecord {
         )
     }
 
-    /// The value of the first of these variables that it has; engines and versions spell them differently.
+    /// Returns the value of the first of these variables that exists; names differ by engine and version.
     #[must_use]
     pub fn variable(&self, spellings: &[&str]) -> Option<&str> {
         spellings
@@ -75,14 +75,14 @@ impl ServerRecord {
             .map(String::as_str)
     }
 
-    /// Whether one of these variables is on.
+    /// Returns whether one of these variables is on.
     fn is_on(&self, spellings: &[&str]) -> bool {
         self.variable(spellings)
             .is_some_and(|value| matches!(value, "ON" | "1"))
     }
 
-    /// The cluster that it is a member of, by its settings: `galera` or `group`, and the cluster's name. A server that
-    /// replicates by a channel is none.
+    /// Returns the cluster that it is a member of, by its settings: `galera` or `group`, and the cluster's name.
+    /// `None` for a server that replicates by a channel.
     #[must_use]
     pub fn cluster(&self) -> Option<(&'static str, &str)> {
         let named = |name: &str| {
@@ -102,13 +102,13 @@ impl ServerRecord {
         }
     }
 
-    /// Whether its group takes writes at one member only.
+    /// Returns whether its group takes writes at one member only.
     #[must_use]
     pub fn single_primary(&self) -> bool {
         self.is_on(&["group_replication_single_primary_mode"])
     }
 
-    /// Whether it acknowledges what it received, as a replica.
+    /// Returns whether it acknowledges receipt, as a replica.
     #[must_use]
     pub fn acknowledges(&self) -> bool {
         self.is_on(&[
@@ -117,8 +117,8 @@ impl ServerRecord {
         ])
     }
 
-    /// When it waits for a replica, as a semi-synchronous primary: `after-sync` or `after-commit`; none when it does not
-    /// wait.
+    /// Returns when it waits for a replica, as a semi-synchronous primary: `after-sync` or `after-commit`; `None`
+    /// when it does not wait.
     #[must_use]
     pub fn wait_point(&self) -> Option<&'static str> {
         if !self.is_on(&[
@@ -134,7 +134,7 @@ impl ServerRecord {
         Some(match stated {
             Some("AFTER_SYNC") => "after-sync",
             Some("AFTER_COMMIT") => "after-commit",
-            // What servers of each kind do unless told otherwise.
+            // The defaults of each engine.
             _ if self.dialect == Engine::MySql.name() => "after-sync",
             _ => "after-commit",
         })
@@ -152,7 +152,7 @@ pub struct SandboxRecord {
     pub replica_binaries: Option<String>,
     /// Delay, jitter and bandwidth of replication links, when they go through Replimeter's links.
     pub link: Option<String>,
-    /// The library of our functions, when they were loaded.
+    /// The library of Replimeter's functions, when they were loaded.
     #[serde(default)]
     pub udf: Option<String>,
     /// Whether the engine FEDERATED was turned on.
@@ -161,15 +161,15 @@ pub struct SandboxRecord {
     /// Whether its servers were started without a binary log.
     #[serde(default)]
     pub without_binary_log: bool,
-    /// The share of the machine that each server had, and how it was held to it; null
-    /// when they shared it freely.
+    /// The share of the machine that each server had, and how it was limited; null
+    /// without a limit.
     #[serde(default)]
     pub cpus_per_server: Option<String>,
     /// File system under the data directories.
     pub file_system: String,
     /// System user the servers ran as.
     pub system_user: String,
-    /// Whether the initialised data directory came from the cache.
+    /// Whether the initialized data directory came from the cache.
     pub seed_from_cache: bool,
     /// From the start to the sentinel row visible on every replica.
     pub start_us: f64,
@@ -185,7 +185,7 @@ impl SandboxRecord {
     }
 }
 
-/// Variables that decide what replication costs; they come before all the others.
+/// Variables that affect the cost of replication; they come first.
 pub const NOTABLE: [&str; 36] = [
     "binlog_format",
     "sync_binlog",
@@ -241,7 +241,7 @@ pub struct Manifest {
     pub machine: Machine,
     /// The servers; the primary first.
     pub servers: Vec<ServerRecord>,
-    /// The sandboxes, one for each shape; empty for servers of the user's.
+    /// The sandboxes, one for each shape; empty for the user's servers.
     pub sandboxes: Vec<SandboxRecord>,
 }
 

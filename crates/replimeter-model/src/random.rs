@@ -1,25 +1,25 @@
-//! Random numbers that a seed repeats.
+//! Reproducible random numbers.
 
 /// Steele, Lea & Flood's splitmix64 (2014): the same seed, the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Random(u64);
 
 impl Random {
-    /// Begins with this seed.
+    /// Creates a generator with this seed.
     #[inline]
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The sequence of this number; those of neighbors have nothing in common.
+    /// Returns the sequence of this number; neighboring sequences are independent.
     #[inline]
     #[must_use]
     pub fn numbered(number: u64) -> Self {
         Self(number.wrapping_mul(0xA076_1D64_78BD_642F))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -29,24 +29,24 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Uniform on (0, 1).
+    /// Returns a number uniform on (0, 1).
     pub fn uniform(&mut self) -> f64 {
         ((self.bits() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// Uniform on [0, 1).
+    /// Returns a number uniform on [0, 1).
     #[inline]
     pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// The waiting time until the next event of a Poisson process, in units of its mean.
+    /// Returns the waiting time until the next event of a Poisson process, in units of its mean.
     pub fn exponential(&mut self) -> f64 {
         // Never the logarithm of zero.
         -(1.0 - self.fraction()).ln()
     }
 
-    /// A whole number from `low` to `high`, both included. The bias of the multiplication is below 2⁻³² for
+    /// Returns a whole number from `low` to `high`, both included. The bias of the multiplication is below 2⁻³² for
     /// ranges that tables have.
     #[inline]
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
@@ -54,19 +54,19 @@ impl Random {
         low + ((u128::from(self.bits()) * width) >> 64) as u64
     }
 
-    /// A whole number from 0 to `count` − 1 (Lemire 2019, without his rejection: what is
-    /// left of bias is below `count` / 2⁶⁴); 0 for a `count` of 0.
+    /// Returns a whole number from 0 to `count` − 1 (Lemire 2019, without his rejection; the
+    /// remaining bias is below `count` / 2⁶⁴); 0 for a `count` of 0.
     pub fn below(&mut self, count: usize) -> usize {
         ((u128::from(self.bits()) * count as u128) >> 64) as usize
     }
 
-    /// From the standard normal distribution (Box & Muller 1958).
+    /// Returns a number from the standard normal distribution (Box & Muller 1958).
     pub fn normal(&mut self) -> f64 {
         (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// A Poisson number of that mean: how often a resample drew what was seen so
-    /// often. Exact below 50 (inversion), and by the normal above.
+    /// Returns a Poisson number of that mean, as for the count of an observation in a resample. Exact below 50
+    /// (inversion), a normal approximation above.
     pub fn poisson(&mut self, mean: f64) -> f64 {
         if mean < 50.0 {
             let uniform = self.uniform();

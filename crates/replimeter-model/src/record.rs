@@ -1,7 +1,7 @@
-//! What the records of all runs have.
+//! Parts that the records of all runs share.
 //!
-//! Every time is a number in microseconds and its name ends in `_us`; what the
-//! sample cannot carry is null.
+//! Every time is a number in microseconds and its name ends in `_us`; a figure
+//! that the sample is too small for is null.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -128,7 +128,7 @@ pub struct TargetRecord {
 }
 
 impl TargetRecord {
-    /// How this shape replicates, in a word; none when it is not among those measured.
+    /// Returns the replication mode of this shape; `None` when it was not measured.
     #[must_use]
     pub fn mode_of(&self, shape: &str) -> Option<&str> {
         let mut shapes: Vec<&str> = Vec::new();
@@ -141,7 +141,8 @@ impl TargetRecord {
         self.modes.get(index).map(String::as_str)
     }
 
-    /// The target for a headline. A sandbox's shape says how it replicates; of other servers it was found out.
+    /// Returns the target's description for a headline. A sandbox's shape names its mode; for other servers the mode
+    /// was detected.
     #[must_use]
     pub fn headline(&self) -> String {
         if self.sandbox || self.modes.is_empty() {
@@ -176,7 +177,7 @@ pub struct ClientRecord {
     pub keep_awake: bool,
     /// Whether the measuring threads had real-time priority.
     pub real_time: bool,
-    /// Smallest step of the measuring clock that was seen.
+    /// Smallest observed step of the measuring clock.
     pub clock_step_us: f64,
     /// Cores of this machine, which the client and sandboxes share.
     pub cores: u64,

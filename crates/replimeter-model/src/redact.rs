@@ -1,14 +1,14 @@
-//! What may be shown of a text that could hold a password.
+//! Redaction of texts that could contain a password.
 //!
-//! Where the password of a URL ends only its last `@` tells: with an unencoded `/`, `?` or
+//! Only the last `@` of a URL marks the end of its password: with an unencoded `/`, `?` or
 //! `#` in it, a parser takes the rest for a path or parameters.
 
-/// How messages say a URL is written.
+/// Example of a URL in messages.
 pub(crate) const EXAMPLE: &str = "; write mysql://user@host:3306/";
-/// Stands where something is not shown.
+/// Replaces what is not shown.
 pub(crate) const HIDDEN: &str = "…";
 
-/// What may be shown of a text that was given as a server's URL: the host and port behind
+/// Returns what may be shown of a text given as a server's URL: the host and port behind
 /// its last `@`, and neither user and password nor path and parameters.
 #[must_use]
 pub fn url(text: &str) -> String {
@@ -21,7 +21,7 @@ pub fn url(text: &str) -> String {
     }
 }
 
-/// Host and port at the beginning of a text; something else behind the colon may be a
+/// Returns host and port at the beginning of a text; something else behind the colon may be a
 /// password whose host was forgotten.
 fn address(text: &str) -> String {
     let text = &text[..text.find(['/', '?', '#']).unwrap_or(text.len())];
@@ -37,12 +37,12 @@ fn address(text: &str) -> String {
     }
 }
 
-/// A message that may repeat URLs, such as one that a user gave where a file's name belongs:
-/// without what lies between a scheme and the last `@` of the line, if it can hold a password.
+/// Redacts a message that may repeat URLs, such as one given in place of a file name: removes
+/// what lies between a scheme and the last `@` of the line, if it can hold a password.
 #[must_use]
 pub fn message(text: &str) -> String {
     let line = |line: &str| {
-        // What our own messages give as an example holds no password, though it has an `@`.
+        // The example in Replimeter's own messages contains no password, though it has an `@`.
         let (line, example) = match line.find(EXAMPLE) {
             Some(at) if line[at + EXAMPLE.len()..].rfind('@').is_none() => line.split_at(at),
             _ => (line, ""),
@@ -62,7 +62,7 @@ pub fn message(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The same for a message of serde's, which repeats values that are not as expected, also
+/// Redacts a message of serde, which repeats values that are not as expected, also
 /// those of a URL without its scheme.
 #[must_use]
 pub fn serde_message(text: &str) -> String {
@@ -84,7 +84,7 @@ pub fn serde_message(text: &str) -> String {
     }
 }
 
-/// Whether a piece of a file should not be shown, since it could hold a password.
+/// Returns whether a part of a file must not be shown, since it could contain a password.
 #[must_use]
 pub fn may_hold_password(piece: &str) -> bool {
     ["://", "@", "password"]
@@ -165,7 +165,10 @@ mod tests {
                 "unknown field `secret@h`, expected `url`",
                 "unknown field `…@h`, expected `url`",
             ),
-            ("`insert@primary` is no load", "`insert@primary` is no load"),
+            (
+                "`insert@primary` is not a load",
+                "`insert@primary` is not a load",
+            ),
             (
                 "`mysql://u:secret@h` is no shape",
                 "`mysql://…@h` is no shape",

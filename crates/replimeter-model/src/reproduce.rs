@@ -1,4 +1,4 @@
-//! The record of a `reproduce` run: each published experiment beside ours.
+//! The record of a `reproduce` run: each published experiment next to its reproduction.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,13 @@ pub enum Verdict {
     Agrees,
     /// It differs.
     Differs,
-    /// The measurement cannot tell.
+    /// The measurement does not decide it.
     #[default]
     Open,
 }
 
 impl Verdict {
-    /// The word for it.
+    /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

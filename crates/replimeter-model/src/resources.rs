@@ -1,7 +1,6 @@
-//! What servers used: processor time, context switches, input and output.
+//! Resources that servers used: processor time, context switches, input and output.
 //!
-//! A field is null where neither the system nor the server tells it; nothing is
-//! made up for it.
+//! A field is null when neither the system nor the server reports it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UseSource {
-    /// The process was seen in `/proc`, and the server asked for its counters.
+    /// `/proc` and the server's counters.
     Process,
-    /// Only the server was asked: it runs elsewhere, or its process may not be seen.
+    /// The server's counters only: it runs elsewhere, or its process is not accessible.
     #[default]
     Status,
 }
@@ -104,7 +103,7 @@ pub struct PerOperation {
 }
 
 impl ServerUse {
-    /// Every figure, in one order.
+    /// Returns all figures, in a fixed order.
     fn figures(&mut self) -> [&mut Option<f64>; 16] {
         [
             &mut self.cpu_us,
@@ -126,8 +125,8 @@ impl ServerUse {
         ]
     }
 
-    /// Adds what the same server used in another stretch; what is unknown in one of
-    /// them is unknown in both together.
+    /// Adds the same server's use in another window; a figure that is unknown in one
+    /// window is unknown in the sum.
     pub fn add(&mut self, other: &Self) {
         self.length_us += other.length_us;
         let mut other = other.clone();
@@ -136,7 +135,7 @@ impl ServerUse {
         }
     }
 
-    /// Processor time in percent of one core.
+    /// Returns the processor time in percent of one core.
     #[must_use]
     pub fn cpu_percent(&self) -> Option<f64> {
         self.cpu_us
@@ -144,7 +143,7 @@ impl ServerUse {
             .map(|cpu| cpu / self.length_us * 100.0)
     }
 
-    /// One of its figures per second.
+    /// Returns one of its figures per second.
     #[must_use]
     pub fn per_s(&self, figure: Option<f64>) -> Option<f64> {
         figure
@@ -152,7 +151,7 @@ impl ServerUse {
             .map(|figure| figure / self.length_us * 1e6)
     }
 
-    /// The same for each of so many operations; all null when there were none.
+    /// Returns the use per operation; all null without operations.
     #[must_use]
     pub fn per_operation(&self, operations: u64) -> PerOperation {
         let per = |figure: Option<f64>| {

@@ -4,25 +4,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::{plan::Method, time::Nanos};
 
-/// Which part of a run a sample belongs to; only [`Phase::Measure`] counts.
+/// Part of a run that a sample belongs to; only [`Phase::Measure`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// The primary observed as if it were its own replica.
     Floor,
-    /// As `Floor`, but with point selects in place of the observer's reads, to
-    /// have the yardstick under the same load.
+    /// As `Floor`, but with point selects in place of the observer's reads: the
+    /// reference under the same load.
     Yardstick,
-    /// Cut off before the statistics.
+    /// Warm-up; left out of the statistics.
     WarmUp,
-    /// Written after the table was emptied, to see that done everywhere.
+    /// Written after the table was emptied, to confirm that on every server.
     Settle,
     /// The measurement proper.
     Measure,
 }
 
 impl Phase {
-    /// The name in `samples.parquet`.
+    /// Returns the name in `samples.parquet`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Phase {
         }
     }
 
-    /// The phase of that name.
+    /// Returns the phase of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         [
@@ -49,12 +49,12 @@ impl Phase {
     }
 }
 
-/// The write of one row on the primary. All points are on the run's clock.
+/// The write of one row on the primary. All times are on the run's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
     /// The row's sequence number, unique in the run, from 1.
     pub seq: u64,
-    /// Which part of the run.
+    /// Part of the run.
     pub phase: Phase,
     /// The sweep over all sizes, from 0; 0 without a sweep.
     pub sweep: u32,
@@ -77,21 +77,21 @@ pub struct Write {
 pub struct Sighting {
     /// The row's sequence number.
     pub seq: u64,
-    /// When it was not there yet: `poll`, the beginning of the last read that did not show
-    /// it; `wait`, one round trip before the wait returned, or unknown (the least
-    /// number) when it may not have had to wait; `stamp`, the stamp less its error;
+    /// A time at which it was not visible yet: `poll`, the beginning of the last read that did not show
+    /// it; `wait`, one round trip before the wait returned, or unknown (the smallest
+    /// number) when it may not have had to wait; `stamp`, the stamp minus its error;
     /// `tap`, the arrival.
     pub after: Nanos,
     /// Beginning of the first read that showed it, or of the wait; otherwise `until`.
     pub hit_began: Nanos,
-    /// When it was there: `poll`, the end of the first read that showed it; `wait`, the
-    /// wait's return; `stamp`, the stamp with its error; `tap`, the arrival.
+    /// A time at which it was visible: `poll`, the end of the first read that showed it; `wait`, the
+    /// wait's return; `stamp`, the stamp plus its error; `tap`, the arrival.
     pub until: Nanos,
-    /// What the method knows besides.
+    /// Additional facts from the method.
     pub beside: SightingDetail,
 }
 
-/// What a method knows of a sighting besides its time.
+/// Facts that a method observes besides the time of visibility.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SightingDetail {
@@ -109,72 +109,72 @@ pub enum SightingDetail {
     Primary(Nanos),
 }
 
-/// A write and what one replica made of it.
+/// A write and its observation on one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LagSample {
     /// The replica's index in the target.
     pub replica: usize,
-    /// How it was observed.
+    /// Method of observation.
     pub method: Method,
     /// The write on the primary.
     pub write: Write,
-    /// When the replica showed it; `None` when it did not within the time-out.
+    /// When the replica showed it; `None` when it did not within the timeout.
     pub sighting: Option<Sighting>,
-    /// It came, but nobody can say when: a clock was set about then.
+    /// It was seen, but its time is unknown: a clock was set about then.
     pub untold: bool,
 }
 
 impl LagSample {
-    /// The bracket's lower end: no row is visible before it was sent.
+    /// Returns the bracket's lower end: no row is visible before it was sent.
     #[must_use]
     pub fn lower(&self) -> Option<Nanos> {
         self.sighting
             .map(|sighting| sighting.after.max(self.write.send))
     }
 
-    /// The bracket's upper end.
+    /// Returns the bracket's upper end.
     #[must_use]
     pub fn upper(&self) -> Option<Nanos> {
         self.sighting.map(|sighting| sighting.until)
     }
 
-    /// Upper end of the bracket, counted from `ack`; may be negative.
+    /// Returns the upper end of the bracket, counted from `ack`; may be negative.
     #[must_use]
     pub fn from_ack(&self) -> Option<Nanos> {
         self.upper().map(|until| until - self.write.ack)
     }
 
-    /// Upper end of the bracket, counted from `send`.
+    /// Returns the upper end of the bracket, counted from `send`.
     #[must_use]
     pub fn from_send(&self) -> Option<Nanos> {
         self.upper().map(|until| until - self.write.send)
     }
 
-    /// Upper end of the bracket, counted from the intended start.
+    /// Returns the upper end of the bracket, counted from the intended start.
     #[must_use]
     pub fn from_intended(&self) -> Option<Nanos> {
         self.upper().map(|until| until - self.write.intended)
     }
 
-    /// Width of the bracket: how far the truth may lie before the upper end.
+    /// Returns the width of the bracket: how far the true time may lie below the upper end.
     #[must_use]
     pub fn error(&self) -> Option<Nanos> {
         Some(self.upper()? - self.lower()?)
     }
 
-    /// The bracket's midpoint, counted from `ack`.
+    /// Returns the bracket's midpoint, counted from `ack`.
     #[must_use]
     pub fn midpoint_from_ack(&self) -> Option<Nanos> {
         Some(self.lower()?.midpoint(self.upper()?) - self.write.ack)
     }
 
-    /// How long the write took, send to ack.
+    /// Returns the latency of the write, from send to ack.
     #[must_use]
     pub fn insert(&self) -> Nanos {
         self.write.ack - self.write.send
     }
 
-    /// How long the read that showed the row took; only `poll` reads for it.
+    /// Returns the duration of the read that showed the row; only `poll` reads for it.
     #[must_use]
     pub fn retrieval(&self) -> Option<Nanos> {
         self.sighting
@@ -182,8 +182,8 @@ impl LagSample {
             .map(|sighting| sighting.until - sighting.hit_began)
     }
 
-    /// From the same event on the primary: from execution to execution (`stamp`), from
-    /// binary log to binary log (`tap`). Measured like for like, it may be negative.
+    /// Returns the lag from the same event on the primary: from execution to execution (`stamp`), from
+    /// binary log to binary log (`tap`). Both times are measured alike, so it may be negative.
     #[must_use]
     pub fn from_primary(&self) -> Option<Nanos> {
         match self.sighting?.beside {
@@ -195,8 +195,8 @@ impl LagSample {
         }
     }
 
-    /// From the return of the wait to the end of the first read that showed the row,
-    /// and the reads it took.
+    /// Returns the time from the return of the wait to the end of the first read that showed
+    /// the row, and the number of reads.
     #[must_use]
     pub fn readable(&self) -> Option<(Nanos, u32)> {
         match self.sighting?.beside {
@@ -205,7 +205,7 @@ impl LagSample {
         }
     }
 
-    /// Maxia's "bare" time: total − insert − retrieval, that is, from the
+    /// Returns Maxia's "bare" time: total − insert − retrieval, that is, from the
     /// acknowledgement to the beginning of the read that showed the row.
     #[must_use]
     pub fn bare(&self) -> Option<Nanos> {

@@ -1,4 +1,4 @@
-//! What a sandbox is made of beyond its shape: options by server, wait point,
+//! Settings of a sandbox beyond its shape: options by server, wait point,
 //! links.
 
 mod name;
@@ -22,13 +22,13 @@ one_of! {
     pub enum WaitPoint {
         /// After the commit in the engine: other clients may see the row before
         AfterCommit = "after-commit",
-        /// Before the commit in the engine: nobody sees what no replica has
+        /// Before the commit in the engine: no client sees what no replica has
         AfterSync = "after-sync",
     }
 }
 
 impl WaitPoint {
-    /// The servers' own word.
+    /// Returns the servers' own name for it.
     #[must_use]
     pub fn variable(self) -> &'static str {
         match self {
@@ -38,14 +38,14 @@ impl WaitPoint {
     }
 }
 
-/// What every replication link of a sandbox does to the bytes on it.
+/// Settings of every replication link of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
     /// One-way delay, applied in each direction.
     pub delay: TimeSpan,
-    /// By how much the delay varies, uniformly, up and down.
+    /// Maximum deviation of the delay, uniformly distributed, in both directions.
     pub jitter: TimeSpan,
-    /// How much passes; without limit when `None`.
+    /// Bandwidth; unlimited when `None`.
     pub bandwidth: Option<Bandwidth>,
 }
 
@@ -65,36 +65,36 @@ impl fmt::Display for LinkSpec {
 /// A resolved sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxSpec {
-    /// Which servers.
+    /// Shape of the sandbox.
     pub shape: Shape,
-    /// Options for them.
+    /// Options for its servers.
     pub server_options: Vec<NodeOption>,
-    /// Where binaries are; found by themselves when `None`.
+    /// Directory of the server binaries; searched for when `None`.
     pub servers: Option<PathBuf>,
-    /// Where the replicas' binaries are, when they differ: a folder, or the
+    /// The replicas' binaries, when they differ: a directory, or the
     /// beginning of a version among the servers found.
     pub replica_server: Option<String>,
     /// Semi-synchronous only; the engine's own default when `None`.
     pub wait_point: Option<WaitPoint>,
-    /// Semi-synchronous only: how many replicas must acknowledge (MySQL).
+    /// Semi-synchronous only: number of replicas that must acknowledge (MySQL).
     pub wait_for_replicas: Option<u32>,
     /// Group Replication only: every member takes writes.
     pub multi_primary: bool,
-    /// Replication goes through links of ours.
+    /// Replication goes through Replimeter's links.
     pub link: Option<LinkSpec>,
-    /// Our functions `NOW_USEC()` and `NOW_NSEC()` are loaded.
+    /// Replimeter's functions `NOW_USEC()` and `NOW_NSEC()` are loaded.
     pub udf: bool,
     /// The engine FEDERATED is turned on.
     pub federated: bool,
-    /// Whether servers have a binary log; only a lone one can be without.
+    /// Whether servers have a binary log; only a standalone server can be without.
     pub binary_log: bool,
-    /// Each server has this share of the machine, and no more; the machine is shared
-    /// freely when `None`.
+    /// Share of the machine that each server is limited to; no limit
+    /// when `None`.
     pub cpus: Option<Cpus>,
 }
 
 impl SandboxSpec {
-    /// A sandbox of this shape and nothing special.
+    /// Returns a sandbox of this shape with default settings.
     #[must_use]
     pub fn of(shape: Shape) -> Self {
         Self {
@@ -113,45 +113,45 @@ impl SandboxSpec {
         }
     }
 
-    /// Splits settings for several shapes into what concerns each.
+    /// Splits settings for several shapes into those of each.
     ///
     /// # Errors
-    /// When a setting concerns none of them, or cannot be had.
+    /// When a setting applies to none of them, or is not possible.
     pub fn resolve(shapes: &[Shape], common: &Self) -> Result<Vec<Self>, String> {
         let any = |mode: Mode| shapes.iter().any(|shape| shape.mode() == mode);
         if (common.wait_point.is_some() || common.wait_for_replicas.is_some())
             && !any(Mode::SemiSync)
         {
             return Err(
-                "a wait point, or a number of replicas to wait for, belongs to semi-sync:N"
+                "a wait point, or a number of replicas to wait for, requires semi-sync:N"
                     .to_owned(),
             );
         }
         if common.multi_primary && !any(Mode::Group) {
             return Err(
-                "multi-primary belongs to group:N (every Galera node takes writes anyway)"
-                    .to_owned(),
+                "multi-primary requires group:N (every Galera node takes writes anyway)".to_owned(),
             );
         }
         let replicating = |shape: &Shape| shape.servers() > 1;
         if common.link.is_some() && !shapes.iter().any(replicating) {
-            return Err("a link needs a shape that replicates, such as async:1".to_owned());
+            return Err("a link requires a shape that replicates, such as async:1".to_owned());
         }
         if let Some(link) = common.link
             && link.jitter > link.delay
         {
             return Err(format!(
-                "a jitter of {} around a delay of {} would go back in time; the jitter can be at most the delay",
+                "a jitter of {} is greater than the delay of {}; it can be at most the delay",
                 link.jitter, link.delay
             ));
         }
         if !common.binary_log && shapes.iter().any(replicating) {
-            return Err("servers that replicate need their binary log; only `none`, a lone server, can be without".to_owned());
+            return Err("servers that replicate require a binary log; only a standalone server (`none`) can be without one".to_owned());
         }
         let has_replicas = |shape: &Shape| !shape.mode().has_members() && replicating(shape);
         if common.replica_server.is_some() && !shapes.iter().any(has_replicas) {
             return Err(
-                "a server for the replicas needs a shape with replicas, such as async:1".to_owned(),
+                "another server for the replicas requires a shape with replicas, such as async:1"
+                    .to_owned(),
             );
         }
         let names: BTreeSet<String> = shapes.iter().flat_map(|shape| shape.nodes()).collect();
@@ -160,7 +160,7 @@ impl SandboxSpec {
                 let node = option.node.as_deref().unwrap_or_default();
                 let known: Vec<&str> = names.iter().map(String::as_str).collect();
                 return Err(format!(
-                    "the server option `{option}` is for `{node}`, which is not there; there are {}",
+                    "the server option `{option}` is for `{node}`, which does not exist; the servers are {}",
                     known.join(", ")
                 ));
             }
@@ -193,7 +193,7 @@ impl SandboxSpec {
         Ok(shapes.iter().map(one).collect())
     }
 
-    /// Refuses to wait for replicas that are not there, or on an engine that waits for one.
+    /// Rejects a wait for more replicas than there are, or on an engine that waits for one only.
     fn check_waiting(&self, shapes: &[Shape]) -> Result<(), String> {
         let Some(wanted) = self.wait_for_replicas else {
             return Ok(());
@@ -201,12 +201,12 @@ impl SandboxSpec {
         for shape in shapes.iter().filter(|shape| shape.mode() == Mode::SemiSync) {
             if wanted == 0 || wanted >= shape.servers() {
                 return Err(format!(
-                    "{shape} cannot wait for {wanted} replicas; it can for 1 to {}",
+                    "{shape} cannot wait for {wanted} replicas; give 1 to {}",
                     shape.servers() - 1
                 ));
             }
             if shape.engine() == Some(Engine::MariaDb) && wanted > 1 {
-                return Err("MariaDB waits for the first replica only; a number to wait for is MySQL's (mysql/semi-sync:N)".to_owned());
+                return Err("MariaDB waits for the first replica only; a number of replicas requires mysql/semi-sync:N".to_owned());
             }
         }
         Ok(())

@@ -27,7 +27,7 @@ pub struct ListedNode {
     pub log: PathBuf,
     /// Product and version.
     pub version: String,
-    /// `running` (of a member followed by its own word: `running, ONLINE, PRIMARY`), how it ended, or `unknown` when the keeper does not answer.
+    /// `running` (for a member followed by its own state: `running, ONLINE, PRIMARY`), how it ended, or `unknown` when the supervisor does not answer.
     pub state: String,
     /// Its URL, without the password.
     pub url: String,
@@ -65,7 +65,7 @@ pub struct ListedSandbox {
     pub topology: Option<PathBuf>,
     /// Its servers; the one that is written to first.
     pub nodes: Vec<ListedNode>,
-    /// Its replication links, when they are links of ours.
+    /// Its replication links, when they are Replimeter's.
     pub links: Vec<ListedLink>,
 }
 
@@ -74,7 +74,7 @@ pub struct ListedSandbox {
 pub struct SandboxesDocument {
     /// [`SANDBOXES_SCHEMA`].
     pub schema: String,
-    /// One for each sandbox.
+    /// One entry for each sandbox.
     pub results: Vec<ListedSandbox>,
     /// Warnings.
     pub warnings: Vec<Warning>,

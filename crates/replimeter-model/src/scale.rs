@@ -11,8 +11,8 @@ use crate::{
 /// Resources that one server used during a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScaleServer {
-    /// For each operation of the phase, whichever server it went to; `name` and `role`
-    /// among them.
+    /// Per operation of the phase, on any server; includes `name` and
+    /// `role`.
     #[serde(flatten)]
     pub per_operation: PerOperation,
     /// Processor time in percent of one core.
@@ -89,7 +89,7 @@ pub struct ScaleRow {
     pub select_latency: Distribution,
     /// Operations that were repeated after a deadlock or a lock timeout.
     pub retries: u64,
-    /// Operations that were given up.
+    /// Operations that failed for good.
     pub failed: u64,
     /// Errors by number.
     pub errors: Vec<LoadError>,
@@ -138,7 +138,7 @@ pub struct Prediction {
     pub replicas: u32,
     /// The law's operations per second, with the interval for a mean of as many starts.
     pub predicted: Estimate,
-    /// Measured operations per second; null when that was not asked for.
+    /// Measured operations per second; null when it was not measured.
     pub measured_per_s: Option<f64>,
     /// 95 % confidence interval of `measured_per_s`.
     pub measured_per_s_ci95: Option<[f64; 2]>,

@@ -15,13 +15,13 @@ use crate::{
     servers::{SERVERS_SCHEMA, ServersDocument},
 };
 
-/// What plans are.
+/// Measurements that plans are for.
 pub const PLAN: &str = "plan";
 
 /// The name of a document's schema, and what makes it.
 pub type NamedSchema = (&'static str, fn() -> Value);
 
-/// The documents that are no measurement's.
+/// Returns the documents that do not belong to a measurement.
 pub const OTHERS: [NamedSchema; 6] = [
     ("compare", || {
         document::<CompareDocument>(COMPARE_SCHEMA, &[])
@@ -39,11 +39,11 @@ pub const OTHERS: [NamedSchema; 6] = [
     ("manifest", || document::<Manifest>(MANIFEST_SCHEMA, &[])),
 ];
 
-/// What a place in a schema stands for: references are followed, and of a value that may be
-/// null the other kind is taken.
+/// Resolves a place in a schema: follows references, and takes the other type of a value that may be
+/// null.
 #[must_use]
 pub fn resolve<'a>(root: &'a Value, mut part: &'a Value) -> &'a Value {
-    // Deeper than any chain of references is.
+    // Deeper than any chain of references.
     for _ in 0..16 {
         let reference = part
             .get("$ref")
@@ -68,7 +68,7 @@ pub fn resolve<'a>(root: &'a Value, mut part: &'a Value) -> &'a Value {
     part
 }
 
-/// The JSON Schema (draft 7, which editors know best) of plan files with these sections.
+/// Returns the JSON Schema (draft 7, which most editors support) of plan files with these sections.
 #[must_use]
 pub fn plan(sections: &[Section]) -> Value {
     let mut generator = SchemaSettings::draft07().for_deserialize().into_generator();
@@ -77,13 +77,13 @@ pub fn plan(sections: &[Section]) -> Value {
     let mut keys = json!({
         "command": { "description": "The measurement", "type": "string", "enum": names },
         "title": {
-            "description": "What the reader of the report should know it by",
+            "description": "Title of the run in reports",
             "type": "string",
         },
-        "target": about("What is measured", generator.subschema_for::<TargetSettings>()),
+        "target": about("Target: the servers to measure", generator.subschema_for::<TargetSettings>()),
     });
     for section in sections {
-        let how = format!("How, for the command `{}`", section.name);
+        let how = format!("Settings of the command `{}`", section.name);
         keys[section.name] = about(&how, (section.schema)(&mut generator));
     }
     let mut value = json!({
@@ -102,31 +102,31 @@ pub fn plan(sections: &[Section]) -> Value {
     value
 }
 
-/// The JSON Schema of the records of a measurement's runs.
+/// Returns the JSON Schema of the records of a measurement's runs.
 #[must_use]
 pub fn run<S: Settings, R: JsonSchema>() -> Value {
     document::<Envelope<S, R>>(&run_schema::<S>(), &[Section::of::<S>()])
 }
 
-/// What the record of a measurement's run states as its schema.
+/// Returns the schema that the record of a measurement's run states.
 #[must_use]
 pub fn run_schema<S: Settings>() -> String {
     format!("replimeter.{}/1", S::NAME)
 }
 
-/// The JSON Schema (draft 7) of a document that states this one, with the settings of these sections in it.
+/// Returns the JSON Schema (draft 7) of a document that states this schema, with the settings of these sections.
 fn document<T: JsonSchema>(schema: &str, settings: &[Section]) -> Value {
     let generator = SchemaSettings::draft07().for_serialize().into_generator();
     let mut value = generator.into_root_schema_for::<T>().to_value();
     tidy(&mut value, settings);
     snake_case(&mut value, settings);
     if let Some(stated) = value.pointer_mut("/properties/schema") {
-        *stated = json!({ "const": schema, "description": "What this document is, and in which version" });
+        *stated = json!({ "const": schema, "description": "Kind and version of this document" });
     }
     head(
         &mut value,
         schema,
-        "Times are microseconds and their names end in _us; null is what the sample cannot carry",
+        "Times are microseconds and their names end in _us; null is a figure that the sample is too small for",
     );
     value
 }
@@ -138,7 +138,7 @@ fn head(value: &mut Value, title: &str, description: &str) {
     }
 }
 
-/// Descriptions as sentences: with defaults, and without the line breaks and links of the source.
+/// Rewrites descriptions as sentences: with defaults, and without the line breaks and links of the source.
 fn tidy(value: &mut Value, settings: &[Section]) {
     fill_defaults(value, settings);
     each_object(value, &mut |object| {
@@ -153,14 +153,14 @@ fn tidy(value: &mut Value, settings: &[Section]) {
                 .replace('\n', " ")
                 .replace('\r', "\n\n");
         }
-        // Ranges of integers of the source's language say nothing about the figure.
+        // Ranges of Rust's integers have no meaning for the figure.
         if matches!(object.get("format"), Some(Value::String(format)) if format != "uri") {
             object.remove("format");
         }
     });
 }
 
-/// The keys of a section's settings in a schema.
+/// Returns the keys of a section's settings in a schema.
 fn keys<'a>(value: &'a mut Value, section: &Section) -> Option<&'a mut Map<String, Value>> {
     let reference = (section.schema)(&mut SchemaSettings::draft07().into_generator());
     let pointer = reference.get("$ref").and_then(Value::as_str)?;
@@ -206,7 +206,7 @@ fn without_null(value: &mut Value) {
             if choices.len() == 1 {
                 let only = choices.remove(0);
                 object.remove("anyOf");
-                // Beside a reference this version of JSON Schema sees nothing else.
+                // This version of JSON Schema ignores everything next to a reference.
                 object.insert("allOf".to_owned(), json!([only]));
             }
         }

@@ -1,4 +1,4 @@
-//! Server variables to start the servers of a sandbox with.
+//! Server variables for the servers of a sandbox.
 
 use std::{fmt, str::FromStr};
 
@@ -12,23 +12,23 @@ pub struct ServerOption {
     pub value: Option<String>,
 }
 
-/// Why a text is no [`ServerOption`].
+/// Reason why a text is not a [`ServerOption`].
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ServerOptionError {
-    /// The name is empty or has characters no option has.
+    /// The name is empty or has invalid characters.
     #[error("`{0}` is not a server option; write name=value, such as sync_binlog=1")]
     Syntax(String),
-    /// The text in front of the colon names no server.
+    /// The text before the colon names no server.
     #[error(
-        "`{0}` names no server of a sandbox; write primary, replica1 …, replicas (all of them) or node1 … before the colon"
+        "`{0}` is not a server of a sandbox; write primary, replica1 …, replicas (all of them) or node1 … before the colon"
     )]
     Node(String),
-    /// The sandbox needs this option for itself.
+    /// The sandbox sets this option itself.
     #[error("the sandbox sets `{0}` itself; it cannot be changed")]
     Reserved(String),
 }
 
-/// Options a sandbox cannot give away without losing its servers.
+/// Options that a sandbox needs to manage its servers.
 const RESERVED: [&str; 46] = [
     "admin_address",
     "basedir",
@@ -102,7 +102,7 @@ impl FromStr for ServerOption {
             .find_map(|prefix| plain.strip_prefix(prefix));
         // Servers take any beginning of a name that is unambiguous.
         let reserved = |name: &str| RESERVED.iter().any(|reserved| reserved.starts_with(name));
-        // Merged with our own, which is possible by its whole name only.
+        // Merged with Replimeter's own value, which requires the full name.
         let disguised = plain.starts_with("wsrep_provider_") && name != "wsrep_provider_options";
         if reserved(plain) || bare.is_some_and(reserved) || disguised {
             return Err(ServerOptionError::Reserved(name));
@@ -135,11 +135,11 @@ pub struct NodeOption {
     pub option: ServerOption,
 }
 
-/// Stands for every replica in front of a server option.
+/// Name for all replicas in front of a server option.
 const REPLICAS: &str = "replicas";
 
 impl NodeOption {
-    /// Whether it is for the server of this name.
+    /// Returns whether it is for the server of this name.
     #[must_use]
     pub fn is_for(&self, name: &str) -> bool {
         match self.node.as_deref() {

@@ -1,4 +1,4 @@
-//! The list of servers that were found, as programs read it.
+//! The JSON list of servers that were found.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct ServersDocument {
     pub schema: String,
     /// The servers, the best first.
     pub results: Vec<ServerRow>,
-    /// What looked like a server and cannot be used.
+    /// Installations that look like a server but cannot be used.
     pub warnings: Vec<Warning>,
 }
 
@@ -28,19 +28,19 @@ pub struct ServerRow {
     pub version: String,
     /// Its binary, links resolved.
     pub program: String,
-    /// In which way it was found: `named`, `system` or `private`.
+    /// How it was found: `named`, `system` or `private`.
     pub origin: String,
-    /// The names of what it can do.
+    /// Names of its capabilities.
     pub abilities: Vec<String>,
-    /// What a complete installation could do and this one cannot.
+    /// Capabilities of a complete installation that are missing here.
     pub missing: Vec<MissingCapability>,
 }
 
-/// Something that a server cannot do.
+/// A missing capability.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingCapability {
     /// Its name.
     pub ability: String,
-    /// What was not found, and what to install.
+    /// What is missing, and what to install.
     pub hint: String,
 }

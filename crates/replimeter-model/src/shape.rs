@@ -4,15 +4,15 @@ use std::{fmt, str::FromStr};
 
 use crate::{engine::Engine, suggest};
 
-/// The most servers a sandbox may have beside the first; more is taken for a typing mistake.
+/// Maximum number of servers besides the first; more is treated as a typing mistake.
 pub const MAX_REPLICAS: u32 = 64;
-/// The most members Group Replication takes (MySQL manual, "Group Replication Limitations").
+/// Maximum number of members of Group Replication (MySQL manual, "Group Replication Limitations").
 pub const MAX_MEMBERS: u32 = 9;
 
 /// How the servers of a sandbox replicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// A lone server with its binary log on.
+    /// A standalone server with its binary log on.
     None,
     /// Asynchronous replicas of one primary.
     Async,
@@ -27,7 +27,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Every mode, in the order in which help texts name them.
+    /// All modes, in the order of the help texts.
     pub const ALL: [Self; 6] = [
         Self::None,
         Self::Async,
@@ -37,7 +37,7 @@ impl Mode {
         Self::Group,
     ];
 
-    /// The word for it in shapes and reports.
+    /// Returns its name in shapes and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,13 +50,13 @@ impl Mode {
         }
     }
 
-    /// Whether its servers are equal members (`node1`, …) and no primary with replicas.
+    /// Returns whether its servers are equal members (`node1`, …) and no primary with replicas.
     #[must_use]
     pub fn has_members(self) -> bool {
         matches!(self, Self::Galera | Self::Group)
     }
 
-    /// The only engine that has it; `None` when both do.
+    /// Returns the only engine that has it; `None` when both do.
     #[must_use]
     pub fn only_engine(self) -> Option<Engine> {
         match self {
@@ -66,7 +66,7 @@ impl Mode {
         }
     }
 
-    /// The numbers that may stand behind the colon.
+    /// Returns the numbers that may follow the colon.
     fn counts(self) -> std::ops::RangeInclusive<u32> {
         match self {
             Self::None => 0..=0,
@@ -78,20 +78,20 @@ impl Mode {
     }
 }
 
-/// What a sandbox consists of.
+/// The engine, mode and number of servers of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The family asked for; for modes of either the best server found when `None`.
+    /// The requested engine; `None` for the best server found.
     engine: Option<Engine>,
     mode: Mode,
     /// Replicas, or members.
     count: u32,
 }
 
-/// Why a text is no [`Shape`].
+/// Reason why a text is not a [`Shape`].
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ShapeError {
-    /// The word before the colon names no known mode.
+    /// The word before the colon is not a known mode.
     #[error(
         "unknown sandbox shape `{0}`{hint}; known: none, async:N, semi-sync:N, chain:N (a primary and N replicas), galera:N (MariaDB) and group:N (MySQL) of N nodes, with mariadb/ or mysql/ in front to choose the engine",
         hint = nearest(.0)
@@ -99,7 +99,7 @@ pub enum ShapeError {
     Unknown(String),
     /// The number is missing, out of range, or no number.
     #[error(
-        "sandbox shape `{text}` needs a number from {low} to {high} after the colon, such as {mode}:{example}"
+        "sandbox shape `{text}` requires a number from {low} to {high} after the colon, such as {mode}:{example}"
     )]
     Count {
         /// The whole text.
@@ -113,11 +113,11 @@ pub enum ShapeError {
         /// A usual number.
         example: u32,
     },
-    /// A lone server has no number.
-    #[error("sandbox shape `{0}`: none is a lone server and takes no number")]
+    /// A standalone server has no number.
+    #[error("sandbox shape `{0}`: none is a standalone server and takes no number")]
     Lone(String),
     /// The engine has no such mode.
-    #[error("sandbox shape `{text}`: {product} has no {mode} mode; {mode} is {other}'s")]
+    #[error("sandbox shape `{text}`: {product} has no {mode} mode; only {other} has it")]
     Engine {
         /// The whole text.
         text: String,
@@ -130,25 +130,25 @@ pub enum ShapeError {
     },
 }
 
-/// What is like an unknown shape.
+/// Returns a hint for an unknown shape.
 fn nearest(text: &str) -> String {
     suggest::hint(suggest::word_of(text), Mode::ALL.map(Mode::name))
 }
 
 impl Shape {
-    /// The engine it needs; `None` when the best server found will do.
+    /// Returns the engine it requires; `None` for the best server found.
     #[must_use]
     pub fn engine(self) -> Option<Engine> {
         self.engine.or(self.mode.only_engine())
     }
 
-    /// How its servers replicate.
+    /// Returns its replication mode.
     #[must_use]
     pub fn mode(self) -> Mode {
         self.mode
     }
 
-    /// How many servers it has.
+    /// Returns its number of servers.
     #[must_use]
     pub fn servers(self) -> u32 {
         if self.mode.has_members() {
@@ -159,7 +159,7 @@ impl Shape {
     }
 }
 
-/// A member's name in reports, counted from 0.
+/// Returns a member's name in reports, counted from 0.
 #[must_use]
 pub fn node_name(index: usize) -> String {
     format!("node{}", index + 1)

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// The most steps one sweep may have.
+/// Maximum number of steps of one sweep.
 const MAX_STEPS: usize = 1000;
 
 /// Payload sizes in bytes, in the order in which they are measured.
@@ -12,7 +12,7 @@ pub struct Sizes {
     steps: Vec<u64>,
 }
 
-/// Why a text is no list of [`Sizes`].
+/// Reason why a text is not a list of [`Sizes`].
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SizesError {
     /// A part is neither a number of bytes nor a range.
@@ -24,7 +24,7 @@ pub enum SizesError {
     /// The range never advances.
     #[error("the range `{0}` has a step of 0")]
     NoStep(String),
-    /// A size of nothing cannot be written.
+    /// A size of 0 cannot be written.
     #[error("`{0}` contains a size of 0 bytes; the smallest is 1")]
     Zero(String),
     /// Too many steps.
@@ -33,7 +33,7 @@ pub enum SizesError {
 }
 
 impl Sizes {
-    /// The sizes in bytes, in order; never empty.
+    /// Returns the sizes in bytes, in order; never empty.
     #[must_use]
     pub fn steps(&self) -> &[u64] {
         &self.steps

@@ -1,11 +1,11 @@
-//! The way of transactions from the send to a reader's eyes, stage by stage.
+//! The stages of transactions, from the send to visibility.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::record::Distribution;
 
-/// A moment on the way of a transaction, in the order of asynchronous replication.
+/// A moment in a transaction's replication, in the order of asynchronous replication.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -21,15 +21,15 @@ pub enum Mark {
     ApplyBegan,
     /// Applied and committed on the replica.
     Applied,
-    /// A reader of the replica sees it.
+    /// Visible to a reader of the replica.
     Visible,
-    /// The client has the primary's answer. In a chain only where replication comes
-    /// before it (Galera); beside the chain elsewhere.
+    /// The client has the primary's answer. Part of the chain of stages only where
+    /// replication precedes it (Galera); parallel to it otherwise.
     Ack,
 }
 
 impl Mark {
-    /// All of them.
+    /// All marks.
     pub const ALL: [Self; 7] = [
         Self::Send,
         Self::InBinlog,
@@ -40,7 +40,7 @@ impl Mark {
         Self::Ack,
     ];
 
-    /// For people.
+    /// Returns its name in reports.
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Mark {
         }
     }
 
-    /// What happens from this mark to `next`.
+    /// Returns the name of the stage from this mark to `next`.
     #[must_use]
     pub fn stage(self, next: Self) -> &'static str {
         match (self, next) {
@@ -123,7 +123,7 @@ pub struct QuantileBreakdown {
     pub end_to_end_us: f64,
     /// Mean stages of these transactions, in order.
     pub stages_us: Vec<f64>,
-    /// End to end less the sum of the stages.
+    /// End-to-end time minus the sum of the stages.
     pub residue_us: f64,
 }
 
@@ -145,7 +145,7 @@ pub struct Stages {
     pub stages: Vec<Stage>,
     /// Stages that run in parallel with the chain; they are in no sum.
     pub parallel_stages: Vec<Stage>,
-    /// End to end less the sum of the stages, by transaction. A stage between two
+    /// End-to-end time minus the sum of the stages, by transaction. A stage between two
     /// marks of one clock is measured on that clock, end to end on the client's.
     pub residue: Distribution,
     /// Transactions whose residue is beyond the error bars of their stages.

@@ -13,26 +13,26 @@ use crate::{
     time::Nanos,
 };
 
-/// What a round is for.
+/// Purpose of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StalePhase {
     /// Not counted.
     WarmUp,
-    /// For the price of synchronous reads: read without.
+    /// For the overhead of synchronous reads: read without.
     Plain,
-    /// For the same: read with.
+    /// For the overhead of synchronous reads: read with.
     Synced,
     /// Read at once after the acknowledgement.
     AtOnce,
     /// Read at a chosen time after it.
     Curve,
-    /// A write, or a read, of traffic that is judged.
+    /// A write, or a read, of traffic that is checked.
     Judged,
 }
 
 impl StalePhase {
-    /// The name in samples.
+    /// Returns the name in samples.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,22 +46,22 @@ impl StalePhase {
     }
 }
 
-/// What a round's first read on a reader was.
+/// Result of a round's first read on a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It showed the write, or (with the pace `ack`) a later one of ours.
+    /// It showed the write, or (with the pace `ack`) a later one of this run.
     Fresh,
     /// It showed an older version.
     Stale,
-    /// The server refused it, since the wait before it took too long.
+    /// The server refused it, because the wait before it took too long.
     Refused,
-    /// It showed what nobody but somebody else can have written.
+    /// It showed a value that another client must have written.
     Foreign,
 }
 
 impl Verdict {
-    /// The name in samples.
+    /// Returns the name in samples.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -73,42 +73,42 @@ impl Verdict {
     }
 }
 
-/// What one reader showed of one round.
+/// Observation of one round on one reader.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct StaleRead {
     /// The reader's number.
     pub reader: usize,
-    /// When the first read was issued.
+    /// Time of issue of the first read.
     pub begin: Nanos,
-    /// When its answer was there.
+    /// Time of its answer.
     pub end: Nanos,
-    /// What it was.
+    /// Result of the first read.
     pub verdict: Verdict,
-    /// The version that it showed; the number of a round, 0 for the row as it was made.
+    /// The version that it showed; the number of a round, 0 for the initial row.
     pub seen: u64,
-    /// How many versions of the row were newer, up to the one that was just acknowledged.
+    /// Number of newer versions of the row, up to the one that was just acknowledged.
     pub behind: u32,
-    /// When the last read that did not show the write was issued.
+    /// Time of issue of the last read that did not show the write.
     pub last_stale: Option<Nanos>,
-    /// When the first read that showed it was issued.
+    /// Time of issue of the first read that showed it.
     pub fresh_begin: Option<Nanos>,
-    /// When that read's answer was there.
+    /// Time of that read's answer.
     pub fresh_end: Option<Nanos>,
     /// Reads of this round.
     pub reads: u32,
-    /// It showed an older version of the row than this connection had seen before.
+    /// Whether it showed an older version of the row than this connection had seen before.
     pub went_back: bool,
-    /// It showed an older version than some read of this run had returned before it was issued; told of judged traffic only.
+    /// Whether it showed an older version than any read of this run had returned before it was issued; for checked traffic only.
     pub went_back_across: bool,
-    /// Where it went back: the newer version that had been shown before; else 0.
+    /// The newer version that had been shown before, when it went back; otherwise 0.
     pub newer: u64,
-    /// A wait for the write's GTID was sent before it.
+    /// Whether a wait for the write's GTID was sent before it.
     pub waited: bool,
 }
 
 impl StaleRead {
-    /// What a reader's read, issued at `begin` and answered at `end`, has shown by itself; nothing
-    /// is known yet of those before and after it.
+    /// Returns the observation of a single read, issued at `begin` and answered at `end`; reads
+    /// before and after it are not known yet.
     #[must_use]
     pub fn new(reader: usize, begin: Nanos, end: Nanos, verdict: Verdict) -> Self {
         Self {
@@ -130,32 +130,32 @@ impl StaleRead {
     }
 }
 
-/// One round: a write, and what every reader showed of it.
+/// One round: a write, and its observation on every reader.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StaleRound {
-    /// What it is for.
+    /// Purpose of the round.
     pub phase: StalePhase,
-    /// Its number; what it wrote into the row.
+    /// Number of the round; the value that it wrote into the row.
     pub round: u64,
     /// The row's id.
     pub row: u64,
-    /// When after the acknowledgement the first reads were to be issued.
+    /// Scheduled time of the first reads, after the acknowledgement.
     pub offset: Nanos,
-    /// When the write was sent.
+    /// Time at which the write was sent.
     pub send: Nanos,
-    /// When it was acknowledged.
+    /// Time at which it was acknowledged.
     pub ack: Nanos,
-    /// How often it had to be written again after a conflict.
+    /// Number of repetitions of the write after a conflict.
     pub conflicts: u32,
-    /// When the connections were reset before it, as by a pool: when that began, and when it was done.
+    /// Begin and end of the reset of connections before it, as by a pool; `None` without one.
     pub reset: Option<[Nanos; 2]>,
-    /// What the readers showed.
+    /// Observations of the readers.
     pub reads: Vec<StaleRead>,
 }
 
 impl StaleRound {
-    /// The first reader that had shown the write before another one was asked and did not show it, with
-    /// that other one: who reads the one after the other goes back in time.
+    /// Returns the first reader that had shown the write before another one was read and did not show it, with
+    /// that other reader: a client that reads one after the other goes back in time.
     #[must_use]
     pub fn across(&self) -> Option<(&StaleRead, &StaleRead)> {
         let shown = self
@@ -370,13 +370,13 @@ pub struct LoadWindow {
     pub under_way_us: f64,
 }
 
-/// The larger one, of those that are there.
+/// Returns the larger of the values that exist.
 fn larger(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.into_iter().chain(other).reduce(f64::max)
 }
 
 impl LoadWindow {
-    /// Joins the stretch that follows: of each figure the larger one stays.
+    /// Joins the window that follows, with the larger value of each figure.
     fn extend(&mut self, next: &Self) {
         self.operations += next.operations;
         self.p50_us = larger(self.p50_us, next.p50_us);
@@ -405,7 +405,7 @@ pub struct StaleWindow {
     pub read_max_us: Option<f64>,
     /// Longest staleness.
     pub staleness_max_us: Option<f64>,
-    /// Time for which the unfinished request at the end had been under way.
+    /// Time for which the unfinished request at the end had been in progress.
     pub under_way_us: f64,
     /// Time for which the oldest acknowledged write had not been shown by a reader at the end,
     /// where rounds wait for that.
@@ -442,7 +442,7 @@ impl StaleWindow {
         }
         for (name, value) in &next.counters {
             let mine = self.counters.entry(name.clone()).or_insert(0.0);
-            // What grows is summed; of what stands, the largest is kept.
+            // Growth is summed; of states, the largest is kept.
             *mine = if name.ends_with('+') {
                 *mine + value
             } else {

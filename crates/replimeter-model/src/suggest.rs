@@ -1,6 +1,6 @@
-//! "Did you mean": what a misspelt word is probably meant to be.
+//! "Did you mean": the known word nearest to a misspelled one.
 
-/// The word of `known` that is likest to `wrong`, when one is near enough to be meant.
+/// Returns the word of `known` that is nearest to `wrong`, if one is near enough.
 #[must_use]
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase().replace('_', "-");
@@ -22,19 +22,19 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, word)| word)
 }
 
-/// The same as a piece of a sentence, ` (did you mean ...?)`; empty when nothing is near.
+/// Returns the same as a part of a sentence, ` (did you mean ...?)`; empty when nothing is near.
 #[must_use]
 pub fn hint<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(wrong, known).map_or_else(String::new, |word| format!(" (did you mean `{word}`?)"))
 }
 
-/// The mode's word in `[ENGINE/]MODE[:N]`.
+/// Returns the mode's name in `[ENGINE/]MODE[:N]`.
 pub(crate) fn word_of(text: &str) -> &str {
     let rest = text.rsplit('/').next().unwrap_or(text);
     rest.split(':').next().unwrap_or(rest)
 }
 
-/// What serde says of an unknown key or value, taken apart: the word, and those that it knows.
+/// Parses serde's message about an unknown key or value: returns the word, and the known ones.
 pub(crate) fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
     let rest = message
         .strip_prefix("unknown field ")

@@ -62,10 +62,10 @@ pub struct TapRow {
     /// Figures by schema or table.
     pub group_by: Vec<TapGroup>,
     /// MySQL: from the commit, by the primary's clock, to the arrival from the replica,
-    /// by ours; moved to one clock by the measured offset ([`TapResults::clocks`]).
+    /// by the client's; moved to one clock by the measured offset ([`TapResults::clocks`]).
     pub commit_to_arrival: Option<Distribution>,
     /// MySQL: from the commit by the primary's clock to that by the replica's, both
-    /// moved to our clock.
+    /// moved to the client's clock.
     pub by_servers: Option<Distribution>,
     /// Configured delay of the replica, which `lag` includes; null without one.
     pub configured_delay_us: Option<f64>,

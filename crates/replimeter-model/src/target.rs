@@ -1,4 +1,4 @@
-//! What is measured: a sandbox of ours, or servers of the user's.
+//! The target of a measurement: a sandbox, or the user's servers.
 
 mod endpoint;
 
@@ -13,7 +13,7 @@ use crate::{
     shape::{Shape, node_name},
 };
 
-/// What a server is within a user's cluster.
+/// Role of a server among the user's servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -26,7 +26,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The word for it.
+    /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -37,35 +37,35 @@ impl Role {
     }
 }
 
-/// A server of the user's.
+/// One of the user's servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NodeSpec {
     /// Its name in reports and in environment variables.
     pub name: String,
-    /// What it is; found out from the servers when `None`.
+    /// Its role; determined from the servers when `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// The name of the server it replicates from, when that is to be checked.
+    /// Name of the server that it must replicate from; not checked when `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Its address.
     pub url: Endpoint,
 }
 
-/// What a run measures.
+/// Target of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Servers that we start and remove.
+    /// Servers that Replimeter starts and removes.
     Sandbox(SandboxSpec),
     /// Servers that `sandbox up` keeps running.
     Running(SandboxName),
-    /// Servers of the user's.
+    /// The user's servers.
     Nodes(Vec<NodeSpec>),
 }
 
 impl Target {
-    /// Returns what reports call it.
+    /// Returns its name in reports.
     #[must_use]
     pub fn label(&self) -> String {
         match self {
@@ -82,7 +82,7 @@ impl Target {
 }
 
 impl Shape {
-    /// The names of its servers: `primary`, `replica1` …, or `node1` ….
+    /// Returns the names of its servers: `primary`, `replica1` …, or `node1` ….
     #[must_use]
     pub fn nodes(self) -> Vec<String> {
         let names = 0..self.servers() as usize;
@@ -99,17 +99,17 @@ impl Shape {
     }
 }
 
-/// A replica's name in reports, counted from 0.
+/// Returns a replica's name in reports, counted from 0.
 #[must_use]
 pub fn replica_name(index: usize) -> String {
     format!("replica{}", index + 1)
 }
 
-/// The primary's name in reports.
+/// Name of the primary in reports.
 pub const PRIMARY: &str = "primary";
 
-/// How a report names the primary when it is observed as if it were a replica.
+/// Name of the primary in reports when it is observed as if it were a replica.
 pub const NULL_REPLICA: &str = "primary (null replica)";
 
-/// Passwords that URLs carried, by node name; kept apart from every record.
+/// Passwords from URLs, by node name; never part of a record.
 pub type Passwords = BTreeMap<String, Secret>;

@@ -1,7 +1,7 @@
-//! Values that files and the command line hold as the text that people write.
+//! Values that files and the command line hold as text.
 
-/// Declares words to choose from, once for the command line, plan files and their schema: `Variant = "word"`, the doc
-/// comment being what the help says of it.
+/// Declares an enum of words once for the command line, plan files and their schema: `Variant = "word"`; the doc
+/// comment is its help text.
 macro_rules! one_of {
     (
         $(#[$meta:meta])*
@@ -17,7 +17,7 @@ macro_rules! one_of {
         }
 
         impl $type {
-            /// The word for it in plans and reports.
+            /// Returns its name in plans and reports.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -29,7 +29,7 @@ macro_rules! one_of {
 }
 
 /// Implements `Serialize` by `Display`, `Deserialize` by `FromStr`, and `JsonSchema`
-/// as a text with what is given behind the type: a description, examples, a pattern.
+/// as a text with the attributes given after the type: a description, examples, a pattern.
 macro_rules! serde_as_text {
     ($type:ty, $($schema:tt)+) => {
         impl serde::Serialize for $type {

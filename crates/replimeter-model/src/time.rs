@@ -14,19 +14,19 @@ use serde::{Deserialize, Serialize};
 pub struct Nanos(pub i64);
 
 impl Nanos {
-    /// The value in microseconds, the unit of every report.
+    /// Returns the value in microseconds, the unit of every report.
     #[must_use]
     pub fn as_micros(self) -> f64 {
         self.0 as f64 / 1e3
     }
 
-    /// The later of the two points.
+    /// Returns the later of the two points.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self(self.0.max(other.0))
     }
 
-    /// The point halfway between two points; exact to half a nanosecond.
+    /// Returns the point halfway between two points; exact to half a nanosecond.
     #[must_use]
     pub fn midpoint(self, other: Self) -> Self {
         Self(self.0.midpoint(other.0))

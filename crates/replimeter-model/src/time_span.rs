@@ -1,4 +1,4 @@
-//! Durations as people write them: always with a unit (`250us`, `10ms`, `30s`).
+//! Durations as text: always with a unit (`250us`, `10ms`, `30s`).
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimeSpan(pub Duration);
 
-/// Why a text is no [`TimeSpan`].
+/// Reason why a text is not a [`TimeSpan`].
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("`{text}` is not a duration; write a number with a unit, such as 250us, 10ms or 30s")]
 pub struct TimeSpanError {
@@ -15,13 +15,13 @@ pub struct TimeSpanError {
 }
 
 impl TimeSpan {
-    /// A span of so many milliseconds.
+    /// Returns a duration of this number of milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }
 
-    /// A span of so many seconds.
+    /// Returns a duration of this number of seconds.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(Duration::from_secs(secs))
@@ -35,7 +35,7 @@ impl FromStr for TimeSpan {
         let refuse = || TimeSpanError {
             text: text.to_owned(),
         };
-        // ISO 8601 ("PT1S") is understood by the parser but is not our notation.
+        // ISO 8601 ("PT1S") is accepted by the parser but is not Replimeter's notation.
         if !text.starts_with(|first: char| first.is_ascii_digit()) {
             return Err(refuse());
         }

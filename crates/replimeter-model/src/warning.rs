@@ -1,4 +1,4 @@
-//! Warnings: what a reader must know to trust a figure, and what to do about it.
+//! Warnings: facts that affect the figures, and recommended actions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ pub enum WarningCode {
     PayloadClamped,
     /// A server's clock was set during the run.
     ClockStepped,
-    /// One of all methods is not possible on these servers.
+    /// One of several methods is not possible on these servers.
     MethodLeftOut,
     /// Semi-synchronous replication is configured and not in effect.
     SemiSyncNotInEffect,
@@ -23,17 +23,17 @@ pub enum WarningCode {
     KeepAwakeOff,
     /// The writer could not keep its schedule.
     WriterLate,
-    /// The run ended before it was complete.
+    /// The run ended early.
     Interrupted,
-    /// The run was ended by an error; what was measured until then is kept.
+    /// An error ended the run; the results until then are kept.
     Failed,
-    /// Rows that a replica did not show in time.
+    /// Rows that a replica did not show before the timeout.
     MissingRows,
-    /// Something an earlier run left behind was removed.
+    /// Objects that an earlier run left behind were removed.
     LeftoverRemoved,
     /// The sandbox lies on a file system whose timing is not a disk's.
     MemoryFileSystem,
-    /// The traffic to the server is not encrypted or the server not verified.
+    /// The connection is not encrypted, or the server is not verified.
     TlsNotVerified,
     /// A password was given where other users of the machine can read it.
     PasswordInUrl,
@@ -41,36 +41,36 @@ pub enum WarningCode {
     NotChecked,
     /// The writer paused to empty its table.
     TableEmptied,
-    /// The client could not use what it needs to measure well.
+    /// The client lacks a resource or privilege for precise measurement.
     ClientLimited,
-    /// Something that looks like a server cannot be used as one.
+    /// An installation that looks like a server cannot be used as one.
     ServerUnusable,
-    /// Transactions that could not be recognised on both sides.
+    /// Transactions that could not be recognized on both sides.
     UnmatchedTransactions,
-    /// A followed server was out of reach for a while.
+    /// A followed server was unreachable for some time.
     Reconnected,
-    /// Something of ours could not be removed.
+    /// An object that Replimeter created could not be removed.
     CleanUpIncomplete,
-    /// Passes of a load were given up.
+    /// Passes of a load failed for good.
     LoadErrors,
     /// A load could not keep its rate.
     LoadNotHeld,
-    /// Servers that share a load have unlike parts of it.
+    /// Servers that share a load have unequal parts of it.
     UnevenLoad,
-    /// The client, not the servers, held a load back.
+    /// The client was the bottleneck of a load.
     LoadClientBound,
-    /// A data set of another size, or one that was not whole, was replaced.
+    /// A data set of another size, or an incomplete one, was replaced.
     DataReplaced,
     /// A server's resource use could not be read, or only in part.
     ResourcesUnknown,
-    /// A backlog could not be made, or the replica not be seen to catch up.
+    /// No backlog built up, or the replica was not observed to catch up.
     BacklogUnclear,
-    /// Too few fresh starts of the servers for an interval that holds what it promises.
+    /// Too few fresh starts of the servers for a reliable interval.
     FewStarts,
-    /// Semi-synchronous replication fell back for a while; what was measured then does
+    /// Semi-synchronous replication fell back for some time; results of that time do
     /// not count.
     FellBack,
-    /// A mode that the servers found here cannot be started in.
+    /// A mode that the servers found here do not support.
     ModeLeftOut,
     /// Another client has written to Replimeter's rows.
     ChangedByOthers,
@@ -78,9 +78,9 @@ pub enum WarningCode {
     GuaranteeBroken,
     /// One of several cases is not possible on these servers.
     CaseLeftOut,
-    /// The rounds were over before the load beside them had completed anything.
+    /// The rounds ended before the background load had completed an operation.
     LoadUnfinished,
-    /// A server that belongs to what was measured was out of reach, or out of its cluster, at the end.
+    /// A measured server was unreachable, or out of its cluster, at the end.
     ServerLost,
 }
 

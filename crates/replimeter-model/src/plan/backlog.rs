@@ -15,9 +15,9 @@ use crate::{
     time_span::TimeSpan,
 };
 
-/// Connections of the load under which a backlog grows when none is asked for.
+/// Default number of connections of the load under which a backlog builds up.
 const THREADS: u32 = 8;
-/// The most applier workers that any server takes.
+/// Maximum number of applier workers of any server.
 const MAX_WORKERS: u32 = 1024;
 
 /// The settings of `backlog`.
@@ -89,15 +89,15 @@ pub struct BacklogSettings {
 /// A `backlog` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BacklogPlan {
-    /// How long the applier is stopped under the load.
+    /// Time for which the applier is stopped under the load.
     pub build_up: TimeSpan,
-    /// Numbers of applier workers, one after another; empty for the replica's own.
+    /// Numbers of applier workers, measured one after another; empty for the replica's own setting.
     pub workers: Vec<u32>,
-    /// How long the replicas may take to have what is made for the measurement.
+    /// Timeout for the replicas to receive the data of the measurement.
     pub timeout: TimeSpan,
     /// Keep every core of this machine from halting.
     pub keep_awake: bool,
-    /// The load under which the backlog grows; never empty.
+    /// The load under which the backlog builds up; never empty.
     pub load: Vec<RatedLoad>,
 }
 
@@ -109,19 +109,19 @@ impl Settings for BacklogSettings {
         &mut self,
         target: &mut TargetSettings,
     ) -> Result<(Vec<Target>, BacklogPlan), PlanError> {
-        let what = "the longest that a replica may take to have what is made";
+        let what = "the timeout for a replica to receive the data";
         units::check_at_most("timeout", self.timeout, HOUR, what)?;
         let targets = target.plan()?;
         let build_up = *self.build_up.get_or_insert(TimeSpan::from_secs(30));
         if build_up.0.is_zero() {
-            return contradiction("a backlog that grows for 0s is none");
+            return contradiction("build-up must be above 0");
         }
         let timeout = *self.timeout.get_or_insert(TimeSpan::from_secs(10));
         if timeout.0.is_zero() {
-            return contradiction("a time-out of 0 leaves no replica any time; the default is 10s");
+            return contradiction("timeout must be above 0; the default is 10s");
         }
         if self.workers.iter().any(|workers| *workers > MAX_WORKERS) {
-            return contradiction("no server takes more than 1024 applier workers");
+            return contradiction("workers must be at most 1024: no server accepts more");
         }
         if self.load.is_empty() {
             self.load.push(LoadSpec {

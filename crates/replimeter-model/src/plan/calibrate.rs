@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{shape::Mode, target::Target, time_span::TimeSpan};
 
-/// The most delays, and repetitions, of a calibration.
+/// Maximum number of delays, and of repetitions, of a calibration.
 const MAX_CONDITIONS: usize = 100;
-/// The longest delay that is injected.
+/// Maximum injected delay.
 const MAX_LINK_DELAY: TimeSpan = TimeSpan::from_secs(10);
-/// The delays that are injected unless others are given.
+/// Default delays.
 const USUAL: [TimeSpan; 6] = [
     TimeSpan::from_millis(0),
     TimeSpan(std::time::Duration::from_micros(500)),
@@ -77,7 +77,7 @@ pub struct CalibrateSettings {
 pub struct CalibratePlan {
     /// One-way delays, ascending, each once; the first is 0.
     pub link_delays: Vec<TimeSpan>,
-    /// How often all delays have their turn.
+    /// Number of repetitions of all delays.
     pub repetitions: u32,
     /// The measurement at each delay.
     pub lag: LagPlan,
@@ -95,15 +95,10 @@ impl Settings for CalibrateSettings {
             "interval",
             self.interval,
             MINUTE,
-            "the time from one row to the next",
+            "the interval between rows",
         )?;
         let longest = self.link_delays.iter().flatten().max().copied();
-        units::check_at_most(
-            "link-delays",
-            longest,
-            MAX_LINK_DELAY,
-            "a delay that is injected",
-        )?;
+        units::check_at_most("link-delays", longest, MAX_LINK_DELAY, "an injected delay")?;
         check_target(target)?;
         quiet(target);
         let targets = target.plan()?;
@@ -112,16 +107,16 @@ impl Settings for CalibrateSettings {
         delays.sort_unstable();
         delays.dedup();
         if delays.len() < 2 {
-            return contradiction("a calibration needs a delay above 0, such as 5ms");
+            return contradiction("calibrate requires a delay above 0, such as 5ms");
         }
         if delays.len() > MAX_CONDITIONS {
-            return contradiction("a calibration takes at most a hundred delays");
+            return contradiction("calibrate accepts at most 100 delays");
         }
         let repetitions = *self.repetitions.get_or_insert(4);
         if repetitions == 0 || repetitions as usize > MAX_CONDITIONS {
             return contradiction("repetitions must be from 1 to 100");
         }
-        // No delay is near a multiple of it: a row would arrive together with the next write.
+        // Not near a multiple of a delay: a row would arrive at the time of the next write.
         let interval = *self.interval.get_or_insert(TimeSpan::from_millis(13));
         let mut lag = LagSettings {
             method: Some(self.method.get_or_insert(Methods::All).clone()),
@@ -141,10 +136,10 @@ impl Settings for CalibrateSettings {
     }
 }
 
-/// Settings that keep a slow or busy disk out of the lag, unless the user gives others.
+/// Server options that keep disk flushes out of the lag, unless the user sets them.
 const QUIET: [&str; 2] = ["innodb_flush_log_at_trx_commit=0", "sync_binlog=0"];
 
-/// Adds what keeps the disk out of the lag: the delay is to be found in it, not flushes.
+/// Adds server options that keep disk flushes out of the lag, which must show the delay only.
 fn quiet(target: &mut TargetSettings) {
     let given: Vec<String> = target
         .server_options
@@ -159,18 +154,18 @@ fn quiet(target: &mut TargetSettings) {
     }
 }
 
-/// Refuses targets whose links we do not hold, or where a delay does not simply add
+/// Rejects targets without Replimeter's links, or where a delay does not simply add
 /// to the lag.
 fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
     let targets = target.resolve()?;
     let [Target::Sandbox(sandbox)] = targets.as_slice() else {
         return contradiction(
-            "calibrate injects delays into a replication link of ours: give one sandbox shape, such as --sandbox async:1",
+            "calibrate injects delays into a sandbox's replication link: give one sandbox shape, such as --sandbox async:1",
         );
     };
     if sandbox.shape.mode() != Mode::Async {
         return Err(PlanError::Contradiction(format!(
-            "calibrate takes async:N only: with {} a delayed link also delays the acknowledgement, or is crossed more than once, and lag(d) − lag(0) is not d",
+            "calibrate accepts async:N only: with {} a delayed link also delays the acknowledgement, or is used more than once, and lag(d) − lag(0) is not d",
             sandbox.shape
         )));
     }

@@ -15,13 +15,13 @@ use crate::{
     time_span::TimeSpan,
 };
 
-/// The most fresh starts of each mode, and comparisons of a mode with itself.
+/// Maximum number of fresh starts of each mode, and of comparisons of a mode with itself.
 const MAX_STARTS: u32 = 1000;
-/// The most numbers of threads, and distances.
+/// Maximum number of thread counts, and of link delays.
 const MAX_CONDITIONS: usize = 20;
-/// The most replicas of each mode.
+/// Maximum number of replicas of each mode.
 const MAX_REPLICAS: u32 = 8;
-/// The shortest block: below, its own beginning and end are too large a part of it.
+/// Minimum duration of a block: in a shorter one, its beginning and end are too large a part.
 const MIN_BLOCK: TimeSpan = TimeSpan::from_millis(100);
 
 /// The settings of `cost`.
@@ -127,7 +127,7 @@ pub struct CostSettings {
 /// A `cost` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostPlan {
-    /// Which modes.
+    /// The modes.
     pub modes: CostModes,
     /// Their servers, in the same order; semi-sync once for each wait point.
     pub shapes: Vec<CostServers>,
@@ -137,29 +137,29 @@ pub struct CostPlan {
     pub duration: TimeSpan,
     /// Fresh starts of each mode.
     pub starts: u32,
-    /// About how long a block is.
+    /// Approximate duration of a block.
     pub block_duration: TimeSpan,
-    /// How long the load runs before it counts.
+    /// Duration of the warm-up.
     pub warm_up: TimeSpan,
-    /// How much of a commit is on the disk.
+    /// Durability of an acknowledged commit.
     pub durability: Durability,
     /// One-way delays of links between the servers.
     pub link_delays: Vec<TimeSpan>,
-    /// What is run.
+    /// Workload.
     pub workload: String,
-    /// How much data.
+    /// Size of the data set.
     pub data_size: Option<DataSize>,
-    /// Servers beside the one that is written to.
+    /// Servers besides the one that is written to.
     pub replicas: u32,
-    /// What shuffles the modes.
+    /// Seed of the random order of the modes.
     pub seed: u64,
-    /// Compare the first mode with itself so often.
+    /// Number of comparisons of the first mode with itself; `None` for no self-test.
     pub self_test: Option<u32>,
     /// Whether idle cores are kept from halting.
     pub keep_awake: bool,
 }
 
-/// One line of the price list and the servers that it is measured on.
+/// One row of the results and the servers that it is measured on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostServers {
     /// The mode.
@@ -171,7 +171,7 @@ pub struct CostServers {
 }
 
 impl CostPlan {
-    /// The blocks of one start at one number of threads, and how long each is.
+    /// Returns the number of blocks of one start at one number of threads, and their duration.
     #[must_use]
     pub fn blocks(&self) -> (u32, TimeSpan) {
         let each = self.duration.0 / self.starts.max(1);
@@ -181,10 +181,10 @@ impl CostPlan {
         (count, TimeSpan(each / count))
     }
 
-    /// A mode's servers, as `none` of the same plan has them: same options, same durability.
+    /// Returns a mode's servers, with the same options and durability as the plan's `none`.
     ///
     /// # Errors
-    /// When there are no such servers.
+    /// When no such sandbox exists.
     pub fn shape_of(
         &self,
         mode: CostMode,
@@ -201,7 +201,7 @@ impl CostPlan {
             .iter()
             .filter_map(|option| option.parse().ok())
             .collect();
-        // The user's come last and so win.
+        // The user's options come last and so take precedence.
         options.extend(
             target
                 .server_options
@@ -256,7 +256,7 @@ impl Settings for CostSettings {
 }
 
 impl CostSettings {
-    /// Refuses times that are longer than anybody means, or than the whole.
+    /// Rejects times that are implausibly long, or longer than the whole.
     fn check_times(&mut self) -> Result<(), PlanError> {
         let usual = if self.self_test.is_some() { 4 } else { 30 };
         let duration = *self.duration.get_or_insert(TimeSpan::from_secs(usual));
@@ -273,12 +273,7 @@ impl CostSettings {
             .warm_up
             .get_or_insert(WarmUp::Time(TimeSpan::from_secs(1)))
             .time(Self::NAME)?;
-        units::check_at_most(
-            "warm-up",
-            Some(warm_up),
-            longest,
-            "the time before it counts",
-        )?;
+        units::check_at_most("warm-up", Some(warm_up), longest, "a warm-up")?;
         units::check_within(
             "block-duration",
             self.block_duration,
@@ -288,7 +283,7 @@ impl CostSettings {
         units::check_within("warm-up", Some(warm_up), TimeSpan::from_secs(1), whole)
     }
 
-    /// The plan, of which the servers are not known yet.
+    /// Returns the plan, whose servers are not known yet.
     fn filled(&mut self) -> Result<CostPlan, PlanError> {
         let modes = self.modes.get_or_insert(CostModes::All).clone();
         let threads = self.threads.get_or_insert_with(|| vec![1, 8]).clone();
@@ -296,24 +291,24 @@ impl CostSettings {
         self.link_delays.sort_unstable();
         self.link_delays.dedup();
         if self.link_delays.len() > MAX_CONDITIONS {
-            return contradiction("give at most 20 delays");
+            return contradiction("give at most 20 link-delays");
         }
         let tested = self.self_test.is_some();
         let starts = *self.starts.get_or_insert(if tested { 4 } else { 5 });
         if starts == 0 || starts > MAX_STARTS {
             return contradiction(
-                "starts must be from 1 to 1000; from 4 on the intervals hold what they promise",
+                "starts must be from 1 to 1000; reliable intervals require 4 or more",
             );
         }
         if self
             .self_test
             .is_some_and(|comparisons| comparisons == 0 || comparisons > MAX_STARTS)
         {
-            return contradiction("self-test takes 1 to 1000 comparisons");
+            return contradiction("self-test must be from 1 to 1000");
         }
         if tested && starts < 2 {
             return contradiction(
-                "a self-test needs 2 starts on each side, or more: one start has no interval",
+                "self-test requires at least 2 starts on each side: one start has no interval",
             );
         }
         let usual = TimeSpan::from_millis(if tested { 500 } else { 1000 });
@@ -321,12 +316,12 @@ impl CostSettings {
         let duration = self.duration.unwrap_or_default();
         if block_duration < MIN_BLOCK {
             return Err(PlanError::Contradiction(format!(
-                "a block-duration of {block_duration} is too short; the shortest is {MIN_BLOCK}"
+                "a block-duration of {block_duration} is too short; the minimum is {MIN_BLOCK}"
             )));
         }
         if duration.0 / starts < MIN_BLOCK.0 {
             return Err(PlanError::Contradiction(format!(
-                "{duration} over {starts} starts leaves less than {MIN_BLOCK} to each; give a longer duration"
+                "{duration} over {starts} starts leaves less than {MIN_BLOCK} for each; give a longer duration"
             )));
         }
         let replicas = *self.replicas.get_or_insert(1);
@@ -356,7 +351,7 @@ impl CostSettings {
     }
 }
 
-/// Refuses numbers of threads that no load has, too many of them, and one that is given twice.
+/// Rejects invalid numbers of threads, too many of them, and duplicates.
 fn check_threads(threads: &[u32]) -> Result<(), PlanError> {
     if threads.is_empty() || threads.len() > MAX_CONDITIONS {
         return contradiction("give 1 to 20 numbers of threads, such as 1,8");
@@ -379,7 +374,7 @@ fn check_threads(threads: &[u32]) -> Result<(), PlanError> {
 }
 
 impl CostPlan {
-    /// The servers of the modes, each once.
+    /// Returns the servers of the modes, each once.
     fn shapes_of(&self, target: &TargetSettings) -> Result<Vec<CostServers>, PlanError> {
         let mut shapes = Vec::new();
         for mode in self.modes.list() {
@@ -399,13 +394,11 @@ impl CostPlan {
                 .iter()
                 .any(|shape| shape.mode.kind == CostKind::SemiSync)
         {
-            return contradiction(
-                "a wait point belongs to semi-sync, which is not among the modes",
-            );
+            return contradiction("a wait point requires semi-sync, which is not among the modes");
         }
         if !self.link_delays.is_empty() && !shapes.iter().any(|shape| shape.mode.kind.replicates())
         {
-            return contradiction("a link delay needs a mode that replicates, such as async");
+            return contradiction("a link delay requires a mode that replicates, such as async");
         }
         if let Some(option) = target.server_options.iter().find(|option| {
             !shapes.iter().any(|shape| {
@@ -425,17 +418,15 @@ impl CostPlan {
     }
 }
 
-/// Refuses settings that belong to other commands.
+/// Rejects settings of other commands.
 fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
     if target.sandbox.is_some() || target.own_servers_given() {
         return contradiction(
-            "cost starts servers of its own for each mode; name modes (--modes) in place of a target",
+            "cost starts its own servers for each mode; name modes (--modes) in place of a target",
         );
     }
     if target.link_delay.is_some() || target.link_jitter.is_some() {
-        return contradiction(
-            "cost takes the distances as link-delays in [cost], without a jitter",
-        );
+        return contradiction("cost accepts link-delays in [cost] only, without a jitter");
     }
     let known = TargetSettings {
         server_options: target.server_options.clone(),
@@ -447,7 +438,7 @@ fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
     };
     if *target != known {
         return contradiction(
-            "of the target's settings cost takes server-options, servers, wait-point, link-bandwidth and cpus-per-server",
+            "of the target's settings cost accepts server-options, servers, wait-point, link-bandwidth and cpus-per-server",
         );
     }
     Ok(())
@@ -538,19 +529,19 @@ mod tests {
             ("[cost]\nduration = '100ms'", "longer duration"),
             ("[cost]\nblock-duration = '1ms'", "too short"),
             ("[cost]\nreplicas = 0", "1 to 8"),
-            ("[cost]\nlink-delays = ['2s']", "1s at the most"),
+            ("[cost]\nlink-delays = ['2s']", "at most 1s"),
             (
                 "[cost]\nmodes = 'none'\nlink-delays = ['1ms']",
-                "needs a mode that replicates",
+                "requires a mode that replicates",
             ),
             ("[cost]\nself-test = 0", "1 to 1000"),
             ("[cost]\nself-test = 3\nstarts = 1", "2 starts"),
             ("[target]\nsandbox = 'async:1'", "name modes"),
             ("[target]\nlink-delay = '1ms'", "link-delays"),
-            ("[target]\nudf = true", "takes server-options"),
+            ("[target]\nudf = true", "accepts server-options"),
             (
                 "[target]\nwait-point = 'after-sync'\n[cost]\nmodes = 'async'",
-                "belongs to semi-sync",
+                "requires semi-sync",
             ),
             (
                 "[target]\nserver-options = ['replica5:sync_binlog=1']",

@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{target::Target, time_span::TimeSpan};
 
-/// The shortest stretch that figures are given for.
+/// Minimum report interval.
 const MIN_REPORT_INTERVAL: TimeSpan = TimeSpan::from_millis(100);
-/// The shortest time between two looks.
+/// Minimum poll interval.
 const CLOSEST: TimeSpan = TimeSpan::from_millis(1);
-/// The longest.
+/// Maximum poll interval.
 const FARTHEST: TimeSpan = TimeSpan::from_secs(10);
-/// The most connections that write.
+/// Maximum number of writer connections.
 const MAX_WRITERS: u32 = 256;
 
 /// The settings of `exposure`.
@@ -81,13 +81,13 @@ pub struct ExposureSettings {
 /// An `exposure` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExposurePlan {
-    /// How long.
+    /// Duration of the measurement.
     pub duration: TimeSpan,
-    /// Figures for each stretch of this length.
+    /// Report interval: length of each window.
     pub report_interval: TimeSpan,
-    /// From one question to the replicas to the next.
+    /// Poll interval.
     pub poll_interval: TimeSpan,
-    /// Connections that insert rows meanwhile; 0 for none.
+    /// Writer connections; 0 for none.
     pub writers: u32,
     /// Inserts per second; back to back when `None`.
     pub rate: Option<u64>,
@@ -118,15 +118,13 @@ impl Settings for ExposureSettings {
         )?;
         let targets = target.plan()?;
         let [only] = targets.as_slice() else {
-            return contradiction(
-                "exposure looks at the servers of one target; run it once for each",
-            );
+            return contradiction("exposure measures one target; run it once for each");
         };
         if let Target::Sandbox(spec) = only
             && spec.shape.servers() < 2
         {
             return contradiction(
-                "the sandbox has no replica, so nothing is exposed to its loss; choose a shape that replicates",
+                "the sandbox has no replica, so exposure is undefined; choose a shape that replicates",
             );
         }
         if duration == TimeSpan::from_secs(0) {
@@ -135,21 +133,21 @@ impl Settings for ExposureSettings {
         let report_interval = *self.report_interval.get_or_insert(TimeSpan::from_secs(1));
         if report_interval < MIN_REPORT_INTERVAL {
             return Err(PlanError::Contradiction(format!(
-                "figures are given for stretches of {MIN_REPORT_INTERVAL} or more"
+                "report-interval must be at least {MIN_REPORT_INTERVAL}"
             )));
         }
         let poll_interval = *self.poll_interval.get_or_insert(TimeSpan::from_millis(10));
         if poll_interval < CLOSEST || poll_interval > FARTHEST {
             return Err(PlanError::Contradiction(format!(
-                "the replicas are asked every {CLOSEST} to {FARTHEST}"
+                "poll-interval must be from {CLOSEST} to {FARTHEST}"
             )));
         }
-        // In a sandbox of our own nothing happens unless we write.
+        // A sandbox started for the run has no traffic without writers.
         let own = matches!(only, Target::Sandbox(_));
         let writers = *self.writers.get_or_insert(if own { 4 } else { 0 });
         if writers > 0 && !own {
             return contradiction(
-                "exposure writes nothing to servers that it did not start: its writers are for --sandbox SHAPE; there the traffic is your own",
+                "exposure writes only to servers that it starts: writers require --sandbox SHAPE; on other servers it measures their own traffic",
             );
         }
         if writers > MAX_WRITERS {
@@ -158,21 +156,21 @@ impl Settings for ExposureSettings {
             )));
         }
         if self.rate.is_some() && writers == 0 {
-            return contradiction("a rate needs writers");
+            return contradiction("a rate requires writers");
         }
         if self.rate == Some(0) {
-            return contradiction("a rate of 0 writes nothing; leave it out to write back to back");
+            return contradiction("rate must be above 0; omit it to write back to back");
         }
         let row_size = self.row_size.unwrap_or(100);
         if row_size == 0 || row_size > super::loss::MAX_ROW_BYTES {
             return Err(PlanError::Contradiction(format!(
-                "a row has from 1 to {} bytes",
+                "row-size must be from 1 to {} bytes",
                 super::loss::MAX_ROW_BYTES
             )));
         }
         self.row_size = (writers > 0).then_some(row_size);
         if self.server_id == Some(0) {
-            return contradiction("a server_id of 0 is nobody's");
+            return contradiction("server-id must be above 0");
         }
         let plan = ExposurePlan {
             duration,

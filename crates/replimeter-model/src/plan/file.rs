@@ -1,4 +1,4 @@
-//! Plan files: how they are read and written, whichever measurement they are for.
+//! Plan files: parsing and writing, for all measurements.
 
 use std::{fmt, marker::PhantomData};
 
@@ -12,45 +12,45 @@ use toml::{Table, Value};
 use super::{PlanError, Section, Settings, TargetSettings, explain, place};
 use crate::target::Target;
 
-/// A plan as a file spells it; nothing need be there but what it asks for.
+/// A plan as written in a file; defaults may be omitted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanFile<S> {
-    /// What the reader of the report should know it by.
+    /// Title of the run in reports.
     pub title: Option<String>,
-    /// What is measured.
+    /// The target.
     pub target: TargetSettings,
-    /// How.
+    /// The settings.
     pub settings: S,
 }
 
-/// A plan that can be carried out.
+/// A complete plan, ready to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned<S: Settings> {
-    /// What the reader of the report should know it by.
+    /// Title of the run in reports.
     pub title: Option<String>,
     /// The target with every default.
     pub target: TargetSettings,
-    /// What is measured, one after another; never empty.
+    /// The targets, measured one after another; never empty.
     pub targets: Vec<Target>,
     /// The settings with every default.
     pub settings: S,
-    /// What they come to.
+    /// The resolved measurement.
     pub plan: S::Plan,
 }
 
-/// The measurement that a plan file is for, of those that have these sections.
+/// Returns the measurement that a plan file is for, among those with these sections.
 ///
 /// # Errors
-/// When the text is no plan, or for no measurement that there is.
+/// When the text is not a plan, or its measurement does not exist.
 pub fn command(text: &str, sections: &[Section]) -> Result<&'static str, PlanError> {
     read::<IgnoredAny>(text, None, sections).map(|found| found.command)
 }
 
 impl<S: Settings> PlanFile<S> {
-    /// Reads a plan file's text; `sections` are those of all measurements.
+    /// Parses a plan file's text; `sections` are those of all measurements.
     ///
     /// # Errors
-    /// With the line and column of what is unknown or malformed; when the plan is for another measurement, or has a
+    /// With the line and column of an unknown or malformed part; when the plan is for another measurement, or has a
     /// section of one.
     pub fn from_toml(text: &str, sections: &[Section]) -> Result<Self, PlanError> {
         let found = read::<S>(text, Some(S::NAME), sections)?;
@@ -73,11 +73,11 @@ impl<S: Settings> PlanFile<S> {
         })
     }
 
-    /// The same with what is given besides. A target that is named there replaces the file's; everything else refines it,
-    /// each value in the place of the file's, server options behind them.
+    /// Returns the plan with overrides. A target that they name replaces the file's; other values replace the file's
+    /// values one by one, and server options are appended.
     ///
     /// # Errors
-    /// When a value cannot be written as TOML, such as a path that is no text.
+    /// When a value cannot be written as TOML, such as a path that is not UTF-8.
     pub fn with(mut self, target: &TargetSettings, settings: Table) -> Result<Self, PlanError> {
         if target.is_named() {
             self.target = target.clone();
@@ -111,7 +111,7 @@ impl<S: Settings> PlanFile<S> {
         })
     }
 
-    /// [`Self::plan`] for a plan that was read from this text: errors show the lines of the settings that they name.
+    /// As [`Self::plan`], for a plan that was read from this text: errors show the lines of the settings that they name.
     ///
     /// # Errors
     /// When settings contradict each other or name what does not exist.
@@ -127,16 +127,16 @@ impl<S: Settings> PlanFile<S> {
 }
 
 impl<S: Settings> Planned<S> {
-    /// The text of `plan.toml`, which spells out every default.
+    /// Returns the text of `plan.toml`, with all defaults.
     ///
     /// # Errors
-    /// When a value cannot be written as TOML, such as a path that is no text.
+    /// When a value cannot be written as TOML, such as a path that is not UTF-8.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(self)
     }
 }
 
-/// As a plan file.
+/// Returns it as a plan file.
 impl<S: Settings> Serialize for Planned<S> {
     fn serialize<T: Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -150,7 +150,7 @@ impl<S: Settings> Serialize for Planned<S> {
     }
 }
 
-/// Settings with those of a table in place of theirs.
+/// Returns settings with the values of a table in place of their own.
 fn merged<T: Serialize + DeserializeOwned>(settings: &T, given: Table) -> Result<T, PlanError> {
     let mut all = Table::try_from(settings).map_err(|error| refused(&error))?;
     all.extend(given);
@@ -163,7 +163,7 @@ fn refused(error: &impl fmt::Display) -> PlanError {
     PlanError::Contradiction(error.to_string().trim_end().to_owned())
 }
 
-/// What stands in a plan file.
+/// Contents of a plan file.
 struct ParsedSection<S> {
     command: &'static str,
     title: Option<String>,
@@ -173,7 +173,7 @@ struct ParsedSection<S> {
     other: Option<&'static str>,
 }
 
-/// Reads a plan's text, with the section of this name as settings.
+/// Parses a plan's text, with the section of this name as settings.
 fn read<S: DeserializeOwned>(
     text: &str,
     own: Option<&str>,
@@ -231,7 +231,7 @@ impl<'de, S: Deserialize<'de>> Visitor<'de> for Plan<'_, S> {
     }
 }
 
-/// One of these words; refused as serde's own enums and structs do it.
+/// Parses one of these words; errors have the form of serde's own.
 struct KnownWord<'a> {
     kind: &'a str,
     known: &'a [&'static str],

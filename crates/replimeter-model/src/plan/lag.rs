@@ -20,13 +20,13 @@ use crate::{
     time_span::TimeSpan,
 };
 
-/// Payload of a round when no size is asked for, in bytes (as in experiment 1).
+/// Default payload of a round, in bytes (as in experiment 1).
 pub const DEFAULT_SIZE: u64 = 1000;
-/// The most connections that write.
+/// Maximum number of writer connections.
 const MAX_WRITERS: u32 = 256;
-/// The most steps of all sweeps together.
+/// Maximum number of steps of all sweeps together.
 const MAX_STEPS: u64 = 1_000_000;
-/// Rounds of a run when neither a number nor a time is asked for.
+/// Default number of rounds.
 pub const DEFAULT_ROUNDS: u64 = 1000;
 
 /// The settings of `lag`.
@@ -180,30 +180,28 @@ pub struct LagSettings {
     pub load_data_size: Option<DataSize>,
 }
 
-/// When a run of rounds ends.
+/// Condition that ends the rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopCondition {
-    /// After so many counted rounds.
+    /// After this number of counted rounds.
     Rounds(u64),
-    /// After so much time.
+    /// After this time.
     Elapsed(TimeSpan),
 }
 
 impl StopCondition {
-    /// Of a number of rounds or a time, one of which may be given.
+    /// Returns the condition from a number of rounds or a time, one of which may be given.
     pub(super) fn of(rounds: Option<u64>, duration: Option<TimeSpan>) -> Result<Self, PlanError> {
         match (rounds, duration) {
-            (Some(_), Some(_)) => contradiction("rounds and duration exclude each other"),
+            (Some(_), Some(_)) => contradiction("give either rounds or duration, not both"),
             (Some(0), None) => contradiction("rounds must be at least 1"),
-            (None, Some(span)) if span.0.is_zero() => {
-                contradiction("a run for 0s measures nothing")
-            }
+            (None, Some(span)) if span.0.is_zero() => contradiction("duration must be above 0"),
             (None, Some(span)) => Ok(Self::Elapsed(span)),
             (rounds, None) => Ok(Self::Rounds(rounds.unwrap_or(DEFAULT_ROUNDS))),
         }
     }
 
-    /// The number of rounds or the time.
+    /// Returns the number of rounds or the time.
     pub(super) fn rounds_and_duration(self) -> (Option<u64>, Option<TimeSpan>) {
         match self {
             Self::Rounds(rounds) => (Some(rounds), None),
@@ -212,12 +210,12 @@ impl StopCondition {
     }
 }
 
-/// What is written, and in which order.
+/// The rows to write, and their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WritePattern {
     /// Rows of one size.
     Rounds {
-        /// When to stop.
+        /// When the rounds end.
         until: StopCondition,
         /// Payload bytes.
         size: u64,
@@ -230,7 +228,7 @@ pub enum WritePattern {
         per_step: u32,
         /// Pause before each step.
         pause: TimeSpan,
-        /// Repetitions of the whole.
+        /// Repetitions of the whole sweep.
         sweeps: u32,
     },
 }
@@ -238,34 +236,34 @@ pub enum WritePattern {
 /// A `lag` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LagPlan {
-    /// How the arrival of a row is observed.
+    /// Methods that observe visibility.
     pub methods: Methods,
-    /// Connections that write beside one another.
+    /// Number of concurrent writer connections.
     pub writers: u32,
-    /// Observe how far single transactions have come.
+    /// Observe the stages of transactions.
     pub stages: bool,
-    /// Stamps are joined in the replica, through a FEDERATED table.
+    /// Join stamps in the replica, through a FEDERATED table.
     pub federated: bool,
-    /// What is written.
+    /// The rows to write.
     pub writes: WritePattern,
-    /// What the next write waits for.
+    /// Event that starts the next write.
     pub pace: Pace,
-    /// What is measured at the beginning but not counted.
+    /// The warm-up, which is not counted.
     pub warm_up: WarmUp,
-    /// Rounds with the primary observed as its own replica.
+    /// Rounds that observe the primary as its own replica.
     pub floor_rounds: u64,
-    /// How long a row may stay unseen.
+    /// Timeout for a row to become visible.
     pub timeout: TimeSpan,
     /// Keep every core of this machine from halting.
     pub keep_awake: bool,
     /// Give the measuring threads real-time priority where that is permitted.
     pub real_time: bool,
-    /// Load meanwhile.
+    /// Background loads.
     pub load: Vec<RatedLoad>,
 }
 
 impl LagPlan {
-    /// The largest payload asked for, in bytes.
+    /// Returns the largest payload, in bytes.
     #[must_use]
     pub fn largest_size(&self) -> u64 {
         match &self.writes {
@@ -274,7 +272,7 @@ impl LagPlan {
         }
     }
 
-    /// The first payload written, in bytes.
+    /// Returns the first payload, in bytes.
     #[must_use]
     pub fn first_size(&self) -> u64 {
         match &self.writes {
@@ -291,7 +289,7 @@ impl Settings for LagSettings {
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, LagPlan), PlanError> {
         if let Some(interval) = self.interval.take() {
             if self.pace.is_some() {
-                return contradiction("interval and pace exclude each other");
+                return contradiction("give either interval or pace, not both");
             }
             self.pace = Some(Pace::Interval(interval));
         }
@@ -299,21 +297,16 @@ impl Settings for LagSettings {
             Some(Pace::Interval(interval)) => Some(interval),
             _ => None,
         };
-        let what = "the time from one row to the next";
+        let what = "the interval between rows";
         units::check_at_most("pace (interval)", interval, MINUTE, what)?;
-        units::check_at_most(
-            "step-pause",
-            self.step_pause,
-            MINUTE,
-            "the pause before a step",
-        )?;
+        units::check_at_most("step-pause", self.step_pause, MINUTE, "step-pause")?;
         let warm_up = self.warm_up.and_then(WarmUp::as_time);
-        units::check_at_most("warm-up", warm_up, HOUR, "the time before it counts")?;
-        let what = "the longest that a row may stay unseen";
+        units::check_at_most("warm-up", warm_up, HOUR, "a warm-up")?;
+        let what = "the timeout for a row";
         units::check_at_most("timeout", self.timeout, HOUR, what)?;
         let targets = target.plan()?;
         if targets.len() > 1 && self.row_sizes.is_some() {
-            return contradiction("a sweep over sizes takes one sandbox; run it once for each");
+            return contradiction("a sweep over sizes accepts one sandbox; run it once for each");
         }
         let plan = self.lag_plan(!own_servers(&targets))?;
         Ok((targets, plan))
@@ -326,7 +319,7 @@ impl Settings for LagSettings {
 }
 
 impl LagSettings {
-    /// Fills in the defaults for servers of a sandbox or of the user's.
+    /// Fills in the defaults for a sandbox's servers or the user's.
     pub(super) fn lag_plan(&mut self, sandbox: bool) -> Result<LagPlan, PlanError> {
         let writes = self.writes()?;
         let sweep = matches!(writes, WritePattern::Sweep { .. });
@@ -337,14 +330,12 @@ impl LagSettings {
         });
         if matches!(pace, Pace::Interval(span) if span.0.is_zero()) {
             return contradiction(
-                "a schedule needs a distance between rounds above 0; for no pause use --pace visible",
+                "interval must be above 0; to write without a pause use --pace visible",
             );
         }
         let timeout = *self.timeout.get_or_insert(TimeSpan::from_secs(10));
         if timeout.0.is_zero() {
-            return contradiction(
-                "a time-out of 0 would make every round invalid; the default is 10s",
-            );
+            return contradiction("timeout must be above 0; the default is 10s");
         }
         let writers = self.writers.unwrap_or(1);
         if !(1..=MAX_WRITERS).contains(&writers) {
@@ -354,20 +345,20 @@ impl LagSettings {
         }
         if writers > 1 && sweep {
             return contradiction(
-                "a sweep over sizes has one writer, since it empties the table between steps",
+                "a sweep over sizes requires one writer, because it empties the table between steps",
             );
         }
         if writers > 1 && pace == Pace::Visible {
             return contradiction(
-                "the pace `visible` has one writer: no row is written while another is awaited",
+                "the pace `visible` requires one writer: it waits for each row before the next",
             );
         }
         let methods = self.method.get_or_insert_default().clone();
         if self.stages == Some(true) && !methods.wanted().contains(&Method::Poll) {
-            return contradiction("stages end with a read that shows the row: add the method poll");
+            return contradiction("stages requires the method poll, which reads the row");
         }
         if self.join.is_some() && !methods.wanted().iter().any(|method| method.stamps()) {
-            return contradiction("join is about stamps; add --method stamp");
+            return contradiction("join requires stamps; add --method stamp");
         }
         let plan = LagPlan {
             methods,
@@ -397,11 +388,11 @@ impl LagSettings {
     fn writes(&self) -> Result<WritePattern, PlanError> {
         if let Some(sizes) = &self.row_sizes {
             if self.row_size.is_some() {
-                return contradiction("row-size and row-sizes exclude each other");
+                return contradiction("give either row-size or row-sizes, not both");
             }
             if self.rounds.is_some() || self.duration.is_some() {
                 return contradiction(
-                    "a sweep over sizes has no rounds or time of its own; use rows-per-step and sweeps",
+                    "a sweep over sizes accepts neither rounds nor duration; use rows-per-step and sweeps",
                 );
             }
             let (per_step, sweeps) = (self.rows_per_step.unwrap_or(5), self.sweeps.unwrap_or(1));
@@ -410,7 +401,7 @@ impl LagSettings {
             }
             if sizes.steps().len() as u64 * u64::from(sweeps) > MAX_STEPS {
                 return contradiction(
-                    "a sweep may have at most a million steps in all; choose fewer sweeps or sizes",
+                    "a sweep may have at most a million steps in total; choose fewer sweeps or sizes",
                 );
             }
             let pause = self.step_pause.unwrap_or(TimeSpan::from_millis(200));
@@ -423,12 +414,12 @@ impl LagSettings {
         }
         if self.rows_per_step.is_some() || self.sweeps.is_some() || self.step_pause.is_some() {
             return contradiction(
-                "rows-per-step, step-pause and sweeps belong to a sweep; add row-sizes, such as 1000..10000:1000",
+                "rows-per-step, step-pause and sweeps require a sweep; add row-sizes, such as 1000..10000:1000",
             );
         }
         let until = StopCondition::of(self.rounds, self.duration)?;
         match self.row_size {
-            Some(0) => contradiction("a row-size of 0 bytes cannot be written; the smallest is 1"),
+            Some(0) => contradiction("row-size must be at least 1 byte"),
             size => Ok(WritePattern::Rounds {
                 until,
                 size: size.unwrap_or(DEFAULT_SIZE),
@@ -436,7 +427,7 @@ impl LagSettings {
         }
     }
 
-    /// Spells out what the plan has.
+    /// Writes the plan's values into the settings.
     fn fill(&mut self, plan: &LagPlan) {
         self.join = plan.federated.then_some(StampJoin::Federated);
         self.writers = Some(plan.writers);

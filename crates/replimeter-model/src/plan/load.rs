@@ -1,9 +1,9 @@
-//! The settings of loads that run while something is measured.
+//! The settings of background loads.
 
 use super::{PlanError, contradiction};
 use crate::load::{Arrivals, DataSize, LoadSpec, RatedLoad};
 
-/// The loads, each with its rate; a rate for all of them is spelled out for each.
+/// The loads, each with its rate; a common rate is repeated for each.
 pub(super) fn loads(
     specs: &[LoadSpec],
     rate: &mut Option<Vec<u64>>,
@@ -12,18 +12,18 @@ pub(super) fn loads(
 ) -> Result<Vec<RatedLoad>, PlanError> {
     let rates = rate.as_deref().unwrap_or_default();
     if rates.contains(&0) {
-        return contradiction("a rate of 0 is no load; leave rate out for a closed loop");
+        return contradiction("rate must be above 0; omit it for a closed loop");
     }
     if rates.is_empty() && arrivals.is_some() {
-        return contradiction("arrivals belong to an open loop; add a rate");
+        return contradiction("arrivals requires an open loop; add a rate");
     }
     if specs.is_empty() && size.is_some() {
         return contradiction(
-            "a load-data-size needs a load; add load, such as point-select:8@primary",
+            "load-data-size requires a load; add load, such as point-select:8@primary",
         );
     }
     if specs.is_empty() && !rates.is_empty() {
-        return contradiction("a rate needs a load; add load, such as insert:8@primary");
+        return contradiction("a rate requires a load; add load, such as insert:8@primary");
     }
     if rates.len() > 1 && rates.len() != specs.len() {
         return contradiction("give one rate for every load, or as many rates as loads");
@@ -37,7 +37,7 @@ pub(super) fn loads(
     });
     let loads: Vec<RatedLoad> = loads.collect();
     let rates: Vec<u64> = loads.iter().filter_map(|load| load.rate).collect();
-    // Constant arrivals are what a file without the word has.
+    // Constant arrivals are the default of a file.
     *arrivals = arrivals.filter(|arrivals| !rates.is_empty() && *arrivals != Arrivals::Constant);
     *rate = Some(rates).filter(|rates| !rates.is_empty());
     Ok(loads)

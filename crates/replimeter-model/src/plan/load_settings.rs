@@ -15,7 +15,7 @@ use crate::{
     time_span::TimeSpan,
 };
 
-/// The most numbers of threads that one run tries.
+/// Maximum number of thread counts in one run.
 const MAX_STEPS: usize = 64;
 
 /// The settings of `load`.
@@ -92,32 +92,32 @@ pub struct LoadSettings {
     pub keep_awake: Option<bool>,
 }
 
-/// A `load`.
+/// A `load` run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadRunPlan {
     /// Workloads by their names or paths; never empty.
     pub workloads: Vec<String>,
     /// Connections of each workload, one number after another; never empty.
     pub threads: Vec<u32>,
-    /// The schedule of each workload; `None` for a closed loop.
+    /// Schedule of each workload; `None` for a closed loop.
     pub rate: Option<OpenLoop>,
-    /// How long it is counted.
+    /// Counted duration.
     pub duration: TimeSpan,
-    /// How long it runs before.
+    /// Duration of the warm-up.
     pub warm_up: TimeSpan,
-    /// How much data; `None` for what each workload says.
+    /// Size of the data; `None` for each workload's default.
     pub data_size: Option<DataSize>,
-    /// Where workloads go that only read.
+    /// Servers of workloads that only read.
     pub reads: ReadTarget,
-    /// Whether the data stays.
+    /// Whether the data is kept.
     pub keep_data: bool,
-    /// How long a replica may take to receive the data.
+    /// Timeout for a replica to receive the data.
     pub timeout: TimeSpan,
     /// Keep every core of this machine from halting.
     pub keep_awake: bool,
 }
 
-/// A load needs no replica: the user's primary may stand alone.
+/// A load needs no replica: the user's primary may be a standalone server.
 fn alone(target: &mut TargetSettings) {
     if target.replicas.is_empty()
         && target.nodes.is_empty()
@@ -145,7 +145,7 @@ impl Settings for LoadSettings {
             .warm_up
             .get_or_insert(WarmUp::Time(TimeSpan::from_secs(2)))
             .time(Self::NAME)?;
-        units::check_at_most("warm-up", Some(warm_up), HOUR, "the time before it counts")?;
+        units::check_at_most("warm-up", Some(warm_up), HOUR, "a warm-up")?;
         units::check_within(
             "warm-up",
             Some(warm_up),
@@ -155,14 +155,14 @@ impl Settings for LoadSettings {
         alone(target);
         let targets = target.plan()?;
         if targets.len() > 1 {
-            return contradiction("load takes one target; run it once for each");
+            return contradiction("load accepts one target; run it once for each");
         }
         let workloads = self
             .workload
             .get_or_insert_with(|| vec!["insert".to_owned()]);
         let threads = self.threads.get_or_insert_with(|| vec![8]);
         if workloads.is_empty() || threads.is_empty() {
-            return contradiction("a load needs a workload and a number of threads");
+            return contradiction("load requires a workload and a number of threads");
         }
         let twice = workloads
             .iter()
@@ -183,14 +183,14 @@ impl Settings for LoadSettings {
         }
         if threads.len() > MAX_STEPS {
             return Err(PlanError::Contradiction(format!(
-                "at most {MAX_STEPS} numbers of threads are tried in one run"
+                "give at most {MAX_STEPS} numbers of threads"
             )));
         }
         if self.rate == Some(0) {
-            return contradiction("a rate of 0 is no load; leave rate out for a closed loop");
+            return contradiction("rate must be above 0; omit it for a closed loop");
         }
         if self.rate.is_none() && self.arrivals.is_some() {
-            return contradiction("arrivals belong to an open loop; add a rate");
+            return contradiction("arrivals requires an open loop; add a rate");
         }
         if duration.0.is_zero() {
             return contradiction("duration must be above 0");

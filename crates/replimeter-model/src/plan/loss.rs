@@ -11,26 +11,26 @@ use crate::{
     time_span::TimeSpan,
 };
 
-/// The most crashes of one run.
+/// Maximum number of crashes of one run.
 const MAX_CRASHES: u32 = 1000;
-/// The most connections that write.
+/// Maximum number of writer connections.
 const MAX_WRITERS: u32 = 256;
-/// The longest load before a crash: every transaction is kept in memory until it is
-/// known what became of it.
+/// Maximum duration of the load before a crash: every transaction is kept in memory until its
+/// outcome is known.
 const MAX_LOAD_DURATION: TimeSpan = TimeSpan::from_secs(60);
-/// The longest time between the cut and the end of the primary.
+/// Maximum time between the network partition and the kill.
 const LONGEST_KILL_DELAY: TimeSpan = TimeSpan::from_secs(60);
-/// The most bytes of a row: what a BLOB holds.
+/// Maximum bytes of a row: the size of a BLOB.
 pub(super) const MAX_ROW_BYTES: u64 = 65_535;
 
 one_of! {
     /// How the primary fails.
     #[derive(Default)]
     pub enum CrashKind {
-        /// Killed by SIGKILL: what it had sent still arrives
+        /// Killed by SIGKILL: data that it had sent still arrives
         #[default]
         Kill = "kill",
-        /// Cut off from its replicas, later killed: what it had sent is lost too
+        /// Cut off from its replicas, later killed: data in transit is lost too
         Partition = "partition",
     }
 }
@@ -95,41 +95,41 @@ pub struct LossSettings {
 /// A `loss` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LossPlan {
-    /// How the primary ends.
+    /// How the primary fails.
     pub crash: CrashKind,
-    /// How often.
+    /// Number of crashes per shape.
     pub crashes: u32,
-    /// How long is written before each crash.
+    /// Duration of the writes before each crash.
     pub duration: TimeSpan,
-    /// Connections that write.
+    /// Writer connections.
     pub writers: u32,
     /// Inserts per second; back to back when `None`.
     pub rate: Option<u64>,
     /// Payload bytes of each row.
     pub row_size: u64,
-    /// From the cut to the end; used by [`CrashKind::Partition`] only.
+    /// Time from the network partition to the kill; used by [`CrashKind::Partition`] only.
     pub kill_delay: TimeSpan,
-    /// Varies the moments of the crashes.
+    /// Seed of the crash times.
     pub seed: u64,
     /// Keep every core of this machine from halting.
     pub keep_awake: bool,
 }
 
-/// One way of replicating that is crashed.
+/// A replication setup that is crashed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LossCase {
-    /// What reports call it: the shape, with the wait point where there are two.
+    /// Name in reports: the shape, with the wait point where there are two.
     pub label: String,
-    /// What is started.
+    /// The sandbox to start.
     pub spec: SandboxSpec,
 }
 
-/// Refuses targets that may not be crashed, or where nothing could be lost or kept.
+/// Rejects targets that must not be crashed, or that cannot lose or keep transactions.
 fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
     let refused = contradiction(
-        "loss kills the primary and starts it again: it takes only sandboxes that it starts and removes itself (--sandbox SHAPE), never servers of yours and no sandbox that is kept; `replimeter exposure` says what a crash of theirs would take",
+        "loss kills the primary and restarts it: it accepts only sandboxes that it starts and removes itself (--sandbox SHAPE), never your servers or a running sandbox; use `replimeter exposure` to estimate what a crash of those would lose",
     );
-    // That is said before what else may be amiss with them.
+    // Reported before any other error of these targets.
     if target.own_servers_given() {
         return refused;
     }
@@ -147,7 +147,7 @@ fn check_shape(shape: Shape) -> Result<(), PlanError> {
         return Ok(());
     }
     Err(PlanError::Contradiction(format!(
-        "{shape} has no replica: nobody is left to take over, and what the primary acknowledged is on its own disk only. Choose a shape that replicates, such as async:1"
+        "{shape} has no replica: no server can take over, and acknowledged writes are on the primary's disk only. Choose a shape that replicates, such as async:1"
     )))
 }
 
@@ -172,7 +172,7 @@ impl Settings for LossSettings {
         let duration = *self.duration.get_or_insert(TimeSpan::from_secs(1));
         if duration < TimeSpan::from_millis(100) || duration > MAX_LOAD_DURATION {
             return Err(PlanError::Contradiction(format!(
-                "rows are written for 100ms to {MAX_LOAD_DURATION} before a crash: each is remembered until it is known what became of it"
+                "duration must be from 100ms to {MAX_LOAD_DURATION} before a crash: every transaction is kept in memory"
             )));
         }
         let writers = *self.writers.get_or_insert(8);
@@ -182,17 +182,17 @@ impl Settings for LossSettings {
             )));
         }
         if self.rate == Some(0) {
-            return contradiction("a rate of 0 writes nothing; leave it out to write back to back");
+            return contradiction("rate must be above 0; omit it to write back to back");
         }
         let row_size = *self.row_size.get_or_insert(100);
         if row_size == 0 || row_size > MAX_ROW_BYTES {
             return Err(PlanError::Contradiction(format!(
-                "a row has from 1 to {MAX_ROW_BYTES} bytes"
+                "row-size must be from 1 to {MAX_ROW_BYTES} bytes"
             )));
         }
         if crash == CrashKind::Kill && self.kill_delay.is_some() {
             return contradiction(
-                "kill-delay is the time between the network partition and the kill: it needs crash = partition (--crash partition)",
+                "kill-delay is the time between the network partition and the kill: it requires crash = partition (--crash partition)",
             );
         }
         let kill_delay = self.kill_delay.unwrap_or(TimeSpan::from_millis(200));
@@ -218,7 +218,7 @@ impl Settings for LossSettings {
 }
 
 impl LossPlan {
-    /// What is crashed: every target, a semi-synchronous one with both wait points unless
+    /// Returns the setups to crash: every target, a semi-synchronous one with both wait points unless
     /// one is chosen.
     #[must_use]
     pub fn cases(&self, targets: &[Target]) -> Vec<LossCase> {

@@ -1,4 +1,4 @@
-//! Plans: everything a run needs to know, with every default made concrete.
+//! Plans: all settings of a run, with defaults filled in.
 
 mod backlog;
 mod calibrate;
@@ -54,12 +54,12 @@ pub struct Section {
     pub name: &'static str,
     /// The schema of its settings.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
-    /// What a run has of which nothing is said.
+    /// Default values.
     pub defaults: fn() -> Table,
 }
 
 impl Section {
-    /// The section of these settings.
+    /// Returns the section of these settings.
     #[must_use]
     pub const fn of<S: Settings>() -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Section {
         }
     }
 
-    /// Whether this key stands in it.
+    /// Returns whether the section has this key.
     fn has(&self, key: &str) -> bool {
         let mut generator = SchemaGenerator::default();
         let reference = (self.schema)(&mut generator);
@@ -86,10 +86,10 @@ impl Section {
     }
 }
 
-/// Why a plan cannot be carried out.
+/// Reason why a plan is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// The file is no plan; the message holds the line.
+    /// The file is not a plan; the message contains the line.
     #[error("{0}")]
     Syntax(String),
     /// Settings that contradict each other.
@@ -101,12 +101,12 @@ fn contradiction<T>(message: &str) -> Result<T, PlanError> {
     Err(PlanError::Contradiction(message.to_owned()))
 }
 
-/// What is wrong with a TOML text, with its line and column and what was probably meant;
-/// shown as an excerpt unless that could hold a password. `sections` are those of plan files.
+/// Returns a message about an error in a TOML text, with line, column and a suggestion;
+/// with an excerpt unless that could contain a password. `sections` are those of plan files.
 #[must_use]
 pub fn explain(error: &toml::de::Error, text: &str, sections: &[Section]) -> String {
     let excerpt = error.to_string();
-    // Any line of a string of several lines can be a piece of a URL; so can it where a string has no end.
+    // Any line of a multi-line or unterminated string can be a part of a URL.
     let several_lines = ["\"\"\"", "'''"]
         .into_iter()
         .any(|mark| text.contains(mark))

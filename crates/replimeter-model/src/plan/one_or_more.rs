@@ -1,4 +1,4 @@
-//! Lists of which a single value may be written as itself.
+//! Lists in which a single value may be written without brackets.
 
 use std::{fmt, marker::PhantomData};
 

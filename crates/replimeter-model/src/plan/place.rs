@@ -1,10 +1,10 @@
-//! Where in a plan's text something is.
+//! Positions in a plan's text.
 
 use toml::de::{DeTable, DeValue};
 
 use crate::redact;
 
-/// Line and column, both from 1, of a byte of the text.
+/// Returns line and column, both from 1, of a byte of the text.
 pub(super) fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count() + 1;

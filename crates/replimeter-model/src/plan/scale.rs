@@ -16,15 +16,15 @@ use crate::{
     time_span::TimeSpan,
 };
 
-/// Numbers of replicas that are measured without anything else being said.
+/// Default numbers of replicas.
 const DEFAULT_REPLICAS: &str = "0..2";
 /// `ab -c 10`, as published.
 const DEFAULT_THREADS: u32 = 10;
-/// The data set of a first look.
+/// Default data set.
 const DEFAULT_SIZE: DataSize = DataSize::Bytes(20_000_000);
-/// The most starts of each count, and blocks of each phase.
+/// Maximum number of starts of each count, and of blocks of each phase.
 const MAX_STARTS: u32 = 1000;
-/// Numbers of replicas from which on a law is fitted.
+/// Minimum number of replica counts for a fit.
 pub const MIN_COUNTS: usize = 5;
 
 /// The settings of `scale`.
@@ -115,29 +115,29 @@ pub struct ScaleSettings {
 /// A `scale` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalePlan {
-    /// How replicas follow the primary.
+    /// Replication mode.
     pub mode: ScaleMode,
     /// Numbers of replicas.
     pub replicas: ReplicaCounts,
-    /// Clients that write, and as many that read.
+    /// Number of writing clients, and of reading clients.
     pub threads: u32,
-    /// How long each block is counted.
+    /// Counted duration of each block.
     pub duration: TimeSpan,
-    /// How long a block runs before it is counted.
+    /// Warm-up of each block.
     pub warm_up: TimeSpan,
     /// Blocks of each phase on each start.
     pub blocks: u32,
-    /// How often each number of replicas is started afresh.
+    /// Fresh starts of each number of replicas.
     pub starts: u32,
     /// The data set.
     pub data_size: DataSize,
-    /// Which servers are read from.
+    /// Servers to read from.
     pub reads: ReadTarget,
-    /// Whether updates are measured beside the inserts.
+    /// Whether updates are also measured.
     pub updates: bool,
-    /// Whether the prediction for one more replica is checked.
+    /// Whether the prediction for one more replica is tested.
     pub check_prediction: bool,
-    /// Decides the order of the counts.
+    /// Seed of the random order of the counts.
     pub seed: u64,
     /// Keep every core of this machine from halting.
     pub keep_awake: bool,
@@ -154,12 +154,7 @@ impl Settings for ScaleSettings {
             .warm_up
             .get_or_insert(WarmUp::Time(TimeSpan::from_secs(1)))
             .time(Self::NAME)?;
-        units::check_at_most(
-            "warm-up",
-            Some(warm_up),
-            longest,
-            "the time before it counts",
-        )?;
+        units::check_at_most("warm-up", Some(warm_up), longest, "a warm-up")?;
         units::check_within(
             "warm-up",
             Some(warm_up),
@@ -179,7 +174,7 @@ impl Settings for ScaleSettings {
         }
         if duration.0 < std::time::Duration::from_millis(100) {
             return contradiction(
-                "a block shorter than 100ms measures its own beginning; give a longer duration",
+                "a block shorter than 100ms is mostly startup; give a longer duration",
             );
         }
         let blocks = *self.blocks.get_or_insert(1);
@@ -190,12 +185,12 @@ impl Settings for ScaleSettings {
         let check_prediction = *self.check_prediction.get_or_insert(false);
         if check_prediction && replicas.counts().len() < MIN_COUNTS {
             return Err(PlanError::Contradiction(format!(
-                "a law is fitted from {MIN_COUNTS} numbers of replicas on, so that {replicas} predicts nothing; give more, such as 0..4"
+                "a fit requires {MIN_COUNTS} numbers of replicas, so {replicas} gives no prediction; give more, such as 0..4"
             )));
         }
         if check_prediction && replicas.max() >= MAX_REPLICAS {
             return contradiction(
-                "there is no sandbox with one more replica to check the prediction on",
+                "no sandbox with one more replica exists to check the prediction",
             );
         }
         let plan = ScalePlan {
@@ -220,7 +215,7 @@ impl Settings for ScaleSettings {
         let readers = plan.readers(plan.replicas.max() + u32::from(check_prediction));
         if threads < readers {
             return Err(PlanError::Contradiction(format!(
-                "{threads} clients cannot read from {readers} servers, since each keeps to one; give at least {readers} threads, or fewer replicas"
+                "{threads} clients cannot read from {readers} servers, because each client reads from one; give at least {readers} threads, or fewer replicas"
             )));
         }
         let targets = plan.targets(target)?;
@@ -229,7 +224,7 @@ impl Settings for ScaleSettings {
 }
 
 impl ScalePlan {
-    /// Every phase, in order.
+    /// Returns the phases, in order.
     #[must_use]
     pub fn phases(&self) -> Vec<ScalePhase> {
         let mut phases = vec![ScalePhase::Insert, ScalePhase::Select, ScalePhase::Mixed];
@@ -239,7 +234,7 @@ impl ScalePlan {
         phases
     }
 
-    /// How many servers are read from with so many replicas.
+    /// Returns the number of servers to read from with this number of replicas.
     #[must_use]
     pub fn readers(&self, replicas: u32) -> u32 {
         match self.reads {
@@ -249,11 +244,11 @@ impl ScalePlan {
         }
     }
 
-    /// The sandboxes: one for each number of replicas, and one more that a prediction is checked on.
+    /// Returns the sandboxes: one for each number of replicas, and one more to check the prediction.
     fn targets(&self, target: &TargetSettings) -> Result<Vec<Target>, PlanError> {
         if target.sandbox.is_some() || target.own_servers_given() {
             return contradiction(
-                "scale starts its own servers, with more replicas each time: say how many with replicas (0..4), and how they replicate with mode (async, semi-sync, mysql/async …)",
+                "scale starts its own servers: give the numbers of replicas with replicas (0..4), and their replication with mode (async, semi-sync, mysql/async …)",
             );
         }
         let more = self.check_prediction.then(|| self.replicas.max() + 1);

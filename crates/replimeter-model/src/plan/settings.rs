@@ -1,4 +1,4 @@
-//! What settings are, of whichever measurement: declared once for the command line, plan files and documents.
+//! Settings of a measurement, declared once for the command line, plan files and documents.
 
 use std::fmt;
 
@@ -10,29 +10,29 @@ use toml::{Table, Value};
 use super::{PlanError, TargetSettings};
 use crate::target::Target;
 
-/// The settings of a measurement. What nobody gives is `None`, or empty; a doc comment is the help of an option and the
-/// description of a key, in which `{default}` stands for what [`Settings::plan`] fills in.
+/// The settings of a measurement. A setting that is not given is `None`, or empty; a doc comment is the help of an
+/// option and the description of a key, in which `{default}` stands for the value that [`Settings::plan`] fills in.
 pub trait Settings:
     clap::Args + Serialize + DeserializeOwned + JsonSchema + Clone + Default + PartialEq + fmt::Debug
 {
     /// The measurement's name: its command, and its section of a plan file.
     const NAME: &'static str;
-    /// What is carried out.
+    /// The resolved measurement.
     type Plan: Clone + PartialEq + fmt::Debug;
 
-    /// Fills in every default, here and in the target, and checks the whole: what is left here is what `plan.toml` holds.
+    /// Fills in all defaults, here and in the target, and validates the plan: the result is what `plan.toml` holds.
     ///
     /// # Errors
     /// When settings contradict each other or name what does not exist.
     fn plan(&mut self, target: &mut TargetSettings)
     -> Result<(Vec<Target>, Self::Plan), PlanError>;
 
-    /// Workloads by their names or paths, which the command line gives as seen from its folder.
+    /// Returns the workloads by their names or paths; on the command line, paths are relative to its directory.
     fn workloads(&mut self) -> Vec<&mut String> {
         Vec::new()
     }
 
-    /// What a run has of which nothing is said.
+    /// Returns the default values.
     #[must_use]
     fn defaults() -> Table {
         let mut settings = Self::default();
@@ -44,7 +44,7 @@ pub trait Settings:
     }
 }
 
-/// A default as the command line has it.
+/// Returns a default as the command line has it.
 #[must_use]
 pub fn default_text(value: &Value) -> String {
     match value {
@@ -56,7 +56,7 @@ pub fn default_text(value: &Value) -> String {
     }
 }
 
-/// A sentence about a setting with its default in the place of `{default}`.
+/// Returns a description with the setting's default in place of `{default}`.
 #[must_use]
 pub fn with_default(about: &str, key: &str, defaults: &Table) -> String {
     match defaults.get(key) {
@@ -65,12 +65,12 @@ pub fn with_default(about: &str, key: &str, defaults: &Table) -> String {
     }
 }
 
-/// Reads `on` and `off`.
+/// Parses `on` and `off`.
 pub(crate) fn on_off() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["on", "off"]).map(|word| word == "on")
 }
 
-/// Whether servers of the user's are measured, and none of a sandbox.
+/// Whether the user's servers are measured, not a sandbox's.
 pub(crate) fn own_servers(targets: &[Target]) -> bool {
     matches!(targets, [Target::Nodes(_)])
 }

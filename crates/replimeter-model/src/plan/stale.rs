@@ -23,7 +23,7 @@ use crate::{
 
 /// Rows of the table, as published: the odd numbers up to about 1,000.
 const DEFAULT_ROWS: u32 = 500;
-/// The most rows.
+/// Maximum number of rows.
 const MAX_ROWS: u32 = 1_000_000;
 /// The settings of `stale`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
@@ -188,43 +188,43 @@ pub struct StaleSettings {
 /// A `stale` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StalePlan {
-    /// The server that is written to; found out when `None`.
+    /// Server to write to; determined from the topology when `None`.
     pub writer: Option<String>,
-    /// The servers that are read; all others when empty.
+    /// Servers to read; all others when empty.
     pub readers: Vec<String>,
-    /// When the rounds with a read at once end.
+    /// When the rounds with an immediate read end.
     pub until: StopCondition,
     /// When the next round begins.
     pub pace: StalePace,
     /// Rows of the table.
     pub rows: u32,
-    /// When the reads of the curve are scheduled.
+    /// Scheduled times of the curve's reads.
     pub read_delays: ReadDelays,
     /// Rounds at each point of the curve.
     pub curve_rounds: u64,
-    /// What is measured at the beginning but not counted.
+    /// The warm-up, which is not counted.
     pub warm_up: WarmUp,
-    /// What makes reads wait, one after another; never empty.
+    /// Ways in which reads wait, measured one after another; never empty.
     pub read_consistency: Vec<ReadConsistency>,
-    /// What becomes of synchronous connections between rounds, one after another; never empty.
+    /// Ways to reset synchronous connections between rounds, measured one after another; never empty.
     pub session_resets: Vec<SessionReset>,
-    /// Loads meanwhile, one case after another; never empty.
+    /// Background loads, one case after another; never empty.
     pub cases: Vec<LoadCase>,
     /// Operations per second of every load.
     pub rate: Option<u64>,
-    /// When the operations of a rate are due.
+    /// Distribution of due times in an open loop.
     pub arrivals: Arrivals,
-    /// How much data the loads' workloads have; `None` for what each says.
+    /// Size of the loads' data; `None` for each workload's default.
     pub load_data_size: Option<DataSize>,
-    /// The loads' own reads are judged, in place of rounds.
+    /// Check the loads' own reads, in place of rounds.
     pub check_load_reads: bool,
-    /// How long a write may stay unseen.
+    /// Timeout for a write to become visible.
     pub timeout: TimeSpan,
     /// Keep every core of this machine from halting.
     pub keep_awake: bool,
     /// Give the measuring threads real-time priority.
     pub real_time: bool,
-    /// What the random ids and the order of the offsets are drawn from.
+    /// Seed of the random ids and of the order of the read delays.
     pub seed: u64,
 }
 
@@ -234,8 +234,8 @@ impl Settings for StaleSettings {
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, StalePlan), PlanError> {
         let warm_up = self.warm_up.and_then(WarmUp::as_time);
-        units::check_at_most("warm-up", warm_up, HOUR, "the time before it counts")?;
-        let what = "the longest that a write may stay unseen";
+        units::check_at_most("warm-up", warm_up, HOUR, "a warm-up")?;
+        let what = "the timeout for a write";
         units::check_at_most("timeout", self.timeout, HOUR, what)?;
         let targets = target.plan()?;
         let until = StopCondition::of(self.rounds, self.duration)?;
@@ -247,7 +247,7 @@ impl Settings for StaleSettings {
         }
         let timeout = *self.timeout.get_or_insert(TimeSpan::from_secs(10));
         if timeout.0.is_zero() {
-            return contradiction("a time-out of 0 would end every round; the default is 10s");
+            return contradiction("timeout must be above 0; the default is 10s");
         }
         let cases = self.cases()?;
         let levels = self
@@ -261,7 +261,7 @@ impl Settings for StaleSettings {
         let session_resets = distinct(&resets, "session-reset")?;
         if session_resets != [SessionReset::Keep] && read_consistency == [ReadConsistency::Off] {
             return contradiction(
-                "session-reset is about synchronous reads, which a reset connection forgets; add read-consistency",
+                "session-reset requires synchronous reads, whose settings a reset removes; add read-consistency",
             );
         }
         self.session_reset =
@@ -286,14 +286,16 @@ impl Settings for StaleSettings {
         };
         let curve_rounds = self.curve_rounds.unwrap_or(usual);
         if curve_rounds == 0 {
-            return contradiction("a curve needs rounds; for none give read-delays none");
+            return contradiction(
+                "curve-rounds must be above 0; for no curve give read-delays none",
+            );
         }
         let plan = StalePlan {
             writer: self.writer.clone(),
             readers,
             until,
             pace: self.pace.unwrap_or_default(),
-            // Of a load that is judged it was the size of its data.
+            // For a load whose reads are checked it was the size of its data.
             rows: if judged { DEFAULT_ROWS } else { rows },
             read_delays: self.read_delays.clone().unwrap_or_default(),
             curve_rounds,
@@ -326,10 +328,10 @@ impl Settings for StaleSettings {
 }
 
 impl StaleSettings {
-    /// The loads of each case.
+    /// Returns the loads of each case.
     fn cases(&self) -> Result<Vec<LoadCase>, PlanError> {
         if !self.load.is_empty() && !self.cases.is_empty() {
-            return contradiction("load is one case by itself; give either load or cases");
+            return contradiction("load is a case of its own; give either load or cases");
         }
         let mut cases = if self.cases.is_empty() {
             vec![LoadCase(self.load.clone())]
@@ -349,23 +351,23 @@ impl StaleSettings {
                 .for_each(|case| case.0.extend(judged.loads()));
         }
         if self.rate == Some(0) {
-            return contradiction("a rate of 0 is no load; leave rate out for a closed loop");
+            return contradiction("rate must be above 0; omit it for a closed loop");
         }
         if self.rate.is_some() && cases.iter().all(|case| case.0.is_empty()) {
-            return contradiction("a rate needs a load; add load, such as oltp-mix:32@node1");
+            return contradiction("a rate requires a load; add load, such as oltp-mix:32@node1");
         }
         if self.arrivals.is_some() && self.rate.is_none() {
-            return contradiction("arrivals belong to a rate; add rate, such as 2000");
+            return contradiction("arrivals requires a rate; add rate, such as 2000");
         }
         if self.load_data_size.is_some() && cases.iter().all(|case| case.0.is_empty()) {
             return contradiction(
-                "load-data-size is how much data a load works on; add load, such as oltp-mix:32@node1",
+                "load-data-size requires a load; add load, such as oltp-mix:32@node1",
             );
         }
         Ok(cases)
     }
 
-    /// Refuses what a load whose reads are judged has no place for; says how long it runs.
+    /// Rejects settings that do not apply to a load whose reads are checked; returns its duration.
     fn check_judged(
         &self,
         cases: &[LoadCase],
@@ -374,35 +376,31 @@ impl StaleSettings {
     ) -> Result<StopCondition, PlanError> {
         if cases.iter().any(|case| case.0.is_empty()) {
             return contradiction(
-                "check-load-reads is about the reads of a load: add load, such as versioned-update:4@writer and versioned-select:8@reader, or give check-load-reads 4:8 for these",
+                "check-load-reads requires a load: add load, such as versioned-update:4@writer and versioned-select:8@reader, or give check-load-reads 4:8 for these",
             );
         }
         if read_consistency.contains(&ReadConsistency::Gtid) {
             return contradiction(
-                "with check-load-reads the load's own statements are all there is, and waiting for a GTID is one more: read-consistency may be off, before, after, before-and-after",
+                "check-load-reads adds no statements, so reads cannot wait for a GTID: read-consistency may be off, before, after, before-and-after",
             );
         }
         if self.read_delays.is_some() || self.curve_rounds.is_some() || self.pace.is_some() {
             return contradiction(
-                "with check-load-reads there are no rounds: its own reads make the curve; leave out read-delays, curve-rounds and pace",
+                "check-load-reads has no rounds, and the load's reads make the curve: leave out read-delays, curve-rounds and pace",
             );
         }
         if self.rounds.is_some() {
-            return contradiction(
-                "with check-load-reads there are no rounds: give a duration, such as 30s",
-            );
+            return contradiction("check-load-reads has no rounds: give a duration, such as 30s");
         }
         if session_resets != [SessionReset::Keep] {
-            return contradiction(
-                "with check-load-reads connections are kept; leave out session-reset",
-            );
+            return contradiction("check-load-reads keeps connections; leave out session-reset");
         }
         Ok(StopCondition::Elapsed(
             self.duration.unwrap_or(TimeSpan::from_secs(30)),
         ))
     }
 
-    /// Spells out what the plan has.
+    /// Writes the plan's values into the settings.
     fn fill(&mut self, plan: &StalePlan) {
         let rounds = !plan.check_load_reads;
         (self.rounds, self.duration) = plan.until.rounds_and_duration();
@@ -418,7 +416,7 @@ impl StaleSettings {
     }
 }
 
-/// Refuses what is given twice.
+/// Rejects duplicates.
 fn distinct<T: PartialEq + Clone>(values: &[T], what: &str) -> Result<Vec<T>, PlanError> {
     if values.is_empty() {
         return Err(PlanError::Contradiction(format!(
@@ -441,7 +439,7 @@ mod tests {
 
     use super::*;
 
-    /// The settings with every default, and what they come to.
+    /// The settings with all defaults, and the resolved measurement.
     fn plan(text: &str) -> Result<(StaleSettings, StalePlan), PlanError> {
         let mut settings: StaleSettings = toml::from_str(text).unwrap();
         let (_, plan) = settings.plan(&mut TargetSettings::default())?;
@@ -495,11 +493,11 @@ mod tests {
     #[test]
     fn contradictory_settings_are_refused() {
         for (spec, want) in [
-            ("rounds = 1\nduration = '1s'", "exclude"),
+            ("rounds = 1\nduration = '1s'", "not both"),
             ("rounds = 0", "at least 1"),
             ("rows = 0", "rows must be"),
-            ("timeout = '0s'", "time-out"),
-            ("rate = 5", "needs a load"),
+            ("timeout = '0s'", "timeout must be"),
+            ("rate = 5", "requires a load"),
             (
                 "load = ['insert:1@a']\ncases = ['none']",
                 "either load or cases",
@@ -516,7 +514,7 @@ mod tests {
             ("check-load-reads = 'load'", "add load"),
             (
                 "check-load-reads = '2:2'\nread-consistency = ['off', 'gtid']",
-                "one more",
+                "cannot wait for a GTID",
             ),
         ] {
             let error = plan(spec).unwrap_err().to_string();

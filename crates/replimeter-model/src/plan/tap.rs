@@ -10,14 +10,14 @@ use super::{
 };
 use crate::{target::Target, time_span::TimeSpan};
 
-/// The shortest stretch that figures are given for.
+/// Minimum report interval.
 const MIN_REPORT_INTERVAL: TimeSpan = TimeSpan::from_millis(100);
 
-/// The longest rest between two looks at a stream.
+/// Maximum pause between two reads of a stream.
 const MAX_COALESCE: TimeSpan = TimeSpan::from_millis(100);
 
 one_of! {
-    /// What the lag is broken down by.
+    /// Grouping of the lag.
     pub enum GroupBy {
         /// The schemas that a transaction changes
         Schema = "schema",
@@ -101,19 +101,19 @@ pub struct TapSettings {
 /// A `tap` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapPlan {
-    /// How long; until the user ends it when `None`.
+    /// Duration of the measurement; until the user ends it when `None`.
     pub duration: Option<TimeSpan>,
-    /// Figures for each stretch of this length.
+    /// Report interval: length of each window.
     pub report_interval: TimeSpan,
-    /// How long the primary is followed twice; 0 for not at all.
+    /// Time for which the primary is followed twice; 0 for not at all.
     pub floor_duration: TimeSpan,
-    /// Break lag down.
+    /// Grouping of the lag.
     pub group_by: Option<GroupBy>,
-    /// Only transactions that touch one of these.
+    /// Only transactions that change one of these.
     pub include: Vec<String>,
-    /// No transactions that touch nothing but these.
+    /// No transactions that change only these.
     pub exclude: Vec<String>,
-    /// Rest for so long after what has arrived was read; 0 for not at all.
+    /// Pause after each read of a binary log; 0 for none.
     pub coalesce: TimeSpan,
     /// The first of the `server_id`s to follow under.
     pub server_id: Option<u32>,
@@ -132,7 +132,7 @@ impl Settings for TapSettings {
             "coalesce",
             self.coalesce,
             MAX_COALESCE,
-            "a rest, by which stamps are late,",
+            "a pause, by which stamps are late,",
         )?;
         units::check_within(
             "report-interval",
@@ -148,28 +148,26 @@ impl Settings for TapSettings {
         )?;
         let targets = target.plan()?;
         if targets.len() > 1 {
-            return contradiction("tap follows the servers of one target; run it once for each");
+            return contradiction("tap measures one target; run it once for each");
         }
         let report_interval = *self.report_interval.get_or_insert(TimeSpan::from_secs(1));
         if report_interval < MIN_REPORT_INTERVAL {
             return Err(PlanError::Contradiction(format!(
-                "figures are given for stretches of {MIN_REPORT_INTERVAL} or more"
+                "report-interval must be at least {MIN_REPORT_INTERVAL}"
             )));
         }
         if self.duration == Some(TimeSpan::from_secs(0)) {
-            return contradiction(
-                "duration must be above 0; leave it out to follow until you end it",
-            );
+            return contradiction("duration must be above 0; omit it to follow until Ctrl-C");
         }
         if self.server_id == Some(0) {
-            return contradiction("a server_id of 0 is nobody's");
+            return contradiction("server-id must be above 0");
         }
         if let Some(name) = self.include.iter().chain(&self.exclude).find(|name| {
             let parts: Vec<&str> = name.split('.').collect();
             parts.len() > 2 || parts.contains(&"")
         }) {
             return Err(PlanError::Contradiction(format!(
-                "`{name}` names no schema and no table; write schema or schema.table"
+                "`{name}` is not a schema or table; write schema or schema.table"
             )));
         }
         let plan = TapPlan {
@@ -189,7 +187,7 @@ impl Settings for TapSettings {
 }
 
 impl TapPlan {
-    /// Whether transactions must tell the tables that they touch.
+    /// Returns whether the tables that transactions change are needed.
     #[must_use]
     pub fn needs_tables(&self) -> bool {
         self.group_by.is_some() || !self.include.is_empty() || !self.exclude.is_empty()

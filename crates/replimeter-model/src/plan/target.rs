@@ -1,4 +1,4 @@
-//! The target: what is measured.
+//! The target: the servers to measure.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ use crate::{
     time_span::TimeSpan,
 };
 
-/// What is measured, as command line and plan files have it. How servers of the user's are reached is an option of the
-/// command line alone, since URLs there may hold passwords.
+/// The target, as command line and plan files have it. The URLs of the user's servers with passwords are options of
+/// the command line alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Sandbox")]
@@ -134,23 +134,23 @@ pub struct TargetSettings {
     pub defaults_file: Option<PathBuf>,
 }
 
-/// What is measured where nothing is named.
+/// The default target.
 const DEFAULT_SANDBOX: &str = "async:1";
 
 impl TargetSettings {
-    /// Whether servers of the user's are named.
+    /// Returns whether the user's servers are named.
     #[must_use]
     pub fn own_servers_given(&self) -> bool {
         self.primary.is_some() || !self.replicas.is_empty() || !self.nodes.is_empty()
     }
 
-    /// Whether it says what is measured, and not only how that is to be.
+    /// Returns whether it names a target, and not only settings of one.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.sandbox.is_some() || self.own_servers_given()
     }
 
-    /// Fills in every default, and says what is measured, one after another.
+    /// Fills in all defaults, and returns the targets, measured one after another.
     ///
     /// # Errors
     /// As [`Self::resolve`].
@@ -160,7 +160,7 @@ impl TargetSettings {
         Ok(targets)
     }
 
-    /// Refuses times that are longer than anybody means.
+    /// Rejects implausibly long times.
     pub(super) fn check_times(&self) -> Result<(), PlanError> {
         let most = TimeSpan::from_secs(10);
         units::check_at_most("link-delay", self.link_delay, most, "a link")?;
@@ -172,7 +172,7 @@ impl TargetSettings {
         )
     }
 
-    /// Every target that is named, with its defaults filled in.
+    /// Returns all named targets, with their defaults filled in.
     ///
     /// # Errors
     /// When settings contradict each other or name what does not exist.
@@ -197,7 +197,7 @@ impl TargetSettings {
         for (index, name) in named.iter().enumerate() {
             if named[..index].contains(name) {
                 return Err(PlanError::Contradiction(format!(
-                    "{name} is given twice; rows of a report are told apart by their shape"
+                    "{name} is given twice; rows of a report are distinguished by their shape"
                 )));
             }
         }
@@ -209,7 +209,7 @@ impl TargetSettings {
                 })
         {
             return contradiction(
-                "the servers of a running sandbox are what they are; settings for servers go to `sandbox up`",
+                "the servers of a running sandbox cannot be changed; give server settings to `sandbox up`",
             );
         }
         let mut specs = match shapes.first() {
@@ -225,7 +225,7 @@ impl TargetSettings {
         Ok(targets.collect())
     }
 
-    /// Spells out every default; `targets` are what is named.
+    /// Writes all defaults into the settings; `targets` are the named ones.
     fn fill(&mut self, targets: &[Target]) {
         let names = targets.iter().filter_map(|target| match target {
             Target::Sandbox(sandbox) => Some(SandboxRef::Shape(sandbox.shape)),
@@ -246,7 +246,7 @@ impl TargetSettings {
         }
     }
 
-    /// The settings that several shapes share.
+    /// Returns the settings that several shapes share.
     pub(super) fn common(&self, shape: Shape) -> SandboxSpec {
         let linked = self.link_delay.is_some()
             || self.link_jitter.is_some()
@@ -316,10 +316,10 @@ impl TargetSettings {
     }
 }
 
-/// Refuses names that cannot be told apart or shown, and roles that contradict each other.
+/// Rejects duplicate or unprintable names, and contradictory roles.
 ///
 /// # Errors
-/// In a sentence that names the node.
+/// With a message that names the node.
 pub fn check_nodes(nodes: &[NodeSpec]) -> Result<(), String> {
     if nodes.is_empty() {
         return Err("no server is named".to_owned());
@@ -333,13 +333,13 @@ pub fn check_nodes(nodes: &[NodeSpec]) -> Result<(), String> {
                 .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
         if !valid {
             return Err(format!(
-                "`{}` is no name for a server; use up to 64 letters, digits, `-`, `_` and `.`",
+                "`{}` is not a valid server name; use up to 64 letters, digits, `-`, `_` and `.`",
                 node.name
             ));
         }
         let before = &nodes[..index];
         if before.iter().any(|other| other.name == node.name) {
-            return Err(format!("two servers are called `{}`", node.name));
+            return Err(format!("two servers are named `{}`", node.name));
         }
         if let Some(other) = before
             .iter()
@@ -357,7 +357,7 @@ pub fn check_nodes(nodes: &[NodeSpec]) -> Result<(), String> {
             .find(|other| other.role == Some(Role::Primary) && node.role == Some(Role::Primary))
         {
             return Err(format!(
-                "`{}` and `{}` are both primaries; servers that all take writes have the role node",
+                "`{}` and `{}` are both primaries; give servers that all take writes the role node",
                 other.name, node.name
             ));
         }
@@ -365,7 +365,7 @@ pub fn check_nodes(nodes: &[NodeSpec]) -> Result<(), String> {
             && (source == &node.name || !nodes.iter().any(|other| &other.name == source))
         {
             return Err(format!(
-                "the source of `{}` is `{source}`, which is no other server of the file",
+                "the source of `{}` is `{source}`, which is not another server of the file",
                 node.name
             ));
         }

@@ -107,23 +107,26 @@ fn contradictory_settings_are_refused() {
         ("row-size = 1\nrow-sizes = '1'", "exclude"),
         ("rounds = 1\nduration = '1s'", "exclude"),
         ("rounds = 0", "at least 1"),
-        ("rows-per-step = 3", "belong to a sweep"),
+        ("rows-per-step = 3", "require a sweep"),
         ("row-sizes = '1'\nrounds = 9", "rows-per-step"),
-        ("row-size = 0", "smallest is 1"),
-        ("pace = 'interval 0s'", "no schedule"),
+        ("row-size = 0", "at least 1 byte"),
+        ("pace = 'interval 0s'", "interval must be above 0"),
         ("timeout = '0s'", "time-out"),
         ("method = 'poke'", "unknown method"),
         ("method = 'poll,poll'", "given twice"),
         ("writers = 0", "from 1 to"),
         ("writers = 2\nrow-sizes = '1'", "one writer"),
         ("writers = 2\npace = 'visible'", "one writer"),
-        ("rate = 5", "needs a load"),
-        ("load = ['insert:1@primary']\nrate = 0", "rate of 0"),
+        ("rate = 5", "requires a load"),
+        (
+            "load = ['insert:1@primary']\nrate = 0",
+            "rate must be above 0",
+        ),
         (
             "load = ['insert:1@primary']\nrate = [1, 2]",
             "as many rates",
         ),
-        ("load = ['insert@primary']", "is no load"),
+        ("load = ['insert@primary']", "is not a load"),
     ] {
         let error = written(&format!("command = 'lag'\n[lag]\n{lag}"))
             .unwrap_err()
@@ -132,7 +135,10 @@ fn contradictory_settings_are_refused() {
     }
     for (plan, want) in [
         ("command = 'lag'\n[calibrate]", "no section [calibrate]"),
-        ("command = 'backlog'\n[backlog]\nbuild-up = '0s'", "is none"),
+        (
+            "command = 'backlog'\n[backlog]\nbuild-up = '0s'",
+            "build-up must be above 0",
+        ),
         ("command = 'backlog'\n[backlog]\ntimeout = '0s'", "time-out"),
         ("command = 'backlog'\n[backlog]\nworkers = [1025]", "1024"),
         (
@@ -150,7 +156,7 @@ fn contradictory_settings_are_refused() {
         ),
         (
             "command = 'scale'\n[scale]\nduration = '1ms'",
-            "its own beginning",
+            "is mostly startup",
         ),
         ("command = 'scale'\n[scale]\nstarts = 0", "from 1 to 1000"),
         (
@@ -167,19 +173,19 @@ fn contradictory_settings_are_refused() {
         ),
         (
             "command = 'tap'\n[tap]\nreport-interval = '1ms'",
-            "stretches of",
+            "report-interval must be at least",
         ),
-        ("command = 'tap'\n[tap]\ninclude = ['.t']", "no schema"),
         (
-            "command = 'tap'\n[tap]\ncoalesce = '1s'",
-            "100ms at the most",
+            "command = 'tap'\n[tap]\ninclude = ['.t']",
+            "is not a schema",
         ),
+        ("command = 'tap'\n[tap]\ncoalesce = '1s'", "at most 100ms"),
         (
             "command = 'tap'\n[target]\nsandbox = ['async:1', 'async:2']",
             "one target",
         ),
         ("command = 'load'\n[load]\nthreads = 0", "1 to 1024 threads"),
-        ("command = 'load'\n[load]\nrate = 0", "rate of 0"),
+        ("command = 'load'\n[load]\nrate = 0", "rate must be above 0"),
         (
             "command = 'load'\n[load]\narrivals = 'poisson'",
             "add a rate",
@@ -207,14 +213,17 @@ fn contradictory_settings_are_refused() {
         ),
         (
             "command = 'loss'\n[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']",
-            "never servers of yours",
+            "never your servers",
         ),
         (
             "command = 'loss'\n[target]\nprimary = 'mysql://a/'",
-            "never servers of yours",
+            "never your servers",
         ),
         ("command = 'loss'\n[loss]\ncrashes = 0", "crashes must be"),
-        ("command = 'loss'\n[loss]\nkill-delay = '1s'", "needs crash"),
+        (
+            "command = 'loss'\n[loss]\nkill-delay = '1s'",
+            "requires crash",
+        ),
         (
             "command = 'loss'\n[loss]\nduration = '1h'",
             "before a crash",
@@ -225,11 +234,11 @@ fn contradictory_settings_are_refused() {
         ),
         (
             "command = 'exposure'\n[target]\nsandbox = 'work'\n[exposure]\nwriters = 2",
-            "writes nothing",
+            "writes only",
         ),
         (
             "command = 'exposure'\n[exposure]\npoll-interval = '1us'",
-            "are asked every",
+            "poll-interval must be",
         ),
         (
             "command = 'calibrate'\n[calibrate]\nlink-delays = ['0']",
@@ -237,7 +246,7 @@ fn contradictory_settings_are_refused() {
         ),
         (
             "command = 'calibrate'\n[calibrate]\nlink-delays = ['11s']",
-            "10s at the most",
+            "at most 10s",
         ),
         (
             "command = 'calibrate'\n[calibrate]\nrepetitions = 0",
@@ -253,7 +262,7 @@ fn contradictory_settings_are_refused() {
         ),
         (
             "command = 'calibrate'\n[target]\nprimary = 'mysql://a/'\nreplicas = ['mysql://b/']",
-            "a replication link of ours",
+            "a sandbox's replication link",
         ),
     ] {
         let error = written(plan).unwrap_err().to_string();
@@ -272,7 +281,7 @@ fn contradictory_settings_are_refused() {
         ("sandbox = 'work'\nlink-delay = '1ms'", "sandbox up"),
         (
             "nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'a', url = 'mysql://b/' }]",
-            "two servers are called",
+            "two servers are named",
         ),
         (
             "nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'b', url = 'mysql://a/' }]",
@@ -280,7 +289,7 @@ fn contradictory_settings_are_refused() {
         ),
         (
             "nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'b', source = 'c', url = 'mysql://b/' }]",
-            "no other server",
+            "is not another server",
         ),
     ] {
         let error = written(&format!("command = 'lag'\n[target]\n{target}"))

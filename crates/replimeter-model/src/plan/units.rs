@@ -1,5 +1,5 @@
-//! Times that make no sense, such as ten minutes from one row to the next: nearly
-//! always `m` was written for `ms`.
+//! Implausible times, such as an interval of ten minutes between rows: usually
+//! `m` was written for `ms`.
 
 use super::PlanError;
 use crate::time_span::TimeSpan;
@@ -7,7 +7,7 @@ use crate::time_span::TimeSpan;
 pub(super) const MINUTE: TimeSpan = TimeSpan::from_secs(60);
 pub(super) const HOUR: TimeSpan = TimeSpan::from_secs(3600);
 
-/// Refuses a time that is longer than anybody means.
+/// Rejects an implausibly long time.
 pub(super) fn check_at_most(
     key: &str,
     value: Option<TimeSpan>,
@@ -16,14 +16,14 @@ pub(super) fn check_at_most(
 ) -> Result<(), PlanError> {
     match value.filter(|value| *value > most) {
         Some(value) => Err(PlanError::Contradiction(format!(
-            "{key} = {value}: {what} takes {most} at the most{}",
+            "{key} = {value}: {what} is at most {most}{}",
             meant(value)
         ))),
         None => Ok(()),
     }
 }
 
-/// Refuses a part of a run that is longer than the whole. What a plan of ours spells out is a default, though, and stays.
+/// Rejects a part of a run that is longer than the whole. Defaults in a `plan.toml` that Replimeter wrote are accepted.
 pub(super) fn check_within(
     key: &str,
     value: Option<TimeSpan>,

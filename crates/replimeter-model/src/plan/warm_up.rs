@@ -1,4 +1,4 @@
-//! The part at the beginning of a measurement that does not count.
+//! The warm-up: the beginning of a measurement, which is not counted.
 
 use std::{fmt, str::FromStr};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::PlanError;
 use crate::time_span::TimeSpan;
 
-/// The part at the beginning of a measurement that does not count; written as a number of rounds, or as a time with
+/// The beginning of a measurement, which is not counted; written as a number of rounds, or as a time with
 /// its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarmUp {
@@ -19,7 +19,7 @@ pub enum WarmUp {
 }
 
 impl WarmUp {
-    /// The time, of a measurement that has no rounds.
+    /// Returns the time, for a measurement without rounds.
     ///
     /// # Errors
     /// When it is a number of rounds.
@@ -33,7 +33,7 @@ impl WarmUp {
         }
     }
 
-    /// The time, unless it is a number of rounds.
+    /// Returns the time, or `None` for a number of rounds.
     #[must_use]
     pub fn as_time(self) -> Option<TimeSpan> {
         match self {
@@ -49,7 +49,7 @@ impl FromStr for WarmUp {
     fn from_str(text: &str) -> Result<Self, String> {
         let rounds = text.parse().map(Self::Rounds).ok();
         rounds.or_else(|| text.parse().map(Self::Time).ok()).ok_or_else(|| {
-            format!("`{text}` is no warm-up; write a number of rounds, such as 50, or a time, such as 2s")
+            format!("`{text}` is not a warm-up; write a number of rounds, such as 50, or a time, such as 2s")
         })
     }
 }
@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for WarmUp {
 
             fn visit_i64<E: de::Error>(self, rounds: i64) -> Result<WarmUp, E> {
                 let rounds = u64::try_from(rounds);
-                let negative = |_| E::custom("a warm-up has 0 rounds or more");
+                let negative = |_| E::custom("a warm-up must be 0 rounds or more");
                 rounds.map(WarmUp::Rounds).map_err(negative)
             }
 

@@ -1,4 +1,4 @@
-//! What a sandbox is called: by its shape, or by a name while it is kept running.
+//! Names of sandboxes: a shape, or a name while it is kept running.
 
 use std::{fmt, str::FromStr};
 
@@ -27,12 +27,12 @@ impl FromStr for SandboxName {
                 .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
         if !valid {
             return Err(format!(
-                "`{text}` is no name for a sandbox; use up to 32 letters, digits, - and _, beginning with a letter"
+                "`{text}` is not a valid sandbox name; use up to 32 letters, digits, - and _, beginning with a letter"
             ));
         }
         if Mode::ALL.into_iter().any(|mode| mode.name() == text) {
             return Err(format!(
-                "`{text}` is a shape's word and no name for a sandbox"
+                "`{text}` is a replication mode and cannot be a sandbox name"
             ));
         }
         Ok(Self(text.to_owned()))
@@ -51,12 +51,12 @@ serde_as_text!(
     "examples": ["work"]
 );
 
-/// What `--sandbox` names: servers to start, or servers that were started before.
+/// Value of `--sandbox`: servers to start, or servers that are running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxRef {
     /// A shape to start.
     Shape(Shape),
-    /// One that `sandbox up` keeps running.
+    /// A sandbox that `sandbox up` keeps running.
     Running(SandboxName),
 }
 
@@ -66,7 +66,7 @@ impl FromStr for SandboxRef {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse::<Shape>() {
             Ok(shape) => Ok(Self::Shape(shape)),
-            // A name has neither a colon nor a slash; a mode's word is no name.
+            // A name has neither a colon nor a slash; a mode cannot be a name.
             Err(error) if text.contains([':', '/']) || text.is_empty() => Err(error.to_string()),
             Err(error) => text
                 .parse()

@@ -1,4 +1,4 @@
-//! How much passes a link, and how much of the machine a server has.
+//! Bandwidth of a link, and a server's share of the machine.
 
 use std::{fmt, str::FromStr};
 
@@ -46,7 +46,7 @@ impl FromStr for Bandwidth {
             .ok_or_else(refuse)?;
         if bits < 8_000 {
             return Err(format!(
-                "`{text}` is too little for replication to work; the least is 8kbit"
+                "`{text}` is too low for replication; the minimum is 8kbit"
             ));
         }
         Ok(Self { bits })
@@ -77,13 +77,13 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// So many cores as a whole, without sharing one; `None` for a fraction.
+    /// Returns the number of whole cores; `None` for a fraction.
     #[must_use]
     pub fn whole(self) -> Option<u32> {
         self.milli.is_multiple_of(1000).then_some(self.milli / 1000)
     }
 
-    /// In cores.
+    /// Returns the share in cores.
     #[must_use]
     pub fn cores(self) -> f64 {
         f64::from(self.milli) / 1000.0
@@ -96,7 +96,7 @@ impl FromStr for Cpus {
     fn from_str(text: &str) -> Result<Self, String> {
         let refuse = || {
             format!(
-                "`{text}` is no number of cores; write 1, 2 or a fraction such as 0.5, from 0.05 to 1024"
+                "`{text}` is not a number of cores; write 1, 2 or a fraction such as 0.5, from 0.05 to 1024"
             )
         };
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -115,7 +115,7 @@ impl FromStr for Cpus {
             .checked_mul(1000)
             .and_then(|milli| milli.checked_add(fraction))
             .ok_or_else(refuse)?;
-        // Below that a server does not come up in time.
+        // With less, a server does not start in time.
         if (50..=1_024_000).contains(&milli) {
             Ok(Self { milli })
         } else {

@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::redact;
 
-/// How a connection is encrypted and whom it trusts; the names are MySQL's.
+/// Encryption and verification of a connection; the names are MySQL's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SslMode {
@@ -52,7 +52,7 @@ impl fmt::Display for SslMode {
     }
 }
 
-/// What to do when a URL with a user or password in it cannot be taken apart; nothing for others.
+/// Returns a hint for a URL with a user or password that cannot be parsed; empty for others.
 fn advice(url: &str) -> &'static str {
     if url.starts_with(redact::HIDDEN) {
         "; percent-encode special characters of the user and password (%2F for `/`, %3F for `?`, %23 for `#`), or give the \
@@ -62,42 +62,42 @@ fn advice(url: &str) -> &'static str {
     }
 }
 
-/// Why a URL names no server. URLs in it are [redacted](redact::url).
+/// Reason why a URL is invalid. URLs in it are [redacted](redact::url).
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EndpointError {
     /// Not a URL at all.
     #[error("`{url}` is not a URL ({reason}){EXAMPLE}{advice}", advice = advice(.url), EXAMPLE = redact::EXAMPLE)]
     Syntax {
-        /// What may be shown of the text.
+        /// The redacted text.
         url: String,
-        /// The parser's word.
+        /// The parser's message.
         reason: String,
     },
-    /// Something in front of the last `@` that no URL has there as it is.
-    #[error("the URL of `{0}` has a `/`, `?`, `#` or control character in front of its last `@`{advice}", advice = advice(.0))]
+    /// An invalid character before the last `@`.
+    #[error("the URL of `{0}` has a `/`, `?`, `#` or control character before its last `@`{advice}", advice = advice(.0))]
     Unencoded(String),
-    /// A scheme we cannot speak.
+    /// An unsupported scheme.
     #[error("the scheme of `{0}` is not supported; use mysql:// or mariadb://{advice}", advice = advice(.0))]
     Scheme(String),
     /// The host is missing.
     #[error("the URL `{0}` names no host{EXAMPLE}{advice}", advice = advice(.0), EXAMPLE = redact::EXAMPLE)]
     Host(String),
-    /// Bytes in the user's name or password that are no UTF-8.
+    /// Bytes in the user's name or password that are not UTF-8.
     #[error("the user or password in the URL of `{0}` is not valid percent-encoded UTF-8{advice}", advice = advice(.0))]
     Encoding(String),
     /// Unknown value of `ssl-mode`.
     #[error("unknown ssl-mode `{0}`{hint}; known: disabled, preferred, required, verify-ca, verify-identity", hint = crate::suggest::hint(.0, ["disabled", "preferred", "required", "verify-ca", "verify-identity"]))]
     SslMode(String),
-    /// Unknown parameter behind the question mark.
+    /// Unknown parameter after the question mark.
     #[error("unknown URL parameter `{0}`{hint}; known: ssl-mode, ssl-ca, ssl-cert, ssl-key", hint = crate::suggest::hint(.0, ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"]))]
     Parameter(String),
-    /// A path behind the host.
+    /// A path after the host.
     #[error("the URL names a schema (`{0}`); leave it out, only the schema `replimeter` is used")]
     Schema(String),
     /// Half of a client certificate.
     #[error("ssl-cert and ssl-key belong together; one of them is missing")]
     HalfCertificate,
-    /// A CA that nothing would check.
+    /// A CA without verification.
     #[error(
         "ssl-ca is given but ssl-mode={0} does not verify; use ssl-mode=verify-ca or verify-identity"
     )]
@@ -113,9 +113,9 @@ pub struct Endpoint {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Encryption and trust.
+    /// Encryption and verification.
     pub ssl_mode: SslMode,
-    /// File of trusted authorities (PEM).
+    /// File of certificate authorities (PEM).
     pub ssl_ca: Option<PathBuf>,
     /// The client's certificate (PEM).
     pub ssl_cert: Option<PathBuf>,
@@ -123,7 +123,7 @@ pub struct Endpoint {
     pub ssl_key: Option<PathBuf>,
 }
 
-/// A text of a password; shows itself to nobody.
+/// A password; never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -134,7 +134,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The password itself, for handing to the server.
+    /// Returns the password, for the server.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -147,7 +147,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Refuses a text whose password could not be told from what is behind the host.
+/// Rejects a text whose password cannot be separated from what follows the host.
 fn check_credentials(text: &str) -> Result<(), EndpointError> {
     let Some((credentials, _)) = text.rsplit_once('@') else {
         return Ok(());
@@ -155,7 +155,7 @@ fn check_credentials(text: &str) -> Result<(), EndpointError> {
     let credentials = credentials
         .split_once("://")
         .map_or(credentials, |(_, credentials)| credentials);
-    // Parsers pass over some control characters.
+    // Parsers ignore some control characters.
     if credentials.contains(|letter: char| matches!(letter, '/' | '?' | '#') || letter.is_control())
     {
         return Err(EndpointError::Unencoded(redact::url(text)));
@@ -185,11 +185,11 @@ fn decoded(text: &str, url: &str) -> Result<String, EndpointError> {
 }
 
 impl Endpoint {
-    /// Reads a URL; the password, if it carries one, comes back separately so
-    /// that it can go into no report.
+    /// Parses a URL; returns the password, if any, separately, so
+    /// that it cannot get into a report.
     ///
     /// # Errors
-    /// When the text is no `mysql://` or `mariadb://` URL with a host, or has
+    /// When the text is not a `mysql://` or `mariadb://` URL with a host, or has
     /// parameters that are unknown or contradict each other.
     pub fn parse(text: &str) -> Result<(Self, Option<Secret>), EndpointError> {
         check_credentials(text)?;
@@ -223,7 +223,7 @@ impl Endpoint {
             .map(Secret::new);
         let mut endpoint = Self {
             user,
-            // An IPv6 address stands in brackets in a URL, not in a socket address.
+            // An IPv6 address is written in brackets in a URL, not in a socket address.
             host: host
                 .trim_start_matches('[')
                 .trim_end_matches(']')
@@ -263,7 +263,7 @@ impl Endpoint {
         Ok((endpoint, password))
     }
 
-    /// Whether the address stays on its machine.
+    /// Returns whether the address is on this machine.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         self.host == "localhost"
@@ -273,7 +273,7 @@ impl Endpoint {
                 .is_ok_and(|address| address.is_loopback())
     }
 
-    /// Host and port, as errors name a server.
+    /// Returns host and port, as errors name a server.
     #[must_use]
     pub fn address(&self) -> String {
         if self.host.contains(':') {

@@ -122,7 +122,7 @@ mod tests {
     fn refused_value_is_repeated_with_the_cause() {
         let text = refused(&["lag", "--load", "insert@primary"]);
         assert!(
-            text.contains("insert@primary") && text.contains("is no load"),
+            text.contains("insert@primary") && text.contains("is not a load"),
             "{text}"
         );
         let text = refused(&["lag", "--server-option", "wsrep_cluster_address=gcomm://x"]);

@@ -1,4 +1,4 @@
-//! What settings of `cost` are written as.
+//! Values of the settings of `cost`.
 
 use std::{fmt, str::FromStr};
 
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{engine::Engine, shape::Shape, suggest};
 
-/// What is on the price list.
+/// Replication modes that `cost` compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostKind {
-    /// A lone server without a binary log: what all others are held against.
+    /// A standalone server without a binary log: the baseline.
     None,
-    /// A lone server with its binary log on.
+    /// A standalone server with its binary log on.
     Binlog,
     /// Asynchronous replicas.
     Async,
@@ -25,7 +25,7 @@ pub enum CostKind {
 }
 
 impl CostKind {
-    /// All of them, the cheapest first as far as one can expect.
+    /// All modes, in the order of their expected cost.
     pub const ALL: [Self; 6] = [
         Self::None,
         Self::Binlog,
@@ -35,7 +35,7 @@ impl CostKind {
         Self::Group,
     ];
 
-    /// The word for it.
+    /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,19 +48,19 @@ impl CostKind {
         }
     }
 
-    /// Whether there is anything beside the server that is written to.
+    /// Returns whether it has servers besides the one that is written to.
     #[must_use]
     pub fn replicates(self) -> bool {
         !matches!(self, Self::None | Self::Binlog)
     }
 
-    /// Whether its servers are equal members.
+    /// Returns whether its servers are equal members.
     #[must_use]
     pub fn has_members(self) -> bool {
         matches!(self, Self::Galera | Self::Group)
     }
 
-    /// The only engine that has it.
+    /// Returns the only engine that has it.
     #[must_use]
     pub fn only_engine(self) -> Option<Engine> {
         match self {
@@ -70,39 +70,39 @@ impl CostKind {
         }
     }
 
-    /// What it adds something to, step by step: the binary log to nothing, replicas to the
-    /// binary log, the wait to replicas.
+    /// Returns the mode that it is built on: the binary log on none, replicas on the
+    /// binary log, the wait on replicas.
     #[must_use]
     pub fn built_on(self) -> Option<Self> {
         match self {
             Self::None => None,
             Self::Binlog => Some(Self::None),
-            // Nodes of a cluster of ours have their binary log on.
+            // Nodes of a sandbox's cluster have their binary log on.
             Self::Async | Self::Galera | Self::Group => Some(Self::Binlog),
             Self::SemiSync => Some(Self::Async),
         }
     }
 }
 
-/// A mode as people name it: `[ENGINE/]MODE[:N]`.
+/// A mode as text: `[ENGINE/]MODE[:N]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CostMode {
-    /// The engine asked for; the best server found when `None`.
+    /// The requested engine; the best server found when `None`.
     pub engine: Option<Engine>,
     /// The mode.
     pub kind: CostKind,
-    /// Replicas, or members; as the plan's replicas say when `None`.
+    /// Number of replicas or members; the plan's default when `None`.
     pub count: Option<u32>,
 }
 
 impl CostMode {
-    /// The engine it needs, if any.
+    /// Returns the engine it requires, if any.
     #[must_use]
     pub fn engine(self) -> Option<Engine> {
         self.engine.or(self.kind.only_engine())
     }
 
-    /// The sandbox for it, when plain modes have so many replicas.
+    /// Returns its sandbox; modes without a number have this number of replicas.
     ///
     /// # Errors
     /// When there is no such sandbox.
@@ -132,7 +132,7 @@ impl FromStr for CostMode {
         let unknown = || {
             let known: Vec<&str> = CostKind::ALL.iter().map(|kind| kind.name()).collect();
             format!(
-                "unknown mode `{text}`{}; known: {}, with mariadb/ or mysql/ in front and :N behind if you like",
+                "unknown mode `{text}`{}; known: {}, optionally with mariadb/ before and :N after the mode",
                 suggest::hint(suggest::word_of(text), known.iter().copied()),
                 known.join(", ")
             )
@@ -152,7 +152,7 @@ impl FromStr for CostMode {
             .ok_or_else(unknown)?;
         if count.is_some() && !kind.replicates() {
             return Err(format!(
-                "`{text}`: {} is a lone server and takes no number",
+                "`{text}`: {} is a standalone server and takes no number",
                 kind.name()
             ));
         }
@@ -172,7 +172,7 @@ impl FromStr for CostMode {
             kind,
             count,
         };
-        // What no sandbox can be is refused here, with the sandbox's own words.
+        // Rejects impossible sandboxes here, with the sandbox's own message.
         mode.shape(1).map(|_| mode)
     }
 }
@@ -194,17 +194,17 @@ serde_as_text!(
     "examples": ["none", "async", "mysql/semi-sync:2"]
 );
 
-/// Which modes are measured.
+/// The modes to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CostModes {
-    /// Those that the servers found here can be started in.
+    /// All modes that the servers found here support.
     All,
-    /// These; one that cannot be had is an error.
+    /// These modes; an unavailable one is an error.
     Named(Vec<CostMode>),
 }
 
 impl CostModes {
-    /// The modes, each once.
+    /// Returns the modes, each once.
     #[must_use]
     pub fn list(&self) -> Vec<CostMode> {
         match self {
@@ -256,12 +256,12 @@ impl fmt::Display for CostModes {
 
 serde_as_text!(
     CostModes,
-    "description": "Modes of replication with commas between them, each as MODE, MODE:N or ENGINE/MODE:N; or all that the servers found can do",
+    "description": "Modes of replication with commas between them, each as MODE, MODE:N or ENGINE/MODE:N; or all that the servers found support",
     "examples": ["all", "none,binlog,async,semi-sync", "mysql/async,mysql/group:3"]
 );
 
 one_of! {
-    /// How much of a commit is on the disk when it is acknowledged; for all modes alike.
+    /// Durability of an acknowledged commit, the same for all modes.
     #[derive(Default)]
     pub enum Durability {
         /// innodb_flush_log_at_trx_commit=2, sync_binlog=0
@@ -269,17 +269,17 @@ one_of! {
         Relaxed = "relaxed",
         /// innodb_flush_log_at_trx_commit=1, sync_binlog=1
         Strict = "strict",
-        /// Nothing is set
+        /// No setting is changed
         ServerDefault = "server-default",
     }
 }
 
 impl Durability {
-    /// The server options that make it.
+    /// Returns the server options for it.
     #[must_use]
     pub fn options(self) -> &'static [&'static str] {
         match self {
-            // 2 and 0, as experiment 5 had it.
+            // 2 and 0, as in experiment 5.
             Self::Relaxed => &["innodb_flush_log_at_trx_commit=2", "sync_binlog=0"],
             Self::Strict => &["innodb_flush_log_at_trx_commit=1", "sync_binlog=1"],
             Self::ServerDefault => &[],

@@ -1,4 +1,4 @@
-//! What settings of `lag` are written as.
+//! Values of the settings of `lag`.
 
 use std::{fmt, str::FromStr};
 
@@ -17,7 +17,7 @@ one_of! {
         Wait = "wait",
         /// The time at which the statement ran, on the primary and again on the replica, by the server's `SYSDATE(6)`
         Stamp = "stamp",
-        /// The same by our function `NOW_USEC()`, where it is installed
+        /// The same by Replimeter's function `NOW_USEC()`, where it is installed
         StampUdf = "stamp-udf",
         /// Following the binary logs of both
         Tap = "tap",
@@ -25,13 +25,13 @@ one_of! {
 }
 
 impl Method {
-    /// The method of that name.
+    /// Returns the method of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.name() == name)
     }
 
-    /// Every method.
+    /// All methods.
     pub const ALL: [Self; 5] = [
         Self::Poll,
         Self::Wait,
@@ -40,7 +40,7 @@ impl Method {
         Self::Tap,
     ];
 
-    /// Whether it compares the times at which a statement ran.
+    /// Returns whether it compares the times at which a statement ran.
     #[must_use]
     pub fn stamps(self) -> bool {
         matches!(self, Self::Stamp | Self::StampUdf)
@@ -48,7 +48,7 @@ impl Method {
 }
 
 one_of! {
-    /// Where the stamps of both servers are joined.
+    /// Place where the stamps of both servers are joined.
     pub enum StampJoin {
         /// In Replimeter
         Client = "client",
@@ -57,10 +57,10 @@ one_of! {
     }
 }
 
-/// Which methods observe each row; written `all`, or names with commas.
+/// Methods that observe each row; written `all`, or names with commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Methods {
-    /// Every one that the servers permit; those they do not are a warning.
+    /// All that the servers permit; a warning names the others.
     All,
     /// These; one that the servers do not permit is an error. Sorted, never empty.
     Named(Vec<Method>),
@@ -73,7 +73,7 @@ impl Default for Methods {
 }
 
 impl Methods {
-    /// The methods to try.
+    /// Returns the methods to try.
     #[must_use]
     pub fn wanted(&self) -> Vec<Method> {
         match self {
@@ -128,12 +128,12 @@ serde_as_text!(
     "examples": ["poll", "wait", "stamp", "stamp-udf", "tap", "poll,tap", "all"]
 );
 
-/// What the next write waits for.
+/// Event that starts the next write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// The next beat of a schedule (open loop: a slow round does not move the next).
+    /// The next scheduled time (open loop: a slow round does not move the next).
     Interval(TimeSpan),
-    /// The previous row having been seen on every replica.
+    /// Visibility of the previous row on every replica.
     Visible,
     /// The previous write's acknowledgement.
     Ack,
@@ -157,7 +157,7 @@ impl FromStr for Pace {
                     .parse()
                     .map_err(|error: crate::time_span::TimeSpanError| error.to_string())?;
                 if span.0.is_zero() {
-                    return Err("`interval 0` is no schedule; for writes without a pause use the pace `visible` or `ack`".to_owned());
+                    return Err("interval must be above 0; to write without a pause use the pace `visible` or `ack`".to_owned());
                 }
                 Ok(Self::Interval(span))
             }
@@ -166,7 +166,7 @@ impl FromStr for Pace {
 }
 
 impl Pace {
-    /// Reads the paces without a schedule, which has an option of its own.
+    /// Parses paces other than a schedule, which has its own option.
     pub(super) fn closed() -> impl TypedValueParser<Value = Self> {
         PossibleValuesParser::new([
             PossibleValue::new("visible").help("The previous row is visible on every replica"),

@@ -1,4 +1,4 @@
-//! What settings of `scale` are written as.
+//! Values of the settings of `scale`.
 
 use std::{fmt, str::FromStr};
 
@@ -22,7 +22,7 @@ impl ReplicaCounts {
         &self.0
     }
 
-    /// The largest.
+    /// Returns the largest.
     #[must_use]
     pub fn max(&self) -> u32 {
         self.0.last().copied().unwrap_or(0)
@@ -35,7 +35,7 @@ impl FromStr for ReplicaCounts {
     fn from_str(text: &str) -> Result<Self, String> {
         let refuse = || {
             format!(
-                "`{text}` are no numbers of replicas; write 0..4, or several with commas, up to {MAX_REPLICAS}"
+                "`{text}` is not a list of numbers of replicas; write 0..4, or several with commas, up to {MAX_REPLICAS}"
             )
         };
         let number = |text: &str| {
@@ -54,7 +54,7 @@ impl FromStr for ReplicaCounts {
                 Some((low, high)) => {
                     let (low, high) = (number(low)?, number(high)?);
                     if low > high {
-                        return Err(format!("`{text}` goes downwards; write {high}..{low}"));
+                        return Err(format!("`{text}` is descending; write {high}..{low}"));
                     }
                     counts.extend(low..=high);
                 }
@@ -102,17 +102,17 @@ pub struct ScaleMode {
 }
 
 impl ScaleMode {
-    /// How they replicate.
+    /// Replication mode.
     #[must_use]
     pub fn mode(self) -> Mode {
         self.mode
     }
 
-    /// The sandbox with so many replicas. Without any it is a primary with its binary
+    /// Returns the sandbox with this number of replicas; for 0 a primary with its binary
     /// log on.
     ///
     /// # Errors
-    /// When there is no such shape.
+    /// When no such shape exists.
     pub fn shape(self, replicas: u32) -> Result<Shape, String> {
         let engine = self
             .engine
@@ -133,11 +133,11 @@ impl FromStr for ScaleMode {
     fn from_str(text: &str) -> Result<Self, String> {
         // As a shape without its number.
         let shape: Shape = format!("{text}:1").parse().map_err(|_| {
-            format!("`{text}` is no way for read replicas to follow a primary{}; there are async, semi-sync and chain, with mariadb/ or mysql/ in front to choose the engine", suggest::hint(text, ["async", "semi-sync", "chain"]))
+            format!("unknown replication mode of read replicas `{text}`{}; known: async, semi-sync, chain, with mariadb/ or mysql/ in front to choose the engine", suggest::hint(text, ["async", "semi-sync", "chain"]))
         })?;
         if !matches!(shape.mode(), Mode::Async | Mode::SemiSync | Mode::Chain) {
             return Err(format!(
-                "`{text}` has no read replicas: every member takes part in every write; there are async, semi-sync and chain"
+                "`{text}` has no read replicas: every member takes part in every write; known: async, semi-sync, chain"
             ));
         }
         Ok(Self {
@@ -163,7 +163,7 @@ serde_as_text!(
     "examples": ["async", "semi-sync", "chain", "mysql/async"]
 );
 
-/// What runs in a block.
+/// Operations of a block.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -182,7 +182,7 @@ pub enum ScalePhase {
 }
 
 impl ScalePhase {
-    /// The word for it in rows.
+    /// Returns its name in rows.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -194,7 +194,7 @@ impl ScalePhase {
         }
     }
 
-    /// Whether something is written, and whether by updates.
+    /// Returns whether it writes, and whether by updates.
     #[must_use]
     pub fn writes(self) -> Option<bool> {
         match self {
@@ -204,7 +204,7 @@ impl ScalePhase {
         }
     }
 
-    /// Whether something is read.
+    /// Returns whether it reads.
     #[must_use]
     pub fn reads(self) -> bool {
         matches!(self, Self::Select | Self::Mixed | Self::MixedUpdate)

@@ -1,23 +1,23 @@
-//! What settings of `stale` are written as.
+//! Values of the settings of `stale`.
 
 use std::{fmt, str::FromStr};
 
 use crate::{load::LoadSpec, suggest, time_span::TimeSpan};
 
-/// The longest time after the acknowledgement at which a read can be scheduled.
+/// Maximum delay of a scheduled read after the acknowledgement.
 const MAX_OFFSET: TimeSpan = TimeSpan::from_secs(60);
-/// The most points of a curve.
+/// Maximum number of points of a curve.
 const MAX_OFFSETS: usize = 200;
-/// What stands for no load in a case.
+/// Text for no load in a case.
 const NO_LOAD: &str = "none";
 
-/// What makes a read wait until it shows what was acknowledged before.
+/// Way in which a read waits until acknowledged writes are visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReadConsistency {
-    /// Nothing: reads as they are.
+    /// No wait.
     #[default]
     Off,
-    /// What the server offers for it: the reader waits.
+    /// The server's own mechanism: the reader waits.
     On,
     /// The reader waits (`wsrep_sync_wait`, `group_replication_consistency=BEFORE`).
     Before,
@@ -30,7 +30,7 @@ pub enum ReadConsistency {
 }
 
 impl ReadConsistency {
-    /// All of them.
+    /// All ways.
     pub const ALL: [Self; 6] = [
         Self::Off,
         Self::On,
@@ -40,7 +40,7 @@ impl ReadConsistency {
         Self::Gtid,
     ];
 
-    /// The name in plans and reports.
+    /// Returns the name in plans and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl FromStr for ReadConsistency {
             .find(|level| level.name() == text)
             .ok_or_else(|| {
                 format!(
-                    "unknown way of synchronous reads `{text}`{}; known: {}",
+                    "unknown read consistency `{text}`{}; known: {}",
                     suggest::hint(text, Self::ALL.map(Self::name)),
                     known()
                 )
@@ -80,12 +80,12 @@ impl fmt::Display for ReadConsistency {
 
 serde_as_text!(
     ReadConsistency,
-    "description": "What a read waits for",
+    "description": "How reads wait for acknowledged writes",
     "enum": ["off", "on", "before", "after", "before-and-after", "gtid"]
 );
 
 one_of! {
-    /// What becomes of a connection between two rounds.
+    /// What to do with a connection between two rounds.
     #[derive(Default)]
     pub enum SessionReset {
         /// Nothing
@@ -110,16 +110,16 @@ one_of! {
     }
 }
 
-/// When after the acknowledgement the reads of the curve are scheduled; written `auto`, `none`, or
+/// Delays of the curve's reads after the acknowledgement; written `auto`, `none`, or
 /// times with commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ReadDelays {
-    /// From 0 to beyond the longest delay that the rounds before showed.
+    /// From 0 to beyond the longest delay of the preceding rounds.
     #[default]
     Auto,
     /// No curve.
     None,
-    /// These, ascending.
+    /// These delays, ascending.
     At(Vec<TimeSpan>),
 }
 
@@ -135,12 +135,10 @@ impl FromStr for ReadDelays {
         let mut spans = Vec::new();
         for part in text.split(',') {
             let span: TimeSpan = part.trim().parse().map_err(|error: crate::time_span::TimeSpanError| {
-                format!("`{text}` is no list of times: {error}; write auto, none, or such as 0,100us,1ms")
+                format!("`{text}` is not a list of times: {error}; write auto, none, or times such as 0,100us,1ms")
             })?;
             if span > MAX_OFFSET {
-                return Err(format!(
-                    "a read is scheduled at most {MAX_OFFSET} after the acknowledgement"
-                ));
+                return Err(format!("a read delay must be at most {MAX_OFFSET}"));
             }
             spans.push(span);
         }
@@ -171,12 +169,12 @@ impl fmt::Display for ReadDelays {
 
 serde_as_text!(
     ReadDelays,
-    "description": "When after the acknowledgement the reads of the curve are scheduled",
+    "description": "Delays of the curve's reads after the acknowledgement",
     "pattern": "^ *(auto|none|[0-9].*)$",
     "examples": ["auto", "none", "0,100us,1ms"]
 );
 
-/// Loads that run together, beside the rounds of one row of the table; written `none`, or loads with ` + `
+/// Loads that run concurrently during the rounds of one row of the table; written `none`, or loads with ` + `
 /// between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadCase(pub Vec<LoadSpec>);
@@ -213,12 +211,12 @@ impl fmt::Display for LoadCase {
 
 serde_as_text!(
     LoadCase,
-    "description": "Loads that run together, with ` + ` between them, or none",
+    "description": "Loads that run concurrently, joined by ` + `, or none",
     "pattern": "^ *(none|.+:[0-9]+@.+) *$",
     "examples": ["none", "insert:8@primary", "insert:8@primary + select:4@replica1"]
 );
 
-/// Connections whose own reads are judged, written `WRITERS:READERS`; the readers are for each reader.
+/// Connections whose own reads are checked, written `WRITERS:READERS`; the readers are for each reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JudgedConnections {
     /// Connections that write.
@@ -251,16 +249,16 @@ impl fmt::Display for JudgedConnections {
     }
 }
 
-/// Whose own reads are judged in place of rounds.
+/// Reads that are checked in place of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckedLoadReads {
-    /// The loads', as far as their workloads name versions.
+    /// Those of the loads whose workloads name versions.
     Load,
-    /// Connections of our own workloads for that, `versioned-update` and `versioned-select`.
+    /// Those of connections that run Replimeter's workloads for this, `versioned-update` and `versioned-select`.
     Own(JudgedConnections),
 }
 
-/// The name of the former.
+/// Name of the loads' own reads.
 const OF_THE_LOAD: &str = "load";
 
 impl FromStr for CheckedLoadReads {
@@ -270,9 +268,9 @@ impl FromStr for CheckedLoadReads {
         if text == OF_THE_LOAD {
             return Ok(Self::Load);
         }
-        text.parse()
-            .map(Self::Own)
-            .map_err(|reason: String| format!("{reason}; or `{OF_THE_LOAD}` for that of --load"))
+        text.parse().map(Self::Own).map_err(|reason: String| {
+            format!("{reason}; or `{OF_THE_LOAD}` for the reads of --load")
+        })
     }
 }
 
@@ -287,11 +285,11 @@ impl fmt::Display for CheckedLoadReads {
 
 serde_as_text!(
     CheckedLoadReads,
-    "description": "The loads' own reads, or so many connections of our own that write and read", "examples": ["load", "4:8"]
+    "description": "The loads' own reads, or numbers of connections that write and that read", "examples": ["load", "4:8"]
 );
 
 impl JudgedConnections {
-    /// As loads.
+    /// Returns them as loads.
     pub(super) fn loads(self) -> [LoadSpec; 2] {
         let load = |workload: &str, threads: u32, node: &str| LoadSpec {
             workload: workload.to_owned(),
@@ -305,5 +303,5 @@ impl JudgedConnections {
     }
 }
 
-/// In the place of a load's server: every reader, each with so many threads.
+/// In place of a load's server: every reader, each with this number of threads.
 pub const READERS: &str = "readers";
