@@ -380,7 +380,7 @@ impl<'a> ServersUnderTest<'a> {
     }
 }
 
-/// Returns the result of the only squad, or the error that ended it.
+/// Returns the result of the only load group, or the error that ended it.
 fn one(results: Vec<GroupResult>, session: &Session) -> Result<GroupResult, ServerError> {
     let Some(result) = results.into_iter().next() else {
         return Err(session.precondition(

@@ -303,7 +303,7 @@ impl<'a> PreparedServers<'a> {
         }
     }
 
-    /// Returns the squads of a phase and the names of their operations.
+    /// Returns the load groups of a phase and the names of their operations.
     fn load_groups(&self, phase: ScalePhase) -> (Vec<&'static str>, Vec<LoadGroup<'_>>) {
         let mut load_groups = Vec::new();
         let mut kinds = Vec::new();

@@ -324,7 +324,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// The folder of servers; removed again when it was created in vain.
+/// The folder of servers; removed when its creation fails.
 struct ServersFolder {
     servers: PathBuf,
     /// The folders created for it, the outer one first.

@@ -1,6 +1,6 @@
 //! Sandboxes: real servers that Replimeter starts, owns and removes completely.
 //!
-//! The only crate that spawns processes. The servers end with the tool, whatever the cause: each is
+//! The only crate that spawns processes. The servers end with the tool, regardless of the cause: each is
 //! a direct child with a parent-death signal, spawned by a thread that lives as long as the tool.
 //! The next start removes what a killed tool leaves on disk.
 

@@ -24,8 +24,8 @@ use crate::user::SystemUser;
 /// was created. Generous: disks and virtual machines can stall for a minute.
 pub(crate) const READY: Duration = Duration::from_secs(180);
 
-/// Returns a command for a program of the tool: a server, its bootstrap, a version check, a
-/// supervisor, a reaper. It inherits nothing of the tool's environment but the folder for temporary
+/// Returns a command for a program that Replimeter starts: a server, its bootstrap, a version check, a
+/// supervisor, a reaper. It inherits nothing of Replimeter's environment but the folder for temporary
 /// files: the rest may contain passwords (`MYSQL_PWD`, `REPLIMETER_PASSWORD`), which would stay in
 /// every program that a server starts. The caller sets other variables by name, as
 /// [`crate::Install::environment`], [`MARK`] and [`TOKEN`].

@@ -1,6 +1,6 @@
 //! A reaper for sandboxes whose servers start programs. The kernel ends a server together with the
 //! tool, but not a state transfer that the server started; the reaper detects the end of the tool,
-//! whatever its cause, and ends the remaining processes.
+//! regardless of the cause, and ends the remaining processes.
 
 use std::{
     io::{self, Read},

@@ -6,7 +6,7 @@ use crate::signed::SignedHistogram;
 
 /// Returns bars of equal, round width (1, 2 or 5 times a power of ten) that cover the central 98 %
 /// of the samples in at most `most` bars, with one open bar for the rest on either side, so that no
-/// outlier is dropped or stretches the picture. Empty for no samples.
+/// outlier is dropped or widens the chart. Empty for no samples.
 #[must_use]
 pub fn bins(histogram: &SignedHistogram, most: usize) -> Vec<Bin> {
     let (Some(min), Some(max)) = (histogram.min(), histogram.max()) else {

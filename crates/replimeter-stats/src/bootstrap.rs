@@ -121,7 +121,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Returns the factor that stretches the distances to the resamples' 2.5 and 97.5 % points; `parts`
+/// Returns the factor that widens the distances to the resamples' 2.5 and 97.5 % points; `parts`
 /// are the groups' shares in the variance of the estimate.
 ///
 /// `None` when a group has only one start: the spread between starts is unknown.
@@ -205,7 +205,7 @@ pub fn of_positive_mean(values: &Starts) -> Estimate {
 /// Returns the ratio of two means; for positive values only.
 ///
 /// The interval is computed on the logarithm, so that a ratio and its inverse have the same one.
-/// There is none with fewer than two starts on either side, or when the values spread so far that
+/// `None` with fewer than two starts on either side, or when the values spread so far that
 /// it would have no upper end.
 #[must_use]
 pub fn of_ratio(of: &Starts, to: &Starts) -> Estimate {

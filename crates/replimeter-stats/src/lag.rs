@@ -38,7 +38,7 @@ pub struct LagSummary {
     insert: SignedHistogram,
     retrieval: SignedHistogram,
     from_primary: Series,
-    /// Rows by `from_primary`, or lag from ack where there is none, in bins of 0.1 ms.
+    /// Rows by `from_primary`, or lag from ack without it, in bins of 0.1 ms.
     tenths: BTreeMap<i64, u64>,
     gap: SignedHistogram,
     not_at_once: u64,

@@ -23,7 +23,7 @@ const T95: [f64; 13] = [
 /// Returns the rate of a counter, from readings `(when, count)` in order of time.
 ///
 /// The interval is that of batch means (Schmeiser 1982): the readings are combined to at most
-/// twenty batches, whose rates are treated as independent. There is none for fewer than eight
+/// twenty batches, whose rates are treated as independent. `None` for fewer than eight
 /// batches, and no rate for fewer than two readings.
 #[must_use]
 pub fn of_readings(readings: &[(Nanos, u64)]) -> Rate {

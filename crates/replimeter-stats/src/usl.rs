@@ -303,7 +303,7 @@ fn at(coefficients: &[f64; 3], servers: f64) -> f64 {
 }
 
 /// Returns the smallest n ≥ 1 with X(n + 1) ≤ X(n), which is the case when
-/// a − b ≤ c·n(n + 1); infinite when there is none.
+/// a − b ≤ c·n(n + 1); infinite without one.
 fn stop([a, b, c]: &[f64; 3]) -> f64 {
     if 2.0 * c >= a - b {
         return 1.0;

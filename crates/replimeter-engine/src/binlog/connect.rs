@@ -88,11 +88,11 @@ pub(super) fn connect(
     let operation = "cannot read which transactions the server has executed";
     let executed = session.value(operation, state)?.unwrap_or_default();
     let tls = session.tls();
-    let beat = if tls { HEARTBEAT_TLS } else { HEARTBEAT }.as_nanos();
+    let heartbeat = if tls { HEARTBEAT_TLS } else { HEARTBEAT }.as_nanos();
     // User variables: each engine reads those that it supports.
     let mut settings = format!(
         "SET @mariadb_slave_capability=4, @master_binlog_checksum='NONE', @source_binlog_checksum='NONE', \
-         @master_heartbeat_period={beat}, @source_heartbeat_period={beat}"
+         @master_heartbeat_period={heartbeat}, @source_heartbeat_period={heartbeat}"
     );
     let beginning = Position {
         file: String::new(),

@@ -51,7 +51,7 @@ use crate::{
 const PACKET_OVERHEAD: u64 = 256;
 /// The largest `max_allowed_packet` that any server supports, in bytes.
 pub const MAX_PACKET_SIZE: u64 = 1 << 30;
-/// Number of point selects for the yardstick.
+/// Number of point selects for the reference.
 const POINT_SELECTS: usize = 2000;
 /// Number of point selects before these that do not count.
 const POINT_SELECTS_WARM_UP: usize = 200;
@@ -152,7 +152,7 @@ fn clamp(cluster: &Cluster, plan: &LagPlan, warnings: &mut Vec<Warning>) -> u64 
     limit
 }
 
-/// Returns the row that the yardstick's select of this number reads: every row once, in an order that
+/// Returns the row that the reference's select of this number reads: every row once, in an order that
 /// no cache line follows.
 fn reference_select_row(number: u64, rows: std::ops::Range<u64>) -> u64 {
     rows.start + number.wrapping_mul(7919) % (rows.end - rows.start).max(1)

@@ -23,7 +23,7 @@ pub(super) enum ObserverEvent {
     Told(Box<StageObservation>),
     /// A warning for the report.
     Odd(Warning),
-    /// A point select, for the yardstick.
+    /// A point select, for the reference.
     PointSelect { began: Nanos, ended: Nanos },
 }
 

@@ -69,7 +69,7 @@ impl Script {
         Self::of(vec![rows(Phase::WarmUp, 1, Some(1))], Pace::Visible, None)
     }
 
-    /// Returns the floor's rounds with the plan's first size. Every other round is for the yardstick.
+    /// Returns the floor's rounds with the plan's first size. Every other round is for the reference.
     pub(super) fn floor(plan: &LagPlan) -> Self {
         Self::of(
             vec![rows(
@@ -133,7 +133,7 @@ impl Script {
         }
     }
 
-    /// Returns the phase of a row: in the floor every other row is for the yardstick.
+    /// Returns the phase of a row: in the floor every other row is for the reference.
     pub(super) fn phase_of(step: &Step, row: u64) -> Phase {
         if step.phase == Phase::Floor && row % 2 == 1 {
             Phase::Yardstick

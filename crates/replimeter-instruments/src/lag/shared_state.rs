@@ -84,7 +84,7 @@ impl SharedState {
         Nanos(self.watch_from.load(Ordering::Acquire))
     }
 
-    /// Sets whether the next row is for the yardstick.
+    /// Sets whether the next row is for the reference.
     pub(super) fn set_reference_select(&self, on: bool) {
         self.reference_select.store(on, Ordering::Release);
     }

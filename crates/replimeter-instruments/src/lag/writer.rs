@@ -288,7 +288,7 @@ impl ActiveWriter<'_> {
             };
             let phase = Script::phase_of(step, row);
             if phase == Phase::Yardstick {
-                // The observers do not read rows during a yardstick round: the last row must have been
+                // The observers do not read rows during a reference round: the last row must have been
                 // seen.
                 schedule.wait_until_seen();
             }

@@ -43,19 +43,19 @@ pub struct BackgroundLoad {
 struct LoadThreads {
     pool: WorkerPool,
     running: bool,
-    /// The sum of all windows so far, for each squad; empty before the first.
+    /// The sum of all windows so far, for each load group; empty before the first.
     totals: Vec<GroupOutcome>,
 }
 
 /// A running load, as seen by the measurement that it accompanies.
 pub struct RunningLoad<'a> {
     pool: &'a WorkerPool,
-    /// The latencies of each squad, from the end of the ramp on.
+    /// The latencies of each load group, from the end of the ramp on.
     pub recorders: Vec<LatencyRecorders>,
 }
 
 impl RunningLoad<'_> {
-    /// Returns whether a squad has lost its server, which ends the load with an error.
+    /// Returns whether a load group has lost its server, which ends the load with an error.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.pool.failure().is_some()
@@ -69,12 +69,12 @@ pub struct MeasuredUnderLoad<T> {
     pub value: T,
     /// Warnings about threads that did not end.
     pub warnings: Vec<Warning>,
-    /// The error of a squad that lost its server.
+    /// The error of a load group that lost its server.
     pub failure: Option<ServerError>,
 }
 
 impl BackgroundLoad {
-    /// Connects the threads of every squad; [`prepare`](Self::prepare) also creates their data.
+    /// Connects the threads of every load group; [`prepare`](Self::prepare) also creates their data.
     ///
     /// # Errors
     /// Those of [`WorkerPool::open`].
@@ -101,7 +101,7 @@ impl BackgroundLoad {
 
     /// Runs the load while `measure` runs: starts every thread, waits for the end of the ramp unless
     /// the user stops the run, counts from there, calls `measure`, and ends the load, also after an
-    /// error. Repeated calls add up their counts; the time in between does not count. Without any squad
+    /// error. Repeated calls add up their counts; the time in between does not count. Without any load group
     /// it only calls `measure`.
     ///
     pub fn run_while<T>(
@@ -148,7 +148,7 @@ impl BackgroundLoad {
         }
     }
 
-    /// Returns the results of each squad, summed over all windows; empty before the first.
+    /// Returns the results of each load group, summed over all windows; empty before the first.
     #[must_use]
     pub fn results(&self) -> Vec<GroupResult> {
         let LoadThreads { pool, totals, .. } = &self.threads;
@@ -211,7 +211,7 @@ impl Drop for LoadThreads {
     }
 }
 
-/// Counts once a second, for each squad, the operations of its open loop that are due but not started,
+/// Counts once a second, for each load group, the operations of its open loop that are due but not started,
 /// until the sender of `ended` is dropped.
 fn queues(shared: &[Arc<Shared>], clock: &Clock, ended: Receiver<()>) -> Vec<Vec<u64>> {
     let mut waiting = vec![Vec::new(); shared.len()];

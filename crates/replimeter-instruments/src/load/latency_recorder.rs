@@ -63,7 +63,7 @@ pub(super) struct WorkerStatus {
     pub(super) connection: AtomicU64,
     /// Its socket, to close it when the server does not.
     pub(super) socket: Mutex<Option<TcpStream>>,
-    /// Latencies of the last window, if the squad is gauged.
+    /// Latencies of the last window, if the load group is gauged.
     pub(super) recorder: Option<LatencyRecorder>,
 }
 
@@ -88,7 +88,7 @@ impl WorkerStatus {
     }
 }
 
-/// A window of a squad's operations.
+/// A window of a load group's operations.
 #[derive(Clone, Debug)]
 pub struct IntervalLatencies {
     /// Latencies from due time to end, of the operations that ended in the window; with two significant
@@ -98,7 +98,7 @@ pub struct IntervalLatencies {
     pub under_way: Option<Nanos>,
 }
 
-/// Provides a squad's latencies.
+/// Provides a load group's latencies.
 #[derive(Clone, Debug)]
 pub struct LatencyRecorders {
     statuses: Vec<Arc<WorkerStatus>>,

@@ -16,7 +16,7 @@ const LIMITED: f64 = 0.8;
 /// Share of the cores used by load threads above which a warning is given.
 const BUSY: f64 = 0.9;
 
-/// Result of a squad in one window.
+/// Result of a load group in one window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GroupResult {
     /// The workload's name.

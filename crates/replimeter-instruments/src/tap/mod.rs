@@ -46,8 +46,8 @@ use crate::{
 /// An event during a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// The figures of a window, one for each replica (or one without a replica's name when there is
-    /// none).
+    /// The figures of a window, one for each replica (without replicas, one that has no
+    /// replica's name).
     Windows(&'a [TapWindow]),
     /// A connection was lost or restored, or a clock was set.
     Note(&'a str),

@@ -18,6 +18,6 @@ pub struct CommandLineSettings {
     pub ask_password: bool,
     /// Where and how results go.
     pub output: OutputArgs,
-    /// What is odd about how it was asked.
+    /// Warnings about the given options.
     pub warnings: Vec<Warning>,
 }

@@ -201,7 +201,7 @@ impl Install {
     /// Returns the best server of the engine (of any when `None`).
     ///
     /// # Errors
-    /// When there is none: where it was searched, and what could not be used.
+    /// When none is found: the searched places, and what could not be used.
     pub fn find(search: &Search, engine: Option<Engine>) -> Result<Self, SandboxError> {
         // Every server has this capability.
         Self::pick(search, engine, None, Capability::Async)
@@ -211,7 +211,7 @@ impl Install {
     /// has the capability.
     ///
     /// # Errors
-    /// When there is none: where it was searched, what was found, or what to install.
+    /// When none is found: the searched places, what was found, or what to install.
     pub(crate) fn pick(
         search: &Search,
         engine: Option<Engine>,

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The socket's name.
-pub(super) const SOCKET: &str = "keeper.sock";
+pub(super) const SOCKET: &str = "control.sock";
 /// Timeout of an answer.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Timeout for ending everything.

@@ -115,7 +115,7 @@ impl ManagedSandbox {
     /// Returns the server of this name.
     ///
     /// # Errors
-    /// When there is none; lists the existing ones.
+    /// When it does not exist; lists the existing ones.
     pub fn node(&self, name: &str) -> Result<&ManagedNode, SandboxError> {
         self.details()
             .nodes

@@ -173,7 +173,7 @@ impl ManagedSandbox {
     /// Returns the running sandbox of this name.
     ///
     /// # Errors
-    /// When there is none, or it is not ready; lists the existing ones.
+    /// When it does not exist, or is not ready; lists the existing ones.
     pub fn find(home: &Home, name: &SandboxName) -> Result<Self, SandboxError> {
         let folder = home.sandbox_path(name);
         let refuse = |state: &str, hint: String| SandboxError::Kept {

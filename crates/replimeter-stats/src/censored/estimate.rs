@@ -42,7 +42,7 @@ pub struct Npmle {
 
 impl Npmle {
     /// Returns the innermost intervals (low, high], ascending, with their masses, which
-    /// sum to 1. A low end of `i64::MIN` is none.
+    /// sum to 1. A low end of `i64::MIN` is open.
     pub fn intervals(&self) -> impl Iterator<Item = (Nanos, Nanos, f64)> + '_ {
         self.intervals
             .iter()

@@ -21,7 +21,7 @@ pub struct Resampled {
     /// Samples in a block, on average.
     pub block_length: f64,
     /// Whether the run is too short to show how long samples depend on one another: an interval is from [`UNCLEAR_BLOCKS`](super::UNCLEAR_BLOCKS)
-    /// blocks and may still be too narrow, or there is none.
+    /// blocks and may still be too narrow, or there is no interval.
     pub short: bool,
 }
 

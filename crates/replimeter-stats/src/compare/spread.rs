@@ -120,7 +120,7 @@ pub fn log_ratio(a: &Spread, b: &Spread) -> Option<Spread> {
 }
 
 /// Corrects p-values for their number (Holm 1979): the probability that any figure without a difference falls below 5
-/// % is then at most 5 %, whatever their dependence.
+/// % is then at most 5 %, regardless of their dependence.
 #[must_use]
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();

@@ -224,9 +224,9 @@ pub(crate) struct ReportArgs {
     pub(crate) raw: bool,
 }
 
-/// The page of several runs that nobody named a place for.
+/// Default file of the page of several runs.
 const TOGETHER: &str = "replimeter-report.html";
-/// What every page of ours has near its beginning, and other files have not.
+/// Mark near the beginning of every page that Replimeter writes, and of no other file.
 const MARK: &str = "· Replimeter</title>";
 
 impl ReportArgs {

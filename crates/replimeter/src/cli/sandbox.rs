@@ -22,7 +22,7 @@ Examples:
   replimeter sandbox link work --cut
   replimeter sandbox down work
 
-A sandbox belongs to a keeper process: however that ends, its servers end with
+A sandbox belongs to a supervisor process: when that ends, its servers end with
 it.")]
 pub(crate) struct SandboxCommandArgs {
     #[command(subcommand)]

@@ -178,6 +178,10 @@ fn hits(all: &[Prose], words: &[(&str, &str)]) -> Vec<String> {
     let mut found = Vec::new();
     for prose in all {
         for (not, but) in words {
+            // A text of this one word is a value: a system user, the name of a phase.
+            if prose.text.trim().eq_ignore_ascii_case(not) {
+                continue;
+            }
             let hit = |at: usize| format!("{}: `{not}`, write: {but}", prose.place(at));
             found.extend(prose.find(not).into_iter().map(hit));
         }

@@ -67,7 +67,7 @@ pub(super) struct PartEnd {
     pub(super) interrupted: bool,
     pub(super) failure: Option<MeasureError>,
     pub(super) lateness: SignedHistogram,
-    /// Point selects that were under way when a yardstick row was acknowledged.
+    /// Point selects that were under way when a reference row was acknowledged.
     pub(super) at_ack: SignedHistogram,
     pub(super) measured: Nanos,
     /// The stages of each replica, if they were observed.

@@ -74,7 +74,7 @@ pub(super) struct WorkerReport {
 
 /// State of a thread.
 pub(super) struct Worker {
-    /// Its index in the squad, from 0.
+    /// Its index in the load group, from 0.
     pub(super) index: usize,
     pub(super) link: Option<WorkerConnection>,
     pub(super) place: LoadTarget,
@@ -365,7 +365,7 @@ impl Worker {
         RetryReason::for_refusal(refusal)
     }
 
-    /// Reconnects, for as long as the squad retries; the current operation fails in any case.
+    /// Reconnects, for as long as the load group retries; the current operation fails in any case.
     fn reconnect(&mut self, mut error: Option<ServerError>) -> bool {
         self.link = None;
         let deadline = Instant::now() + self.shared.patience;

@@ -1,4 +1,4 @@
-//! State that the threads of one squad share: the end, and the schedule.
+//! State that the threads of one load group share: the end, and the schedule.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use replimeter_model::{
 
 use crate::sync::lock;
 
-/// State that the threads of one squad share.
+/// State that the threads of one load group share.
 #[derive(Debug)]
 pub(in crate::load) struct Shared {
     /// Whether the window must end.
@@ -31,7 +31,7 @@ pub(in crate::load) struct Shared {
     tickets: AtomicU64,
     /// The next intended starts of a Poisson process.
     poisson: Mutex<Poisson>,
-    /// The error that ended the squad.
+    /// The error that ended the load group.
     failure: Mutex<Option<ServerError>>,
     pub(in crate::load) rate: Option<OpenLoop>,
     /// How long a lost connection is retried.
@@ -106,7 +106,7 @@ impl Shared {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Returns the error that ended the squad, if any.
+    /// Returns the error that ended the load group, if any.
     pub(in crate::load) fn failure(&self) -> Option<ServerError> {
         lock(&self.failure).clone()
     }
@@ -115,7 +115,7 @@ impl Shared {
         lock(&self.failure).get_or_insert(error);
     }
 
-    /// Returns whether an error ended the squad.
+    /// Returns whether an error ended the load group.
     pub(in crate::load) fn failed(&self) -> bool {
         lock(&self.failure).is_some()
     }

@@ -34,7 +34,7 @@ pub struct LoadGroup<'a> {
     /// The recorder of the versions that are read, and the index of these nodes in it; the same for all
     /// of them.
     pub versions: Option<(Arc<Versions>, usize)>,
-    /// Whether latencies can be [read](super::Crew::gauges) while it runs.
+    /// Whether latencies can be [read](super::WorkerPool::recorders) while it runs.
     pub latencies: bool,
 }
 
@@ -57,7 +57,7 @@ impl<'a> LoadGroup<'a> {
     }
 }
 
-/// Progress of a squad in one second.
+/// Progress of a load group in one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupProgress {
     /// Operations completed since the last report.
@@ -77,6 +77,6 @@ pub struct LoadProgress {
     pub at: Nanos,
     /// Whether it counts.
     pub counted: bool,
-    /// Progress of each squad, in order.
+    /// Progress of each load group, in order.
     pub load_groups: Vec<GroupProgress>,
 }

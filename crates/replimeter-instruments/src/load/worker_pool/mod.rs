@@ -50,7 +50,7 @@ pub struct WorkerPool {
 }
 
 impl WorkerPool {
-    /// Connects every thread of every squad, prepares every statement, and tries each once in a
+    /// Connects every thread of every load group, prepares every statement, and tries each once in a
     /// transaction that is rolled back (except statements with neither parameters nor reads). A script
     /// is run once, for real.
     ///
@@ -78,7 +78,7 @@ impl WorkerPool {
         Ok(pool)
     }
 
-    /// Returns the latencies of each squad while it runs, in order; empty for a squad that is not
+    /// Returns the latencies of each load group while it runs, in order; empty for a load group that is not
     /// gauged.
     #[must_use]
     pub fn recorders(&self) -> Vec<LatencyRecorders> {
@@ -88,9 +88,9 @@ impl WorkerPool {
             .collect()
     }
 
-    /// Runs all squads together: `ramp` uncounted, then `length` counted; may be called repeatedly.
+    /// Runs all load groups together: `ramp` uncounted, then `length` counted; may be called repeatedly.
     /// About once a second it calls `second` with the progress, from this thread. It ends early when
-    /// `stop` is set or when a squad loses its server; the results include everything until then.
+    /// `stop` is set or when a load group loses its server; the results include everything until then.
     pub fn run_interval(
         &mut self,
         ramp: Duration,
@@ -148,7 +148,7 @@ impl WorkerPool {
     }
 
     /// Pings over every connection for this time, and so measures how many statements per second this
-    /// client can get answered at most. Returns it for each squad, and keeps it for the results.
+    /// client can get answered at most. Returns it for each load group, and keeps it for the results.
     pub fn measure_limit(&mut self, length: Duration) -> Vec<Option<f64>> {
         let now = self.clock.now();
         for worker_group in &mut self.worker_groups {
@@ -209,7 +209,7 @@ impl WorkerPool {
         }
     }
 
-    /// Ends every thread's operations; returns the results of each squad, and warnings about threads
+    /// Ends every thread's operations; returns the results of each load group, and warnings about threads
     /// that did not end.
     pub(super) fn end(&mut self, patience: Duration) -> (Vec<GroupOutcome>, Vec<Warning>) {
         let now = self.clock.now();
@@ -298,7 +298,7 @@ impl WorkerPool {
         self.worker_groups[load_group].result(outcome)
     }
 
-    /// Returns the empty results of squads that have not started.
+    /// Returns the empty results of load groups that have not started.
     pub(super) fn empty_outcomes(&self) -> Vec<GroupOutcome> {
         let worker_groups = self.worker_groups.iter();
         worker_groups
@@ -310,14 +310,14 @@ impl WorkerPool {
         self.worker_groups.is_empty()
     }
 
-    /// Returns the error that ended a squad, if any.
+    /// Returns the error that ended a load group, if any.
     pub(super) fn failure(&self) -> Option<ServerError> {
         self.worker_groups
             .iter()
             .find_map(|worker_group| worker_group.shared.failure())
     }
 
-    /// Returns the shared state of each squad's threads.
+    /// Returns the shared state of each load group's threads.
     pub(super) fn shared(&self) -> Vec<Arc<Shared>> {
         let shared = self
             .worker_groups

@@ -1,4 +1,4 @@
-//! The threads and connections of one squad.
+//! The threads and connections of one load group.
 
 use std::{
     sync::{
@@ -39,7 +39,7 @@ const STACK: usize = 256 << 10;
 /// Error number for too many connections.
 const TOO_MANY: u16 = 1040;
 
-/// Results of a squad's threads in one window.
+/// Results of a load group's threads in one window.
 pub(in crate::load) struct GroupOutcome {
     pub(in crate::load) statistics: LoadStatistics,
     pub(in crate::load) counted: Nanos,
@@ -70,7 +70,7 @@ impl GroupOutcome {
     }
 }
 
-/// The threads of one squad.
+/// The threads of one load group.
 pub(super) struct WorkerGroup {
     program: Arc<Program>,
     pub(super) shared: Arc<Shared>,

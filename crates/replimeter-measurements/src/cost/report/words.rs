@@ -121,7 +121,7 @@ fn self_test(test: &SelfTest) -> String {
     } else {
         test.differences as f64 / of as f64 * 100.0
     };
-    let judgement = if test.significant {
+    let judgment = if test.significant {
         "significantly more than"
     } else {
         "not significantly more than"
@@ -132,7 +132,7 @@ fn self_test(test: &SelfTest) -> String {
     };
     format!(
         "{}/{} compared with itself {} times{unclear}, {} fresh starts against {} each time: throughput differed in {} \
-         ({share:.1} % [{:.1}, {:.1}]), {judgement} the {:.0} % that 95 % intervals allow (binomial test, p = {:.3}).",
+         ({share:.1} % [{:.1}, {:.1}]), {judgment} the {:.0} % that 95 % intervals allow (binomial test, p = {:.3}).",
         test.engine,
         test.mode,
         count(of as u64),

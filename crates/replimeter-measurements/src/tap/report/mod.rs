@@ -131,7 +131,7 @@ fn sentences(run: &TapDocument) -> Vec<String> {
         || !run.settings.exclude.is_empty()
     {
         sentences.push(
-            "A transaction logged as a statement counts for its session's default schema, whatever it changed; only row events \
+            "A transaction logged as a statement counts for its session's default schema, regardless of what it changed; only row events \
              name their tables."
                 .to_owned(),
         );
