@@ -61,15 +61,25 @@ impl Test {
 }
 
 /// A function as a [`Test`]; with `on FIXTURE`, one that is handed to a function which prepares what it needs.
+/// `MODULE::FUNCTION` is a function of a module in its group; the test's name leaves the module out.
 #[macro_export]
 macro_rules! test {
     ($function:ident) => {
         $crate::harness::Test::new(stringify!($function), $function)
     };
+    ($module:ident::$function:ident) => {
+        $crate::harness::Test::new(stringify!($function), $module::$function)
+    };
     ($function:ident on $fixture:ident) => {
         $crate::harness::Test::new(
             concat!(stringify!($function), "_on_", stringify!($fixture)),
             || $fixture($function),
+        )
+    };
+    ($module:ident::$function:ident on $fixture:ident) => {
+        $crate::harness::Test::new(
+            concat!(stringify!($function), "_on_", stringify!($fixture)),
+            || $fixture($module::$function),
         )
     };
 }
