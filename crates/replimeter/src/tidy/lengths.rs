@@ -1,23 +1,10 @@
 //! Lengths: of files, commit subjects, names of tests and the README's opening.
 
-use std::{collections::BTreeMap, fs, process::Command};
+use std::{fs, process::Command};
 
 use super::sources::{repository, rust_files, shown};
 
 const MAX_FILE_LINES: usize = 600;
-
-/// Files that are longer, with what they may have. The list only shrinks: a file that is split leaves it.
-const LONGER_FILES: [(&str, usize); 8] = [
-    ("crates/replimeter-instruments/src/doctor/tests.rs", 1350),
-    ("tests/src/net.rs", 1200),
-    ("tests/suites/endpoints.rs", 1050),
-    ("tests/suites/engine.rs", 850),
-    ("tests/suites/managed.rs", 950),
-    ("tests/suites/load.rs", 1250),
-    ("tests/suites/stale.rs", 900),
-    ("tests/suites/tap.rs", 800),
-];
-
 const MAX_SUBJECT: usize = 72;
 const SUBJECTS: &str = "-50";
 const MAX_TEST_NAME: usize = 60;
@@ -25,30 +12,16 @@ const MAX_OPENING_LINES: usize = 12;
 
 #[test]
 fn files_are_short() {
-    let mut longer: BTreeMap<&str, usize> = LONGER_FILES.into();
     let mut found = Vec::new();
     for path in rust_files() {
-        let (name, lines) = (
-            shown(&path),
-            fs::read_to_string(&path).unwrap().lines().count(),
-        );
-        let limit = longer.remove(name.as_str());
-        if lines > limit.unwrap_or(MAX_FILE_LINES) {
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        if lines > MAX_FILE_LINES {
             found.push(format!(
-                "{name}:{lines}: more than {} lines, split it",
-                limit.unwrap_or(MAX_FILE_LINES)
-            ));
-        } else if limit.is_some() && lines <= MAX_FILE_LINES {
-            found.push(format!(
-                "{name}: has {lines} lines, remove it from LONGER_FILES"
+                "{}:{lines}: more than {MAX_FILE_LINES} lines, split it",
+                shown(&path)
             ));
         }
     }
-    found.extend(
-        longer
-            .keys()
-            .map(|name| format!("{name}: is gone, remove it from LONGER_FILES")),
-    );
     assert!(found.is_empty(), "files:\n{}", found.join("\n"));
 }
 

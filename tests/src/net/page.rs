@@ -1,0 +1,163 @@
+//! What a page holds: its charts, and its text as displayed.
+
+use serde_json::Value;
+
+use super::values::hash;
+
+/// Longer tables of a page are given by their first and last rows and a hash.
+const MAX_TABLE_LENGTH: usize = 16;
+
+/// The charts of a page as it holds them.
+///
+/// # Panics
+/// When the page has no data.
+#[must_use]
+pub fn figures(page: &str) -> Vec<Value> {
+    if page.is_empty() {
+        return Vec::new();
+    }
+    let data = page
+        .split("<script type=\"application/json\" id=\"data\">")
+        .nth(1)
+        .and_then(|rest| rest.split("</script>").next());
+    serde_json::from_str(data.expect("the page holds its data")).unwrap()
+}
+
+/// The charts of a page: for each its id and its series.
+#[must_use]
+pub fn charts(page: &str) -> Vec<(String, Vec<Value>)> {
+    let series = |figure: &Value| figure["data"].as_array().unwrap().clone();
+    figures(page)
+        .iter()
+        .map(|figure| (figure["id"].as_str().unwrap().to_owned(), series(figure)))
+        .collect()
+}
+
+/// What a reader sees of a page, and hears of its charts: a line for each block, cells of a row apart. Long tables are
+/// abbreviated.
+#[must_use]
+pub fn visible(page: &str) -> String {
+    let body = page.split_once("<body").map_or(page, |(_, body)| body);
+    let mut text = String::new();
+    // Rows of the table that is open, and what stands in it.
+    let mut table: Option<Vec<String>> = None;
+    let mut hidden: Option<&str> = None;
+    for piece in body.split('<').skip(1) {
+        let (tag, content) = piece.split_once('>').unwrap_or((piece, ""));
+        let name = tag
+            .split([' ', '\n', '/'])
+            .find(|word| !word.is_empty())
+            .unwrap_or_default();
+        if let Some(element) = hidden {
+            if tag.strip_prefix('/') != Some(element) {
+                continue;
+            }
+            hidden = None;
+        } else if matches!(name, "script" | "style") && !tag.starts_with('/') {
+            hidden = Some(if name == "script" { "script" } else { "style" });
+            continue;
+        }
+        let block = !matches!(
+            name,
+            "strong" | "b" | "em" | "small" | "code" | "a" | "span" | "i" | "sub" | "sup"
+        );
+        let cell = matches!(name, "td" | "th");
+        if tag == "table" || tag.starts_with("table ") {
+            table = Some(Vec::new());
+        }
+        if block && !cell && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        if let Some(rows) = &mut table {
+            if tag == "/tr" {
+                let at = text.trim_end().rfind("\n\u{1}").map_or(0, |at| at + 1);
+                rows.push(
+                    text.split_off(at)
+                        .trim_start_matches('\u{1}')
+                        .trim_end()
+                        .to_owned(),
+                );
+            } else if name == "tr" {
+                text.push('\u{1}');
+            } else if tag == "/table" {
+                text.push_str(&shortened(rows));
+                table = None;
+            }
+        }
+        if cell && !tag.starts_with('/') && !text.ends_with(['\n', '\u{1}']) {
+            text.push_str(" | ");
+        }
+        // Charts and drawings are named for those who cannot see them.
+        if let Some(label) = tag
+            .split("aria-label=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next())
+            .filter(|_| !tag.starts_with('/'))
+        {
+            text.push_str(&format!("({})\n", plain(label)));
+        }
+        let content = plain(content);
+        if name == "pre" {
+            text.push_str(&content);
+        } else {
+            let words = content.split_whitespace().collect::<Vec<_>>().join(" ");
+            let gap = content.starts_with(char::is_whitespace)
+                && !text.ends_with(char::is_whitespace)
+                && !words.is_empty();
+            text.push_str(if gap { " " } else { "" });
+            text.push_str(&words);
+            if content.ends_with(char::is_whitespace) && !words.is_empty() {
+                text.push(' ');
+            }
+        }
+    }
+    let lines = text
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.is_empty());
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// The rows of a table; of a long one the first and last, and a hash of all.
+#[must_use]
+pub fn shortened(rows: &[String]) -> String {
+    if rows.len() <= MAX_TABLE_LENGTH {
+        return rows.iter().map(|row| format!("{row}\n")).collect();
+    }
+    let (first, last) = (rows[..4].join("\n"), rows[rows.len() - 2..].join("\n"));
+    format!(
+        "{first}\n… {} rows, hash {:016x} …\n{last}\n",
+        rows.len(),
+        hash(&rows.join("\n"))
+    )
+}
+
+/// References in HTML and what they stand for; that of & is the last to be read and the first to be written.
+const REFERENCES: [(&str, &str); 6] = [
+    ("&lt;", "<"),
+    ("&gt;", ">"),
+    ("&quot;", "\""),
+    ("&#x27;", "'"),
+    ("&#x2f;", "/"),
+    ("&amp;", "&"),
+];
+
+/// Text of a page without references.
+fn plain(text: &str) -> String {
+    REFERENCES
+        .iter()
+        .fold(text.to_owned(), |text, (reference, character)| {
+            text.replace(reference, character)
+        })
+}
+
+/// A text as it stands in a page.
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    REFERENCES
+        .iter()
+        .rev()
+        .fold(text.to_owned(), |text, (reference, character)| {
+            text.replace(character, reference)
+        })
+}

@@ -1,0 +1,178 @@
+//! Passwords and privileges.
+
+use std::{ffi::OsStr, fs, io::Write, process::Stdio, thread, time::Duration};
+
+use replimeter_engine::Node;
+use replimeter_suites::{CommandOutput, LIMIT, TestEnvironment, sql, url, wait, wait_until};
+
+use super::{ADMIN, Cluster};
+
+pub(super) fn passwords_are_read_from_every_source(cluster: &Cluster) {
+    let secret = cluster.password();
+    let short = ["--rounds", "5"];
+    let file = |tool: &TestEnvironment, name: &str| {
+        let path = tool.folder().join(name);
+        fs::write(
+            &path,
+            format!("[client]\nuser={ADMIN}\npassword=\"{secret}\"\n"),
+        )
+        .unwrap();
+        path
+    };
+    let tool = TestEnvironment::new();
+    let named = file(&tool, "option.cnf");
+    let mut args = cluster.args(ADMIN, &short);
+    args.extend(["--defaults-file".to_owned(), named.display().to_string()]);
+    let _ = tool.run(&args).with_code(0);
+
+    let tool = TestEnvironment::new();
+    file(&tool, ".my.cnf");
+    let _ = tool.run(&cluster.args(ADMIN, &short)).with_code(0);
+
+    let tool = TestEnvironment::new();
+    let each = [
+        ("REPLIMETER_PRIMARY_PASSWORD", secret),
+        ("REPLIMETER_REPLICA1_PASSWORD", secret),
+    ];
+    let _ = CommandOutput::of(
+        tool.command(&cluster.args(ADMIN, &short))
+            .envs(each)
+            .output()
+            .unwrap(),
+    )
+    .with_code(0);
+
+    let tool = TestEnvironment::new();
+    let with_password = |node: &Node| url(node, &format!("{ADMIN}:{secret}"));
+    let args = [
+        "lag",
+        "--primary",
+        &with_password(cluster.primary()),
+        "--replica",
+        &with_password(cluster.replica()),
+    ];
+    let ended = tool.run(&[&args[..], &short[..]].concat()).with_code(0);
+    assert!(ended.stdout.contains("carries a password"), "{ended:#?}");
+    let run = tool.only_run();
+    // At a terminal the tool asks by itself, once for each server.
+    let asking = TestEnvironment::new();
+    let words = asking.command(&cluster.args(ADMIN, &short));
+    let line: Vec<String> = std::iter::once(words.get_program())
+        .chain(words.get_args())
+        .map(quoted)
+        .collect();
+    let mut terminal = std::process::Command::new("script");
+    terminal
+        .args([
+            "--quiet",
+            "--return",
+            "--command",
+            &line.join(" "),
+            "/dev/null",
+        ])
+        .current_dir(asking.folder());
+    terminal
+        .envs(
+            words
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env_remove("MYSQL_PWD");
+    let screen = asking.folder().join("screen.txt");
+    terminal
+        .stdin(Stdio::piped())
+        .stdout(fs::File::create(&screen).unwrap())
+        .stderr(Stdio::piped());
+    let mut child = terminal.spawn().unwrap();
+    let mut keys = child.stdin.take().unwrap();
+    let shown = || String::from_utf8_lossy(&fs::read(&screen).unwrap()).into_owned();
+    for asked in 1..=2 {
+        wait_until("it asks for a password", LIMIT, || {
+            shown()
+                .matches("Password for replimeter@127.0.0.1:")
+                .count()
+                >= asked
+        });
+        // The terminal stops to show what is typed right after the question.
+        thread::sleep(Duration::from_millis(500));
+        writeln!(keys, "{secret}").unwrap();
+    }
+    let _ = wait(child, LIMIT).with_code(0);
+    drop(keys);
+    assert!(
+        !shown().contains(secret),
+        "it is not shown while it is typed"
+    );
+    // Whatever was given how: it is in no file of the run.
+    for entry in fs::read_dir(run).unwrap() {
+        let bytes = fs::read(entry.unwrap().path()).unwrap();
+        assert!(
+            !bytes
+                .windows(secret.len())
+                .any(|window| window == secret.as_bytes())
+        );
+    }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &OsStr) -> String {
+    format!("'{}'", word.to_str().unwrap())
+}
+
+pub(super) fn wrong_password_is_refused(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
+    let mut command = tool.command(&cluster.args(ADMIN, &[]));
+    let ended = CommandOutput::of(
+        command
+            .env("REPLIMETER_PASSWORD", "wrong")
+            .output()
+            .unwrap(),
+    )
+    .with_code(3);
+    let _ = ended
+        .stderr_contains("primary (127.0.0.1:")
+        .stderr_contains("Access denied")
+        .stderr_contains("--defaults-file");
+    assert!(tool.runs().is_empty());
+}
+
+pub(super) fn missing_privileges_are_named(cluster: &Cluster) {
+    let run = |user: &str| {
+        let tool = TestEnvironment::new();
+        let mut command = tool.command(&cluster.args(user, &["--rounds", "5"]));
+        wait(
+            command.env("REPLIMETER_PASSWORD", "pw").spawn().unwrap(),
+            LIMIT,
+        )
+    };
+    sql(
+        cluster.primary(),
+        "CREATE USER probe@'127.0.0.1' IDENTIFIED BY 'pw'",
+    );
+    cluster.settle();
+    let ended = run("probe")
+        .with_code(3)
+        .stderr_contains("primary (127.0.0.1:")
+        .stderr_contains("CREATE, DROP, INSERT, DELETE, SELECT");
+    let _ = ended.stderr_contains(
+        "GRANT CREATE, DROP, INSERT, DELETE, SELECT ON `replimeter`.* TO 'probe'@'127.0.0.1'",
+    );
+    sql(
+        cluster.primary(),
+        "GRANT CREATE, DROP, INSERT, DELETE, SELECT ON replimeter.* TO probe@'127.0.0.1'",
+    );
+    cluster.settle();
+    let _ = run("probe")
+        .with_code(3)
+        .stderr_contains("replica1 (127.0.0.1:")
+        .stderr_contains("REPLICA MONITOR");
+    cluster.assert_clean();
+    // Exactly what the documentation lists is enough.
+    sql(
+        cluster.primary(),
+        "GRANT REPLICA MONITOR, BINLOG MONITOR ON *.* TO probe@'127.0.0.1'",
+    );
+    cluster.settle();
+    let _ = run("probe").with_code(0);
+    sql(cluster.primary(), "DROP USER probe@'127.0.0.1'");
+}

@@ -1,0 +1,110 @@
+//! Replicas that fail during a run.
+
+use std::{thread, time::Duration};
+
+use replimeter_suites::{LIMIT, TestEnvironment, password, session, sql, start, url, wait};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{ADMIN, Cluster, await_rows, pid, tables, under_way};
+
+pub(super) fn frozen_replica_ends_the_run(cluster: &Cluster) {
+    let replica = Pid::from_raw(i32::try_from(cluster.sandbox.pids()[1]).unwrap()).unwrap();
+    let tool = TestEnvironment::new();
+    let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "2s"]);
+    kill_process(replica, Signal::STOP).unwrap();
+    // The time-out, a look at the replica, and the clean-up: far from the sixty seconds.
+    let ended = wait(child, Duration::from_secs(20));
+    kill_process(replica, Signal::CONT).unwrap();
+    let ended = ended.with_code(3).stderr_contains("replica1 (");
+    // It could not be asked what it has in the schema.
+    assert!(
+        ended
+            .words()
+            .contains("the schema `replimeter` was not removed"),
+        "{ended:#?}"
+    );
+    // Ctrl-C is heeded with a frozen replica too.
+    let tool = TestEnvironment::new();
+    let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "30s"]);
+    kill_process(replica, Signal::STOP).unwrap();
+    kill_process(pid(&child), Signal::INT).unwrap();
+    thread::sleep(Duration::from_secs(3));
+    kill_process(replica, Signal::CONT).unwrap();
+    let _ = wait(child, LIMIT).with_code(130);
+    sql(cluster.primary(), "DROP DATABASE IF EXISTS replimeter");
+}
+
+pub(super) fn replica_that_breaks_ends_the_run(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
+    let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "30s"]);
+    // A row of somebody else's makes the applying thread fail on a duplicate key.
+    let mut replica = session(cluster.replica());
+    for statement in [
+        "SET sql_log_bin=0",
+        "INSERT INTO replimeter.lag_probe (id, sequence, sent_us, payload) SELECT MAX(id) + 500, 1, 1, 'x' FROM replimeter.lag_probe",
+    ] {
+        replica.run("test", statement).unwrap();
+    }
+    let ended = wait(child, Duration::from_secs(25)).with_code(3);
+    let _ = ended
+        .stderr_contains("replica1 (")
+        .stderr_contains("1062")
+        .stderr_contains("Duplicate entry");
+    replica
+        .run("test", "DELETE FROM replimeter.lag_probe")
+        .unwrap();
+    replica.run("test", "STOP SLAVE").unwrap();
+    replica
+        .run("test", "SET GLOBAL slave_exec_mode='IDEMPOTENT'")
+        .unwrap();
+    replica.run("test", "START SLAVE").unwrap();
+    cluster.settle();
+    replica.run("test", "STOP SLAVE").unwrap();
+    replica
+        .run("test", "SET GLOBAL slave_exec_mode='STRICT'")
+        .unwrap();
+    replica.run("test", "START SLAVE").unwrap();
+}
+
+pub(super) fn killed_replica_ends_the_run() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let [primary, replica] = sandbox.nodes() else {
+        panic!("two servers")
+    };
+    let tool = TestEnvironment::new();
+    let (primary_url, replica_url) = (url(primary, ADMIN), url(replica, ADMIN));
+    let args = [
+        "lag",
+        "--primary",
+        &primary_url,
+        "--replica",
+        &replica_url,
+        "--floor-rounds",
+        "20",
+        "--duration",
+        "60s",
+    ];
+    let child = tool
+        .command(&args)
+        .env("REPLIMETER_PASSWORD", password(primary))
+        .spawn()
+        .unwrap();
+    await_rows(primary);
+    kill_process(
+        Pid::from_raw(i32::try_from(sandbox.pids()[1]).unwrap()).unwrap(),
+        Signal::KILL,
+    )
+    .unwrap();
+    let ended = wait(child, Duration::from_secs(20))
+        .with_code(3)
+        .stderr_contains("replica1 (");
+    assert!(tool.only_run().join("samples.parquet").exists());
+    // The table is gone all the same. Whether the replica has anything of its own in the schema is not known.
+    assert!(
+        ended
+            .words()
+            .contains("the schema `replimeter` was not removed"),
+        "{ended:#?}"
+    );
+    assert_eq!(tables(primary), None);
+}

@@ -1,0 +1,174 @@
+//! The user's own servers: one MariaDB primary with a replica stands in for them,
+//! reached by URL as any server would be.
+
+mod access;
+mod failures;
+mod preconditions;
+mod replica_tables;
+mod runs;
+
+use replimeter_engine::Node;
+use replimeter_suites::{
+    CommandOutput, LIMIT, Shared, TestEnvironment, clean, harness::Test, password, session, shared,
+    test, url, value, wait, wait_until,
+};
+use rustix::process::Pid;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(runs::lag_measures_and_leaves_nothing on cluster),
+    test!(access::passwords_are_read_from_every_source on cluster),
+    test!(access::wrong_password_is_refused on cluster),
+    test!(preconditions::same_server_twice_is_refused on cluster),
+    test!(preconditions::replica_of_another_primary_is_refused on cluster),
+    test!(access::missing_privileges_are_named on cluster),
+    test!(preconditions::read_only_primary_is_refused on cluster),
+    test!(preconditions::foreign_table_is_refused on cluster),
+    test!(runs::user_schema_is_kept on cluster),
+    test!(runs::leftover_of_an_earlier_run_is_removed on cluster),
+    test!(runs::second_concurrent_run_is_refused on cluster),
+    test!(runs::interrupted_run_keeps_results_and_cleans_up on cluster),
+    test!(runs::panic_still_cleans_up on cluster),
+    test!(preconditions::stopped_replica_is_refused on cluster),
+    test!(failures::frozen_replica_ends_the_run on cluster),
+    test!(failures::replica_that_breaks_ends_the_run on cluster),
+    test!(preconditions::filter_that_excludes_the_schema_is_refused on cluster),
+    test!(preconditions::delayed_replica_is_refused on cluster),
+    test!(preconditions::too_large_payload_is_clamped on cluster),
+    test!(failures::killed_replica_ends_the_run),
+    test!(replica_tables::lag_keeps_tables_only_on_a_replica on relaxed),
+    test!(replica_tables::load_keeps_tables_only_on_a_replica on relaxed),
+    test!(replica_tables::background_load_keeps_tables_only_on_a_replica on relaxed),
+    test!(runs::tiny_rows_are_removed_in_small_transactions),
+];
+
+const ADMIN: &str = "replimeter";
+
+/// One thing that is tried on the cluster.
+type Case = fn(&Cluster);
+
+/// The user's cluster and ways to point the tool at it.
+struct Cluster {
+    sandbox: Shared,
+}
+
+impl Cluster {
+    fn primary(&self) -> &Node {
+        &self.sandbox.nodes()[0]
+    }
+
+    fn replica(&self) -> &Node {
+        &self.sandbox.nodes()[1]
+    }
+
+    fn password(&self) -> &str {
+        password(self.primary())
+    }
+
+    /// Arguments for a short run as `user`.
+    fn args(&self, user: &str, more: &[&str]) -> Vec<String> {
+        let mut args = vec![
+            "lag".to_owned(),
+            "--primary".to_owned(),
+            url(self.primary(), user),
+        ];
+        args.extend(["--replica".to_owned(), url(self.replica(), user)]);
+        args.extend(["--floor-rounds", "20", "--warm-up", "5"].map(str::to_owned));
+        args.extend(more.iter().map(|arg| (*arg).to_owned()));
+        args
+    }
+
+    fn run(&self, tool: &TestEnvironment, more: &[&str]) -> CommandOutput {
+        let child = tool
+            .command(&self.args(ADMIN, more))
+            .env("REPLIMETER_PASSWORD", self.password())
+            .spawn()
+            .unwrap();
+        let ended = wait(child, LIMIT);
+        assert!(!ended.stderr.contains(self.password()) && !ended.stdout.contains(self.password()));
+        ended
+    }
+
+    /// Everything of ours is gone, on both servers.
+    fn assert_clean(&self) {
+        wait_until("the schema is gone everywhere", LIMIT, || {
+            clean(self.primary()) && clean(self.replica())
+        });
+    }
+
+    /// Waits until the replica has applied everything and runs.
+    fn settle(&self) {
+        wait_until("the replica runs", LIMIT, || {
+            let row = session(self.replica())
+                .rows("test", "SHOW ALL SLAVES STATUS")
+                .unwrap()
+                .remove(0);
+            row["Slave_SQL_Running"] == "Yes" && row["Slave_IO_Running"] == "Yes"
+        });
+        let position = value(self.primary(), "SELECT @@gtid_binlog_pos").unwrap();
+        assert_eq!(
+            value(
+                self.replica(),
+                &format!("SELECT MASTER_GTID_WAIT('{position}', 30)")
+            )
+            .as_deref(),
+            Some("0")
+        );
+    }
+}
+
+/// Tries something on the shared cluster, which is afterwards as it was.
+fn cluster(case: Case) {
+    let cluster = Cluster {
+        sandbox: shared("mariadb/async:1", &[]),
+    };
+    case(&cluster);
+    cluster.settle();
+    cluster.assert_clean();
+}
+
+/// Starts a run and waits until it writes.
+fn under_way(cluster: &Cluster, tool: &TestEnvironment, more: &[&str]) -> std::process::Child {
+    let args = cluster.args(ADMIN, more);
+    let child = tool
+        .command(&args)
+        .env("REPLIMETER_PASSWORD", cluster.password())
+        .spawn()
+        .unwrap();
+    await_rows(cluster.primary());
+    child
+}
+
+/// Waits until a run has written more than a hundred rows.
+fn await_rows(primary: &Node) {
+    wait_until("rows are written", LIMIT, || {
+        let count = session(primary).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
+        count
+            .ok()
+            .flatten()
+            .and_then(|count| count.parse().ok())
+            .is_some_and(|count: u64| count > 100)
+    });
+}
+
+fn pid(child: &std::process::Child) -> Pid {
+    Pid::from_child(child)
+}
+
+/// The names of the tables in the schema.
+fn tables(node: &Node) -> Option<String> {
+    let tables = "SELECT GROUP_CONCAT(table_name) FROM information_schema.tables WHERE table_schema = 'replimeter'";
+    value(node, tables)
+}
+
+/// Tries something on shared servers that flush seldom.
+fn relaxed(case: Case) {
+    let cluster = Cluster {
+        sandbox: shared(
+            "mariadb/async:1",
+            &["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"],
+        ),
+    };
+    case(&cluster);
+    cluster.settle();
+    cluster.assert_clean();
+}

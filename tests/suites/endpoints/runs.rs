@@ -1,0 +1,193 @@
+//! Runs that end as planned, are interrupted, or meet another one: what they keep and remove.
+
+use std::{fs, path::Path};
+
+use replimeter_engine::Node;
+use replimeter_suites::{LIMIT, TestEnvironment, clean, session, shared, sql, value, wait};
+use rustix::process::{Signal, kill_process};
+
+use super::{ADMIN, Cluster, pid, under_way};
+
+pub(super) fn lag_measures_and_leaves_nothing(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
+    let document = cluster
+        .run(&tool, &["--rounds", "100", "--interval", "2ms", "--json"])
+        .with_code(0)
+        .json();
+    assert_eq!(document["schema"], "replimeter.lag/1");
+    assert_eq!(document["target"]["shape"], "endpoints:1");
+    let row = &document["results"]["rows"][0];
+    assert_eq!(
+        (row["rounds"].as_u64(), row["timed_out"].as_u64()),
+        (Some(100), Some(0))
+    );
+    cluster.assert_clean();
+}
+
+pub(super) fn user_schema_is_kept(cluster: &Cluster) {
+    sql(cluster.primary(), "CREATE DATABASE replimeter");
+    sql(
+        cluster.primary(),
+        "CREATE TABLE replimeter.notes (mine INT)",
+    );
+    cluster.settle();
+    let _ = cluster
+        .run(&TestEnvironment::new(), &["--rounds", "10"])
+        .with_code(0);
+    let tables = "SELECT GROUP_CONCAT(table_name) FROM information_schema.tables WHERE table_schema = 'replimeter'";
+    for node in cluster.sandbox.nodes() {
+        assert_eq!(value(node, tables).as_deref(), Some("notes"));
+    }
+    sql(cluster.primary(), "DROP DATABASE replimeter");
+}
+
+pub(super) fn leftover_of_an_earlier_run_is_removed(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
+    let mut child = under_way(cluster, &tool, &["--duration", "60s"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(
+        !clean(cluster.primary()),
+        "a killed tool cannot clean up on the user's servers"
+    );
+    let ended = cluster
+        .run(&TestEnvironment::new(), &["--rounds", "5", "--json"])
+        .with_code(0);
+    let warnings = ended.json()["warnings"].to_string();
+    assert!(warnings.contains("leftover-removed"), "{warnings}");
+}
+
+pub(super) fn second_concurrent_run_is_refused(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
+    let child = under_way(cluster, &tool, &["--duration", "60s"]);
+    let _ = cluster
+        .run(&TestEnvironment::new(), &[])
+        .with_code(3)
+        .stderr_contains("another Replimeter run is measuring this server");
+    kill_process(pid(&child), Signal::INT).unwrap();
+    let _ = wait(child, LIMIT).with_code(130);
+}
+
+pub(super) fn interrupted_run_keeps_results_and_cleans_up(cluster: &Cluster) {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let tool = TestEnvironment::new();
+        let child = under_way(cluster, &tool, &["--duration", "60s", "--json"]);
+        kill_process(pid(&child), signal).unwrap();
+        let ended = wait(child, LIMIT)
+            .with_code(130)
+            .stderr_contains("interrupted");
+        let document = ended.json();
+        assert_eq!(document["status"], "interrupted");
+        assert!(document["results"]["rows"][0]["rounds"].as_u64().unwrap() > 20);
+        let run = tool.only_run();
+        assert_rendered_again(&tool, &run);
+        cluster.assert_clean();
+    }
+}
+
+fn assert_rendered_again(tool: &TestEnvironment, run: &Path) {
+    fs::remove_file(run.join("report.html")).unwrap();
+    let ended = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
+    assert!(
+        ended.words().contains("The run was interrupted"),
+        "{ended:#?}"
+    );
+    assert!(run.join("report.html").exists());
+}
+
+pub(super) fn panic_still_cleans_up(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
+    let mut command = tool.command(&cluster.args(ADMIN, &["--duration", "60s"]));
+    command
+        .env("REPLIMETER_PASSWORD", cluster.password())
+        .env("REPLIMETER_FAULT", "panic-while-measuring");
+    let _ = wait(command.spawn().unwrap(), LIMIT).with_code(101);
+    assert!(clean(cluster.primary()));
+}
+
+/// Rows that each transaction of the primary's binary log deletes, where it deletes any. The log must have row events
+/// with the key alone (`binlog_row_image=MINIMAL`).
+fn deleted_rows(node: &Node) -> Vec<u64> {
+    /// Bytes of an event of deleted rows that are of no row: header, table, flags, columns, checksum.
+    const FRAME: u64 = 19 + 6 + 2 + 1 + 1 + 4;
+    /// Bytes of a deleted row: which columns are null, and the key.
+    const ROW: u64 = 1 + 8;
+    const PAGE: usize = 20_000;
+    let mut session = session(node);
+    let log = session
+        .rows("test", "SHOW MASTER STATUS")
+        .unwrap()
+        .remove(0)["File"]
+        .clone();
+    let (mut from, mut of_transaction, mut deleted) = (4, 0, Vec::new());
+    loop {
+        let events = session
+            .rows(
+                "test",
+                &format!("SHOW BINLOG EVENTS IN '{log}' FROM {from} LIMIT {PAGE}"),
+            )
+            .unwrap();
+        for event in &events {
+            let [start, end] =
+                ["Pos", "End_log_pos"].map(|column| event[column].parse::<u64>().unwrap());
+            from = end;
+            match event["Event_type"].as_str() {
+                "Delete_rows_v1" => {
+                    let rows = end - start - FRAME;
+                    assert_eq!(rows % ROW, 0, "{event:?}");
+                    of_transaction += rows / ROW;
+                }
+                "Xid" if of_transaction > 0 => deleted.push(std::mem::take(&mut of_transaction)),
+                _ => {}
+            }
+        }
+        if events.len() < PAGE {
+            return deleted;
+        }
+    }
+}
+
+pub(super) fn tiny_rows_are_removed_in_small_transactions() {
+    let options = [
+        "binlog_format=ROW",
+        "binlog_row_image=MINIMAL",
+        "sync_binlog=0",
+        "innodb_flush_log_at_trx_commit=0",
+    ];
+    let cluster = Cluster {
+        sandbox: shared("mariadb/async:1", &options),
+    };
+    let more = [
+        "--rounds",
+        "101000",
+        "--pace",
+        "ack",
+        "--writers",
+        "4",
+        "--row-size",
+        "1",
+        "--json",
+    ];
+    let document = cluster
+        .run(&TestEnvironment::new(), &more)
+        .with_code(0)
+        .json();
+    let row = &document["results"]["rows"][0];
+    assert_eq!(
+        (row["rounds"].as_u64(), row["timed_out"].as_u64()),
+        (Some(101_000), Some(0)),
+        "{row:#}"
+    );
+    let warnings = document["warnings"].to_string();
+    assert!(
+        warnings.contains("the write schedule paused 1 times to empty the table"),
+        "{warnings}"
+    );
+    let deleted = deleted_rows(cluster.primary());
+    assert!(deleted.iter().all(|rows| *rows <= 10_000), "{deleted:?}");
+    assert!(
+        (100_000..101_000).contains(&deleted.iter().sum::<u64>()),
+        "{deleted:?}"
+    );
+    cluster.assert_clean();
+}

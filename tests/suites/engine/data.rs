@@ -1,0 +1,146 @@
+//! Data sets: filled, reused, kept and removed.
+
+use std::time::Duration;
+
+use replimeter_engine::Node;
+use replimeter_suites::{LIMIT, TestEnvironment, session, sql, start, value, wait, wait_until};
+use rustix::process::{Signal, kill_process};
+
+use super::{RELAXED, assert_clean, codes, load, number, pid, spawn};
+
+pub(super) fn existing_data_is_reused(nodes: &[Node]) {
+    let rows = || value(&nodes[0], "SELECT COUNT(*) FROM replimeter.post").unwrap();
+    let run = |size: &str, workload: &str| {
+        let args = [
+            "--workload",
+            workload,
+            "--data-size",
+            size,
+            "--keep-data",
+            "--duration",
+            "1s",
+            "--threads",
+            "2",
+            "--reads",
+            "primary",
+        ];
+        load(nodes, &args).with_code(0).json()
+    };
+    let document = run("5000", "post-insert");
+    assert_eq!(
+        (
+            document["results"]["data"][0]["reused"].as_bool(),
+            document["results"]["data"][0]["rows"].as_u64()
+        ),
+        (Some(false), Some(5000))
+    );
+    sql(
+        &nodes[0],
+        "INSERT INTO replimeter.post (title) VALUES ('one more')",
+    );
+    // Another workload on the same data, which is as it was made.
+    let document = run("5000", "select");
+    assert_eq!(
+        document["results"]["data"][0]["reused"].as_bool(),
+        Some(true),
+        "{document:#}"
+    );
+    assert_eq!(rows(), "5000", "what loads added is gone");
+    assert!(!codes(&document).contains(&"data-replaced"));
+    // Another size is made anew, and that is said.
+    let document = run("3000", "select");
+    assert!(
+        codes(&document).contains(&"data-replaced")
+            && document.to_string().contains("5000 rows in post"),
+        "{document:#}"
+    );
+    assert_eq!(rows(), "3000");
+    // A set with a hole is no set.
+    sql(&nodes[0], "DELETE FROM replimeter.post WHERE idpost = 7");
+    let document = run("3000", "select");
+    assert!(codes(&document).contains(&"data-replaced"), "{document:#}");
+    assert_eq!(rows(), "3000");
+    // A size in bytes is about that size.
+    let document = run("5MB", "select");
+    let bytes = number(&document["results"]["data"][0]["bytes"]);
+    assert!((3.5e6..8e6).contains(&bytes), "{bytes}");
+    // What a run found it leaves; it goes with another size and without keeping.
+    let _ = load(
+        nodes,
+        &[
+            "--workload",
+            "select",
+            "--data-size",
+            "100",
+            "--duration",
+            "1s",
+        ],
+    )
+    .with_code(0);
+}
+
+pub(super) fn foreign_tables_are_kept(nodes: &[Node]) {
+    sql(&nodes[0], "CREATE DATABASE replimeter");
+    sql(
+        &nodes[0],
+        "CREATE TABLE replimeter.sbtest1 (id INT PRIMARY KEY)",
+    );
+    let ended = load(nodes, &["--workload", "point-select", "--duration", "1s"]).with_code(3);
+    let _ = ended.stderr_contains("`sbtest1` was not created by Replimeter");
+    assert!(value(&nodes[0], "SELECT COUNT(*) FROM replimeter.sbtest1").is_some());
+    sql(&nodes[0], "DROP DATABASE replimeter");
+}
+
+pub(super) fn interrupted_fill_leaves_nothing(nodes: &[Node]) {
+    let tool = TestEnvironment::new();
+    let child = spawn(
+        &tool,
+        nodes,
+        &[
+            "--workload",
+            "point-select",
+            "--data-size",
+            "4GB",
+            "--duration",
+            "1s",
+        ],
+    );
+    wait_until("it fills", LIMIT, || {
+        let rows = session(&nodes[0]).value("test", "SELECT 1 FROM replimeter.sbtest1 LIMIT 1");
+        rows.ok().flatten().is_some()
+    });
+    kill_process(pid(&child), Signal::INT).unwrap();
+    let _ = wait(child, Duration::from_secs(60)).with_code(130);
+    assert!(tool.runs().is_empty());
+}
+
+/// A tablespace that may not grow stands for a disk that is full.
+pub(super) fn full_disk_ends_the_fill() {
+    let options = [
+        RELAXED.as_slice(),
+        &[
+            "innodb_file_per_table=0",
+            "innodb_data_file_path=ibdata1:12M:autoextend:max:40M",
+        ],
+    ]
+    .concat();
+    let sandbox = start("mariadb/none", &options);
+    let nodes = sandbox.nodes();
+    let ended = load(
+        nodes,
+        &[
+            "--workload",
+            "point-select",
+            "--data-size",
+            "200MB",
+            "--duration",
+            "1s",
+        ],
+    )
+    .with_code(3);
+    let _ = ended
+        .stderr_contains("is full")
+        .stderr_contains("rows of `sbtest1`")
+        .stderr_contains("disk space");
+    assert_clean(nodes);
+}

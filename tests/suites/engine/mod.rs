@@ -1,0 +1,121 @@
+//! The command `load` on real servers: workloads, data sets, schedules, and what goes
+//! wrong.
+
+mod data;
+mod failures;
+mod refusals;
+mod runs;
+mod workloads;
+
+use std::{fs, process::Child};
+
+use replimeter_engine::Node;
+use replimeter_suites::{
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, shared, test, url, wait,
+    wait_until,
+};
+use rustix::process::Pid;
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(workloads::every_built_in_workload_runs on mariadb),
+    test!(workloads::oltp_mix_matches_sysbench on mariadb),
+    test!(data::existing_data_is_reused on mariadb),
+    test!(data::foreign_tables_are_kept on mariadb),
+    test!(workloads::open_loop_schedules_are_kept on mariadb).alone(),
+    test!(refusals::invalid_load_files_are_refused on mariadb),
+    test!(failures::deadlocks_are_retried on mariadb),
+    test!(refusals::too_many_connections_are_refused on mariadb),
+    test!(runs::load_plans_and_reports_round_trip on mariadb),
+    test!(runs::interrupted_run_is_saved on mariadb),
+    test!(runs::load_runs_during_a_measurement on mariadb),
+    test!(failures::errors_do_not_slow_a_load on mariadb),
+    test!(refusals::refused_script_ends_before_measuring on mariadb),
+    test!(data::interrupted_fill_leaves_nothing on mariadb),
+    test!(refusals::invalid_shares_and_sizes_are_refused on mariadb),
+    test!(workloads::reads_are_spread_on_mysql),
+    test!(workloads::every_built_in_workload_runs_on_mysql).long(),
+    test!(failures::server_killed_under_load_leaves_partial_result),
+    test!(failures::replica_stopped_under_load_is_a_failure),
+    test!(data::full_disk_ends_the_fill),
+    test!(failures::certification_failures_are_counted),
+];
+
+const ADMIN: &str = "replimeter";
+/// Servers that flush seldom, so that no disk decides how long a suite takes.
+const RELAXED: [&str; 2] = ["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"];
+const BUILT_IN: [&str; 8] = [
+    "insert",
+    "select",
+    "post-insert",
+    "point-select",
+    "oltp-mix",
+    "update-key",
+    "big-update",
+    "mix",
+];
+
+fn spawn(tool: &TestEnvironment, nodes: &[Node], more: &[&str]) -> Child {
+    let urls: Vec<String> = nodes.iter().map(|node| url(node, ADMIN)).collect();
+    let mut args = vec![
+        "load",
+        "--primary",
+        &urls[0],
+        "--json",
+        "--warm-up",
+        "200ms",
+    ];
+    for replica in &urls[1..] {
+        args.extend(["--replica", replica]);
+    }
+    args.extend(more);
+    tool.command(&args)
+        .env("REPLIMETER_PASSWORD", password(&nodes[0]))
+        .spawn()
+        .unwrap()
+}
+
+fn load_with(tool: &TestEnvironment, nodes: &[Node], more: &[&str]) -> CommandOutput {
+    wait(spawn(tool, nodes, more), LIMIT)
+}
+
+fn load(nodes: &[Node], more: &[&str]) -> CommandOutput {
+    load_with(&TestEnvironment::new(), nodes, more)
+}
+
+/// A run of statements of the caller's own.
+fn run_file(nodes: &[Node], text: &str, more: &[&str]) -> CommandOutput {
+    let tool = TestEnvironment::new();
+    fs::write(tool.folder().join("own.toml"), text).unwrap();
+    load_with(&tool, nodes, &[&["--workload", "own.toml"], more].concat())
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id() as i32).unwrap()
+}
+
+fn assert_clean(nodes: &[Node]) {
+    wait_until("nothing of ours is left", LIMIT, || nodes.iter().all(clean));
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn codes(document: &Value) -> Vec<&str> {
+    document["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|warning| warning["code"].as_str().unwrap())
+        .collect()
+}
+
+/// Tries something on the shared servers, on which nothing of ours is left.
+fn mariadb(case: fn(&[Node])) {
+    let servers = shared("mariadb/async:1", &RELAXED);
+    case(servers.nodes());
+    assert_clean(servers.nodes());
+}

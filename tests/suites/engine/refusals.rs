@@ -1,0 +1,132 @@
+//! Loads that are refused before they are measured.
+
+use std::fs;
+
+use replimeter_engine::Node;
+use replimeter_suites::{LIMIT, TestEnvironment, sql, value, wait_until};
+
+use super::{assert_clean, codes, load, load_with, run_file};
+
+pub(super) fn invalid_load_files_are_refused(nodes: &[Node]) {
+    let more = ["--duration", "1s", "--threads", "1"];
+    let ended = run_file(nodes, "[[statement]]\nsql = 'SELEC 1'", &more).with_code(3);
+    let _ = ended
+        .stderr_contains("line 2")
+        .stderr_contains("You have an error in your SQL syntax")
+        .stderr_contains("SELEC 1");
+    let ended = run_file(nodes, "[[statement]]\nsql = 'SELECT * FROM missing'", &more).with_code(3);
+    let _ = ended
+        .stderr_contains("missing' doesn't exist")
+        .stderr_contains("line 2");
+    let ended = run_file(nodes, "[[statement]]\nsql = 'SELECT :id'", &more).with_code(2);
+    let _ = ended
+        .stderr_contains("line 2")
+        .stderr_contains("`:id` does not exist");
+    let _ = run_file(
+        nodes,
+        "[[statement]]\nsql = 'SELECT 1'",
+        &["--threads", "0"],
+    )
+    .with_code(2)
+    .stderr_contains("1 to 1024 threads");
+    let _ = run_file(
+        nodes,
+        "[[statement]]\nsql = 'SELECT 1'",
+        &["--data-size", "5"],
+    )
+    .with_code(2)
+    .stderr_contains("no workload has data");
+    // A statement that always fails where it is run, and not where it is prepared.
+    let table = "[[table]]\nname = 'one'\ncreate = 'CREATE TABLE one (id INT PRIMARY KEY)'\n[table.columns]\nid = {row = true}\n";
+    let text =
+        format!("size = 1\n{table}[[statement]]\nsql = 'INSERT INTO one VALUES (:id)'\nid = 1");
+    let _ = run_file(nodes, &text, &more)
+        .with_code(3)
+        .stderr_contains("Duplicate entry")
+        .stderr_contains("line 8");
+    assert_clean(nodes);
+    let _ = load(nodes, &["--workload", "no-such.toml"])
+        .with_code(2)
+        .stderr_contains("cannot read the workload");
+}
+
+pub(super) fn too_many_connections_are_refused(nodes: &[Node]) {
+    let was = value(&nodes[0], "SELECT @@max_connections").unwrap();
+    sql(&nodes[0], "SET GLOBAL max_connections = 20");
+    let ended = load(
+        nodes,
+        &[
+            "--workload",
+            "insert",
+            "--threads",
+            "60",
+            "--duration",
+            "1s",
+        ],
+    )
+    .with_code(3);
+    let _ = ended
+        .stderr_contains("of 60 of the load")
+        .stderr_contains("Too many connections")
+        .stderr_contains("max_connections");
+    // The administrator's own place is free for this.
+    wait_until("there is room again", LIMIT, || {
+        replimeter_engine::Session::open(&nodes[0])
+            .and_then(|mut session| {
+                session.run("test", &format!("SET GLOBAL max_connections = {was}"))
+            })
+            .is_ok()
+    });
+}
+
+pub(super) fn refused_script_ends_before_measuring(nodes: &[Node]) {
+    let tool = TestEnvironment::new();
+    fs::write(tool.folder().join("own.sql"), "SELECT 1;\nSELEC 2;\n").unwrap();
+    let ended = load_with(
+        &tool,
+        nodes,
+        &["--workload", "own.sql", "--duration", "60s"],
+    )
+    .with_code(3);
+    let _ = ended.stderr_contains("line 2").stderr_contains("SELEC 2");
+    assert!(tool.runs().is_empty(), "nothing was measured");
+}
+
+pub(super) fn invalid_shares_and_sizes_are_refused(nodes: &[Node]) {
+    let args = [
+        "--workload",
+        "point-select",
+        "--data-size",
+        "1000",
+        "--reads",
+        "all",
+        "--threads",
+        "3",
+        "--duration",
+        "500ms",
+    ];
+    let document = load(nodes, &args).with_code(0).json();
+    assert!(codes(&document).contains(&"uneven-load"), "{document:#}");
+    let _ = load(nodes, &["--workload", "point-select", "--data-size", "0"])
+        .with_code(2)
+        .stderr_contains("makes an empty data set");
+    // Where a terabyte would fit it would be made.
+    let disk = rustix::fs::statvfs(replimeter_suites::home()).unwrap();
+    if disk.f_bavail * disk.f_frsize < 900_000_000_000 {
+        let ended = load(
+            nodes,
+            &[
+                "--workload",
+                "point-select",
+                "--data-size",
+                "1TB",
+                "--duration",
+                "1s",
+            ],
+        )
+        .with_code(3);
+        let _ = ended
+            .stderr_contains("MB free")
+            .stderr_contains("--data-size");
+    }
+}

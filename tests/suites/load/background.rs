@@ -1,0 +1,324 @@
+//! Load during a measurement.
+
+use std::{fs, thread, time::Duration};
+
+use replimeter_suites::{LIMIT, TestEnvironment, password, session, wait};
+use rustix::process::{Signal, kill_process};
+
+use super::{ADMIN, Servers, number, pid, under_way};
+
+pub(super) fn open_loop_holds_its_rate(servers: &Servers) {
+    let tool = TestEnvironment::new();
+    let args = [
+        "lag",
+        "--duration",
+        "3s",
+        "--timeout",
+        "60s",
+        "--load",
+        "insert:4@primary",
+        "--rate",
+        "100",
+        "--json",
+    ];
+    let document = servers.run(&tool, &args).with_code(0).json();
+    let load = &document["results"]["load"][0];
+    assert_eq!(
+        (
+            load["workload"].as_str(),
+            load["threads"].as_u64(),
+            load["node"].as_str()
+        ),
+        (Some("insert"), Some(4), Some("primary"))
+    );
+    assert_eq!(
+        (load["rate"].as_u64(), load["failed"].as_u64()),
+        (Some(100), Some(0))
+    );
+    let mean = number(&load["throughput"]["mean"]);
+    assert!((90.0..110.0).contains(&mean), "{load:#}");
+    assert_eq!(load["latency"]["count"], load["passes"]);
+    assert_eq!(
+        document["results"]["rows"][0]["timed_out"].as_u64(),
+        Some(0)
+    );
+    // The plan that was kept asks for the same.
+    let plan = fs::read_to_string(tool.only_run().join("plan.toml")).unwrap();
+    assert!(
+        plan.contains("insert:4@primary") && plan.contains("rate = 100"),
+        "{plan}"
+    );
+    let report = tool
+        .run(&["report", tool.only_run().to_str().unwrap()])
+        .with_code(0);
+    assert!(
+        report.stdout.contains("insert:4@primary") && report.stdout.contains("open, 100/s"),
+        "{report:#?}"
+    );
+}
+
+pub(super) fn two_loads_share_the_script_data(servers: &Servers) {
+    let tool = TestEnvironment::new();
+    let mut args = vec![
+        "lag",
+        "--rounds",
+        "50",
+        "--timeout",
+        "60s",
+        "--json",
+        "--load",
+        "insert:1@primary",
+        "--load",
+        "insert:2@primary",
+    ];
+    args.extend(["--rate", "20", "--rate", "40"]);
+    let document = servers.run(&tool, &args).with_code(0).json();
+    let rates: Vec<Option<u64>> = document["results"]["load"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|load| load["rate"].as_u64())
+        .collect();
+    assert_eq!(rates, [Some(20), Some(40)]);
+    assert!(
+        document["results"]["load"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|load| load["passes"].as_u64() > Some(0)),
+        "{document:#}"
+    );
+}
+
+pub(super) fn deadlocks_are_retried_and_counted(servers: &Servers) {
+    let script = "-- setup
+        CREATE TABLE pair (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB;
+        INSERT INTO pair VALUES (1, 0), (2, 0), (3, 0);
+        -- run
+        BEGIN;
+        UPDATE pair SET n = n + 1 WHERE id = {random:1-3};
+        UPDATE pair SET n = n + 1 WHERE id = {random:1-3};
+        COMMIT;
+        -- teardown
+        DROP TABLE pair;";
+    let document = servers.under(script, 8, &[]).with_code(0).json();
+    let load = &document["results"]["load"][0];
+    let errors = load["errors"].as_array().unwrap();
+    let deadlocks = errors
+        .iter()
+        .find(|error| error["code"] == 1213)
+        .unwrap_or_else(|| panic!("no deadlock in {load:#}"));
+    assert!(
+        load["retries"].as_u64().unwrap() > 0 && deadlocks["count"].as_u64().unwrap() > 0,
+        "{load:#}"
+    );
+    assert!(
+        load["passes"].as_u64().unwrap() > load["failed"].as_u64().unwrap(),
+        "{load:#}"
+    );
+}
+
+pub(super) fn errors_are_counted_by_code(servers: &Servers) {
+    let script = "-- setup
+        CREATE TABLE few (id INT PRIMARY KEY) ENGINE=InnoDB;
+        -- run
+        INSERT INTO few VALUES ({random:1-30});
+        -- teardown
+        DROP TABLE few;";
+    let document = servers
+        .under(script, 2, &["--rate", "100"])
+        .with_code(0)
+        .json();
+    let load = &document["results"]["load"][0];
+    assert_eq!(load["errors"][0]["code"], 1062, "{load:#}");
+    assert!(
+        load["errors"][0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("Duplicate entry")
+    );
+    assert!(load["failed"].as_u64().unwrap() > 0);
+    assert!(
+        document["warnings"].to_string().contains("load-errors"),
+        "{document:#}"
+    );
+}
+
+pub(super) fn always_failing_load_ends_before_the_run(servers: &Servers) {
+    let script = "-- setup
+        CREATE TABLE made (id INT) ENGINE=InnoDB;
+        -- run
+        INSERT INTO made VALUES (1);
+        INSERT INTO missing VALUES (1);
+        -- teardown
+        DROP TABLE made;";
+    let ended = servers
+        .under(script, 2, &[])
+        .with_code(3)
+        .stderr_contains("line 5")
+        .stderr_contains("replimeter.missing' doesn't exist");
+    assert_eq!(ended.stdout, "");
+    let script = "-- setup\nCREATE TABLE made (id INT) ENGINE=InnoDB;\nCREATE TABEL x;\n-- run\nSELECT 1;\n-- teardown\nDROP TABLE made;";
+    let _ = servers
+        .under(script, 2, &[])
+        .with_code(3)
+        .stderr_contains("line 3")
+        .stderr_contains("CREATE TABEL x");
+}
+
+pub(super) fn replica_accepts_only_reads(servers: &Servers) {
+    let tool = TestEnvironment::new();
+    let ended = servers
+        .run(
+            &tool,
+            &["lag", "--rounds", "10", "--load", "insert:1@replica1"],
+        )
+        .with_code(3);
+    let _ = ended
+        .stderr_contains("replica1 (")
+        .stderr_contains("READ ONLY")
+        .stderr_contains("only a load that reads");
+    fs::write(
+        tool.folder().join("read.sql"),
+        "SELECT COUNT(*) FROM load_mix WHERE id < {random:1-900}",
+    )
+    .unwrap();
+    let args = [
+        "lag",
+        "--rounds",
+        "100",
+        "--timeout",
+        "60s",
+        "--json",
+        "--load",
+        "mix:1@primary",
+        "--load",
+        "read.sql:1@replica1",
+        "--rate",
+        "50",
+    ];
+    let document = servers.run(&tool, &args).with_code(0).json();
+    assert!(
+        document["results"]["load"][1]["passes"].as_u64().unwrap() > 0,
+        "{document:#}"
+    );
+    assert_eq!(document["results"]["load"][1]["failed"].as_u64(), Some(0));
+}
+
+pub(super) fn bad_scripts_and_names_are_refused(servers: &Servers) {
+    for (script, wanted) in [
+        ("SELECT 1;\nDELIMITER //", "DELIMITER"),
+        ("SELECT {round}", "unknown placeholder `{round}`"),
+        ("SELECT 'a", "unterminated"),
+        ("", "no statement to run"),
+    ] {
+        let _ = servers
+            .under(script, 1, &[])
+            .with_code(2)
+            .stderr_contains("line ")
+            .stderr_contains(wanted);
+    }
+    let run = |load: &str, more: &[&str]| {
+        servers.run(
+            &TestEnvironment::new(),
+            &[&["lag", "--rounds", "10", "--load", load], more].concat(),
+        )
+    };
+    let _ = run("insert:1@node7", &[])
+        .with_code(3)
+        .stderr_contains("no server called `node7`")
+        .stderr_contains("primary, replica1");
+    let _ = run("no-such.sql:1@primary", &[])
+        .with_code(2)
+        .stderr_contains("cannot read the workload")
+        .stderr_contains("insert, select");
+    let _ = run("insert:1@primary", &["--rate", "0"])
+        .with_code(2)
+        .stderr_contains("closed loop");
+    let _ = servers
+        .run(&TestEnvironment::new(), &["lag", "--rate", "5"])
+        .with_code(2)
+        .stderr_contains("requires a load");
+}
+
+pub(super) fn interrupted_or_panicked_run_removes_script_data(servers: &Servers) {
+    let tool = TestEnvironment::new();
+    let child = servers.spawn(
+        &tool,
+        &[
+            "lag",
+            "--duration",
+            "60s",
+            "--timeout",
+            "60s",
+            "--load",
+            "insert:2@primary",
+            "--rate",
+            "50",
+            "--json",
+        ],
+    );
+    under_way(servers);
+    servers.await_load(servers.loaded() + 50);
+    kill_process(pid(&child), Signal::INT).unwrap();
+    let document = wait(child, LIMIT).with_code(130).json();
+    assert_eq!(document["status"], "interrupted");
+    assert!(
+        document["results"]["load"][0]["passes"].as_u64().unwrap() > 0,
+        "{document:#}"
+    );
+    servers.assert_clean();
+    let tool = TestEnvironment::new();
+    let secret = password(servers.primary());
+    let args = [
+        "lag",
+        "--duration",
+        "60s",
+        "--timeout",
+        "60s",
+        "--load",
+        "insert:2@primary",
+        "--rate",
+        "50",
+    ];
+    let child = servers.spawn_as(&tool, ADMIN, secret, Some("panic-while-measuring"), &args);
+    let _ = wait(child, LIMIT).with_code(101);
+}
+
+pub(super) fn stalled_primary_delays_an_open_loop(servers: &Servers) {
+    let tool = TestEnvironment::new();
+    let child = servers.spawn(
+        &tool,
+        &[
+            "lag",
+            "--duration",
+            "6s",
+            "--timeout",
+            "60s",
+            "--load",
+            "insert:2@primary",
+            "--rate",
+            "100",
+            "--json",
+        ],
+    );
+    under_way(servers);
+    thread::sleep(Duration::from_secs(3));
+    let mut stalling = session(servers.primary());
+    stalling.run("test", "FLUSH TABLES WITH READ LOCK").unwrap();
+    thread::sleep(Duration::from_secs(2));
+    stalling.run("test", "UNLOCK TABLES").unwrap();
+    let document = wait(child, LIMIT).with_code(0).json();
+    let load = &document["results"]["load"][0];
+    // Two seconds' worth of passes waited, and only two threads were held up.
+    let (latency, service) = (&load["latency"], &load["service"]);
+    assert!(
+        number(&latency["max_us"]) > 1.5e6 && number(&service["max_us"]) > 1.5e6,
+        "{load:#}"
+    );
+    assert!(number(&latency["p95_us"]) > 5e5, "{load:#}");
+    assert!(
+        number(&latency["p95_us"]) > 5.0 * number(&service["p95_us"]),
+        "{load:#}"
+    );
+}

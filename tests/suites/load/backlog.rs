@@ -1,0 +1,207 @@
+//! Backlogs that replicas catch up with, and those that are refused.
+
+use std::{fs, thread, time::Duration};
+
+use replimeter_suites::{LIMIT, TestEnvironment, sql, value, wait, wait_until};
+use serde_json::Value;
+
+use super::{Servers, number};
+
+pub(super) fn delayed_replica_is_refused(servers: &Servers) {
+    servers.stop_and_start("CHANGE MASTER TO MASTER_DELAY=1");
+    let _ = servers
+        .run(&TestEnvironment::new(), &["backlog", "--build-up", "1s"])
+        .with_code(3)
+        .stderr_contains("deliberately delayed by 1 s");
+    servers.stop_and_start("CHANGE MASTER TO MASTER_DELAY=0");
+}
+
+pub(super) fn backlog_refuses_cluster_members() {
+    let ended = TestEnvironment::new()
+        .run(&["backlog", "--sandbox", "galera:2", "--build-up", "1s"])
+        .with_code(3);
+    let _ = ended
+        .stderr_contains("cannot build up a backlog")
+        .stderr_contains("member of a cluster");
+    let ended = TestEnvironment::new()
+        .run(&["backlog", "--sandbox", "none", "--build-up", "1s"])
+        .with_code(3);
+    let _ = ended.stderr_contains("the target has no replica");
+}
+
+pub(super) fn replica_catches_up(servers: &Servers) {
+    let workers = ["1", "4"];
+    let tool = TestEnvironment::new();
+    let list = workers.join(",");
+    let args = [
+        "backlog",
+        "--build-up",
+        "2s",
+        "--workers",
+        &list,
+        "--load",
+        "insert:4@primary",
+        "--json",
+    ];
+    let document = servers.run(&tool, &args).with_code(0).json();
+    servers.assert_as_it_was("3");
+    servers.assert_clean();
+    assert_eq!(document["schema"], "replimeter.backlog/1");
+    let rows = document["results"]["rows"].as_array().unwrap();
+    assert_eq!(
+        rows.iter()
+            .map(|row| row["workers"].to_string())
+            .collect::<Vec<_>>(),
+        workers
+    );
+    for row in rows {
+        let shown = format!("{row:#}");
+        assert_eq!(
+            (row["replica"].as_str(), row["complete"].as_bool()),
+            (Some("replica1"), Some(true)),
+            "{shown}"
+        );
+        assert!(number(&row["grown_us"]) >= 2e6, "{shown}");
+        let backlog = number(&row["backlog_transactions"]);
+        // Three seconds' worth, the ramp's included.
+        let written = number(&row["load_per_s"]["mean"]);
+        assert!(
+            written > 0.0 && (1.5..8.0).contains(&(backlog / written)),
+            "{shown}"
+        );
+        assert!(number(&row["sustained_per_s"]["mean"]) > 0.0, "{shown}");
+        // A fast replica has nothing left when the load has ended; that is said.
+        let unclear = document["warnings"].to_string().contains("backlog-unclear");
+        assert!(
+            unclear || number(&row["catch_up_per_s"]["mean"]) > 0.0,
+            "{shown}"
+        );
+        assert!(number(&row["caught_up_after_us"]) > 0.0, "{shown}");
+        if let (Some(low), Some(high)) = (
+            row["sustained_per_s"]["ci95"][0].as_f64(),
+            row["sustained_per_s"]["ci95"][1].as_f64(),
+        ) {
+            assert!(low <= high, "{shown}");
+        }
+        let windows = row["windows"].as_array().unwrap();
+        let phases: Vec<&str> = windows
+            .iter()
+            .map(|window| window["phase"].as_str().unwrap())
+            .collect();
+        assert!(phases.is_sorted_by_key(|phase| {
+            ["growing", "with-load", "without-load"]
+                .iter()
+                .position(|known| known == phase)
+        }));
+        let growing: Vec<&Value> = windows
+            .iter()
+            .filter(|window| window["phase"] == "growing")
+            .collect();
+        assert!(
+            growing.iter().all(|window| window["applied"] == 0),
+            "a stopped applier applies nothing: {shown}"
+        );
+        assert_eq!(windows.last().unwrap()["behind"], 0, "{shown}");
+    }
+    let run = tool.only_run();
+    assert!(
+        fs::read_to_string(run.join("report.html"))
+            .unwrap()
+            .contains("Backlog over time")
+    );
+    let report = tool.run(&["report", run.to_str().unwrap()]).with_code(0);
+    assert!(
+        report.words().contains("replica1, 4 workers")
+            && report.words().contains("caught up after"),
+        "{report:#?}"
+    );
+    // And the run's own plan is the same again.
+    let again = tool
+        .run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()])
+        .with_code(0);
+    assert_eq!(
+        again.planned(),
+        fs::read_to_string(run.join("plan.toml")).unwrap()
+    );
+}
+
+/// Everything but the right to stop the applier.
+pub(super) fn missing_privileges_are_named(servers: &Servers) {
+    let (missing, monitor) = servers.grants();
+    let grants = [
+        "CREATE USER prober@'127.0.0.1' IDENTIFIED BY 'pw'".to_owned(),
+        "GRANT CREATE, DROP, INSERT, DELETE, SELECT ON replimeter.* TO prober@'127.0.0.1'"
+            .to_owned(),
+        format!("GRANT {monitor} ON *.* TO prober@'127.0.0.1'"),
+    ];
+    grants
+        .iter()
+        .for_each(|grant| sql(servers.primary(), grant));
+    let run = |more: &[&str]| {
+        let args = [
+            &[
+                "backlog",
+                "--build-up",
+                "1s",
+                "--workers",
+                "2",
+                "--rate",
+                "100",
+            ],
+            more,
+        ]
+        .concat();
+        wait(
+            servers.spawn_as(&TestEnvironment::new(), "prober", "pw", None, &args),
+            LIMIT,
+        )
+    };
+    wait_until("the user has arrived", LIMIT, || {
+        let count = value(
+            servers.replica(),
+            "SELECT COUNT(*) FROM mysql.user WHERE user = 'prober'",
+        );
+        count.as_deref() == Some("1")
+    });
+    thread::sleep(Duration::from_millis(500));
+    let ended = run(&[])
+        .with_code(3)
+        .stderr_contains("replica1 (")
+        .stderr_contains("cannot stop the applier");
+    let _ = ended.stderr_contains(&format!("GRANT {missing} ON *.*"));
+    servers.assert_as_it_was("3");
+    // Exactly what is named is enough.
+    sql(
+        servers.primary(),
+        &format!("GRANT {missing} ON *.* TO prober@'127.0.0.1'"),
+    );
+    thread::sleep(Duration::from_millis(500));
+    let _ = run(&[]).with_code(0);
+    servers.assert_as_it_was("3");
+    sql(servers.primary(), "DROP USER prober@'127.0.0.1'");
+}
+
+pub(super) fn backlog_without_replica_is_refused(servers: &Servers) {
+    let tool = TestEnvironment::new();
+    fs::write(tool.folder().join("idle.sql"), "SELECT 1").unwrap();
+    let args = [
+        "backlog",
+        "--build-up",
+        "1s",
+        "--load",
+        "idle.sql:1@primary",
+        "--rate",
+        "10",
+        "--json",
+    ];
+    let document = servers.run(&tool, &args).with_code(0).json();
+    assert!(
+        document["headline"]
+            .as_str()
+            .unwrap()
+            .contains("no backlog grew"),
+        "{document:#}"
+    );
+    assert!(document["warnings"].to_string().contains("backlog-unclear"));
+    servers.assert_as_it_was("3");
+}

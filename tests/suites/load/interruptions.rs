@@ -1,0 +1,126 @@
+//! Backlogs that are interrupted, or whose applier fails.
+
+use std::{thread, time::Duration};
+
+use replimeter_suites::{LIMIT, TestEnvironment, password, session, sql, wait, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{ADMIN, Servers, number, pid, under_way};
+
+const LONG_BACKLOG: [&str; 10] = [
+    "backlog",
+    "--build-up",
+    "60s",
+    "--workers",
+    "5",
+    "--load",
+    "insert:2@primary",
+    "--rate",
+    "50",
+    "--json",
+];
+
+/// However it ends, the replica applies as it did before.
+pub(super) fn interrupted_backlog_starts_the_applier(servers: &Servers) {
+    let tool = TestEnvironment::new();
+    let child = servers.spawn(&tool, &LONG_BACKLOG);
+    servers.await_stopped_applier();
+    under_way(servers);
+    servers.await_load(servers.loaded() + 50);
+    kill_process(pid(&child), Signal::INT).unwrap();
+    let document = wait(child, LIMIT).with_code(130).json();
+    let row = &document["results"]["rows"][0];
+    assert_eq!(
+        (
+            row["complete"].as_bool(),
+            row["caught_up_after_us"].as_f64()
+        ),
+        (Some(false), None),
+        "{row:#}"
+    );
+    assert!(
+        number(&row["backlog_transactions"]) > 0.0,
+        "what was seen is kept: {row:#}"
+    );
+}
+
+pub(super) fn panic_during_backlog_starts_the_applier(servers: &Servers) {
+    let tool = TestEnvironment::new();
+    let child = servers.spawn_as(
+        &tool,
+        ADMIN,
+        password(servers.primary()),
+        Some("panic-while-measuring"),
+        &LONG_BACKLOG,
+    );
+    let _ = wait(child, LIMIT).with_code(101);
+}
+
+pub(super) fn second_signal_ends_run_with_frozen_primary(servers: &Servers) {
+    let tool = TestEnvironment::new();
+    let child = servers.spawn(&tool, &LONG_BACKLOG);
+    servers.await_stopped_applier();
+    let primary = Pid::from_raw(i32::try_from(servers.sandbox.pids()[0]).unwrap()).unwrap();
+    kill_process(primary, Signal::STOP).unwrap();
+    kill_process(pid(&child), Signal::INT).unwrap();
+    thread::sleep(Duration::from_millis(1500));
+    kill_process(pid(&child), Signal::INT).unwrap();
+    let ended = wait(child, LIMIT);
+    let as_it_was = (servers.workers(), servers.applying());
+    kill_process(primary, Signal::CONT).unwrap();
+    let _ = ended
+        .with_code(130)
+        .stderr_contains("stopped without cleaning up");
+    assert_eq!(as_it_was, ("3".to_owned(), true));
+    // What it could not remove then the next run does, and the user the script's table.
+    wait_until("the primary answers", LIMIT, || {
+        session(servers.primary()).value("test", "SELECT 1").is_ok()
+    });
+    sql(
+        servers.primary(),
+        "DROP TABLE IF EXISTS replimeter.load_insert",
+    );
+    let _ = servers
+        .run(&TestEnvironment::new(), &["lag", "--rounds", "5"])
+        .with_code(0);
+}
+
+/// A replica that cannot apply what comes is an error with its words, not a long wait.
+pub(super) fn failed_applier_ends_the_backlog(servers: &Servers) {
+    let tool = TestEnvironment::new();
+    let child = servers.spawn(
+        &tool,
+        &[
+            "backlog",
+            "--build-up",
+            "3s",
+            "--load",
+            "insert:2@primary",
+            "--rate",
+            "50",
+        ],
+    );
+    wait_until("the applier stands still", LIMIT, || !servers.applying());
+    under_way(servers);
+    // The table has arrived before the applier was stopped; a row of somebody else's is in the way.
+    let mut replica = session(servers.replica());
+    for statement in [
+        "SET sql_log_bin=0",
+        "INSERT INTO replimeter.load_insert (id, data) SELECT 100, 'x'",
+    ] {
+        replica.run("test", statement).unwrap();
+    }
+    let ended = wait(child, LIMIT).with_code(3);
+    let _ = ended
+        .stderr_contains("replica1 (")
+        .stderr_contains("cannot catch up")
+        .stderr_contains("Duplicate entry");
+    replica
+        .run(
+            "test",
+            "DELETE FROM replimeter.load_insert WHERE data = 'x'",
+        )
+        .unwrap();
+    servers.stop_and_start("DO 0");
+    servers.assert_clean();
+}

@@ -1,0 +1,351 @@
+//! Load beside a measurement, and the backlog that a replica catches up with.
+
+mod applier;
+mod background;
+mod backlog;
+mod interruptions;
+mod slow_stop;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    ops::Deref,
+    process::Child,
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use replimeter_engine::Node;
+use replimeter_sandbox::Sandbox;
+use replimeter_suites::{
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, shared, sql,
+    start, test, url, value, wait, wait_until,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(background::open_loop_holds_its_rate on mariadb).alone(),
+    test!(background::two_loads_share_the_script_data on mariadb),
+    test!(background::deadlocks_are_retried_and_counted on mariadb),
+    test!(background::errors_are_counted_by_code on mariadb),
+    test!(background::always_failing_load_ends_before_the_run on mariadb),
+    test!(background::replica_accepts_only_reads on mariadb),
+    test!(background::bad_scripts_and_names_are_refused on mariadb),
+    test!(background::interrupted_or_panicked_run_removes_script_data on mariadb),
+    test!(background::stalled_primary_delays_an_open_loop on mariadb).alone(),
+    test!(backlog::replica_catches_up on mariadb_backlog),
+    test!(backlog::replica_catches_up on mysql_backlog),
+    test!(backlog::missing_privileges_are_named on mariadb_backlog),
+    test!(backlog::missing_privileges_are_named on mysql_backlog),
+    test!(backlog::delayed_replica_is_refused on mariadb_backlog),
+    test!(backlog::backlog_without_replica_is_refused on mariadb_backlog),
+    test!(interruptions::interrupted_backlog_starts_the_applier on mariadb_backlog),
+    test!(interruptions::interrupted_backlog_starts_the_applier on mysql_backlog).long(),
+    test!(interruptions::panic_during_backlog_starts_the_applier on mariadb_backlog),
+    test!(interruptions::panic_during_backlog_starts_the_applier on mysql_backlog).long(),
+    test!(interruptions::second_signal_ends_run_with_frozen_primary on mariadb_backlog),
+    test!(interruptions::second_signal_ends_run_with_frozen_primary on mysql_backlog).long(),
+    test!(interruptions::failed_applier_ends_the_backlog on mariadb_backlog),
+    test!(applier::frozen_replica_applies_again on mariadb_backlog),
+    test!(applier::frozen_replica_applies_again on mysql_backlog).long(),
+    test!(applier::exit_starts_the_applier_the_run_could_not on mariadb_backlog),
+    test!(applier::exit_starts_the_applier_the_run_could_not on mysql_backlog).long(),
+    test!(applier::killed_replica_prints_restore_statements),
+    test!(applier::killed_connection_does_not_end_a_backlog on mariadb_backlog),
+    test!(applier::killed_connection_does_not_end_a_backlog on mysql_backlog).long(),
+    test!(applier::panic_prints_how_to_start_the_applier on mariadb_backlog),
+    test!(applier::panic_prints_how_to_start_the_applier on mysql_backlog).long(),
+    test!(slow_stop::unanswered_stop_prints_restore_statements),
+    test!(slow_stop::slow_stop_is_awaited on mariadb_backlog),
+    test!(slow_stop::slow_stop_is_awaited on mysql_backlog),
+    test!(backlog::backlog_refuses_cluster_members),
+];
+
+const ADMIN: &str = "replimeter";
+/// Servers that flush seldom, so that no disk decides how long a suite takes.
+const RELAXED: [&str; 2] = ["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"];
+
+/// The user's own servers.
+struct Servers {
+    sandbox: Box<dyn Deref<Target = Sandbox>>,
+    mysql: bool,
+}
+
+impl Servers {
+    fn borrow(shape: &str) -> Self {
+        Self {
+            sandbox: Box::new(shared(shape, &RELAXED)),
+            mysql: shape.starts_with("mysql"),
+        }
+    }
+
+    fn primary(&self) -> &Node {
+        &self.sandbox.nodes()[0]
+    }
+
+    fn replica(&self) -> &Node {
+        &self.sandbox.nodes()[1]
+    }
+
+    /// Measures these servers, by a command and its options.
+    fn spawn_as(
+        &self,
+        tool: &TestEnvironment,
+        user: &str,
+        secret: &str,
+        fault: Option<&str>,
+        line: &[&str],
+    ) -> Child {
+        let (primary, replica) = (url(self.primary(), user), url(self.replica(), user));
+        let args = [line, &["--primary", &primary, "--replica", &replica]].concat();
+        let mut command = tool.command(&args);
+        command
+            .env("REPLIMETER_PASSWORD", secret)
+            .envs(fault.map(|fault| ("REPLIMETER_FAULT", fault)));
+        command.spawn().unwrap()
+    }
+
+    fn spawn(&self, tool: &TestEnvironment, line: &[&str]) -> Child {
+        self.spawn_as(tool, ADMIN, password(self.primary()), None, line)
+    }
+
+    fn run(&self, tool: &TestEnvironment, line: &[&str]) -> CommandOutput {
+        wait(self.spawn(tool, line), LIMIT)
+    }
+
+    /// A short measurement of rounds under a script's load.
+    fn under(&self, script: &str, threads: u32, more: &[&str]) -> CommandOutput {
+        let tool = TestEnvironment::new();
+        fs::write(tool.folder().join("load.sql"), script).unwrap();
+        let load = format!("load.sql:{threads}@primary");
+        let mut args = vec![
+            "lag",
+            "--rounds",
+            "100",
+            "--floor-rounds",
+            "10",
+            "--timeout",
+            "60s",
+            "--json",
+            "--load",
+            &load,
+        ];
+        args.extend(more);
+        let ended = self.run(&tool, &args);
+        self.assert_clean();
+        ended
+    }
+
+    /// Everything of ours is gone, on both servers.
+    fn assert_clean(&self) {
+        wait_until("the schema is gone everywhere", LIMIT, || {
+            clean(self.primary()) && clean(self.replica())
+        });
+    }
+
+    fn workers_variable(&self) -> &'static str {
+        if self.mysql {
+            "replica_parallel_workers"
+        } else {
+            "slave_parallel_threads"
+        }
+    }
+
+    fn workers(&self) -> String {
+        value(
+            self.replica(),
+            &format!("SELECT @@GLOBAL.{}", self.workers_variable()),
+        )
+        .unwrap()
+    }
+
+    fn applying(&self) -> bool {
+        let (statement, column) = if self.mysql {
+            ("SHOW REPLICA STATUS", "Replica_SQL_Running")
+        } else {
+            ("SHOW ALL SLAVES STATUS", "Slave_SQL_Running")
+        };
+        session(self.replica()).rows("test", statement).unwrap()[0][column] == "Yes"
+    }
+
+    fn stop_and_start(&self, between: &str) {
+        let word = if self.mysql { "REPLICA" } else { "SLAVE" };
+        for statement in [&format!("STOP {word}"), between, &format!("START {word}")] {
+            sql(self.replica(), statement);
+        }
+    }
+
+    fn await_stopped_applier(&self) {
+        wait_until("the applier is stopped", LIMIT, || {
+            self.workers() == "5" && !self.applying()
+        });
+    }
+
+    /// How many rows the shipped insert has written.
+    fn loaded(&self) -> u64 {
+        let rows =
+            session(self.primary()).value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
+        rows.ok()
+            .flatten()
+            .and_then(|rows| rows.parse().ok())
+            .unwrap_or(0)
+    }
+
+    fn await_load(&self, rows: u64) {
+        wait_until("the load has written rows", LIMIT, || self.loaded() >= rows);
+    }
+
+    /// The replica applies as it was set to.
+    fn assert_as_it_was(&self, workers: &str) {
+        assert_eq!(self.workers(), workers);
+        assert!(self.applying());
+    }
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Tries something on the shared servers, on which nothing of ours is left.
+fn mariadb(case: fn(&Servers)) {
+    let servers = Servers::borrow("mariadb/async:1");
+    case(&servers);
+    servers.assert_clean();
+}
+
+/// Waits until the shipped insert's table has rows.
+fn under_way(servers: &Servers) {
+    servers.await_load(10);
+}
+
+/// Tries a backlog on a replica with three workers, which it has afterwards, too.
+fn with_backlog(shape: &str, case: fn(&Servers)) {
+    let servers = Servers::borrow(shape);
+    let (variable, workers) = (servers.workers_variable(), servers.workers());
+    servers.stop_and_start(&format!("SET GLOBAL {variable} = 3"));
+    case(&servers);
+    servers.assert_as_it_was("3");
+    servers.assert_clean();
+    servers.stop_and_start(&format!("SET GLOBAL {variable} = {workers}"));
+}
+
+fn mariadb_backlog(case: fn(&Servers)) {
+    with_backlog("mariadb/async:1", case);
+}
+
+fn mysql_backlog(case: fn(&Servers)) {
+    with_backlog("mysql/async:1", case);
+}
+
+/// The tool under way, whose standard error can be read meanwhile.
+struct RunningCommand {
+    child: Child,
+    said: Arc<Mutex<String>>,
+    reader: thread::JoinHandle<()>,
+}
+
+impl RunningCommand {
+    fn new(mut child: Child) -> Self {
+        let said = Arc::new(Mutex::new(String::new()));
+        let (stderr, heard) = (child.stderr.take().unwrap(), Arc::clone(&said));
+        let reader = thread::spawn(move || {
+            for line in BufReader::new(stderr).lines() {
+                *heard.lock().unwrap() += &format!("{}\n", line.unwrap());
+            }
+        });
+        Self {
+            child,
+            said,
+            reader,
+        }
+    }
+
+    fn until_it_says(&self, wanted: &str) {
+        let said = || self.said.lock().unwrap().clone();
+        wait_until(&format!("the tool says `{wanted}`"), LIMIT, || {
+            said().contains(wanted)
+        });
+    }
+
+    fn wait(self) -> CommandOutput {
+        let ended = wait(self.child, LIMIT);
+        self.reader.join().unwrap();
+        let stderr = self.said.lock().unwrap().clone();
+        eprintln!("{stderr}");
+        CommandOutput { stderr, ..ended }
+    }
+}
+
+impl Servers {
+    /// With three workers, and a backlog to be made with five.
+    fn of_three_workers(shape: &str) -> Self {
+        let servers = Self {
+            sandbox: Box::new(Box::new(start(shape, &RELAXED))),
+            mysql: shape.starts_with("mysql"),
+        };
+        servers.stop_and_start(&format!("SET GLOBAL {} = 3", servers.workers_variable()));
+        servers
+    }
+
+    /// A run whose limits are a few seconds, when the applier is stopped and the load runs.
+    fn holding(&self, tool: &TestEnvironment, grow: &str) -> RunningCommand {
+        let args = [
+            "backlog",
+            "--build-up",
+            grow,
+            "--workers",
+            "5",
+            "--load",
+            "insert:2@primary",
+            "--rate",
+            "50",
+        ];
+        let secret = password(self.primary());
+        let child = RunningCommand::new(self.spawn_as(
+            tool,
+            ADMIN,
+            secret,
+            Some("impatient-backlog"),
+            &args,
+        ));
+        wait_until("the applier stands still", LIMIT, || {
+            self.workers() == "5" && !self.applying()
+        });
+        under_way(self);
+        child
+    }
+
+    fn signal_replica(&self, signal: Signal) {
+        let replica = Pid::from_raw(i32::try_from(self.sandbox.pids()[1]).unwrap()).unwrap();
+        kill_process(replica, signal).unwrap();
+    }
+
+    /// What a user needs to stop the applier and set its workers, and to see how it is.
+    fn grants(&self) -> (&'static str, &'static str) {
+        if self.mysql {
+            (
+                "REPLICATION_SLAVE_ADMIN, SYSTEM_VARIABLES_ADMIN",
+                "REPLICATION CLIENT",
+            )
+        } else {
+            ("REPLICATION SLAVE ADMIN", "REPLICA MONITOR, BINLOG MONITOR")
+        }
+    }
+
+    /// What brings the applier back, for a person.
+    fn statements(&self) -> String {
+        let (word, variable) = (
+            if self.mysql { "REPLICA" } else { "SLAVE" },
+            self.workers_variable(),
+        );
+        let set = format!("SET GLOBAL {variable} = 3");
+        format!("run on replica1: STOP {word} SQL_THREAD; {set}; START {word} SQL_THREAD;")
+    }
+}

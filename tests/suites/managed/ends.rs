@@ -1,0 +1,169 @@
+//! The end of a sandbox: everything that it started ends with it.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::PermissionsExt,
+    process::{Child, Command},
+    time::Duration,
+};
+
+use replimeter_suites::{LIMIT, wait, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::TestUser;
+
+pub(super) fn killing_the_supervisor_ends_everything() {
+    let user = TestUser::new();
+    for (name, shape) in [("one", "async:1"), ("two", "galera:2")] {
+        let _ = user
+            .run(&["sandbox", "up", shape, "--name", name])
+            .with_code(0);
+        kill_process(user.supervisor(name), Signal::KILL).unwrap();
+        user.assert_nothing_runs(&format!("the keeper of {shape} was killed"));
+        // The record is still there and deceives nobody.
+        wait_until("its death is known", LIMIT, || {
+            user.list()[0]["state"]
+                .as_str()
+                .unwrap()
+                .starts_with("dead")
+        });
+        let _ = user
+            .run(&["lag", "--sandbox", name])
+            .with_code(3)
+            .stderr_contains("its supervisor was killed");
+        let _ = user
+            .run(&["sandbox", "exec", name, "primary", "--", "true"])
+            .with_code(3)
+            .stderr_contains("its supervisor was killed");
+        let _ = user.run(&["sandbox", "down", name]).with_code(0);
+        assert!(user.list().is_empty());
+    }
+    // A reused number in the lock file harms nobody: here it is an innocent process's.
+    let mut innocent = Command::new("sleep").arg("600").spawn().unwrap();
+    let folder = user.sandboxes().join("stale");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("lock"), format!("{}\n", innocent.id())).unwrap();
+    let _ = user.run(&["sandbox", "down", "stale"]).with_code(0);
+    assert!(!folder.exists());
+    assert!(innocent.try_wait().unwrap().is_none(), "it lives on");
+    innocent.kill().unwrap();
+    innocent.wait().unwrap();
+}
+
+pub(super) fn frozen_supervisor_can_be_ended() {
+    let user = TestUser::new();
+    let _ = user
+        .run(&["sandbox", "up", "async:0", "--name", "frozen"])
+        .with_code(0);
+    kill_process(user.supervisor("frozen"), Signal::STOP).unwrap();
+    let _ = user.run(&["sandbox", "down", "frozen"]).with_code(0);
+    user.assert_nothing_runs("a frozen keeper");
+    assert!(user.list().is_empty());
+}
+
+pub(super) fn interrupting_sandbox_up_removes_the_sandbox() {
+    for signal in [Signal::INT, Signal::KILL] {
+        let user = TestUser::new();
+        for moment in [60, 250, 700, 1300] {
+            let child: Child = user
+                .command(&["sandbox", "up", "galera:2", "--name", "early"])
+                .spawn()
+                .unwrap();
+            std::thread::sleep(Duration::from_millis(moment));
+            let already = user
+                .list()
+                .first()
+                .is_some_and(|found| found["state"] == "running");
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            let _ = wait(child, LIMIT);
+            if already {
+                let _ = user.run(&["sandbox", "down", "early"]);
+            }
+            wait_until(
+                "it is gone or, having been ready just then, runs",
+                LIMIT,
+                || {
+                    let list = user.list();
+                    list.is_empty()
+                        || list[0]["state"] == "running"
+                        || list[0]["state"].as_str().unwrap().starts_with("dead")
+                },
+            );
+            let _ = user.run(&["sandbox", "down", "--all"]).with_code(0);
+            user.assert_nothing_runs(&format!("{signal:?} after {moment} ms"));
+        }
+    }
+}
+
+/// What a Galera node starts must go with it: its notification command stands for
+/// the programs of a state transfer, which are started in the same way and whose
+/// moments nobody can time.
+pub(super) fn programs_started_by_servers_are_ended() {
+    let user = TestUser::new();
+    let script = user.folder.path().join("notify");
+    let mut file = fs::File::create(&script).unwrap();
+    file.write_all(b"#!/bin/sh\nsetsid sleep 31337 >/dev/null 2>&1 </dev/null &\n")
+        .unwrap();
+    drop(file);
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let option = format!("wsrep_notify_cmd={}", script.display());
+    let sleepers = || {
+        user.marked()
+            .into_iter()
+            .filter(|number| {
+                fs::read_to_string(format!("/proc/{number}/cmdline"))
+                    .is_ok_and(|line| line.contains("31337"))
+            })
+            .count()
+    };
+    // The tool itself, killed.
+    let mut child = user
+        .command(&[
+            "lag",
+            "--sandbox",
+            "galera:2",
+            "--duration",
+            "60s",
+            "--server-option",
+            &option,
+        ])
+        .spawn()
+        .unwrap();
+    wait_until("the nodes have started something", LIMIT, || {
+        sleepers() > 1 && user.servers() == 2
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    user.assert_nothing_runs("the tool was killed");
+    // A keeper, killed.
+    let _ = user
+        .run(&[
+            "sandbox",
+            "up",
+            "galera:2",
+            "--name",
+            "kept",
+            "--server-option",
+            &option,
+        ])
+        .with_code(0);
+    assert!(sleepers() > 1);
+    kill_process(user.supervisor("kept"), Signal::KILL).unwrap();
+    user.assert_nothing_runs("the keeper was killed");
+    // And an orderly end.
+    let _ = user
+        .run(&[
+            "sandbox",
+            "up",
+            "galera:2",
+            "--name",
+            "again",
+            "--server-option",
+            &option,
+        ])
+        .with_code(0);
+    assert!(sleepers() > 1);
+    let _ = user.run(&["sandbox", "down", "again"]).with_code(0);
+    user.assert_nothing_runs("down");
+}

@@ -1,0 +1,153 @@
+//! Every transaction is matched, whatever its form; filters by schema and table.
+
+use replimeter_suites::{clean, sql, start};
+use serde_json::Value;
+
+use super::{all_matched, args, followed, number, tables};
+
+pub(super) fn mariadb_tap_follows_rotations_and_tables() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    tables(primary);
+    let more = ["--group-by", "table", "--floor-duration", "2s", "--json"];
+    let (tool, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {
+        sql(primary, "FLUSH BINARY LOGS");
+        sql(replica, "FLUSH BINARY LOGS");
+    });
+    let document = ended.with_code(0).json();
+    assert_eq!(
+        (document["schema"].as_str(), document["status"].as_str()),
+        (Some("replimeter.tap/1"), Some("complete"))
+    );
+    all_matched(&document);
+    let row = &document["results"]["rows"][0];
+    let groups = row["group_by"].as_array().unwrap();
+    assert_eq!(groups[0]["table"], "orders");
+    assert_eq!(groups[1]["table"], "carts");
+    let of_groups: u64 = groups
+        .iter()
+        .map(|group| number(&group["lag"]["count"]))
+        .sum();
+    assert!(
+        of_groups >= number(&row["matched"]) - 2,
+        "each touches one table: {row:#}"
+    );
+    assert!(
+        number(&document["results"]["streams"][0]["rotations"]) >= 1
+            && number(&document["results"]["streams"][1]["rotations"]) >= 1
+    );
+    assert!(number(&document["results"]["floor"]["transactions"]) > 0);
+    let windows = document["results"]["windows"].as_array().unwrap();
+    let of_windows: u64 = windows
+        .iter()
+        .map(|window| number(&window["matched"]))
+        .sum();
+    assert_eq!(of_windows, number(&row["matched"]));
+    assert!(clean(primary) && clean(replica), "nothing is written");
+    // The run's directory is whole, and renders again.
+    let dir = tool.only_run();
+    for name in [
+        "plan.toml",
+        "manifest.json",
+        "samples.parquet",
+        "summary.json",
+        "report.html",
+    ] {
+        assert!(dir.join(name).exists(), "{name}");
+    }
+    let again = tool.run(&["report", dir.to_str().unwrap()]).with_code(0);
+    assert!(again.words().contains("shop.orders"), "{again:#?}");
+    let plan = dir.join("plan.toml");
+    let planned = tool
+        .run(&["run", "--dry-run", plan.to_str().unwrap()])
+        .with_code(0);
+    assert!(
+        planned.stdout.contains("command = \"tap\"")
+            && planned.stdout.contains("group-by = \"table\"")
+    );
+}
+
+pub(super) fn mysql_tap_follows_tags_and_compression() {
+    let sandbox = start("mysql/async:1", &[]);
+    tables(&sandbox.nodes()[0]);
+    let prefix = [
+        "SET SESSION gtid_next = 'AUTOMATIC:batch'",
+        "SET SESSION binlog_transaction_compression = 1",
+    ];
+    let more = ["--group-by", "schema", "--json"];
+    let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &prefix, || {});
+    let document = ended.with_code(0).json();
+    all_matched(&document);
+    let row = &document["results"]["rows"][0];
+    assert_eq!(row["group_by"][0]["schema"], "shop");
+    // The commits' own timestamps tell a lag too, to within what is known of the clocks.
+    let clocks = document["results"]["clocks"].as_array().unwrap();
+    let of = |clock: &Value, name: &str| clock[name].as_f64().unwrap();
+    assert_eq!(clocks.len(), 2);
+    let bounds: f64 = clocks.iter().map(|clock| of(clock, "bound_us")).sum();
+    assert!(
+        number(&row["by_servers"]["count"]) > 100 && of(&row["by_servers"], "min_us") > -bounds,
+        "{row:#} {clocks:#?}"
+    );
+    // Servers of one host have one clock.
+    assert!(
+        (of(&clocks[0], "offset_us") - of(&clocks[1], "offset_us")).abs() <= bounds,
+        "{clocks:#?}"
+    );
+    assert_eq!(
+        document["results"]["streams"][0]["tls"], true,
+        "MySQL offers TLS by default"
+    );
+}
+
+pub(super) fn tap_follows_a_replica_of_a_replica() {
+    let sandbox = start("mariadb/chain:2", &[]);
+    tables(&sandbox.nodes()[0]);
+    let (_, ended) = followed(&sandbox, &args(&sandbox, &["--json"]), &[], || {});
+    let document = ended.with_code(0).json();
+    all_matched(&document);
+    let p50 = |index: usize| {
+        document["results"]["rows"][index]["lag"]["p50_us"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!(p50(0) < p50(1), "the second hop comes later: {document:#}");
+}
+
+pub(super) fn tap_filters_by_schema_and_table() {
+    let sandbox = start("mariadb/async:1", &[]);
+    tables(&sandbox.nodes()[0]);
+    let share = |filter: [&str; 2]| {
+        let more = [
+            "--floor-duration",
+            "0",
+            "--group-by",
+            "table",
+            filter[0],
+            filter[1],
+            "--json",
+        ];
+        let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {});
+        let document = ended.with_code(0).json();
+        let row = document["results"]["rows"][0].clone();
+        assert_eq!(row["matched"], row["transactions"], "{row:#}");
+        let tables: Vec<String> = row["group_by"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|group| group["table"].as_str().unwrap().to_owned())
+            .collect();
+        (
+            number(&row["transactions"]) as f64
+                / number(&document["results"]["streams"][0]["transactions"]) as f64,
+            tables,
+        )
+    };
+    // One of three writers writes to `carts`.
+    let (carts, tables) = share(["--include", "shop.carts"]);
+    assert!((0.1..0.6).contains(&carts), "{carts}");
+    assert_eq!(tables, ["carts"]);
+    let (others, tables) = share(["--exclude", "shop.carts"]);
+    assert!((0.4..0.9).contains(&others), "{others}");
+    assert_eq!(tables, ["orders"]);
+}
