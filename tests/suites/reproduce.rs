@@ -96,7 +96,7 @@ fn experiments_are_compared_with_published_results() {
     let _ = tool
         .run(&["report", "out", "--csv"])
         .with_code(2)
-        .stderr_contains("a run of its own");
+        .stderr_contains("each is a run");
 }
 
 fn experiments_before_an_interrupt_are_kept() {

@@ -258,7 +258,7 @@ fn no_url_error_shows_a_password() {
     let connects = |ended: &CommandOutput| {
         ended.code == Some(3)
             && ended.stderr.contains("127.0.0.1:")
-            && ended.stderr.contains("try:")
+            && ended.stderr.contains("hint:")
     };
     let in_file = |name: &str, text: &str| {
         fs::write(tool.folder().join(name), text).unwrap();

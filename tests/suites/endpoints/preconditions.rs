@@ -132,7 +132,7 @@ pub(super) fn foreign_table_is_refused(cluster: &Cluster) {
         .run(&TestEnvironment::new(), &[])
         .with_code(3)
         .stderr_contains("primary (")
-        .stderr_contains("did not make, and will not touch");
+        .stderr_contains("did not create and will not change");
     assert_eq!(
         value(cluster.primary(), "SELECT mine FROM replimeter.lag_probe").as_deref(),
         Some("42")

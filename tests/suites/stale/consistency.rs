@@ -1,6 +1,6 @@
 //! Read consistency: which settings and waits remove stale reads.
 
-use replimeter_suites::{TestEnvironment, clean, start};
+use replimeter_suites::{LIMIT, TestEnvironment, clean, start, wait_until};
 use serde_json::Value;
 
 use super::{args, consistent, float, number, of, rows, run, warned};
@@ -128,7 +128,9 @@ pub(super) fn synchronous_reads_remove_galera_staleness() {
             .all(told),
         "{windows:#?}"
     );
-    assert!(sandbox.nodes().iter().all(clean));
+    wait_until("the schema is removed from every server", LIMIT, || {
+        sandbox.nodes().iter().all(clean)
+    });
     let dir = tool.only_run();
     for name in [
         "plan.toml",
@@ -193,7 +195,9 @@ fn channels_wait_for_gtids(shape: &str, more: &[&str]) {
             "{document:#}"
         );
     }
-    assert!(sandbox.nodes().iter().all(clean));
+    wait_until("the schema is removed from every server", LIMIT, || {
+        sandbox.nodes().iter().all(clean)
+    });
     let refused = run(
         &sandbox,
         &tool,

@@ -76,7 +76,9 @@ pub(super) fn staleness_counts_versions_under_load() {
             .sum::<u64>()
             > 0
     );
-    assert!(sandbox.nodes().iter().all(clean));
+    wait_until("the schema is removed from every server", LIMIT, || {
+        sandbox.nodes().iter().all(clean)
+    });
 }
 
 /// The load's record of this workload on this node, of one way of reading.
@@ -134,7 +136,9 @@ pub(super) fn load_reads_are_checked() {
         );
         consistent(row);
     }
-    assert!(sandbox.nodes().iter().all(clean));
+    wait_until("the schema is removed from every server", LIMIT, || {
+        sandbox.nodes().iter().all(clean)
+    });
     // A workload of the user's names the row, and where waiting for a GTID would be one statement more it is refused.
     let file = tool.folder().join("orders.toml");
     let text = "size = 50\n[[table]]\nname = \"orders\"\n\
@@ -191,7 +195,9 @@ pub(super) fn load_reads_are_checked() {
     let _ = run(&sandbox, &tool, &args(&sandbox, false, &more))
         .with_code(2)
         .stderr_contains("writes row versions");
-    assert!(sandbox.nodes().iter().all(clean));
+    wait_until("the schema is removed from every server", LIMIT, || {
+        sandbox.nodes().iter().all(clean)
+    });
 }
 
 pub(super) fn load_reads_on_every_cluster_node_are_checked() {
@@ -227,7 +233,9 @@ pub(super) fn load_reads_on_every_cluster_node_are_checked() {
         !warned(&document, "changed-by-others"),
         "certification lets no version be given twice: {document:#}"
     );
-    assert!(sandbox.nodes().iter().all(clean));
+    wait_until("the schema is removed from every server", LIMIT, || {
+        sandbox.nodes().iter().all(clean)
+    });
 }
 
 pub(super) fn replica_killed_under_checked_load_ends_the_run() {
