@@ -1,4 +1,4 @@
--- A transaction of three reads, an update and an insert per pass, on a thousand rows that threads meet on.
+-- Each pass is a transaction of three reads, an update and an insert, on 1,000 rows that all threads share.
 -- setup
 DROP TABLE IF EXISTS load_mix, load_mix_log;
 CREATE TABLE load_mix (id INT UNSIGNED NOT NULL PRIMARY KEY, amount BIGINT NOT NULL, note VARCHAR(120) NOT NULL) ENGINE=InnoDB;
