@@ -1,4 +1,4 @@
-# `make` alone says what there is.
+# `make` alone lists the targets.
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all build servers lint unit suites bench tools docs book deb reproduce clean
 
@@ -6,17 +6,17 @@ CARGO ?= cargo
 DENY := target/tools/bin/cargo-deny
 
 help:
-	@echo 'make demo      get what is missing, measure a real replica, write a page'
-	@echo 'make test      lint, unit tests, and every behaviour once on real servers and in a real browser'
+	@echo 'make demo      fetch a server if none is installed, measure a real replica, write a page'
+	@echo 'make test      lint, unit tests, and every behavior once on real servers and in a real browser'
 	@echo 'make test GROUP=stale   one group of tests on real servers (LONG=1: its long ones too)'
-	@echo 'make test-all  the same and what needs repetition or length'
+	@echo 'make test-all  the same, and the tests that need repetition or length'
 	@echo 'make build     target/release/replimeter'
 	@echo 'make servers   unpack MariaDB and MySQL into a private folder (Debian, Ubuntu)'
 	@echo 'make deb       target/deb/replimeter_VERSION_ARCH.deb (Debian, Ubuntu)'
-	@echo 'make docs      what the documents hold of the program: schemas and the command line'
-	@echo 'make bench     the figures that this version promises, as ratios'
-	@echo 'make reproduce the five published experiments beside ours, into docs/reproduced'
-	@echo 'make book      the handbook of docs/ as pages in target/book (needs mdbook)'
+	@echo 'make docs      update the generated documents: schemas, command line, keys, columns, messages'
+	@echo 'make bench     measure the performance goals, as ratios to the alternatives'
+	@echo 'make reproduce run the five published experiments, compare with the published results, into docs/reproduced'
+	@echo 'make book      build the handbook from docs/ into target/book (needs mdbook)'
 
 build:
 	@command -v $(CARGO) >/dev/null || { echo 'Rust is missing: install it from https://rustup.rs' >&2; exit 1; }
@@ -30,7 +30,7 @@ demo: build
 servers:
 	scripts/get-servers all
 
-# The tools that only the tests need.
+# Tools that only the tests need.
 tools: servers
 	scripts/get-test-tools
 
@@ -44,8 +44,8 @@ lint:
 unit:
 	$(CARGO) test --release --locked --workspace --lib --bins
 
-# Which tests on real servers run: all, or those of GROUP; with LONG the long ones too. All of the workspace is named at
-# each build, since other libraries would be compiled for a part of it.
+# Selects tests on real servers: all, or those of GROUP; with LONG the long ones too. Every build names the whole workspace,
+# since cargo compiles the libraries again with other features for a part of it.
 SELECTED := $(if $(GROUP),$(GROUP)::) $(if $(LONG),--include-ignored)
 
 suites: build tools
@@ -61,10 +61,9 @@ endif
 test-all:
 	$(MAKE) test LONG=1
 
-# `make bench DEMO=--demo` also times `make demo` from a fresh clone; `make bench
-# PARTS="shapes links"` does only those (starts, shapes, links, floor, memory,
-# calibrate, writes, tap, disturbance, load, loss, exposure, stale, page, compare); `PARTS="load --rounds 9 --long"`: more turns
-# beside sysbench, and ten minutes for the memory.
+# `make bench DEMO=--demo` also times `make demo` from a fresh clone. `make bench PARTS="shapes links"` runs only these parts
+# (starts, shapes, links, floor, memory, calibrate, writes, tap, disturbance, load, loss, exposure, stale, page, compare).
+# `PARTS="load --rounds 9 --long"` sets the number of rounds against sysbench, and observes the memory for ten minutes.
 bench: build tools
 	scripts/get-test-tools bench
 	$(CARGO) run --release --locked --package replimeter-bench -- $(DEMO) $(PARTS)
@@ -74,16 +73,16 @@ book:
 	[ -x "$$mdbook" ] || { echo 'mdbook is missing: cargo install mdbook (the tests put one into target/tools/python)' >&2; exit 1; }; \
 	"$$mdbook" build
 
-# What docs/ holds of the program itself; tests check that it is up to date.
+# Updates the documents that are generated from the program; tests check that they are up to date.
 docs: build
 	scripts/make-docs
 
-# The page of the published experiments; some ten minutes.
+# Runs the published experiments and writes their page; takes about ten minutes.
 reproduce: build
 	scripts/get-servers all
 	scripts/make-reproduced
 
-# Built as the release is, but with line numbers, which go into a package of their own.
+# Builds like the release, but with line numbers, which go into a separate package.
 deb:
 	$(CARGO) build --profile packaged --locked
 	scripts/make-deb target/deb packaged
