@@ -1,9 +1,9 @@
 #!/bin/sh
-# The same sandbox as a person would start it by hand: initialise, start a primary
-# and a replica, set up replication, wait for a row. Prints the milliseconds from
-# the start to that row, and takes everything down again.
+# Starts the same sandbox with a shell script: initializes and starts a primary and a
+# replica, sets up replication, waits for a row. Prints the milliseconds from the
+# start to that row, and removes everything.
 #
-#   bench/by-hand.sh ROOT        ROOT holds usr/sbin/mariadbd of an unpacked server
+#   bench/by-hand.sh ROOT        ROOT contains usr/sbin/mariadbd of an unpacked server
 set -eu
 root=$1
 work=$(mktemp -d /var/tmp/by-hand.XXXXXX)

@@ -1,4 +1,4 @@
--- The statement of the workload `insert` for sysbench: the same row, prepared, with 128 random letters.
+-- The statement of the workload `insert` for sysbench: a prepared insert of the same row, with 128 random letters.
 local template = string.rep("@", 128)
 
 function thread_init()
