@@ -1,4 +1,4 @@
-//! `compare`: how long two runs of a million samples take.
+//! `compare`: duration and memory for two runs of a million samples.
 
 use std::fs;
 
@@ -42,8 +42,8 @@ pub(crate) fn compare() {
         let (seconds, most) = watched(&tool, &["compare", "a", "b", "--run-dir", &out]);
         took.push(seconds);
         memory.push(most);
-        let text =
-            fs::read_to_string(tool.folder().join(out).join("summary.json")).expect("it was kept");
+        let text = fs::read_to_string(tool.folder().join(out).join("summary.json"))
+            .expect("the comparison has a summary");
         let document: serde_json::Value = serde_json::from_str(&text).expect("a document");
         let median = document["results"]
             .as_array()
@@ -51,7 +51,7 @@ pub(crate) fn compare() {
         assert_eq!(
             median.expect("a row")["change"],
             "higher",
-            "1 % more is found in a million samples"
+            "a million samples show an increase of 1 %"
         );
     }
     line(
@@ -59,5 +59,5 @@ pub(crate) fn compare() {
         spread(took).1,
         "≤ 5",
     );
-    line("its memory at most (MiB)", spread(memory).1, "");
+    line("compare: peak memory (MiB)", spread(memory).1, "");
 }

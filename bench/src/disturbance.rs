@@ -1,5 +1,5 @@
-//! What following a primary does to it: its latency at half its capacity with the tap,
-//! or a method of `lag`, attached and without, in turns.
+//! Effect of a measurement on the primary: its latency at half its capacity, alternately with
+//! and without the tap or a method of `lag`.
 
 use std::{
     fs,
@@ -19,22 +19,22 @@ use crate::line;
 
 /// Connections of the load.
 const WRITERS: u32 = 8;
-/// How long a turn is measured.
+/// Duration of a counted repetition.
 const TURN: Duration = Duration::from_secs(4);
-/// How long before a turn nothing is counted: what is attached begins.
+/// Time before each repetition that is not counted, in which the measurement starts.
 const SETTLE: Duration = Duration::from_millis(1500);
-/// Pairs of turns for each thing that is attached.
+/// Pairs of repetitions, with and without, for each measurement.
 const PAIRS: usize = 8;
-/// The 97.5 % point of Student's t for so many pairs less one.
+/// The 97.5 % point of Student's t distribution for `PAIRS` − 1 degrees of freedom.
 const T: f64 = 2.365;
 
-/// The tap that takes the fewest wake-ups, at the price of stamps that are late.
+/// The tap with the fewest wake-ups, at the cost of later timestamps.
 const GENTLE: &str = "tap --coalesce 5ms --real-time off";
 
 const INSERT: &str =
     "INSERT INTO load_test.t (v) VALUES ('0123456789012345678901234567890123456789')";
 
-/// Milliseconds of processor time that a process has used.
+/// Returns the processor time that a process has used, in milliseconds.
 fn cpu_ms(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
@@ -48,7 +48,7 @@ fn cpu_ms(pid: u32) -> f64 {
     ticks * 10.0
 }
 
-/// Transactions a second that the writers reach back to back.
+/// Returns the transactions per second of the writers in a closed loop.
 fn capacity(sandbox: &Sandbox) -> f64 {
     let stop = AtomicBool::new(false);
     let count = Mutex::new(0u64);
@@ -71,7 +71,7 @@ fn capacity(sandbox: &Sandbox) -> f64 {
     count as f64 / TURN.as_secs_f64()
 }
 
-/// One turn: p50 and p99 of the time from the intended start, in µs, and how many there were.
+/// Runs one repetition; returns p50 and p99 of the response, in µs, and the number of inserts.
 fn turn(sandbox: &Sandbox, rate: f64) -> (f64, f64, usize) {
     let all = Mutex::new(Vec::new());
     let every = Duration::from_secs_f64(f64::from(WRITERS) / rate);
@@ -91,7 +91,7 @@ fn turn(sandbox: &Sandbox, rate: f64) -> (f64, f64, usize) {
                     if due >= begin + SETTLE {
                         own.push(due.elapsed().as_secs_f64() * 1e6);
                     }
-                    // Open loop: a slow one does not move the next.
+                    // Open loop: a slow insert does not delay the intended start of the next one.
                     due += every;
                 }
                 all.lock().unwrap().extend(own);
@@ -103,7 +103,7 @@ fn turn(sandbox: &Sandbox, rate: f64) -> (f64, f64, usize) {
     (all[all.len() / 2], all[all.len() * 99 / 100], all.len())
 }
 
-/// Mean and 95 % interval of paired ratios.
+/// Returns the mean and 95 % interval of paired ratios.
 fn ratio(pairs: &[(f64, f64)]) -> String {
     let logs: Vec<f64> = pairs
         .iter()
@@ -121,7 +121,7 @@ fn ratio(pairs: &[(f64, f64)]) -> String {
     )
 }
 
-/// With and without, in turns, there and back again.
+/// Measures with and without each measurement, in alternating order.
 pub(crate) fn disturbance() {
     let sandbox = start(
         "mariadb/async:1",
@@ -138,7 +138,7 @@ pub(crate) fn disturbance() {
     );
     let half = capacity(&sandbox) / 2.0;
     line(
-        "half of what 8 writers reach back to back (per s)",
+        "half the throughput of 8 closed-loop writers (per s)",
         format!("{half:.0}"),
         "",
     );
@@ -157,7 +157,7 @@ pub(crate) fn disturbance() {
             let mut results = [(0.0, 0.0, 0); 2];
             let mut cpu = [0.0; 2];
             for step in 0..2 {
-                // The order changes from pair to pair.
+                // The order alternates between pairs.
                 let attached = (step + pair) % 2 == 0;
                 let tool = TestEnvironment::new();
                 let child: Option<Child> = attached.then(|| {
@@ -220,7 +220,7 @@ pub(crate) fn disturbance() {
                 if attached {
                     thread::sleep(Duration::from_millis(1500));
                 }
-                // Processor time is read over the settling too, transactions are counted without it.
+                // Processor time includes the settling time, the count of transactions does not.
                 let share = 1e3 * TURN.as_secs_f64() / (TURN + SETTLE).as_secs_f64();
                 let before = cpu_ms(pid);
                 let tool_before = child.as_ref().map_or(0.0, |child| cpu_ms(child.id()));
@@ -249,20 +249,20 @@ pub(crate) fn disturbance() {
             "≤ 1.03",
         );
         line(
-            &format!("{what}: its p99 with / without [95 %]"),
+            &format!("{what}: the primary's p99 with / without [95 %]"),
             ratio(&p99),
             "",
         );
         line(
-            &format!("{what}: the primary's CPU more, per transaction (µs)"),
+            &format!("{what}: additional CPU of the primary per transaction (µs)"),
             format!("{:.1}", middle(&mut server)),
             "",
         );
         line(
-            &format!("{what}: our CPU, per transaction (µs)"),
+            &format!("{what}: CPU of Replimeter per transaction (µs)"),
             format!("{:.1}", middle(&mut own)),
             "",
         );
     }
-    sandbox.close().expect("the sandbox goes");
+    sandbox.close().expect("the sandbox is removed");
 }

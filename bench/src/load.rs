@@ -1,5 +1,5 @@
-//! The load engine beside sysbench 1.0, on one server, in turn: throughput, the
-//! client's processor time, memory, and how fast data is made.
+//! Compares the load engine with sysbench 1.0, alternately on one server: throughput, processor
+//! time and memory of the client, and the rate of filling a data set.
 
 use std::{
     fs,
@@ -25,24 +25,24 @@ use crate::line;
 
 /// Rows of sysbench's table.
 const ROWS: u64 = 100_000;
-/// How long each turn is counted, and how long it runs before.
+/// Counted time of a repetition, and the warm-up before it.
 const COUNTED: Duration = Duration::from_secs(3);
 const RAMP: Duration = Duration::from_secs(1);
-/// Turns of each, short and many, since the machine's speed drifts; `--rounds N` sets another number.
+/// Repetitions of each, many short ones since the machine's speed drifts; `--rounds N` changes the number.
 const ROUNDS: usize = 9;
 const CONNECTIONS: [u32; 3] = [1, 8, 64];
-/// How often a client's processor time is looked at.
+/// Time between two readings of a client's processor time.
 const LOOK: Duration = Duration::from_millis(25);
-/// Bytes of the data set that is made.
+/// Size of the data set that is filled, in bytes.
 const FILLED: u64 = 300_000_000;
-/// Connections that make it.
+/// Connections that fill it.
 const FILLERS: u32 = 4;
 /// The 97.5 % points of Student's distribution for 1 to 9 degrees of freedom.
 const T95: [f64; 9] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262,
 ];
 
-/// No disk shall decide, and all rows lie in memory.
+/// Server options: no flushes, and all rows in memory, so that the disk has no effect.
 const OPTIONS: [&str; 4] = [
     "innodb_flush_log_at_trx_commit=0",
     "sync_binlog=0",
@@ -60,7 +60,7 @@ fn rounds() -> usize {
         .unwrap_or(ROUNDS)
 }
 
-/// Whether this is asked for: `--only WHAT,WHAT`, or all.
+/// Returns whether `--only WHAT,WHAT` selects this; without it everything is selected.
 fn wanted(what: &str) -> bool {
     named("--only").is_none_or(|only| only.split(',').any(|one| one == what))
 }
@@ -76,7 +76,7 @@ pub(crate) fn load() {
     );
     let cost = recording_cost(5_000_000);
     line(
-        "load: recording one operation, the clock's reading included (ns)",
+        "load: recording one operation, including the clock (ns)",
         format!("{:.0}", cost.as_nanos()),
         "≤ 100",
     );
@@ -109,18 +109,18 @@ pub(crate) fn load() {
     drop(sandbox);
 }
 
-/// Operations per second, and the client's processor time for each, in µs.
+/// Operations per second, and the client's processor time per operation, in µs.
 #[derive(Clone, Copy)]
 struct LoadResult {
     per_s: f64,
     cpu_us: f64,
 }
 
-/// Both in turn, and a bare loop beside point selects.
+/// Measures both alternately; for point selects a bare loop, too.
 fn beside(node: &Node, workload: &str, connections: u32) {
     let (mut ours, mut theirs, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds() {
-        // The order changes, so that a drift of the machine meets both.
+        // The order alternates, so that a drift of the machine affects both.
         for first in [round % 2 == 0, round % 2 != 0] {
             if first {
                 ours.push(replimeter(node, workload, connections))
@@ -138,7 +138,7 @@ fn beside(node: &Node, workload: &str, connections: u32) {
     };
     let median = |values: Vec<f64>| crate::spread(values).0;
     line(
-        &format!("{what}: per s, ours and sysbench's"),
+        &format!("{what}: per s, Replimeter and sysbench"),
         format!(
             "{:.0} {:.0}",
             median(of(&ours, |turn| turn.per_s)),
@@ -155,7 +155,7 @@ fn beside(node: &Node, workload: &str, connections: u32) {
         "low ≥ 0.97",
     );
     line(
-        &format!("{what}: client CPU (µs), ours and sysbench's"),
+        &format!("{what}: client CPU (µs), Replimeter and sysbench"),
         format!(
             "{:.2} {:.2}",
             median(of(&ours, |turn| turn.cpu_us)),
@@ -182,8 +182,8 @@ fn beside(node: &Node, workload: &str, connections: u32) {
     }
 }
 
-/// The median of the ratios of turns that ran side by side, and a 95 % interval of
-/// their geometric mean (Student's, of the logarithms).
+/// Returns the median of the ratios of adjacent repetitions, and a 95 % interval of their
+/// geometric mean (Student's, of the logarithms).
 fn ratio(ours: &[f64], theirs: &[f64]) -> String {
     let ratios: Vec<f64> = ours
         .iter()
@@ -206,7 +206,7 @@ fn ratio(ours: &[f64], theirs: &[f64]) -> String {
     )
 }
 
-/// Processor time of all tasks of a process, in seconds.
+/// Returns the processor time of all tasks of a process, in seconds.
 fn cpu_of(child: &Child) -> Option<f64> {
     let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
     let mut sum = 0.0;
@@ -217,8 +217,8 @@ fn cpu_of(child: &Child) -> Option<f64> {
     Some(sum)
 }
 
-/// Waits for a client; the share of a core that it took while it was at full speed: in
-/// the busiest stretch that is a little shorter than what is counted.
+/// Waits for a client; returns its output, and the share of a core that it used at full speed:
+/// in the busiest window of 80 % of the counted time.
 fn watched(mut child: Child) -> (String, f64) {
     let began = Instant::now();
     let mut output = child.stdout.take().unwrap();
@@ -309,7 +309,7 @@ fn sysbench(node: &Node, workload: &str, connections: u32) -> LoadResult {
         "oltp-mix" => "oltp_read_write".to_owned(),
         "update-key" => "oltp_update_index".to_owned(),
         _ => {
-            // As the workload's own table.
+            // The table of the workload.
             sql(node, "DROP TABLE IF EXISTS replimeter.load_insert");
             sql(
                 node,
@@ -337,7 +337,7 @@ fn sysbench(node: &Node, workload: &str, connections: u32) -> LoadResult {
     if workload == "insert" {
         sql(node, "DROP TABLE replimeter.load_insert");
     }
-    // Version 1.0 knows no ramp: the seconds after it, each as "[ 2s ] thds: 8 tps: 1234.56 …".
+    // Version 1.0 has no warm-up: uses the seconds after it, each as "[ 2s ] thds: 8 tps: 1234.56 …".
     let seconds: Vec<f64> = text
         .lines()
         .filter(|line| line.starts_with("[ "))
@@ -374,8 +374,8 @@ fn bare_loop(node: &Node, connections: u32) -> LoadResult {
     }
 }
 
-/// The same bytes as a point select's, on blocking sockets, and nothing else: no clock,
-/// no record, an answer read up to its end without being looked at.
+/// Sends the same bytes as a point select, on blocking sockets, without clock and recording, and
+/// reads answers without decoding them.
 pub(crate) fn bare() {
     let mut arguments = std::env::args().skip_while(|arg| arg != "--bare").skip(1);
     let port: u16 = arguments.next().unwrap().parse().unwrap();
@@ -400,7 +400,7 @@ pub(crate) fn bare() {
         let mut prepared = channel
             .prepare("SELECT c FROM sbtest1 WHERE id = ?")
             .unwrap();
-        // The first one tells the types of the parameters.
+        // The first execution declares the types of the parameters.
         channel
             .execute(&mut prepared, |binder| binder.push(ParameterValue::Int(1)))
             .unwrap();
@@ -444,7 +444,7 @@ fn ask(
     let at = packet.len() - 8;
     let (from, until) = (RAMP, RAMP + COUNTED);
     for number in 0u64.. {
-        // A look at the clock for every 64 questions costs nothing.
+        // Reads the clock once in 64 queries, which costs almost nothing.
         if number % 64 == 0 && began.elapsed() >= until {
             break;
         }
@@ -457,7 +457,7 @@ fn ask(
         let mut filled = 0;
         loop {
             filled += socket.read(&mut buffer[filled..]).unwrap();
-            // The end of rows: five bytes that begin with 0xfe.
+            // The end of the rows: five bytes that begin with 0xfe.
             if filled >= 9
                 && buffer[filled - 5] == 0xfe
                 && buffer[filled - 9..filled - 6] == [5, 0, 0]
@@ -472,7 +472,7 @@ fn ask(
     counted
 }
 
-/// Three hundred megabytes of sysbench's rows, by each.
+/// Compares the rates of filling 300 MB of sysbench's rows.
 fn filling(node: &Node) {
     let workload = Workload::named("point-select").unwrap();
     let stop = AtomicBool::new(false);
@@ -493,7 +493,7 @@ fn filling(node: &Node) {
         let bytes = set.bytes;
         drop(set.remove(node));
         line(
-            "load: made data set (MB on the disk)",
+            "load: filled data set (MB on disk)",
             format!("{:.0}", bytes as f64 / 1e6),
             "",
         );
@@ -512,20 +512,20 @@ fn filling(node: &Node) {
             sql(node, "DROP DATABASE sysbench");
         }
     }
-    // sysbench fills a table with one thread: as many threads need as many tables, each with an index of its own.
+    // sysbench fills a table with one thread: several threads need as many tables, each with its own index.
     line(
-        "load: rows made per s / sysbench prepare, as many threads and tables",
+        "load: rows filled per s / sysbench prepare, one table per thread",
         ratio(&ours, &theirs),
         "≥ 0.9",
     );
     line(
-        "load: rows made per s / sysbench prepare, one table too",
+        "load: rows filled per s / sysbench prepare, also one table",
         ratio(&ours, &alone),
         "≥ 0.9",
     );
 }
 
-/// Resident memory of the tool in MB, at 64 connections, early and late in a run.
+/// Measures the resident memory of the tool in MB, with 64 connections, early and late in a run.
 fn memory(node: &Node) {
     let long = std::env::args().any(|arg| arg == "--long");
     let (early, late) = if long { (10, 600) } else { (10, 60) };
@@ -571,12 +571,12 @@ fn memory(node: &Node) {
     }
     assert!(child.wait().unwrap().success());
     line(
-        &format!("load: memory at 64 connections after {early} s (MB)"),
+        &format!("load: memory with 64 connections after {early} s (MB)"),
         format!("{:.1}", readings[0]),
         "≤ 40",
     );
     line(
-        &format!("load: memory at 64 connections after {late} s (MB)"),
+        &format!("load: memory with 64 connections after {late} s (MB)"),
         format!("{:.1}", readings[1]),
         "the same",
     );

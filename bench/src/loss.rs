@@ -1,12 +1,12 @@
-//! What crashes take, and what one would take: modes beside one another.
+//! `loss` and `exposure` for each replication mode.
 
 use serde_json::Value;
 
 use crate::{line, run};
 
-/// Crashes of each way of replicating.
+/// Crashes per replication mode.
 const CRASHES: &str = "20";
-/// Crashes of each cluster, which take longer to agree on who is left.
+/// Crashes per cluster; a cluster takes longer to agree on the remaining members.
 const OF_CLUSTERS: &str = "5";
 
 fn number(value: &Value, key: &str) -> f64 {
@@ -47,12 +47,12 @@ fn show(document: &Value) {
         line(&format!("{name}: crashes that lost"), share, goal);
         let per = &row["lost_per_crash"];
         line(
-            &format!("{name}: missing per crash"),
+            &format!("{name}: lost per crash"),
             format!("{:.1}{}", number(per, "mean"), interval(&per["mean_ci95"])),
             "",
         );
         line(
-            &format!("{name}: seen, then lost"),
+            &format!("{name}: seen then lost"),
             format!("{}", row["seen_then_lost"]),
             "",
         );
@@ -64,7 +64,7 @@ fn show(document: &Value) {
     }
 }
 
-/// Over a link of 1 ms, primaries that are cut off and killed; and clusters.
+/// Runs crashes of primaries after a network partition, over a link of 1 ms, and crashes of clusters.
 pub(crate) fn loss() {
     for engine in ["mariadb", "mysql"] {
         let (loose, strict) = (format!("{engine}/async:1"), format!("{engine}/semi-sync:1"));
@@ -92,7 +92,7 @@ pub(crate) fn loss() {
     ]));
 }
 
-/// By Little's law rate times delay are under way, on average.
+/// Compares the mean number of exposed transactions with rate × delay (Little's law).
 pub(crate) fn exposure() {
     for engine in ["mariadb", "mysql"] {
         let shape = format!("{engine}/async:1");

@@ -1,5 +1,5 @@
-//! `make bench`: the figures that a version promises, as ratios and counts, beside
-//! the alternative in the same run. Run it on an otherwise idle machine.
+//! `make bench`: measures the performance goals of a version, as ratios and counts, next to
+//! the alternatives in the same run. Run it on an otherwise idle machine.
 
 mod compare;
 mod disturbance;
@@ -24,7 +24,7 @@ use replimeter_sandbox::{Home, Install, Sandbox, Search, Settings};
 use replimeter_suites::{TestEnvironment, home};
 use serde_json::Value;
 
-/// Repetitions of what is quick.
+/// Repetitions of short measurements.
 const TIMES: usize = 7;
 
 fn main() {
@@ -53,7 +53,7 @@ fn main() {
     ];
     let named = asked(&parts.map(|(name, _)| name));
     println!("{:<58} {:>12}  {:<12}", "figure", "measured", "goal");
-    // A fresh clone with empty caches takes minutes: only when asked for.
+    // A fresh clone with empty caches takes minutes, so it needs an option.
     if std::env::args().any(|arg| arg == "--demo") {
         demo();
     }
@@ -65,10 +65,10 @@ fn main() {
     }
 }
 
-/// The parts that were asked for by name; says what there is where somebody asks, or is mistaken.
+/// Returns the parts named on the command line. Prints the usage and exits on `--help` or an unknown part.
 fn asked(parts: &[&str]) -> Vec<String> {
     let usage = format!(
-        "parts: {}\noptions: --demo (also `make demo` from a fresh clone); of load: --rounds N, --only WHAT; of load and page: --long",
+        "parts: {}\noptions: --demo (also run `make demo` from a fresh clone); for load: --rounds N, --only WHAT; for load and page: --long",
         parts.join(", ")
     );
     let mut named = Vec::new();
@@ -83,7 +83,7 @@ fn asked(parts: &[&str]) -> Vec<String> {
             "--demo" | "--long" => {}
             part if parts.contains(&part) => named.push(arg),
             other => {
-                eprintln!("`{other}` is no part of the bench\n{usage}");
+                eprintln!("unknown part or option `{other}`\n{usage}");
                 std::process::exit(2);
             }
         }
@@ -91,7 +91,7 @@ fn asked(parts: &[&str]) -> Vec<String> {
     named
 }
 
-/// `make demo` from a fresh clone in an empty cache.
+/// Measures `make demo` from a fresh clone with an empty cache.
 fn demo() {
     let folder = tempfile::Builder::new()
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
@@ -137,7 +137,7 @@ fn demo() {
         "≤ 6",
     );
     line(
-        "of which the measurement (s)",
+        "its measurement alone (s)",
         format!("{:.1}", summary["measured_us"].as_f64().unwrap() / 1e6),
         "≤ 20",
     );
@@ -147,7 +147,7 @@ fn line(figure: &str, measured: String, goal: &str) {
     println!("{figure:<58} {measured:>12}  {goal:<12}");
 }
 
-/// Median and range.
+/// Returns the median, and a text of median and range.
 fn spread(mut values: Vec<f64>) -> (f64, String) {
     values.sort_by(f64::total_cmp);
     let median = values[values.len() / 2];
@@ -161,7 +161,7 @@ fn spread(mut values: Vec<f64>) -> (f64, String) {
     )
 }
 
-/// Starts and removes a sandbox; seconds for each.
+/// Starts and removes a sandbox; returns the seconds that each took.
 fn once(root: &Path, servers: &Path) -> (f64, f64) {
     let search = Search {
         servers: Some(servers.to_owned()),
@@ -179,7 +179,7 @@ fn once(root: &Path, servers: &Path) -> (f64, f64) {
     (start, began.elapsed().as_secs_f64())
 }
 
-/// Sandbox `async:1` from start to sentinel, against a shell script.
+/// Compares the start of sandbox `async:1`, until the sentinel is visible, with a shell script.
 fn starts() {
     let servers = home().join("servers");
     let search = Search {
@@ -231,21 +231,21 @@ fn starts() {
         cold_text,
         "≤ 5",
     );
-    line("the same by hand, a shell script (s)", hand_text, "");
+    line("the same in a shell script (s)", hand_text, "");
     line(
-        "cold start / by hand (both make data directories)",
+        "cold start / script (both make data directories)",
         format!("{:.2}", cold / by_hand),
         "",
     );
-    line("warm start / by hand", format!("{:.2}", warm / by_hand), "");
-    line("tear-down (s)", spread(down).1, "≤ 1");
+    line("warm start / script", format!("{:.2}", warm / by_hand), "");
+    line("removal (s)", spread(down).1, "≤ 1");
 }
 
 fn run(args: &[&str]) -> Value {
     TestEnvironment::new().run(args).with_code(0).json()
 }
 
-/// The null replica against one point select's round trip in the same run.
+/// Compares the null replica with the round trip of a point select in the same run.
 fn floor() {
     let (mut idle_width, mut idle_middle, mut ack_width, mut ack_middle) =
         (vec![], vec![], vec![], vec![]);
@@ -290,7 +290,7 @@ fn floor() {
     );
 }
 
-/// Runs the tool to its end: the seconds that it took, and the MiB that it had at most.
+/// Runs the tool to its end; returns its duration in seconds and its peak memory in MiB.
 fn watched(tool: &TestEnvironment, args: &[&str]) -> (f64, f64) {
     let began = Instant::now();
     let mut child = tool
@@ -300,7 +300,7 @@ fn watched(tool: &TestEnvironment, args: &[&str]) -> (f64, f64) {
         .expect("the tool runs");
     let mut peak = 0.0f64;
     let status = loop {
-        // What it had at most is told until it has ended.
+        // The peak can be read until the process has ended.
         let told = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         let kib = told.lines().find_map(|line| {
             line.strip_prefix("VmHWM:")?
@@ -321,7 +321,7 @@ fn watched(tool: &TestEnvironment, args: &[&str]) -> (f64, f64) {
     (took, peak)
 }
 
-/// Peak memory of the tool, in MiB, over a run of so many rounds.
+/// Returns the peak memory of the tool, in MiB, in a run of `rounds` rounds.
 fn peak(rounds: &str) -> f64 {
     let args = [
         "lag",
@@ -337,7 +337,7 @@ fn peak(rounds: &str) -> f64 {
     watched(&TestEnvironment::new(), &args).1
 }
 
-/// 100,000 rounds against 1,000.
+/// Compares the memory of 100,000 rounds with that of 1,000.
 fn memory() {
     let (few, many) = (peak("1000"), peak("100000"));
     line("peak memory, 1,000 rounds (MiB)", format!("{few:.1}"), "");

@@ -1,10 +1,10 @@
-//! The methods of `lag`: how far off each is, and how many writes a second it follows.
+//! The methods of `lag`: error of each, and writes per second that it follows.
 
 use serde_json::Value;
 
 use crate::{line, run};
 
-/// Known delays, and what each method makes of them.
+/// Compares known delays with the lag that each method measures.
 pub(crate) fn calibrate() {
     for shape in ["mariadb/async:1", "mysql/async:1"] {
         let document = run(&[
@@ -37,10 +37,10 @@ pub(crate) fn calibrate() {
     }
 }
 
-/// Writes a second that one process writes and measures over eight connections.
+/// Measures the writes per second that one process writes and observes over eight connections.
 pub(crate) fn writes() {
     for method in ["poll", "wait", "tap"] {
-        // 12,000 a second are asked for: what is measured of them, and how late the writes were, says whether it is sustained.
+        // The target is 12,000 per second; the measured rate and the lateness of writes show whether it is sustained.
         let args = [
             "--sandbox",
             "mariadb/async:1",
@@ -53,7 +53,7 @@ pub(crate) fn writes() {
             "--row-size",
             "100",
         ];
-        // As the other benches of writers: without a flush at every commit, and with appliers beside one another.
+        // As in the other parts with writers: without a flush at every commit, and with parallel appliers.
         let quick = [
             "--server-option",
             "innodb_flush_log_at_trx_commit=2",
@@ -79,12 +79,12 @@ pub(crate) fn writes() {
             .unwrap_or(f64::NAN)
             / 1e3;
         line(
-            &format!("{method}: measured writes a second over 8 connections"),
+            &format!("{method}: measured writes per s over 8 connections"),
             format!("{rate:.0}"),
             "≥ 10,000",
         );
         line(
-            &format!("{method}: rows missing; writes started late, p99 (ms)"),
+            &format!("{method}: rows timed out; lateness of writes, p99 (ms)"),
             format!("{missing}; {late:.1}"),
             "",
         );
@@ -94,7 +94,7 @@ pub(crate) fn writes() {
                 .map_or(Value::Null, |us| (us / 1e3).into())
         };
         line(
-            &format!("{method}: lag from ack p50, p99 meanwhile (ms)"),
+            &format!("{method}: lag from ack at this rate, p50, p99 (ms)"),
             format!("{:.5}, {:.5}", lag("p50_us"), lag("p99_us")),
             "",
         );

@@ -1,4 +1,4 @@
-//! The page of a run of a million samples: rendered, and opened.
+//! The page of a run of a million samples: time and memory to render it, time to open it.
 
 use std::{fs, path::Path, process::Command};
 
@@ -14,7 +14,7 @@ const SAMPLES: i64 = 1_000_000;
 /// Repetitions.
 const TIMES: usize = 5;
 
-/// With `--long` all rounds are measured, which takes some ten minutes; else the samples behind a short run are made up.
+/// Measures all rounds with `--long`, which takes about ten minutes; otherwise replaces the samples of a short run with synthetic ones.
 pub(crate) fn page() {
     let tool = TestEnvironment::new();
     let long = std::env::args().any(|arg| arg == "--long");
@@ -37,7 +37,7 @@ pub(crate) fn page() {
     let measured = watched(&tool, &args).1;
     if long {
         line(
-            "page: memory of the run of 1,000,000 rounds at most (MiB)",
+            "page: peak memory of the run of 1,000,000 rounds (MiB)",
             format!("{measured:.1}"),
             "",
         );
@@ -76,7 +76,7 @@ pub(crate) fn page() {
         "≤ 2",
     );
     line(
-        "page: memory of that at most (MiB)",
+        "page: peak memory of rendering it (MiB)",
         spread(memory).1,
         "≤ 190",
     );
@@ -92,10 +92,10 @@ pub(crate) fn page() {
     );
 }
 
-/// Seconds from the navigation until the page is there with its first picture; the others follow one by one.
+/// Returns the seconds from the navigation until the page shows its first picture; the others follow one by one.
 fn opening(page: &Path, folder: &Path) -> f64 {
     let text = fs::read_to_string(page).expect("a page");
-    // Behind the page's own script, which draws one picture before it ends; asking for a height has all laid out.
+    // After the page's script, which draws one picture before it ends; reading a height forces the layout.
     let timed = "<script>addEventListener('load', () => { document.body.offsetHeight; \
                  document.body.setAttribute('data-opened', performance.now()); });</script></body>";
     let copy = folder.join("timed.html");

@@ -1,5 +1,5 @@
-//! Every shape: how long a warm start takes, how much memory its servers hold, and how
-//! exactly an injected delay comes out as lag.
+//! Every shape: duration of a warm start, memory of its servers, and the difference between
+//! an injected delay and the measured lag.
 
 use std::{fs, sync::atomic::AtomicBool};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{TIMES, line, run, spread};
 
-/// Resident memory of processes, in MB; pages that they share are counted in each.
+/// Returns the resident memory of processes, in MB; shared pages count in each process.
 fn resident(pids: &[u32]) -> f64 {
     let of = |pid: &u32| -> Option<f64> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -23,8 +23,8 @@ fn resident(pids: &[u32]) -> f64 {
     pids.iter().filter_map(of).sum()
 }
 
-/// Warm starts to ready: replication in effect as the servers say, the sentinel row
-/// seen everywhere.
+/// Measures warm starts until all servers report that they replicate and show the sentinel
+/// row.
 pub(crate) fn starts() {
     let servers = home().join("servers");
     let folder = tempfile::Builder::new()
@@ -45,16 +45,16 @@ pub(crate) fn starts() {
                 servers: Some(servers.clone()),
                 ..Search::default()
             };
-            let home = Home::at(folder.path().join("home")).expect("a private folder of our own");
+            let home = Home::at(folder.path().join("home")).expect("a private folder");
             let settings = Settings::of(shape.parse().expect("a shape"), search, home);
             let sandbox =
                 Sandbox::start(&settings, &AtomicBool::new(false)).expect("the sandbox starts");
-            // The first one makes the data directory.
+            // The first start makes the data directory.
             if number > 0 {
                 times.push(sandbox.record().start_us / 1e6);
                 sizes.push(resident(&sandbox.pids()));
             }
-            sandbox.close().expect("the sandbox goes");
+            sandbox.close().expect("the sandbox is removed");
         }
         line(
             &format!("sandbox {shape}, warm: start to ready (s)"),
@@ -71,9 +71,8 @@ pub(crate) fn starts() {
     }
 }
 
-/// Lag through a link with a delay, less lag through the same link without, less the
-/// delay. Without and with stand beside each other in time, since the machine's own
-/// pace changes.
+/// Measures lag over a link with a delay, minus lag over the same link without, minus the
+/// delay. Runs with and without alternate, since the machine's speed drifts.
 pub(crate) fn links() {
     let lag = |delay: &str| {
         let args = [
@@ -85,7 +84,7 @@ pub(crate) fn links() {
             "0",
             "--json",
         ];
-        // Without flushes: a disk's own variation is many times what is looked for.
+        // Without flushes: the variation of a disk is many times the difference to measure.
         let quiet = [
             "--server-option",
             "sync_binlog=0",

@@ -1,4 +1,4 @@
-//! `stale`: its rounds beside a straightforward loop, how exactly reads are scheduled, and whether promises hold.
+//! `stale`: its rounds per second compared with a plain loop, the punctuality of its reads, and violations of guarantees.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ use crate::{line, spread};
 
 /// Rounds of each repetition.
 const ROUNDS: u64 = 5000;
-/// Repetitions, the tool and the loop in turns.
+/// Repetitions; the tool and the loop alternate.
 const TIMES: usize = 5;
 
-/// Runs the tool on the servers of a sandbox as a user's own.
+/// Runs the tool on the servers of a sandbox as existing servers.
 fn run(sandbox: &Sandbox, more: &[&str]) -> Value {
     let mut args = vec!["stale".to_owned()];
     for node in sandbox.nodes() {
@@ -35,7 +35,7 @@ fn run(sandbox: &Sandbox, more: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("a document")
 }
 
-/// Rounds per second of the loop that anybody would write.
+/// Returns the rounds per second of a plain loop of the same statements.
 fn by_hand(sandbox: &Sandbox) -> f64 {
     let (mut writer, mut reader) = (session(&sandbox.nodes()[0]), session(&sandbox.nodes()[1]));
     let update = writer
@@ -107,13 +107,13 @@ pub(crate) fn stale() {
         ours.push(tool);
         theirs.push(hand);
     }
-    line("stale: rounds a second on galera:3", spread(ours).1, "");
+    line("stale: rounds per s on galera:3", spread(ours).1, "");
     line(
-        "the same statements in a straightforward loop",
+        "the same statements in a plain loop, rounds per s",
         spread(theirs).1,
         "",
     );
-    line("stale / the loop, in turns", spread(ratios).1, "≥ 0.9");
+    line("stale / the loop, alternately", spread(ratios).1, "≥ 0.9");
     let curve = [
         "--reader",
         "node2",

@@ -1,4 +1,4 @@
-//! What following the binary logs costs, and what it holds.
+//! Processor time and memory of following the binary logs.
 
 use std::{
     fs,
@@ -17,13 +17,13 @@ use crate::line;
 
 /// Closed-loop writers.
 const WRITERS: usize = 8;
-/// How long they write.
+/// Time during which they write.
 const WRITING: Duration = Duration::from_secs(15);
-/// Transactions of ten minutes at 22,000 a second.
+/// Transactions of ten minutes at 22,000 per second.
 const BEHIND: u64 = 13_000_000;
 
-/// Processor time per transaction and the share that is matched, under writers at full
-/// speed; then the memory of arrivals that a replica has still to show.
+/// Measures processor time per transaction and the share of matched transactions with closed-loop
+/// writers, then the memory of pending transactions.
 pub(crate) fn tap() {
     for (real_time, rest) in [
         ("on", "0"),
@@ -37,7 +37,7 @@ pub(crate) fn tap() {
         let of = |name: &str| row[name].as_u64().unwrap();
         let rate = of("transactions") as f64 / WRITING.as_secs_f64();
         let share = of("matched") as f64 / of("transactions").max(1) as f64 * 100.0;
-        let what = format!("tap, {WRITERS} writers, real-time {real_time}, rest {rest}");
+        let what = format!("tap, {WRITERS} writers, real-time {real_time}, coalesce {rest}");
         line(
             &format!("{what}: transactions per s"),
             format!("{rate:.0}"),
@@ -52,7 +52,7 @@ pub(crate) fn tap() {
             .as_f64()
             .unwrap();
         line(
-            &format!("{what}: our CPU per transaction (µs)"),
+            &format!("{what}: CPU of Replimeter per transaction (µs)"),
             format!("{cpu:.2}"),
             "≤ 4",
         );
@@ -62,7 +62,7 @@ pub(crate) fn tap() {
                 .as_f64()
                 .unwrap_or(f64::NAN);
             line(
-                &format!("  of which reading {name} (µs)"),
+                &format!("  for reading {name} (µs)"),
                 format!("{cpu:.2}"),
                 "",
             );
@@ -82,15 +82,19 @@ pub(crate) fn tap() {
         .split_whitespace()
         .map(|number| number.parse::<f64>().unwrap());
     let mut next = || numbers.next().unwrap();
-    // Arrivals are made up here: the matcher and its file are the real ones.
+    // The arrivals are synthetic; the matcher and its file are the real ones.
     line(
-        "matcher alone, 13 million pending (made up): resident (MB)",
+        "matcher alone, 13 million pending (synthetic): resident (MB)",
         format!("{:.1}", next()),
         "≤ 64",
     );
-    line("  on disk meanwhile (MB)", format!("{:.1}", next()), "");
     line(
-        "  matched when the replica has caught up (%)",
+        "  on disk at the same time (MB)",
+        format!("{:.1}", next()),
+        "",
+    );
+    line(
+        "  matched after the replica has caught up (%)",
         format!("{:.4}", next()),
         "100",
     );
@@ -163,8 +167,8 @@ fn under_load(real_time: &str, rest: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Holds the arrivals of a replica that is far behind, lets it catch up, and prints the
-/// peak of the memory and of the file in MB, and the share that was matched.
+/// Stores the pending transactions of a replica that is far behind, lets it catch up, and prints
+/// the peak memory and the size of the file, in MB, and the share of matched transactions in percent.
 pub(crate) fn pending() {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let mut matcher = Matcher::new(1, "", Some(folder.path())).unwrap();
@@ -175,7 +179,7 @@ pub(crate) fn pending() {
                 server: 1,
                 sequence: number,
             });
-        // Neighbours are never equally far apart.
+        // Distances between neighbors vary.
         let at = number as i64 * 46_000
             + (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as i64
             + late;
