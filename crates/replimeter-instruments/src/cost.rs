@@ -57,7 +57,7 @@ pub struct Block {
     pub invalid: Option<String>,
 }
 
-/// Settings of the load of a cell.
+/// Settings of the load of a cell, that is, of one number of threads with one link delay.
 #[derive(Clone, Copy, Debug)]
 pub struct CellLoad {
     /// Number of connections.
@@ -386,7 +386,7 @@ fn one(results: Vec<GroupResult>, session: &Session) -> Result<GroupResult, Serv
         return Err(session.precondition(
             "internal error",
             "the load returned no result",
-            "report this as a defect",
+            "report this as a bug",
         ));
     };
     if let Some(failure) = result.failure {

@@ -53,7 +53,7 @@ impl MeasureError {
             Self::Held { first, held } if first.hint().is_empty() => held.hint.clone(),
             Self::Held { first, held } => format!("{}; {}", first.hint(), held.hint),
             Self::Sink(_) => "free disk space, or choose another folder with --run-dir".to_owned(),
-            Self::Thread => "report this as a defect, with the messages above".to_owned(),
+            Self::Thread => "report this as a bug, with the messages above".to_owned(),
             Self::Source(error) => error.hint.clone(),
             Self::Interrupted => String::new(),
         }

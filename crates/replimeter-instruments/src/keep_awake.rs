@@ -1,8 +1,9 @@
 //! Keeps idle cores from halting.
 //!
-//! On a virtual machine a halted core takes tens of microseconds to wake, and a lone client pays that
-//! on every round trip; adding load can then make everything *faster*. A spinner on every core, at idle
-//! priority, is preempted at once by any other thread and keeps the core awake otherwise.
+//! On a virtual machine a halted core takes tens of microseconds to wake, and a single client pays
+//! that on every round trip; adding load can then make everything *faster*. A spinner on every
+//! core, at idle priority, is preempted at once by any other thread and keeps the core awake
+//! otherwise.
 
 use std::{
     sync::{

@@ -96,7 +96,7 @@ pub(crate) struct RecordedCase {
     folder: std::path::PathBuf,
 }
 
-/// The recorded runs with readings whose name begins so; there is one at least.
+/// Returns the recorded runs with readings whose names start with `begins`; at least one.
 #[cfg(test)]
 pub(crate) fn cases(begins: &str) -> Vec<RecordedCase> {
     let folders =
@@ -129,7 +129,7 @@ impl RecordedCase {
             .collect()
     }
 
-    /// The data below the listeners, in order.
+    /// Returns the data below the listeners, in order.
     pub(crate) fn readings<R: serde::de::DeserializeOwned>(&self) -> Vec<R> {
         self.lines(READINGS)
             .into_iter()
@@ -137,7 +137,7 @@ impl RecordedCase {
             .collect()
     }
 
-    /// What calls of this name hold.
+    /// Returns the arguments of the calls of this name.
     pub(crate) fn calls(&self, name: &str) -> Vec<serde_json::Value> {
         self.lines(CALLS)
             .into_iter()

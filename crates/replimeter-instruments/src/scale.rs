@@ -63,10 +63,10 @@ pub struct Workloads {
 
 impl Workloads {
     /// Returns those of experiment 2: inserts of posts, and selects of posts by a pattern of their
-    /// title; and updates of posts, which its author left for later.
+    /// title; and updates of posts, which its author left as future work.
     ///
     /// # Errors
-    /// When a built-in workload cannot be read, which is a defect.
+    /// When a built-in workload cannot be read, which is a bug.
     pub fn published() -> Result<Self, ScriptError> {
         let text = include_str!("../../../loads/post-update.toml");
         let update = Workload::parse("post-update.toml", text)?;

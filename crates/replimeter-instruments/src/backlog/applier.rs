@@ -26,8 +26,8 @@ pub(super) struct Applier<'a> {
 }
 
 impl<'a> Applier<'a> {
-    /// Stops the applier and sets its number of workers, if requested. `say` receives messages about
-    /// its release for the user.
+    /// Stops the applier and, if requested, sets its number of workers. `say` receives messages
+    /// about its release for the user.
     ///
     /// # Errors
     /// When the server refuses or does not answer; then the applier is released.

@@ -66,7 +66,7 @@ impl Position {
             Engine::MySql => GtidSet::parse(&text).map(Self::Set),
         };
         position.map_err(|error| {
-            session.precondition(OPERATION, error.to_string(), "report this as a defect")
+            session.precondition(OPERATION, error.to_string(), "report this as a bug")
         })
     }
 

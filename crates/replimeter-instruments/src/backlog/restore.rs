@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(
             early.sent,
             ["KILL 7"],
-            "a START would be undone by the STOP that is still under way"
+            "a START would be undone by the STOP that is still in progress"
         );
         // After it ended its result is unknown: only an answered STOP is certain.
         let mut late = ScriptedReplica::new(9);

@@ -359,7 +359,7 @@ fn channel(replica: &CheckedReplica) -> Result<Channel, ServerError> {
         _ => Err(replica.server.session.precondition(
             "cannot build up a backlog",
             "it has no replication channel",
-            "report this as a defect",
+            "report this as a bug",
         )),
     }
 }

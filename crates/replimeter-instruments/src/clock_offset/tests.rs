@@ -60,7 +60,7 @@ proptest! {
     ) {
         let found = measured(EPOCH + offset, drift, begun, &trips);
         let truth = EPOCH + offset + found.at.0 * drift / 1_000_000;
-        prop_assert!((found.offset.0 - truth).abs() <= found.bound.0 + 1, "{found:?}, truly {truth}");
+        prop_assert!((found.offset.0 - truth).abs() <= found.bound.0 + 1, "{found:?}, true value {truth}");
         let fastest = trips.iter().map(|(there, back)| there + back).min().unwrap();
         prop_assert!(found.bound.0 <= fastest / 2 + fastest / 1_000 + 1_100, "{found:?}, the fastest trip {fastest}");
     }
@@ -81,9 +81,9 @@ proptest! {
         let clock = clock.unwrap();
         let found = clock.at(Nanos(near)).unwrap();
         let truth = EPOCH + offset + near * drift / 1_000_000;
-        prop_assert!((found.offset.0 - truth).abs() <= found.bound.0, "{found:?}, truly {truth}");
+        prop_assert!((found.offset.0 - truth).abs() <= found.bound.0, "{found:?}, true value {truth}");
         let (point, bound) = clock.to_run_clock(Nanos(near + truth), Nanos(near)).unwrap();
-        prop_assert!((point.0 - near).abs() <= bound.0, "{point:?} ± {bound:?}, truly {near}");
+        prop_assert!((point.0 - near).abs() <= bound.0, "{point:?} ± {bound:?}, true value {near}");
     }
 
     #[test]

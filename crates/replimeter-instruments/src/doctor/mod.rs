@@ -152,7 +152,7 @@ fn read_executed(
     }
 }
 
-/// Judges the data.
+/// Checks the data and returns the findings.
 fn diagnose(servers: &[Examination], topology: &Topology, mode: Option<String>) -> Diagnosis {
     let view = CheckContext { servers, topology };
     // A single server has no replica here, unless it is in a cluster.
@@ -230,7 +230,7 @@ impl<'a> CheckContext<'a> {
             .filter_map(|(index, server)| Some((index, server, server.seen()?)))
     }
 
-    /// Returns how a server comes by what is written.
+    /// Returns how a server receives writes.
     fn tie(&self, index: usize) -> &'a UpstreamRelation {
         &self.topology.ties[index]
     }

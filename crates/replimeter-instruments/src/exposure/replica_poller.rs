@@ -119,7 +119,7 @@ impl ReplicaPoller {
                 .filter_map(move |channel| channel.raw.get(name))
         };
         let strange = |error: dialect::gtid::GtidError| {
-            session.precondition(OPERATION, error.to_string(), "report this as a defect")
+            session.precondition(OPERATION, error.to_string(), "report this as a bug")
         };
         match self.facts.engine {
             Engine::MariaDb => {

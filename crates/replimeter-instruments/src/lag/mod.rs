@@ -117,8 +117,7 @@ pub struct Outcome {
     pub failure: Option<MeasureError>,
     /// Round trips of point selects on the otherwise idle primary.
     pub point_select: SignedHistogram,
-    /// Round trips of point selects that were under way when a write was
-    /// acknowledged.
+    /// Round trips of point selects that were in progress when a write was acknowledged.
     pub point_select_at_ack: SignedHistogram,
     /// Time from the intended to the actual start of each write.
     pub lateness: SignedHistogram,
@@ -289,7 +288,7 @@ pub fn run(
     )? {
         return Err(outcome.failure.unwrap_or(MeasureError::Interrupted));
     }
-    // From here on there are results to keep, whatever fails.
+    // From here on there are results to keep, even after an error.
     let mut rest = || -> Result<(), MeasureError> {
         if plan.floor_rounds > 0 {
             let floor = Script::floor(plan);

@@ -151,7 +151,7 @@ impl ReplicaPoller {
     }
 }
 
-/// Turns reads into brackets.
+/// Converts reads into brackets.
 ///
 /// A read asks for every row above the highest one up to which all were seen, so it also finds rows
 /// that become visible out of order.
@@ -180,7 +180,7 @@ impl BracketTracker {
         let mut sightings = Vec::new();
         for &seq in rows {
             if self.seen.insert(seq) {
-                // The previous read, at whatever time, did not show the row.
+                // The previous read did not show the row, however long ago it was.
                 let after = self.last_began;
                 sightings.push(Sighting {
                     seq,

@@ -29,7 +29,7 @@ pub(super) struct Step {
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     steps: Vec<Step>,
-    /// For each step, the number of turns up to its end.
+    /// For each step, the number of writes up to its end.
     ends: Vec<u64>,
     /// A warm-up by time, which comes before the steps.
     warm_up: Option<(Step, TimeSpan)>,
@@ -142,9 +142,8 @@ impl Script {
         }
     }
 
-    /// Returns the step of a turn (counted from 0 over the whole script) and the row in this step, from
-    /// 1; `warmed` is how many turns a
-    /// warm-up by time took.
+    /// Returns the step of a write (numbered from 0 over the whole script) and its row in this
+    /// step, from 1; `warmed` has the number of writes of a warm-up by time.
     pub(super) fn row_at(&self, turn: u64, warmed: &Warmed) -> Option<(&Step, u64)> {
         let warmed = warmed.turns();
         let turn = match &self.warm_up {
@@ -176,7 +175,7 @@ impl Script {
     }
 }
 
-/// How many turns a warm-up by time took.
+/// The number of writes of a warm-up by time.
 #[derive(Debug)]
 pub(super) struct Warmed {
     length: Option<Nanos>,
@@ -193,10 +192,10 @@ impl Warmed {
         }
     }
 
-    /// Ends the warm-up before this turn when its row begins so late after the first.
+    /// Ends the warm-up before this write if it begins after the warm-up time.
     pub(super) fn see(&self, turn: u64, since_first: Nanos) {
         if self.length.is_some_and(|length| since_first >= length) {
-            // Of several writers the first to find it over says where.
+            // Of several writers, the first that finds it over determines where it ends.
             let _ =
                 self.turns
                     .compare_exchange(u64::MAX, turn, Ordering::AcqRel, Ordering::Acquire);
@@ -296,7 +295,7 @@ mod tests {
             ]
         );
         assert_eq!(script.total(), None);
-        // A second writer whose turn is one before finds the same.
+        // A second writer, with the write before, finds the same.
         warmed.see(9, Nanos(9_000_000));
         assert_eq!(
             script.row_at(3, &warmed).map(|(step, _)| step.phase),

@@ -36,7 +36,7 @@ pub(super) struct SharedState {
     reference_select: AtomicBool,
     /// Whether the writers are done.
     finished: AtomicBool,
-    /// Whether the writers were told to stop.
+    /// Whether the writers must stop.
     writer_halted: AtomicBool,
     /// Whether every thread must end.
     halted: AtomicBool,

@@ -18,7 +18,7 @@ use crate::{clock::Clock, clock_offset};
 const LOOK: Nanos = Nanos(1_000_000_000);
 /// How long queries continue after a row was seen: the replica reports its commit slightly later.
 const WATCH_DURATION: Nanos = Nanos(2_000_000);
-/// How long it sleeps while no row is under way.
+/// How long it sleeps while no row is in flight.
 const IDLE_INTERVAL: Duration = Duration::from_micros(500);
 
 /// Queries one replica.
@@ -92,7 +92,7 @@ impl StageWatcher {
         [of(0), of(1)]
     }
 
-    /// Queries while a row is under way, until the part ends.
+    /// Queries while a row is in flight, until the part ends.
     pub(super) fn run(
         mut self,
         clock: &Clock,

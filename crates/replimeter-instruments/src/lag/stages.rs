@@ -128,7 +128,8 @@ struct TransactionStamps {
     applied: Option<i64>,
 }
 
-/// Progress of a domain's position: up to which number, in (after, until].
+/// Progress of a domain's position: the number it reached, and the time (after, until] in which it
+/// did.
 #[derive(Clone, Debug, Default)]
 struct DomainSteps {
     steps: VecDeque<(u64, Option<Nanos>, Nanos)>,

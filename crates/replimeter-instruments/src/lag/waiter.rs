@@ -42,8 +42,8 @@ pub(super) struct Waiter {
     wait: PreparedWait,
     point_select: Statement,
     slot: usize,
-    /// Whether the server does not wait for its own writes: then the wait returns immediately and costs
-    /// everything but the wake-up.
+    /// Whether the server does not wait for its own writes: then the wait returns immediately and
+    /// takes the time of any wait except the wake-up.
     for_nothing: bool,
 }
 

@@ -56,7 +56,7 @@ pub(super) enum WriterEvent {
 pub(super) struct WriterChannels {
     /// The collector.
     pub(super) words: Sender<WriterEvent>,
-    /// For each replica its waiting connections, which get the rows in turn.
+    /// For each replica its waiting connections, which receive the rows in rotation.
     pub(super) waiters: Vec<Vec<Sender<WrittenRow>>>,
 }
 
@@ -127,7 +127,7 @@ impl Writer {
 
 /// Base of the schedule.
 struct WriteSchedule {
-    /// The intended start of turn `from`.
+    /// The intended start of write number `from`.
     base: Nanos,
     from: u64,
 }
@@ -136,7 +136,7 @@ struct WriteSchedule {
 pub(super) struct SharedSchedule<'a> {
     script: &'a Script,
     warmed: Warmed,
-    /// The intended start of the first turn.
+    /// The intended start of the first write.
     began: Nanos,
     clock: &'a Clock,
     shared_state: &'a SharedState,
@@ -364,7 +364,7 @@ impl ActiveWriter<'_> {
         };
         if let Some(gtid) = &gtid {
             for waiters in &self.channels.waiters {
-                // The waiting connections of a replica take the rows in turn.
+                // The waiting connections of a replica take the rows in rotation.
                 let turn = usize::try_from(id).unwrap_or(0) % waiters.len().max(1);
                 if let Some(waiter) = waiters.get(turn) {
                     let _ = waiter.send(WrittenRow {

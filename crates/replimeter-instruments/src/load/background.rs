@@ -25,7 +25,7 @@ use crate::clock::Clock;
 
 /// How long a load runs before it counts, and before the other measurement starts.
 const RAMP: Duration = Duration::from_secs(1);
-/// Interval between checks for the end of the ramp.
+/// Interval between checks for the end of the warm-up.
 const LOOK: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -50,7 +50,7 @@ struct LoadThreads {
 /// A running load, as seen by the measurement that it accompanies.
 pub struct RunningLoad<'a> {
     pool: &'a WorkerPool,
-    /// The latencies of each load group, from the end of the ramp on.
+    /// The latencies of each load group, from the end of the warm-up on.
     pub recorders: Vec<LatencyRecorders>,
 }
 
@@ -99,10 +99,10 @@ impl BackgroundLoad {
         }
     }
 
-    /// Runs the load while `measure` runs: starts every thread, waits for the end of the ramp unless
-    /// the user stops the run, counts from there, calls `measure`, and ends the load, also after an
-    /// error. Repeated calls add up their counts; the time in between does not count. Without any load group
-    /// it only calls `measure`.
+    /// Runs the load while `measure` runs: starts every thread, waits for the end of the warm-up
+    /// unless the user stops the run, counts from there, calls `measure`, and ends the load, also
+    /// after an error. Repeated calls add up their counts; the time in between does not count.
+    /// Without any load group it only calls `measure`.
     ///
     pub fn run_while<T>(
         &mut self,
@@ -125,7 +125,7 @@ impl BackgroundLoad {
             pool,
             recorders: pool.recorders(),
         };
-        // Operations of the ramp do not count.
+        // Operations of the warm-up do not count.
         running
             .recorders
             .iter()

@@ -36,7 +36,7 @@ const RETRIES: u32 = 10;
 const TELL: Duration = Duration::from_millis(500);
 /// How long no row may be written before the disk is checked.
 const STALLED: Duration = Duration::from_secs(5);
-/// How long statements under way may take after the stop.
+/// How long running statements may take after the stop.
 const AFTER_STOP: Duration = Duration::from_secs(1);
 
 /// Progress of filling a table.

@@ -14,14 +14,14 @@ use replimeter_stats::signed::SignedHistogram;
 
 use crate::{clock::Clock, sync::lock};
 
-/// Significant digits of a window's latencies: an error of one percent, in a tenth of the memory of a
-/// thousandth.
+/// Significant digits of a window's latencies: an error of one percent, with a tenth of the memory
+/// of three digits.
 const DIGITS: u8 = 2;
 
 /// Latencies of one thread.
 #[derive(Debug)]
 pub(super) struct LatencyRecorder {
-    /// When the operation under way was due; 0 for none.
+    /// When the current operation was due; 0 for none.
     since: AtomicI64,
     /// Latencies of the operations that ended since the last reading.
     ended: Mutex<SignedHistogram>,
@@ -63,7 +63,7 @@ pub(super) struct WorkerStatus {
     pub(super) connection: AtomicU64,
     /// Its socket, to close it when the server does not.
     pub(super) socket: Mutex<Option<TcpStream>>,
-    /// Latencies of the last window, if the load group is gauged.
+    /// Latencies of the last window, if the load group's latencies are recorded.
     pub(super) recorder: Option<LatencyRecorder>,
 }
 
@@ -94,7 +94,7 @@ pub struct IntervalLatencies {
     /// Latencies from due time to end, of the operations that ended in the window; with two significant
     /// digits.
     pub latency: SignedHistogram,
-    /// Age of the oldest operation under way.
+    /// Age of the oldest operation in progress.
     pub under_way: Option<Nanos>,
 }
 

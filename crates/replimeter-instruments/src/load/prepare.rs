@@ -165,7 +165,7 @@ fn try_out(
     let mut draw = Draw::new(0, 1, program.sequences);
     for (routine, operation) in program.operations.iter().zip(&workload.inner.operations) {
         retry_until(place, patience, stop, || {
-            // How far a pass came, and how often it came no further.
+            // The last statement that a pass reached, and the number of passes that ended there.
             let (mut reached, mut stuck) = (0, 0);
             for trial in 1.. {
                 let Err((index, failed)) = run(

@@ -226,7 +226,7 @@ impl Scratch {
 fn number(kept: Option<&ReferencedValues>) -> i64 {
     match kept {
         Some(ReferencedValues::Number(number)) => *number,
-        // Checked when the workload is parsed; a text has no sum.
+        // The parser rejects a sum with a text.
         _ => 0,
     }
 }

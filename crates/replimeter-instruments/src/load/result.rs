@@ -29,7 +29,7 @@ pub struct GroupResult {
     pub rate: Option<OpenLoop>,
     /// Statements per operation.
     pub statements_per_operation: u64,
-    /// Duration of the uncounted ramp.
+    /// Duration of the uncounted warm-up.
     pub ramp: Nanos,
     /// When the counted part began.
     pub began: Nanos,
@@ -66,7 +66,7 @@ pub struct GroupResult {
     pub client_delay: Option<Duration>,
     /// This machine's cores.
     pub cores: usize,
-    /// Pings per second measured before ([`super::Crew::measure_limit`]).
+    /// Pings per second measured before ([`super::WorkerPool::measure_limit`]).
     pub limit_per_s: Option<f64>,
     /// The error that ended the load early.
     #[serde(skip)]

@@ -1,5 +1,5 @@
-//! Runs every statement of a workload once before the measurement, so that a mistake becomes an error
-//! with its line, not a run of failing operations.
+//! Runs every statement of a workload once before the measurement, so that a mistake is reported as
+//! an error with its line instead of failing every operation.
 
 use std::{thread, time::Duration};
 

@@ -17,9 +17,9 @@ pub(crate) struct Account {
     pub(crate) acknowledged_after_cut: u64,
     /// Acknowledged, but not present.
     pub(crate) missing: u64,
-    /// Time from the acknowledgement of the first missing one to the end.
+    /// Time from the acknowledgement of the first lost transaction to the end.
     pub(crate) missing_since: Option<Nanos>,
-    /// Of the missing, those acknowledged after the cut.
+    /// Of the lost transactions, those acknowledged after the cut.
     pub(crate) lost_after_cut: u64,
     pub(crate) seen: u64,
     /// Seen, but not present.

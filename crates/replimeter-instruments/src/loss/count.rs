@@ -62,7 +62,7 @@ pub(super) fn check(
     match present.iter().find(|id| !begun.contains(*id)) {
         None => Ok(()),
         Some(id) => {
-            let hint = "stop other writers of the sandbox's table; if there are none, report this as a defect";
+            let hint = "stop other writers of the sandbox's table; if there are none, report this as a bug";
             Err(session
                 .precondition(
                     "cannot count the rows",

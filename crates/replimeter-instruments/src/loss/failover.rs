@@ -91,8 +91,8 @@ pub(super) fn fail_primary(
     })
 }
 
-/// Returns the transactions that a semi-synchronous primary committed without an acknowledgement since
-/// it was surveyed.
+/// Returns the transactions that a semi-synchronous primary committed without an acknowledgement
+/// since its discovery.
 fn fallen_back(primary: &mut DiscoveredServer) -> Result<u64, ServerError> {
     let Some((missed, active)) = primary.semi_sync_since()? else {
         return Ok(0);
@@ -184,7 +184,7 @@ pub(super) fn discovered<'c>(
         MeasureError::Server(session.precondition(
             "cannot find the new primary",
             format!("the server {name}, which took over, is unknown"),
-            "report this as a defect",
+            "report this as a bug",
         ))
     })
 }

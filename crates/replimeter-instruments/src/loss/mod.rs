@@ -41,8 +41,8 @@ use self::{
 };
 use crate::{MeasureError, clock::Clock, preflight::Cluster, record};
 
-/// How long a semi-synchronous primary waits for an acknowledgement: above every gap, because a primary
-/// that falls back acknowledges writes that no replica has.
+/// How long a semi-synchronous primary waits for an acknowledgement: longer than any kill delay,
+/// because a primary that falls back acknowledges writes that no replica has.
 pub const SEMI_SYNC_TIMEOUT: Duration = Duration::from_secs(600);
 /// Timeout of an answer: a cluster that has lost a node blocks writes for seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);

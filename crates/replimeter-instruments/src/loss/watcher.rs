@@ -15,7 +15,7 @@ const NEWEST: &str = "SELECT id FROM `replimeter`.`loss_probe` WHERE id > ?";
 const OPERATION: &str = "cannot read the rows";
 /// Pause between two reads.
 const PAUSE: Duration = Duration::from_micros(200);
-/// Maximum number of rows after the first missing one; more would make every read slow.
+/// Maximum number of rows after the first one not yet seen; more would make every read slow.
 const MAX_UNSEEN: u64 = 20_000;
 
 /// The connection that reads.

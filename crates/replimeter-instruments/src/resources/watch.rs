@@ -296,7 +296,11 @@ mod tests {
         assert_eq!(of(15).process.unwrap().cpu_ns, 200);
         assert_eq!(of(15).status.unwrap().fsyncs, Some(30));
         assert_eq!(of(20).process.unwrap().cpu_ns, 300);
-        assert_eq!(of(21).process, None, "nothing is known of what comes");
+        assert_eq!(
+            of(21).process,
+            None,
+            "usage after the last reading is unknown"
+        );
         assert_eq!(of(-1).process, None);
     }
 

@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(
             of(Some(9), false),
             (Verdict::Fresh, 0),
-            "a later one is as good"
+            "a later version is fresh too"
         );
         assert_eq!(of(Some(2), false), (Verdict::Stale, 3));
         assert_eq!(

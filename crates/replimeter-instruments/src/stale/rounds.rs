@@ -28,9 +28,9 @@ const UNSEEN: Nanos = Nanos(100_000_000);
 const BUDGET: i64 = 10_000_000_000;
 /// Minimum number of rounds at an offset.
 const MIN_ROUNDS: u64 = 10;
-/// A warm-up by rounds may take at most one part in this number of the time,
+/// A warm-up by rounds may take at most the time limit divided by this number.
 const WARM_UP: i64 = 10;
-/// and the rounds for the overhead one part in this number.
+/// The rounds for the overhead may take at most the time limit divided by this number.
 const PRICE: i64 = 5;
 /// Maximum number of consecutive writes lost to conflicts.
 const MAX_LOST: u32 = 100;
@@ -362,7 +362,8 @@ impl RoundWriter<'_> {
         if reads.iter().all(|read| read.verdict != Verdict::Stale) {
             return;
         }
-        // A pace that does not wait for visibility learns from the curve how long it takes.
+        // Without waiting for visibility the delay is unknown, so the curve extends at least this
+        // far.
         if self.plan.pace != StalePace::Visible {
             self.longest = Some(UNSEEN);
         }

@@ -114,7 +114,7 @@ impl RowHistory {
     }
 }
 
-/// Returns a number that looks unrelated to this one, always the same.
+/// Returns a hash of this number: always the same, without a visible relation to it.
 pub(super) fn scrambled(number: u64) -> u64 {
     Random::new(number).bits()
 }

@@ -346,7 +346,7 @@ impl Matcher {
         }
     }
 
-    /// Restarts a replica whose stream has a gap: the primary's arrivals so far count as unheard.
+    /// Restarts a replica whose stream has a gap: the primary's arrivals so far count as unmatched.
     pub fn restart(&mut self, index: usize) {
         let replica = &mut self.replicas[index];
         replica.unmatched.unheard += self.arrivals - replica.settled;

@@ -38,7 +38,7 @@ use crate::{
 /// Interval between collections. The thread sleeps in between and is never woken, so that handing it a
 /// sample costs the measuring threads no system call.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// How long the run waits for rows under way after the user's stop.
+/// How long the run waits for rows in flight after the user's stop.
 const GRACE: Nanos = Nanos(1_000_000_000);
 /// Interval between progress reports.
 const PROGRESS: Nanos = Nanos(100_000_000);
@@ -67,7 +67,7 @@ pub(super) struct PartEnd {
     pub(super) interrupted: bool,
     pub(super) failure: Option<MeasureError>,
     pub(super) lateness: SignedHistogram,
-    /// Point selects that were under way when a reference row was acknowledged.
+    /// Point selects that were in progress when a reference row was acknowledged.
     pub(super) at_ack: SignedHistogram,
     pub(super) measured: Nanos,
     /// The stages of each replica, if they were observed.
@@ -101,7 +101,7 @@ pub(super) struct Collector<'a> {
     phase: Phase,
     total: Option<u64>,
     pending: BTreeMap<u64, PendingRow>,
-    /// Rows with news since the last collection.
+    /// Rows that changed since the last collection.
     touched: Vec<u64>,
     done: u64,
     last: Option<Nanos>,
@@ -270,7 +270,7 @@ impl<'a> Collector<'a> {
         }))
     }
 
-    /// Returns whether the user's stop ends the run: writes stop at once, and rows under way get a
+    /// Returns whether the user's stop ends the run: writes stop at once, and rows in flight get a
     /// short grace period.
     fn is_stopped(&mut self, now: Nanos, listener: &Listener<'_>) -> bool {
         if !listener.stop.load(Ordering::Relaxed) {
@@ -291,7 +291,7 @@ impl<'a> Collector<'a> {
             let timeout = Nanos::from(self.plan.timeout.0);
             for pending in self.pending.values() {
                 let Some(write) = pending.write else { continue };
-                // Rows that were under way at the end have not timed out.
+                // Rows that were in flight at the end have not timed out.
                 if now - write.send < timeout {
                     continue;
                 }

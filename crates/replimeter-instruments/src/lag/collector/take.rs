@@ -75,7 +75,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Turns rows that arrived on the primary's and a replica's binary log into sightings.
+    /// Converts rows that arrived on the primary's and a replica's binary log into sightings.
     pub(super) fn take_matches(&mut self) {
         let matches = self
             .arrivals
@@ -107,7 +107,8 @@ impl Collector<'_> {
         }
     }
 
-    /// Finds the point select that was under way at each acknowledgement, and drops those before it.
+    /// Finds the point select that was in progress at each acknowledgement, and drops those before
+    /// it.
     pub(super) fn match_point_selects(&mut self) {
         while let (Some(ack), Some(newest)) =
             (self.acks.front().copied(), self.point_selects.back())

@@ -124,7 +124,7 @@ fn positions_are_bracketed_by_their_polls() {
     assert_eq!(
         points.received,
         Some(Point::within(us(110), us(160))),
-        "from the last question that missed it"
+        "from the last query that missed it"
     );
     assert_eq!(points.applied, Some(Point::within(us(140), us(190))));
     assert_eq!((points.in_binlog, points.apply_began), (None, None));

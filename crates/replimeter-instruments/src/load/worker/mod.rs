@@ -35,9 +35,9 @@ use crate::clock::{Clock, thread_cpu};
 
 /// Number of retries of an operation after a deadlock or a lock timeout.
 const RETRIES: u32 = 10;
-/// After this number of consecutive failures a load is broken,
+/// Number of consecutive failures from which a thread pauses after each one.
 const BROKEN: u32 = 20;
-/// and pauses for this time after each failure, so that it does not spin.
+/// The pause after such a failure, so that a load that always fails does not spin.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 /// Pause before a retry on a member that is not ready.
 const BEFORE_READY: Duration = Duration::from_millis(10);

@@ -166,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// Puts back a turn that was taken but not started.
+    /// Puts back a due time that was taken but whose operation was not started.
     pub(super) fn return_due_time(&self) {
         self.tickets.fetch_sub(1, Ordering::AcqRel);
     }

@@ -17,7 +17,7 @@ pub struct LoadGroup<'a> {
     pub workload: &'a Workload,
     /// Its data; `None` for the workload's default size.
     pub data: Option<&'a DataSet>,
-    /// The servers, to which threads are assigned in turn.
+    /// The servers, to which threads are assigned in rotation.
     pub nodes: Vec<Node>,
     /// Number of threads.
     pub threads: u32,

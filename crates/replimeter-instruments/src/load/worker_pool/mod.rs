@@ -45,7 +45,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct WorkerPool {
     clock: Clock,
     worker_groups: Vec<WorkerGroup>,
-    /// The number of the current order, to recognize late reports.
+    /// The number of the current command, to recognize late reports.
     generation: u64,
 }
 
@@ -78,8 +78,8 @@ impl WorkerPool {
         Ok(pool)
     }
 
-    /// Returns the latencies of each load group while it runs, in order; empty for a load group that is not
-    /// gauged.
+    /// Returns the latencies of each load group while it runs, in order; empty for a load group
+    /// whose latencies are not recorded.
     #[must_use]
     pub fn recorders(&self) -> Vec<LatencyRecorders> {
         self.worker_groups
@@ -88,9 +88,10 @@ impl WorkerPool {
             .collect()
     }
 
-    /// Runs all load groups together: `ramp` uncounted, then `length` counted; may be called repeatedly.
-    /// About once a second it calls `second` with the progress, from this thread. It ends early when
-    /// `stop` is set or when a load group loses its server; the results include everything until then.
+    /// Runs all load groups concurrently: `ramp` (the warm-up) uncounted, then `length` counted;
+    /// may be called repeatedly. About once a second it calls `second` with the progress, from this
+    /// thread. It ends early when `stop` is set or when a load group loses its server; the results
+    /// include everything until then.
     pub fn run_interval(
         &mut self,
         ramp: Duration,
@@ -121,7 +122,8 @@ impl WorkerPool {
             if now >= ticks.next {
                 ticks.send_progress(now, &self.worker_groups, second);
             }
-            // Counted seconds begin with the counted part, so the end of the ramp is a tick too.
+            // Counted seconds begin with the counted part, so a report is due at the end of the
+            // warm-up too.
             let nearest = (ticks.next.0.min(until.0) - self.clock.now().0)
                 .max(0)
                 .unsigned_abs();

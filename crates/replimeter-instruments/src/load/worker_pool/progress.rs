@@ -66,7 +66,7 @@ impl ProgressTicker {
             counted,
             load_groups,
         });
-        // The end of the ramp is a tick, so that counted seconds are whole.
+        // A report is due at the end of the warm-up, so that counted seconds are whole.
         let next = self.next + SECOND;
         self.next = if self.next < self.from {
             Nanos(next.0.min(self.from.0))

@@ -176,7 +176,7 @@ impl WorkerGroup {
         })
     }
 
-    /// Returns the reports on this order that arrive in time.
+    /// Returns the reports on this command that arrive in time.
     pub(super) fn receive_report(
         &self,
         generation: u64,
