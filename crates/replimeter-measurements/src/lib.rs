@@ -1,4 +1,4 @@
-//! The measurements, a folder each, and the one list of them.
+//! The measurements, each in its own folder, and their list.
 
 mod backlog;
 mod calibrate;

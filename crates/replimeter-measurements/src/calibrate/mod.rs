@@ -126,7 +126,7 @@ Examples:
   replimeter calibrate --link-delay 0,1ms,10ms --rounds 500 --json";
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(|option| match option.get_id().as_str() {
         "sandbox" => true,
-        // The delays are the measurement's own; a link of it has nothing else.
+        // The measurement sets the delays; its links have no other settings.
         "link_delay" | "link_jitter" | "link_bandwidth" => false,
         _ => is_sandbox_option(option),
     });
@@ -193,7 +193,7 @@ Examples:
         // The link starts without a delay; the record lists the delays that follow.
         if let Some(record) = cx.manifest.sandboxes.last_mut() {
             let delays: Vec<String> = work.link_delays.iter().map(ToString::to_string).collect();
-            record.link = Some(format!("{} one way, in turns", delays.join(", ")));
+            record.link = Some(format!("{} one way, one after another", delays.join(", ")));
         }
         cx.write_manifest()?;
         let possible = lag::available_methods(&mut cluster, &work.lag.methods)?;

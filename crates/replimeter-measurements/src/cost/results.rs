@@ -98,7 +98,7 @@ impl Condition {
     /// Returns what this mode adds to another.
     fn added(&self, to: &Self) -> AddedLatency {
         let difference = |own: Vec<Vec<f64>>, other: Vec<Vec<f64>>| {
-            // A server without CPU time in every block has none.
+            // No difference is given if a block has no CPU time.
             let whole = |values: &bootstrap::Starts, condition: &Self| {
                 values
                     .iter()

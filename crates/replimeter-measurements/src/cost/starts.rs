@@ -1,4 +1,4 @@
-//! Starts the servers of each mode in turn, and measures them under load.
+//! Starts the servers of one mode after another, and measures them under load.
 
 use std::sync::atomic::Ordering;
 
@@ -118,7 +118,7 @@ impl Starts<'_> {
         Ok(())
     }
 
-    /// Returns the planned seconds of a start with this many cells.
+    /// Returns the planned seconds of a start with this number of conditions.
     fn planned(&self, conditions: usize) -> f64 {
         let (blocks, length) = self.work.blocks();
         STARTING_S
@@ -135,8 +135,9 @@ impl Starts<'_> {
         })
     }
 
-    /// Measures one start of one mode, with its cells in random order. On every outcome, complete rows are
-    /// kept. The cells' rows begin at `first`; in a self-test, each block is also added to one of its sides.
+    /// Measures one start of one mode, with its conditions in random order. On every outcome,
+    /// complete rows are kept. The conditions' rows begin at `first`; in a self-test, each block is
+    /// also added to one of its sides.
     fn start(
         &mut self,
         cx: &mut RunContext<'_, Cost>,
@@ -289,7 +290,7 @@ struct Start<'a> {
     entry: &'a CostEntry,
     what: String,
     conditions: &'a [(u32, Option<TimeSpan>)],
-    /// The number of the first cell's row.
+    /// The number of the first condition's row.
     first: usize,
     /// The side of a self-test.
     side: Option<usize>,

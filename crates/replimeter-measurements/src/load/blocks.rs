@@ -1,4 +1,4 @@
-//! Runs the workloads with each number of threads in turn.
+//! Runs the workloads with one number of threads after another.
 
 use std::{sync::atomic::Ordering, time::Duration};
 

@@ -88,9 +88,9 @@ Examples:
 
 Workloads: insert, select, post-insert, point-select, oltp-mix, update-key,
 big-update, mix, or the path of a file: statements with typed parameters (.toml)
-or a script (anything else); docs/reference/workloads.md explains both. The data is created in
-the schema `replimeter` and removed at the end. A workload that only reads runs
-on the replicas.";
+or a script (anything else); docs/reference/workloads.md explains both. The data
+is created in the schema `replimeter` and removed at the end. A workload that
+only reads runs on the replicas.";
 
     type Settings = LoadSettings;
     type Options = ();

@@ -160,7 +160,7 @@ mod tests {
         );
         assert!(
             rows[1].get_long(5).is_ok() && rows[2].get_long(5).is_err(),
-            "null where nothing waits by a rate"
+            "null in a closed loop"
         );
         assert!(rows[3].get_string(0).is_err() && rows[3].get_string(1).unwrap() == "primary");
         assert!(

@@ -212,7 +212,7 @@ your own primary would lose. docs/reference/loss.md explains every figure.";
                         stayed.len(),
                         cell.records.len()
                     ),
-                    "look at the old primary's error; the lost transactions are counted all the same",
+                    "see the old primary's error; the lost transactions are counted all the same",
                 ));
             }
         }

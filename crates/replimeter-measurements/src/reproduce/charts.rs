@@ -343,7 +343,11 @@ mod tests {
                 number,
                 ..Experiment::default()
             });
-            assert_eq!(charts(&nothing).len(), 1, "nothing is drawn of nothing");
+            assert_eq!(
+                charts(&nothing).len(),
+                1,
+                "an experiment without tables has only the first chart"
+            );
         }
     }
 }

@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(ours.lines.len(), TENTHS.len());
         assert!(
             histogram(&LagDocument::default()).1.is_empty(),
-            "nothing is said of nothing"
+            "a run without rows has no finding"
         );
     }
 }

@@ -53,7 +53,7 @@ impl Measurement for Scale {
 Examples:
   # 0, 1 and 2 replicas; some minutes
   replimeter scale
-  # a first look, without intervals
+  # a short run, without intervals
   replimeter scale --starts 1 --duration 3s
   # with a fitted law, and its prediction for 5 replicas measured
   replimeter scale --replicas 0..4 --starts 4 --check-prediction

@@ -227,7 +227,7 @@ fn broken(row: &StaleRow, case: &CaseAccumulator) -> Option<Warning> {
     }
     let hint = match case.pool {
         SessionReset::Keep => {
-            "look at the witness in the report, and check for a proxy or load balancer between client and server"
+            "see the witness in the report, and check for a proxy or load balancer between client and server"
         }
         SessionReset::Reset | SessionReset::ChangeUser => {
             "a pool's reset clears session settings and session tracking of GTIDs: set them again after every reset, or globally"
@@ -341,7 +341,7 @@ impl CaseRounds {
         }
     }
 
-    /// Returns whether a violation is later than the one kept, and so clearer.
+    /// Returns whether a violation is later after its write than the recorded one, and so clearer.
     fn clearer(&self, reader: usize, kind: usize, late: Nanos) -> bool {
         self.violations[reader][kind]
             .as_ref()

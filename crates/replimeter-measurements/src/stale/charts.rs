@@ -80,7 +80,7 @@ pub(crate) fn curves<'a>(what: &str, rows: impl Iterator<Item = (String, &'a Sta
     let (mut series, mut drawn) = (Vec::new(), Vec::new());
     for (name, row) in rows.filter(|(_, row)| row.curve.len() > 1) {
         let share = |share: f64| share * 100.0;
-        // The axis is logarithmic, so the immediate read has a time too.
+        // The axis is logarithmic, so the immediate read is drawn at its actual time.
         let known = row
             .curve
             .iter()

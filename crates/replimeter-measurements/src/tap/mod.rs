@@ -84,8 +84,9 @@ Examples:
   replimeter tap --topology cluster.toml --stream csv > lag.csv
 
 Writes nothing on any server. Needs binary logs and GTIDs on the primary and on
-every replica, and the privilege REPLICATION SLAVE; see docs/reference/tap.md and
-docs/reference/privileges.md. Without --duration, Ctrl-C ends the run regularly.";
+every replica, and the privilege REPLICATION SLAVE; see docs/reference/tap.md
+and docs/reference/privileges.md. Without --duration, Ctrl-C ends the run
+regularly.";
 
     type Settings = TapSettings;
     type Options = Options;

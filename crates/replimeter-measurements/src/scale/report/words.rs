@@ -221,7 +221,7 @@ fn rounds(run: &ScaleDocument) -> String {
         round.collect::<Vec<_>>().join(" ")
     });
     let span = |span: Option<TimeSpan>| span.map_or_else(String::new, |span| span.to_string());
-    // Without rounds only 0 is a number.
+    // Rounds do not apply here: the only warm-up without a unit is 0.
     let warm_up = settings
         .warm_up
         .map(|warm_up| warm_up.as_time().unwrap_or_default());
