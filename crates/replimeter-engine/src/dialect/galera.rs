@@ -117,7 +117,7 @@ mod tests {
         assert!(!one.same_cluster(&node("v", "a:1,b:1")));
         assert!(
             !node("", "a:1").same_cluster(&node("", "a:1")),
-            "no cluster at all"
+            "no cluster"
         );
     }
 }

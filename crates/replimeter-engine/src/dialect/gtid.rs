@@ -158,7 +158,7 @@ impl GtidSet {
         }
     }
 
-    /// Returns the part whose UUIDs fulfil `wanted`.
+    /// Returns the part whose UUIDs fulfill `wanted`.
     #[must_use]
     pub fn of(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let part = self.intervals.iter().filter(|((uuid, _), _)| wanted(uuid));

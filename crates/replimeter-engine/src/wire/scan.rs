@@ -438,7 +438,7 @@ mod tests {
         let mut bytes = packets(&[&[1], b"def", EOF]);
         let mut big = vec![0xff, 0xff, 0xff, 4, 0xfe];
         big.resize(4 + MAX_PACKET_LENGTH as usize, 0);
-        // The row and what belongs to it may look like an end.
+        // The first bytes of the row and of its continuation may equal those of an end of rows.
         big.extend_from_slice(&[5, 0, 0, 5, 0xfe, 0, 0, 2, 0]);
         bytes.extend_from_slice(&big);
         bytes.extend_from_slice(&[5, 0, 0, 6, 0xfe, 0, 0, 2, 0]);
