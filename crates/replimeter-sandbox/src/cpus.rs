@@ -19,7 +19,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::error::SandboxError;
 
 /// The length of a quota's periods, in microseconds. With the kernel's default of 100 ms a server
-/// would run freely and then pause for long.
+/// would run freely and then pause for a long time.
 const PERIOD_US: u64 = 10_000;
 /// The prefix of control groups' names.
 const PREFIX: &str = "replimeter-";

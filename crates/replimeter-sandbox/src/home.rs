@@ -174,7 +174,7 @@ impl Home {
         // Another process may be checking the lock at this moment.
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(|error| SandboxError::disk("lock", &path)(error.into()))?;
-        // For users who look into the file; Replimeter does not trust the number.
+        // For users who read the file; Replimeter does not trust the number.
         let _ = (&lock).write_all(format!("{}\n", std::process::id()).as_bytes());
         Ok(SandboxFolder { path, _lock: lock })
     }
@@ -214,8 +214,8 @@ pub(crate) fn held(folder: &Path) -> Result<bool, SandboxError> {
     Ok(flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
 }
 
-/// Returns the lock for creating and removing folders: between creation and locking, a folder looks
-/// abandoned.
+/// Returns the lock for creating and removing folders: between creation and locking, a folder
+/// appears abandoned.
 fn gate(parent: &Path) -> Result<File, SandboxError> {
     let gate = lock_file(&parent.join(".lock"))?;
     flock(&gate, FlockOperation::LockExclusive)

@@ -167,7 +167,7 @@ impl Install {
     }
 
     /// Returns every server found, the best first: MariaDB before MySQL, then the newest first.
-    /// Unusable ones are skipped; [`Install::survey`] lists them.
+    /// Unusable ones are skipped; [`Install::discovery`] lists them.
     #[must_use]
     pub fn all(search: &Search) -> Vec<Self> {
         Self::discovery(search).installs

@@ -1,4 +1,4 @@
-//! One connection over a link: two lanes and the thread that serves them.
+//! One connection over a link: two directions and the thread that serves them.
 
 use std::{
     io,

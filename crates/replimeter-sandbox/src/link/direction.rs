@@ -114,7 +114,7 @@ impl Direction {
         self.finished
     }
 
-    /// Returns whether the lane accepts more from the sender.
+    /// Returns whether the direction accepts more from the sender.
     pub(super) fn takes(&self) -> bool {
         self.open && self.taken < MAX_BYTES_IN_FLIGHT
     }
@@ -277,7 +277,7 @@ impl Direction {
     }
 }
 
-/// Returns the memory of a parcel; small chunks consist mostly of overhead.
+/// Returns the memory of a chunk; small chunks consist mostly of overhead.
 fn cost(chunk: &Chunk) -> usize {
     size_of::<Chunk>()
         + match &chunk.load {

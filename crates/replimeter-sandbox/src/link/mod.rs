@@ -94,7 +94,6 @@ struct LinkThreads {
     settings: LinkSettings,
     cut: bool,
     /// Number of cuts: a thread notices even a cut that was healed before its check.
-    /// noticed all the same.
     cuts: u64,
     closed: bool,
 }
@@ -128,8 +127,8 @@ impl LinkShared {
 }
 
 impl Link {
-    /// Starts a link from `listener` to the target of `connect`. The name is for people; the link's
-    /// threads carry it.
+    /// Starts a link from `listener` to the target of `connect`. The name is for diagnostics; the
+    /// link's threads have it, too.
     ///
     /// # Errors
     /// When the listener or a thread cannot be set up.

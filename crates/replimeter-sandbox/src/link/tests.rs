@@ -185,7 +185,7 @@ fn bytes_pass_unchanged_both_ways_at_once() {
 
 #[test]
 fn slow_receiver_blocks_the_sender_without_loss() {
-    // More than one direction holds.
+    // More than one direction can hold in transit.
     const BYTES: usize = direction::MAX_BYTES_IN_FLIGHT + 48 * 1024 * 1024;
     let (link, mut client, mut target) = connected("slow", delay(100));
     let sender = spawn(move || {

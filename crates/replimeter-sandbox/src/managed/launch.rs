@@ -37,8 +37,8 @@ pub enum LaunchReport {
 }
 
 /// Starts a supervisor: `program` with `arguments`, with `order` on its standard input and only `environment` as its environment.
-/// It belongs to no terminal and outlives this process; but until it has reported that the sandbox is ready and has been told to
-/// continue, the end of this process ends it, too.
+/// It belongs to no terminal and outlives this process; but until it has reported that the sandbox is ready and has received the
+/// confirmation to continue, the end of this process ends it, too.
 ///
 /// # Errors
 /// When it cannot be started or ends without a report.
