@@ -9,7 +9,7 @@
 //! form it has two faults, both corrected here: it counts the spread within starts twice, once in the starts' means; and of K
 //! starts it sees only (K − 1)/K of the spread between them. Therefore deviations of starts are scaled until the resamples'
 //! variance is the unbiased one, or that of the blocks where it is larger (starts then differ no more than blocks do), and
-//! the distances from the estimate to the resamples' 2.5 and 97.5 % points are stretched by t/z, the point of Student's
+//! the distances from the estimate to the resamples' 2.5 and 97.5 % points are scaled by t/z, the point of Student's
 //! distribution over the normal one's (after Hesterberg 2015, §4.4; degrees of freedom after Welch 1947). The tests simulate
 //! the coverage of these intervals.
 

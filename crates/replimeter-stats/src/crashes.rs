@@ -18,7 +18,7 @@ const RESAMPLES: usize = 4000;
 const MIN_CRASHES: usize = 4;
 
 /// Returns the share of crashes with an event, with Wilson's score interval (Wilson 1927), which is
-/// valid for zero events, too.
+/// also valid for zero events.
 #[must_use]
 pub fn share(count: u64, of: u64) -> CrashShare {
     if of == 0 {

@@ -126,7 +126,8 @@ impl StaleSummary {
         self.write.record(round.ack - round.send);
     }
 
-    /// Counts a client that read from two readers in turn and saw an older version on the second.
+    /// Counts a client that read from two readers one after the other and saw an older version on
+    /// the second.
     pub fn went_back_across(&mut self) {
         self.across += 1;
     }

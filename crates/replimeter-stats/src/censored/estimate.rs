@@ -117,7 +117,7 @@ impl Npmle {
     /// Percentiles of a bootstrap: 100 resamples of the brackets on the grid, each re-estimated;
     /// from the 2.5 % point of the innermost intervals' lower ends to the 97.5 % point of their
     /// upper ends, since the position within an innermost interval is uncertain, too. The distance
-    /// of both from the estimate is stretched by √inflation. Where brackets are wide the estimate's
+    /// of both from the estimate is scaled by √inflation. Where brackets are wide the estimate's
     /// error decreases more slowly than 1/√n (Groeneboom & Wellner 1992), and there the plain
     /// bootstrap is not proved correct; with the outer ends its simulated coverage was 92 to 98 %
     /// (100 to 3,000 rounds, polling periods from half to twice the spread of the lag).

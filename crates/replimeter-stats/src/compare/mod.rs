@@ -18,8 +18,8 @@
 //!
 //! Then the two sides are compared: the interval of a difference is computed from the distances of both sides' ends
 //! (the method of variance estimates recovery, Zou & Donner 2008), that of a ratio likewise from logarithms, and both
-//! are stretched for few blocks or runs by Student's distribution with the degrees of freedom of Welch (1947). The same
-//! stretching gives a p-value that agrees with the interval: it is below 5 % exactly when the 95 % interval excludes
+//! are widened for few blocks or runs by Student's distribution with the degrees of freedom of Welch (1947). The same
+//! widening gives a p-value that agrees with the interval: it is below 5 % exactly when the 95 % interval excludes
 //! "no difference". [`holm`] corrects many figures at once.
 
 mod blocks;

@@ -56,7 +56,7 @@ impl Resampled {
             })
             .collect();
         Random::new(SEED).shuffle(&mut draws);
-        // The interval is used as given: it is already stretched where that was needed.
+        // The interval is used as given: it is already widened where that was needed.
         Self {
             draws,
             freedom: f64::INFINITY,

@@ -221,7 +221,7 @@ fn block_length_follows_the_dependence() {
         lengths[0] < 6.0 && lengths[0] < lengths[1] && lengths[1] < lengths[2],
         "{lengths:?}"
     );
-    // The best length for an autoregressive course is (2 G² / D)^(1/3) n^(1/3) with G = 2ρ/((1 − ρ)(1 + ρ)) relative to
+    // The best length for an autoregressive series is (2 G² / D)^(1/3) n^(1/3) with G = 2ρ/((1 − ρ)(1 + ρ)) relative to
     // the spectrum (1 + ρ)/(1 − ρ): (1.5 (2ρ/(1 − ρ²))²)^(1/3) n^(1/3), 81 for ρ = 0.9 and n = 4,000.
     assert!((40.0..180.0).contains(&lengths[2]), "{lengths:?}");
     assert_eq!((politis_white(&[]), politis_white(&[3.0; 50])), (1.0, 1.0));
@@ -264,7 +264,7 @@ fn too_short_run_is_refused() {
 
 #[test]
 fn known_values_are_reproduced() {
-    // Holm 1979: sorted, times what is left, never falling.
+    // Holm 1979: sorted, each multiplied by the number of those left, never decreasing.
     assert_eq!(holm(&[0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02]);
     assert_eq!(holm(&[]), Vec::<f64>::new());
     // Two means of 10 ± 1.96 and 13 ± 1.96: a difference of 3 with a standard deviation of √2.
