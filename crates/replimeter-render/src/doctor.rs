@@ -272,7 +272,7 @@ mod tests {
             relation,
             source: source.map(str::to_owned),
             mode: (relation == Relation::Channel).then(|| "semi-sync".to_owned()),
-            state: "running, 0 s behind by its own word".to_owned(),
+            state: "running, 0 s behind as the server reports".to_owned(),
             channels: Vec::new(),
             tls: Some("encrypted".to_owned()),
             connect_us: Some(1_234.5),

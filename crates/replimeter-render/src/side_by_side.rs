@@ -491,7 +491,7 @@ pub(crate) mod tests {
         assert_eq!(
             mode_map(&[joined, dear]).len(),
             1,
-            "a lag run joins its wait point's prices"
+            "a lag run joins the costs of its wait point"
         );
         let sides = [
             side("A", "lag", RunSummary::Lag(&lag)),

@@ -421,7 +421,7 @@ mod tests {
                 drawing.servers[..index]
                     .iter()
                     .all(|other| (other.x, other.y) != (one.x, one.y)),
-                "no two lie on one another"
+                "no two overlap"
             );
         }
         (drawing.words, drawing.lines.len())
