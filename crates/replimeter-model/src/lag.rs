@@ -128,7 +128,7 @@ pub struct Floor {
     pub from_primary: Distribution,
     /// Round trip of a prepared select of one row by primary key, on the idle primary.
     pub point_select: Distribution,
-    /// Round trip of such selects that were under way when a write was acknowledged, under the
+    /// Round trip of such selects that were in progress when a write was acknowledged, under the
     /// load of the floor itself.
     pub point_select_at_ack: Distribution,
 }

@@ -372,7 +372,7 @@ pub struct LoadRecord {
     pub threads: u32,
     /// Server that they ran on.
     pub node: String,
-    /// Passes per second asked for, over all threads; null for a closed loop.
+    /// Requested passes per second, over all threads; null for a closed loop.
     pub rate: Option<u64>,
     /// Statements in a pass.
     pub statements: u64,

@@ -64,7 +64,7 @@ pub struct Write {
     pub row_in_step: u32,
     /// Payload bytes.
     pub size_bytes: u64,
-    /// When the schedule wanted the write to start.
+    /// Scheduled start of the write.
     pub intended: Nanos,
     /// The last moment before the statement was handed to the socket.
     pub send: Nanos,

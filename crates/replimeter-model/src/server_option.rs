@@ -100,7 +100,7 @@ impl FromStr for ServerOption {
         let bare = ["skip_", "disable_", "enable_", "maximum_"]
             .iter()
             .find_map(|prefix| plain.strip_prefix(prefix));
-        // Servers take any beginning of a name that is unambiguous.
+        // Servers accept any unambiguous prefix of an option's name.
         let reserved = |name: &str| RESERVED.iter().any(|reserved| reserved.starts_with(name));
         // Merged with Replimeter's own value, which requires the full name.
         let disguised = plain.starts_with("wsrep_provider_") && name != "wsrep_provider_options";

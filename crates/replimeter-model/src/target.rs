@@ -72,7 +72,7 @@ impl Target {
             Self::Sandbox(spec) => spec.shape.to_string(),
             Self::Running(name) => name.to_string(),
             Self::Nodes(nodes) => {
-                // Members are all alike; of others the first is the primary.
+                // Members are equal; otherwise the first server is the primary.
                 let members = nodes.iter().all(|node| node.role == Some(Role::Node));
                 let counted = nodes.len() - usize::from(!members);
                 format!("endpoints:{counted}")

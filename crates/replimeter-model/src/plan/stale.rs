@@ -54,7 +54,7 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<TimeSpan>,
 
-    /// Delays of the curve's reads after the acknowledgment [default: {default}]
+    /// Delays of the curve's reads after the acknowledgement [default: {default}]
     ///
     /// auto (from 0 to beyond the longest delay seen), none, or times with commas.
     #[arg(long, value_name = "TIME,…|auto|none")]

@@ -19,12 +19,12 @@ const SECTIONS: [Section; 10] = [
     Section::of::<ExposureSettings>(),
 ];
 
-/// The plan of a text for this measurement.
+/// Returns the plan in a text, for this measurement.
 fn planned<S: Settings>(text: &str) -> Result<Planned<S>, PlanError> {
     PlanFile::from_toml(text, &SECTIONS)?.plan_of(text)
 }
 
-/// What a plan is written as, whichever measurement it is for.
+/// Returns the text of a plan, of any measurement.
 fn written(text: &str) -> Result<String, PlanError> {
     fn written<S: Settings>(text: &str) -> Result<String, PlanError> {
         planned::<S>(text).map(|planned| planned.to_toml().unwrap())
