@@ -2,7 +2,6 @@
 //!
 //! Events are sent by the collecting thread, never by a measuring one. Of the observers, only the file may
 //! wait for its disk.
-//! the file may wait for its disk.
 
 use std::{
     any::Any,

@@ -1,22 +1,22 @@
-//! What the command line gives for a measurement.
+//! The settings of a measurement from the command line.
 
 use replimeter_model::{plan::TargetSettings, target::Passwords, warning::Warning};
 use toml::Table;
 
 use super::output::OutputArgs;
 
-/// What the command line gives for a measurement.
+/// The settings of a measurement from the command line.
 #[derive(Default)]
 pub struct CommandLineSettings {
-    /// What is measured.
+    /// The servers to measure.
     pub target: TargetSettings,
-    /// Settings as a plan file spells them, and none that is not given.
+    /// The given settings, with the keys of a plan file.
     pub settings: Table,
-    /// Passwords that URLs carried, by the name of the server.
+    /// Passwords in URLs, by the name of the server.
     pub passwords: Passwords,
     /// Whether to ask for a password at the terminal.
     pub ask_password: bool,
-    /// Where and how results go.
+    /// The destination and format of results.
     pub output: OutputArgs,
     /// Warnings about the given options.
     pub warnings: Vec<Warning>,

@@ -1,4 +1,4 @@
-//! What every measurement is given on the command line besides its settings: servers, and where results go.
+//! Options of every measurement besides its settings: its servers, and the destination of its results.
 
 mod command_line;
 mod output;

@@ -1,10 +1,10 @@
-//! Where and how results go, for all commands that have some.
+//! Output options: the destination and format of results.
 
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
 
-/// Where and how results go.
+/// Output options: the destination and format of results.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
@@ -40,12 +40,12 @@ pub struct OutputArgs {
     #[arg(skip)]
     pub stream: Option<StreamFormat>,
 
-    /// Print nothing: the run is part of another.
+    /// Print nothing: the run is a part of another one.
     #[arg(skip)]
     pub silent: bool,
 }
 
-/// The same where there may be a sweep over sizes.
+/// Output options of a command with sweeps over row sizes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct SweepOutputArgs {
@@ -60,7 +60,7 @@ pub struct SweepOutputArgs {
 }
 
 impl SweepOutputArgs {
-    /// Where and how results go.
+    /// Returns these options in the common form.
     pub fn output(&self) -> OutputArgs {
         OutputArgs {
             raw: self.raw,
@@ -69,7 +69,7 @@ impl SweepOutputArgs {
     }
 }
 
-/// A form for other tools.
+/// A format of streamed figures, for other tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StreamFormat {
     /// A header, then a line for each replica and interval
@@ -78,7 +78,7 @@ pub enum StreamFormat {
     Openmetrics,
 }
 
-/// The same where figures come while it is measured.
+/// Output options of a command with figures during the run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct StreamOutputArgs {
@@ -90,26 +90,26 @@ pub struct StreamOutputArgs {
     stream: Option<StreamFormat>,
 }
 
-/// What a report is printed as.
+/// The format of a printed report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
     /// For people at a terminal; `raw` adds experiment 1's raw lines.
     Text {
-        /// Whether with the raw lines.
+        /// Whether the raw lines are included.
         raw: bool,
     },
     /// One JSON document.
     Json,
-    /// For a ticket.
+    /// Markdown, for issues and reviews.
     Markdown,
-    /// Nothing at all.
+    /// No output.
     Silent,
     /// The rows of the results, for a spreadsheet.
     Csv,
 }
 
 impl OutputFormat {
-    /// The first of these that is asked for; text otherwise.
+    /// Returns the first requested format; text if none is requested.
     pub fn of(json: bool, markdown: bool, csv: bool, raw: bool) -> Self {
         match (json, markdown, csv) {
             (true, ..) => Self::Json,
@@ -121,17 +121,17 @@ impl OutputFormat {
 }
 
 impl OutputArgs {
-    /// Of whichever command.
+    /// Returns the output options of any command.
     pub fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
         Ok(Self {
-            // Of commands without these options they are errors.
+            // Commands without these options return an error here.
             raw: matches!(matches.try_get_one("raw"), Ok(Some(true))),
             stream: matches.try_get_one("stream").ok().flatten().copied(),
             ..Self::from_arg_matches(matches)?
         })
     }
 
-    /// What the report is printed as.
+    /// Returns the format of the report.
     pub fn format(&self) -> OutputFormat {
         if self.silent {
             OutputFormat::Silent

@@ -1,4 +1,4 @@
-//! What is measured or examined: flags that several commands share.
+//! Options for the target of a measurement or an examination, which several commands share.
 
 use std::{ffi::OsString, fmt, path::PathBuf};
 
@@ -14,19 +14,20 @@ use replimeter_model::{
 use super::command_line::CommandLineSettings;
 use crate::{cli_error::CliError, options::topology_file};
 
-/// Whether an option is about the servers of a sandbox.
+/// Returns whether an option applies to the servers of a sandbox.
 pub fn is_sandbox_option(option: &Arg) -> bool {
     option.get_help_heading() == Some("Sandbox")
 }
 
-/// Adds those options of the target that a command takes.
+/// Adds the options of the target that a command accepts.
 pub fn sandbox_options(command: Command, takes: fn(&Arg) -> bool) -> Command {
     let all = TargetSettings::augment_args(Command::new("target"));
     let options = all.get_arguments().filter(|option| takes(option));
     command.args(options.cloned())
 }
 
-/// The target where a command has only some of its options: what is given of these is read again.
+/// Returns the target of a command that has only some of its options, by parsing the given ones
+/// again.
 pub fn target_of(matches: &ArgMatches) -> Result<TargetSettings, clap::Error> {
     let all = TargetSettings::augment_args(Command::new("target").no_binary_name(true));
     let mut words: Vec<OsString> = Vec::new();
@@ -49,7 +50,7 @@ pub fn target_of(matches: &ArgMatches) -> Result<TargetSettings, clap::Error> {
     TargetSettings::from_arg_matches(&all.try_get_matches_from(words)?)
 }
 
-/// How the servers of a sandbox are to be, where its shape is named otherwise.
+/// Settings of a sandbox's servers, for commands that name its shape otherwise.
 #[derive(Clone, Debug)]
 pub struct SandboxArgs(pub TargetSettings);
 
@@ -74,7 +75,7 @@ impl FromArgMatches for SandboxArgs {
     }
 }
 
-/// The text of a server's URL, which may hold a password.
+/// The text of a server's URL, which may contain a password.
 #[derive(Clone)]
 pub struct UrlText(String);
 
@@ -100,7 +101,7 @@ pub struct TargetArgs {
     reach: ConnectionOptions,
 }
 
-/// How servers of the user's are reached: URLs here may hold passwords, which plans must not.
+/// Connection options of the user's servers; URLs here may contain passwords, which plans must not.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Target")]
 struct ConnectionOptions {
@@ -131,7 +132,7 @@ struct ConnectionOptions {
 }
 
 impl TargetArgs {
-    /// The target for a plan, and the passwords that its URLs carried.
+    /// Returns the target for a plan, and the passwords in its URLs.
     pub fn given(&self) -> Result<CommandLineSettings, CliError> {
         let Self { settings, reach } = self;
         let mut passwords = Passwords::new();

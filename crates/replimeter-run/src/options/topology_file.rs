@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli_error::CliError;
 
-/// No such file comes near this, in bytes.
+/// Maximum size of a file, in bytes; real ones are far smaller.
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
 /// The file's contents.
@@ -39,7 +39,7 @@ pub fn read(path: &Path) -> Result<TopologyFile, CliError> {
     let meta = fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
     if !meta.is_file() || meta.len() > MAX_FILE_SIZE {
         return Err(refuse(
-            "it is no ordinary file, or larger than such a file can be".to_owned(),
+            "it is not a regular file, or too large for a topology".to_owned(),
         ));
     }
     let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
