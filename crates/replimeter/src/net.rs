@@ -1,23 +1,22 @@
-//! The net's replay: recorded runs are summed up again, and must come to the results that they came to.
+//! Replays recorded runs: their results are computed again, and must equal the recorded ones.
 //!
 //! Each folder of `tests/net` that holds `calls.jsonl.gz` is a run on real servers, recorded by `scripts/record-net` with
-//! `REPLIMETER_RECORD`. What is kept of it:
+//! `REPLIMETER_RECORD`. Its files:
 //!
-//! - `calls.jsonl.gz`, what measuring handed to summing up, in order: a line for each
-//!   [`Call`](replimeter_run::Measurement::Call) of the measurement (shapes, samples, blocks, rounds, windows, crashes,
-//!   outcomes), and in the last line how the run ended (`Ended`): clock, keep-awake, priority, its
-//!   failure, and the warnings of checks and clean-up;
-//! - `readings.jsonl.gz`, where something is summed up below the listeners already: the data of that;
+//! - `calls.jsonl.gz`, the input of the summary, in order: a line for each [`Call`](replimeter_run::Measurement::Call)
+//!   of the measurement (shapes, samples, blocks, rounds, windows, crashes, outcomes), and in the last line how the run
+//!   ended (`Ended`): clock, keep-awake, priority, its failure, and the warnings of checks and clean-up;
+//! - `readings.jsonl.gz`, for measurements that summarize some data before the calls: that data;
 //! - `run/`, the run's directory: plan, manifest, results, samples, histograms.
 //!
-//! A live run and a replay share one function that takes the calls (`Measurement::take`) and one that makes the results of
-//! what was gathered (`Measurement::conclude`). New code takes the same calls, through an adapter where its types are others, and must
-//! make the same results. Names may change, through `tests/net/renamed-calls.toml` for the calls; in the results they are
-//! changed in `run/summary.json` too, which `report` reads, by `UPDATE_NET=runs`. Numbers may not: the suite `net_values`
-//! holds every one under its first name.
+//! A live run and a replay share one function that takes the calls (`Measurement::take`) and one that makes the results from the
+//! gathered state (`Measurement::conclude`). New code takes the same calls, through an adapter where its types differ, and must make
+//! the same results. Names may change, through `tests/net/renamed-calls.toml` for the calls; in the results they are changed in
+//! `run/summary.json` too, which `report` reads, by `UPDATE_NET=runs`. Numbers may not: the suite `net_values` checks each of them
+//! under its first name.
 //!
-//! Nothing is drawn from the clock: bootstraps are seeded by constants, orders by the plan. What a run finds out about its
-//! surroundings (dates, paths, cores) is in the record, in which the machine's own names are replaced.
+//! Nothing depends on the clock: bootstraps are seeded by constants, orders by the plan. Facts of the environment (dates,
+//! paths, cores) are in the record, in which the machine's own names are replaced.
 
 use std::{
     cell::RefCell,
@@ -50,7 +49,7 @@ use serde_json::{Map, Value};
 use tempfile::TempDir;
 
 const CALLS: &str = "calls.jsonl.gz";
-/// Differences that are shown of a document.
+/// Maximum number of differences that are shown for a document.
 const SHOWN: usize = 20;
 
 fn root() -> PathBuf {
@@ -76,10 +75,10 @@ fn lines(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Paths that have other names than when runs were recorded, as `old = "new"`.
+/// Paths that were renamed since runs were recorded, as `old = "new"`.
 ///
-/// In a path `[]` stands for every index; a path stands for all below it, and the longest that fits counts. `COMMAND:old`
-/// is for that command alone. `-old` are paths that went; their value says why.
+/// In a path `[]` stands for every index; a path stands for all below it, and the longest match applies. `COMMAND:old` is
+/// for that command alone. `-old` are removed paths; their value is the reason.
 struct Renamed {
     entries: BTreeMap<String, String>,
     used: RefCell<BTreeSet<String>>,
@@ -98,7 +97,7 @@ impl Renamed {
         Self::of(&fs::read_to_string(root().join(name)).unwrap())
     }
 
-    /// The entry for a path under a sign: what it stands for, and what is left of the path.
+    /// Returns the entry for a path after the prefix `sign`: its replacement, and the rest of the path.
     fn entry<'a>(&self, sign: &str, command: &str, path: &'a str) -> Option<(&str, &'a str)> {
         let ends = path
             .match_indices(['.', '['])
@@ -117,7 +116,7 @@ impl Renamed {
         })
     }
 
-    /// The leaves of a recorded value by the paths that they have today.
+    /// Returns the leaves of a recorded value by their current paths.
     fn today(&self, command: &str, recorded: &Value) -> BTreeMap<String, Value> {
         let mut today = BTreeMap::new();
         for (path, value) in leaves(recorded) {
@@ -134,7 +133,7 @@ impl Renamed {
         today
     }
 
-    /// A value that was recorded as it is called today.
+    /// Returns a recorded value with its current names.
     fn renamed(&self, command: &str, recorded: Value) -> Value {
         if self.entries.is_empty() {
             return recorded;
@@ -146,7 +145,7 @@ impl Renamed {
         value
     }
 
-    /// Entries that nothing needed.
+    /// Returns the unused entries.
     fn unused(&self) -> Vec<&String> {
         self.entries
             .keys()
@@ -155,7 +154,7 @@ impl Renamed {
     }
 }
 
-/// Where two documents differ.
+/// Returns the differences between two documents.
 fn differences(recorded: &Value, now: &Value) -> Vec<String> {
     let (recorded, now) = (leaves(recorded), leaves(now));
     let paths: BTreeSet<&String> = recorded.keys().chain(now.keys()).collect();
@@ -165,7 +164,7 @@ fn differences(recorded: &Value, now: &Value) -> Vec<String> {
         .filter(|path| recorded.get(*path) != now.get(*path))
         .map(|path| {
             format!(
-                "{path}: {} was recorded, {} is made of the same calls",
+                "{path}: {} was recorded, the same calls now give {}",
                 word(recorded.get(path)),
                 word(now.get(path))
             )
@@ -173,7 +172,7 @@ fn differences(recorded: &Value, now: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Every value that is no object and no list, by its path, and those that are empty.
+/// Returns every value that is neither an object nor a list, and every empty one, by path.
 fn leaves(value: &Value) -> BTreeMap<String, Value> {
     fn walk(value: &Value, path: String, found: &mut BTreeMap<String, Value>) {
         match value {
@@ -203,7 +202,7 @@ fn leaves(value: &Value) -> BTreeMap<String, Value> {
     found
 }
 
-/// A path with `[]` for every index, and the indexes.
+/// Returns a path with `[]` for every index, and the indexes.
 fn generic(path: &str) -> (String, Vec<&str>) {
     let (mut generic, mut indexes) = (String::new(), Vec::new());
     for (number, part) in path.split('[').enumerate() {
@@ -219,7 +218,7 @@ fn generic(path: &str) -> (String, Vec<&str>) {
     (generic, indexes)
 }
 
-/// A path with these indexes.
+/// Returns a path with these indexes.
 fn specific(generic: &str, indexes: &[&str]) -> String {
     assert_eq!(
         generic.matches("[]").count(),
@@ -239,7 +238,7 @@ fn specific(generic: &str, indexes: &[&str]) -> String {
         .collect()
 }
 
-/// Puts a leaf where its path says.
+/// Inserts a leaf at its path.
 fn put(mut place: &mut Value, path: &str, leaf: Value) {
     for step in path
         .replace('[', ".[")
@@ -273,7 +272,7 @@ fn put(mut place: &mut Value, path: &str, leaf: Value) {
     *place = leaf;
 }
 
-/// The measurement of a plan.
+/// Returns the measurement of a plan.
 fn command(plan: &str) -> &'static str {
     registry()
         .plan(plan, &CommandLineSettings::default())
@@ -312,17 +311,17 @@ impl Recorded {
         }
     }
 
-    /// What it was summed up to.
+    /// Returns the path of its recorded results.
     fn summary(&self) -> PathBuf {
         self.dir.join("run").join(SUMMARY)
     }
 
-    /// Where its rows are written again.
+    /// Returns the path to which its rows are written again.
     fn samples(&self) -> PathBuf {
         self.scratch.path().join(SAMPLES)
     }
 
-    /// Sums it up again, and writes its samples again.
+    /// Computes its results again, and writes its samples again.
     fn replay(&self) -> Replayed {
         let entry = registry().get(self.command).unwrap();
         entry
@@ -358,12 +357,12 @@ fn recorded_runs_reproduce_the_same_results() {
         calls
             .unused()
             .iter()
-            .map(|key| format!("renamed-calls.toml: nothing needs `{key}`")),
+            .map(|key| format!("renamed-calls.toml: `{key}` is unused")),
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What a log of histograms holds: for each name the length of what it is of, and its bars.
+/// Returns the contents of a histogram log: for each name its duration and its bars.
 fn bars(log: &[u8]) -> BTreeMap<String, (Duration, Vec<(u64, u64)>)> {
     let intervals = IntervalLogIterator::new(log).filter_map(|entry| match entry.unwrap() {
         LogEntry::Interval(interval) => Some(interval),
@@ -410,7 +409,7 @@ fn recorded_runs_reproduce_the_same_histograms() {
     }
 }
 
-/// The schema of a file of samples, and its rows as texts.
+/// Returns the schema of a file of samples, and its rows as texts.
 fn rows(path: &Path) -> (String, Vec<String>) {
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
     let columns = reader
@@ -439,7 +438,7 @@ fn recorded_runs_reproduce_the_same_samples() {
         let recorded = Recorded::open(&dir, &calls);
         recorded.replay();
         let kept = dir.join("run").join(SAMPLES);
-        // Only where columns have other names: a file that is written anew is never the same byte for byte.
+        // Only if columns were renamed: a file that is written again never has the same bytes.
         if update && rows(&recorded.samples()).0 != rows(&kept).0 {
             fs::copy(recorded.samples(), &kept).unwrap();
         }

@@ -1,5 +1,5 @@
-//! What must hold of the sources of all crates: no file imports itself over others, and no file outside of a
-//! measurement's own names it. The modules hold the rules for words, names and lengths.
+//! Rules for the sources of all crates: no module imports itself through others, and only a measurement's
+//! own files name it. The submodules have the rules for words, names and lengths.
 
 mod lengths;
 mod names;
@@ -14,7 +14,8 @@ use std::{
 
 use replimeter_measurements::registry;
 
-/// Files that name a measurement's settings or results and have not its name.
+/// Files that name a measurement's settings or results, although their own name does not include
+/// it.
 const NAMES: [&str; 8] = [
     // The settings of all.
     "replimeter-model/src/plan/mod.rs",
@@ -29,14 +30,14 @@ const NAMES: [&str; 8] = [
     "replimeter-render/src/side_by_side.rs",
 ];
 
-/// The way to a module, or to something in it.
+/// The path of a module, or of an item in it.
 type ModulePath = Vec<String>;
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The files of a folder and those below it, without tests, each with what is code in it.
+/// Adds the files in and below a folder, without tests, each with its code.
 fn files(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -59,7 +60,7 @@ fn files(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// The modules of a crate, each with its code.
+/// Returns the modules of a crate, each with its code.
 fn modules(source: &Path) -> BTreeMap<ModulePath, String> {
     let mut found = Vec::new();
     files(source, &mut found);
@@ -72,7 +73,7 @@ fn modules(source: &Path) -> BTreeMap<ModulePath, String> {
     found.into_iter().map(module).collect()
 }
 
-/// The ways in a tree of imports, such as `a::{b, c::d}`.
+/// Adds the paths in a tree of imports, such as `a::{b, c::d}`.
 fn expand(before: &str, tree: &str, found: &mut Vec<String>) {
     let (mut depth, mut start) = (0, 0);
     let ends = tree.char_indices().chain([(tree.len(), ',')]);
@@ -97,7 +98,7 @@ fn expand(before: &str, tree: &str, found: &mut Vec<String>) {
     }
 }
 
-/// What a module imports, and whether it hands it on; and the ways that its code names.
+/// Returns the paths that a module imports or names, and whether it re-exports each.
 fn imports(code: &str) -> Vec<(bool, String)> {
     let mut all = Vec::new();
     for statement in code.split(';') {
@@ -122,7 +123,7 @@ fn imports(code: &str) -> Vec<(bool, String)> {
     all
 }
 
-/// The same way from the root of the crate; `None` for that of another crate.
+/// Returns the path from the root of the crate; `None` for a path of another crate.
 fn from_root(
     modules: &BTreeMap<ModulePath, String>,
     module: &ModulePath,
@@ -152,13 +153,13 @@ fn from_root(
     Some(root)
 }
 
-/// The module that a way leads to, however often it is handed on.
+/// Returns the module that a path leads to, through any number of re-exports.
 fn target(
     modules: &BTreeMap<ModulePath, String>,
     handed_on: &BTreeMap<ModulePath, ModulePath>,
     mut way: ModulePath,
 ) -> Option<ModulePath> {
-    // Deeper than anything is handed on.
+    // Deeper than any chain of re-exports.
     for _ in 0..8 {
         let start = |length: &usize| {
             let start = &way[..*length];
@@ -174,7 +175,7 @@ fn target(
     None
 }
 
-/// The modules of a crate that import themselves over others; those of the modules they are in are left out.
+/// Returns the modules of a crate that import themselves through others, without their parent modules.
 fn circles(source: &Path) -> Vec<String> {
     let modules = modules(source);
     let mut handed_on = BTreeMap::new();

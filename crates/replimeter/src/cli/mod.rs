@@ -1,4 +1,4 @@
-//! The command line: what is no setting of a measurement is declared here.
+//! The command line: everything except the settings of measurements is declared here.
 
 mod program;
 mod refused;
@@ -71,15 +71,15 @@ sandbox or the disk failed, 130 interrupted (partial results kept)."
 )]
 struct Cli {}
 
-/// What is asked for.
+/// The requested action.
 pub(crate) enum Invocation {
-    /// A measurement, with what is given for it.
+    /// A measurement, with its given settings.
     Measure(&'static dyn Entry, ArgMatches),
     /// Another command.
     Other(Command),
 }
 
-/// The whole command line: the measurements, and then the others.
+/// Returns the whole command line: the measurements, then the other commands.
 pub(crate) fn command(registry: &Registry) -> clap::Command {
     let program = Cli::command().subcommand_required(true);
     let about = program.get_about().cloned().unwrap_or_default();
@@ -88,7 +88,7 @@ pub(crate) fn command(registry: &Registry) -> clap::Command {
     Command::augment_subcommands(program.subcommands(measurements))
         .about(about)
         .mut_subcommands(|command| match command.get_name() {
-            // One at a time would come behind the others.
+            // Added one by one they would come after the others.
             "schema" => command.mut_args(|option| match option.get_id().as_str() {
                 "name" => option.value_parser(schemas.clone()),
                 _ => option,
@@ -116,7 +116,7 @@ fn read<T: Into<std::ffi::OsString> + Clone>(
     ))
 }
 
-/// The commands that measure nothing.
+/// The commands that are not measurements.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run plan files; every run keeps its own as plan.toml
@@ -230,7 +230,7 @@ const TOGETHER: &str = "replimeter-report.html";
 const MARK: &str = "· Replimeter</title>";
 
 impl ReportArgs {
-    /// Where the page of several runs goes; `None` for a single one.
+    /// Returns the path of the page of several runs; `None` for a single run.
     pub(crate) fn side_by_side(&self) -> Result<Option<PathBuf>, CliError> {
         if self.run_dirs.len() < 2 {
             return match &self.page {
@@ -244,7 +244,7 @@ impl ReportArgs {
         let page = self.page.clone().unwrap_or_else(|| PathBuf::from(TOGETHER));
         let page = std::path::absolute(&page).unwrap_or(page);
         let mut beginning = Vec::new();
-        // What is not to be read has no mark, and stays as it is.
+        // A file that cannot be read has no mark, and is not overwritten.
         let _ = std::fs::File::open(&page)
             .and_then(|file| file.take(1 << 20).read_to_end(&mut beginning));
         if page.exists() && !String::from_utf8_lossy(&beginning).contains(MARK) {
@@ -256,7 +256,7 @@ impl ReportArgs {
         Ok(Some(page))
     }
 
-    /// What each report is printed as.
+    /// Returns the format of each report.
     pub(crate) fn form(&self) -> OutputFormat {
         OutputFormat::of(self.json, self.markdown, self.csv, self.raw)
     }
@@ -272,7 +272,7 @@ mod tests {
         command(registry()).debug_assert();
     }
 
-    /// Options that are called otherwise than the key of a plan that they stand for.
+    /// Every option has the name of its key in plans, except the listed ones.
     #[test]
     fn options_are_named_like_plan_keys() {
         let mut others: Vec<String> = Vec::new();
@@ -295,7 +295,7 @@ mod tests {
         );
     }
 
-    /// A command and all below it that people see.
+    /// Returns a command and all its visible subcommands.
     fn all(command: &clap::Command) -> Vec<clap::Command> {
         let below = command.get_subcommands().filter(|one| !one.is_hide_set());
         std::iter::once(command.clone())

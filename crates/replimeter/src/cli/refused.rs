@@ -1,4 +1,4 @@
-//! What the parser refuses, without the password of a URL that it would repeat.
+//! Errors of the parser, without the passwords of URLs that they would repeat.
 
 use clap::{
     Error,
@@ -9,13 +9,13 @@ use replimeter_run::Registry;
 
 use super::{Invocation, command, read};
 
-/// Reads the command line; ends the program when there is nothing to carry out.
+/// Reads the command line; ends the program when there is nothing to do.
 pub(crate) fn parse(registry: &'static Registry) -> Invocation {
     read(registry, std::env::args_os())
         .unwrap_or_else(|error| without_passwords(registry, with_command(registry, error)).exit())
 }
 
-/// The same error, which names the command that an unknown option is called as.
+/// Returns the error, with the command that has the name of an unknown option.
 fn with_command(registry: &Registry, mut error: Error) -> Error {
     let usage = error.get(ContextKind::Usage).map(ToString::to_string);
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
@@ -30,9 +30,9 @@ fn with_command(registry: &Registry, mut error: Error) -> Error {
     error
 }
 
-/// The same error without user and password of URLs.
+/// Returns the error without the user and password of URLs.
 fn without_passwords(registry: &Registry, error: Error) -> Error {
-    // An `@` alone stands in --load <WORKLOAD:THREADS@NODE> and its values too.
+    // An `@` alone is in --load <WORKLOAD:THREADS@NODE> and its values too.
     let is_url = |text: &str| {
         text.contains("://") && redact::url(text) != text
             || text.contains('@')
@@ -42,7 +42,7 @@ fn without_passwords(registry: &Registry, error: Error) -> Error {
     let shown = |kind: ContextKind, value: &ContextValue| match value {
         _ if kind == ContextKind::Usage => None,
         ContextValue::String(text) if is_url(text) => Some(ContextValue::String(redact::url(text))),
-        // Suggestions of how to give it differently.
+        // Suggestions for writing it differently.
         ContextValue::Strings(texts) if texts.iter().any(|text| is_url(text)) => {
             Some(ContextValue::None)
         }
@@ -58,7 +58,7 @@ fn without_passwords(registry: &Registry, error: Error) -> Error {
     {
         return error;
     }
-    // Made anew, without its cause, which may repeat pieces of the value.
+    // Created again without its cause, which may repeat pieces of the value.
     let mut safe = Error::new(error.kind()).with_cmd(&command(registry));
     for (kind, value) in error.context() {
         safe.insert(kind, shown(kind, value).unwrap_or_else(|| value.clone()));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// How much of each experiment is carried out.
+/// The size of each experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReproduceExtent {
     /// Fewer rounds, starts and rows: less than ten minutes on two cores

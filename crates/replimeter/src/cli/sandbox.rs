@@ -29,7 +29,7 @@ pub(crate) struct SandboxCommandArgs {
     pub(crate) command: SandboxCommand,
 }
 
-/// What is done with sandboxes.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxCommand {
     /// Start servers and keep them running for your own work

@@ -32,7 +32,7 @@ pub(crate) struct ServersArgs {
     pub(crate) json: bool,
 }
 
-/// What is done with servers.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServersCommand {
     /// Add a server to the private directory, after every check

@@ -114,7 +114,7 @@ fn together(page: &Path, read: &[Recorded], markdown: bool) -> Result<(), CliErr
     }
     let mut others = read.iter().map(|recorded| &recorded.manifest);
     if let Some(other) = others.find(|manifest| manifest.machine != all.machine) {
-        // A page has room for one machine, which must not be taken for that of all runs.
+        // A page shows one machine, which must not appear to be that of all runs.
         all.machine.cpu = format!(
             "several machines, see each run ({}; {} …)",
             all.machine.cpu, other.machine.cpu

@@ -1,4 +1,4 @@
-//! Messages, where errors, warnings and findings are made of them.
+//! Collects the messages of errors, warnings and findings from the places that create them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,16 +44,16 @@ pub(super) fn messages(sources: &[Source], index: &Index<'_>) -> Messages {
 struct Collector<'a, 'b> {
     index: &'b Index<'a>,
     source: &'a Source,
-    /// Those of the functions that this one is in, the innermost last.
+    /// Scopes of the enclosing functions, the innermost last.
     names: Vec<Names<'a>>,
-    /// The types that are implemented here.
+    /// The types of the enclosing `impl` blocks.
     of: Vec<String>,
-    /// Whether each function fails with a text.
+    /// Whether the error of each enclosing function is a text.
     texts_fail: Vec<bool>,
     found: BTreeMap<(Kind, String), BTreeSet<String>>,
 }
 
-/// `SemiSyncOff` as `semi-sync-off`.
+/// Returns `SemiSyncOff` as `semi-sync-off`.
 fn kebab(name: &str) -> String {
     let mut made = String::new();
     for letter in name.chars() {
@@ -72,7 +72,7 @@ fn ends(path: &Path) -> (Option<String>, String) {
     (names.next(), last)
 }
 
-/// Returns what stands for the message of a warning or finding that is made elsewhere.
+/// Returns the placeholder for the message of a warning or finding that is created elsewhere.
 fn named(kind: &Kind, message: &Expr) -> Vec<String> {
     match kind {
         Kind::Warning(_) | Kind::Finding(_) => vec![format!("{{{}}}", name(message))],
@@ -110,7 +110,7 @@ impl<'a> Collector<'a, '_> {
     }
 
     fn texts(&self, value: &Expr) -> Vec<String> {
-        // Those are added where they are declared.
+        // They are added at their declaration.
         if matches!(value, Expr::MethodCall(call) if call.method == "hint") {
             return Vec::new();
         }
@@ -135,7 +135,7 @@ impl<'a> Collector<'a, '_> {
                     )
                 };
                 let all = all.into_iter().map(pair);
-                // Those that a function returns are added there.
+                // Texts that a function returns are added at that function.
                 all.filter(|(messages, hints)| messages.len() < 2 || hints.len() < 2)
                     .collect()
             }
@@ -144,7 +144,7 @@ impl<'a> Collector<'a, '_> {
     }
 
     fn add(&mut self, kind: Kind, messages: Vec<String>, hints: Vec<String>) {
-        // Less is a part of a message.
+        // A shorter text is a part of a message.
         let whole = |text: &String| {
             text.split_whitespace().count() > 2 && !text.trim_start().starts_with(['(', ';'])
         };
@@ -165,7 +165,7 @@ impl<'a> Collector<'a, '_> {
         }
     }
 
-    /// Adds what stands behind a code; returns whether there is one.
+    /// Adds the arguments after a code; returns whether there is a code.
     fn add_coded<'c>(&mut self, values: impl Iterator<Item = &'c Expr>, tuple: bool) -> bool {
         let values: Vec<&Expr> = values.collect();
         let kinds = values.iter().map(|one| self.kinds(one)).enumerate();
@@ -181,7 +181,7 @@ impl<'a> Collector<'a, '_> {
     fn add_behind(&mut self, kind: Kind, after: &[&Expr], tuple: bool) {
         match after {
             [] => {}
-            // The message of such a one is the server's.
+            // Its message is the server's.
             [hint] if tuple && kind == Kind::Error => {
                 let hint = self.texts(hint);
                 self.add(Kind::Hint, Vec::new(), hint);
@@ -203,7 +203,7 @@ impl<'a> Collector<'a, '_> {
         }
     }
 
-    /// Adds an error of its parts.
+    /// Adds an error with these parts.
     fn add_parts<'c>(&mut self, parts: impl Iterator<Item = (Role, &'c Expr)>) {
         let parts: Vec<(Role, &Expr)> = parts.collect();
         let first = |wanted: Role| {
@@ -235,7 +235,7 @@ impl<'a> Collector<'a, '_> {
                 .iter()
                 .map(|operation| format!("{operation}: {{cause}}"))
                 .collect(),
-            // Others are a verb within a format.
+            // Others are a verb in a format.
             (_, []) => {
                 let whole = operations.iter().filter(|one| one.starts_with("cannot "));
                 whole
@@ -352,7 +352,7 @@ impl<'a> Collector<'a, '_> {
     fn add_formats(&mut self, of: &str, variants: impl Iterator<Item = String>) {
         for variant in variants {
             if let Some(format) = self.index.formats.get(&(of.to_owned(), variant)) {
-                // Only names: the text is that of what makes it.
+                // Only names: the text is at the place that creates it.
                 let words = format.split(['{', '}']).step_by(2).collect::<String>();
                 if words.chars().any(char::is_alphabetic) {
                     self.add(Kind::Error, vec![format.clone()], Vec::new());
@@ -362,7 +362,7 @@ impl<'a> Collector<'a, '_> {
     }
 }
 
-/// Looks whether an error is made.
+/// Checks whether an error is created.
 struct Makes<'a, 'b> {
     index: &'b Index<'a>,
     found: bool,
@@ -479,7 +479,7 @@ impl<'a> Visit<'a> for Collector<'a, '_> {
         if let (Some(cause), Some(hint)) = (cause, hint)
             && self.pairs(cause, hint).len() != 1
         {
-            // The tuples are added where they stand.
+            // The tuples are added at their own place.
             return;
         }
         let hints = hint.map_or_else(Vec::new, |hint| self.texts(hint));

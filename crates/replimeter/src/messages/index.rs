@@ -1,4 +1,4 @@
-//! What the sources declare that messages are made with.
+//! Declarations in the sources that are used to create messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,11 +37,11 @@ impl Role {
     }
 }
 
-/// A function that makes an error, warning or finding of its arguments.
+/// A function that creates an error, warning or finding from its arguments.
 pub(super) struct Constructor {
     /// The type that it belongs to, if any.
     pub(super) of: Option<String>,
-    /// The module, within which alone a free function is known.
+    /// The module; a free function is known only in it.
     pub(super) file: (String, String),
     pub(super) method: bool,
     /// Without `self`.

@@ -1,6 +1,7 @@
 //! `docs/reference/messages.md`: every error, hint, warning and finding that the sources make.
 //!
-//! The sources are parsed, not run: a message is found where an error, a warning or a finding is made of it.
+//! The sources are parsed, not run: a message is found at the place that creates an error, a warning or a
+//! finding.
 
 mod collect;
 mod index;

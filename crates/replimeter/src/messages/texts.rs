@@ -16,10 +16,10 @@ const MAX_ALTERNATIVES: usize = 6;
 /// More calls and names than these are not followed.
 const MAX_DEPTH: usize = 6;
 
-/// What stands for a value that has no name.
+/// The placeholder for a value without a name.
 const UNNAMED: &str = "value";
 
-/// Returns the name by which a value stands in a text.
+/// Returns the name of a value in a text.
 pub(super) fn name(value: &Expr) -> String {
     match value {
         Expr::Path(path) => {
@@ -50,7 +50,7 @@ pub(super) fn name(value: &Expr) -> String {
     }
 }
 
-/// Fills in a format: `of` returns what stands for an argument by position and name.
+/// Fills in a format: `of` returns the text of an argument by position and name.
 pub(super) fn fill(format: &str, of: &dyn Fn(usize, Option<&str>) -> Vec<String>) -> Vec<String> {
     let mut made = vec![String::new()];
     let (mut rest, mut position) = (format, 0);
@@ -82,10 +82,10 @@ pub(super) fn fill(format: &str, of: &dyn Fn(usize, Option<&str>) -> Vec<String>
     made
 }
 
-/// What the names in a function stand for.
+/// The values of the names in a function.
 #[derive(Default)]
 pub(super) struct Names<'a> {
-    /// Values by variable; for one of a tuple with its place there.
+    /// Values by variable; for a part of a tuple with its position in it.
     values: BTreeMap<String, Vec<(&'a Expr, Option<usize>)>>,
     /// Everything that the function returns early.
     returned: Vec<&'a Expr>,
@@ -117,7 +117,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Returns the tuple that a variable is of, and its place there.
+    /// Returns the tuple that a variable belongs to, and its position in it.
     pub(super) fn in_tuple(&self, value: &Expr) -> Option<(&'a Expr, usize)> {
         let path = match value {
             Expr::Path(path) => path,
@@ -175,7 +175,7 @@ impl<'a> Visit<'a> for Names<'a> {
     fn visit_item(&mut self, _: &'a syn::Item) {}
 }
 
-/// Where an expression stands.
+/// The position of an expression.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a, 'b> {
     pub(super) index: &'b Index<'a>,
@@ -386,7 +386,7 @@ impl<'a> Scope<'a, '_> {
         }
     }
 
-    /// Returns what a value within a text may be.
+    /// Returns the possible texts of a value in a text.
     fn part(self, value: &Expr) -> Vec<String> {
         alternatives(self.texts(value, None), &name(value))
     }
@@ -412,7 +412,7 @@ pub(super) fn branches<'c>(value: &'c Expr, found: &mut Vec<&'c Expr>) {
     }
 }
 
-/// Returns words that stand within a text, or a placeholder for them.
+/// Returns words for use in a text, or a placeholder for them.
 fn alternatives(mut texts: Vec<String>, name: &str) -> Vec<String> {
     texts.dedup();
     let words = texts

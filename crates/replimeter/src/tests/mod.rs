@@ -1,4 +1,4 @@
-//! Checks that [`ping`], a measurement in one file, has all features of measurements.
+//! Checks that [`ping`], a measurement in one file, has all features of a measurement.
 
 mod ping;
 mod server;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs};
 
 use super::sources::{UNUSED_WORDS, files, is_test, rust_files, shown, without_tests};
 
-/// Until a page has that table.
+/// Used until a page has that table.
 const BANNED: [&str; 30] = [
     "beat",
     "beats",

@@ -1,8 +1,8 @@
-//! Words and phrases that do not come back, and one spelling for each term.
+//! Words and phrases that are not used, and one spelling for each term.
 
 use super::sources::{Prose, prose};
 
-/// What is not written, and what is written instead.
+/// Phrases that are not used, each with its replacement.
 const PHRASES: [(&str, &str); 62] = [
     ("anybody", "anyone, or the client or session that does it"),
     ("anew", "again"),
