@@ -24,8 +24,8 @@ figures! {
     FROM_SEND = "lag.from_send" [p50 p99]: Us, Lower, Ratio, of ROW;
     FROM_INTENDED = "lag.from_intended" [p50 p99]: Us, Lower, Ratio, of ROW;
     FROM_PRIMARY = "lag.from_primary" [p50 p99]: Us, Lower, Ratio, of ROW;
-    MISSING = "lag.missing": Percent, Lower, Difference, of ROW;
-    INSERT = "lag.insert" [mean p50 p99]: Us, Lower, Ratio, of &[SHAPE, SIZE];
+    TIMED_OUT = "lag.timed_out": Percent, Lower, Difference, of ROW;
+    WRITE_LATENCY = "lag.write_latency" [mean p50 p99]: Us, Lower, Ratio, of &[SHAPE, SIZE];
     LOAD_THROUGHPUT = "lag.load.throughput": PerS, Higher, Ratio, of load::ROW;
     LOAD_LATENCY = "lag.load.latency" [mean p50 p95 p99 max]: Us, Lower, Ratio, of load::ROW;
 }
@@ -104,13 +104,13 @@ impl Subject {
         let trials = order
             .iter()
             .map(|index| (self.send[*index] / 1e3, self.ack[*index].is_nan()));
-        figures.add(&MISSING, of, share(&trials.collect::<Vec<_>>()));
+        figures.add(&TIMED_OUT, of, share(&trials.collect::<Vec<_>>()));
     }
 
     /// Adds the figures of the writes, which are the same for every replica and method.
     fn writes(&self, of: &[&str], figures: &mut Figures) {
         let insert = self.order().into_iter().map(|index| self.insert[index]);
-        figures.course(INSERT, of, &SampleSeries::new(insert));
+        figures.course(WRITE_LATENCY, of, &SampleSeries::new(insert));
     }
 }
 

@@ -15,7 +15,7 @@ const ROW: &[DimensionSpec] = &[SHAPE, DimensionSpec::new("crash")];
 
 figures! {
     // A count can be 0.
-    MISSING = "loss.missing": Count, Lower, Difference, of ROW;
+    LOST = "loss.lost": Count, Lower, Difference, of ROW;
     SEEN_THEN_LOST = "loss.seen_then_lost": Count, Lower, Difference, of ROW;
     LOSSY = "loss.lossy_percent": Percent, Lower, Difference, of ROW;
     LOSSY_TO_READERS = "loss.lossy_to_readers_percent": Percent, Lower, Difference, of ROW;
@@ -34,7 +34,7 @@ pub(super) fn figures(document: &LossDocument) -> Result<Figures, CliError> {
             of_blocks(&crashes.iter().map(|crash| value(crash)).collect::<Vec<_>>())
         };
         let missing = each(|crash| crash.lost as f64);
-        figures.add(&MISSING, &of, missing);
+        figures.add(&LOST, &of, missing);
         let seen_then_lost = each(|crash| crash.seen_then_lost as f64);
         figures.add(&SEEN_THEN_LOST, &of, seen_then_lost);
         for (spec, share) in [

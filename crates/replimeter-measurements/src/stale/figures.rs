@@ -30,11 +30,11 @@ const ROW: &[DimensionSpec] = &[
 figures! {
     PERCENT = "stale.percent": Percent, Lower, Difference, of ROW;
     MONOTONIC = "stale.monotonic_percent": Percent, Lower, Difference, of ROW;
-    DELAY = "stale.delay" [mean p50 p99 max]: Us, Lower, Ratio, of ROW;
-    READ = "stale.read" [p50 p99]: Us, Lower, Ratio, of ROW;
+    STALENESS = "stale.staleness" [mean p50 p99 max]: Us, Lower, Ratio, of ROW;
+    READ_LATENCY = "stale.read_latency" [p50 p99]: Us, Lower, Ratio, of ROW;
     // It can be 0: all reads are fresh immediately.
     FRESH_AFTER = "stale.fresh_after" [p99 p999]: Us, Lower, Difference, of ROW;
-    WRITE = "stale.write" [p50 p99]: Us, Lower, Ratio, of CASE;
+    WRITE_LATENCY = "stale.write_latency" [p50 p99]: Us, Lower, Ratio, of CASE;
 }
 
 /// One reader in one case.
@@ -114,8 +114,8 @@ pub(super) fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<
         figures.add(&PERCENT, &of, share(&reader.trials));
         figures.add(&MONOTONIC, &of, share(&reader.back));
         let course = |values: &[f64]| SampleSeries::new(values.iter().copied());
-        figures.course(DELAY, &of, &course(&reader.delay));
-        figures.course(READ, &of, &course(&reader.read));
+        figures.course(STALENESS, &of, &course(&reader.delay));
+        figures.course(READ_LATENCY, &of, &course(&reader.read));
         if let Some(after) = fresh_after(document, of) {
             let stated = [(after.p99, after.p99_ci95), (after.p999, after.p999_ci95)];
             for (spec, (value, ends)) in FRESH_AFTER.iter().zip(stated) {
@@ -127,7 +127,7 @@ pub(super) fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<
     }
     for (of, (_, taken)) in &accumulator.writes {
         let course = SampleSeries::new(taken.iter().copied());
-        figures.course(WRITE, &of.each_ref().map(String::as_str), &course);
+        figures.course(WRITE_LATENCY, &of.each_ref().map(String::as_str), &course);
     }
     Ok(figures)
 }

@@ -362,7 +362,7 @@ mod tests {
         let rows = [
             row("lag.p50", Quantity::Us),
             row("lag.p99", Quantity::Us),
-            row("lag.insert.p99", Quantity::Us),
+            row("lag.write_latency.p99", Quantity::Us),
         ];
         let said = |text: &str| {
             let failure = FailIf::parse(text).unwrap().rows(&rows).unwrap_err();
@@ -376,7 +376,7 @@ mod tests {
         assert!(said("p50 > +1%").contains("did you mean `lag.p50`?"));
         let far = said("throughput > +1%");
         assert!(
-            !far.contains("did you mean") && far.contains("lag.insert.p99, lag.p50, lag.p99"),
+            !far.contains("did you mean") && far.contains("lag.write_latency.p99, lag.p50, lag.p99"),
             "{far}"
         );
     }
