@@ -121,9 +121,9 @@ pub enum ShapeError {
     Engine {
         /// The whole text.
         text: String,
-        /// The engine asked for.
+        /// The requested engine.
         product: &'static str,
-        /// The mode asked for.
+        /// The requested mode.
         mode: &'static str,
         /// The engine that has the mode.
         other: &'static str,

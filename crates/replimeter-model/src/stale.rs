@@ -323,7 +323,7 @@ pub struct StaleRow {
     pub refused: u64,
     /// Writes that were repeated after a conflict.
     pub conflicts: u64,
-    /// Rounds that a write of another client spoiled.
+    /// Rounds whose row another client changed.
     pub foreign: u64,
     /// Numbers of versions that stale reads were behind.
     pub versions_behind: Vec<VersionsBehind>,
