@@ -35,8 +35,8 @@ pub(crate) fn enter(class: SchedulingClass) -> Result<(), String> {
 /// priority. Without it a measuring thread waits behind the servers on a busy core, and every bracket
 /// becomes wider (on two cores the floor's brackets were 100 µs wide without it, 27 µs with it).
 pub(crate) fn prepare_measuring_thread(real_time: bool) {
-    // By default the kernel may extend sleeps by 50 µs. Refusals are ignored: the lateness stays, and
-    // is reported.
+    // By default the kernel may extend sleeps by 50 µs. Refusals are ignored: the lateness remains,
+    // and is reported.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     if real_time {
         let _ = enter(SchedulingClass::RealTime);

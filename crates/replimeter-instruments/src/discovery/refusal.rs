@@ -72,7 +72,7 @@ pub(super) fn unknown_source(writer: &DiscoveredServer, server: &DiscoveredServe
             writer.session.address(),
             called(identity.server_id, &identity.uuid)
         ),
-        "name the primary that this replica replicates from, the server in between too, or another replica",
+        "name the primary that this replica replicates from, add the server in between, or choose another replica",
     )
 }
 

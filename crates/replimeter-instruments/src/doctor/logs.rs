@@ -334,7 +334,7 @@ fn durability(view: &CheckContext<'_>) -> Option<Finding> {
             Code::DurabilityRelaxed,
             &view.servers[index],
             format_args!("{}: a crash of its machine may lose transactions that it acknowledged", log.durability()),
-            "SET GLOBAL sync_binlog=1; SET GLOBAL innodb_flush_log_at_trx_commit=1; cost a flush each",
+            "SET GLOBAL sync_binlog=1; SET GLOBAL innodb_flush_log_at_trx_commit=1; each adds a flush",
         )
     })
 }

@@ -26,7 +26,7 @@ use crate::{
 
 /// How long a poll waits for the slowest replica; a later answer counts for the next poll.
 const LATE: Duration = Duration::from_millis(100);
-/// How often a semi-synchronous primary is asked whether semi-sync is in effect.
+/// Interval between checks whether semi-sync is in effect on the primary.
 const IN_EFFECT: Nanos = Nanos(500_000_000);
 
 /// Whether semi-synchronous replication is in effect.
@@ -74,8 +74,8 @@ pub(super) struct PollLoop<'a> {
 }
 
 impl<'a> PollLoop<'a> {
-    /// Creates the state for these replicas; `semi_sync` is a primary to ask whether semi-sync is in
-    /// effect.
+    /// Creates the state for these replicas; `semi_sync` is a semi-synchronous primary, whose state
+    /// is checked.
     pub(super) fn new(
         plan: &'a ExposurePlan,
         clock: &'a Clock,

@@ -19,8 +19,8 @@ use super::pending::Received;
 use crate::{clock::Clock, priority::prepare_measuring_thread};
 
 const OPERATION: &str = "cannot read its received transactions";
-/// How often a MySQL replica is also asked for its executed transactions: these include transactions
-/// received before its relay log was emptied.
+/// Interval between queries of a MySQL replica for its executed transactions: these include
+/// transactions received before its relay log was emptied.
 const EXECUTED: Duration = Duration::from_secs(1);
 /// Pause between attempts to reconnect to a replica.
 const PAUSE: Duration = Duration::from_secs(1);

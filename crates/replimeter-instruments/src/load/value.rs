@@ -205,8 +205,8 @@ impl ReferencedValues {
 }
 
 impl Generator {
-    /// Returns the next value; text is written into `scratch`. `number` returns the value of another
-    /// place.
+    /// Returns the next value; text is written into `scratch`. `number` returns the value at
+    /// another location.
     #[inline]
     pub(super) fn draw<'a>(
         &'a self,

@@ -1,10 +1,10 @@
-//! Versions of rows that a load writes and reads with its own statements: a read is judged by the
-//! version that was acknowledged when the read was sent. No additional row is read or written.
+//! Versions of rows that a load writes and reads with its own statements: a read is checked against
+//! the version that was acknowledged when the read was sent. No additional row is read or written.
 //!
 //! An update increments a row's version under the row's lock and returns it with its answer
-//! (`LAST_INSERT_ID(v + 1)`), so that any number of connections may write the same row, on any node. A
-//! version is recorded as acknowledged slightly after it was: a read is never judged by more than its
-//! client could have seen.
+//! (`LAST_INSERT_ID(v + 1)`), so that any number of connections may write the same row, on any
+//! node. A version is recorded as acknowledged slightly after it was: a read is never checked
+//! against more than its client could have seen.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ use crate::{clock::Clock, sync::lock};
 
 /// Number of shards, so that threads seldom wait for one another; a power of two.
 const SHARDS: u64 = 64;
-/// Maximum number of recorded rows; reads of other rows are not judged.
+/// Maximum number of recorded rows; reads of other rows are not checked.
 const MAX_ROWS: u64 = 1 << 20;
 /// Maximum number of rows whose last version a connection records.
 const MAX_PENDING: usize = 1 << 16;
@@ -59,7 +59,7 @@ pub struct VersionWrite {
 /// A read version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionRead {
-    /// Index of the place.
+    /// Index of the server among those whose reads are checked.
     pub place: usize,
     /// The row, and its newest version acknowledged before the read was sent.
     pub known: VersionWrite,
@@ -126,7 +126,7 @@ impl Versions {
         lock(&self.heard).try_iter().for_each(&mut each);
     }
 
-    /// Returns the number of writes to rows beyond the limit, whose reads are not judged.
+    /// Returns the number of writes to rows beyond the limit, whose reads are not checked.
     #[must_use]
     pub fn unremembered_writes(&self) -> u64 {
         self.beyond.load(Ordering::Relaxed)

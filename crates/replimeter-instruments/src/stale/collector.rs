@@ -138,7 +138,7 @@ impl<'a> Collector<'a> {
             Some(one.map_or(other.as_micros(), |one| one.max(other.as_micros())))
         };
         let window = &mut self.window;
-        // A judged read has no write of its own, a judged write no read.
+        // A checked read has no write of its own, a load's write no read.
         let wrote = round.phase != StalePhase::Judged || round.reads.is_empty();
         window.rounds += u64::from(!round.reads.is_empty());
         if wrote {

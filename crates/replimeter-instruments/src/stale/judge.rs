@@ -1,5 +1,6 @@
-//! Judges the reads of the load engine's connections by the versions that were acknowledged when each
-//! read was sent. No connection waits for another, and no additional row is read or written.
+//! Checks the reads of the load engine's connections against the versions that were acknowledged
+//! when each read was sent. No connection waits for another, and no additional row is read or
+//! written.
 
 use std::{sync::mpsc::Sender, thread, time::Duration};
 

@@ -91,8 +91,8 @@ pub struct MeasuredCase<'a> {
     pub first_round: u64,
     /// Whether measuring threads take real-time priority.
     pub real_time: bool,
-    /// The versions that a load writes and reads, if its reads are judged instead of rounds; its places
-    /// have the same numbers as the readers.
+    /// The versions that a load writes and reads, if its reads are checked instead of rounds; its
+    /// servers have the same indexes as the readers.
     pub judged: Option<&'a Versions>,
 }
 
@@ -226,7 +226,7 @@ pub fn run(
 /// The measuring threads: each returns the number of the round after its last.
 type Threads<'scope> = Vec<ScopedJoinHandle<'scope, Result<u64, ServerError>>>;
 
-/// Starts the measuring threads: rounds, or judging the reads of a load.
+/// Starts the measuring threads: rounds, or checking the reads of a load.
 fn measure<'scope>(
     scope: &'scope Scope<'scope, '_>,
     plan: &'scope StalePlan,

@@ -26,7 +26,7 @@ const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 /// Everything that is connected and prepared for a part.
 #[derive(Default)]
 pub(super) struct PreparedCase {
-    /// The plain one, then the one with synchronous reads; none when a load's reads are judged.
+    /// The plain one, then the one with synchronous reads; none when a load's reads are checked.
     pub(super) writers: Vec<Writer>,
     pub(super) readers: Vec<Reader>,
     /// Values of the rows.

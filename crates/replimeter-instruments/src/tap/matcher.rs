@@ -466,7 +466,7 @@ impl SourceProgress {
             self.shown += 1;
             return Ok(Some(skipped.entry));
         }
-        // It is not there, and everything would be skipped for it.
+        // It has not arrived: a search would skip every entry.
         if number > log.highest {
             return Ok(None);
         }

@@ -32,7 +32,7 @@ pub(in crate::load) struct LoadTarget {
     pub(in crate::load) galera: bool,
     /// Statements that open every session.
     pub(in crate::load) session: Vec<String>,
-    /// The recorder of the versions that are read here, and the index of this place in it.
+    /// The recorder of the versions that are read here, and the index of this server in it.
     pub(in crate::load) versions: Option<(Arc<Versions>, usize)>,
 }
 
