@@ -341,7 +341,7 @@ impl CaseRounds {
         }
     }
 
-    /// Returns whether a violation is later after its write than the recorded one, and so clearer.
+    /// Returns whether a violation is longer after its write than the recorded one, and so clearer.
     fn clearer(&self, reader: usize, kind: usize, late: Nanos) -> bool {
         self.violations[reader][kind]
             .as_ref()
