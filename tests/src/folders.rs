@@ -1,5 +1,5 @@
-//! Where things lie: the private folder with its servers and templates, and the folders of tests,
-//! all below one that `scripts/run-suites` makes and removes.
+//! Paths: the private folder with its servers and templates, and the folders of tests, all below
+//! one folder that `scripts/run-suites` creates and removes.
 
 use std::{
     fs,
@@ -10,11 +10,11 @@ use std::{
 
 use tempfile::TempDir;
 
-/// The release binary that `make` builds: what is measured must not be a debug
-/// build.
+/// Returns the release binary that `make` builds, since a debug build must not be
+/// measured.
 ///
 /// # Panics
-/// When it was not built.
+/// If it was not built.
 #[must_use]
 pub fn binary() -> PathBuf {
     let target = std::env::current_exe().unwrap();
@@ -32,7 +32,7 @@ pub fn binary() -> PathBuf {
     binary
 }
 
-/// Replimeter's private folder, where `make servers` puts its binaries.
+/// Returns Replimeter's private folder, where `make servers` puts its binaries.
 #[must_use]
 pub fn home() -> PathBuf {
     let named = std::env::var_os("REPLIMETER_HOME").map(PathBuf::from);
@@ -47,8 +47,8 @@ pub fn home() -> PathBuf {
     })
 }
 
-/// The folder of everything that this run of the tests makes. In the private folder, so that
-/// templates are moved within one file system, and the servers' user may pass through.
+/// Returns the folder of all files of this run of the tests. It is in the private folder, so that
+/// templates are moved within one file system, and the servers' user has access.
 #[must_use]
 pub fn scratch() -> &'static Path {
     static SCRATCH: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -60,10 +60,10 @@ pub fn scratch() -> &'static Path {
     &SCRATCH
 }
 
-/// A folder that other users may enter, removed when dropped.
+/// Creates a folder that other users may enter, and that is removed when dropped.
 ///
 /// # Panics
-/// When the disk refuses.
+/// If the disk returns an error.
 #[must_use]
 pub fn folder() -> TempDir {
     tempfile::Builder::new()
@@ -72,16 +72,16 @@ pub fn folder() -> TempDir {
         .unwrap()
 }
 
-/// Makes a folder that other users may enter.
+/// Creates a folder that other users may enter.
 fn open_folder(path: &Path) {
     fs::create_dir_all(path).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Makes a private folder of its own in `folder`, with the servers and the templates that all share.
+/// Creates a private folder in `folder`, with the servers and templates that all tests share.
 ///
 /// # Panics
-/// When the disk refuses.
+/// If the disk returns an error.
 #[must_use]
 pub fn private_home(folder: &Path) -> PathBuf {
     let own = folder.join("home");
@@ -98,7 +98,7 @@ pub fn private_home(folder: &Path) -> PathBuf {
     own
 }
 
-/// The private folder of the servers that tests start themselves.
+/// Returns the private folder of the servers that tests start themselves.
 #[must_use]
 pub(crate) fn common_home() -> &'static Path {
     static COMMON: LazyLock<PathBuf> = LazyLock::new(|| private_home(scratch()));

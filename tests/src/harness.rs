@@ -1,7 +1,7 @@
-//! Runs the suites: which tests run, in which of two lanes, and what they took.
+//! Runs the suites: selects tests, runs them concurrently or exclusively, and reports their times.
 //!
-//! Tests of behaviour run side by side on shared servers. Tests that measure time run after
-//! them, one at a time, when no shared server is alive. Tests marked `long` run only with
+//! Tests of behavior run concurrently on shared servers. Tests that measure time run after
+//! them, one at a time, when no shared server is running. Tests marked `long` run only with
 //! `--include-ignored` (`make test-all`).
 
 use std::{
@@ -20,10 +20,10 @@ use crate::shared;
 
 /// A test that takes longer than this belongs to `make test-all`.
 const BUDGET: Duration = Duration::from_secs(20);
-/// How many of the slowest tests the summary lists.
+/// Number of the slowest tests that the summary lists.
 const SLOWEST: usize = 10;
 
-/// One test and when it runs.
+/// A test and when it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Test {
     name: &'static str,
@@ -33,7 +33,7 @@ pub struct Test {
 }
 
 impl Test {
-    /// A test of behaviour; [`test!`](crate::test) names it after its function.
+    /// Returns a test of behavior; [`test!`](crate::test) names it after its function.
     #[must_use]
     pub const fn new(name: &'static str, run: fn()) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Test {
         }
     }
 
-    /// Measures time: no other test and no shared server runs beside it.
+    /// Marks a test that measures time: no other test and no shared server runs at the same time.
     #[must_use]
     pub const fn alone(self) -> Self {
         Self {
@@ -53,14 +53,14 @@ impl Test {
         }
     }
 
-    /// Needs repetition or length: only `make test-all` runs it.
+    /// Marks a test that needs repetition or length: only `make test-all` runs it.
     #[must_use]
     pub const fn long(self) -> Self {
         Self { long: true, ..self }
     }
 }
 
-/// A function as a [`Test`]; with `on FIXTURE`, one that is handed to a function which prepares what it needs.
+/// Makes a [`Test`] of a function; with `on FIXTURE`, of one that is passed to a function which prepares its servers.
 /// `MODULE::FUNCTION` is a function of a module in its group; the test's name leaves the module out.
 #[macro_export]
 macro_rules! test {
@@ -92,7 +92,7 @@ macro_rules! groups {
     };
 }
 
-/// What a test that ran took.
+/// Time that a test took.
 struct TestTiming {
     group: &'static str,
     name: &'static str,
@@ -105,12 +105,12 @@ static FAILED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// Why the test on this thread cannot run here.
+    /// Reason why the test on this thread cannot run on this machine.
     static SKIP: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Says that the running test cannot run on this machine; the caller returns. Fails where
-/// the environment variable `CI` is set, since there everything must run.
+/// Records that the running test cannot run on this machine; the caller returns. Fails if
+/// the environment variable `CI` is set, where all tests must run.
 ///
 /// # Panics
 /// In continuous integration.
@@ -152,12 +152,12 @@ pub fn main(groups: &[(&'static str, &[Test])]) -> ExitCode {
     }
 }
 
-/// How many tests of behaviour run side by side: they wait for servers more than they compute.
+/// Number of tests of behavior that run concurrently: they mostly wait for servers.
 fn width() -> usize {
     thread::available_parallelism().map_or(2, |cores| cores.get() + 1)
 }
 
-/// The tests of one lane, a test of each group in turn, so that neighbours rarely want the same servers.
+/// Returns the concurrent or the exclusive tests, groups alternating, so that neighbors rarely use the same servers.
 fn trials(groups: &[(&'static str, &[Test])], alone: bool) -> Vec<Trial> {
     let mut numbered: Vec<(usize, &'static str, Test)> = Vec::new();
     for (group, tests) in groups {
@@ -213,7 +213,7 @@ fn trial(group: &'static str, test: Test) -> Trial {
     Trial::ignorable_test(format!("{group}::{name}"), body).with_ignored_flag(long)
 }
 
-/// The slowest tests, each group's time, what is over its budget and what could not run.
+/// Prints the slowest tests, the time of each group, tests over their budget and tests that could not run.
 fn summary(took: Duration) {
     let mut ran = std::mem::take(&mut *locked(&RAN));
     ran.sort_by_key(|test| std::cmp::Reverse(test.took));
@@ -246,7 +246,7 @@ fn summary(took: Duration) {
     for skipped in locked(&SKIPPED).iter() {
         println!("not run here: {skipped}");
     }
-    // Once more at the end, where a long log is read first.
+    // Repeated at the end, where a long log is read first.
     for failed in locked(&FAILED).iter() {
         println!("failed: {failed}");
     }

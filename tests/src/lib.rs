@@ -1,5 +1,5 @@
-//! What the suites share: running the tool as a user would, and real servers to
-//! point it at.
+//! Shared code of the suites: running the tool as a user would, on real
+//! servers.
 
 mod folders;
 pub mod harness;
@@ -33,10 +33,10 @@ use serde_json::Value;
 
 use crate::folders::common_home;
 
-/// How the tool ended and what it said.
+/// Exit code and output of the tool.
 #[derive(Debug)]
 pub struct CommandOutput {
-    /// The exit code; `None` when a signal ended it.
+    /// The exit code; `None` if a signal ended the tool.
     pub code: Option<i32>,
     /// Standard output.
     pub stdout: String,
@@ -45,7 +45,7 @@ pub struct CommandOutput {
 }
 
 impl CommandOutput {
-    /// What a dry run printed of the plan itself; what it would touch comes behind it.
+    /// Returns the plan that a dry run printed, without the effects after it.
     #[must_use]
     pub fn planned(&self) -> &str {
         let end = self
@@ -55,7 +55,7 @@ impl CommandOutput {
         &self.stdout[..end]
     }
 
-    /// What the process left.
+    /// Returns the output of the process.
     #[must_use]
     pub fn of(output: Output) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl CommandOutput {
         }
     }
 
-    /// The one JSON document on standard output, which its schema describes to the last key.
+    /// Returns the one JSON document on standard output, whose schema describes every key.
     #[must_use]
     pub fn json(&self) -> Value {
         let document = serde_json::from_str(&self.stdout)
@@ -74,7 +74,7 @@ impl CommandOutput {
         document
     }
 
-    /// Standard output without its line breaks.
+    /// Returns standard output without line breaks.
     #[must_use]
     pub fn words(&self) -> String {
         self.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -87,7 +87,7 @@ impl CommandOutput {
         self
     }
 
-    /// Checks that standard error names something.
+    /// Checks that standard error contains a text.
     #[must_use]
     pub fn stderr_contains(self, wanted: &str) -> Self {
         assert!(
@@ -98,10 +98,10 @@ impl CommandOutput {
     }
 }
 
-/// Checks a document against the schema that it states, which must know every key in it.
+/// Checks a document against the schema that it states, which must describe every key in it.
 ///
 /// # Panics
-/// When it does not fit.
+/// If it does not match.
 pub fn assert_described(document: &Value) {
     let stated = document["schema"]
         .as_str()
@@ -110,15 +110,15 @@ pub fn assert_described(document: &Value) {
         .strip_prefix("replimeter.")
         .and_then(|rest| rest.split('/').next());
     assert_valid(
-        name.unwrap_or_else(|| panic!("{stated} is no schema of ours")),
+        name.unwrap_or_else(|| panic!("{stated} is not a schema of Replimeter")),
         document,
     );
 }
 
-/// Checks something against one of our schemas, which must know every key in it.
+/// Checks a value against one of Replimeter's schemas, which must describe every key in it.
 ///
 /// # Panics
-/// When it does not fit.
+/// If it does not match.
 pub fn assert_valid(name: &str, value: &Value) {
     let errors = violations(name, value);
     assert!(
@@ -128,7 +128,7 @@ pub fn assert_valid(name: &str, value: &Value) {
     );
 }
 
-/// Where something is not as one of our schemas says.
+/// Returns the places where a value does not match one of Replimeter's schemas.
 #[must_use]
 pub fn violations(name: &str, value: &Value) -> Vec<String> {
     let path = net::repository().join(format!("docs/schema/{name}.json"));
@@ -143,8 +143,8 @@ pub fn violations(name: &str, value: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Allows no keys but those that are described: more may stand in a document of a later
-/// version, and none in one of this.
+/// Makes a schema reject keys that it does not describe: a document of a later version may
+/// have more, one of this version may not.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -161,7 +161,7 @@ fn close(schema: &mut Value) {
 /// Checks the files of a run against their schemas: plan, manifest and summary.
 ///
 /// # Panics
-/// When one of them does not fit.
+/// If one of them does not match.
 pub fn assert_run_described(run: &Path) {
     let text = |name: &str| {
         fs::read_to_string(run.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -175,17 +175,17 @@ pub fn assert_run_described(run: &Path) {
 /// Checks a plan's text against the schema of plans.
 ///
 /// # Panics
-/// When it does not fit.
+/// If it does not match.
 pub fn assert_plan_described(text: &str) {
     let plan: toml::Table =
         toml::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"));
     assert_valid(PLAN, &serde_json::to_value(plan).unwrap());
 }
 
-/// A folder to run the tool in, away from the user's own settings.
+/// A folder to run the tool in, isolated from the user's settings.
 #[derive(Debug)]
 pub struct TestEnvironment {
-    /// Removed with everything in it.
+    /// Removed with its contents when dropped.
     _outer: tempfile::TempDir,
     folder: PathBuf,
     home: PathBuf,
@@ -198,7 +198,7 @@ impl Default for TestEnvironment {
 }
 
 impl TestEnvironment {
-    /// A new folder.
+    /// Creates a new folder.
     #[must_use]
     pub fn new() -> Self {
         let outer = folders::folder();
@@ -212,25 +212,25 @@ impl TestEnvironment {
         }
     }
 
-    /// The folder.
+    /// Returns the folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Its private folder: its own sandboxes, the servers and templates that all tests share.
+    /// Returns its private folder: its own sandboxes, and the servers and templates that all tests share.
     #[must_use]
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// The database servers that it has started and that run.
+    /// Returns the process ids of the running database servers that it has started.
     #[must_use]
     pub fn servers(&self) -> Vec<i32> {
         servers_below(&self.home().join("sandboxes"))
     }
 
-    /// The tool with these arguments, not yet started.
+    /// Returns the tool with these arguments, not yet started.
     #[must_use]
     pub fn command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let mut command = Command::new(binary());
@@ -254,7 +254,7 @@ impl TestEnvironment {
         CommandOutput::of(self.command(args).output().unwrap())
     }
 
-    /// The one run directory below the folder.
+    /// Returns the one run directory below the folder.
     #[must_use]
     pub fn only_run(&self) -> PathBuf {
         let runs = self.runs();
@@ -265,7 +265,7 @@ impl TestEnvironment {
         runs[0].clone()
     }
 
-    /// All run directories.
+    /// Returns all run directories.
     #[must_use]
     pub fn runs(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.folder().join("replimeter-runs"));
@@ -275,7 +275,7 @@ impl TestEnvironment {
     }
 }
 
-/// Reads a pipe to its end, so that whoever writes into it need not wait.
+/// Reads a pipe to its end, so that its writer does not block.
 fn drained(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -286,7 +286,7 @@ fn drained(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u
     })
 }
 
-/// Waits for the tool with a limit, so that a hang is a failure and not a hang.
+/// Waits for the tool with a time limit, so that a tool that hangs fails the test.
 #[must_use]
 pub fn wait(mut child: Child, limit: Duration) -> CommandOutput {
     let began = Instant::now();
@@ -310,7 +310,7 @@ pub fn wait(mut child: Child, limit: Duration) -> CommandOutput {
     ended
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -319,7 +319,7 @@ pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) 
     }
 }
 
-/// Servers for a suite.
+/// Starts servers for a suite.
 #[must_use]
 pub fn start(shape: &str, options: &[&str]) -> Sandbox {
     let spec = SandboxSpec {
@@ -332,10 +332,10 @@ pub fn start(shape: &str, options: &[&str]) -> Sandbox {
     start_spec(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()))
 }
 
-/// Servers for a suite, in every detail.
+/// Starts servers for a suite with all settings.
 ///
 /// # Errors
-/// As starting a sandbox has them.
+/// Those of starting a sandbox.
 pub fn start_spec(spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
     let home = Home::at(common_home().to_owned()).unwrap();
     let search = search(&home, spec.servers.clone());
@@ -350,7 +350,7 @@ pub fn start_spec(spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
     )
 }
 
-/// Where server binaries are looked for.
+/// Returns the places where server binaries are searched.
 fn search(home: &Home, servers: Option<PathBuf>) -> Search {
     let path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
     let udf = vec![binary().with_file_name("libreplimeter_udf.so")];
@@ -362,15 +362,15 @@ fn search(home: &Home, servers: Option<PathBuf>) -> Search {
     }
 }
 
-/// How long a command or a state of servers is waited for. It is there to end what hangs: a machine that does
-/// nothing else for a minute fails no test.
+/// Time limit of a command or a state of servers. It ends a test that hangs; a machine that is busy for a minute
+/// does not fail a test.
 pub const LIMIT: Duration = Duration::from_secs(240);
 
-/// What a test that needs [`servers_with_a_clock_to_set`] says without them.
+/// Reason why a test that needs [`servers_with_a_clock_to_set`] cannot run without them.
 pub const NO_FAKETIME: &str = "libfaketime is missing; on Debian: apt-get install libfaketime";
 
-/// A folder for `--servers` or `--replica-server` with a server whose calendar
-/// clock [`set_clock`] sets; its other clocks stay right. `None` without libfaketime.
+/// Returns a folder for `--servers` or `--replica-server` with a server whose calendar
+/// clock [`set_clock`] sets; its other clocks stay correct. `None` without libfaketime.
 #[must_use]
 pub fn servers_with_a_clock_to_set(engine: Engine) -> Option<PathBuf> {
     let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
@@ -389,14 +389,14 @@ pub fn servers_with_a_clock_to_set(engine: Engine) -> Option<PathBuf> {
         .into_iter()
         .map(|(name, value)| format!("export {name}='{}'\n", value.to_str().unwrap()))
         .collect();
-    // At one place for good: data directories are kept by the binary's path.
+    // At a fixed path: templates are stored by the path of the binary.
     let folder = self::home()
         .join("clocks")
         .join(format!("{}-{}", engine.name(), install.version));
     let program = folder
         .join("bin")
         .join(install.program.file_name().unwrap());
-    // The clock's file lies beside the data directory; a server without one has the right time.
+    // The clock's file is next to the data directory; a server without one has the correct time.
     let script = format!(
         "#!/bin/sh\nfor word in \"$@\"; do case $word in --datadir=*) FAKETIME_TIMESTAMP_FILE=${{word#--datadir=}}/../clock;; esac; done\n\
          export FAKETIME_TIMESTAMP_FILE FAKETIME_CACHE_DURATION=1 FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1\n\
@@ -417,7 +417,7 @@ pub fn servers_with_a_clock_to_set(engine: Engine) -> Option<PathBuf> {
     if let Some(plugins) = &install.plugins {
         symlink(plugins, folder.join("lib/mysql/plugin")).unwrap();
     }
-    // Whole or not at all, for suites that run at the same time.
+    // Atomically, for suites that run at the same time.
     let made = folder.join("server.new");
     fs::write(&made, script).unwrap();
     fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).unwrap();
@@ -426,7 +426,7 @@ pub fn servers_with_a_clock_to_set(engine: Engine) -> Option<PathBuf> {
 }
 
 /// Sets the clock of a server from [`servers_with_a_clock_to_set`] ahead of the
-/// right time by so many seconds (behind it when negative), within about a second.
+/// correct time by this number of seconds (behind if negative), within about a second.
 pub fn set_clock(member: &Member, seconds: f64) {
     let made = member.folder.join("clock.new");
     fs::write(&made, format!("{seconds:+}\n")).unwrap();
@@ -434,7 +434,7 @@ pub fn set_clock(member: &Member, seconds: f64) {
     fs::rename(&made, member.folder.join("clock")).unwrap();
 }
 
-/// A session on a server of a sandbox.
+/// Opens a session on a server of a sandbox.
 #[must_use]
 pub fn session(node: &Node) -> Session {
     Session::open(node).unwrap()
@@ -447,13 +447,13 @@ pub fn sql(node: &Node, statement: &str) {
         .unwrap_or_else(|error| panic!("{statement}: {error}"));
 }
 
-/// The first value of a statement's first row.
+/// Returns the first value of a statement's first row.
 #[must_use]
 pub fn value(node: &Node, statement: &str) -> Option<String> {
     session(node).value("test", statement).unwrap()
 }
 
-/// Whether nothing of ours is on the server.
+/// Returns whether the server has no schema or table of Replimeter.
 #[must_use]
 pub fn clean(node: &Node) -> bool {
     value(
@@ -463,19 +463,19 @@ pub fn clean(node: &Node) -> bool {
     .is_none()
 }
 
-/// The node's URL for a user, without a password.
+/// Returns the node's URL for a user, without a password.
 #[must_use]
 pub fn url(node: &Node, user: &str) -> String {
     format!("mysql://{user}@{}/", node.endpoint.address())
 }
 
-/// The password of a sandbox's servers.
+/// Returns the password of a sandbox's servers.
 #[must_use]
 pub fn password(node: &Node) -> &str {
     node.password.as_ref().unwrap().reveal()
 }
 
-/// Chromium, by whatever name it has on PATH.
+/// Returns Chromium, under any of its names on PATH.
 #[must_use]
 pub fn browser() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap();
@@ -485,7 +485,7 @@ pub fn browser() -> Option<PathBuf> {
         .find(|program| program.exists())
 }
 
-/// Process ids of database servers whose data lies below a folder.
+/// Returns the process ids of database servers whose data is below a folder.
 #[must_use]
 pub fn servers_below(folder: &Path) -> Vec<i32> {
     let Ok(folder) = folder.canonicalize() else {
@@ -503,12 +503,12 @@ pub fn servers_below(folder: &Path) -> Vec<i32> {
         .collect()
 }
 
-/// Process ids of the database servers that a running tool has started.
+/// Returns the process ids of the database servers that a running tool has started.
 #[must_use]
 pub fn servers_of(tool: &Child) -> Vec<i32> {
     let parent = tool.id().to_string();
     let ours = |server: &i32| {
-        // Behind the name, which may hold anything, come the state and the parent.
+        // State and parent follow the name, which may contain any character.
         let stat = fs::read_to_string(format!("/proc/{server}/stat")).unwrap_or_default();
         stat.rsplit(')')
             .next()
@@ -518,7 +518,7 @@ pub fn servers_of(tool: &Child) -> Vec<i32> {
     servers_below(scratch()).into_iter().filter(ours).collect()
 }
 
-/// A server that was started again in the place of a sandbox's; ends with this.
+/// A server that was restarted instead of a sandbox's server; ends when dropped.
 pub struct RestartedServer(Child);
 
 impl Drop for RestartedServer {
@@ -528,10 +528,10 @@ impl Drop for RestartedServer {
     }
 }
 
-/// Shuts a server of a sandbox down, and starts it again as it was.
+/// Shuts a server of a sandbox down, and restarts it with the same settings.
 ///
 /// # Panics
-/// When it does not end, or not start.
+/// If it does not end, or does not start.
 pub fn restart(member: &Member) -> RestartedServer {
     let proc = PathBuf::from(format!("/proc/{}", member.pid));
     let strings = |name: &str| -> Vec<OsString> {
@@ -547,7 +547,7 @@ pub fn restart(member: &Member) -> RestartedServer {
     let owner = fs::metadata(&proc).unwrap();
     let program = fs::read_link(proc.join("exe")).unwrap();
     let mut command = Command::new(program);
-    // Its first statements are gone once they were run.
+    // The file of its first statements was removed after the first start.
     let words = words[1..]
         .iter()
         .filter(|word| !word.as_bytes().starts_with(b"--init-file"));
@@ -569,7 +569,7 @@ pub fn restart(member: &Member) -> RestartedServer {
     if owner.uid() != rustix::process::getuid().as_raw() {
         command.uid(owner.uid()).gid(owner.gid());
     }
-    // The connection breaks when it obeys.
+    // The shutdown closes the connection.
     let _ = session(&member.node).run("test", "SHUTDOWN");
     wait_until("the server has ended", Duration::from_secs(30), || {
         fs::read_to_string(proc.join("stat")).map_or(true, |stat| stat.contains(") Z "))

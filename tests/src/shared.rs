@@ -1,4 +1,4 @@
-//! Servers that tests of behaviour share: one sandbox for each shape and set of options, started
+//! Servers that tests of behavior share: one sandbox for each shape and set of options, started
 //! when it is first needed and used by one test at a time.
 
 use std::{
@@ -14,7 +14,7 @@ use replimeter_sandbox::Sandbox;
 
 use crate::{clean, session, start, wait_until};
 
-/// How long servers may take to come back to the state in which the test found them.
+/// Time limit for servers to return to the state before the test.
 const SETTLED: Duration = Duration::from_secs(60);
 
 /// The place of one sandbox; empty before its first use and after a test failed on it.
@@ -22,15 +22,15 @@ type Slot = Mutex<Option<Sandbox>>;
 
 static SLOTS: Mutex<BTreeMap<String, &'static Slot>> = Mutex::new(BTreeMap::new());
 
-/// Shared servers, for one test alone until this is dropped. Databases that the test left are
-/// dropped; after a failed test the servers are, and the next one gets new ones.
+/// Shared servers, exclusive to one test until this is dropped. Databases that the test left are
+/// dropped; after a failed test the servers are stopped, and the next test gets new ones.
 pub struct Shared {
     slot: MutexGuard<'static, Option<Sandbox>>,
     databases: BTreeSet<String>,
 }
 
-/// Servers of this shape, with these options for all of them. What a test changes besides data it
-/// changes back; one that kills servers starts its own.
+/// Returns servers of this shape, with these options for all of them. A test restores what it
+/// changes besides data; a test that kills servers starts its own.
 #[must_use]
 pub fn shared(shape: &str, options: &[&str]) -> Shared {
     let key = format!("{shape} {}", options.join(" "));
@@ -67,7 +67,7 @@ impl Drop for Shared {
                 .run("test", &format!("DROP DATABASE `{left}`"))
                 .unwrap();
         }
-        wait_until("every server is as the test found it", SETTLED, || {
+        wait_until("every server has its initial state", SETTLED, || {
             nodes
                 .iter()
                 .all(|node| clean(node) && databases(node).is_subset(&self.databases))
@@ -85,10 +85,10 @@ fn databases(node: &Node) -> BTreeSet<String> {
     rows.into_iter().map(|row| row["name"].clone()).collect()
 }
 
-/// Ends all shared servers.
+/// Stops all shared servers.
 ///
 /// # Panics
-/// When a test still uses one.
+/// If a test still uses one.
 pub(crate) fn close() {
     let slots = std::mem::take(&mut *SLOTS.lock().unwrap_or_else(PoisonError::into_inner));
     for slot in slots.into_values() {

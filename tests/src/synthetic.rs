@@ -1,5 +1,5 @@
-//! Runs of `lag` whose samples are made up, and nothing else: kept by the tool's own writer, for checks
-//! of what reads runs.
+//! Runs of `lag` with synthetic samples, written by the tool's own writer, to test
+//! code that reads runs.
 
 use std::{fs, path::Path};
 
@@ -15,20 +15,20 @@ use replimeter_model::{
 };
 use replimeter_render::rows::{RowFile, Rows};
 
-/// How the samples are drawn: lognormal, each alike to its neighbour.
+/// Distribution of the samples: lognormal, with correlated neighbors.
 #[derive(Debug, Clone, Copy)]
 pub struct SyntheticSamples {
     /// Seed of the draws.
     pub seed: u64,
-    /// How many samples, those of the warm-up included.
+    /// Number of samples, including the warm-up.
     pub count: i64,
-    /// How many of them are warm-up.
+    /// Number of warm-up samples among them.
     pub warm_up: i64,
     /// Median of the lag, in microseconds.
     pub level_us: f64,
     /// Standard deviation of its logarithm.
     pub spread: f64,
-    /// Correlation of neighbours, 0 to 1.
+    /// Correlation of neighbors, 0 to 1.
     pub correlation: f64,
 }
 
@@ -45,10 +45,10 @@ impl Default for SyntheticSamples {
     }
 }
 
-/// Makes a run directory of `lag` with such samples.
+/// Creates a run directory of `lag` with such samples.
 ///
 /// # Panics
-/// When the folder exists, or cannot be written.
+/// If the folder exists, or cannot be written.
 pub fn lag_run(dir: &Path, of: SyntheticSamples) {
     fs::create_dir(dir).unwrap();
     let mut random = Random::new(of.seed);

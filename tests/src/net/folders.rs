@@ -11,14 +11,14 @@ use std::{
 use super::{FOLDER, REPOSITORY, page::escaped, repository};
 use crate::{CommandOutput, LIMIT, binary, wait};
 
-/// How long the path of a folder for commands is, in bytes.
+/// Length of the path of a folder for commands, in bytes.
 const LENGTH_OF_PATHS: usize = 64;
 
-/// Folders for commands: one to run in, and a home in which nothing is. Their paths are equally long everywhere, since lines
-/// that hold one are broken by its length.
+/// Folders for commands: one to run in, and an empty home. Their paths have the same length on every machine, since it
+/// determines where lines with a path are wrapped.
 #[derive(Debug)]
 pub struct CommandFolders {
-    /// Removes them.
+    /// Removes them when dropped.
     _kept: tempfile::TempDir,
     folder: PathBuf,
     home: PathBuf,
@@ -53,13 +53,13 @@ impl Default for CommandFolders {
 }
 
 impl CommandFolders {
-    /// The folder that commands run in.
+    /// Returns the folder that commands run in.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Runs the tool, with nothing of this machine's environment but these variables.
+    /// Runs the tool, with these variables of the environment only.
     #[must_use]
     pub fn run<S: AsRef<std::ffi::OsStr>>(
         &self,
@@ -84,12 +84,12 @@ impl CommandFolders {
             .env("PATH", &self.home)
             .envs(variables);
         let mut child = command.spawn().unwrap();
-        // Who does not read it may have ended before.
+        // A command that does not read its input may have ended already.
         let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
         wait(child, LIMIT)
     }
 
-    /// A text in which no folder of this machine is named.
+    /// Returns the text with placeholders for folders of this machine.
     #[must_use]
     pub fn anywhere(&self, text: &str) -> String {
         let folders = [
@@ -106,7 +106,7 @@ impl CommandFolders {
             })
     }
 
-    /// The files and folders in the folder, in order.
+    /// Returns the files and folders in the folder, sorted.
     #[must_use]
     pub fn files(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! Golden files: compared with what there is now, or written.
+//! Golden files: compares them with the current output, or writes them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,10 +8,10 @@ use std::{
 
 use super::root;
 
-/// A part of the net, with golden files of its own.
+/// A part of the net, with its own golden files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoldenPart {
-    /// Command lines and what they answer.
+    /// Command lines and their output.
     Commands,
     /// Numbers of reports, charts, tables, samples and comparisons.
     Values,
@@ -22,7 +22,7 @@ pub enum GoldenPart {
 impl GoldenPart {
     const ALL: [Self; 3] = [Self::Commands, Self::Values, Self::Texts];
 
-    /// Its word in `UPDATE_NET`, and its folder.
+    /// Returns its word in `UPDATE_NET`, and its folder.
     fn name(self) -> &'static str {
         match self {
             Self::Commands => "commands",
@@ -31,7 +31,7 @@ impl GoldenPart {
         }
     }
 
-    /// What each of its files says in its first lines.
+    /// Returns the first lines of each of its files.
     fn head(self) -> String {
         let rule = match self {
             Self::Values => {
@@ -47,10 +47,10 @@ impl GoldenPart {
         )
     }
 
-    /// Whether `UPDATE_NET` asks for its golden files to be written anew.
+    /// Returns whether `UPDATE_NET` requests new golden files of this part.
     ///
     /// # Panics
-    /// When it holds an unknown word, or values together with anything else.
+    /// If it contains an unknown word, or values together with another part.
     fn is_updated(self) -> bool {
         let wanted = env::var("UPDATE_NET").unwrap_or_default();
         let words: Vec<&str> = wanted
@@ -71,11 +71,11 @@ impl GoldenPart {
         words.contains(&self.name())
     }
 
-    /// Compares the part's golden files with what there is now, by file name; or writes them. `difference` says in what
-    /// two texts differ, the golden one first.
+    /// Compares the part's golden files with the current output, by file name, or writes them. `difference` describes the
+    /// difference of two texts, the golden one first.
     ///
     /// # Panics
-    /// With every difference, and every golden file too many or too few.
+    /// With every difference, and every golden file that is missing or unexpected.
     pub fn check(
         self,
         now: &BTreeMap<String, String>,
@@ -109,7 +109,7 @@ impl GoldenPart {
         );
     }
 
-    /// Its golden files by name, without their heads.
+    /// Returns its golden files by name, without their first lines.
     fn golden(self) -> BTreeMap<String, String> {
         let Ok(entries) = fs::read_dir(root().join(self.name())) else {
             return BTreeMap::new();
@@ -126,7 +126,7 @@ impl GoldenPart {
     }
 }
 
-/// Where two texts part, with a few lines of both; `None` for equal ones.
+/// Returns the first difference of two texts, with a few lines of both; `None` for equal texts.
 #[must_use]
 pub fn first_difference(was: &str, is: &str) -> Option<String> {
     if was == is {

@@ -1,5 +1,5 @@
-//! The net: what the tool made of fixed command lines and recorded runs before its redesign, kept in `tests/net`.
-//! CONTRIBUTING.md says what may change it and how.
+//! The net: output of the tool for fixed command lines and recorded runs, stored in `tests/net`.
+//! CONTRIBUTING.md describes when and how it may change.
 
 mod folders;
 mod golden;
@@ -21,7 +21,7 @@ pub use self::{
 
 use std::path::{Path, PathBuf};
 
-/// What stands for the folder that a command runs in, and for this repository.
+/// Placeholders for the folder that a command runs in, and for this repository.
 pub const FOLDER: &str = "/FOLDER";
 /// This repository.
 pub const REPOSITORY: &str = "/REPOSITORY";
@@ -32,7 +32,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("net")
 }
 
-/// This repository's folder.
+/// Returns this repository's folder.
 #[must_use]
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,16 +1,16 @@
-//! What a page holds: its charts, and its text as displayed.
+//! Contents of a page: its charts, and its displayed text.
 
 use serde_json::Value;
 
 use super::values::hash;
 
-/// Longer tables of a page are given by their first and last rows and a hash.
+/// Longer tables of a page are abbreviated to their first and last rows and a hash.
 const MAX_TABLE_LENGTH: usize = 16;
 
-/// The charts of a page as it holds them.
+/// Returns the chart data of a page.
 ///
 /// # Panics
-/// When the page has no data.
+/// If the page has no data.
 #[must_use]
 pub fn figures(page: &str) -> Vec<Value> {
     if page.is_empty() {
@@ -23,7 +23,7 @@ pub fn figures(page: &str) -> Vec<Value> {
     serde_json::from_str(data.expect("the page holds its data")).unwrap()
 }
 
-/// The charts of a page: for each its id and its series.
+/// Returns the charts of a page: for each its id and its series.
 #[must_use]
 pub fn charts(page: &str) -> Vec<(String, Vec<Value>)> {
     let series = |figure: &Value| figure["data"].as_array().unwrap().clone();
@@ -33,13 +33,13 @@ pub fn charts(page: &str) -> Vec<(String, Vec<Value>)> {
         .collect()
 }
 
-/// What a reader sees of a page, and hears of its charts: a line for each block, cells of a row apart. Long tables are
-/// abbreviated.
+/// Returns the displayed text of a page and the descriptions of its charts: a line for each block, with separated cells.
+/// Long tables are abbreviated.
 #[must_use]
 pub fn visible(page: &str) -> String {
     let body = page.split_once("<body").map_or(page, |(_, body)| body);
     let mut text = String::new();
-    // Rows of the table that is open, and what stands in it.
+    // Rows of the open table, and their text.
     let mut table: Option<Vec<String>> = None;
     let mut hidden: Option<&str> = None;
     for piece in body.split('<').skip(1) {
@@ -87,7 +87,7 @@ pub fn visible(page: &str) -> String {
         if cell && !tag.starts_with('/') && !text.ends_with(['\n', '\u{1}']) {
             text.push_str(" | ");
         }
-        // Charts and drawings are named for those who cannot see them.
+        // Charts and drawings have names for screen readers.
         if let Some(label) = tag
             .split("aria-label=\"")
             .nth(1)
@@ -118,7 +118,7 @@ pub fn visible(page: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The rows of a table; of a long one the first and last, and a hash of all.
+/// Returns the rows of a table; of a long one the first and last, and a hash of all.
 #[must_use]
 pub fn shortened(rows: &[String]) -> String {
     if rows.len() <= MAX_TABLE_LENGTH {
@@ -132,7 +132,7 @@ pub fn shortened(rows: &[String]) -> String {
     )
 }
 
-/// References in HTML and what they stand for; that of & is the last to be read and the first to be written.
+/// References in HTML and their characters; that of & is decoded last and encoded first.
 const REFERENCES: [(&str, &str); 6] = [
     ("&lt;", "<"),
     ("&gt;", ">"),
@@ -142,7 +142,7 @@ const REFERENCES: [(&str, &str); 6] = [
     ("&amp;", "&"),
 ];
 
-/// Text of a page without references.
+/// Decodes the references in a page's text.
 fn plain(text: &str) -> String {
     REFERENCES
         .iter()
@@ -151,7 +151,7 @@ fn plain(text: &str) -> String {
         })
 }
 
-/// A text as it stands in a page.
+/// Encodes a text as in a page.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     REFERENCES

@@ -1,4 +1,4 @@
-//! Keys that have other names than when the values were recorded.
+//! Keys that were renamed after the values were recorded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::root;
 
-/// `tests/net/renamed-keys.toml`: paths that have other names than when the values were recorded, as `old = "new"`.
+/// `tests/net/renamed-keys.toml`: paths that were renamed after the values were recorded, as `old = "new"`.
 ///
-/// In a path `[]` stands for every index; a path stands for all below it, and the longest that fits counts. `COMMAND:old`
-/// is for documents of that command alone. `+new` and `-old` are paths that came and went; their value says why.
-/// `"=old" = "new"` is a word that stands for a value, such as `after-sync`.
+/// In a path `[]` matches every index; a path matches all paths below it, and the longest match counts. `COMMAND:old`
+/// is for documents of that command only. `+new` and `-old` are added and removed paths; their value is the reason.
+/// `"=old" = "new"` is a word that is a value, such as `after-sync`.
 ///
-/// `"*.old" = "*.new"` is for the ends of paths, as other entries for their beginnings left them; `csv:*.old` for those of columns. Where a
+/// `"*.old" = "*.new"` renames the ends of paths, after other entries renamed their beginnings; `csv:*.old` those of columns. If a
 /// new name ends in `[0]` or `[1]`, the value became that end of an interval `[low, high]`. Settings, which were in
 /// kebab-case, are in snake_case.
 #[derive(Debug, Default)]
@@ -25,20 +25,20 @@ pub struct RenamedKeys {
 }
 
 impl RenamedKeys {
-    /// Reads the file; without one nothing is renamed.
+    /// Reads the file; without a file nothing is renamed.
     ///
     /// # Panics
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     #[must_use]
     pub fn read() -> Self {
         let text = fs::read_to_string(root().join("renamed-keys.toml")).unwrap_or_default();
         Self::of(&text)
     }
 
-    /// From the file's text.
+    /// Parses the file's text.
     ///
     /// # Panics
-    /// When it is not such a file.
+    /// If it is not such a file.
     #[must_use]
     pub fn of(text: &str) -> Self {
         fn fill(entries: &mut BTreeMap<String, String>, path: &str, value: &toml::Value) {
@@ -49,7 +49,7 @@ impl RenamedKeys {
                         "{path} stands twice"
                     )
                 }
-                // `old.path` without quotes is a table in a table.
+                // `old.path` without quotes is a nested table.
                 toml::Value::Table(table) => {
                     for (key, value) in table {
                         let path = if path.is_empty() {
@@ -72,8 +72,8 @@ impl RenamedKeys {
         renamed
     }
 
-    /// The entry for a path of a command's document under a sign, if there is one: itself, what it stands for, and what is
-    /// left of the path.
+    /// Returns the entry for a path of a command's document with a sign, if there is one: its path, its value, and the
+    /// rest of the path.
     fn entry<'a>(&self, sign: &str, command: &str, generic: &'a str) -> Option<(&str, &'a str)> {
         let mut ends: Vec<usize> = generic
             .match_indices(['.', '['])
@@ -95,10 +95,10 @@ impl RenamedKeys {
         None
     }
 
-    /// What a recorded path is called today; `None` where it is gone.
+    /// Returns today's name of a recorded path; `None` if it was removed.
     ///
     /// # Panics
-    /// When the new name has other indexes.
+    /// If the new name has other indexes.
     #[must_use]
     pub fn today(&self, command: &str, path: &str) -> Option<String> {
         let (generic, indexes) = generic(path);
@@ -106,7 +106,7 @@ impl RenamedKeys {
             return None;
         }
         let renamed = match self.entry("", command, &generic) {
-            // An entry of the whole path says it all.
+            // An entry for the whole path needs no other.
             Some((new, "")) => new.to_owned(),
             Some((new, rest)) => self.end(command, format!("{new}{rest}")),
             None => self.end(command, generic),
@@ -132,7 +132,7 @@ impl RenamedKeys {
         Some(full)
     }
 
-    /// A path with the name that its end has today.
+    /// Returns a path with today's name of its end.
     fn end(&self, command: &str, path: String) -> String {
         let kind = if path.starts_with("csv:") { "csv:" } else { "" };
         let mut starts = path.match_indices('.').map(|(at, _)| at);
@@ -150,7 +150,7 @@ impl RenamedKeys {
         found.unwrap_or(path)
     }
 
-    /// A document of today in which every interval that was recorded as two values is two values: `[0]` and `[1]`.
+    /// Returns a document of today in which every interval that was recorded as two values is two values: `[0]` and `[1]`.
     #[must_use]
     pub fn split(&self, command: &str, document: &Value) -> Value {
         self.split_below(command, "", document)
@@ -181,7 +181,7 @@ impl RenamedKeys {
         }
     }
 
-    /// Whether the interval at this path was recorded as two values.
+    /// Returns whether the interval at this path was recorded as two values.
     fn is_split(&self, command: &str, path: &str) -> bool {
         let low = format!("{path}[0]");
         self.entries.iter().any(|(old, new)| {
@@ -194,13 +194,13 @@ impl RenamedKeys {
         })
     }
 
-    /// Whether a path of today is one that came after the values were recorded.
+    /// Returns whether a path of today was added after the values were recorded.
     #[must_use]
     pub fn is_new(&self, command: &str, path: &str) -> bool {
         self.entry("+", command, &generic(path).0).is_some()
     }
 
-    /// A line's values in the words of today.
+    /// Returns a line's values in the words of today.
     #[must_use]
     pub fn words(&self, values: &str) -> String {
         let today = |token: &str| {
@@ -215,7 +215,7 @@ impl RenamedKeys {
         values.split(' ').map(today).collect::<Vec<_>>().join(" ")
     }
 
-    /// Entries that nothing needed: the map holds no others.
+    /// Returns the entries that were not needed; there must be none.
     #[must_use]
     pub fn unused(&self) -> Vec<String> {
         let used = self.used.borrow();
@@ -227,7 +227,7 @@ impl RenamedKeys {
     }
 }
 
-/// A path with `[]` for every index, and the indexes.
+/// Returns a path with `[]` for every index, and the indexes.
 fn generic(path: &str) -> (String, Vec<&str>) {
     let mut parts = path.split('[');
     let mut generic = parts.next().unwrap_or_default().to_owned();

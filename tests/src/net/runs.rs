@@ -14,51 +14,51 @@ use serde_json::{Value, json};
 use super::{folders::CommandFolders, root};
 use crate::CommandOutput;
 
-/// `tests/net/pairs.toml`: which recorded runs are shown together.
+/// `tests/net/pairs.toml`: recorded runs that are compared or shown side by side.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pairs {
-    /// For `compare`.
+    /// Pairs for `compare`.
     compare: Vec<Pair>,
-    /// Several for `report`.
+    /// Several runs for `report`.
     together: Vec<Vec<String>>,
     /// Experiments 1 to 5 of a reproduction, for `report`.
     reproduced: Vec<String>,
 }
 
-/// Two runs for `compare`, which may refuse them; of one run a copy is the other.
+/// Two runs for `compare`, which may reject them; a single run is compared with its copy.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pair {
     a: String,
     b: String,
-    /// Conditions; a comparison with some is another one than without.
+    /// Conditions; a comparison with conditions differs from one without.
     #[serde(default)]
     fail_if: Vec<String>,
 }
 
-/// What the tool makes of a recorded run, or of several.
+/// Output of the tool for a recorded run, or for several.
 #[derive(Debug)]
 pub struct Rendered {
     /// The case, or `compare-A-B`, `together-A-B`, `reproduced`.
     pub name: String,
     /// The run's directory in the repository; `None` for several.
     pub run: Option<PathBuf>,
-    /// The JSON document; null for a page of several, and where there is nothing to compare.
+    /// The JSON document; null for a page of several, and if there is nothing to compare.
     pub json: Value,
     /// The table; empty for several.
     pub csv: String,
     /// The report for a terminal.
     pub terminal: String,
-    /// The raw lines of a sweep; empty for everything else.
+    /// The raw lines of a sweep; empty for other runs.
     pub raw: String,
     /// The report as Markdown; empty for several.
     pub markdown: String,
-    /// The page; empty where there is nothing to compare.
+    /// The page; empty if there is nothing to compare.
     pub page: String,
 }
 
-/// Every recorded run: the folders in `tests/net` that hold a folder `run`.
+/// Returns every recorded run: the folders in `tests/net` that contain a folder `run`.
 #[must_use]
 pub fn cases() -> Vec<String> {
     let entries = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap());
@@ -75,7 +75,7 @@ pub fn cases() -> Vec<String> {
     names
 }
 
-/// All recorded runs and pairs as the tool renders them, once for all tests.
+/// Returns all recorded runs and pairs as the tool renders them, once for all tests.
 pub fn rendered() -> &'static [Rendered] {
     static RENDERED: OnceLock<Vec<Rendered>> = OnceLock::new();
     RENDERED.get_or_init(|| {
@@ -105,7 +105,7 @@ pub fn rendered() -> &'static [Rendered] {
     })
 }
 
-/// Does pieces of work, as many at once as this machine has cores; what they give is in no order.
+/// Runs tasks concurrently, one per core; their results are in no particular order.
 #[must_use]
 pub fn side_by_side<T: Send>(work: Vec<Box<dyn FnOnce() -> T + Send + '_>>) -> Vec<T> {
     let (queue, done) = (Mutex::new(work), Mutex::new(Vec::new()));
@@ -124,10 +124,10 @@ pub fn side_by_side<T: Send>(work: Vec<Box<dyn FnOnce() -> T + Send + '_>>) -> V
     done.into_inner().unwrap()
 }
 
-/// A copy of a recorded run in a new folder, in which the tool writes its page.
+/// Copies a recorded run into a new folder, in which the tool writes its page.
 ///
 /// # Panics
-/// When there is no such run.
+/// If there is no such run.
 pub fn copy_run(case: &str, to: &Path) {
     let from = root().join(case).join("run");
     fs::create_dir(to).unwrap();
@@ -199,7 +199,7 @@ fn of_pair(Pair { a, b, fail_if }: &Pair) -> Rendered {
         fs::read_to_string(place.folder().join("compared").join(name)).unwrap_or_default()
     };
     let document: Value = serde_json::from_str(&kept("summary.json")).unwrap_or_default();
-    // A comparison that is refused has none.
+    // A comparison that is rejected has no page.
     let now = document["compared_at"].as_str().unwrap_or("NOW");
     let anywhere = |text: &str| place.anywhere(text).replace(now, "NOW");
     let with = if fail_if.is_empty() {
@@ -251,7 +251,7 @@ fn of_several(cases: &[String]) -> Rendered {
     }
 }
 
-/// A reproduction whose experiments are recorded runs.
+/// Makes a reproduction whose experiments are recorded runs.
 fn of_reproduction(cases: &[String]) -> Rendered {
     let place = CommandFolders::default();
     let dir = place.folder().join("reproduced");

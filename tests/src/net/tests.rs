@@ -1,4 +1,4 @@
-//! Keys, documents, pages and numbers as the net reads them.
+//! Tests of how the net reads keys, documents, pages and numbers.
 
 use serde_json::{Value, json};
 

@@ -1,14 +1,14 @@
-//! Values of documents and tables, in lines that can be compared.
+//! Values of documents and tables as lines to compare.
 
 use serde_json::Value;
 
-/// Longer lists are given by their number of values, their first and last ones, sum and hash.
+/// Longer lists are abbreviated to their number of values, their first and last ones, sum and hash.
 const MAX_LIST_LENGTH: usize = 24;
-/// Longer arrays of objects are given key by key.
+/// Longer arrays of objects are listed key by key.
 const MAX_ARRAY_LENGTH: usize = 6;
 
-/// The leaves of a document by path, in order. Arrays of simple values are one [list]; arrays of many objects are given
-/// key by key, as `rows[*].key`.
+/// Returns the leaves of a document by path, in order. Arrays of simple values are one [list]; arrays of many objects are
+/// listed key by key, as `rows[*].key`.
 #[must_use]
 pub fn leaves(document: &Value) -> Vec<(String, Vec<&Value>)> {
     let mut leaves = Vec::new();
@@ -20,7 +20,7 @@ fn flatten<'a>(path: String, value: &'a Value, leaves: &mut Vec<(String, Vec<&'a
     match value {
         Value::Object(object) if !object.is_empty() => {
             for (key, inner) in object {
-                // An end of an interval that [`RenamedKeys::split`] took apart.
+                // An end of an interval that [`RenamedKeys::split`] split.
                 let path = if path.is_empty() || key.starts_with('[') {
                     format!("{path}{key}")
                 } else {
@@ -53,7 +53,7 @@ fn flatten<'a>(path: String, value: &'a Value, leaves: &mut Vec<(String, Vec<&'a
                             columns.push((path, vec![&Value::Null; 0]));
                             columns.len() - 1
                         });
-                    // A key that some of them lack has nothing there.
+                    // A key that an object lacks has an empty value there.
                     let column = &mut columns[place].1;
                     column.resize(column.len().max(index), &Value::Null);
                     column.extend(values);
@@ -66,8 +66,8 @@ fn flatten<'a>(path: String, value: &'a Value, leaves: &mut Vec<(String, Vec<&'a
     }
 }
 
-/// Values in one line. Many are abbreviated: numbers with their sum and a hash of all, words with how often each is there
-/// and a hash of their order, which is the same when a word is renamed.
+/// Formats values in one line. Long lists are abbreviated: numbers with their sum and a hash of all, words with the count
+/// of each and a hash of their order, which stays the same when a word is renamed.
 #[must_use]
 pub fn list(values: &[String]) -> String {
     if values.len() <= MAX_LIST_LENGTH {
@@ -118,9 +118,9 @@ pub fn list(values: &[String]) -> String {
     )
 }
 
-/// A number with so many significant digits.
+/// Formats a number with a number of significant digits.
 ///
-/// What is computed, and not only read, may differ in its last digits between processors.
+/// Computed numbers may differ in their last digits between processors.
 #[must_use]
 pub fn digits(number: f64, digits: usize) -> String {
     // The shortest text of the rounded number.
@@ -129,7 +129,7 @@ pub fn digits(number: f64, digits: usize) -> String {
         .map_or_else(|_| number.to_string(), |rounded| rounded.to_string())
 }
 
-/// FNV-1a, which is the same everywhere and for good.
+/// FNV-1a, which is the same on every machine and in every version.
 #[must_use]
 pub fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -137,7 +137,7 @@ pub fn hash(text: &str) -> u64 {
     })
 }
 
-/// Whether a leaf's values are sentences, which belong to the texts; words and numbers are values.
+/// Returns whether a leaf's values are sentences, which belong to the texts; words and numbers are values.
 #[must_use]
 pub fn is_text(leaf: &[&Value]) -> bool {
     leaf.iter().any(|value| {
@@ -147,7 +147,7 @@ pub fn is_text(leaf: &[&Value]) -> bool {
     })
 }
 
-/// A text as one word of a list.
+/// Formats a text as one word of a list.
 #[must_use]
 pub fn word(text: &str) -> String {
     if text.is_empty() {
@@ -157,7 +157,7 @@ pub fn word(text: &str) -> String {
     }
 }
 
-/// The columns of a table in CSV by their names.
+/// Returns the columns of a table in CSV by name.
 #[must_use]
 pub fn columns(table: &str) -> Vec<(String, Vec<String>)> {
     let mut reader = csv::Reader::from_reader(table.as_bytes());
