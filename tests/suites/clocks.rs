@@ -1,4 +1,4 @@
-//! Servers' clocks, and what becomes of one that is set.
+//! Servers' clocks, and clocks that are set during a run.
 
 use std::{thread, time::Duration};
 
@@ -30,7 +30,7 @@ fn one_clock_per_machine_until_one_is_set_on_mysql() {
     one_clock_until_it_is_set(Engine::MySql);
 }
 
-/// How far a time service may move a clock while so much time passes (adjtimex(2): 500 ppm).
+/// Returns how far a time service may move a clock in this time (adjtimex(2): 500 ppm).
 fn slewed(passed: Nanos) -> Nanos {
     Nanos(passed.0.abs() / 2_000 + 1)
 }
@@ -47,7 +47,7 @@ fn one_clock_until_it_is_set(engine: Engine) {
     let clock = Clock::start();
     let mut sessions = [session(&sandbox.nodes()[0]), session(&sandbox.nodes()[1])];
     let calendar = Calendar::calibrate();
-    // A busy machine answers late now and then.
+    // A busy machine sometimes answers late.
     let narrow = |session: &mut replimeter_engine::Session| {
         let mut server = ServerClock::measure(session, &clock).unwrap().unwrap();
         wait_until("a clock is known to 20 ms", LIMIT, || {
@@ -58,7 +58,7 @@ fn one_clock_until_it_is_set(engine: Engine) {
     };
     let tied = clock.now();
     let [primary, mut replica] = sessions.each_mut().map(narrow);
-    // Ours is the same clock, read between two moments of the run's.
+    // The test reads the same clock, between two readings of the run.
     let (before, ours, after) = (clock.now(), calendar.now(), clock.now());
     for server in [&primary, &replica] {
         let bound = server.last().bound + calendar.bound() + slewed(after - tied);
@@ -75,7 +75,7 @@ fn one_clock_until_it_is_set(engine: Engine) {
         "{engine:?}: {apart:?} ± {bound:?}"
     );
     assert_eq!(replica.remeasure(&mut sessions[1], &clock).unwrap(), None);
-    // A point at which the clock was looked at: what lies between that and the step cannot be told.
+    // A moment at which the clock was read: between it and the step the offset is unknown.
     let before = replica.first().at;
 
     let set = |seconds: f64,
@@ -100,7 +100,7 @@ fn one_clock_until_it_is_set(engine: Engine) {
         step.between.0 < step.between.1 && step.between.1 > before,
         "{step:?}"
     );
-    // A time within the step cannot be told; one after it can.
+    // The offset during the step is unknown; after it it is known.
     assert_eq!(replica.at(step.between.0.midpoint(step.between.1)), None);
     assert!(replica.at(clock.now()).is_some() && replica.at(before).is_some());
     let back = set(0.0, &mut replica, &mut sessions);
@@ -164,7 +164,7 @@ fn clock_set_during_a_run_is_reported() {
             .unwrap()
             .clone()
     };
-    // No stamp is taken for one that is a second off; reads need no clock of the server's.
+    // A stamp that is a second off is not accepted; reads need no clock of the server.
     assert_eq!(row("poll")["timed_out"], 0);
     let worst = row("stamp")["from_primary"]["max_us"].as_f64().unwrap();
     let polled = row("poll")["from_send"]["max_us"].as_f64().unwrap();

@@ -1,4 +1,4 @@
-//! `compare`: two runs held against each other, what is refused, and conditions for continuous integration.
+//! `compare`: differences of two runs, rejected comparisons, and conditions for continuous integration.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(equal_runs_differ_at_the_nominal_rate).alone().long(),
 ];
 
-/// Output with what changes from run to run replaced.
+/// Returns the output with placeholders for values that change from run to run.
 fn shown(ended: &CommandOutput, tool: &TestEnvironment) -> String {
     let text = format!(
         "exit code: {:?}\n--- stdout\n{}--- stderr\n{}",
@@ -37,7 +37,7 @@ fn shown(ended: &CommandOutput, tool: &TestEnvironment) -> String {
     text.replace(tool.folder().to_str().unwrap(), "FOLDER")
 }
 
-/// A run directory of `lag` with so many made-up samples around `level` microseconds.
+/// Creates a run directory of `lag` with this number of synthetic samples around `level` microseconds.
 fn made_up(tool: &TestEnvironment, name: &str, seed: u64, count: i64, level: f64) -> PathBuf {
     let dir = tool.folder().join(name);
     lag_run(
@@ -52,7 +52,7 @@ fn made_up(tool: &TestEnvironment, name: &str, seed: u64, count: i64, level: f64
     dir
 }
 
-/// Changes a run's record.
+/// Edits the record of a run.
 fn changed(dir: &Path, file: &str, change: impl Fn(&mut Value)) {
     let path = dir.join(file);
     let mut value: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
@@ -80,7 +80,7 @@ fn shift_is_reported_in_every_format() {
             .find(wanted)
             .unwrap_or_else(|| panic!("`{wanted}` is missing in {}", ended.stdout))
     };
-    // No setting differs; the finding comes before the figures, and these before how they were made.
+    // No setting differs; the finding precedes the figures, and these precede the method.
     assert!(place("No setting differs.") < place("Figures, with 95 % intervals"));
     assert!(place("p50 is ") < place("Method") && place("slower") < place("Comparison kept in"));
     let document = tool
@@ -147,7 +147,7 @@ fn conditions_decide_the_exit_code() {
     ] {
         assert!(words.contains(outcome), "{}", ended.stdout);
     }
-    // 20 % more is no proof of more than 19 %, and no proof of less either.
+    // An increase of 20 % proves neither more nor less than 19 %.
     let _ = compare(&["--fail-if", "lag.p50 > +19%"]).with_code(0);
     let _ = compare(&["--fail-if", "lag.p50 > +19%", "--fail-when", "possible"])
         .with_code(1)
@@ -298,7 +298,7 @@ fn figures_of_only_one_side_are_named() {
         .run(&["compare", "long", "short", "--json"])
         .with_code(0)
         .json();
-    // 550 samples carry no 99th percentile.
+    // 550 samples are too few for a 99th percentile.
     assert!(
         document["results"]
             .as_array()
@@ -310,7 +310,7 @@ fn figures_of_only_one_side_are_named() {
     assert_eq!(document["differs"][0]["name"], "lag.rounds");
 }
 
-/// Runs `lag` with these arguments and gives its directory.
+/// Runs `lag` with these arguments and returns its directory.
 fn lag(tool: &TestEnvironment, name: &str, args: &[&str], password: Option<&str>) -> PathBuf {
     let mut all = vec!["lag", "--run-dir", name, "--floor-rounds", "20", "--json"];
     all.extend(args);
@@ -331,7 +331,7 @@ fn slower_link_is_detected_between_two_runs() {
         "--interval",
         "10ms",
     ];
-    // A link costs something without a delay too.
+    // A link has an overhead without a delay, too.
     lag(
         &tool,
         "near",
@@ -364,8 +364,8 @@ fn slower_link_is_detected_between_two_runs() {
     let document: Value = serde_json::from_str(&summary).unwrap();
     let median = row(&document, "lag.p50");
     assert_eq!(median["change"], "higher");
-    // The link adds its one-way delay, less a tenth. It may add more: what waits for a distant row
-    // sleeps, and an idle machine is slow to wake it (0.6 to 0.9 ms where all share two cores).
+    // The link adds at least 90 % of its one-way delay. It may add more: a thread that waits for a
+    // distant row sleeps, and an idle machine wakes it late (0.6 to 0.9 ms if all share two cores).
     let added = |end: usize| median["difference"]["ci95"][end].as_f64().unwrap();
     assert!(added(0) < 5200.0 && added(1) > 3600.0, "{median:#}");
     assert_eq!(row(&document, "lag.from_send.p50")["change"], "higher");
@@ -376,13 +376,13 @@ fn slower_link_is_detected_between_two_runs() {
             .iter()
             .all(|one| one["name"] != "server_id" && one["name"] != "port")
     );
-    // The page's own answer is the document's.
+    // The page has the headline of the document.
     assert!(
         fs::read_to_string(tool.folder().join("text/report.html"))
             .unwrap()
             .contains("1 of 1 condition failed")
     );
-    // A stale run cannot be held against it.
+    // A run of `stale` cannot be compared with it.
     let stale = [
         "stale",
         "--sandbox",
@@ -419,7 +419,7 @@ fn equal_runs_differ_at_the_nominal_rate() {
         "--keep-awake",
         "on",
     ];
-    // The first run warms the servers and is thrown away.
+    // The first run warms the servers up and is discarded.
     let names: Vec<String> = (0..9).map(|number| format!("run{number}")).collect();
     for name in &names {
         lag(&tool, name, &args, Some(password(primary)));
@@ -438,7 +438,7 @@ fn equal_runs_differ_at_the_nominal_rate() {
     };
     let pairs = [[1, 2], [3, 4], [5, 6], [7, 8]].map(|[a, b]| alarms(&names[a], &names[b]));
     println!("pairs of single runs: {pairs:?}");
-    // Sets taken in turns know what differs from run to run.
+    // Sets that alternate include the variation between runs.
     let sets = [
         alarms("run1,run3,run5,run7", "run2,run4,run6,run8"),
         alarms("run1,run4,run5,run8", "run2,run3,run6,run7"),

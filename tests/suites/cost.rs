@@ -1,4 +1,4 @@
-//! `replimeter cost` on real servers: the price list, its faults, and a mode against itself.
+//! `replimeter cost` on real servers: its results, invalid blocks, and the self-test.
 
 use std::{
     fs,
@@ -39,7 +39,7 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// A run that takes as little time as it can.
+/// A run that is as short as possible.
 fn quick(tool: &TestEnvironment, args: &[&str]) -> CommandOutput {
     let all: Vec<&str> = ["cost", "--block-duration", "400ms", "--warm-up", "300ms"]
         .iter()
@@ -71,7 +71,7 @@ fn semi_sync_costs_more_than_async() {
         (&"replimeter.cost/1".into(), &"complete".into())
     );
     let rows = document["results"]["rows"].as_array().unwrap();
-    // `none` was added, and semi-sync is there with both wait points.
+    // `none` was added, and semi-sync has both wait points.
     let modes: Vec<&str> = rows
         .iter()
         .map(|row| row["mode"].as_str().unwrap())
@@ -111,7 +111,7 @@ fn semi_sync_costs_more_than_async() {
     assert_eq!(number(&none["relative"]["throughput"]), 1.0);
     assert_eq!(none["servers"].as_array().unwrap().len(), 1);
     for row in &rows[3..] {
-        // One round trip to a replica more: with a margin for a busy machine.
+        // One additional round trip to a replica, with a margin for a busy machine.
         assert!(
             number(&row["latency"]["p50_us"]) > 1.2 * number(&none["latency"]["p50_us"]),
             "{row:#}"
@@ -126,7 +126,7 @@ fn semi_sync_costs_more_than_async() {
         .map(|step| step["baseline"].as_str().unwrap())
         .collect();
     assert_eq!(steps, ["none", "binlog", "async", "async"]);
-    // Rounds of all modes, not always in the same order.
+    // Rounds of all modes, in varying order.
     let order = document["results"]["order"].as_array().unwrap();
     assert_eq!(order.len(), 15);
     let round = |number: u64| {
@@ -165,7 +165,7 @@ fn semi_sync_costs_more_than_async() {
         1,
         "only none is without a log: {logs:?}"
     );
-    // The same run again, without any server.
+    // The report of the run is rendered again without a server.
     let markdown = tool
         .run(&["report", run.to_str().unwrap(), "--markdown"])
         .with_code(0)
@@ -232,7 +232,7 @@ fn clusters_are_compared_with_their_own_version() {
         );
         assert_eq!(row["servers"].as_array().unwrap().len(), 2);
     }
-    // Two starts have intervals that are said to be wide.
+    // Two starts have wide intervals, with a warning.
     assert!(
         document["warnings"]
             .as_array()
@@ -270,9 +270,9 @@ fn link_delay_slows_only_waiting_modes() {
                 .unwrap_or_else(|| panic!("no {mode} over {delay}: {rows:#?}"))["latency"]["p50_us"],
         )
     };
-    // There and back again.
+    // A round trip.
     assert!(p50("semi-sync", 5000.0) - p50("semi-sync", 0.0) > 9_000.0);
-    assert!(p50("async", 5000.0) < 5_000.0, "nobody waits");
+    assert!(p50("async", 5000.0) < 5_000.0, "no commit waits");
     assert!(row(&document, "none", 1)["link_delay_us"].is_null());
     let page = fs::read_to_string(tool.only_run().join("report.html")).unwrap();
     assert!(page.contains("id=\"distance\""));
@@ -280,7 +280,7 @@ fn link_delay_slows_only_waiting_modes() {
 
 fn fall_back_invalidates_its_blocks() {
     let tool = TestEnvironment::new();
-    // The primary waits 1 ms for an acknowledgement that takes 10 ms and more.
+    // The primary waits 1 ms for an acknowledgement that takes at least 10 ms.
     let args = [
         "--modes",
         "mariadb/semi-sync",
@@ -403,7 +403,7 @@ fn killed_server_ends_the_run_and_keeps_results() {
         "--json",
     ]);
     let child = command.spawn().unwrap();
-    wait_until("the servers are met", Duration::from_secs(60), || {
+    wait_until("the servers are connected", Duration::from_secs(60), || {
         tool.runs()
             .first()
             .is_some_and(|run| run.join("manifest.json").exists())
@@ -425,7 +425,7 @@ fn killed_server_ends_the_run_and_keeps_results() {
     assert!(number(&document["results"]["rows"][0]["operations"]) > 0.0);
 }
 
-/// A script goes in words, which no server looks at before they are run.
+/// A script is sent as text, which no server checks before it runs.
 fn script_refused_by_the_server_has_no_cost() {
     let tool = TestEnvironment::new();
     std::fs::write(tool.folder().join("own.sql"), "SELECT 1;\nSELEC 2;\n").unwrap();

@@ -1,5 +1,5 @@
-//! The handbook holds together: links lead somewhere, every page is in the book, and
-//! commands that are shown have the options that are shown. Needs no server.
+//! The handbook is consistent: links have targets, every page is in the book, and
+//! commands have the options that pages show. Needs no server.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(documented_commands_are_valid),
 ];
 
-/// The folder of the whole repository.
+/// Returns the folder of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -23,7 +23,7 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Every page of the handbook.
+/// Returns every page of the handbook.
 fn pages() -> Vec<PathBuf> {
     let folders = [
         "docs",
@@ -45,7 +45,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The lines of a page in words, and those in blocks of code.
+/// Returns the lines of a page's text, and those in blocks of code.
 fn lines(page: &Path) -> (Vec<String>, Vec<String>) {
     let (mut words, mut code, mut in_code) = (Vec::new(), Vec::new(), false);
     for line in fs::read_to_string(page).unwrap().lines() {
@@ -61,7 +61,7 @@ fn lines(page: &Path) -> (Vec<String>, Vec<String>) {
     (words, code)
 }
 
-/// A paragraph without its `code`, in which brackets are no links.
+/// Returns a paragraph without its `code`, in which brackets are not links.
 fn without_code(paragraph: &str) -> String {
     paragraph
         .split('`')
@@ -70,10 +70,10 @@ fn without_code(paragraph: &str) -> String {
         .join(" ")
 }
 
-/// Where the links of a page lead.
+/// Returns the targets of a page's links.
 fn links(page: &Path) -> Vec<String> {
     let mut links = Vec::new();
-    // By paragraphs, since the words of a link and a piece of code may go on in the next line.
+    // By paragraphs, since a link's text or a piece of code may continue on the next line.
     let text = lines(page)
         .0
         .join("\n")
@@ -93,7 +93,7 @@ fn links(page: &Path) -> Vec<String> {
     links
 }
 
-/// The anchors that a page's headings have in a book and on a code host.
+/// Returns the anchors of a page's headings in the book and on a code host.
 fn anchors(page: &Path) -> BTreeSet<String> {
     let headings = lines(page)
         .0
@@ -168,7 +168,7 @@ fn documented_commands_are_valid() {
     let mut looked_at = 0;
     for page in pages().into_iter().chain([root().join("README.md")]) {
         for line in lines(&page).1 {
-            // `replimeter lag --sandbox async:1   a remark`, as far as the command has a help.
+            // `replimeter lag --sandbox async:1   a remark`, if the command has help.
             let mut words = line
                 .trim_start()
                 .trim_start_matches("$ ")
@@ -177,7 +177,7 @@ fn documented_commands_are_valid() {
                 continue;
             }
             let words: Vec<&str> = words.take_while(|word| *word != "--").collect();
-            // `sandbox up` has a help of its own.
+            // `sandbox up` has separate help.
             let help = |count: usize| {
                 let command = words.get(..count)?.join(" ");
                 let (_, help) = helps.split_once(&format!("\n$ replimeter {command} --help\n"))?;

@@ -1,4 +1,4 @@
-//! What no replica had received, on real servers.
+//! `replimeter exposure`: transactions that no replica had received, on real servers.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(several_targets_or_no_replica_are_refused),
 ];
 
-/// How many connections a user has to a server, the one that asks among them.
+/// Returns the number of a user's connections to a server, including the one of this query.
 fn connections(node: &Node, user: &str) -> u64 {
     let count =
         format!("SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{user}'");
@@ -64,7 +64,7 @@ fn slow_link_exposes_its_delay() {
             ])
         };
         let (near, far) = (of("0"), of("50ms"));
-        // Little's law: on average rate times delay are under way; a busy machine makes it more, never less.
+        // Little's law: on average rate × delay transactions are in progress; a busy machine makes it more, never less.
         let rate =
             number(&far["results"]["rows"][0]["committed"]) / (number(&far["measured_us"]) / 1e6);
         let (near, far) = (&near["results"]["rows"][0], &far["results"]["rows"][0]);
@@ -141,11 +141,11 @@ fn user_servers_are_only_read() {
     let mut command = tool.command(&args);
     command.env("REPLIMETER_PASSWORD", "pw");
     let child = command.spawn().unwrap();
-    wait_until("it is connected", LIMIT, || {
+    wait_until("the run is connected", LIMIT, || {
         connections(replica, "looker") > 0
     });
     std::thread::sleep(Duration::from_secs(1));
-    // The replica receives nothing for a while; all of it is exposed.
+    // While the replica receives nothing, all transactions are exposed.
     sql(replica, "STOP SLAVE IO_THREAD");
     sql(primary, "CREATE DATABASE shop");
     sql(primary, "CREATE TABLE shop.t (id INT PRIMARY KEY)");
@@ -206,7 +206,7 @@ fn fall_back_counts_as_exposure() {
     ]);
     command.env("REPLIMETER_PASSWORD", password(primary));
     let child = command.spawn().unwrap();
-    wait_until("it is connected", LIMIT, || {
+    wait_until("the run is connected", LIMIT, || {
         connections(replica, "replimeter") > 1
     });
     std::thread::sleep(Duration::from_millis(500));
@@ -241,7 +241,7 @@ fn killed_primary_ends_run_and_is_not_averaged() {
     ]);
     command.env("REPLIMETER_PASSWORD", password(primary));
     let child = command.spawn().unwrap();
-    wait_until("it is connected", LIMIT, || {
+    wait_until("the run is connected", LIMIT, || {
         connections(replica, "replimeter") > 1
     });
     std::thread::sleep(Duration::from_secs(2));
@@ -260,7 +260,7 @@ fn killed_primary_ends_run_and_is_not_averaged() {
             .any(|warning| warning["code"] == "server-lost"),
         "{warnings:#?}"
     );
-    // It was looked for less than the half of the time, and only those looks count.
+    // Polls cover less than half of the time, and only these count.
     assert!(number(&document["measured_us"]) < 6e6, "{document:#}");
     assert!(
         number(&document["results"]["rows"][0]["polls"]) < 600.0,

@@ -1,5 +1,5 @@
-//! What others read of a run: schemas, tables, histograms, queries, plans, completions, the
-//! manual, the handbook and the package.
+//! Files for other programs and for users: schemas, tables, histograms, queries, plans,
+//! completions, the manual, the handbook and the package.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Python with what the documents' queries need, in an environment of its own.
+/// Returns Python with the packages of the documents' queries, in a separate environment.
 fn python() -> PathBuf {
     let folder = binary().ancestors().nth(2).unwrap().join("tools/python");
     let wanted = fs::read_to_string(root().join("tests/requirements.txt")).unwrap();
@@ -69,7 +69,7 @@ fn python() -> PathBuf {
     python
 }
 
-/// Runs a program of Python's in a folder.
+/// Runs a Python program in a folder.
 fn run_python(folder: &Path, program: &str, args: &[&str]) -> CommandOutput {
     let mut command = Command::new(python());
     command
@@ -89,7 +89,7 @@ fn run_python(folder: &Path, program: &str, args: &[&str]) -> CommandOutput {
     CommandOutput::of(child.wait_with_output().unwrap())
 }
 
-/// The blocks of a language in a page of the documents.
+/// Returns the code blocks of a language on a page of the documents.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
     let fence = format!("```{language}\n");
@@ -331,7 +331,7 @@ fn run_files_are_read_by_other_tools() {
         );
     }
 
-    // The histograms, by a public tool: the same quantiles as ours.
+    // A public tool computes the same quantiles from the histograms.
     let program = "
 import json, sys
 from hdrh.histogram import HdrHistogram
@@ -361,14 +361,14 @@ print(json.dumps(found))";
             "{found:?}"
         );
         let ours = result["from_ack"]["p50_us"].as_f64().unwrap();
-        // Where nothing is below zero, the median of the series is the median.
+        // If no value is below zero, the median of the series is the median.
         assert!(
             below > 0 || (median_ns / 1e3 / ours - 1.0).abs() < 0.01,
             "{tag}: {median_ns} ns, {ours} µs"
         );
     }
 
-    // The queries of the documents, as they stand there.
+    // The queries of the documents, unchanged.
     let (queries, programs) = (
         blocks("guides/query-samples.md", "sql"),
         blocks("guides/query-samples.md", "python"),

@@ -1,4 +1,4 @@
-//! Links of ours between servers that replicate: what goes in as delay comes out as lag.
+//! Links of Replimeter between servers: a link's delay appears as lag.
 
 use std::{process::Command, time::Duration};
 
@@ -58,7 +58,7 @@ fn link_delay_adds_to_lag() {
     ];
     let measure = |shape: &str, delay: &str| document(shape, delay, "40ms", &quiet);
     let mut rises = Vec::new();
-    // How exactly is the bench's to say: here other work may be under way, in any one run.
+    // `make bench` measures the accuracy: here other work may run at the same time.
     for _ in 0..4 {
         let without = measure("async:1", "0");
         for (delay, us) in [("5ms", 5_000.0), ("20ms", 20_000.0)] {
@@ -135,7 +135,7 @@ fn members_in_networks(shape: &str) {
         document(shape, "20ms", "120ms", &[]),
     );
     let rise = p50(&with, "write_latency") - p50(&without, "write_latency");
-    // There and back at least once before a commit.
+    // At least one round trip before a commit.
     assert!(rise > 36_000.0, "{shape}: rose by {rise} µs");
 }
 

@@ -1,4 +1,4 @@
-//! Crashes of real servers: what is lost, what is kept, and who takes over.
+//! Crashes of real servers: lost writes, surviving writes, and the server that takes over.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(interrupted_loss_keeps_crashes_and_leaves_no_server),
 ];
 
-/// A run of `loss`; several crashes of a MySQL group take a while on a busy machine.
+/// Runs `loss`, with a long time limit: crashes of a MySQL group take long on a busy machine.
 fn loss(args: &[&str]) -> CommandOutput {
     let tool = TestEnvironment::new();
     let mut all = vec!["loss"];
@@ -34,7 +34,7 @@ fn count(value: &Value, key: &str) -> u64 {
         .unwrap_or_else(|| panic!("{key} is missing in {value}"))
 }
 
-/// What must hold of every row, whatever was crashed.
+/// Checks what holds for every row, regardless of the crash.
 fn consistent(document: &Value) {
     assert_eq!(document["schema"], "replimeter.loss/1");
     for row in document["results"]["rows"].as_array().unwrap() {
@@ -65,7 +65,7 @@ fn consistent(document: &Value) {
         assert_eq!(count(&row["lossy"], "count"), lossy);
         assert!(
             row["lossy"]["percent_ci95"][1].as_f64().unwrap() > 0.0,
-            "never a bare nought"
+            "zero never without an upper bound"
         );
         for crash in crashes {
             assert!(count(crash, "lost") <= count(crash, "acknowledged"));
@@ -79,7 +79,7 @@ fn consistent(document: &Value) {
             );
             assert!(crash["return_error"].is_null(), "{crash}");
             let errant = &crash["errant"];
-            // Nothing but SIGKILL happened: the old primary has all that it acknowledged.
+            // After SIGKILL only, the old primary has every write that it acknowledged.
             assert_eq!(
                 count(errant, "acknowledged"),
                 count(crash, "lost"),
@@ -163,7 +163,7 @@ fn semi_synchronous_wait_points(engine: &str) {
             (Some("semi-sync"), 0, 0)
         );
     }
-    // Writers wait for a replica that is cut off; only after-commit shows their rows meanwhile.
+    // Writers wait for a replica that is cut off; only after-commit shows their rows during this time.
     let seen = |row: &Value| count(row, "seen_then_lost");
     assert!(seen(point("after-commit")) > 0, "{document}");
     assert_eq!(seen(point("after-sync")), 0, "{document}");
@@ -315,7 +315,7 @@ fn interrupted_loss_keeps_crashes_and_leaves_no_server() {
         .spawn()
         .unwrap();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    // Each crash has servers of its own; before the first they may run to make their data directories.
+    // Each crash has its own servers; before the first, servers may run to create their data directories.
     let mut generations: Vec<Vec<i32>> = Vec::new();
     wait_until("two crashes are over", Duration::from_secs(120), || {
         let servers = tool.servers();

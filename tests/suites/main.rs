@@ -1,4 +1,4 @@
-//! Suites against real servers and a real browser, a module for each topic.
+//! Tests on real servers and in a real browser, a module for each topic.
 
 mod clocks;
 mod compare;

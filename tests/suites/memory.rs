@@ -9,14 +9,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) const TESTS: &[Test] = &[test!(memory_does_not_grow_with_duration).alone().long()];
 
-/// When the memory of a run is read first: its buffers and histograms are there.
+/// Time of the first reading of a run's memory: its buffers and histograms exist.
 const EARLY: Duration = Duration::from_secs(60);
-/// How long it runs on.
+/// Time from the first to the last reading.
 const LATER: Duration = Duration::from_secs(540);
-/// How much more may be resident then: the allocator's own spread, and no share of the rows.
+/// Largest allowed increase: the variation of the allocator, less than the rows would need.
 const MORE_KIB: u64 = 4096;
 
-/// Resident memory of a process, in KiB.
+/// Returns the resident memory of a process, in KiB.
 fn resident_kib(child: &Child) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let kib = status
@@ -57,7 +57,7 @@ fn memory_does_not_grow_with_duration() {
         .env("REPLIMETER_PASSWORD", password(primary))
         .spawn()
         .unwrap();
-    wait_until("it writes samples", LIMIT, || {
+    wait_until("the run writes samples", LIMIT, || {
         tool.runs()
             .first()
             .is_some_and(|run| run.join("samples.parquet").exists())

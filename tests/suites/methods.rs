@@ -1,4 +1,4 @@
-//! `lag` by every method on every way of replicating, and what forbids one.
+//! `lag` by every method in every replication mode, and conditions that exclude a method.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(calibration_is_saved_and_rendered_again),
 ];
 
-/// A short run with these methods.
+/// Runs a short measurement with these methods.
 fn lag(shape: &str, method: &str, more: &[&str]) -> CommandOutput {
     let tool = TestEnvironment::new();
     let mut args = vec![
@@ -43,7 +43,7 @@ fn rows(document: &Value) -> &Vec<Value> {
     document["results"]["rows"].as_array().unwrap()
 }
 
-/// The rows of one replica by method; each must have seen everything.
+/// Returns the rows of one replica by method; each must have observed every round.
 fn methods<'d>(document: &'d Value, replica: &str) -> Vec<&'d str> {
     let of_replica = rows(document)
         .iter()
@@ -67,13 +67,13 @@ fn row<'d>(document: &'d Value, replica: &str, method: &str) -> &'d Value {
         .unwrap()
 }
 
-/// What must hold of every method's figures on the same rows, whatever the machine does.
+/// Checks what holds for every method's figures on the same rows, regardless of the machine's load.
 fn assert_consistent(document: &Value, replica: &str) {
     for one in rows(document)
         .iter()
         .filter(|row| row["replica"] == replica)
     {
-        // Nothing is anywhere before it was sent; a stamp may be off by its error.
+        // No row is visible before it was sent; a stamp may be off by its error.
         let slack = if one["method"] == "stamp" {
             one["bracket_us"]["max_us"].as_f64().unwrap()
         } else {
@@ -124,7 +124,7 @@ fn assert_consistent(document: &Value, replica: &str) {
 }
 
 fn all_methods_work_on_mariadb_and_in_a_chain() {
-    // A replica in between hands statements on only where it logs statements.
+    // An intermediate replica forwards statements only if it logs statements.
     let document = lag(
         "mariadb/chain:2",
         "all",
@@ -139,7 +139,7 @@ fn all_methods_work_on_mariadb_and_in_a_chain() {
         );
         assert_consistent(&document, replica);
     }
-    // Behind the first the second is later, by every method.
+    // The second replica of a chain is later than the first, by every method.
     for method in ["poll", "tap"] {
         let p50 = |replica: &str| {
             row(&document, replica, method)["from_send"]["p50_us"]
@@ -155,9 +155,9 @@ fn all_methods_work_on_mariadb_and_in_a_chain() {
         .map(|floor| floor["method"].as_str().unwrap())
         .collect();
     assert_eq!(floors.len(), 3, "a stamp has no null replica: {floors:?}");
-    // Nobody has our function who did not ask for it, and that is said.
+    // A sandbox has Replimeter's function only with an option, and the report states it.
     let mut warnings = document["warnings"].as_array().unwrap().clone();
-    // A busy machine has a warning of its own.
+    // A busy machine causes an additional warning.
     warnings.retain(|warning| warning["code"] != "writer-late");
     assert_eq!(warnings.len(), 1, "{warnings:#?}");
     assert!(
@@ -187,7 +187,7 @@ fn all_methods_work_on_mysql() {
         .collect();
     assert_eq!(names, ["commit", "transfer", "queue", "apply", "show"]);
     assert!(stages["covered"].as_u64().unwrap() > 50, "{stages:#}");
-    // Conservation: what the stages lack of the whole is within their error bars.
+    // Conservation: the residue is within the error bars of the stages.
     let residue = stages["residue"]["p50_us"].as_f64().unwrap();
     let bars: f64 = stages["stages"]
         .as_array()
@@ -330,7 +330,7 @@ fn size_sweep_works_with_tap() {
     )
     .with_code(0)
     .json();
-    // All sizes together and each by itself, by both methods.
+    // A row for all sizes and one for each, by both methods.
     assert_eq!(rows(&document).len(), 8);
     assert!(rows(&document).iter().all(|row| row["timed_out"] == 0));
     assert_eq!(
@@ -375,7 +375,7 @@ fn calibration_is_saved_and_rendered_again() {
         let earliest = row["measured"]["min_us"].as_f64().unwrap();
         match row["error_p50_us"].as_f64() {
             None => assert_eq!(injected, 0.0),
-            // How exactly is the bench's to say; that the delay is there at all is sure.
+            // `make bench` measures the accuracy; this test checks that the delay is visible.
             Some(error) => assert!(
                 error > -injected && row["error_p50_us_ci95"].is_array(),
                 "{row:#}"

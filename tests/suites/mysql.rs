@@ -1,4 +1,4 @@
-//! MySQL: the same command, the other flavour.
+//! MySQL: the same commands in the other dialect.
 
 use replimeter_suites::{
     CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, sql, start,
@@ -102,7 +102,7 @@ fn lag_works_on_mysql_sandbox_and_user_servers() {
     )
     .with_code(3);
     let _ = ended.stderr_contains("CREATE, DROP, INSERT, DELETE, SELECT");
-    // Privileges that come by a role count.
+    // Privileges granted through a role count.
     sql(primary, "CREATE ROLE prober");
     sql(
         primary,
@@ -154,7 +154,7 @@ fn lag_works_on_mysql_sandbox_and_user_servers() {
         .stderr_contains("SQL thread No");
     sql(replica, "START REPLICA");
 
-    // A leftover that somebody removed from the replica by hand does not break it.
+    // A leftover that a user removed from the replica does not break replication.
     let tool = TestEnvironment::new();
     let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
     let args = [
@@ -177,7 +177,7 @@ fn lag_works_on_mysql_sandbox_and_user_servers() {
     });
     child.kill().unwrap();
     child.wait().unwrap();
-    // The server may still commit a row that was in progress.
+    // The server may still commit a row in progress.
     wait_until("the server closes the tool's connections", LIMIT, || {
         let others = "SELECT COUNT(*) FROM performance_schema.processlist WHERE user = 'replimeter' AND \
                       command NOT LIKE 'Binlog Dump%' AND id <> CONNECTION_ID()";
@@ -200,7 +200,7 @@ fn lag_works_on_mysql_sandbox_and_user_servers() {
         clean(primary) && clean(replica)
     });
 
-    // A replica of another primary is told apart by its source's UUID.
+    // A replica of another primary is recognized by its source's UUID.
     let other = start("mysql/async:0", &[]);
     let tool = TestEnvironment::new();
     let (other_primary, replica_url) = (

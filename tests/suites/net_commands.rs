@@ -1,5 +1,5 @@
-//! The net's command lines: exit code, standard output and standard error of each; none needs a server. They stand in
-//! `tests/net/commands.toml`, and what they answered in `tests/net/commands`.
+//! The net's command lines: exit code, standard output and standard error of each; none needs a server. The lines are in
+//! `tests/net/commands.toml`, and their recorded output is in `tests/net/commands`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,33 +28,33 @@ pub(crate) const TESTS: &[Test] = &[
 struct Commands {
     /// Commands whose help is printed, by `--help` and by `-h`.
     help: Vec<String>,
-    /// Schemas that are printed as they are kept in `docs/schema`.
+    /// Schemas that are printed as in `docs/schema`.
     schemas: Vec<String>,
-    /// The others, by the golden file that holds what they answer.
+    /// The other commands, by the golden file of their output.
     golden: BTreeMap<String, Vec<Case>>,
 }
 
-/// Command lines that share what they find.
+/// Command lines that run with the same files and environment.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
-    /// What they have in common.
+    /// Description of the group.
     name: String,
-    /// Their arguments, one command in each line; `'…'` holds spaces, REPOSITORY is this repository.
+    /// Their arguments, one command per line; `'…'` quotes spaces, REPOSITORY is this repository.
     lines: String,
-    /// Files that are there, by name; each command finds them new, and an empty folder `empty`.
+    /// Files by name; each command gets new copies, and an empty folder `empty`.
     #[serde(default)]
     files: BTreeMap<String, String>,
-    /// Variables of the environment, which is otherwise the same everywhere.
+    /// Environment variables; the rest of the environment is the same on every machine.
     #[serde(default)]
     env: BTreeMap<String, String>,
     /// Standard input.
     #[serde(default)]
     stdin: String,
-    /// Standard output is as long as a book: its length and hash are kept.
+    /// Standard output is very long: only its length and hash are stored.
     #[serde(default)]
     hashed: bool,
-    /// Standard output is this file of the repository, which is not kept twice.
+    /// Standard output is this file of the repository, which is not stored twice.
     same_as: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl Case {
         }
     }
 
-    /// Runs every command, and shows what they answered; outputs that were shown before are in `known`.
+    /// Runs every command, and formats their output; `known` has outputs that were formatted before.
     fn shown(&self, known: &mut BTreeMap<String, String>) -> String {
         let mut text = format!("=== {} ===\n", self.name);
         for (name, content) in self.files.iter().chain(self.env.iter()) {
@@ -134,7 +134,7 @@ impl Case {
         } else if let Some(first) = known.get(&stdout) {
             text.push_str(&format!("stdout as of `replimeter {first}`\n"));
         } else {
-            // What is shorter than a reference is shown again.
+            // An output shorter than a reference is repeated.
             if stdout.len() > 500 {
                 known.insert(stdout.clone(), line.to_owned());
             }
@@ -148,7 +148,7 @@ impl Case {
     }
 }
 
-/// A text below its name; nothing for an empty one.
+/// Formats a text below its name; returns nothing for an empty text.
 fn marked(name: &str, text: &str) -> String {
     let end = if text.ends_with('\n') {
         ""
@@ -162,12 +162,12 @@ fn marked(name: &str, text: &str) -> String {
     }
 }
 
-/// The arguments in a line.
+/// Returns the arguments in a line.
 fn words(line: &str) -> Vec<String> {
     let repository = repository();
     let mut words = Vec::new();
     for (index, part) in line.split('\'').enumerate() {
-        // Every other part stood between quotes.
+        // Every second part was between quotes.
         if index % 2 == 1 {
             words.push(part.to_owned());
         } else {

@@ -1,4 +1,4 @@
-//! The net's texts: what a terminal, a ticket and a page show of the recorded runs. They change in commits about wording.
+//! The net's texts: reports of the recorded runs in the terminal, in Markdown and on the page. Commits about wording change them.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[test!(recorded_runs_print_the_recorded_text)];
 
-/// The texts of a rendered run, by what they are.
+/// Returns the texts of a rendered run by kind.
 fn texts(of: &Rendered) -> Vec<(&'static str, String)> {
-    // A page holds the report for a terminal, which is not kept twice.
+    // A page contains the report for a terminal, which is not stored twice.
     let report = of
         .terminal
         .split("\nRun kept in")
@@ -24,7 +24,7 @@ fn texts(of: &Rendered) -> Vec<(&'static str, String)> {
         .next()
         .unwrap_or_default();
     let mut page = net::visible(&of.page.replace(&net::escaped(report), "(as on a terminal)"));
-    // The servers of several runs are shown as those of each.
+    // A page of several runs shows the servers like the page of each run.
     if let (None, Some((before, environment))) = (&of.run, page.split_once("\nEnvironment\n")) {
         page = format!(
             "{before}\nEnvironment: {} lines, hash {:016x}\n",
@@ -54,7 +54,7 @@ fn texts(of: &Rendered) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the document says in sentences, by path, and in which order the table has its columns.
+/// Returns the sentences of the document by path, and the order of the table's columns.
 fn sentences(of: &Rendered) -> String {
     let leaves = net::leaves(&of.json);
     let said = leaves.iter().filter(|(_, leaf)| net::is_text(leaf));
@@ -71,7 +71,7 @@ fn sentences(of: &Rendered) -> String {
     text.collect::<String>() + &of.csv.lines().next().map_or_else(String::new, columns)
 }
 
-/// Titles of axes, names of series, and what is shown of their points.
+/// Returns titles of axes, names of series, and the labels of their points.
 fn words_of_charts(page: &str) -> String {
     let mut text = String::new();
     for figure in net::figures(page) {

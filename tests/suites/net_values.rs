@@ -1,5 +1,5 @@
-//! The net's values: what reports, charts, tables, samples and comparisons of the recorded runs hold, by path. They may
-//! never change; keys may be renamed, by `tests/net/renamed-keys.toml`.
+//! The net's values: figures of reports, charts, tables, samples and comparisons of the recorded runs, by path. They must
+//! not change; `tests/net/renamed-keys.toml` lists renamed keys.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(chart_lines_go_forward),
 ];
 
-/// What of a series is data, and not how it is drawn.
+/// Keys of a series that are data, not styles.
 const DATA: [&str; 7] = [
     "x",
     "y",
@@ -31,17 +31,17 @@ const DATA: [&str; 7] = [
     "error_y.arrayminus",
 ];
 
-/// Every value in a rendered run, in lines `path = values`.
+/// Returns every value in a rendered run, in lines `path = values`.
 fn values(of: &Rendered, renamed: &RenamedKeys) -> String {
     let command = command(of.json["schema"].as_str().unwrap_or_default());
-    // What a comparison says and a chart shows is computed, and not only read.
+    // Values of comparisons and charts are computed, not only read.
     let exact = of.run.is_some();
     let mut lines = String::new();
     let mut add = |path: &str, values: &[String]| {
         lines.push_str(&format!("{path} = {}\n", net::list(values)))
     };
     for (path, leaf) in net::leaves(&renamed.split(command, &of.json)) {
-        // That a key is there without a value is held by the documents of the runs.
+        // Documents of the runs show whether a key exists without a value.
         if !path.is_empty() && !net::is_text(&leaf) && !leaf.iter().all(|value| value.is_null()) {
             add(
                 &path,
@@ -95,7 +95,7 @@ fn shown(value: &Value, exact: bool) -> String {
     }
 }
 
-/// The data of a series, its points by their x: in which order they are drawn is no value.
+/// Returns the data of a series, with points sorted by x, since the order of drawing is not a value.
 fn in_order(series: &Value) -> Vec<(&'static str, Vec<Value>)> {
     let array = |key: &str| {
         series
@@ -122,7 +122,7 @@ fn in_order(series: &Value) -> Vec<(&'static str, Vec<Value>)> {
         .collect()
 }
 
-/// Every column of a file of samples; nothing for a run without one.
+/// Returns every column of a file of samples; nothing for a run without one.
 fn samples(path: &Path, command: &str) -> Vec<(String, Vec<String>)> {
     if !path.exists() {
         return Vec::new();
@@ -156,7 +156,7 @@ fn samples(path: &Path, command: &str) -> Vec<(String, Vec<String>)> {
     columns
 }
 
-/// Where values differ from the recorded ones, path by path.
+/// Returns the differences from the recorded values, by path.
 fn difference(renamed: &RenamedKeys, was: &str, is: &str) -> Option<String> {
     let read = |text: &str| -> Vec<(String, String)> {
         text.lines()
@@ -206,7 +206,7 @@ fn recorded_runs_have_the_recorded_values() {
     let now = net::rendered()
         .iter()
         .map(|one| (format!("{}.txt", one.name), values(one, &renamed)));
-    // A comparison that is refused has none.
+    // A comparison that is rejected has no values.
     let now = now.filter(|(_, values)| !values.is_empty()).collect();
     GoldenPart::Values.check(&now, |was, is| difference(&renamed, was, is));
     let unused = renamed.unused();

@@ -54,7 +54,7 @@ pub(super) fn passwords_are_read_from_every_source(cluster: &Cluster) {
     let ended = tool.run(&[&args[..], &short[..]].concat()).with_code(0);
     assert!(ended.stdout.contains("carries a password"), "{ended:#?}");
     let run = tool.only_run();
-    // At a terminal the tool asks by itself, once for each server.
+    // At a terminal the tool asks once for each server.
     let asking = TestEnvironment::new();
     let words = asking.command(&cluster.args(ADMIN, &short));
     let line: Vec<String> = std::iter::once(words.get_program())
@@ -93,7 +93,7 @@ pub(super) fn passwords_are_read_from_every_source(cluster: &Cluster) {
                 .count()
                 >= asked
         });
-        // The terminal stops to show what is typed right after the question.
+        // The terminal hides typed text immediately after the question.
         thread::sleep(Duration::from_millis(500));
         writeln!(keys, "{secret}").unwrap();
     }
@@ -103,7 +103,7 @@ pub(super) fn passwords_are_read_from_every_source(cluster: &Cluster) {
         !shown().contains(secret),
         "it is not shown while it is typed"
     );
-    // Whatever was given how: it is in no file of the run.
+    // The password is in no file of the run, regardless of how it was given.
     for entry in fs::read_dir(run).unwrap() {
         let bytes = fs::read(entry.unwrap().path()).unwrap();
         assert!(
@@ -114,7 +114,7 @@ pub(super) fn passwords_are_read_from_every_source(cluster: &Cluster) {
     }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.to_str().unwrap())
 }
@@ -167,7 +167,7 @@ pub(super) fn missing_privileges_are_named(cluster: &Cluster) {
         .stderr_contains("replica1 (127.0.0.1:")
         .stderr_contains("REPLICA MONITOR");
     cluster.assert_clean();
-    // Exactly what the documentation lists is enough.
+    // The privileges that the documentation lists are sufficient.
     sql(
         cluster.primary(),
         "GRANT REPLICA MONITOR, BINLOG MONITOR ON *.* TO probe@'127.0.0.1'",

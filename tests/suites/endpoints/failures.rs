@@ -12,18 +12,18 @@ pub(super) fn frozen_replica_ends_the_run(cluster: &Cluster) {
     let tool = TestEnvironment::new();
     let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "2s"]);
     kill_process(replica, Signal::STOP).unwrap();
-    // The time-out, a look at the replica, and the clean-up: far from the sixty seconds.
+    // The timeout, a check of the replica, and the cleanup: far less than 60 s.
     let ended = wait(child, Duration::from_secs(20));
     kill_process(replica, Signal::CONT).unwrap();
     let ended = ended.with_code(3).stderr_contains("replica1 (");
-    // It could not be asked what it has in the schema.
+    // The contents of its schema could not be checked.
     assert!(
         ended
             .words()
             .contains("the schema `replimeter` was not removed"),
         "{ended:#?}"
     );
-    // Ctrl-C is heeded with a frozen replica too.
+    // Ctrl-C also interrupts a run with a frozen replica.
     let tool = TestEnvironment::new();
     let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "30s"]);
     kill_process(replica, Signal::STOP).unwrap();
@@ -37,7 +37,7 @@ pub(super) fn frozen_replica_ends_the_run(cluster: &Cluster) {
 pub(super) fn replica_that_breaks_ends_the_run(cluster: &Cluster) {
     let tool = TestEnvironment::new();
     let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "30s"]);
-    // A row of somebody else's makes the applying thread fail on a duplicate key.
+    // A row of another client makes the applier fail on a duplicate key.
     let mut replica = session(cluster.replica());
     for statement in [
         "SET sql_log_bin=0",
@@ -99,7 +99,7 @@ pub(super) fn killed_replica_ends_the_run() {
         .with_code(3)
         .stderr_contains("replica1 (");
     assert!(tool.only_run().join("samples.parquet").exists());
-    // The table is gone all the same. Whether the replica has anything of its own in the schema is not known.
+    // The table is removed anyway. Whether the replica has other tables in the schema is unknown.
     assert!(
         ended
             .words()

@@ -1,5 +1,5 @@
-//! The user's own servers: one MariaDB primary with a replica stands in for them,
-//! reached by URL as any server would be.
+//! Existing servers: a MariaDB primary with a replica, reached by URL like any other
+//! server.
 
 mod access;
 mod failures;
@@ -43,10 +43,10 @@ pub(crate) const TESTS: &[Test] = &[
 
 const ADMIN: &str = "replimeter";
 
-/// One thing that is tried on the cluster.
+/// A test on the cluster.
 type Case = fn(&Cluster);
 
-/// The user's cluster and ways to point the tool at it.
+/// The user's cluster, and arguments for the tool to reach it.
 struct Cluster {
     sandbox: Shared,
 }
@@ -64,7 +64,7 @@ impl Cluster {
         password(self.primary())
     }
 
-    /// Arguments for a short run as `user`.
+    /// Returns the arguments for a short run as `user`.
     fn args(&self, user: &str, more: &[&str]) -> Vec<String> {
         let mut args = vec![
             "lag".to_owned(),
@@ -88,14 +88,14 @@ impl Cluster {
         ended
     }
 
-    /// Everything of ours is gone, on both servers.
+    /// Checks that both servers have no tables of Replimeter.
     fn assert_clean(&self) {
         wait_until("the schema is gone everywhere", LIMIT, || {
             clean(self.primary()) && clean(self.replica())
         });
     }
 
-    /// Waits until the replica has applied everything and runs.
+    /// Waits until the replica runs and has applied everything.
     fn settle(&self) {
         wait_until("the replica runs", LIMIT, || {
             let row = session(self.replica())
@@ -116,7 +116,7 @@ impl Cluster {
     }
 }
 
-/// Tries something on the shared cluster, which is afterwards as it was.
+/// Runs a test on the shared cluster, and restores the cluster afterwards.
 fn cluster(case: Case) {
     let cluster = Cluster {
         sandbox: shared("mariadb/async:1", &[]),
@@ -154,13 +154,13 @@ fn pid(child: &std::process::Child) -> Pid {
     Pid::from_child(child)
 }
 
-/// The names of the tables in the schema.
+/// Returns the names of the tables in the schema.
 fn tables(node: &Node) -> Option<String> {
     let tables = "SELECT GROUP_CONCAT(table_name) FROM information_schema.tables WHERE table_schema = 'replimeter'";
     value(node, tables)
 }
 
-/// Tries something on shared servers that flush seldom.
+/// Runs a test on shared servers that rarely flush.
 fn relaxed(case: Case) {
     let cluster = Cluster {
         sandbox: shared(

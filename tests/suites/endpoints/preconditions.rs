@@ -1,4 +1,4 @@
-//! Servers, tables and settings that prevent a run, or change it.
+//! Servers, tables and settings that prevent or change a run.
 
 use std::fs;
 
@@ -45,7 +45,7 @@ pub(super) fn same_server_twice_is_refused(cluster: &Cluster) {
 
 pub(super) fn replica_of_another_primary_is_refused(cluster: &Cluster) {
     let other = start("mariadb/async:1", &[]);
-    // With distinct numbers the status tells.
+    // With distinct server ids the status shows the source.
     let number = value(cluster.primary(), "SELECT @@server_id").unwrap();
     sql(&other.nodes()[0], "SET GLOBAL server_id = 77");
     sql(&other.nodes()[1], "STOP SLAVE");
@@ -85,7 +85,7 @@ pub(super) fn replica_of_another_primary_is_refused(cluster: &Cluster) {
     let _ = ended
         .stderr_contains("server_id 77")
         .stderr_contains(&format!("has server_id {number}"));
-    // With the same one only the sentinel can.
+    // With equal server ids only the sentinel shows it.
     sql(
         &other.nodes()[0],
         &format!("SET GLOBAL server_id = {number}"),
@@ -139,7 +139,7 @@ pub(super) fn foreign_table_is_refused(cluster: &Cluster) {
     );
     sql(cluster.primary(), "DROP DATABASE replimeter");
     cluster.settle();
-    // On the replica alone it would break replication.
+    // A table on the replica only would break replication.
     let mut replica = session(cluster.replica());
     for statement in [
         "SET sql_log_bin=0",
@@ -175,7 +175,7 @@ pub(super) fn stopped_replica_is_refused(cluster: &Cluster) {
     assert!(clean(cluster.primary()), "nothing was written");
     sql(cluster.replica(), "START SLAVE");
     cluster.settle();
-    // Stopped in the middle: no hang, but an error once the time-out is over.
+    // Stopped during the check: no hang, but an error after the timeout.
     let tool = TestEnvironment::new();
     let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "2s"]);
     sql(cluster.replica(), "STOP SLAVE SQL_THREAD");

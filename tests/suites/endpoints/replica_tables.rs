@@ -1,4 +1,4 @@
-//! Tables that the user makes on a replica alone.
+//! Tables that the user creates on a replica only.
 
 use replimeter_suites::{
     LIMIT, TestEnvironment, clean, session, sql, url, value, wait, wait_until,
@@ -6,7 +6,7 @@ use replimeter_suites::{
 
 use super::{ADMIN, Cluster, tables};
 
-/// When the user makes a table on the replica alone.
+/// The moment at which the user creates a table on the replica only.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TableCreation {
     Never,
@@ -75,7 +75,7 @@ pub(super) fn background_load_keeps_tables_only_on_a_replica(cluster: &Cluster) 
     );
 }
 
-/// Runs a command while the user makes a table on the replica alone.
+/// Runs a command while the user creates a table on the replica only.
 fn keeps_tables_of_a_replica_alone(cluster: &Cluster, command: &[&str], moments: &[TableCreation]) {
     let on_replica = |statements: &[&str]| {
         let mut session = session(cluster.replica());

@@ -1,4 +1,4 @@
-//! Runs that end as planned, are interrupted, or meet another one: what they keep and remove.
+//! Runs that complete, are interrupted, or run concurrently: what they store and remove.
 
 use std::{fs, path::Path};
 
@@ -105,12 +105,12 @@ pub(super) fn panic_still_cleans_up(cluster: &Cluster) {
     assert!(clean(cluster.primary()));
 }
 
-/// Rows that each transaction of the primary's binary log deletes, where it deletes any. The log must have row events
-/// with the key alone (`binlog_row_image=MINIMAL`).
+/// Returns the number of rows that each deleting transaction of the primary's binary log deletes. The log must have row
+/// events with the key only (`binlog_row_image=MINIMAL`).
 fn deleted_rows(node: &Node) -> Vec<u64> {
-    /// Bytes of an event of deleted rows that are of no row: header, table, flags, columns, checksum.
+    /// Bytes of an event of deleted rows without the rows: header, table, flags, columns, checksum.
     const FRAME: u64 = 19 + 6 + 2 + 1 + 1 + 4;
-    /// Bytes of a deleted row: which columns are null, and the key.
+    /// Bytes of a deleted row: its null columns and the key.
     const ROW: u64 = 1 + 8;
     const PAGE: usize = 20_000;
     let mut session = session(node);

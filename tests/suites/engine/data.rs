@@ -1,4 +1,4 @@
-//! Data sets: filled, reused, kept and removed.
+//! Data sets: filled, reused, stored and removed.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) fn existing_data_is_reused(nodes: &[Node]) {
         &nodes[0],
         "INSERT INTO replimeter.post (title) VALUES ('one more')",
     );
-    // Another workload on the same data, which is as it was made.
+    // Another workload on the same data, which is unchanged.
     let document = run("5000", "select");
     assert_eq!(
         document["results"]["data"][0]["reused"].as_bool(),
@@ -47,7 +47,7 @@ pub(super) fn existing_data_is_reused(nodes: &[Node]) {
     );
     assert_eq!(rows(), "5000", "what loads added is gone");
     assert!(!codes(&document).contains(&"data-replaced"));
-    // Another size is made anew, and that is said.
+    // For another size the data set is filled again, with a message.
     let document = run("3000", "select");
     assert!(
         codes(&document).contains(&"data-replaced")
@@ -55,7 +55,7 @@ pub(super) fn existing_data_is_reused(nodes: &[Node]) {
         "{document:#}"
     );
     assert_eq!(rows(), "3000");
-    // A set with a hole is no set.
+    // A data set with missing rows is not reused.
     sql(&nodes[0], "DELETE FROM replimeter.post WHERE idpost = 7");
     let document = run("3000", "select");
     assert!(codes(&document).contains(&"data-replaced"), "{document:#}");
@@ -64,7 +64,7 @@ pub(super) fn existing_data_is_reused(nodes: &[Node]) {
     let document = run("5MB", "select");
     let bytes = number(&document["results"]["data"][0]["bytes"]);
     assert!((3.5e6..8e6).contains(&bytes), "{bytes}");
-    // What a run found it leaves; it goes with another size and without keeping.
+    // A run leaves a data set that it found; another size, or a run without --keep-data, removes it.
     let _ = load(
         nodes,
         &[
@@ -105,7 +105,7 @@ pub(super) fn interrupted_fill_leaves_nothing(nodes: &[Node]) {
             "1s",
         ],
     );
-    wait_until("it fills", LIMIT, || {
+    wait_until("the data set is being filled", LIMIT, || {
         let rows = session(&nodes[0]).value("test", "SELECT 1 FROM replimeter.sbtest1 LIMIT 1");
         rows.ok().flatten().is_some()
     });
@@ -114,7 +114,7 @@ pub(super) fn interrupted_fill_leaves_nothing(nodes: &[Node]) {
     assert!(tool.runs().is_empty());
 }
 
-/// A tablespace that may not grow stands for a disk that is full.
+/// A tablespace that may not grow simulates a full disk.
 pub(super) fn full_disk_ends_the_fill() {
     let options = [
         RELAXED.as_slice(),

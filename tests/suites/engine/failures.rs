@@ -57,7 +57,7 @@ pub(super) fn server_killed_under_load_leaves_partial_result() {
             "60s",
         ],
     );
-    wait_until("it runs", LIMIT, || {
+    wait_until("the load runs", LIMIT, || {
         let rows = session(&sandbox.nodes()[0])
             .value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
         rows.ok().flatten().is_some_and(|rows| rows.len() > 2)
@@ -75,7 +75,7 @@ pub(super) fn server_killed_under_load_leaves_partial_result() {
     assert!(tool.only_run().join("report.html").exists());
 }
 
-/// A sixth of the operations meets a key that is there. A client goes on after such an error.
+/// A sixth of the operations insert an existing key. A client continues after such an error.
 pub(super) fn errors_do_not_slow_a_load(nodes: &[Node]) {
     let text = "size = 1000
         [[table]]
@@ -103,7 +103,7 @@ pub(super) fn errors_do_not_slow_a_load(nodes: &[Node]) {
     assert!(codes(&document).contains(&"load-errors"), "{document:#}");
 }
 
-/// A replica that no longer follows makes it another topology than the one that was to be measured.
+/// A replica that stops replicating changes the topology that the run measures.
 pub(super) fn replica_stopped_under_load_is_a_failure() {
     let sandbox = start(
         "mariadb/semi-sync:1",
@@ -113,14 +113,14 @@ pub(super) fn replica_stopped_under_load_is_a_failure() {
     let insert = ["--workload", "insert", "--threads", "4", "--duration", "5s"];
     let begun = |tool: &TestEnvironment| {
         let child = spawn(tool, nodes, &insert);
-        wait_until("it runs", LIMIT, || {
+        wait_until("the load runs", LIMIT, || {
             let rows =
                 session(&nodes[0]).value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
             rows.ok().flatten().is_some_and(|rows| rows.len() > 2)
         });
         child
     };
-    // For a while it did not wait: the figures are of a mixture.
+    // The primary did not wait for some time: the figures mix two modes.
     let tool = TestEnvironment::new();
     let child = begun(&tool);
     sql(&nodes[1], "STOP SLAVE IO_THREAD");

@@ -42,7 +42,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const ADMIN: &str = "replimeter";
-/// Servers that flush seldom, so that no disk decides how long a suite takes.
+/// Options of servers that rarely flush, so that the duration of a suite does not depend on the disk.
 const RELAXED: [&str; 2] = ["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"];
 const BUILT_IN: [&str; 8] = [
     "insert",
@@ -83,7 +83,7 @@ fn load(nodes: &[Node], more: &[&str]) -> CommandOutput {
     load_with(&TestEnvironment::new(), nodes, more)
 }
 
-/// A run of statements of the caller's own.
+/// Runs statements of the caller.
 fn run_file(nodes: &[Node], text: &str, more: &[&str]) -> CommandOutput {
     let tool = TestEnvironment::new();
     fs::write(tool.folder().join("own.toml"), text).unwrap();
@@ -95,7 +95,7 @@ fn pid(child: &Child) -> Pid {
 }
 
 fn assert_clean(nodes: &[Node]) {
-    wait_until("nothing of ours is left", LIMIT, || nodes.iter().all(clean));
+    wait_until("all tables are removed", LIMIT, || nodes.iter().all(clean));
 }
 
 fn number(value: &Value) -> f64 {
@@ -113,7 +113,7 @@ fn codes(document: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Tries something on the shared servers, on which nothing of ours is left.
+/// Runs a test on the shared servers, and checks that no table of Replimeter remains.
 fn mariadb(case: fn(&[Node])) {
     let servers = shared("mariadb/async:1", &RELAXED);
     case(servers.nodes());

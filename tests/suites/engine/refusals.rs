@@ -1,4 +1,4 @@
-//! Loads that are refused before they are measured.
+//! Loads that are rejected before they are measured.
 
 use std::fs;
 
@@ -36,7 +36,7 @@ pub(super) fn invalid_load_files_are_refused(nodes: &[Node]) {
     )
     .with_code(2)
     .stderr_contains("no workload has data");
-    // A statement that always fails where it is run, and not where it is prepared.
+    // A statement that always fails when it runs, and not when it is prepared.
     let table = "[[table]]\nname = 'one'\ncreate = 'CREATE TABLE one (id INT PRIMARY KEY)'\n[table.columns]\nid = {row = true}\n";
     let text =
         format!("size = 1\n{table}[[statement]]\nsql = 'INSERT INTO one VALUES (:id)'\nid = 1");
@@ -69,8 +69,8 @@ pub(super) fn too_many_connections_are_refused(nodes: &[Node]) {
         .stderr_contains("of 60 of the load")
         .stderr_contains("Too many connections")
         .stderr_contains("max_connections");
-    // The administrator's own place is free for this.
-    wait_until("there is room again", LIMIT, || {
+    // The connection reserved for the administrator is free for this.
+    wait_until("connections are available again", LIMIT, || {
         replimeter_engine::Session::open(&nodes[0])
             .and_then(|mut session| {
                 session.run("test", &format!("SET GLOBAL max_connections = {was}"))
@@ -110,7 +110,7 @@ pub(super) fn invalid_shares_and_sizes_are_refused(nodes: &[Node]) {
     let _ = load(nodes, &["--workload", "point-select", "--data-size", "0"])
         .with_code(2)
         .stderr_contains("makes an empty data set");
-    // Where a terabyte would fit it would be made.
+    // On a disk with a free terabyte the data set would be filled.
     let disk = rustix::fs::statvfs(replimeter_suites::home()).unwrap();
     if disk.f_bavail * disk.f_frsize < 900_000_000_000 {
         let ended = load(

@@ -51,7 +51,7 @@ pub(super) fn load_plans_and_reports_round_trip(nodes: &[Node]) {
 pub(super) fn interrupted_run_is_saved(nodes: &[Node]) {
     let tool = TestEnvironment::new();
     let child = spawn(&tool, nodes, &["--workload", "insert", "--duration", "60s"]);
-    wait_until("it runs", LIMIT, || {
+    wait_until("the load runs", LIMIT, || {
         let rows = session(&nodes[0]).value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
         rows.ok().flatten().is_some_and(|rows| rows.len() > 2)
     });

@@ -1,4 +1,4 @@
-//! Built-in workloads, where they run, and their schedules.
+//! Built-in workloads, the servers that they use, and their schedules.
 
 use replimeter_engine::Node;
 use replimeter_suites::{LIMIT, TestEnvironment, password, session, start, url, wait};
@@ -38,7 +38,7 @@ pub(super) fn every_built_in_workload_runs(nodes: &[Node]) {
                     && number(&row["client"]["limit_per_s"]) > 0.0,
                 "{row:#}"
             );
-            // What only reads goes to the replica.
+            // Workloads that only read use the replica.
             let reads = matches!(workload, "select" | "point-select");
             assert_eq!(row["node"], if reads { "replica1" } else { "primary" });
         }
@@ -46,7 +46,7 @@ pub(super) fn every_built_in_workload_runs(nodes: &[Node]) {
     }
 }
 
-/// The kinds of statements that the primary was asked for.
+/// Returns the counts of statements that the primary ran, by kind.
 fn asked(node: &Node) -> [f64; 6] {
     ["select", "update", "delete", "insert", "begin", "commit"].map(|kind| {
         let rows = session(node)
@@ -99,7 +99,7 @@ pub(super) fn open_loop_schedules_are_kept(nodes: &[Node]) {
     let document = load(nodes, &args).with_code(0).json();
     let row = &document["results"]["rows"][0];
     assert_eq!(row["arrivals"], "poisson");
-    // Of 800 arrivals five standard deviations are 18 %.
+    // For 800 arrivals five standard deviations are 18 %.
     assert!(
         (160.0..240.0).contains(&number(&row["throughput"]["mean"])),
         "{row:#}"
@@ -108,7 +108,7 @@ pub(super) fn open_loop_schedules_are_kept(nodes: &[Node]) {
         number(&row["latency"]["mean_us"]) >= number(&row["service"]["mean_us"]),
         "{row:#}"
     );
-    // A rate that nobody can hold: what waits grows from second to second, and nothing hides it.
+    // A rate that cannot be sustained: the queue grows every second, and the response shows it.
     let args = [
         "--workload",
         "insert",
@@ -157,7 +157,7 @@ pub(super) fn every_built_in_workload_runs_on_mysql() {
     }
 }
 
-/// Over the replicas, or over all.
+/// Distributes reads over the replicas, or over all servers.
 pub(super) fn reads_are_spread_on_mysql() {
     let sandbox = start("mysql/async:2", &RELAXED);
     let nodes = sandbox.nodes();
@@ -195,7 +195,7 @@ pub(super) fn reads_are_spread_on_mysql() {
     assert_eq!(spread("replicas"), "replica1, replica2");
     assert_eq!(spread("all"), "primary, replica1, replica2");
     assert_eq!(spread("primary"), "primary");
-    // Encrypted, the driver runs the statements.
+    // On encrypted connections the driver runs the statements.
     let tool = TestEnvironment::new();
     let address = format!("{}?ssl-mode=required", url(&nodes[0], ADMIN));
     let args = [

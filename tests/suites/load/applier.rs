@@ -1,4 +1,4 @@
-//! Replicas that fail while their applier is stopped: who starts it again.
+//! Replicas that fail while their applier is stopped: whether and how it is restarted.
 
 use std::{thread, time::Duration};
 
@@ -33,7 +33,7 @@ pub(super) fn frozen_replica_applies_again(servers: &Servers) {
         .stderr_contains("no answer in time");
 }
 
-/// The replica answers again after the run has given up, and before the process has ended.
+/// The replica answers again after the run has stopped waiting and before the process has ended.
 pub(super) fn exit_starts_the_applier_the_run_could_not(servers: &Servers) {
     let tool = TestEnvironment::new();
     let run = servers.holding(&tool, "60s");
@@ -56,7 +56,7 @@ pub(super) fn exit_starts_the_applier_the_run_could_not(servers: &Servers) {
         servers.workers_variable()
     );
     assert!(after.trim_end().ends_with(&again), "{after}");
-    // The replica could not be asked whether it has something in there.
+    // The contents of the replica's schema could not be checked.
     sql(servers.primary(), "DROP DATABASE IF EXISTS replimeter");
 }
 
@@ -86,7 +86,7 @@ pub(super) fn killed_replica_prints_restore_statements() {
 pub(super) fn killed_connection_does_not_end_a_backlog(servers: &Servers) {
     let tool = TestEnvironment::new();
     let run = servers.holding(&tool, "3s");
-    // All that idle: the one that is asked for positions is asked many times a second.
+    // The connections that idle; the one that reads positions is used many times per second.
     thread::sleep(Duration::from_millis(1500));
     let mut replica = session(servers.replica());
     let own = replica.connection_id().to_string();
@@ -150,7 +150,7 @@ pub(super) fn panic_prints_how_to_start_the_applier(servers: &Servers) {
         Some("panic-while-measuring"),
         &args,
     ));
-    wait_until("the applier stands still", LIMIT, || {
+    wait_until("the applier is stopped", LIMIT, || {
         servers.workers() == "5" && !servers.applying()
     });
     on_replica(&format!("REVOKE {stop} ON *.* FROM prober@'127.0.0.1'"));

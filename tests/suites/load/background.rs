@@ -42,7 +42,7 @@ pub(super) fn open_loop_holds_its_rate(servers: &Servers) {
         document["results"]["rows"][0]["timed_out"].as_u64(),
         Some(0)
     );
-    // The plan that was kept asks for the same.
+    // The stored plan runs the same load.
     let plan = fs::read_to_string(tool.only_run().join("plan.toml")).unwrap();
     assert!(
         plan.contains("insert:4@primary") && plan.contains("rate = 100"),
@@ -310,7 +310,7 @@ pub(super) fn stalled_primary_delays_an_open_loop(servers: &Servers) {
     stalling.run("test", "UNLOCK TABLES").unwrap();
     let document = wait(child, LIMIT).with_code(0).json();
     let load = &document["results"]["load"][0];
-    // Two seconds' worth of passes waited, and only two threads were held up.
+    // Passes of two seconds were delayed, but only two threads were blocked.
     let (latency, service) = (&load["latency"], &load["service"]);
     assert!(
         number(&latency["max_us"]) > 1.5e6 && number(&service["max_us"]) > 1.5e6,

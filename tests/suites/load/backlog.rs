@@ -1,4 +1,4 @@
-//! Backlogs that replicas catch up with, and those that are refused.
+//! Backlogs that replicas catch up with, and backlogs that are rejected.
 
 use std::{fs, thread, time::Duration};
 
@@ -63,14 +63,14 @@ pub(super) fn replica_catches_up(servers: &Servers) {
         );
         assert!(number(&row["grown_us"]) >= 2e6, "{shown}");
         let backlog = number(&row["backlog_transactions"]);
-        // Three seconds' worth, the ramp's included.
+        // The operations of three seconds, including the warm-up.
         let written = number(&row["load_per_s"]["mean"]);
         assert!(
             written > 0.0 && (1.5..8.0).contains(&(backlog / written)),
             "{shown}"
         );
         assert!(number(&row["sustained_per_s"]["mean"]) > 0.0, "{shown}");
-        // A fast replica has nothing left when the load has ended; that is said.
+        // A fast replica has no backlog at the end of the load; the report states it.
         let unclear = document["warnings"].to_string().contains("backlog-unclear");
         assert!(
             unclear || number(&row["catch_up_per_s"]["mean"]) > 0.0,
@@ -115,7 +115,7 @@ pub(super) fn replica_catches_up(servers: &Servers) {
             && report.words().contains("caught up after"),
         "{report:#?}"
     );
-    // And the run's own plan is the same again.
+    // The stored plan of the run gives the same plan.
     let again = tool
         .run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()])
         .with_code(0);
@@ -125,7 +125,7 @@ pub(super) fn replica_catches_up(servers: &Servers) {
     );
 }
 
-/// Everything but the right to stop the applier.
+/// All privileges except that to stop the applier.
 pub(super) fn missing_privileges_are_named(servers: &Servers) {
     let (missing, monitor) = servers.grants();
     let grants = [
@@ -170,7 +170,7 @@ pub(super) fn missing_privileges_are_named(servers: &Servers) {
         .stderr_contains("cannot stop the applier");
     let _ = ended.stderr_contains(&format!("GRANT {missing} ON *.*"));
     servers.assert_as_it_was("3");
-    // Exactly what is named is enough.
+    // The privileges that the error names are sufficient.
     sql(
         servers.primary(),
         &format!("GRANT {missing} ON *.* TO prober@'127.0.0.1'"),

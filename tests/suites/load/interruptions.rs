@@ -20,7 +20,7 @@ const LONG_BACKLOG: [&str; 10] = [
     "--json",
 ];
 
-/// However it ends, the replica applies as it did before.
+/// However the run ends, the replica applies with its previous settings.
 pub(super) fn interrupted_backlog_starts_the_applier(servers: &Servers) {
     let tool = TestEnvironment::new();
     let child = servers.spawn(&tool, &LONG_BACKLOG);
@@ -72,7 +72,7 @@ pub(super) fn second_signal_ends_run_with_frozen_primary(servers: &Servers) {
         .with_code(130)
         .stderr_contains("stopped without cleaning up");
     assert_eq!(as_it_was, ("3".to_owned(), true));
-    // What it could not remove then the next run does, and the user the script's table.
+    // The next run removes what this run could not; the user removes the script's table.
     wait_until("the primary answers", LIMIT, || {
         session(servers.primary()).value("test", "SELECT 1").is_ok()
     });
@@ -85,7 +85,7 @@ pub(super) fn second_signal_ends_run_with_frozen_primary(servers: &Servers) {
         .with_code(0);
 }
 
-/// A replica that cannot apply what comes is an error with its words, not a long wait.
+/// A replica that cannot apply a transaction fails the run with the server's error, without a long wait.
 pub(super) fn failed_applier_ends_the_backlog(servers: &Servers) {
     let tool = TestEnvironment::new();
     let child = servers.spawn(
@@ -100,9 +100,9 @@ pub(super) fn failed_applier_ends_the_backlog(servers: &Servers) {
             "50",
         ],
     );
-    wait_until("the applier stands still", LIMIT, || !servers.applying());
+    wait_until("the applier is stopped", LIMIT, || !servers.applying());
     under_way(servers);
-    // The table has arrived before the applier was stopped; a row of somebody else's is in the way.
+    // The table arrived before the applier was stopped; a row of another client causes a duplicate key.
     let mut replica = session(servers.replica());
     for statement in [
         "SET sql_log_bin=0",

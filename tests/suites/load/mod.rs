@@ -1,4 +1,4 @@
-//! Load beside a measurement, and the backlog that a replica catches up with.
+//! Load during a measurement, and the backlog that a replica catches up with.
 
 mod applier;
 mod background;
@@ -63,10 +63,10 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const ADMIN: &str = "replimeter";
-/// Servers that flush seldom, so that no disk decides how long a suite takes.
+/// Options of servers that rarely flush, so that the duration of a suite does not depend on the disk.
 const RELAXED: [&str; 2] = ["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"];
 
-/// The user's own servers.
+/// Existing servers.
 struct Servers {
     sandbox: Box<dyn Deref<Target = Sandbox>>,
     mysql: bool,
@@ -88,7 +88,7 @@ impl Servers {
         &self.sandbox.nodes()[1]
     }
 
-    /// Measures these servers, by a command and its options.
+    /// Returns the arguments of a command on these servers.
     fn spawn_as(
         &self,
         tool: &TestEnvironment,
@@ -114,7 +114,7 @@ impl Servers {
         wait(self.spawn(tool, line), LIMIT)
     }
 
-    /// A short measurement of rounds under a script's load.
+    /// Runs a short measurement of rounds during a script's load.
     fn under(&self, script: &str, threads: u32, more: &[&str]) -> CommandOutput {
         let tool = TestEnvironment::new();
         fs::write(tool.folder().join("load.sql"), script).unwrap();
@@ -137,7 +137,7 @@ impl Servers {
         ended
     }
 
-    /// Everything of ours is gone, on both servers.
+    /// Checks that both servers have no tables of Replimeter.
     fn assert_clean(&self) {
         wait_until("the schema is gone everywhere", LIMIT, || {
             clean(self.primary()) && clean(self.replica())
@@ -182,7 +182,7 @@ impl Servers {
         });
     }
 
-    /// How many rows the shipped insert has written.
+    /// Returns the number of rows that the built-in workload `insert` has written.
     fn loaded(&self) -> u64 {
         let rows =
             session(self.primary()).value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
@@ -196,7 +196,7 @@ impl Servers {
         wait_until("the load has written rows", LIMIT, || self.loaded() >= rows);
     }
 
-    /// The replica applies as it was set to.
+    /// Checks that the replica applies with its original settings.
     fn assert_as_it_was(&self, workers: &str) {
         assert_eq!(self.workers(), workers);
         assert!(self.applying());
@@ -213,19 +213,19 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Tries something on the shared servers, on which nothing of ours is left.
+/// Runs a test on the shared servers, and checks that no table of Replimeter remains.
 fn mariadb(case: fn(&Servers)) {
     let servers = Servers::borrow("mariadb/async:1");
     case(&servers);
     servers.assert_clean();
 }
 
-/// Waits until the shipped insert's table has rows.
+/// Waits until the table of the built-in workload `insert` has rows.
 fn under_way(servers: &Servers) {
     servers.await_load(10);
 }
 
-/// Tries a backlog on a replica with three workers, which it has afterwards, too.
+/// Runs a backlog on a replica with three workers, and checks that it has three afterwards.
 fn with_backlog(shape: &str, case: fn(&Servers)) {
     let servers = Servers::borrow(shape);
     let (variable, workers) = (servers.workers_variable(), servers.workers());
@@ -244,7 +244,7 @@ fn mysql_backlog(case: fn(&Servers)) {
     with_backlog("mysql/async:1", case);
 }
 
-/// The tool under way, whose standard error can be read meanwhile.
+/// The running tool, whose standard error can be read during the run.
 struct RunningCommand {
     child: Child,
     said: Arc<Mutex<String>>,
@@ -269,7 +269,7 @@ impl RunningCommand {
 
     fn until_it_says(&self, wanted: &str) {
         let said = || self.said.lock().unwrap().clone();
-        wait_until(&format!("the tool says `{wanted}`"), LIMIT, || {
+        wait_until(&format!("standard error has `{wanted}`"), LIMIT, || {
             said().contains(wanted)
         });
     }
@@ -284,7 +284,7 @@ impl RunningCommand {
 }
 
 impl Servers {
-    /// With three workers, and a backlog to be made with five.
+    /// Sets three workers, for a backlog with five.
     fn of_three_workers(shape: &str) -> Self {
         let servers = Self {
             sandbox: Box::new(Box::new(start(shape, &RELAXED))),
@@ -294,7 +294,7 @@ impl Servers {
         servers
     }
 
-    /// A run whose limits are a few seconds, when the applier is stopped and the load runs.
+    /// Starts a run with time limits of a few seconds, and waits until the applier is stopped and the load runs.
     fn holding(&self, tool: &TestEnvironment, grow: &str) -> RunningCommand {
         let args = [
             "backlog",
@@ -315,7 +315,7 @@ impl Servers {
             Some("impatient-backlog"),
             &args,
         ));
-        wait_until("the applier stands still", LIMIT, || {
+        wait_until("the applier is stopped", LIMIT, || {
             self.workers() == "5" && !self.applying()
         });
         under_way(self);
@@ -327,7 +327,7 @@ impl Servers {
         kill_process(replica, signal).unwrap();
     }
 
-    /// What a user needs to stop the applier and set its workers, and to see how it is.
+    /// Privileges that a user needs to stop the applier, set its workers, and read its state.
     fn grants(&self) -> (&'static str, &'static str) {
         if self.mysql {
             (
@@ -339,7 +339,7 @@ impl Servers {
         }
     }
 
-    /// What brings the applier back, for a person.
+    /// Statements with which a user restarts the applier.
     fn statements(&self) -> String {
         let (word, variable) = (
             if self.mysql { "REPLICA" } else { "SLAVE" },

@@ -14,7 +14,7 @@ struct BlockedApplier {
 }
 
 impl BlockedApplier {
-    /// With a table of two rows on both servers.
+    /// Creates a table of two rows on both servers.
     fn prepare(servers: &Servers) {
         for statement in [
             "CREATE DATABASE app",
@@ -45,7 +45,7 @@ impl BlockedApplier {
         let waiting =
             "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
         wait_until("the replica's worker waits", LIMIT, || {
-            // The server fills this table anew when it was not read for 100 ms.
+            // The server fills this table again if it was not read for 100 ms.
             thread::sleep(Duration::from_millis(150));
             value(servers.replica(), waiting).as_deref() == Some("1")
         });
@@ -59,7 +59,7 @@ impl BlockedApplier {
 pub(super) fn unanswered_stop_prints_restore_statements() {
     let servers = Servers::of_three_workers("mariadb/async:1");
     BlockedApplier::prepare(&servers);
-    // By its numbers the replica has everything while it applies the last one.
+    // By its positions the replica has everything while it applies the last transaction.
     let stuck = BlockedApplier::new(
         &servers,
         &[
@@ -117,7 +117,7 @@ pub(super) fn unanswered_stop_prints_restore_statements() {
     servers.assert_clean();
 }
 
-/// The statement that stops it, to give it its workers back.
+/// The statement that stops the applier in order to restore its workers.
 pub(super) fn slow_stop_is_awaited(servers: &Servers) {
     BlockedApplier::prepare(servers);
     let tool = TestEnvironment::new();

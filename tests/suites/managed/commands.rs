@@ -1,4 +1,4 @@
-//! What a user does with a sandbox: several at once, links, runs.
+//! Use of sandboxes: several at once, links, runs.
 
 use std::{
     fs,
@@ -65,20 +65,20 @@ pub(super) fn two_sandboxes_run_at_once() {
         "{text}"
     );
 
-    // A name is given once; the next default name is another.
+    // Names are unique; the next default name differs.
     let _ = user
         .run(&["sandbox", "up", "async:1", "--name", "work"])
         .with_code(3)
         .stderr_contains("is running")
         .stderr_contains("--name");
 
-    // Clients log in by themselves, to the server asked for; exit codes come through.
+    // Clients log in without options, to the named server; exit codes are passed through.
     for (name, node) in [("async-1", 1), ("work", 1)] {
         let port = query(&user, name, "replica1", "SELECT @@port");
         let found = list.iter().find(|found| found["name"] == name).unwrap();
         assert_eq!(port, found["nodes"][node]["port"].to_string());
         let _ = query(&user, name, "primary", "CREATE DATABASE mine");
-        wait_until("it replicates", LIMIT, || {
+        wait_until("the replica has the row", LIMIT, || {
             query(&user, name, "replica1", "SHOW DATABASES LIKE 'mine'") == "mine"
         });
     }
@@ -118,7 +118,7 @@ pub(super) fn two_sandboxes_run_at_once() {
         .with_code(3)
         .stderr_contains("not on PATH");
 
-    // What `env` prints a shell takes, and `lag` takes what it names.
+    // A shell accepts the output of `env`, and `lag` accepts its variables.
     let environment = user.run(&["sandbox", "env", "work"]).with_code(0).stdout;
     fs::write(user.tool.folder().join("env.sh"), &environment).unwrap();
     let output = Command::new("sh")
@@ -168,7 +168,7 @@ pub(super) fn two_sandboxes_run_at_once() {
         "mine"
     );
 
-    // Down while a client is connected.
+    // `down` while a client is connected.
     let mut client = user
         .command(&[
             "sandbox",
@@ -226,7 +226,7 @@ pub(super) fn links_are_cut_and_healed() {
         ])
         .with_code(0);
     let _ = query(&user, "cut", "primary", "CREATE DATABASE before_the_cut");
-    wait_until("it replicates", LIMIT, || {
+    wait_until("the replica has the row", LIMIT, || {
         query(&user, "cut", "replica1", "SHOW DATABASES LIKE 'before%'").contains("before")
     });
     let _ = user.run(&["sandbox", "link", "cut", "--cut"]).with_code(0);
@@ -248,7 +248,7 @@ pub(super) fn links_are_cut_and_healed() {
             "200ms",
         ])
         .with_code(0);
-    wait_until("what was held arrives", LIMIT, || {
+    wait_until("delayed rows arrive", LIMIT, || {
         query(&user, "cut", "replica1", "SHOW DATABASES LIKE 'during%'").contains("during")
     });
     let shown = user
@@ -272,7 +272,7 @@ pub(super) fn links_are_cut_and_healed() {
 
 pub(super) fn run_with_semi_sync_fall_back_is_invalid() {
     let user = TestUser::new();
-    // A primary that gives up waiting soon.
+    // A primary with a short timeout.
     let args = [
         "sandbox",
         "up",
@@ -329,7 +329,7 @@ pub(super) fn run_with_semi_sync_fall_back_is_invalid() {
         .with_code(1)
         .stderr_contains("fell back from semi-synchronous to asynchronous");
     assert_eq!(ended.json()["status"], "invalid");
-    // Cut for good: the classic that `doctor` is there for.
+    // A permanent cut, a typical problem for `doctor`.
     let _ = user.run(&["sandbox", "link", "semi", "--cut"]).with_code(0);
     let _ = query(&user, "semi", "primary", "CREATE DATABASE unacknowledged");
     let found = doctor();

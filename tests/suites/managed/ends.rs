@@ -1,4 +1,4 @@
-//! The end of a sandbox: everything that it started ends with it.
+//! The end of a sandbox: all its processes end with it.
 
 use std::{
     fs,
@@ -21,8 +21,8 @@ pub(super) fn killing_the_supervisor_ends_everything() {
             .with_code(0);
         kill_process(user.supervisor(name), Signal::KILL).unwrap();
         user.assert_nothing_runs(&format!("the keeper of {shape} was killed"));
-        // The record is still there and deceives nobody.
-        wait_until("its death is known", LIMIT, || {
+        // The record still exists, and no command takes it for a running sandbox.
+        wait_until("its end is detected", LIMIT, || {
             user.list()[0]["state"]
                 .as_str()
                 .unwrap()
@@ -39,7 +39,7 @@ pub(super) fn killing_the_supervisor_ends_everything() {
         let _ = user.run(&["sandbox", "down", name]).with_code(0);
         assert!(user.list().is_empty());
     }
-    // A reused number in the lock file harms nobody: here it is an innocent process's.
+    // A reused process id in the lock file has no effect: here it is that of an unrelated process.
     let mut innocent = Command::new("sleep").arg("600").spawn().unwrap();
     let folder = user.sandboxes().join("stale");
     fs::create_dir(&folder).unwrap();
@@ -96,9 +96,9 @@ pub(super) fn interrupting_sandbox_up_removes_the_sandbox() {
     }
 }
 
-/// What a Galera node starts must go with it: its notification command stands for
-/// the programs of a state transfer, which are started in the same way and whose
-/// moments nobody can time.
+/// Programs that a Galera node starts must end with it. Its notification command simulates
+/// the programs of a state transfer, which are started in the same way, at moments that a
+/// test cannot determine.
 pub(super) fn programs_started_by_servers_are_ended() {
     let user = TestUser::new();
     let script = user.folder.path().join("notify");
@@ -117,7 +117,7 @@ pub(super) fn programs_started_by_servers_are_ended() {
             })
             .count()
     };
-    // The tool itself, killed.
+    // Kill the tool.
     let mut child = user
         .command(&[
             "lag",
@@ -130,13 +130,13 @@ pub(super) fn programs_started_by_servers_are_ended() {
         ])
         .spawn()
         .unwrap();
-    wait_until("the nodes have started something", LIMIT, || {
+    wait_until("the nodes have started programs", LIMIT, || {
         sleepers() > 1 && user.servers() == 2
     });
     child.kill().unwrap();
     child.wait().unwrap();
     user.assert_nothing_runs("the tool was killed");
-    // A keeper, killed.
+    // Kill a supervisor.
     let _ = user
         .run(&[
             "sandbox",
@@ -151,7 +151,7 @@ pub(super) fn programs_started_by_servers_are_ended() {
     assert!(sleepers() > 1);
     kill_process(user.supervisor("kept"), Signal::KILL).unwrap();
     user.assert_nothing_runs("the keeper was killed");
-    // And an orderly end.
+    // End normally.
     let _ = user
         .run(&[
             "sandbox",

@@ -1,4 +1,4 @@
-//! `replimeter sandbox`: servers kept for the user's own work, and their end.
+//! `replimeter sandbox`: servers for the user's own work, and their end.
 
 mod commands;
 mod ends;
@@ -28,7 +28,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(setup::programs_of_one_version_have_separate_templates),
 ];
 
-/// Somebody with a private folder of their own; everything ends with them.
+/// A user with a separate private folder; all sandboxes end when dropped.
 struct TestUser {
     tool: TestEnvironment,
     folder: tempfile::TempDir,
@@ -45,7 +45,7 @@ impl TestUser {
         Self::in_folder("home")
     }
 
-    /// With a private folder of this path.
+    /// Returns a user with a private folder of this path.
     fn in_folder(path: &str) -> Self {
         let folder = folder();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -91,7 +91,7 @@ impl TestUser {
         servers_below(&self.home()).len()
     }
 
-    /// The keeper's process, found by what it keeps open: its lock.
+    /// Returns the supervisor's process, found by its open lock file.
     fn supervisor(&self, name: &str) -> Pid {
         let number = fs::read_to_string(self.sandboxes().join(name).join("lock")).unwrap();
         Pid::from_raw(number.trim().parse().unwrap()).unwrap()
@@ -105,7 +105,7 @@ impl TestUser {
         );
     }
 
-    /// Processes that carry the mark of a sandbox in this home.
+    /// Returns the processes that have the mark of a sandbox in this home.
     fn marked(&self) -> Vec<i32> {
         let mark = format!("REPLIMETER_SANDBOX_FOLDER={}", self.sandboxes().display());
         let numbers = fs::read_dir("/proc")
@@ -120,7 +120,7 @@ impl TestUser {
     }
 }
 
-/// A program called from `exec`; `mysql` is the sandbox's own client.
+/// A program that `exec` runs; `mysql` is the sandbox's client.
 fn query(user: &TestUser, name: &str, node: &str, sql: &str) -> String {
     user.run(&[
         "sandbox", "exec", name, node, "--", "mysql", "-N", "-e", sql,

@@ -1,4 +1,4 @@
-//! What servers are started with: data, folders, environment, open files.
+//! Start of servers: data, folders, environment, open files.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use super::{TestUser, query};
 pub(super) fn sandbox_up_closes_inherited_files() {
     let user = TestUser::new();
     let lock = user.folder.path().join("lock");
-    // As `flock` does: the file stays open in whatever is started.
+    // Like `flock`: the file stays open in every process that is started.
     let mut shell = Command::new("sh");
     shell
         .args(["-c", "exec 9>\"$1\"; shift; exec \"$@\"", "sh"])
@@ -42,7 +42,7 @@ pub(super) fn sandbox_up_closes_inherited_files() {
 
 pub(super) fn node_without_data_gets_state_transfer() {
     let user = TestUser::new();
-    // Three, so that two keep the quorum.
+    // Three, so that the remaining two have a quorum.
     let _ = user
         .run(&["sandbox", "up", "galera:3", "--name", "transfer"])
         .with_code(0);
@@ -62,13 +62,13 @@ pub(super) fn node_without_data_gets_state_transfer() {
     let (command_line, environment) = (words("cmdline"), words("environ"));
     let owner = fs::metadata(&data).unwrap();
     kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
-    wait_until("its end is known", LIMIT, || {
+    wait_until("its end is detected", LIMIT, || {
         user.list()[0]["nodes"][1]["state"]
             .as_str()
             .unwrap()
             .starts_with("ended")
     });
-    // An empty data directory: a node that knows nothing of the cluster.
+    // An empty data directory: a node without the cluster's state.
     let seed = fs::read_dir(user.home().join("seeds"))
         .unwrap()
         .map(|entry| entry.unwrap().path());
@@ -117,7 +117,7 @@ pub(super) fn node_without_data_gets_state_transfer() {
     command
         .env_clear()
         .envs(environment.iter().filter_map(|pair| pair.split_once('=')));
-    // The init file with the users is gone, as it should be; the transfer brings them.
+    // The init file with the users was removed, as intended; the state transfer copies the users.
     let init_file = command_line
         .iter()
         .find_map(|word| word.strip_prefix("--init-file="))
@@ -129,7 +129,7 @@ pub(super) fn node_without_data_gets_state_transfer() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("it has what the other one kept", LIMIT, || {
+    wait_until("it has the rows of the other node", LIMIT, || {
         let args = [
             "sandbox",
             "exec",
@@ -165,7 +165,7 @@ pub(super) fn private_folder_longer_than_a_socket_address_works() {
 }
 
 pub(super) fn sandbox_processes_inherit_no_environment() {
-    // Another run of these tests has another number.
+    // Another run of these tests has another mark.
     let canary = format!("canary-of-{}", std::process::id());
     // Command line and environment of every process.
     let processes = || -> Vec<(String, bool)> {
@@ -184,7 +184,7 @@ pub(super) fn sandbox_processes_inherit_no_environment() {
             })
             .collect()
     };
-    // A private folder without data directories: their bootstrap is seen too.
+    // A private folder without templates, so that their initialization is observed, too.
     let user = TestUser::new();
     let command = |args: &[&str]| {
         let mut command = user.command(args);
@@ -204,7 +204,7 @@ pub(super) fn sandbox_processes_inherit_no_environment() {
         let (mut with_canary, mut seen) = (Vec::new(), [0; 2]);
         while tool.try_wait().unwrap().is_none() {
             for (line, canary) in processes() {
-                // Between fork and exec a child still is the tool, and one that ends has no command line.
+                // Between fork and exec a child is still the tool, and an ending process has no command line.
                 if canary && !line.is_empty() && !line.contains("\0lag\0") {
                     with_canary.push(line.clone());
                 }
@@ -240,7 +240,7 @@ pub(super) fn sandbox_processes_inherit_no_environment() {
     );
     let with_canary: Vec<_> = running.into_iter().filter(|(_, canary)| *canary).collect();
     assert!(with_canary.is_empty(), "{with_canary:?}");
-    // A program of the user's own has what the user gave it.
+    // A program of the user has the files that the user passed.
     let mut own = command(&[
         "sandbox",
         "exec",
@@ -261,7 +261,7 @@ pub(super) fn programs_of_one_version_have_separate_templates() {
     let Some(other) = servers_with_a_clock_to_set(Engine::MariaDb) else {
         return skip(NO_FAKETIME);
     };
-    // A private folder has no data directories yet.
+    // The private folder has no templates yet.
     let user = TestUser::new();
     let other = other.display().to_string();
     let words = ["up", "mariadb/async:1", "--name", "two", "--replica-server"];
