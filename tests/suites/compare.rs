@@ -95,7 +95,10 @@ fn shift_is_reported_in_every_format() {
         ratio(0) < 1.2 && 1.2 < ratio(1) && ratio(0) > 1.1,
         "{median:#}"
     );
-    assert_eq!(row(&document, "lag.write_latency.p50")["change"], "not-shown");
+    assert_eq!(
+        row(&document, "lag.write_latency.p50")["change"],
+        "not-shown"
+    );
     let markdown = tool
         .run(&[
             "compare",

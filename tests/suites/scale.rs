@@ -399,12 +399,7 @@ fn killed_or_interrupted_scale_keeps_results() {
             row(&document, 1, "insert")["blocks"].as_u64().unwrap() > 0,
             "{document:#}"
         );
-        assert!(
-            document["headline"]
-                .as_str()
-                .unwrap()
-                .contains("partial")
-        );
+        assert!(document["headline"].as_str().unwrap().contains("partial"));
         nothing_runs(&tool);
     }
 }

@@ -376,7 +376,8 @@ mod tests {
         assert!(said("p50 > +1%").contains("did you mean `lag.p50`?"));
         let far = said("throughput > +1%");
         assert!(
-            !far.contains("did you mean") && far.contains("lag.write_latency.p99, lag.p50, lag.p99"),
+            !far.contains("did you mean")
+                && far.contains("lag.write_latency.p99, lag.p50, lag.p99"),
             "{far}"
         );
     }
