@@ -1,5 +1,5 @@
-//! The open loop: neither a stalled replica nor a stalled primary silences the
-//! schedule, and what they delay is charged to them.
+//! The open loop: a stalled replica or primary does not stop the schedule, and
+//! the delays that it causes are part of its figures.
 
 use std::{process::Child, thread, time::Duration};
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[test!(stalled_server_does_not_stop_the_schedule).alone()];
 
-/// How long something stands still.
+/// Duration of a stall.
 const STALL: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_millis(5);
 const SECOND: i64 = 1_000_000_000;
@@ -78,7 +78,7 @@ fn stalled(
     (document, counted)
 }
 
-/// The schedule was kept: as many rounds as there were beats, none missing.
+/// Checks that the schedule was kept: a round for each interval, none timed out.
 fn assert_all_beats(document: &Value, counted: &[LagSample]) {
     let row = &document["results"]["rows"][0];
     let beats = 6.0 / EVERY.as_secs_f64();
@@ -102,8 +102,8 @@ fn assert_all_beats(document: &Value, counted: &[LagSample]) {
     );
 }
 
-/// The saw-tooth of something that stood still for two seconds: whoever came first waited
-/// longest, and everyone as much less as later.
+/// Checks the sawtooth of a stall of two seconds: the first row waited longest, and each
+/// later row less, by the time that it came later.
 fn assert_saw_tooth(points: &[(Nanos, Nanos)]) {
     let (peak_at, peak) = points.iter().copied().max_by_key(|(_, lag)| *lag).unwrap();
     assert!(
@@ -124,7 +124,7 @@ fn assert_saw_tooth(points: &[(Nanos, Nanos)]) {
         "{late} of {} were late before the stall",
         before.len()
     );
-    // Behind the peak it falls by about one second per second.
+    // After the peak the lag falls by about one second per second.
     let near = |after: i64| {
         let at = peak_at + Nanos(after);
         points
@@ -167,10 +167,10 @@ fn number(value: &Value) -> f64 {
         .unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// What the reports say of a replica that stood still: its windows, and the tail.
+/// Checks the report on a replica that stalled: its windows, and the tail.
 fn assert_stalled_replica(document: &Value, counted: &[LagSample]) {
     assert_all_beats(document, counted);
-    // The writer was not held up: its rows went out while the replica stood still.
+    // The writer was not delayed: it sent its rows while the replica was stopped.
     let late = &document["client"]["start_lateness"];
     assert!(number(&late["p99_us"]) < 3e5, "{late:#}");
     assert_saw_tooth(&by(counted, LagSample::from_ack));
@@ -195,7 +195,7 @@ fn assert_stalled_replica(document: &Value, counted: &[LagSample]) {
         .unwrap();
     assert!(top > 1.5e6, "{tops:?}");
     let length = number(&windows[0]["end_us"]) - number(&windows[0]["start_us"]);
-    // One second of windows later about one second is gone.
+    // One second of windows later the lag is about one second less.
     let later = tops[(peak + (1e6 / length) as usize).min(tops.len() - 1)];
     assert!((0.6e6..1.5e6).contains(&(top - later)), "{tops:?}");
 }
@@ -225,14 +225,14 @@ fn stalled_server_does_not_stop_the_schedule() {
     let (document, counted) = stalled(
         &servers,
         || stalling.run("test", "FLUSH TABLES WITH READ LOCK").unwrap(),
-        // The lock goes with its connection.
+        // The lock ends with its connection.
         || going_on.run("test", &format!("KILL {holder}")).unwrap(),
     );
     assert_all_beats(&document, &counted);
     assert_saw_tooth(&by(&counted, LagSample::from_intended));
     let row = &document["results"]["rows"][0];
-    // The replica was well all the time, and whoever counts from the acknowledgement, or the
-    // send, of the writes that went out never learns of the others that could not.
+    // The replica was healthy all the time; lag from the acknowledgement or the send of the writes
+    // that were sent does not show the others, which could not be sent.
     assert!(number(&row["from_ack"]["max_us"]) < 1e6, "{row:#}");
     let from_send = number(&row["from_send"]["p99_us"]);
     let from_intended = number(&row["from_intended"]["p99_us"]);

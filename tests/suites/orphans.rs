@@ -1,4 +1,4 @@
-//! Whatever ends the tool ends its servers, and nothing stays on the disk.
+//! However the tool ends, its servers end, and no files remain.
 
 use std::{
     fs,
@@ -31,13 +31,13 @@ pub(crate) const TESTS: &[Test] = &[
     test!(taken_port_is_replaced_on_mysql).long(),
 ];
 
-/// An ordinary user that no system has: a number is enough for the kernel.
+/// The id of an unprivileged user that does not exist; the kernel needs only the id.
 const ORDINARY: u32 = 31_245;
 
-/// Somebody who runs the tool, with a private folder of their own.
+/// A user who runs the tool, with a separate private folder.
 struct TestUser {
     folder: tempfile::TempDir,
-    /// The number to become; `None` to stay who we are.
+    /// The user id to run as; `None` for the current user.
     uid: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ impl TestUser {
     fn new(uid: Option<u32>) -> Self {
         let folder = folder();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // The build folder may be closed to others.
+        // Other users may have no access to the build folder.
         fs::copy(binary(), folder.path().join("replimeter")).unwrap();
         let own = folder.path().join("own");
         fs::create_dir(&own).unwrap();
@@ -116,14 +116,14 @@ impl TestUser {
         );
     }
 
-    /// What is left after an orderly end: nothing at all.
+    /// Checks that nothing remains after a normal end.
     fn assert_nothing(&self, when: &str) {
         self.assert_no_server(when);
         assert_eq!(self.folders(), 0, "a data folder stayed ({when})");
     }
 }
 
-/// The people to try it as; root cannot be had by everybody.
+/// Returns the users to test as; root only if the tests run as root.
 fn people() -> Vec<(&'static str, TestUser)> {
     if rustix::process::geteuid().is_root() {
         vec![
@@ -157,18 +157,18 @@ fn kill_at_fifty_random_times_leaves_nothing() {
     killed_at_random_moments(50, 20);
 }
 
-/// Kills the tool so many times; at least so many of the kills must meet running servers.
+/// Kills the tool a number of times; a minimum number of the kills must occur while servers run.
 fn killed_at_random_moments(kills: u64, least_with_servers: u32) {
     for (who, user) in people() {
         let mut with_servers = 0;
         for (number, moment) in moments(kills, 1800).enumerate() {
             if number % 5 == 0 {
-                // Then the making of the data directory is hit too.
+                // Then kills also occur while the template is created.
                 let _ = fs::remove_dir_all(user.own().join("home/seeds"));
             }
             let mut child = user.start(&["--duration", "60s", "--floor-rounds", "5"], None);
             if number + 1 == kills as usize {
-                // However busy the machine is, one kill meets servers.
+                // However busy the machine is, one kill occurs while servers run.
                 wait_until("servers run", LIMIT, || {
                     !servers_below(&user.own()).is_empty()
                 });
@@ -183,7 +183,7 @@ fn killed_at_random_moments(kills: u64, least_with_servers: u32) {
             with_servers >= least_with_servers,
             "only {with_servers} of {kills} kills met running servers: the moments are badly chosen"
         );
-        // What the last one left is removed by the next start.
+        // The next start removes what the last one left.
         let child = user.start(
             &[
                 "--rounds",
@@ -214,7 +214,7 @@ fn signal_at_start_or_run_leaves_nothing() {
             .zip(moments(6, 1500))
         {
             let child = user.start(&["--duration", "60s"], None);
-            // Before its handlers are installed a signal simply ends the tool, which has nothing yet.
+            // Before its handlers are installed a signal ends the tool, which has started nothing yet.
             thread::sleep(Duration::from_millis(50) + moment);
             kill_process(pid(&child), signal).unwrap();
             let _ = wait(child, Duration::from_secs(20)).with_code(130);
@@ -324,7 +324,7 @@ fn secrets_are_private_and_servers_are_not_root() {
     }
 }
 
-/// Whether a file of that name lies in a sandbox or a server's folder in it.
+/// Returns whether a file of that name is in a sandbox or in a server's folder in it.
 fn find(sandboxes: &Path, name: &str) -> bool {
     let below = |path: &Path| {
         fs::read_dir(path)
@@ -344,7 +344,7 @@ fn find(sandboxes: &Path, name: &str) -> bool {
 
 fn kill_leaves_nothing_in_every_shape() {
     for (who, user) in people() {
-        // Later moments find the servers joined, or measured; the first ones a cluster half formed.
+        // Early kills occur while the cluster forms, later ones after it formed or during the measurement.
         for shape in [
             "semi-sync:2",
             "chain:2",
@@ -385,7 +385,7 @@ fn kill_leaves_nothing_in_every_shape() {
     }
 }
 
-/// A stranger who sees a server being started and takes its port before it does.
+/// Another process that observes the start of a server and takes its port first.
 fn taken_port_is_replaced() {
     takes_another_port("async:1", "--port=");
 }
@@ -400,7 +400,7 @@ fn taken_port_is_replaced_on_mysql() {
 
 fn takes_another_port(shape: &str, option: &str) {
     let user = TestUser::new(None);
-    // Seeds first, so that nothing but the start itself is met.
+    // Create the templates first, so that only the start itself is observed.
     let _ = wait(
         user.start(
             &["--sandbox", shape, "--rounds", "5", "--floor-rounds", "0"],

@@ -1,5 +1,5 @@
-//! The page in a real browser: pictures drawn and alive, nothing fetched, nothing
-//! complained about, hostile names inert.
+//! The page in a real browser: charts are drawn and interactive, no requests, no
+//! messages of the browser, hostile names have no effect.
 
 use std::{fs, path::Path, process::Command};
 
@@ -20,11 +20,11 @@ pub(crate) const TESTS: &[Test] = &[
 
 const NO_BROWSER: &str = "no Chromium on PATH; on Debian: apt-get install chromium";
 
-/// Acts on the page as a person would and notes what came of it.
+/// Uses the page like a reader and records the results.
 const ACT: &str = r#"
 <script>
 addEventListener("load", function () {
-  // The first picture is there, the others follow.
+  // The first picture is drawn, the others follow.
   setTimeout(act, 1000);
 });
 function act() {
@@ -79,8 +79,8 @@ function act() {
 </script>
 </body>"#;
 
-/// The page's final document, everything the browser said, and the requests that
-/// the page (and not the browser for itself) made to the network.
+/// The page's final document, all messages of the browser, and the network requests
+/// of the page (not those of the browser).
 fn visit(page: &Path, folder: &Path) -> (String, String, Vec<String>) {
     let profile = tempfile::tempdir_in(folder).unwrap();
     let network = profile.path().join("network.json");
@@ -130,7 +130,7 @@ fn complaints(log: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What the page's own script noted.
+/// Returns the results that the script recorded.
 fn found(dom: &str) -> Value {
     let start = dom
         .find("data-found=\"")
@@ -171,9 +171,9 @@ fn page_works_from_a_file_without_network() {
     assert_eq!(
         asked,
         Vec::<String>::new(),
-        "a page from a file asks nobody for anything"
+        "a page from a file makes no request"
     );
-    // That a request would be noticed is shown by a page that makes one.
+    // A page that makes a request shows that requests are detected.
     let control = tool.folder().join("control.html");
     fs::write(
         &control,
@@ -368,8 +368,8 @@ fn pages_of_several_runs_work() {
     );
 }
 
-/// Opens a page and checks that it has a title, tables and pictures that are drawn, that it can be read,
-/// reached by keyboard and printed, that it asks for nothing, and that the browser has no complaint.
+/// Opens a page and checks that it has a title, tables and drawn pictures, that it is readable, usable by
+/// keyboard and printable, and that it causes no requests and no messages of the browser.
 fn look_at(tool: &TestEnvironment, page: &Path, what: &[&str]) -> Value {
     let text = fs::read_to_string(page).unwrap();
     let looking = tool.folder().join("looking.html");

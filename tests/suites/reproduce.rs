@@ -1,4 +1,4 @@
-//! `reproduce`: published experiments on real servers, set beside what was published.
+//! `reproduce`: published experiments on real servers, compared with the published results.
 
 use std::{fs, time::Duration};
 
@@ -29,7 +29,7 @@ fn experiments_are_compared_with_published_results() {
         .json();
     assert_eq!(document["status"], "complete");
     let experiments = document["experiments"].as_array().unwrap();
-    // In the order of their numbers, however they were asked for.
+    // In the order of their numbers, regardless of the order on the command line.
     assert_eq!(
         experiments
             .iter()
@@ -53,7 +53,7 @@ fn experiments_are_compared_with_published_results() {
         }
         for claim in experiment["claims"].as_array().unwrap() {
             verdicts += 1;
-            // What does not agree has its reason, and what does needs none.
+            // A result that differs has a reason, one that agrees has none.
             assert_eq!(
                 claim["verdict"] == "agrees",
                 claim["why"] == "",
@@ -75,7 +75,7 @@ fn experiments_are_compared_with_published_results() {
     for experiment in experiments {
         let title = experiment["title"].as_str().unwrap();
         assert!(page.contains(title) && ticket.contains(title), "{title}");
-        // Each is a run like any other.
+        // Each is an ordinary run.
         let dir = out.join(experiment["run_dir"].as_str().unwrap());
         assert_run_described(&dir);
         let again = tool
@@ -85,7 +85,7 @@ fn experiments_are_compared_with_published_results() {
         assert_eq!(again["headline"], experiment["headline"]);
     }
     assert!(page.len() < 6_000_000, "{}", page.len());
-    // The whole can be rendered again, and is the same.
+    // The reproduction can be rendered again, with the same output.
     fs::remove_file(out.join("report.html")).unwrap();
     let again = tool.run(&["report", "out", "--json"]).with_code(0).json();
     assert_eq!(again, document);

@@ -1,5 +1,5 @@
-//! What servers use, as the meter sees it; servers with a fixed share of the machine,
-//! and one without a binary log.
+//! Measured resources of servers; servers with a fixed share of the machine, and a
+//! server without a binary log.
 
 use std::{
     fs,
@@ -75,7 +75,7 @@ fn assert_plausible(used: &ServerUse, rows: usize) {
         "a row is in the log, the binary log and a page: {per:#?}"
     );
     let rows_written = used.rows_written.unwrap();
-    // A MariaDB replica writes down its position with every transaction, and removes older ones.
+    // A MariaDB replica writes its position with every transaction, and removes older ones.
     let most = if used.role == "replica" { 3.5 } else { 1.5 };
     assert!(
         rows_written >= rows as f64 && rows_written < rows as f64 * most + 20.0,
@@ -194,7 +194,7 @@ fn server_without_visible_process_uses_own_counters() {
     let sandbox = start("mariadb/none", &[]);
     prepare(&sandbox);
     let clock = Clock::start();
-    // A link of ours in between: what listens there is no server.
+    // With a link in between, the listening process is not a server.
     let mut node = sandbox.nodes()[0].clone();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -259,7 +259,7 @@ fn only_standalone_server_may_lack_a_binary_log() {
     assert!(error.contains("require a binary log"), "{error}");
 }
 
-/// Processor time of a server that two clients keep busy, in percent of one core.
+/// Returns the processor time of a server that two clients keep busy, in percent of one core.
 fn busy_percent(sandbox: &Sandbox) -> f64 {
     let clock = Clock::start();
     let mut meter = Meter::open(&metered(sandbox, true), &clock).unwrap();
@@ -306,7 +306,7 @@ fn server_is_limited_to_its_cpu_share() {
             .unwrap()
             .contains("dedicated cores")
     );
-    // And once more when it was killed and is brought back.
+    // The same after the server was killed and restarted.
     let mut sandbox = sandbox;
     let cores = |sandbox: &Sandbox| {
         let status = fs::read_to_string(format!("/proc/{}/status", sandbox.pids()[0])).unwrap();
@@ -326,7 +326,7 @@ fn server_is_limited_to_its_cpu_share() {
             let busy = busy_percent(&sandbox);
             assert!((10.0..36.0).contains(&busy), "a third of a core: {busy}");
         }
-        // Where no control group may be made it is refused with the reason.
+        // If no control group can be created, the run is rejected with the reason.
         Err(error) => {
             assert!(error.to_string().contains("control group"), "{error}");
             assert!(error.hint().contains("whole cores"), "{}", error.hint());

@@ -1,4 +1,4 @@
-//! Sandboxes as a user meets them: `lag --sandbox`, the run directory, `report`.
+//! Sandboxes in use: `lag --sandbox`, the run directory, `report`.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -22,7 +22,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The distribution keys of the contract.
+/// The keys of every distribution.
 fn assert_distribution(value: &Value) {
     for key in [
         "count", "min_us", "mean_us", "stdev_us", "p50_us", "p90_us", "p95_us", "p99_us",
@@ -144,7 +144,7 @@ fn sandbox_run_works_end_to_end() {
         _ => {}
     });
     assert_eq!(counts, (300, 300, 200));
-    // And the warm-up on both replicas, the yardstick's rows, and the first row.
+    // And the warm-up on both replicas, the rows of the reference queries, and the first row.
     assert_eq!(total.unwrap(), 300 * 2 + 200 * 2 + 50 * 2 + 2);
 
     // Rendered again without a server, to the same figures.
@@ -164,7 +164,7 @@ fn sandbox_run_works_end_to_end() {
         "{text}"
     );
 
-    // The kept plan runs again as it is.
+    // The stored plan runs again unchanged.
     let plan = fs::read_to_string(run.join("plan.toml")).unwrap();
     let again = tool
         .run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()])
@@ -173,7 +173,7 @@ fn sandbox_run_works_end_to_end() {
 }
 
 fn terminal_report_of_a_fixed_run_is_stable() {
-    // Times differ from run to run; a kept document does not.
+    // Times differ from run to run; a stored document does not.
     let document: LagDocument = serde_json::from_str(include_str!("data/summary.json")).unwrap();
     insta::assert_snapshot!(
         "terminal",
@@ -205,7 +205,7 @@ fn standalone_server_is_its_own_null_replica() {
     assert!(document["results"]["floors"].as_array().unwrap().is_empty());
 }
 
-/// At its start MariaDB removes the temporary tables that it finds in its folder.
+/// MariaDB removes the temporary tables in its folder when it starts.
 fn temporary_tables_of_other_servers_are_kept() {
     let temporary = folder();
     fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -284,7 +284,7 @@ fn filter_that_excludes_the_schema_ends_the_start() {
 }
 
 fn full_disk_keeps_partial_samples() {
-    // A small file system of our own: as root directly, else in a user namespace.
+    // Mounts a small file system: as root directly, otherwise in a user namespace.
     let tool = TestEnvironment::new();
     let small = tool.folder().join("small");
     fs::create_dir(&small).unwrap();

@@ -1,5 +1,5 @@
-//! `replimeter scale` on real servers: its figures, its law, and what it does when
-//! things go wrong.
+//! `replimeter scale` on real servers: its figures, its scaling law, and its
+//! behavior on failures.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -141,7 +141,7 @@ fn scale_reports_every_count_phase_and_server() {
         (number(&percent["inserts"]) / (ratio * 100.0) - 1.0).abs() < 1e-6,
         "{percent:#}"
     );
-    // Two counts are too few for a law, and it is said.
+    // Two numbers of replicas are too few for a scaling law, and the report states it.
     let fits = document["results"]["fits"].as_array().unwrap();
     assert!(
         !fits.is_empty()
@@ -150,7 +150,7 @@ fn scale_reports_every_count_phase_and_server() {
                 .all(|fit| fit["refused"].as_str().unwrap().contains("5 are needed")),
         "{fits:#?}"
     );
-    // Every count once in each round.
+    // Every number of replicas once in each round.
     let order = document["results"]["order"].as_array().unwrap();
     assert_eq!(order.len(), 2);
     for round in order {
@@ -167,7 +167,7 @@ fn scale_reports_every_count_phase_and_server() {
     kept(&tool, &document);
 }
 
-/// What is kept can be shown again, and is the same plan again.
+/// A stored run can be rendered again, and its plan gives the same plan.
 fn kept(tool: &TestEnvironment, document: &Value) {
     let run = tool.only_run();
     for name in [
@@ -277,7 +277,7 @@ fn law_is_fitted_from_five_counts_and_checked() {
             "{fit:#}"
         );
         if prediction["predicted"]["value"].is_null() {
-            // On a busy machine the starts may lie too far from any law.
+            // On a busy machine the starts may deviate too much from any law.
             assert!(prediction["holds"].is_null(), "{fit:#}");
             continue;
         }
@@ -292,7 +292,7 @@ fn law_is_fitted_from_five_counts_and_checked() {
             "{fit:#}"
         );
     }
-    // What checks the law is no row of it.
+    // The block that checks the law is not one of its rows.
     assert!(
         document["results"]["rows"]
             .as_array()

@@ -1,4 +1,4 @@
-//! `replimeter servers`: what is found on this machine, and servers of other origins.
+//! `replimeter servers`: servers found on this machine, and servers from other sources.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(folder_closed_to_the_server_user_is_named),
 ];
 
-/// A home of its own on a disk, which every user may enter.
+/// Creates a separate home on a disk, which every user may enter.
 struct TestUser {
     tool: TestEnvironment,
     folder: tempfile::TempDir,
@@ -239,7 +239,7 @@ fn unusable_server_is_a_warning_with_its_reason() {
 fn packed_server_is_added_and_measured() {
     let user = TestUser::new();
     let source = fetched("mariadb");
-    // With a folder around it, as vendors pack; under a name that says nothing.
+    // With an enclosing folder, as vendors pack archives; under a name without a version.
     let name = source.file_name().unwrap().to_str().unwrap();
     let packed = user.pack(
         "download",
@@ -395,7 +395,7 @@ fn hostile_archive_is_refused_without_leftovers() {
     assert_eq!(fs::read_to_string(&outside).unwrap(), "mine");
 }
 
-/// An `add` that takes long, and the moment when it is under way.
+/// Starts an `add` that takes long, and waits until it unpacks.
 fn slow(user: &TestUser, packed: &Path) -> Child {
     let child = user
         .command(&["servers", "add", packed.to_str().unwrap()])

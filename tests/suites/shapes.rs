@@ -1,4 +1,4 @@
-//! Every shape of sandbox: found, started, measured, checked and gone again.
+//! Every shape of sandbox: found, started, measured, checked and removed.
 
 use std::collections::BTreeSet;
 
@@ -108,7 +108,7 @@ fn mariadb_shapes_are_measured_in_one_run() {
         "a floor for each shape"
     );
 
-    // Options reach the servers they are for; the wait point only those that have one.
+    // Options reach the servers that they name; the wait point only those that have one.
     let run = tool.only_run();
     let manifest: Value =
         serde_json::from_str(&std::fs::read_to_string(run.join("manifest.json")).unwrap()).unwrap();
@@ -146,7 +146,7 @@ fn mariadb_shapes_are_measured_in_one_run() {
     );
     assert_eq!(variable("galera:3", "node2", "slave_parallel_threads"), "0");
 
-    // Every sample says which shape it is of.
+    // Every sample names its shape.
     let mut seen = BTreeSet::new();
     let read = samples::read(&run.join("samples.parquet"), |shape, _, _| {
         seen.insert(shape.to_owned());
@@ -154,14 +154,14 @@ fn mariadb_shapes_are_measured_in_one_run() {
     read.unwrap();
     assert_eq!(seen.len(), shapes.len(), "{seen:?}");
 
-    // The plan spells everything out and is the same plan again.
+    // The stored plan has all settings and gives the same plan.
     let plan = std::fs::read_to_string(run.join("plan.toml")).unwrap();
     let again = tool
         .run(&["run", "--dry-run", run.join("plan.toml").to_str().unwrap()])
         .with_code(0);
     assert_eq!(again.planned(), plan);
 
-    // Side by side for people too, in the terminal and on the page.
+    // The terminal and the page show the shapes side by side, too.
     let text = tool
         .run(&["report", run.to_str().unwrap()])
         .with_code(0)

@@ -1,4 +1,4 @@
-//! What real replicas tell of the way of a transaction.
+//! Stages of transactions as real replicas report them.
 
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ fn positions(node: &Node) -> AppliedPositions {
     }
 }
 
-/// What a question costs beside a point select, for people to read.
+/// Prints the time of the query next to that of a point select.
 fn costs(node: &Node) {
     let (mut session, source) = source(node).unwrap();
     let p50 = |times: &mut Vec<Duration>| {
@@ -140,7 +140,7 @@ fn mysql_reports_last_transaction_of_each_thread() {
     let age = now * 1e6 - applied.ended_us.unwrap() as f64;
     assert!((0.0..6e7).contains(&age), "applied {age} µs ago");
     costs(replica);
-    // A primary has received nothing.
+    // A primary receives nothing.
     assert_eq!(remembered(primary), ThreadHistory::default());
     // One thread that applies has no coordinator.
     for statement in [

@@ -1,4 +1,4 @@
-//! TLS against servers that require it, with an authority of our own.
+//! TLS against servers that require it, with a private authority.
 
 use std::{fs, path::Path};
 

@@ -1,5 +1,5 @@
-//! The user's own clusters by file and by URL: roles are found out and held against
-//! what is said of them; and what `doctor` makes of them.
+//! Existing clusters by file and by URL: roles are discovered and compared with the
+//! declared ones; findings of `doctor`.
 
 use std::fs;
 
@@ -88,7 +88,7 @@ fn chain_is_read_from_a_topology_file() {
     let [top, middle, end] = sandbox.nodes() else {
         panic!("three servers")
     };
-    // Roles are found out when nothing is said, whatever the order.
+    // Undeclared roles are discovered, regardless of the order.
     let document = lag(
         &sandbox,
         &[
@@ -108,10 +108,10 @@ fn chain_is_read_from_a_topology_file() {
         .collect();
     assert_eq!(replicas, ["end", "middle"]);
     assert_eq!(document["target"]["nodes"][0]["name"], "top");
-    wait_until("nothing of ours stays", LIMIT, || {
+    wait_until("all tables are removed", LIMIT, || {
         sandbox.nodes().iter().all(clean)
     });
-    // And held against what is said.
+    // And compared with declared roles.
     let said = |primary: &str, middle_role: &str, source: &str| {
         lag(
             &sandbox,
@@ -268,7 +268,7 @@ fn galera_cluster_is_found_by_url() {
         ),
         (Some("galera"), Some("node2"))
     );
-    wait_until("nothing of ours stays", LIMIT, || clean(one) && clean(two));
+    wait_until("all tables are removed", LIMIT, || clean(one) && clean(two));
     let document = run(&tool, &sandbox, &[&["doctor"], &args[..]].concat())
         .with_code(0)
         .json();
@@ -337,7 +337,7 @@ fn group_is_found_by_url() {
         (Some("group"), Some("node2"))
     );
     assert_eq!(document["results"]["rows"][0]["replica"], "node1");
-    wait_until("nothing of ours stays", LIMIT, || clean(one) && clean(two));
+    wait_until("all tables are removed", LIMIT, || clean(one) && clean(two));
     // A secondary declared the primary: both sides are named.
     let ended = lag(&sandbox, &[("a", "", "", one), ("b", "primary", "", two)]).with_code(3);
     let _ = ended.stderr_contains("it is declared the primary, but in its group it is SECONDARY");

@@ -36,7 +36,7 @@ fn number(node: &Node, statement: &str) -> i64 {
         .unwrap_or_else(|error| panic!("{statement}: {error}"))
 }
 
-/// What both functions say, held against the server's own clock and each other.
+/// Compares both functions with the server's own clock and each other.
 fn answers(node: &Node) {
     let utc = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ";
     let mut session = session(node);

@@ -1,4 +1,4 @@
-//! Bad input that needs no server: a clear error, the right code, nothing touched.
+//! Bad input that needs no server: a clear error, the right exit code, no effects.
 
 use std::{fs, io::Write, net::TcpListener, os::unix::fs::PermissionsExt};
 

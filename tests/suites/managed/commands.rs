@@ -78,7 +78,7 @@ pub(super) fn two_sandboxes_run_at_once() {
         let found = list.iter().find(|found| found["name"] == name).unwrap();
         assert_eq!(port, found["nodes"][node]["port"].to_string());
         let _ = query(&user, name, "primary", "CREATE DATABASE mine");
-        wait_until("the replica has the row", LIMIT, || {
+        wait_until("the replica has the database", LIMIT, || {
             query(&user, name, "replica1", "SHOW DATABASES LIKE 'mine'") == "mine"
         });
     }
@@ -226,7 +226,7 @@ pub(super) fn links_are_cut_and_healed() {
         ])
         .with_code(0);
     let _ = query(&user, "cut", "primary", "CREATE DATABASE before_the_cut");
-    wait_until("the replica has the row", LIMIT, || {
+    wait_until("the replica has the database", LIMIT, || {
         query(&user, "cut", "replica1", "SHOW DATABASES LIKE 'before%'").contains("before")
     });
     let _ = user.run(&["sandbox", "link", "cut", "--cut"]).with_code(0);

@@ -109,7 +109,7 @@ pub(super) fn synchronous_reads_remove_galera_staleness() {
         float(&steps[2]["begin_us"]) >= float(&steps[1]["end_us"]),
         "read after the acknowledgement: {witness:#}"
     );
-    // Counters of every node are beside the course.
+    // The timeline has the counters of every node.
     let windows = document["results"]["timelines"][0]["windows"]
         .as_array()
         .unwrap();
@@ -187,7 +187,7 @@ fn channels_wait_for_gtids(shape: &str, more: &[&str]) {
         assert_eq!(number(&row["stale"]), 0, "{row:#}");
     }
     if !more.is_empty() {
-        // The answer no longer tells the GTID.
+        // The answer no longer contains the GTID.
         assert!(
             of(&document, "gtid", "reset")
                 .iter()

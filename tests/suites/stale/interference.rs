@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{args, consistent, number, rows, warned};
 
-/// Runs while somebody does something on the servers in the middle of it.
+/// Runs a measurement, and an action on its servers in the middle of it.
 fn meanwhile(
     sandbox: &Sandbox,
     tool: &TestEnvironment,

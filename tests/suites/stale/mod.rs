@@ -1,4 +1,4 @@
-//! `replimeter stale`: reads that miss what was just acknowledged, on real servers.
+//! `replimeter stale`: reads that miss acknowledged writes, on real servers.
 
 mod consistency;
 mod interference;
@@ -85,7 +85,7 @@ fn warned(document: &Value, code: &str) -> bool {
         .any(|warning| warning["code"] == code)
 }
 
-/// What every row must hold.
+/// Checks what holds for every row.
 fn consistent(row: &Value) {
     let (rounds, stale) = (number(&row["rounds"]), number(&row["stale"]));
     assert!(stale <= rounds, "{row:#}");

@@ -44,7 +44,7 @@ pub(super) fn staleness_counts_versions_under_load() {
         number(&load[0]["passes"]) > 0 && float(&load[0]["latency"]["max_us"]) > 0.0,
         "{load:#?}"
     );
-    // Its latency is in every stretch, beside the rounds'.
+    // Every window has its latency, next to that of the rounds.
     let series = document["results"]["timelines"].as_array().unwrap();
     let windows = series
         .iter()

@@ -1,4 +1,4 @@
-//! `replimeter tap`: the lag of traffic that is not ours, from the binary logs.
+//! `replimeter tap`: the lag of other clients' traffic, from the binary logs.
 
 mod clusters;
 mod interruptions;
@@ -41,7 +41,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(interruptions::purged_positions_are_reported),
 ];
 
-/// Tables for traffic that is not ours, on the replicas too.
+/// Creates tables for the traffic, on the replicas too.
 fn tables(primary: &Node) {
     for statement in [
         "CREATE DATABASE shop",

@@ -38,7 +38,7 @@ pub(super) fn tap_streams_end_properly() {
             scope.spawn(|| traffic(&[primary], &[], &stop, &written));
             // Five windows.
             thread::sleep(Duration::from_millis(2600));
-            // Nobody asked for an end: the user's is the proper one.
+            // Without a duration, the user ends the run.
             kill_process(Pid::from_raw(child.id() as i32).unwrap(), Signal::INT).unwrap();
             let ended = wait(child, LIMIT);
             stop.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Every transaction is matched, whatever its form; filters by schema and table.
+//! Every transaction is matched, regardless of its form; filters by schema and table.
 
 use replimeter_suites::{clean, sql, start};
 use serde_json::Value;
