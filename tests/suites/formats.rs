@@ -265,7 +265,7 @@ fn plan_errors_show_line_column_and_suggestion() {
             ["line 3, column 12", "a number with a unit"],
         ),
         (
-            "command = \"lag\"\n[lag]\npace = \"every 10m\"\n",
+            "command = \"lag\"\n[lag]\npace = \"interval 10m\"\n",
             ["line 3, column 1", "did you mean 10ms? (`m` is minutes)"],
         ),
         (

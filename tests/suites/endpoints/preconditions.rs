@@ -152,7 +152,7 @@ pub(super) fn foreign_table_is_refused(cluster: &Cluster) {
         .run(&TestEnvironment::new(), &[])
         .with_code(3)
         .stderr_contains("replica1 (")
-        .stderr_contains("will not touch");
+        .stderr_contains("will not change");
     assert_eq!(
         value(
             cluster.replica(),

@@ -31,8 +31,8 @@ const MIN_BLOCK: TimeSpan = TimeSpan::from_millis(100);
 pub struct CostSettings {
     /// Replication modes to compare: MODE, MODE:N or ENGINE/MODE:N
     ///
-    /// MODE is none (no binary log), binlog, async, semi-sync (with both wait points), galera (MariaDB) or group
-    /// (MySQL). `none` of the same binary is added where it is missing. Default: all that the servers found here
+    /// MODE can be none (no binary log), binlog, async, semi-sync (with both wait points), galera (MariaDB) or group
+    /// (MySQL). `none` of the same binary is added if it is missing. Default: all that the servers found here
     /// can do.
     #[arg(long, value_name = "MODE,…|all", help_heading = "Modes")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -122,7 +122,7 @@ pub struct LagSettings {
 
     /// Rounds that observe the primary as its own replica; 0 for none [default: {default}]
     ///
-    /// They measure the floor: the lag that the method shows where there is none.
+    /// They measure the floor: the lag that the method shows without replication.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_rounds: Option<u64>,

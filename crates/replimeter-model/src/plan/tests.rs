@@ -104,14 +104,14 @@ fn resolved_plan_parses_back() {
 #[test]
 fn contradictory_settings_are_refused() {
     for (lag, want) in [
-        ("row-size = 1\nrow-sizes = '1'", "exclude"),
-        ("rounds = 1\nduration = '1s'", "exclude"),
+        ("row-size = 1\nrow-sizes = '1'", "not both"),
+        ("rounds = 1\nduration = '1s'", "not both"),
         ("rounds = 0", "at least 1"),
         ("rows-per-step = 3", "require a sweep"),
         ("row-sizes = '1'\nrounds = 9", "rows-per-step"),
         ("row-size = 0", "at least 1 byte"),
         ("pace = 'interval 0s'", "interval must be above 0"),
-        ("timeout = '0s'", "time-out"),
+        ("timeout = '0s'", "timeout must be above 0"),
         ("method = 'poke'", "unknown method"),
         ("method = 'poll,poll'", "given twice"),
         ("writers = 0", "from 1 to"),
@@ -139,7 +139,7 @@ fn contradictory_settings_are_refused() {
             "command = 'backlog'\n[backlog]\nbuild-up = '0s'",
             "build-up must be above 0",
         ),
-        ("command = 'backlog'\n[backlog]\ntimeout = '0s'", "time-out"),
+        ("command = 'backlog'\n[backlog]\ntimeout = '0s'", "timeout must be above 0"),
         ("command = 'backlog'\n[backlog]\nworkers = [1025]", "1024"),
         (
             "command = 'scale'\n[target]\nsandbox = 'async:2'",
@@ -442,7 +442,7 @@ fn minutes_instead_of_milliseconds_are_refused() {
         ),
         (
             "command = 'lag'\n[lag]\nrounds = 5\nduration = '2s'",
-            ["line 3", "exclude"],
+            ["line 3", "not both"],
         ),
     ] {
         let error = written(text).unwrap_err().to_string();

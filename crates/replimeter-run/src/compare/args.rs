@@ -26,8 +26,8 @@ Examples:
   replimeter compare before after --markdown > ticket.md
 
 Needs no server. Exit codes: 0 compared, 1 a condition failed, 2 usage, or runs
-that cannot be compared, 3 a run that cannot be read. docs/reference/compare.md explains
-figures, intervals and conditions.")]
+that cannot be compared, 3 a run that cannot be read.
+docs/reference/compare.md explains figures, intervals and conditions.")]
 pub struct CompareArgs {
     /// Baseline and candidate: run directories, or sets of them
     ///

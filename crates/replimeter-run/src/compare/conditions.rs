@@ -377,7 +377,7 @@ mod tests {
         let far = said("throughput > +1%");
         assert!(
             !far.contains("did you mean")
-                && far.contains("lag.write_latency.p99, lag.p50, lag.p99"),
+                && far.contains("lag.p50, lag.p99, lag.write_latency.p99"),
             "{far}"
         );
     }
