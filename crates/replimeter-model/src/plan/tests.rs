@@ -139,7 +139,10 @@ fn contradictory_settings_are_refused() {
             "command = 'backlog'\n[backlog]\nbuild-up = '0s'",
             "build-up must be above 0",
         ),
-        ("command = 'backlog'\n[backlog]\ntimeout = '0s'", "timeout must be above 0"),
+        (
+            "command = 'backlog'\n[backlog]\ntimeout = '0s'",
+            "timeout must be above 0",
+        ),
         ("command = 'backlog'\n[backlog]\nworkers = [1025]", "1024"),
         (
             "command = 'scale'\n[target]\nsandbox = 'async:2'",
