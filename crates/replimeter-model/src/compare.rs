@@ -192,7 +192,7 @@ one_of! {
     /// Rule by which a condition fails.
     #[derive(Default)]
     pub enum FailWhen {
-        /// The whole interval is beyond the limit: noise does not fail
+        /// The whole interval is beyond the limit: noise seldom fails
         #[default]
         Proven = "proven",
         /// The figure is beyond the limit, regardless of its interval: noise may fail

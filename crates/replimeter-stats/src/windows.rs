@@ -89,8 +89,8 @@ impl Windows {
 
     /// Returns the factor by which dependence between neighbors inflates the variance of the share
     /// of samples up to `value`: the Pearson dispersion of that share between sections of the run
-    /// (McCullagh & Nelder 1989, §4.5), which is 1 on average for independent samples. Never below
-    /// 1. Neighboring windows are joined until a section has five samples; `None` when there are
+    /// (McCullagh & Nelder 1989, §4.5), which is one on average for independent samples. Never below
+    /// one. Neighboring windows are joined until a section has five samples; `None` when there are
     /// fewer than eight sections, too few to estimate it.
     #[must_use]
     pub fn inflation(&self, value: Nanos) -> Option<f64> {

@@ -56,6 +56,7 @@ impl Measurement for Cost {
     const ABOUT: &'static str = "Compare each replication mode with a standalone server";
     const EXAMPLES: &'static str = "\
 Examples:
+  # every mode that the servers here support; takes several minutes
   replimeter cost
   replimeter cost --modes none,async,semi-sync --threads 1 --duration 30s
   replimeter cost --modes mysql/async,group:3 --durability strict

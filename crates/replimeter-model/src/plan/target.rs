@@ -23,8 +23,8 @@ pub struct TargetSettings {
     /// Shape of servers to start, or name of a running sandbox [default: async:1]
     ///
     /// A shape is `[mariadb/|mysql/]MODE:N` with the modes none, async:N, semi-sync:N, chain:N, galera:N and
-    /// group:N; its servers are removed after the run. A sandbox of that name stays. May be repeated: targets are
-    /// measured one after another (exposure takes one).
+    /// group:N; its servers are removed after the run. A sandbox of that name stays. Most commands accept
+    /// several targets and measure them one after another.
     #[arg(long, value_name = "SHAPE|NAME", help_heading = "Target")]
     #[serde(
         with = "OneOrMore::<SandboxRef>",
@@ -122,8 +122,8 @@ pub struct TargetSettings {
 
     /// Option file with user and password [default: ~/.my.cnf]
     ///
-    /// Before ~/.my.cnf count the environment variables REPLIMETER_PRIMARY_PASSWORD, REPLIMETER_REPLICA1_PASSWORD
-    /// …, REPLIMETER_PASSWORD and MYSQL_PWD.
+    /// A password is taken from the first of: the URL, the environment (REPLIMETER_PRIMARY_PASSWORD,
+    /// REPLIMETER_REPLICA1_PASSWORD …, REPLIMETER_PASSWORD, MYSQL_PWD), this file, the prompt of --ask-password.
     #[arg(
         long,
         value_name = "FILE",

@@ -107,6 +107,7 @@ pub struct TargetArgs {
 struct ConnectionOptions {
     /// URL of your primary, such as mysql://user@host:3306/
     ///
+    /// Leave the password out: other users of the machine could see it in the process list.
     /// Parameters: ?ssl-mode=verify-ca&ssl-ca=FILE, where ssl-mode is disabled, preferred, required, verify-ca or
     /// verify-identity.
     #[arg(long, value_name = "URL")]

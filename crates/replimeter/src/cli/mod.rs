@@ -42,32 +42,44 @@ Examples:
   replimeter lag
   # modes side by side
   replimeter lag --sandbox async:1 --sandbox semi-sync:1 --sandbox galera:3
-  replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/
+  # your own servers; asks for the password
+  replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ \\
+    --ask-password
+  # how fast a replica catches up
   replimeter backlog
+  # the error of each method here
   replimeter calibrate
   # the lag of real traffic; writes nothing
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
+  # throughput and latency of a workload
   replimeter load --workload oltp-mix --threads 8
+  # the cost of each replication mode, and of each replica
   replimeter cost
   replimeter scale --replicas 0..3
+  # reads that miss a write
   replimeter stale --sandbox galera:3
+  # what a crash of the primary loses
   replimeter loss --sandbox async:1 --sandbox semi-sync:1
   # what a crash would lose right now; writes nothing
   replimeter exposure --primary mysql://u@db1/ --replica mysql://u@db2/
   # a published experiment
   replimeter run plans/size-sweep.toml
-  replimeter report replimeter-runs/…
+  # render a run again
+  replimeter report before
   # did a change help?
-  replimeter compare replimeter-runs/…1 replimeter-runs/…2
+  replimeter compare before after
+  # problems of your servers; writes nothing
   replimeter doctor --topology cluster.toml
   # servers to keep and to work with
   replimeter sandbox up galera:3
+  # servers that can be started here
   replimeter servers
   # for editors
   replimeter schema plan
 
-Exit codes: 0 done, 1 the measurement is invalid, 2 usage, 3 a server, the
-sandbox or the disk failed, 130 interrupted (partial results kept)."
+Exit codes: 0 done, 1 the measurement is invalid or a condition of compare
+failed, 2 usage, 3 a server, the sandbox or the disk failed, 130 interrupted
+(partial results kept)."
 )]
 struct Cli {}
 

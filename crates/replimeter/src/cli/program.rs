@@ -13,8 +13,8 @@ Examples:
   replimeter schema lag
   replimeter schema plan --markdown
 
-docs/schema has the schemas of this version; docs/reference/formats.md explains how to use
-them, and docs/guides/plans.md how an editor does.")]
+docs/schema has the schemas of this version; docs/reference/formats.md explains
+how to use them, and docs/guides/plans.md how an editor does.")]
 pub(crate) struct SchemaArgs {
     /// What to describe: plan files, a command, or manifest.json
     #[arg(value_name = "OF")]
