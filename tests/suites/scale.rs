@@ -388,7 +388,7 @@ fn killed_or_interrupted_scale_keeps_results() {
         let ended = if kill {
             ended.with_code(3).stderr_contains("exited")
         } else {
-            ended.with_code(130).stderr_contains("is kept")
+            ended.with_code(130).stderr_contains("are kept")
         };
         let document = ended.json();
         assert_eq!(
@@ -408,7 +408,7 @@ fn invalid_scale_settings_are_refused() {
     let tool = TestEnvironment::new();
     for (args, wanted) in [
         (vec!["scale", "--threads", "0"], "threads must be"),
-        (vec!["scale", "--replicas", "3..1"], "downwards"),
+        (vec!["scale", "--replicas", "3..1"], "is descending"),
         (
             vec!["scale", "--replicas", "0..2", "--check-prediction"],
             "5 numbers of replicas",

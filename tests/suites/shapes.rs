@@ -352,7 +352,7 @@ fn impossible_shape_is_refused_before_start() {
                 "replica2:sync_binlog=1",
             ],
             2,
-            "there are primary, replica1",
+            "the servers are primary, replica1",
         ),
         (
             vec![

@@ -282,7 +282,7 @@ pub(super) fn unknown_names_are_usage_errors_before_start() {
             "--read-consistency=gtid",
         ])
         .with_code(2)
-        .stderr_contains("one more");
+        .stderr_contains("cannot wait for a GTID");
     assert!(tool.runs().is_empty());
     let ended = tool
         .run(&[
