@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(modes_without_exposure_are_reported),
     test!(semi_sync_of_mysql_exposes_nothing).long(),
     test!(user_servers_are_only_read),
+    test!(stopped_replica_is_a_warning_of_exposure_and_tap),
     test!(fall_back_counts_as_exposure),
     test!(killed_primary_ends_run_and_is_not_averaged),
     test!(several_targets_or_no_replica_are_refused),
@@ -109,6 +110,36 @@ fn expose_nothing(shapes: &[&str]) {
             document["headline"].as_str().unwrap().contains("by design"),
             "{shape}"
         );
+    }
+}
+
+fn stopped_replica_is_a_warning_of_exposure_and_tap() {
+    let sandbox = start("async:1", &[]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    sql(replica, "STOP SLAVE");
+    sql(primary, "CREATE DATABASE not_received");
+    let (on_primary, on_replica) = (url(primary, "replimeter"), url(replica, "replimeter"));
+    for command in ["exposure", "tap"] {
+        let tool = TestEnvironment::new();
+        let mut args = vec![command, "--primary", &on_primary, "--replica", &on_replica];
+        args.extend(["--duration", "1s", "--json"]);
+        let child = tool
+            .command(&args)
+            .env("REPLIMETER_PASSWORD", password(primary))
+            .spawn()
+            .unwrap();
+        let document = wait(child, LIMIT).with_code(0).json();
+        let warnings = document["warnings"].as_array().unwrap();
+        let stopped = warnings
+            .iter()
+            .find(|warning| warning["code"] == "replica-stopped");
+        let stopped = stopped.unwrap_or_else(|| panic!("{document:#}"));
+        let message = stopped["message"].as_str().unwrap();
+        assert!(
+            message.contains("does not replicate (IO thread No"),
+            "{message}"
+        );
+        assert!(stopped["hint"].as_str().unwrap().contains("START REPLICA"));
     }
 }
 

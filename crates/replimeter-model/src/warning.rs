@@ -82,6 +82,8 @@ pub enum WarningCode {
     LoadUnfinished,
     /// A measured server was unreachable, or out of its cluster, at the end.
     ServerLost,
+    /// A replica did not replicate when the run began.
+    ReplicaStopped,
 }
 
 /// One warning of a run.

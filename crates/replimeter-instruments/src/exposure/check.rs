@@ -30,13 +30,13 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
         return Err(error.clone());
     }
     let relations = find_relations(&servers, declared)?;
-    let cluster = Cluster::of(servers, relations, Vec::new());
+    let mut cluster = Cluster::of(servers, relations, Vec::new());
     let Cluster {
         primary,
         replicas,
         mode,
-        ..
-    } = &cluster;
+        warnings,
+    } = &mut cluster;
     if replicas.is_empty() {
         return Err(primary.session.precondition(
             "cannot measure exposure",
@@ -44,6 +44,12 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
             "name its replicas with --replica",
         ));
     }
+    let effect = "transactions that no replica had received when the run began are exposed, and are not counted";
+    warnings.extend(
+        replicas
+            .iter()
+            .filter_map(|replica| replica.stopped(effect)),
+    );
     if !matches!(*mode, "galera" | "group") {
         requirements::check(&primary.session, &primary.facts, FollowPurpose::Source)?;
         for replica in replicas {

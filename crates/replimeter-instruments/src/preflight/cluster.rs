@@ -6,7 +6,10 @@ use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{self, galera, group},
 };
-use replimeter_model::{manifest::ServerRecord, warning::Warning};
+use replimeter_model::{
+    manifest::ServerRecord,
+    warning::{Warning, WarningCode},
+};
 
 use crate::discovery::{DiscoveredServer, Relation, Relations};
 
@@ -37,6 +40,23 @@ impl CheckedReplica {
             Relation::Channel { delay_s, .. } => Duration::from_secs(*delay_s),
             _ => Duration::ZERO,
         }
+    }
+
+    /// Returns the warning that it did not replicate when it was checked, with the effect on the figures.
+    #[must_use]
+    pub fn stopped(&self, effect: &str) -> Option<Warning> {
+        let Relation::Channel { channel, .. } = &self.relation else {
+            return None;
+        };
+        let warning = || {
+            let name = self.server.session.name();
+            Warning::new(
+                WarningCode::ReplicaStopped,
+                format!("{name} does not replicate ({}): {effect}", channel.state()),
+                "run START REPLICA on it; if it stops again, see the server's error log",
+            )
+        };
+        (!channel.running()).then(warning)
     }
 
     /// Returns its current state, read on a new connection with a short timeout: the replica may

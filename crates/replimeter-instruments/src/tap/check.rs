@@ -82,6 +82,8 @@ fn check_replicas(cluster: &mut Cluster) -> Result<(), ServerError> {
                 "measure by polling (`replimeter lag`)",
             ));
         }
+        let effect = "its transactions have no lag until it does";
+        cluster.warnings.extend(replica.stopped(effect));
         let delay = replica.delay();
         if !delay.is_zero() {
             cluster.warnings.push(Warning::new(
