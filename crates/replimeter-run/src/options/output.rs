@@ -14,6 +14,13 @@ pub struct OutputArgs {
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
 
+    /// Print the plan with its defaults and effects, and do nothing
+    ///
+    /// Effects are the servers, tables, load and files that the run would use. The plan can be saved as a file for
+    /// `replimeter run`.
+    #[arg(long)]
+    pub dry_run: bool,
+
     /// Print one JSON document instead of the report
     #[arg(long)]
     pub json: bool,

@@ -36,7 +36,7 @@ pub(crate) use self::{
     about = "Measure database replication: lag, stale reads, cost and lost writes",
     arg_required_else_help = true,
     max_term_width = 110,
-    after_help = "\
+    after_long_help = "\
 Examples:
   # a sandbox of a primary and one replica, 1000 rounds
   replimeter lag
@@ -77,9 +77,9 @@ Examples:
   # for editors
   replimeter schema plan
 
-Exit codes: 0 done, 1 the measurement is invalid or a condition of compare
-failed, 2 usage, 3 a server, the sandbox or the disk failed, 130 interrupted
-(partial results kept)."
+Exit codes: 0 done, 1 an invalid measurement, a failed condition of compare, or
+a problem found by doctor, 2 usage, 3 a server, the sandbox or the disk failed,
+130 interrupted (partial results kept)."
 )]
 struct Cli {}
 
@@ -168,12 +168,6 @@ pub(crate) struct RunArgs {
     /// all are checked.
     #[arg(required = true, value_name = "PLAN.toml|DIR")]
     pub(crate) plans: Vec<PathBuf>,
-
-    /// Print each plan with its defaults and effects, and do nothing
-    ///
-    /// Effects are the servers, tables, load and files that the run would use.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
 
     #[command(flatten)]
     pub(crate) target: TargetArgs,

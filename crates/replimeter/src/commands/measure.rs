@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use clap::ArgMatches;
 use replimeter_run::{Entry, cli_error::CliError};
 
+use super::run::print_plan;
 use crate::servers::host;
 
 pub(crate) fn run(
@@ -18,5 +19,8 @@ pub(crate) fn run(
         CliError::usage(error.to_string(), hint)
     })?;
     plan.check(&given.output)?;
+    if given.output.dry_run {
+        return print_plan(&*plan, &given.output);
+    }
     plan.carry_out(&given, &host(), stop)
 }

@@ -9,7 +9,10 @@ use std::{
 
 use crate::{cli::RunArgs, print::print, servers::host};
 use replimeter_run::{
-    PlannedRun, Registry, cli_error::CliError, options::CommandLineSettings, plain,
+    PlannedRun, Registry,
+    cli_error::CliError,
+    options::{CommandLineSettings, OutputArgs},
+    plain,
 };
 
 /// Maximum size of a plan, in bytes; real plans are far smaller.
@@ -36,13 +39,12 @@ pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Res
     plans.iter().try_for_each(|plan| plan.check(output))?;
     let several = paths.len() > 1;
     for (number, (path, plan)) in paths.iter().zip(plans).enumerate() {
-        if args.dry_run {
+        if output.dry_run {
             if several {
                 let gap = if number == 0 { "" } else { "\n" };
                 print(&plain(&format!("{gap}# {}\n", path.display())))?;
             }
-            let (text, touches) = (plan.text()?, plan.effects(output)?);
-            print(&plain(&format!("{text}\n{touches}")))?;
+            print_plan(&*plan, output)?;
             continue;
         }
         if several {
@@ -58,6 +60,12 @@ pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Res
         plan.carry_out(&given, &host(), stop)?;
     }
     Ok(())
+}
+
+/// Prints a plan and its effects, for a dry run.
+pub(super) fn print_plan(plan: &dyn PlannedRun, output: &OutputArgs) -> Result<(), CliError> {
+    let (text, effects) = (plan.text()?, plan.effects(output)?);
+    print(&plain(&format!("{text}\n{effects}")))
 }
 
 /// Returns the plan files; those of folders are sorted by name.
