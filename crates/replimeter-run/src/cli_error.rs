@@ -119,7 +119,7 @@ impl From<PlanError> for CliError {
     fn from(error: PlanError) -> Self {
         Self::usage(
             error.to_string(),
-            "see `replimeter COMMAND --help` for every setting, docs/reference/plans.md for those of a plan",
+            "run the command with --help for its options; docs/reference/plans.md has the keys of a plan",
         )
     }
 }

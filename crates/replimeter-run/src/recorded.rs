@@ -107,7 +107,24 @@ pub fn incomplete_hint() -> &'static str {
     "check that this is a run directory; if the run was killed, run its plan.toml again with `replimeter run`"
 }
 
+/// Refuses a run directory that is not there.
+///
+/// # Errors
+/// When it does not exist or is not a folder.
+pub(crate) fn require_directory(dir: &Path) -> Result<(), CliError> {
+    let reason = match dir.is_dir() {
+        true => return Ok(()),
+        false if dir.exists() => "it is not a folder",
+        false => "it does not exist",
+    };
+    Err(CliError::failed(
+        format!("cannot use {} as a run directory: {reason}", dir.display()),
+        "name the folder of a run, such as replimeter-runs/20261121T120000Z-lag; `compare` also takes several with commas, or a folder of runs",
+    ))
+}
+
 fn read_text(dir: &Path, name: &str) -> Result<String, CliError> {
+    require_directory(dir)?;
     let path = dir.join(name);
     fs::read_to_string(&path).map_err(|error| {
         CliError::failed(

@@ -376,7 +376,7 @@ fn settings<S: Settings>(command: Command) -> Command {
 fn unwritable(error: &impl fmt::Display) -> CliError {
     CliError::usage(
         error.to_string(),
-        "see `replimeter COMMAND --help` for every setting",
+        "run the command with --help for its options",
     )
 }
 

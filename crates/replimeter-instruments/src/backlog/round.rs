@@ -377,6 +377,6 @@ fn still_applying(replica: &CheckedReplica) -> Result<(), ServerError> {
     Err(replica.server.session.precondition(
         "cannot catch up",
         state.words,
-        "repair replication first; see the server's error log",
+        "run START REPLICA on it; if it stops again, see the server's error log",
     ))
 }

@@ -81,7 +81,7 @@ pub(crate) fn not_running(session: &Session, channel: &Channel) -> ServerError {
     session.precondition(
         "does not replicate",
         channel.state(),
-        "repair replication first; see the server's error log",
+        "run START REPLICA on it; if it stops again, see the server's error log",
     )
 }
 

@@ -67,6 +67,7 @@ pub struct CompareArgs {
         value_enum,
         value_name = "WHEN",
         default_value = "proven",
+        requires = "fail_if",
         help_heading = "Conditions"
     )]
     pub fail_when: FailWhen,

@@ -175,7 +175,8 @@ impl FailIf {
         let names: BTreeSet<&str> = rows.iter().map(|row| row.figure.as_str()).collect();
         // Users often remember only the last words.
         let end = format!(".{}", self.figure);
-        let near = names.iter().copied().find(|name| name.ends_with(&end));
+        let ends = names.iter().copied().filter(|name| name.ends_with(&end));
+        let near = ends.min_by_key(|name| name.len());
         let near = near.or_else(|| suggest::nearest(&self.figure, names.iter().copied()));
         let meant = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
         let figure = &self.figure;
@@ -360,6 +361,7 @@ mod tests {
     #[test]
     fn unknown_figure_lists_the_known_ones() {
         let rows = [
+            row("lag.from_send.p50", Quantity::Us),
             row("lag.p50", Quantity::Us),
             row("lag.p99", Quantity::Us),
             row("lag.write_latency.p99", Quantity::Us),
@@ -377,7 +379,7 @@ mod tests {
         let far = said("throughput > +1%");
         assert!(
             !far.contains("did you mean")
-                && far.contains("lag.p50, lag.p99, lag.write_latency.p99"),
+                && far.contains("lag.from_send.p50, lag.p50, lag.p99, lag.write_latency.p99"),
             "{far}"
         );
     }

@@ -17,6 +17,7 @@ use super::figures::{Figure, Figures, SampleFile};
 use crate::{
     AnyRun, Entry, Registry,
     cli_error::CliError,
+    recorded::require_directory,
     run_dir::{MANIFEST, PLAN, SUMMARY},
 };
 
@@ -232,17 +233,7 @@ fn named(word: &str) -> Result<Vec<PathBuf>, CliError> {
         return Ok(parts.map(named).collect::<Result<Vec<_>, _>>()?.concat());
     }
     let dir = Path::new(word);
-    if !dir.is_dir() {
-        let reason = if dir.exists() {
-            "it is not a folder"
-        } else {
-            "it does not exist"
-        };
-        return Err(CliError::failed(
-            format!("cannot use {word} as a run directory: {reason}"),
-            "name the folder of a run, such as replimeter-runs/20261121T120000Z-lag, several with commas, or a folder of runs",
-        ));
-    }
+    require_directory(dir)?;
     if is_run(dir) {
         return Ok(vec![dir.to_owned()]);
     }

@@ -140,10 +140,7 @@ impl TargetArgs {
         let mut warnings = Vec::new();
         let mut read = |name: String, UrlText(text): &UrlText| -> Result<Endpoint, CliError> {
             let (endpoint, password) = Endpoint::parse(text).map_err(|error| {
-                CliError::usage(
-                    error.to_string(),
-                    "`replimeter COMMAND --help` shows such a URL",
-                )
+                CliError::usage(error.to_string(), "write it as mysql://user@host:3306/")
             })?;
             if let Some(password) = password {
                 warnings.push(Warning::new(

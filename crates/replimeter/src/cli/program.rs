@@ -45,12 +45,13 @@ pub(crate) struct CompletionsArgs {
 #[command(after_long_help = "\
 Examples:
   replimeter man | man -l -
+  replimeter man lag | man -l -
   replimeter man ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// Write a page for each command into this directory
+    /// Command whose page to print, or directory to write every page into
     ///
-    /// It is created if it does not exist. Default: print the first page.
-    #[arg(value_name = "DIR")]
+    /// The directory is created if it does not exist. Default: print the first page.
+    #[arg(value_name = "COMMAND|DIR")]
     pub(crate) folder: Option<PathBuf>,
 
     /// Print all of them as one Markdown page, as docs/reference/cli.md

@@ -1,5 +1,7 @@
 //! Errors of the parser, without the passwords of URLs that they would repeat.
 
+use std::{error::Error as _, num::ParseIntError};
+
 use clap::{
     Error,
     error::{ContextKind, ContextValue, ErrorKind},
@@ -11,8 +13,34 @@ use super::{Invocation, command, read};
 
 /// Reads the command line; ends the program when there is nothing to do.
 pub(crate) fn parse(registry: &'static Registry) -> Invocation {
-    read(registry, std::env::args_os())
-        .unwrap_or_else(|error| without_passwords(registry, with_command(registry, error)).exit())
+    read(registry, std::env::args_os()).unwrap_or_else(|error| {
+        let error = with_number(registry, with_command(registry, error));
+        without_passwords(registry, error).exit()
+    })
+}
+
+/// Returns the error of a value that is not a whole number in plain words.
+fn with_number(registry: &Registry, error: Error) -> Error {
+    let is_number = error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<ParseIntError>());
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text),
+        _ => None,
+    };
+    match (
+        is_number,
+        text(ContextKind::InvalidValue),
+        text(ContextKind::InvalidArg),
+    ) {
+        (Some(_), Some(value), Some(option)) if !value.contains('@') => {
+            let message = format!(
+                "invalid value '{value}' for '{option}': write a whole number, such as 1000"
+            );
+            command(registry).error(ErrorKind::ValueValidation, message)
+        }
+        _ => error,
+    }
 }
 
 /// Returns the error, with the command that has the name of an unknown option.
@@ -76,7 +104,7 @@ mod tests {
         let Err(error) = read(registry(), args) else {
             panic!("it is not refused")
         };
-        without_passwords(registry(), error).to_string()
+        without_passwords(registry(), with_number(registry(), error)).to_string()
     }
 
     #[test]
@@ -115,6 +143,15 @@ mod tests {
                 text.contains(want) && !text.contains("secret") && text.contains("--help"),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn word_in_place_of_a_number_is_refused_plainly() {
+        for value in ["ten", "5,000", "99999999999999999999999"] {
+            let text = refused(&["lag", "--rounds", value]);
+            let want = format!("invalid value '{value}' for '--rounds <N>': write a whole number");
+            assert!(text.contains(&want), "{text}");
         }
     }
 

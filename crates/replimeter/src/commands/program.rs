@@ -63,6 +63,12 @@ pub(crate) fn man(registry: &Registry, args: &ManArgs) -> Result<(), CliError> {
     let Some(folder) = &args.folder else {
         return print(&page(&command)?);
     };
+    let named = pages(&command)
+        .into_iter()
+        .find(|inner| folder.as_os_str() == inner.get_name() && !folder.exists());
+    if let Some(named) = named {
+        return print(&page(named)?);
+    }
     fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
     for command in pages(&command) {
         let path = folder.join(format!("{}.1", file_name(command)));

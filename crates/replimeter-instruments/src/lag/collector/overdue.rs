@@ -114,7 +114,7 @@ fn state_of(
             if now.running {
                 "check whether it is far behind or filters the schema `replimeter`, or raise --timeout"
             } else {
-                "repair replication first; see the server's error log"
+                "run START REPLICA on it; if it stops again, see the server's error log"
             },
         )),
     }
