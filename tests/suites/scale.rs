@@ -372,6 +372,8 @@ fn killed_or_interrupted_scale_keeps_results() {
         wait_until("blocks are written", Duration::from_secs(120), || {
             logged(&tool) > 4_000_000
         });
+        // A fast disk logs that within the first block, which takes 600 ms.
+        std::thread::sleep(Duration::from_secs(2));
         let victim = if kill {
             tool.servers()[1]
         } else {

@@ -14,13 +14,13 @@ use super::{Invocation, command, read};
 /// Reads the command line; ends the program when there is nothing to do.
 pub(crate) fn parse(registry: &'static Registry) -> Invocation {
     read(registry, std::env::args_os()).unwrap_or_else(|error| {
-        let error = with_number(registry, with_command(registry, error));
+        let error = with_number(with_command(registry, error));
         without_passwords(registry, error).exit()
     })
 }
 
 /// Returns the error of a value that is not a whole number in plain words.
-fn with_number(registry: &Registry, error: Error) -> Error {
+fn with_number(error: Error) -> Error {
     let is_number = error
         .source()
         .and_then(|cause| cause.downcast_ref::<ParseIntError>());
@@ -35,9 +35,9 @@ fn with_number(registry: &Registry, error: Error) -> Error {
     ) {
         (Some(_), Some(value), Some(option)) if !value.contains('@') => {
             let message = format!(
-                "invalid value '{value}' for '{option}': write a whole number, such as 1000"
+                "invalid value '{value}' for '{option}': write a whole number, such as 1000\n\nFor more information, try '--help'.\n"
             );
-            command(registry).error(ErrorKind::ValueValidation, message)
+            Error::raw(ErrorKind::ValueValidation, message)
         }
         _ => error,
     }
@@ -104,7 +104,7 @@ mod tests {
         let Err(error) = read(registry(), args) else {
             panic!("it is not refused")
         };
-        without_passwords(registry(), with_number(registry(), error)).to_string()
+        without_passwords(registry(), with_number(error)).to_string()
     }
 
     #[test]
