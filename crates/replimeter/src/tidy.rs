@@ -3,7 +3,7 @@
 
 mod lengths;
 mod names;
-mod sources;
+pub(crate) mod sources;
 mod words;
 
 use std::{
@@ -13,6 +13,8 @@ use std::{
 };
 
 use replimeter_measurements::registry;
+
+use self::sources::{program_files, repository, without_tests};
 
 /// Files that name a measurement's settings or results, although their own name does not include
 /// it.
@@ -34,43 +36,26 @@ const NAMES: [&str; 8] = [
 type ModulePath = Vec<String>;
 
 fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    repository().join("crates")
 }
 
-/// Adds the files in and below a folder, without tests, each with its code.
-fn files(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_stem().unwrap();
-        if ["messages", "net", "tests", "tidy"]
-            .iter()
-            .any(|one| name == *one)
-        {
-            continue;
-        }
-        if path.is_dir() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            let text = fs::read_to_string(&path).unwrap();
-            let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-            let lines = text.lines().map(|line| line.split("//").next().unwrap());
-            let code = lines.collect::<Vec<_>>().join("\n");
-            found.push((path, code));
-        }
-    }
+/// Returns a file's code without comments and tests.
+fn code(path: &Path) -> String {
+    let text = without_tests(path);
+    let lines = text.lines().map(|line| line.split("//").next().unwrap());
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the modules of a crate, each with its code.
 fn modules(source: &Path) -> BTreeMap<ModulePath, String> {
-    let mut found = Vec::new();
-    files(source, &mut found);
-    let module = |(path, code): (PathBuf, String)| {
+    let module = |path: PathBuf| {
+        let code = code(&path);
         let path = path.strip_prefix(source).unwrap().with_extension("");
         let names = path.iter().map(|name| name.to_str().unwrap().to_owned());
         let way = names.filter(|name| !["mod", "lib", "main"].contains(&name.as_str()));
         (way.collect(), code)
     };
-    found.into_iter().map(module).collect()
+    program_files(source).into_iter().map(module).collect()
 }
 
 /// Adds the paths in a tree of imports, such as `a::{b, c::d}`.
@@ -229,8 +214,8 @@ fn no_module_imports_itself_indirectly() {
 
 #[test]
 fn only_own_files_name_a_measurement() {
-    let mut all = Vec::new();
-    files(&crates(), &mut all);
+    let files = program_files("crates").into_iter();
+    let all: Vec<(PathBuf, String)> = files.map(|path| (path.clone(), code(&path))).collect();
     let mut found = BTreeSet::new();
     for entry in registry().entries() {
         let name = entry.name();

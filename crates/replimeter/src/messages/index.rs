@@ -27,7 +27,7 @@ impl Role {
     /// Returns the role of a parameter or field by its name.
     pub(super) fn of(name: &str) -> Option<Self> {
         match name {
-            "doing" | "operation" => Some(Self::Operation),
+            "operation" => Some(Self::Operation),
             "cause" | "message" | "reason" | "state" | "what" | "why" | "problem" => {
                 Some(Self::Cause)
             }

@@ -10,12 +10,12 @@ mod texts;
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
-    path::{Path, PathBuf},
 };
 
 use replimeter_model::doctor::FindingCode;
 
 use self::index::{Index, Source};
+use crate::tidy::sources::{program_files, repository};
 
 const HEAD: &str = "# Messages\n\nEvery error, warning and finding with its hint, made from the sources by `make docs`. \
     `{names}` stand for what the program fills in.\n";
@@ -43,38 +43,13 @@ impl Kind {
 /// The messages of a crate and module, each with its hints.
 type Messages = BTreeMap<(String, String), BTreeMap<(Kind, String), BTreeSet<String>>>;
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Returns the Rust files of a folder and those below it, without tests.
-fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_stem().unwrap();
-        if ["tests", "tidy", "net", "messages"]
-            .iter()
-            .any(|one| name == *one)
-        {
-            continue;
-        }
-        if path.is_dir() {
-            rust_files(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 /// Parses every crate.
 fn sources() -> Vec<Source> {
     let mut all = Vec::new();
     for entry in fs::read_dir(repository().join("crates")).unwrap() {
         let folder = entry.unwrap().path();
         let root = folder.join("src");
-        let mut files = Vec::new();
-        rust_files(&root, &mut files);
-        for path in files {
+        for path in program_files(&root) {
             let text = fs::read_to_string(&path).unwrap();
             let file = syn::parse_file(&text);
             let module = path.strip_prefix(&root).unwrap().with_extension("");

@@ -11,7 +11,7 @@ const NO_PROSE: [&str; 3] = ["reference", "reproduced", "tidy"];
 /// The heading of the glossary's table `| not | but |`, which may have them all.
 pub(super) const UNUSED_WORDS: &str = "Words that are not used";
 
-pub(super) fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -24,7 +24,7 @@ pub(super) fn shown(path: &Path) -> String {
 }
 
 /// Returns the files below a folder of the repository with this ending, sorted.
-pub(super) fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
+pub(super) fn files(folder: impl AsRef<Path>, ending: &str) -> Vec<PathBuf> {
     fn walk(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -47,6 +47,18 @@ pub(super) fn rust_files() -> Vec<PathBuf> {
         .iter()
         .flat_map(|folder| files(folder, "rs"))
         .collect()
+}
+
+/// Returns the program's Rust files below a folder: no tests, and no checks of the sources themselves.
+pub(crate) fn program_files(folder: impl AsRef<Path>) -> Vec<PathBuf> {
+    let checks = |path: &PathBuf| {
+        shown(path)
+            .split(['/', '.'])
+            .any(|name| ["messages", "net", "tests", "tidy"].contains(&name))
+    };
+    let mut all = files(folder, "rs");
+    all.retain(|path| !checks(path));
+    all
 }
 
 /// Returns a file's code without its tests.
