@@ -24,7 +24,7 @@ use super::{
 use crate::{
     MeasureError,
     clock::Clock,
-    discovery::Relation,
+    discovery::{Relation, STOPPED_HINT},
     load::BackgroundLoad,
     preflight::{CheckedReplica, Cluster},
     record,
@@ -374,9 +374,8 @@ fn still_applying(replica: &CheckedReplica) -> Result<(), ServerError> {
     if state.running && !state.failed {
         return Ok(());
     }
-    Err(replica.server.session.precondition(
-        "cannot catch up",
-        state.words,
-        "run START REPLICA on it; if it stops again, see the server's error log",
-    ))
+    Err(replica
+        .server
+        .session
+        .precondition("cannot catch up", state.words, STOPPED_HINT))
 }

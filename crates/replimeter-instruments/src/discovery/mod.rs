@@ -24,7 +24,10 @@ use replimeter_model::{
 };
 
 use self::{refusal::contradiction, relation::relation, writer::writer};
-pub(crate) use self::{refusal::not_running, relation::one_cluster};
+pub(crate) use self::{
+    refusal::{STOPPED_HINT, not_running},
+    relation::one_cluster,
+};
 
 /// Timeout of a query during a run.
 const IMPATIENT: Duration = Duration::from_secs(1);

@@ -76,13 +76,13 @@ pub(super) fn unknown_source(writer: &DiscoveredServer, server: &DiscoveredServe
     )
 }
 
+/// The hint for a replica that does not replicate.
+pub(crate) const STOPPED_HINT: &str =
+    "run START REPLICA on it; if it stops again, see the server's error log";
+
 /// Returns the error for a channel that is not running.
 pub(crate) fn not_running(session: &Session, channel: &Channel) -> ServerError {
-    session.precondition(
-        "does not replicate",
-        channel.state(),
-        "run START REPLICA on it; if it stops again, see the server's error log",
-    )
+    session.precondition("does not replicate", channel.state(), STOPPED_HINT)
 }
 
 /// Returns how a server's state contradicts its declared role or source, and a hint.

@@ -11,7 +11,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 
-use crate::discovery::{DiscoveredServer, Relation, Relations};
+use crate::discovery::{DiscoveredServer, Relation, Relations, STOPPED_HINT};
 
 /// A replica that passed; also a member of a cluster other than the writer.
 pub struct CheckedReplica {
@@ -53,7 +53,7 @@ impl CheckedReplica {
             Warning::new(
                 WarningCode::ReplicaStopped,
                 format!("{name} does not replicate ({}): {effect}", channel.state()),
-                "run START REPLICA on it; if it stops again, see the server's error log",
+                STOPPED_HINT,
             )
         };
         (!channel.running()).then(warning)

@@ -54,14 +54,17 @@ fn ineffective_semi_sync_is_reported() {
         "primary",
     );
     assert_eq!(judged(&fallen).results[1].mode.as_deref(), Some("async"));
-    let nobody = semi(|primary, _| (primary.active, primary.clients) = (false, 0));
+    let without_replicas = semi(|primary, _| (primary.active, primary.clients) = (false, 0));
     assert_found(
-        &nobody,
+        &without_replicas,
         FindingCode::SemiSyncNoClients,
         Severity::Warning,
         "primary",
     );
-    assert_eq!(found(&nobody, FindingCode::SemiSyncFallenBack), None);
+    assert_eq!(
+        found(&without_replicas, FindingCode::SemiSyncFallenBack),
+        None
+    );
     let stale = semi(|_, replica| *replica = (true, false));
     assert_found(
         &stale,

@@ -10,6 +10,7 @@ use replimeter_model::{
 use super::{super::Slot, Collector};
 use crate::{
     MeasureError,
+    discovery::STOPPED_HINT,
     preflight::{CheckedReplica, Cluster},
 };
 
@@ -114,7 +115,7 @@ fn state_of(
             if now.running {
                 "check whether it is far behind or filters the schema `replimeter`, or raise --timeout"
             } else {
-                "run START REPLICA on it; if it stops again, see the server's error log"
+                STOPPED_HINT
             },
         )),
     }
