@@ -71,10 +71,11 @@ pub(super) fn serve(command: &mut Command, binary_log: bool) {
     }
 }
 
+// MariaDB 11.4 demands TLS of its source unless told otherwise; channels of all versions are in plain text.
 pub(super) fn replicate(port: u16, password: &str) -> [Vec<String>; 2] {
     let change = format!(
         "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{REPLICATION_USER}', \
-         MASTER_PASSWORD='{password}', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1"
+         MASTER_PASSWORD='{password}', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1, MASTER_SSL=0"
     );
     [vec![change], vec!["START SLAVE".to_owned()]]
 }
