@@ -1,6 +1,6 @@
 # `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all build servers lint unit suites bench tools docs book deb reproduce clean
+.PHONY: help demo test test-all test-versions build servers lint unit suites bench tools docs book deb reproduce clean
 
 CARGO ?= cargo
 DENY := target/tools/bin/cargo-deny
@@ -60,6 +60,13 @@ endif
 
 test-all:
 	$(MAKE) test LONG=1
+	$(MAKE) test-versions
+
+# Tests on other series of the servers than those of `make test`. State transfer of MariaDB 11.8 needs the system's rsync.
+test-versions:
+	for series in mariadb-11.8 mysql-8.0 mysql-8.4; do scripts/get-servers $$series || exit; done
+	REPLIMETER_TEST_SERVERS='mariadb-11.8 mysql-8.4' $(MAKE) suites
+	$(MAKE) suites GROUP=versions LONG=1
 
 # `make bench DEMO=--demo` also times `make demo` from a fresh clone. `make bench PARTS="shapes links"` runs only these parts
 # (starts, shapes, links, floor, memory, calibrate, writes, tap, disturbance, load, loss, exposure, stale, page, compare).

@@ -72,6 +72,71 @@ pub fn folder() -> TempDir {
         .unwrap()
 }
 
+/// Returns the folder of the servers that tests use, one of each engine: those whose names begin with a word of
+/// `REPLIMETER_TEST_SERVERS` (`mariadb-11.8 mysql-8.4`), else the oldest MariaDB and the newest MySQL, which
+/// `make servers` gets from the system's own archive.
+///
+/// # Panics
+/// If none is named so.
+#[must_use]
+pub fn servers() -> &'static Path {
+    static SERVERS: LazyLock<PathBuf> = LazyLock::new(|| {
+        let folder = scratch().join("servers");
+        let _ = fs::remove_dir_all(&folder);
+        open_folder(&folder);
+        let wanted = std::env::var("REPLIMETER_TEST_SERVERS").unwrap_or_default();
+        for engine in ["mariadb-", "mysql-"] {
+            let prefix = wanted.split(' ').find(|name| name.starts_with(engine));
+            let entries = fs::read_dir(home().join("servers"));
+            let mut found: Vec<String> = entries
+                .map(|entries| {
+                    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                })
+                .into_iter()
+                .flatten()
+                .filter(|name| name.starts_with(prefix.unwrap_or(engine)))
+                .collect();
+            found.sort_by_key(|name| version(name));
+            let chosen = if engine == "mariadb-" {
+                found.first()
+            } else {
+                found.last()
+            };
+            assert!(prefix.is_none() || chosen.is_some(), "no server {wanted}");
+            if let Some(chosen) = chosen {
+                symlink(home().join("servers").join(chosen), folder.join(chosen)).unwrap();
+            }
+        }
+        folder
+    });
+    &SERVERS
+}
+
+/// Returns the folder of the server of an engine (`mariadb`, `mysql`) in [`servers`].
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn server_folder(engine: &str) -> PathBuf {
+    let found = fs::read_dir(servers())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .find(|entry| entry.file_name().to_str().unwrap().starts_with(engine))
+        .unwrap_or_else(|| {
+            panic!(
+                "no {engine} in {}: `make servers` gets it",
+                home().display()
+            )
+        });
+    found.path().canonicalize().unwrap()
+}
+
+/// Returns the numbers of a version.
+fn version(name: &str) -> Vec<u32> {
+    let numbers = name.split(|character: char| !character.is_ascii_digit());
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
+
 /// Creates a folder that other users may enter.
 fn open_folder(path: &Path) {
     fs::create_dir_all(path).unwrap();
@@ -87,12 +152,10 @@ pub fn private_home(folder: &Path) -> PathBuf {
     let own = folder.join("home");
     if !own.exists() {
         open_folder(&own);
-        for shared in ["servers", "seeds"] {
-            let shared = home().join(shared);
-            if !shared.exists() {
-                fs::create_dir_all(&shared).unwrap();
-            }
-            symlink(&shared, own.join(shared.file_name().unwrap())).unwrap();
+        let templates = home().join("seeds");
+        fs::create_dir_all(&templates).unwrap();
+        for shared in [servers(), &templates] {
+            symlink(shared, own.join(shared.file_name().unwrap())).unwrap();
         }
     }
     own

@@ -7,7 +7,7 @@ pub mod net;
 mod shared;
 pub mod synthetic;
 
-pub use folders::{binary, folder, home, private_home, scratch};
+pub use folders::{binary, folder, home, private_home, scratch, server_folder, servers};
 pub use shared::{Shared, shared};
 
 use std::{

@@ -5,7 +5,7 @@ use std::{process::Command, time::Duration};
 use replimeter_suites::{
     CommandOutput, TestEnvironment, binary, folder,
     harness::{Test, skip},
-    home, test, wait,
+    servers, test, wait,
 };
 use serde_json::Value;
 
@@ -162,7 +162,7 @@ fn unprivileged_user_gets_reason_for_missing_links() {
             "1ms",
             "--servers",
         ])
-        .arg(home().join("servers"));
+        .arg(servers());
     command
         .current_dir(folder.path())
         .env("HOME", folder.path())

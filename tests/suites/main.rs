@@ -35,6 +35,7 @@ mod tls;
 mod topology;
 mod udf;
 mod usage;
+mod versions;
 
 use std::process::ExitCode;
 
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         tls,
         topology,
         udf,
-        usage
+        usage,
+        versions
     ])
 }

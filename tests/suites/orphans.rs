@@ -12,7 +12,7 @@ use std::{
 use replimeter_suites::{
     CommandOutput, LIMIT, binary, folder,
     harness::{Test, skip},
-    home, servers_below, test, wait, wait_until,
+    servers, servers_below, test, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -76,10 +76,7 @@ impl TestUser {
             }
             None => Command::new(program),
         };
-        command
-            .args(["lag", "--servers"])
-            .arg(home().join("servers"))
-            .args(args);
+        command.args(["lag", "--servers"]).arg(servers()).args(args);
         command
             .current_dir(self.own())
             .env("HOME", self.own())

@@ -12,7 +12,7 @@ use std::{
 use replimeter_suites::{
     CommandOutput, TestEnvironment, folder,
     harness::{Test, skip},
-    home, test, wait, wait_until,
+    server_folder, servers, test, wait, wait_until,
 };
 use serde_json::Value;
 
@@ -95,26 +95,6 @@ impl TestUser {
     }
 }
 
-/// The unpacked server of an engine that `make servers` fetched.
-fn fetched(engine: &str) -> PathBuf {
-    let found = fs::read_dir(home().join("servers"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .find(|path| {
-            path.file_name()
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .starts_with(&format!("{engine}-"))
-        });
-    found.unwrap_or_else(|| {
-        panic!(
-            "no {engine} in {}: `make servers` gets it",
-            home().display()
-        )
-    })
-}
-
 fn names(row: &Value) -> Vec<&str> {
     row["abilities"]
         .as_array()
@@ -126,8 +106,7 @@ fn names(row: &Value) -> Vec<&str> {
 
 fn both_engines_are_found_with_capabilities() {
     let tool = TestEnvironment::new();
-    let servers = home().join("servers");
-    let servers = servers.to_str().unwrap();
+    let servers = servers().to_str().unwrap();
     let document = tool
         .run(&["servers", "--json", "--servers", servers])
         .with_code(0)
@@ -204,7 +183,7 @@ fn unusable_server_is_a_warning_with_its_reason() {
     fs::create_dir_all(&broken).unwrap();
     fs::create_dir_all(user.path("servers/broken/share/english")).unwrap();
     let mut program = Vec::new();
-    fs::File::open(fetched("mariadb").join("usr/sbin/mariadbd"))
+    fs::File::open(server_folder("mariadb").join("usr/sbin/mariadbd"))
         .unwrap()
         .take(4096)
         .read_to_end(&mut program)
@@ -238,7 +217,7 @@ fn unusable_server_is_a_warning_with_its_reason() {
 
 fn packed_server_is_added_and_measured() {
     let user = TestUser::new();
-    let source = fetched("mariadb");
+    let source = server_folder("mariadb");
     // With an enclosing folder, as vendors pack archives; under a name without a version.
     let name = source.file_name().unwrap().to_str().unwrap();
     let packed = user.pack(
@@ -299,7 +278,7 @@ fn packed_server_is_added_and_measured() {
 
 fn unpacked_server_is_linked() {
     let user = TestUser::new();
-    let source = fetched("mysql");
+    let source = server_folder("mysql");
     let ended = user.add(&source).with_code(0);
     assert!(ended.stdout.contains("linked to"), "{ended:#?}");
     let entry = fs::read_dir(user.home().join("servers"))
@@ -376,7 +355,7 @@ fn hostile_archive_is_refused_without_leftovers() {
 
     let whole = fs::read(user.pack(
         "whole.tar.gz",
-        &["-C", fetched("mariadb").to_str().unwrap(), "usr/sbin"],
+        &["-C", server_folder("mariadb").to_str().unwrap(), "usr/sbin"],
     ))
     .unwrap();
     let half = user.path("half.tar.gz");

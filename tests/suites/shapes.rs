@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use replimeter_measurements::lag::samples;
 use replimeter_suites::{
-    CommandOutput, TestEnvironment, binary, folder, harness::Test, home, test,
+    CommandOutput, TestEnvironment, binary, folder, harness::Test, server_folder, test,
 };
 use serde_json::Value;
 
@@ -436,19 +436,7 @@ fn missing_capability_names_what_to_install() {
         ),
     ] {
         let root = folder.path().join(shape.replace(['/', ':'], "-"));
-        let whole = std::fs::read_dir(home().join("servers"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
-        let whole = whole
-            .into_iter()
-            .find(|path| {
-                path.file_name()
-                    .unwrap()
-                    .to_str()
-                    .unwrap()
-                    .starts_with(engine)
-            })
-            .unwrap();
+        let whole = server_folder(engine);
         // Links suffice: nothing is written to them.
         let status = std::process::Command::new("cp")
             .arg("-al")
@@ -492,19 +480,7 @@ fn missing_capability_names_what_to_install() {
 
 fn replicas_may_use_another_version() {
     let tool = TestEnvironment::new();
-    let servers = std::fs::read_dir(home().join("servers"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let mariadb = servers
-        .into_iter()
-        .find(|path| {
-            path.file_name()
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .starts_with("mariadb")
-        })
-        .unwrap();
+    let mariadb = server_folder("mariadb");
     let args = ["--replica-server", mariadb.to_str().unwrap()];
     let document = lag(&tool, &["mariadb/async:1"], &args).with_code(0).json();
     assert_whole(&document);

@@ -7,8 +7,8 @@ mod setup;
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Command, time::Duration};
 
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, folder, harness::Test, home, servers_below, test, wait,
-    wait_until,
+    CommandOutput, LIMIT, TestEnvironment, folder, harness::Test, servers, servers_below, test,
+    wait, wait_until,
 };
 use rustix::process::Pid;
 use serde_json::Value;
@@ -54,7 +54,7 @@ impl TestUser {
         for part in own.ancestors().take_while(|part| *part != folder.path()) {
             fs::set_permissions(part, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        std::os::unix::fs::symlink(home().join("servers"), own.join("servers")).unwrap();
+        std::os::unix::fs::symlink(servers(), own.join("servers")).unwrap();
         std::os::unix::fs::symlink(&own, folder.path().join("here")).unwrap();
         Self {
             tool: TestEnvironment::new(),
