@@ -20,7 +20,7 @@ pub enum ServerOptionError {
     Syntax(String),
     /// The text before the colon names no server.
     #[error(
-        "`{0}` is not a server of a sandbox; write primary, replica1 …, replicas (all of them) or node1 … before the colon"
+        "`{0}` is not a server of a sandbox; write primary, replica1 …, replicas (all of them) or node1 … before the colon, and = before a value"
     )]
     Node(String),
     /// The sandbox sets this option itself.

@@ -76,6 +76,15 @@ impl Mode {
             Self::Group => 1..=MAX_MEMBERS,
         }
     }
+
+    /// Returns the number in examples.
+    fn usual_count(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Async | Self::SemiSync | Self::Chain => 1,
+            Self::Galera | Self::Group => 3,
+        }
+    }
 }
 
 /// The engine, mode and number of servers of a sandbox.
@@ -91,33 +100,35 @@ pub struct Shape {
 /// Reason why a text is not a [`Shape`].
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ShapeError {
-    /// The word before the colon is not a known mode.
+    /// The word before the colon is not a known mode, or that before the slash no engine.
     #[error(
         "unknown sandbox shape `{0}`{hint}; known: none, async:N, semi-sync:N, chain:N (a primary and N replicas), galera:N (MariaDB) and group:N (MySQL) of N nodes, with mariadb/ or mysql/ in front to choose the engine",
-        hint = nearest(.0)
+        hint = Shape::nearest(.0).map_or_else(String::new, |shape| format!(" (did you mean `{shape}`?)"))
     )]
     Unknown(String),
     /// The number is missing, out of range, or no number.
     #[error(
-        "sandbox shape `{text}` requires a number from {low} to {high} after the colon, such as {mode}:{example}"
+        "sandbox shape `{text}` requires a number from {low} to {high} after the colon, such as {example}"
     )]
     Count {
         /// The whole text.
         text: String,
-        /// The mode in it.
-        mode: &'static str,
         /// Smallest number.
         low: u32,
         /// Largest number.
         high: u32,
-        /// A usual number.
-        example: u32,
+        /// The same engine and mode with a usual number.
+        example: Shape,
     },
     /// A standalone server has no number.
-    #[error("sandbox shape `{0}`: none is a standalone server and takes no number")]
+    #[error(
+        "sandbox shape `{0}`: none is a standalone server and takes no number; write none, or async:N for replicas"
+    )]
     Lone(String),
     /// The engine has no such mode.
-    #[error("sandbox shape `{text}`: {product} has no {mode} mode; only {other} has it")]
+    #[error(
+        "sandbox shape `{text}`: {product} has no {mode} mode; only {other} has it, as in {example}"
+    )]
     Engine {
         /// The whole text.
         text: String,
@@ -127,12 +138,9 @@ pub enum ShapeError {
         mode: &'static str,
         /// The engine that has the mode.
         other: &'static str,
+        /// The same mode on that engine.
+        example: Shape,
     },
-}
-
-/// Returns a hint for an unknown shape.
-fn nearest(text: &str) -> String {
-    suggest::hint(suggest::word_of(text), Mode::ALL.map(Mode::name))
 }
 
 impl Shape {
@@ -140,6 +148,35 @@ impl Shape {
     #[must_use]
     pub fn engine(self) -> Option<Engine> {
         self.engine.or(self.mode.only_engine())
+    }
+
+    /// Returns the shape that a misspelled text probably stands for, however its engine, mode and number are
+    /// separated; a missing or impossible number becomes a usual one.
+    #[must_use]
+    pub fn nearest(text: &str) -> Option<Self> {
+        let text = text.to_lowercase();
+        let words = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        let count = text[words.len()..].parse().ok();
+        let words = words.trim_end_matches(|letter: char| !letter.is_alphanumeric());
+        let first = words.split_once(['/', ':', '-', '_', ' ']);
+        let engine = first.and_then(|(word, _)| {
+            let engines = [Engine::MariaDb, Engine::MySql];
+            let name = suggest::nearest(word, engines.map(Engine::name))?;
+            engines.into_iter().find(|engine| engine.name() == name)
+        });
+        let word = match first {
+            Some((_, rest)) if engine.is_some() => rest,
+            _ => words.rsplit('/').next().unwrap_or(words),
+        };
+        let name = suggest::nearest(word, Mode::ALL.map(Mode::name))?;
+        let mode = Mode::ALL.into_iter().find(|mode| mode.name() == name)?;
+        Some(Self {
+            engine: engine.filter(|engine| mode.only_engine().is_none_or(|only| only == *engine)),
+            mode,
+            count: count
+                .filter(|count| mode.counts().contains(count))
+                .unwrap_or(mode.usual_count()),
+        })
     }
 
     /// Returns its replication mode.
@@ -193,6 +230,11 @@ impl FromStr for Shape {
                 product,
                 mode: mode.name(),
                 other,
+                example: Self {
+                    engine: None,
+                    mode,
+                    count: mode.usual_count(),
+                },
             });
         }
         if mode == Mode::None {
@@ -212,10 +254,13 @@ impl FromStr for Shape {
             .filter(|count| counts.contains(count))
             .ok_or_else(|| ShapeError::Count {
                 text: text.to_owned(),
-                mode: mode.name(),
                 low: *counts.start(),
                 high: *counts.end(),
-                example: if mode.has_members() { 3 } else { 1 },
+                example: Self {
+                    engine,
+                    mode,
+                    count: mode.usual_count(),
+                },
             })?;
         Ok(Self {
             engine,
@@ -330,9 +375,36 @@ mod tests {
         ));
     }
 
+    #[test]
+    fn error_of_a_shape_names_the_right_form() {
+        for (text, want) in [
+            ("semisync:1", "did you mean `semi-sync:1`?"),
+            ("postgres/async:1", "did you mean `async:1`?"),
+            ("mysql:async:1", "did you mean `mysql/async:1`?"),
+            ("maria/asnyc:2", "did you mean `mariadb/async:2`?"),
+            ("mysql_semi_sync:2", "did you mean `mysql/semi-sync:2`?"),
+            ("mysql-galera:3", "did you mean `galera:3`?"),
+            ("async-1", "did you mean `async:1`?"),
+            ("Galera", "did you mean `galera:3`?"),
+            (
+                "mysql/async",
+                "from 0 to 64 after the colon, such as mysql/async:1",
+            ),
+            ("galera", "such as galera:3"),
+            ("group:0", "from 1 to 9 after the colon, such as group:3"),
+            ("mysql/galera:3", "only MariaDB has it, as in galera:3"),
+            ("none:1", "write none"),
+            ("ring:3", "`ring:3`; known: none, async:N"),
+        ] {
+            let error = text.parse::<Shape>().unwrap_err().to_string();
+            assert!(error.contains(want), "{text}: {error}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_text_panics(text in "((mysql|mariadb)/)?(async|group|galera|none)?:?\\PC{0,12}") {
+            let _ = Shape::nearest(&text);
             if let Ok(shape) = text.parse::<Shape>() {
                 prop_assert_eq!(shape.to_string().parse::<Shape>(), Ok(shape));
             }

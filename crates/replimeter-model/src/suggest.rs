@@ -14,12 +14,9 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         }
         strsim::damerau_levenshtein(&wrong, word)
     };
-    let near = known
-        .into_iter()
-        .map(|word| (distance(word), word))
-        .filter(|(distance, _)| *distance <= slips);
-    near.min_by_key(|(distance, _)| *distance)
-        .map(|(_, word)| word)
+    let near = known.into_iter().filter(|word| distance(word) <= slips);
+    // Of several words with this beginning, the one with the fewest more letters.
+    near.min_by_key(|word| (distance(word), strsim::damerau_levenshtein(&wrong, word)))
 }
 
 /// Returns the same as a part of a sentence, ` (did you mean ...?)`; empty when nothing is near.
@@ -49,13 +46,22 @@ mod tests {
 
     #[test]
     fn near_misspelling_is_suggested_and_unrelated_is_not() {
-        let known = ["method", "rounds", "seed", "warm-up", "semi-sync"];
+        let known = [
+            "method",
+            "rounds",
+            "seed",
+            "warm-up",
+            "semi-sync",
+            "replica-server",
+            "replicas",
+        ];
         for (wrong, want) in [
             ("rouns", Some("rounds")),
             ("Rounds", Some("rounds")),
             ("warm_up", Some("warm-up")),
             ("semi", Some("semi-sync")),
             ("sede", Some("seed")),
+            ("replica", Some("replicas")),
             ("banana", None),
             ("", None),
         ] {

@@ -392,7 +392,7 @@ fn misspelled_key_gets_a_suggestion() {
         ),
         (
             "command = 'lag'\n[target]\nsandbox = 'semisync:1'",
-            "did you mean `semi-sync`?",
+            "did you mean `semi-sync:1`?",
         ),
         (
             "command = 'lag'\n[target]\nwait-point = 'after-commmit'",

@@ -65,6 +65,9 @@ fn advice(url: &str) -> &'static str {
 /// Reason why a URL is invalid. URLs in it are [redacted](redact::url).
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EndpointError {
+    /// A path, or a parameter with one, of a Unix socket.
+    #[error("a Unix socket cannot be used: lag is measured over TCP{EXAMPLE}", EXAMPLE = redact::EXAMPLE)]
+    Socket,
     /// Not a URL at all.
     #[error("`{url}` is not a URL ({reason}){EXAMPLE}{advice}", advice = advice(.url), EXAMPLE = redact::EXAMPLE)]
     Syntax {
@@ -193,6 +196,9 @@ impl Endpoint {
     /// parameters that are unknown or contradict each other.
     pub fn parse(text: &str) -> Result<(Self, Option<Secret>), EndpointError> {
         check_credentials(text)?;
+        if text.starts_with('/') {
+            return Err(EndpointError::Socket);
+        }
         let url = Url::parse(text).map_err(|error| EndpointError::Syntax {
             url: redact::url(text),
             reason: error.to_string(),
@@ -246,6 +252,7 @@ impl Endpoint {
                 "ssl-ca" => endpoint.ssl_ca = Some(PathBuf::from(value.as_ref())),
                 "ssl-cert" => endpoint.ssl_cert = Some(PathBuf::from(value.as_ref())),
                 "ssl-key" => endpoint.ssl_key = Some(PathBuf::from(value.as_ref())),
+                "socket" | "unix_socket" | "unix-socket" => return Err(EndpointError::Socket),
                 other => return Err(EndpointError::Parameter(shown(other))),
             }
         }
@@ -391,6 +398,11 @@ mod tests {
     fn refuses_with_the_reason() {
         for (text, want) in [
             ("localhost", "not a URL"),
+            (
+                "/run/mysqld/mysqld.sock",
+                "over TCP; write mysql://user@host:3306/",
+            ),
+            ("mysql://u@localhost/?socket=/run/x.sock", "over TCP"),
             ("postgres://h/", "not supported"),
             ("mysql://h/app", "names a schema"),
             ("mysql://h/?sslmode=x", "unknown URL parameter"),
