@@ -6,7 +6,7 @@ use clap::{
     Error,
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use replimeter_model::redact;
+use replimeter_model::{redact, shape::Shape};
 use replimeter_run::Registry;
 
 use super::{Invocation, command, read};
@@ -14,9 +14,132 @@ use super::{Invocation, command, read};
 /// Reads the command line; ends the program when there is nothing to do.
 pub(crate) fn parse(registry: &'static Registry) -> Invocation {
     read(registry, std::env::args_os()).unwrap_or_else(|error| {
-        let error = with_number(with_command(registry, error));
+        let error = with_number(with_command(registry, with_tip(error)));
         without_passwords(registry, error).exit()
     })
+}
+
+/// Subcommands of `sandbox` by words that are tried instead.
+const SANDBOX_WORDS: [(&[&str], &str); 4] = [
+    (
+        &["start", "create", "new", "run", "launch", "add", "init"],
+        "'replimeter sandbox up SHAPE' starts servers, such as async:1",
+    ),
+    (
+        &["stop", "rm", "remove", "delete", "destroy", "kill", "end"],
+        "'replimeter sandbox down NAME' stops a sandbox and removes it",
+    ),
+    (
+        &["restart", "reset", "recreate"],
+        "'replimeter sandbox down NAME' removes a sandbox; 'replimeter sandbox up SHAPE --name NAME' starts it again",
+    ),
+    (
+        &["ls", "ps", "status", "show", "info"],
+        "'replimeter sandbox list' lists sandboxes, 'replimeter sandbox env NAME' the URLs of one",
+    ),
+];
+
+/// Commands by words that are tried instead; those of `sandbox` follow.
+const WORDS: [(&[&str], &str); 12] = [
+    (
+        &["measure", "latency", "delay", "test", "start", "monitor"],
+        "'replimeter lag' measures replication lag; 'replimeter sandbox up SHAPE' starts servers",
+    ),
+    (
+        &["up", "create", "down", "stop", "rm", "ls", "list", "ps"],
+        "'replimeter sandbox' starts (up), lists (list) and removes (down) servers",
+    ),
+    (
+        &["bench", "benchmark", "throughput", "workload"],
+        "'replimeter load' measures the throughput of a workload",
+    ),
+    (
+        &["overhead", "price"],
+        "'replimeter cost' compares the cost of replication modes",
+    ),
+    (
+        &["failover", "crash", "switchover", "kill"],
+        "'replimeter loss' measures the writes lost in a failover",
+    ),
+    (
+        &["catchup", "catch-up"],
+        "'replimeter backlog' measures how fast a replica catches up",
+    ),
+    (
+        &["watch", "observe", "follow", "tail"],
+        "'replimeter tap' follows the lag of real traffic",
+    ),
+    (
+        &["check", "diagnose", "status", "preflight", "verify"],
+        "'replimeter doctor' checks servers",
+    ),
+    (&["diff"], "'replimeter compare' compares runs"),
+    (
+        &["show", "open", "render", "view"],
+        "'replimeter report RUN_DIR' shows a run",
+    ),
+    (
+        &["plan", "exec", "execute"],
+        "'replimeter run PLAN.toml' runs a plan file",
+    ),
+    (
+        &["install", "download", "get", "engines"],
+        "'replimeter servers' lists the servers that can be started, 'replimeter servers add' adds one",
+    ),
+];
+
+/// Returns the error, with the right way of writing what was probably meant: the name of a subcommand, or an option
+/// for a target.
+fn with_tip(mut error: Error) -> Error {
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string);
+    let in_command = |name: &str| {
+        let name = format!(" {name} ");
+        usage.as_ref().is_some_and(|usage| usage.contains(&name))
+    };
+    let tip = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) => {
+            let word = word.to_lowercase();
+            let words: &[_] = match in_command("sandbox") {
+                true => &SANDBOX_WORDS,
+                false if in_command("servers") => &[],
+                false => &WORDS,
+            };
+            let known = words
+                .iter()
+                .find(|(tried, _)| tried.contains(&word.as_str()));
+            let shape = word.parse::<Shape>().ok();
+            known.map(|(_, tip)| (*tip).to_owned()).or_else(|| {
+                let shape = shape?;
+                Some(format!(
+                    "'replimeter sandbox up {shape}' starts such servers"
+                ))
+            })
+        }
+        (ErrorKind::UnknownArgument, _) => match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(word)) if word.contains("://") => Some(
+                "give your servers as '--primary URL --replica URL', or as '--node URL' each"
+                    .to_owned(),
+            ),
+            Some(ContextValue::String(word))
+                if ["--primary", "--replica", "--node", "--topology"].contains(&word.as_str()) =>
+            {
+                Some("this command does not use your servers; lag, stale, load, backlog, tap, exposure and doctor do".to_owned())
+            }
+            Some(ContextValue::String(word)) => {
+                let shape = word.parse::<Shape>().ok();
+                shape.map(|shape| format!("give the shape as '--sandbox {shape}'"))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    if let Some(tip) = tip {
+        // One that is only spelled like it is not meant.
+        error.remove(ContextKind::SuggestedSubcommand);
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
 }
 
 /// Returns the error of a value that is not a whole number in plain words.
@@ -170,6 +293,63 @@ mod tests {
         let text = refused(&["lag", "--load"]);
         assert!(text.contains("--load <WORKLOAD:THREADS@NODE>"), "{text}");
         assert!(refused(&["lag", "--rouns", "5"]).contains("--rounds"));
+    }
+
+    #[test]
+    fn first_guess_at_a_command_names_the_right_one() {
+        for (line, want) in [
+            ("sandbox start async:1", "replimeter sandbox up SHAPE"),
+            ("sandbox create", "replimeter sandbox up SHAPE"),
+            ("sandbox run", "replimeter sandbox up SHAPE"),
+            ("sandbox async:2", "replimeter sandbox up async:2"),
+            ("sandbox stop work", "replimeter sandbox down NAME"),
+            ("sandbox rm work", "replimeter sandbox down NAME"),
+            ("sandbox delete work", "replimeter sandbox down NAME"),
+            ("sandbox restart work", "replimeter sandbox down NAME"),
+            ("sandbox ls", "replimeter sandbox list"),
+            ("sandbox dwon", "'down'"),
+            ("measure", "replimeter lag"),
+            ("start", "replimeter sandbox up SHAPE"),
+            ("stop", "removes (down) servers"),
+            ("ls", "lists (list)"),
+            ("benchmark", "replimeter load"),
+            ("failover", "replimeter loss"),
+            ("check", "replimeter doctor"),
+            ("diff", "replimeter compare"),
+            ("galera:3", "replimeter sandbox up galera:3"),
+            ("lag async:1", "--sandbox async:1"),
+            ("cost --primary mysql://u@h/", "does not use your servers"),
+            ("doctor mysql://u@h/", "--primary URL --replica URL"),
+        ] {
+            let args = std::iter::once("replimeter").chain(line.split(' '));
+            let Err(error) = read(registry(), args) else {
+                panic!("{line} is not refused")
+            };
+            let text = without_passwords(registry(), with_tip(error)).to_string();
+            let tip = text.split_once("tip: ").map(|(_, tip)| tip);
+            assert!(tip.is_some_and(|tip| tip.contains(want)), "{line}: {text}");
+        }
+    }
+
+    /// A word that is a command is never refused, so a tip for it would be useless.
+    #[test]
+    fn words_with_a_tip_are_no_commands() {
+        let all = command(registry());
+        let known = |name: &str, words: &[(&[&str], &str)]| {
+            let parent = match name {
+                "" => Some(&all),
+                name => all.find_subcommand(name),
+            };
+            let words = words.iter().flat_map(|(tried, _)| *tried);
+            for word in words {
+                assert!(
+                    parent.unwrap().find_subcommand(word).is_none(),
+                    "{name} {word}"
+                );
+            }
+        };
+        known("", &WORDS);
+        known("sandbox", &SANDBOX_WORDS);
     }
 
     #[test]
