@@ -40,6 +40,9 @@ pub struct CliError {
     pub hint: String,
 }
 
+/// Message of a measurement that was interrupted with partial results.
+const PARTIAL: &str = "interrupted; partial results are kept";
+
 /// Returns an internal error.
 pub fn unexpected(what: &str) -> CliError {
     CliError::failed(format!("internal error: {what}"), "report this as a bug")
@@ -78,7 +81,16 @@ impl CliError {
 
     /// Returns a failure for an interrupted measurement with partial results.
     pub fn partial() -> Self {
-        Self::interrupted("interrupted; partial results are kept")
+        Self::interrupted(PARTIAL)
+    }
+
+    /// Returns the same failure of a run without any result: an interruption left no partial ones. `kept` states
+    /// what is kept.
+    pub(crate) fn without_results(mut self, kept: &str) -> Self {
+        if let Some(target) = self.message.strip_suffix(PARTIAL) {
+            self.message = format!("{target}interrupted before anything was measured; {kept}");
+        }
+        self
     }
 
     /// Returns the failure of measuring, if it failed or was interrupted.

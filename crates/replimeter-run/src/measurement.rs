@@ -27,7 +27,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::context::RunEnd;
 pub(super) use self::context::{LastCall, RunRequest, plan_text};
-pub use self::context::{RunContext, to_measure};
+pub use self::context::{RunContext, to_measure, with_advice};
 use super::{event::Observer, screen::Screen};
 use crate::{
     cli_error::{CliError, FailureKind},
@@ -218,7 +218,20 @@ impl<M: Measurement> Finished<'_, M> {
     pub(super) fn conclude(mut self, accumulator: M::Accumulator) -> RunOutput<M> {
         let concluded = M::conclude(&mut self, accumulator);
         let (ended, manifest) = (self.ended, self.manifest);
-        let failure = ended.failure;
+        let mut failure = ended.failure;
+        let mut warnings = ended.warnings;
+        let nothing = concluded.measured_us.is_some_and(|us| us <= 0.0);
+        if let Some(failure) = failure.as_mut().filter(|_| nothing) {
+            let before = failure.warning();
+            *failure = failure
+                .clone()
+                .without_results("the run directory has only the preparation and the warm-up");
+            for warning in &mut warnings {
+                if *warning == before {
+                    *warning = failure.warning();
+                }
+            }
+        }
         let mut document = Envelope {
             schema: schema::run_schema::<M::Settings>(),
             command: M::Settings::NAME.to_owned(),
@@ -238,10 +251,15 @@ impl<M: Measurement> Finished<'_, M> {
                 clock_step_us: Nanos::from(ended.clock_step).as_micros(),
                 cores: manifest.machine.cores as u64,
             },
-            warnings: ended.warnings,
+            warnings,
             results: concluded.results,
         };
-        document.headline = M::headline(&document);
+        document.headline = match document.status {
+            RunStatus::Interrupted if nothing => {
+                "The run was interrupted before anything was measured.".to_owned()
+            }
+            _ => M::headline(&document),
+        };
         RunOutput {
             document,
             histograms: concluded.histograms,

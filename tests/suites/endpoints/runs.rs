@@ -6,7 +6,7 @@ use replimeter_engine::Node;
 use replimeter_suites::{LIMIT, TestEnvironment, clean, session, shared, sql, value, wait};
 use rustix::process::{Signal, kill_process};
 
-use super::{ADMIN, Cluster, pid, under_way};
+use super::{ADMIN, Cluster, await_rows, pid, under_way};
 
 pub(super) fn lag_measures_and_leaves_nothing(cluster: &Cluster) {
     let tool = TestEnvironment::new();
@@ -83,6 +83,27 @@ pub(super) fn interrupted_run_keeps_results_and_cleans_up(cluster: &Cluster) {
         assert_rendered_again(&tool, &run);
         cluster.assert_clean();
     }
+}
+
+pub(super) fn interruption_in_the_warm_up_measures_nothing(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
+    let mut args = cluster.args(ADMIN, &["--json"]);
+    let warm_up = args.iter().position(|arg| arg == "--warm-up").unwrap() + 1;
+    "60s".clone_into(&mut args[warm_up]);
+    let mut command = tool.command(&args);
+    command.env("REPLIMETER_PASSWORD", cluster.password());
+    let child = command.spawn().unwrap();
+    await_rows(cluster.primary());
+    kill_process(pid(&child), Signal::INT).unwrap();
+    let ended = wait(child, LIMIT)
+        .with_code(130)
+        .stderr_contains("interrupted before anything was measured; the run directory has only");
+    let document = ended.json();
+    assert_eq!(document["status"], "interrupted");
+    assert_eq!(document["measured_us"].as_f64(), Some(0.0));
+    let shown = document.to_string();
+    assert!(!shown.contains("partial"), "{shown}");
+    cluster.assert_clean();
 }
 
 fn assert_rendered_again(tool: &TestEnvironment, run: &Path) {
