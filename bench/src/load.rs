@@ -390,6 +390,7 @@ pub(crate) fn bare() {
         password: Some(replimeter_model::target::Secret::new(
             std::env::var("REPLIMETER_PASSWORD").unwrap(),
         )),
+        login: None,
         answer: Duration::from_secs(10),
         namespace: None,
     };

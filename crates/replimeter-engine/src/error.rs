@@ -106,9 +106,13 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
     match error {
         Error::MySqlError(error) => {
             let (kind, hint) = match error.code {
-                code::ACCESS_DENIED | 1698 => (
+                code::ACCESS_DENIED => (
                     ErrorKind::AccessDenied,
-                    "give the password in an option file (--defaults-file, ~/.my.cnf), in REPLIMETER_PASSWORD, or at the prompt (--ask-password)",
+                    "check whether the user or the password was changed on the server",
+                ),
+                1698 => (
+                    ErrorKind::AccessDenied,
+                    "this user logs in without a password, through the server's Unix socket only; create a user with a password (docs/reference/privileges.md), and name it in the URL",
                 ),
                 1130 | 1129 => (
                     ErrorKind::AccessDenied,
@@ -118,9 +122,17 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                     ErrorKind::Privilege,
                     "grant the privilege; docs/reference/privileges.md lists what each role needs",
                 ),
-                1040 => (
+                3118 | 4151 => (
+                    ErrorKind::AccessDenied,
+                    "unlock the user: ALTER USER … ACCOUNT UNLOCK; or name another one in the URL",
+                ),
+                1820 | 1862 => (
+                    ErrorKind::AccessDenied,
+                    "the user's password has expired: set a new one with ALTER USER … IDENTIFIED BY …",
+                ),
+                1040 | 1203 | 1226 => (
                     ErrorKind::Statement(error.code),
-                    "raise max_connections, or close other clients; a run needs four connections on the primary and two on each replica",
+                    "raise max_connections or the user's MAX_USER_CONNECTIONS, or close other clients; a run needs four connections on the primary and two on each replica",
                 ),
                 code::READ_ONLY | 1836 => (
                     ErrorKind::Statement(error.code),
@@ -184,6 +196,8 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
 
 fn unreachable_cause(cause: &str, kind: io::ErrorKind) -> (ErrorKind, String, &'static str) {
     let hint = match kind {
+        // The resolver's failures have no kind of their own.
+        _ if cause.contains("lookup") => "check the host name",
         io::ErrorKind::ConnectionRefused => "check that the server runs and that this is its port",
         _ => "check host, port and firewall",
     };
@@ -198,14 +212,14 @@ fn io_cause(error: &io::Error) -> (ErrorKind, String, &'static str) {
             "no answer in time".to_owned(),
             "check whether the server is stalled or the network is down; --timeout sets the limit",
         ),
-        io::ErrorKind::ConnectionRefused => unreachable_cause(&text, error.kind()),
+        kind if kind == io::ErrorKind::ConnectionRefused || text.contains("lookup") => {
+            unreachable_cause(&text, kind)
+        }
         io::ErrorKind::InvalidData => (
             ErrorKind::Tls,
             text,
             "check ssl-ca and the server's certificate; ssl-mode=verify-ca does not compare the host name, ssl-mode=required verifies nothing",
         ),
-        // The resolver's failures have no kind of their own.
-        _ if text.contains("lookup") => (ErrorKind::Unreachable, text, "check the host name"),
         _ => (
             ErrorKind::Lost,
             text,

@@ -16,6 +16,15 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Prepared statements that a connection caches.
 const STATEMENTS: usize = 1024;
 
+/// What the error of a refused login adds to the server's message.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// Where the user and the password came from; never the password.
+    pub origin: String,
+    /// The suggested remedy.
+    pub hint: String,
+}
+
 /// Everything needed to open a session.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -27,6 +36,8 @@ pub struct Node {
     pub user: String,
     /// The password, if any is known.
     pub password: Option<Secret>,
+    /// Where both came from; `None` for the servers of a sandbox.
+    pub login: Option<Login>,
     /// Timeout of an answer.
     pub answer: Duration,
     /// The network namespace to reach it in; the current one when `None`.

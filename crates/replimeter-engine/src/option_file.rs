@@ -8,7 +8,7 @@ use std::{
 use replimeter_model::target::Secret;
 
 /// Groups that Replimeter reads; a later one overrides an earlier one.
-const GROUPS: [&str; 4] = ["client", "client-server", "client-mariadb", "replimeter"];
+pub const GROUPS: [&str; 4] = ["client", "client-server", "client-mariadb", "replimeter"];
 /// Maximum depth of includes.
 const MAX_DEPTH: usize = 10;
 
@@ -16,9 +16,18 @@ const MAX_DEPTH: usize = 10;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// The user's name.
-    pub user: Option<String>,
+    pub user: Option<Entry<String>>,
     /// The password.
-    pub password: Option<Secret>,
+    pub password: Option<Entry<Secret>>,
+}
+
+/// A value from an option file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<T> {
+    /// The value.
+    pub value: T,
+    /// The file with it, which another one may include.
+    pub file: PathBuf,
 }
 
 /// Why an option file could not be used.
@@ -66,11 +75,12 @@ fn read_into(
     };
     let bytes = fs::read(path).map_err(failed)?;
     let text = String::from_utf8_lossy(&bytes);
-    let includes = parse(&text, credentials).map_err(|(line, reason)| OptionFileError::Syntax {
-        path: path.to_owned(),
-        line,
-        reason,
-    })?;
+    let includes =
+        parse(&text, path, credentials).map_err(|(line, reason)| OptionFileError::Syntax {
+            path: path.to_owned(),
+            line,
+            reason,
+        })?;
     if depth >= MAX_DEPTH {
         return Ok(());
     }
@@ -103,7 +113,11 @@ enum Include {
     Folder(PathBuf),
 }
 
-fn parse(text: &str, credentials: &mut Credentials) -> Result<Vec<Include>, (usize, &'static str)> {
+fn parse(
+    text: &str,
+    file: &Path,
+    credentials: &mut Credentials,
+) -> Result<Vec<Include>, (usize, &'static str)> {
     let mut ours = false;
     let mut includes = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -126,8 +140,14 @@ fn parse(text: &str, credentials: &mut Credentials) -> Result<Vec<Include>, (usi
             && ours
         {
             match name.as_str() {
-                "user" => credentials.user = Some(value),
-                "password" => credentials.password = Some(Secret::new(value)),
+                "user" => {
+                    let file = file.to_owned();
+                    credentials.user = Some(Entry { value, file });
+                }
+                "password" => {
+                    let (value, file) = (Secret::new(value), file.to_owned());
+                    credentials.password = Some(Entry { value, file });
+                }
                 _ => {}
             }
         }
@@ -207,7 +227,7 @@ mod tests {
 
     fn parsed(text: &str) -> Credentials {
         let mut credentials = Credentials::default();
-        parse(text, &mut credentials).unwrap();
+        parse(text, Path::new("/my.cnf"), &mut credentials).unwrap();
         credentials
     }
 
@@ -216,14 +236,22 @@ mod tests {
         let credentials = parsed(
             "password=outside\n[mysqld]\nuser=mysql\n[client]\nuser = dba # who\npassword = \"a#b\\\"c\\s\" # secret\n",
         );
-        assert_eq!(credentials.user.as_deref(), Some("dba"));
-        assert_eq!(credentials.password.unwrap().reveal(), "a#b\"c ");
+        let (user, password) = (credentials.user.unwrap(), credentials.password.unwrap());
+        assert_eq!(
+            (user.value.as_str(), user.file.as_path()),
+            ("dba", Path::new("/my.cnf"))
+        );
+        assert_eq!(password.value.reveal(), "a#b\"c ");
     }
 
     #[test]
     fn hash_in_unquoted_password_is_kept() {
         assert_eq!(
-            parsed("[client]\npassword=a#b").password.unwrap().reveal(),
+            parsed("[client]\npassword=a#b")
+                .password
+                .unwrap()
+                .value
+                .reveal(),
             "a#b"
         );
     }
@@ -233,14 +261,17 @@ mod tests {
         assert_eq!(
             parsed("[client]\nuser=a\n[replimeter]\nuser=b")
                 .user
-                .as_deref(),
-            Some("b")
+                .unwrap()
+                .value,
+            "b"
         );
     }
 
     #[test]
     fn parse_error_names_line_without_its_text() {
-        let error = parse("[client\npassword=hunter2", &mut Credentials::default()).unwrap_err();
+        let file = Path::new("/my.cnf");
+        let text = "[client\npassword=hunter2";
+        let error = parse(text, file, &mut Credentials::default()).unwrap_err();
         assert_eq!(error.0, 1);
     }
 
@@ -248,6 +279,7 @@ mod tests {
     fn include_directives_are_followed() {
         let includes = parse(
             "!includedir /etc/x.d\n!include /etc/y.cnf",
+            Path::new("/my.cnf"),
             &mut Credentials::default(),
         )
         .unwrap();
@@ -263,7 +295,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_file_panics(text in "(\\[client\\]\n)?[a-z='\"\\\\# \n\\[\\]é]{0,80}") {
-            let _ = parse(&text, &mut Credentials::default());
+            let _ = parse(&text, Path::new("/my.cnf"), &mut Credentials::default());
         }
     }
 }

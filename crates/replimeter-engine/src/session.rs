@@ -10,7 +10,7 @@ use mysql::{Conn, DriverError, Error, Value, prelude::Queryable};
 use replimeter_model::target::SslMode;
 
 use crate::{
-    error::{ErrorKind, ServerError},
+    error::{ErrorKind, ServerError, code},
     node::Node,
 };
 
@@ -61,8 +61,15 @@ impl Session {
                 address,
                 tls,
             }),
-            Err(error) => {
-                let mut error = ServerError::from_driver(&name, &address, "cannot connect", &error);
+            Err(cause) => {
+                let mut error = ServerError::from_driver(&name, &address, "cannot connect", &cause);
+                if let (ErrorKind::AccessDenied, Some(login)) = (error.kind, &node.login) {
+                    error.cause = format!("{}; {}", error.cause, login.origin);
+                    if matches!(&cause, Error::MySqlError(cause) if cause.code == code::ACCESS_DENIED)
+                    {
+                        error.hint.clone_from(&login.hint);
+                    }
+                }
                 // Before login is complete, a broken connection counts as not made.
                 if matches!(error.kind, ErrorKind::Lost | ErrorKind::Timeout) {
                     error.kind = ErrorKind::Unreachable;

@@ -7,10 +7,12 @@ use std::{
 };
 
 use replimeter_engine::{
-    ErrorKind, Node, Session, option_file,
+    ErrorKind, Node, Session,
+    node::Login,
+    option_file::{self, OptionFileError},
     source::{SourceError, SourceErrorKind},
 };
-use replimeter_model::target::{NodeSpec, Passwords, Secret};
+use replimeter_model::target::{NodeSpec, Passwords, Secret, SslMode};
 
 use crate::environment;
 
@@ -31,7 +33,7 @@ pub(crate) struct Credentials {
 impl Credentials {
     /// Returns the nodes of a user's cluster, in the given order.
     pub(crate) fn nodes(&self, specs: &[NodeSpec]) -> Result<Vec<Node>, SourceError> {
-        let file = read_option_file(self.defaults_file.as_deref())?;
+        let (file, path) = read_option_file(self.defaults_file.as_deref())?;
         let mut asked: Option<Secret> = None;
         let mut nodes = Vec::new();
         for NodeSpec {
@@ -40,65 +42,139 @@ impl Credentials {
             ..
         } in specs
         {
-            let user = endpoint
-                .user
-                .clone()
-                .or_else(|| file.user.clone())
-                .unwrap_or_else(environment::login_name);
-            let known = self
-                .passwords
-                .get(name)
-                .cloned()
+            let (user, user_from) = match (&endpoint.user, &file.user) {
+                (Some(user), _) => (user.clone(), Some(IN_URL.to_owned())),
+                (None, Some(user)) => (user.value.clone(), Some(shown(&user.file))),
+                (None, None) => (environment::login_name(), None),
+            };
+            let in_url = self.passwords.get(name);
+            let known = in_url
+                .map(|password| (password.clone(), IN_URL.to_owned()))
                 .or_else(|| environment::password(name))
-                .or_else(|| file.password.clone());
+                .or_else(|| {
+                    let found = file.password.as_ref()?;
+                    Some((found.value.clone(), shown(&found.file)))
+                });
             let mut node = Node {
                 name: name.clone(),
                 endpoint: endpoint.clone(),
                 user,
-                password: known,
+                password: None,
+                login: None,
                 answer: ANSWER,
                 namespace: None,
             };
             node.check_files()?;
-            if self.ask_password {
-                node.password = Some(match &asked {
+            let typed = if self.ask_password {
+                Some(match &asked {
                     Some(password) => password.clone(),
                     None => asked.insert(prompt("Password for every server: ")?).clone(),
-                });
-            } else if node.password.is_none()
-                && std::io::stdin().is_terminal()
-                && wants_password(&node)
-            {
-                node.password = Some(prompt(&format!(
+                })
+            } else if known.is_none() && std::io::stdin().is_terminal() && wants_password(&node) {
+                Some(prompt(&format!(
                     "Password for {}@{} ({}): ",
                     node.user,
                     node.endpoint.address(),
                     node.name
-                ))?);
-            }
+                ))?)
+            } else {
+                None
+            };
+            let password = typed
+                .map(|typed| (typed, "the prompt".to_owned()))
+                .or(known);
+            let password_from = password.as_ref().map(|(password, from)| {
+                let empty = password.reveal().is_empty();
+                format!("{from}{}", if empty { ", and empty" } else { "" })
+            });
+            node.login = Some(login(
+                &node.user,
+                user_from.as_deref(),
+                password_from.as_deref(),
+                path.as_deref(),
+                node.endpoint.ssl_mode != SslMode::Disabled,
+            ));
+            node.password = password.map(|(password, _)| password);
             nodes.push(node);
         }
         Ok(nodes)
     }
 }
 
-fn read_option_file(named: Option<&Path>) -> Result<option_file::Credentials, SourceError> {
-    let refuse = |error: option_file::OptionFileError| {
-        SourceError::new(
-            SourceErrorKind::Failed,
-            error.to_string(),
-            "use groups such as [client] with user=… and password=…",
-        )
+/// Where a user or password in a URL comes from.
+const IN_URL: &str = "the URL";
+
+fn shown(file: &Path) -> String {
+    format!("the option file {}", file.display())
+}
+
+/// Returns what the error of a refused login adds. `user_from` and `password_from` say where both came from, `file`
+/// is the option file, `encrypts` whether TLS is tried.
+fn login(
+    user: &str,
+    user_from: Option<&str>,
+    password_from: Option<&str>,
+    file: Option<&Path>,
+    encrypts: bool,
+) -> Login {
+    let user = match user_from {
+        Some(from) => format!("the user is from {from}"),
+        None => format!("no user is given, so `{user}` was tried"),
     };
-    match named {
-        Some(path) => option_file::read(path).map_err(refuse),
-        None => match environment::home_folder()
-            .map(|home| home.join(".my.cnf"))
-            .filter(|path| path.exists())
-        {
-            Some(path) => option_file::read(&path).map_err(refuse),
-            None => Ok(option_file::Credentials::default()),
-        },
+    let password = match password_from {
+        Some(from) => format!("the password is from {from}"),
+        None => "no password is given".to_owned(),
+    };
+    let mut origin = format!("{user}; {password}");
+    if let (Some(file), true) = (file, user_from.is_none() || password_from.is_none()) {
+        let missing = match (user_from, password_from) {
+            (None, None) => "user=… and password=…",
+            (None, _) => "user=…",
+            _ => "password=…",
+        };
+        let groups = option_file::GROUPS.map(|group| format!("[{group}]"));
+        let (file, groups) = (file.display(), groups.join(", "));
+        origin.push_str(&format!("; {file} has no {missing} in {groups}"));
+    }
+    let mut hints = Vec::new();
+    if user_from.is_none() {
+        hints.push("name the user in the URL, as in mysql://USER@host:3306/, or in an option file");
+    }
+    hints.push(match password_from {
+        Some(_) => "check the password there, or type it with --ask-password; the server must have the user for this client's host",
+        None => "give the password in an option file (--defaults-file, ~/.my.cnf), in REPLIMETER_PASSWORD, or at the prompt (--ask-password)",
+    });
+    if !encrypts {
+        hints.push("remove ssl-mode=disabled if the user must use TLS");
+    }
+    Login {
+        origin,
+        hint: hints.join("; "),
+    }
+}
+
+/// Returns the contents of the option file, and its path if there is one.
+fn read_option_file(
+    named: Option<&Path>,
+) -> Result<(option_file::Credentials, Option<PathBuf>), SourceError> {
+    let usual = || Some(environment::home_folder()?.join(".my.cnf")).filter(|path| path.exists());
+    let Some(path) = named.map(Path::to_owned).or_else(usual) else {
+        return Ok((option_file::Credentials::default(), None));
+    };
+    match option_file::read(&path) {
+        Ok(found) => Ok((found, Some(path))),
+        Err(error) => {
+            let hint = match error {
+                OptionFileError::Read { .. } => {
+                    "check its path and permissions; --defaults-file names another file"
+                }
+                OptionFileError::Syntax { .. } => {
+                    "use groups such as [client] with user=… and password=…"
+                }
+            };
+            let kind = SourceErrorKind::Failed;
+            Err(SourceError::new(kind, error.to_string(), hint))
+        }
     }
 }
 
@@ -118,4 +194,38 @@ fn prompt(text: &str) -> Result<Secret, SourceError> {
             "use an option file (--defaults-file) or REPLIMETER_PASSWORD; without a terminal, Replimeter cannot ask",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_login_names_the_origin_of_user_and_password() {
+        let file = Path::new("/home/dba/.my.cnf");
+        for (user_from, password_from, origin, hint) in [
+            (
+                Some(IN_URL),
+                Some("REPLIMETER_PASSWORD"),
+                "the user is from the URL; the password is from REPLIMETER_PASSWORD",
+                "check the password there",
+            ),
+            (
+                None,
+                Some("the prompt"),
+                "no user is given, so `ann` was tried; the password is from the prompt; /home/dba/.my.cnf has no user=… in [client], ",
+                "name the user in the URL, as in mysql://USER@host:3306/",
+            ),
+            (
+                Some(IN_URL),
+                None,
+                "no password is given; /home/dba/.my.cnf has no password=… in [client], ",
+                "give the password in an option file",
+            ),
+        ] {
+            let login = login("ann", user_from, password_from, Some(file), true);
+            assert!(login.origin.contains(origin), "{}", login.origin);
+            assert!(login.hint.contains(hint), "{}", login.hint);
+        }
+    }
 }

@@ -81,8 +81,9 @@ pub(crate) fn has_udf() -> bool {
     udf_library().iter().any(|path| path.is_file())
 }
 
-/// Returns a password for the node: from its own variable, Replimeter's, or the stock client's.
-pub(crate) fn password(node: &str) -> Option<Secret> {
+/// Returns a password for the node, and the variable that has it: the node's own, Replimeter's, or the stock
+/// client's.
+pub(crate) fn password(node: &str) -> Option<(Secret, String)> {
     // A character that is invalid in a variable's name becomes an underscore.
     let name: String = node
         .chars()
@@ -97,8 +98,7 @@ pub(crate) fn password(node: &str) -> Option<Secret> {
     let own = format!("REPLIMETER_{name}_PASSWORD");
     [own.as_str(), "REPLIMETER_PASSWORD", "MYSQL_PWD"]
         .into_iter()
-        .find_map(|name| env::var(name).ok())
-        .map(Secret::new)
+        .find_map(|name| Some((Secret::new(env::var(name).ok()?), name.to_owned())))
 }
 
 /// Returns this program as the reaper of a sandbox.

@@ -119,20 +119,71 @@ fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.to_str().unwrap())
 }
 
-pub(super) fn wrong_password_is_refused(cluster: &Cluster) {
+pub(super) fn refused_login_names_where_it_came_from(cluster: &Cluster) {
     let tool = TestEnvironment::new();
-    let mut command = tool.command(&cluster.args(ADMIN, &[]));
-    let ended = CommandOutput::of(
-        command
-            .env("REPLIMETER_PASSWORD", "wrong")
-            .output()
-            .unwrap(),
-    )
-    .with_code(3);
-    let _ = ended
-        .stderr_contains("primary (127.0.0.1:")
-        .stderr_contains("Access denied")
-        .stderr_contains("--defaults-file");
+    let file = tool.folder().join("option.cnf");
+    fs::write(&file, "[client]\npassword=Xk9QvT2z\n").unwrap();
+    let file = ["--defaults-file", file.to_str().unwrap()];
+    let from_file = format!("the password is from the option file {}", file[1]);
+    let anonymous: String = format!("mysql://{}/", cluster.primary().endpoint.address());
+    let named = url(cluster.primary(), ADMIN);
+    let in_url = url(cluster.primary(), &format!("{ADMIN}:Xk9QvT2z"));
+    for (primary, variable, more, origin, hint) in [
+        (
+            &named,
+            "REPLIMETER_PASSWORD",
+            &[][..],
+            "the user is from the URL; the password is from REPLIMETER_PASSWORD",
+            "check the password there",
+        ),
+        (
+            &named,
+            "REPLIMETER_PRIMARY_PASSWORD",
+            &file,
+            "the password is from REPLIMETER_PRIMARY_PASSWORD",
+            "--ask-password",
+        ),
+        (
+            &named,
+            "UNRELATED",
+            &file,
+            &from_file,
+            "check the password there",
+        ),
+        (
+            &named,
+            "UNRELATED",
+            &[],
+            "no password is given",
+            "--defaults-file",
+        ),
+        (
+            &in_url,
+            "MYSQL_PWD",
+            &[],
+            "the password is from the URL",
+            "check the password there",
+        ),
+        (
+            &anonymous,
+            "MYSQL_PWD",
+            &[],
+            "no user is given, so `ann` was tried; the password is from MYSQL_PWD",
+            "mysql://USER@host:3306/",
+        ),
+    ] {
+        let args = ["lag", "--primary", primary, "--replica", primary];
+        let mut command = tool.command(&[&args[..], more].concat());
+        command.env_remove("MYSQL_PWD").env("USER", "ann");
+        let ended = CommandOutput::of(command.env(variable, "Xk9QvT2z").output().unwrap());
+        let ended = ended
+            .with_code(3)
+            .stderr_contains("primary (127.0.0.1:")
+            .stderr_contains("Access denied")
+            .stderr_contains(origin)
+            .stderr_contains(hint);
+        assert!(!ended.stderr.contains("Xk9QvT2z"), "{ended:#?}");
+    }
     assert!(tool.runs().is_empty());
 }
 

@@ -17,7 +17,7 @@ use rustix::process::Pid;
 pub(crate) const TESTS: &[Test] = &[
     test!(runs::lag_measures_and_leaves_nothing on cluster),
     test!(access::passwords_are_read_from_every_source on cluster),
-    test!(access::wrong_password_is_refused on cluster),
+    test!(access::refused_login_names_where_it_came_from on cluster),
     test!(preconditions::same_server_twice_is_refused on cluster),
     test!(preconditions::replica_of_another_primary_is_refused on cluster),
     test!(access::missing_privileges_are_named on cluster),
@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(runs::leftover_of_an_earlier_run_is_removed on cluster),
     test!(runs::second_concurrent_run_is_refused on cluster),
     test!(runs::interrupted_run_keeps_results_and_cleans_up on cluster),
+    test!(runs::interruption_in_the_warm_up_measures_nothing on cluster),
     test!(runs::panic_still_cleans_up on cluster),
     test!(preconditions::stopped_replica_is_refused on cluster),
     test!(failures::frozen_replica_ends_the_run on cluster),

@@ -290,6 +290,7 @@ mod tests {
             endpoint: Endpoint::parse("mysql://127.0.0.1:1").unwrap().0,
             user: String::new(),
             password: None,
+            login: None,
             answer: Duration::from_secs(1),
             namespace: None,
         };

@@ -218,6 +218,7 @@ impl Starter<'_> {
             endpoint: access::endpoint(engine::ADMIN_USER, port),
             user: engine::ADMIN_USER.to_owned(),
             password: Some(Secret::new(self.password)),
+            login: None,
             answer: ANSWER,
             namespace: namespace.cloned(),
         }
