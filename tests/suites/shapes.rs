@@ -290,14 +290,14 @@ fn failed_shape_keeps_results_of_the_others() {
         "--floor-rounds",
         "0",
         "--server-option",
-        "node2:no_such_option=1",
+        "node2:log_bin_index=/nonexistent/binlog",
         "--json",
     ];
     let ended = tool
         .run(&args)
         .with_code(3)
         .stderr_contains("node2 ended while starting")
-        .stderr_contains("unknown variable 'no_such_option=1'");
+        .stderr_contains("File '/nonexistent/binlog.index' not found");
     let document = ended.json();
     assert_eq!(rows(&document), ["async:1 replica1"]);
     assert_eq!(document["status"], "failed");
@@ -343,6 +343,36 @@ fn impossible_shape_is_refused_before_start() {
             ],
             2,
             "jitter",
+        ),
+        (
+            vec![
+                "--sandbox",
+                "mariadb/async:1",
+                "--server-option",
+                "sync_binlog",
+            ],
+            3,
+            "option '--sync_binlog' requires an argument",
+        ),
+        (
+            vec![
+                "--sandbox",
+                "mariadb/async:1",
+                "--server-option",
+                "replica1:no_such_option=1",
+            ],
+            3,
+            "unknown variable 'no_such_option=1'",
+        ),
+        (
+            vec![
+                "--sandbox",
+                "mysql/async:1",
+                "--server-option",
+                "innodb_buffer_pool_size=abc",
+            ],
+            3,
+            "does not accept the server options: Error while setting value 'abc'",
         ),
         (
             vec![

@@ -62,7 +62,7 @@ impl Sandbox {
             .spec
             .cpus
             .map_or(Ok(()), |cpus| cpus::check(cpus, settings.spec.shape))?;
-        SandboxInstalls::find(settings).map(|_| ())
+        SandboxInstalls::find(settings)?.check_options(settings)
     }
 
     /// Returns the server program of the primary, or of every member; starts nothing.
@@ -93,6 +93,7 @@ impl Sandbox {
     ) -> Result<Self, SandboxError> {
         let began = Instant::now();
         let installs = SandboxInstalls::find(settings)?;
+        installs.check_options(settings)?;
         let place = settings.home.create_folder(name)?;
         let (password, token) = (access::random_token()?, access::random_token()?);
         let mut sandbox = Self {

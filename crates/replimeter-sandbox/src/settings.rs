@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use replimeter_model::{
     engine::Engine,
     sandbox::SandboxSpec,
+    server_option::ServerOption,
     shape::{Mode, Shape},
 };
 
 use crate::{
-    binaries::{Install, Search},
+    binaries::{self, Install, Search},
     capabilities::Capability,
+    engine,
     error::SandboxError,
     home::Home,
     reaper::ReaperProgram,
@@ -127,6 +129,52 @@ impl SandboxInstalls {
             replica,
             udf,
         })
+    }
+}
+
+impl SandboxInstalls {
+    /// Checks that the servers accept their options; starts nothing. MySQL reports unknown names at its start only.
+    ///
+    /// # Errors
+    /// With the server's message, when an option lacks its value or has an impossible one.
+    pub(crate) fn check_options(&self, settings: &Settings) -> Result<(), SandboxError> {
+        let names = settings.spec.shape.nodes();
+        let on_replicas = |name: &&String| name.as_str() != names[0];
+        for (install, runs_there) in [(&self.primary, false), (&self.replica, true)] {
+            let servers: Vec<&String> = names
+                .iter()
+                .filter(|name| self.primary == self.replica || on_replicas(name) == runs_there)
+                .collect();
+            let options: Vec<ServerOption> = settings
+                .spec
+                .server_options
+                .iter()
+                .filter(|option| servers.iter().any(|name| option.is_for(name)))
+                .map(|option| option.option.clone())
+                .collect();
+            if options.is_empty() {
+                continue;
+            }
+            let arguments = engine::semi_sync_arguments(install);
+            let nowhere = settings.home.servers().join("none");
+            let command = || engine::parse_options(install, &arguments, &options, &nowhere);
+            if let Some(complaint) =
+                binaries::complaint(&install.program, command, settings.home.user())
+            {
+                return Err(SandboxError::Impossible {
+                    what: format!(
+                        "{} {} does not accept the server options: {complaint}",
+                        install.engine.product(),
+                        install.version
+                    ),
+                    hint: "write --server-option NAME=VALUE with a name and value of the server's manual, such as sync_binlog=1".to_owned(),
+                });
+            }
+            if self.primary == self.replica {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 

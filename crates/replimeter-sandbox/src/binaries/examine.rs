@@ -4,7 +4,7 @@ use std::{
     fs,
     io::Read,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
@@ -210,8 +210,41 @@ fn check_kind(program: &Path) -> Result<(), String> {
     }
 }
 
+/// Returns what a server reports about its own command line, with its name in front. A command that
+/// does not run has no complaint; its start will show the cause.
+pub(crate) fn complaint(
+    program: &Path,
+    command: impl Fn() -> Command,
+    user: &SystemUser,
+) -> Option<String> {
+    let (_, _, err) = run(command, user).ok()?;
+    let named = format!("{}: ", program.display());
+    let mut errors = err.lines().filter(|line| line.contains("[ERROR]"));
+    errors.find_map(|line| Some(short(line.split_once(&named)?.1)))
+}
+
 /// Runs a short command and returns its standard output, or the cause of its failure.
 fn ask(command: impl Fn() -> Command, user: &SystemUser) -> Result<String, String> {
+    let (status, out, err) = run(command, user)?;
+    if status.success() {
+        return Ok(out);
+    }
+    let complaint = err.lines().rev().find(|line| !line.trim().is_empty());
+    Err(match complaint {
+        Some(line) => format!(
+            "it does not run ({}): {}",
+            process::describe(status),
+            short(line)
+        ),
+        None => format!("it does not run ({})", process::describe(status)),
+    })
+}
+
+/// Runs a short command and returns its status and both outputs, or why there are none.
+fn run(
+    command: impl Fn() -> Command,
+    user: &SystemUser,
+) -> Result<(ExitStatus, String, String), String> {
     let mut attempts = 0;
     let mut child = loop {
         match process::spawn(command(), user, None) {
@@ -234,7 +267,7 @@ fn ask(command: impl Fn() -> Command, user: &SystemUser) -> Result<String, Strin
             let _ = child.kill();
             let _ = child.wait();
             return Err(format!(
-                "it did not answer --version within {} s",
+                "it did not answer within {} s",
                 VERSION_TIMEOUT.as_secs()
             ));
         }
@@ -245,19 +278,7 @@ fn ask(command: impl Fn() -> Command, user: &SystemUser) -> Result<String, Strin
             .recv_timeout(Duration::from_secs(1))
             .unwrap_or_default()
     };
-    let (out, err) = (heard(out), heard(err));
-    if status.success() {
-        return Ok(out);
-    }
-    let complaint = err.lines().rev().find(|line| !line.trim().is_empty());
-    Err(match complaint {
-        Some(line) => format!(
-            "it does not run ({}): {}",
-            process::describe(status),
-            short(line)
-        ),
-        None => format!("it does not run ({})", process::describe(status)),
-    })
+    Ok((status, heard(out), heard(err)))
 }
 
 /// Reads the start of an output in the background.
@@ -273,7 +294,7 @@ fn listen(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     receiver
 }
 
-fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
+fn wait(child: &mut Child) -> Option<ExitStatus> {
     let began = Instant::now();
     while began.elapsed() < VERSION_TIMEOUT {
         if let Ok(Some(status)) = child.try_wait() {

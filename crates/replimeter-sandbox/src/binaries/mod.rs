@@ -22,6 +22,7 @@ use crate::{
 };
 use folders::{USUAL, folders, programs};
 
+pub(crate) use examine::complaint;
 pub(crate) use folders::programs_of;
 
 /// Where to look.

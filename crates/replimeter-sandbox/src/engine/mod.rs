@@ -6,7 +6,7 @@ mod mysql;
 use std::{
     fs::File,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use replimeter_model::{engine::Engine, server_option::ServerOption, shape::Mode};
@@ -55,13 +55,21 @@ pub(crate) fn temporary_folder(data: &Path) -> PathBuf {
 
 /// Sets the paths that every server needs, wherever it was unpacked.
 fn paths(command: &mut Command, install: &Install, data: &Path, plugins: Option<&Path>) {
-    let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
-    command
-        .arg("--no-defaults")
-        .arg(option("basedir", &install.base));
+    installation(command, install, plugins);
     command
         .arg(option("datadir", data))
         .arg(option("tmpdir", &temporary_folder(data)));
+}
+
+fn option(name: &str, path: &Path) -> String {
+    format!("--{name}={}", path.display())
+}
+
+/// Sets the paths of the installation.
+fn installation(command: &mut Command, install: &Install, plugins: Option<&Path>) {
+    command
+        .arg("--no-defaults")
+        .arg(option("basedir", &install.base));
     if install.share.join("english").is_dir() {
         command.arg(option("lc-messages-dir", &install.share));
     }
@@ -72,6 +80,28 @@ fn paths(command: &mut Command, install: &Install, data: &Path, plugins: Option<
     if let Some(plugins) = plugins.or(install.plugins.as_deref()) {
         command.arg(option("plugin-dir", plugins));
     }
+}
+
+/// Returns the command with which a server parses these options and prints its help, but does not start. `nowhere` is
+/// a folder that does not exist.
+pub(crate) fn parse_options(
+    install: &Install,
+    arguments: &[String],
+    options: &[ServerOption],
+    nowhere: &Path,
+) -> Command {
+    let mut command = install.command();
+    installation(&mut command, install, None);
+    command
+        .arg(option("datadir", nowhere))
+        .args(arguments)
+        // An option that lacks its value would take the next word.
+        .args(["--verbose", "--help"])
+        .args(options.iter().map(|option| format!("--{option}")))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
 }
 
 /// Returns the command that initializes an empty data directory, with its input from `scratch` if
