@@ -8,7 +8,7 @@ use replimeter_render::terminal;
 
 use super::{
     document::{AnyRun, RecordedDocument, keep, publish},
-    measurement::{Finished, Measurement, RunContext, RunOutput, RunRequest},
+    measurement::{Finished, Measurement, RunContext, RunOutput, RunRequest, with_advice},
 };
 use crate::{
     cli_error::{CliError, FailureKind},
@@ -125,15 +125,7 @@ pub fn with_causes(
             for more in more.into_iter().flatten() {
                 failure.message = format!("{}; {more}", failure.message);
             }
-            if let Some(advice) = servers.advice() {
-                // The measurement's own hint is kept: it may explain how to restart an applier.
-                failure.hint = if failure.hint.is_empty() {
-                    advice
-                } else {
-                    format!("{advice}; {}", failure.hint)
-                };
-            }
-            Err(failure)
+            Err(with_advice(failure, servers))
         }
     }
 }

@@ -264,19 +264,23 @@ impl Servers for ManagedServers {
         Some(&self.record)
     }
 
-    /// Names cut links: a replica behind one looks like any other that receives nothing.
+    /// Names ended servers and cut links: a replica behind one looks like any other that receives nothing.
     fn advice(&self) -> Option<String> {
-        let links = self.kept.ask(&SupervisorRequest::Status).ok()?.links;
-        let cut: Vec<&str> = links
+        let state = self.kept.ask(&SupervisorRequest::Status).ok()?;
+        if let Some(advice) = self.kept.ended_servers(&state) {
+            return Some(advice);
+        }
+        let name = &self.kept.details().name;
+        let cut: Vec<&str> = state
+            .links
             .iter()
             .filter(|link| link.cut)
             .map(|link| link.name.as_str())
             .collect();
         (!cut.is_empty()).then(|| {
             format!(
-                "link {} of this sandbox is cut: replimeter sandbox link {} --heal",
-                cut.join(", "),
-                self.kept.details().name
+                "link {} of this sandbox is cut: replimeter sandbox link {name} --heal",
+                cut.join(", ")
             )
         })
     }

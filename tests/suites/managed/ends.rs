@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use replimeter_suites::{LIMIT, wait, wait_until};
+use replimeter_suites::{LIMIT, servers_below, wait, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::TestUser;
@@ -49,6 +49,43 @@ pub(super) fn killing_the_supervisor_ends_everything() {
     assert!(innocent.try_wait().unwrap().is_none(), "it lives on");
     innocent.kill().unwrap();
     innocent.wait().unwrap();
+}
+
+pub(super) fn ended_server_is_named_with_its_sandbox() {
+    let user = TestUser::new();
+    let _ = user
+        .run(&["sandbox", "up", "async:1", "--name", "one"])
+        .with_code(0);
+    let replica = servers_below(&user.home())
+        .into_iter()
+        .find(|number| {
+            let line = fs::read_to_string(format!("/proc/{number}/cmdline")).unwrap_or_default();
+            line.contains("/replica1/")
+        })
+        .unwrap();
+    kill_process(Pid::from_raw(replica).unwrap(), Signal::KILL).unwrap();
+    wait_until("its end is detected", LIMIT, || {
+        let state = user.list()[0]["nodes"][1]["state"].clone();
+        state.as_str().unwrap().starts_with("exited")
+    });
+    for args in [
+        &["lag", "--sandbox", "one"][..],
+        &["load", "--sandbox", "one"],
+        &["stale", "--sandbox", "one"],
+        &["tap", "--sandbox", "one"],
+        &["exposure", "--sandbox", "one"],
+        &["doctor", "--sandbox", "one"],
+        &[
+            "sandbox", "exec", "one", "replica1", "--", "sh", "-c", "exit 3",
+        ],
+    ] {
+        let _ = user
+            .run(args)
+            .with_code(3)
+            .stderr_contains("replica1 (signal: 9 (SIGKILL)) of the sandbox one ended")
+            .stderr_contains("replimeter sandbox down one")
+            .stderr_contains("replimeter sandbox up async:1 --name one");
+    }
 }
 
 pub(super) fn frozen_supervisor_can_be_ended() {

@@ -23,7 +23,7 @@ use replimeter_run::{
     cli_error::{CliError, unexpected},
     compare::figures::{Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
-    to_measure,
+    to_measure, with_advice,
 };
 use serde::{Deserialize, Serialize};
 
@@ -124,7 +124,8 @@ their replication status. docs/reference/exposure.md explains every figure.";
         };
         let servers = cx.open(target)?;
         cx.stage(Stage::Servers, "checking the servers");
-        let mut cluster = exposure::check(&to_measure(servers.as_ref()))?;
+        let mut cluster = exposure::check(&to_measure(servers.as_ref()))
+            .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
         cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         cx.take(Call::Shape {
             label: servers.label().to_owned(),

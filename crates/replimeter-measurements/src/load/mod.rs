@@ -38,7 +38,7 @@ use replimeter_run::{
     cli_error::{CliError, unexpected},
     compare::figures::{Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, TIME},
-    to_measure, with_causes,
+    to_measure, with_advice, with_causes,
     workloads::{refuse_size, workload},
 };
 
@@ -151,7 +151,8 @@ only reads runs on the replicas.";
         let workloads = workloads(work)?;
         let servers = cx.open(target)?;
         cx.stage(Stage::Servers, "checking the servers");
-        let mut cluster = load::check(&to_measure(servers.as_ref()))?;
+        let mut cluster = load::check(&to_measure(servers.as_ref()))
+            .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
         load::lock_primary(&mut cluster.primary.session)?;
         cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         let mut data = Data {

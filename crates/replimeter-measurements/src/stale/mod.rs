@@ -36,7 +36,7 @@ use replimeter_run::{
     cli_error::{CliError, FailureKind},
     compare::figures::{Figures, SampleFile},
     dry_run::{LOAD, PlanEffects},
-    each_target, to_measure, with_causes,
+    each_target, to_measure, with_advice, with_causes,
 };
 
 use self::{
@@ -210,7 +210,8 @@ fn one(
     let mut declared = to_measure(servers.as_ref());
     declare_writer(&mut declared, work.writer.as_deref())?;
     cx.stage(Stage::Servers, "checking the servers");
-    let mut cluster = preflight::check_for(&declared, &stale::WRITER_PRIVILEGES)?;
+    let mut cluster = preflight::check_for(&declared, &stale::WRITER_PRIVILEGES)
+        .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
     cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
     let readers = stale::readers(&cluster, &work.readers)
         .map_err(|error| CliError::usage(format!("the reader: {}", error.cause), error.hint))?;

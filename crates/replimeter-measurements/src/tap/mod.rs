@@ -27,7 +27,7 @@ use replimeter_run::{
     compare::figures::{Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS, TIME, WRITES},
     options::{CommandLineSettings, StreamFormat, StreamOutputArgs},
-    plain, to_measure,
+    plain, to_measure, with_advice,
 };
 use serde::{Deserialize, Serialize};
 
@@ -150,7 +150,8 @@ regularly.";
         };
         let servers = cx.open(target)?;
         cx.stage(Stage::Servers, "checking the servers");
-        let mut cluster = tap::check(&to_measure(servers.as_ref()))?;
+        let mut cluster = tap::check(&to_measure(servers.as_ref()))
+            .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
         cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         let delays = cluster.replicas.iter().map(|replica| replica.delay());
         cx.take(Call::Shape {

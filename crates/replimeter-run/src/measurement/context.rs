@@ -209,7 +209,8 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     ) -> Result<(Box<dyn Servers>, Cluster), CliError> {
         let servers = self.open(target)?;
         self.stage(Stage::Servers, "checking the servers");
-        let mut cluster = preflight::check(&to_measure(servers.as_ref()))?;
+        let mut cluster = preflight::check(&to_measure(servers.as_ref()))
+            .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
         if self.stop.load(Ordering::Relaxed) {
             return Err(CliError::interrupted(
                 "interrupted before the measurement began",
@@ -405,9 +406,10 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         let keep_awake = self.awake.take().is_some();
         if M::is_empty(&self.accumulator) {
             self.abort();
-            return Err(failure.unwrap_or_else(|| {
-                CliError::failed("nothing was measured", "see the messages above")
-            }));
+            return Err(match failure {
+                Some(failure) => failure.without_results("no run is kept"),
+                None => CliError::failed("nothing was measured", "see the messages above"),
+            });
         }
         self.stage(Stage::Report, "writing the report");
         M::last_rows(&self.accumulator, &mut self.rows);
@@ -498,4 +500,17 @@ fn keep_awake(warnings: &mut Vec<Warning>) -> Option<KeepAwake> {
             ));
         })
         .ok()
+}
+
+/// Returns a failure of using servers, with the hint of their owner if it has one.
+pub fn with_advice(mut failure: CliError, servers: &dyn Servers) -> CliError {
+    if let Some(advice) = servers.advice() {
+        // The measurement's own hint is kept: it may explain how to restart an applier.
+        failure.hint = if failure.hint.is_empty() {
+            advice
+        } else {
+            format!("{advice}; {}", failure.hint)
+        };
+    }
+    failure
 }

@@ -17,6 +17,7 @@ use replimeter_engine::{Node, namespace::Namespace, option_file};
 use replimeter_model::{
     manifest::SandboxRecord,
     sandbox::{SandboxName, SandboxSpec},
+    shape::Shape,
     target::{Role, Secret},
 };
 use serde::{Deserialize, Serialize};
@@ -141,8 +142,8 @@ fn look(folder: &Path) -> Result<NamedSandbox, SandboxError> {
     Ok(NamedSandbox::Running(Box::new(ManagedSandbox {
         folder: folder.to_owned(),
         record,
-        user,
-        password,
+        user: user.value,
+        password: password.value,
     })))
 }
 
@@ -192,9 +193,18 @@ impl ManagedSandbox {
             } else {
                 format!("running: {}", known.join(", "))
             };
+            let (shape, written) = match Shape::nearest(name.as_str()) {
+                Some(shape) => (
+                    shape.to_string(),
+                    format!(", or write the shape as `{shape}`"),
+                ),
+                None => ("SHAPE".to_owned(), String::new()),
+            };
             return Err(refuse(
                 "there is no such sandbox",
-                format!("{known}; start one with `replimeter sandbox up SHAPE --name {name}`"),
+                format!(
+                    "{known}; start one with `replimeter sandbox up {shape} --name {name}`{written}"
+                ),
             ));
         }
         match look(&folder)? {
@@ -258,12 +268,29 @@ impl ManagedSandbox {
                 endpoint: endpoint(&self.user, kept.port),
                 user: self.user.clone(),
                 password: Some(self.password.clone()),
+                login: None,
                 answer: std::time::Duration::from_secs(10),
                 namespace,
             };
             Ok((node, kept.role, kept.source.clone()))
         };
         self.record.nodes.iter().map(node).collect()
+    }
+
+    /// Returns which servers ended, and how to restart the sandbox or remove it; `None` if all run.
+    #[must_use]
+    pub fn ended_servers(&self, state: &SupervisorResponse) -> Option<String> {
+        let ManagedRecord { name, shape, .. } = &self.record;
+        let ended = state.nodes.iter();
+        let ended: Vec<String> = ended
+            .filter_map(|node| Some(format!("{} ({})", node.name, node.ended.as_ref()?)))
+            .collect();
+        (!ended.is_empty()).then(|| {
+            format!(
+                "{} of the sandbox {name} ended: remove it with `replimeter sandbox down {name}`, then start it again with `replimeter sandbox up {shape} --name {name}`",
+                ended.join(", ")
+            )
+        })
     }
 
     /// Sends a request to the supervisor.

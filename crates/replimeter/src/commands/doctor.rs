@@ -44,6 +44,7 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), CliEr
             "interrupted before everything was examined",
         ));
     }
+    let advice = servers.advice();
     let (label, sandbox) = (servers.label().to_owned(), servers.record().is_some());
     if servers.is_temporary() {
         line.say("removing the sandbox");
@@ -52,14 +53,20 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), CliEr
     line.clear();
     // Warnings about the command line, not about the servers.
     let _ = write!(std::io::stderr(), "{}", terminal::warnings(&given.warnings));
-    let shown = show(&label, sandbox, diagnosis, args.json);
+    let shown = show(&label, sandbox, diagnosis, advice, args.json);
     closed?;
     shown
 }
 
 /// Prints the report or the JSON document; the exit code states whether a measurement is possible. `shape` is
-/// the examined target, `sandbox` whether it is a sandbox.
-fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<(), CliError> {
+/// the examined target, `sandbox` whether it is a sandbox, `advice` the hint of the servers' owner.
+fn show(
+    shape: &str,
+    sandbox: bool,
+    diagnosis: Diagnosis,
+    advice: Option<String>,
+    json: bool,
+) -> Result<(), CliError> {
     let document = DoctorDocument::new(shape, sandbox, diagnosis);
     if json {
         print_json(&document)?;
@@ -75,7 +82,7 @@ fn show(shape: &str, sandbox: bool, diagnosis: Diagnosis, json: bool) -> Result<
     if !absent.is_empty() {
         return Err(CliError::failed(
             format!("{} could not be examined", absent.join(", ")),
-            "see the findings above",
+            advice.unwrap_or_else(|| "see the findings above".to_owned()),
         ));
     }
     match document.status {

@@ -347,6 +347,12 @@ fn env(args: &EnvArgs) -> Result<(), CliError> {
 fn exec(args: &ExecArgs) -> Result<(), CliError> {
     let kept = find(&args.name)?;
     let node = kept.node(&args.node).map_err(SourceError::from)?;
+    // The client's own message would not name the sandbox. Other commands can be of use.
+    if let Ok(state) = kept.ask(&SupervisorRequest::Status)
+        && let Some(advice) = kept.ended_servers(&state)
+    {
+        let _ = writeln!(io::stderr(), "{}", plain(&advice));
+    }
     Err(SourceError::from(kept.exec(node, &args.command, environment::path())).into())
 }
 
