@@ -1,6 +1,6 @@
 # `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-versions build servers lint unit suites bench tools docs book deb reproduce clean
+.PHONY: help demo test test-all test-versions build servers lint unit suites audit bench tools docs book deb reproduce clean
 
 CARGO ?= cargo
 DENY := target/tools/bin/cargo-deny
@@ -14,6 +14,7 @@ help:
 	@echo 'make servers   unpack MariaDB and MySQL into a private folder (Debian, Ubuntu)'
 	@echo 'make deb       target/deb/replimeter_VERSION_ARCH.deb (Debian, Ubuntu)'
 	@echo 'make docs      update the generated documents: schemas, command line, keys, columns, messages'
+	@echo 'make audit     look for published vulnerabilities of the dependencies (fetches the database of RustSec)'
 	@echo 'make bench     measure the performance goals, as ratios to the alternatives'
 	@echo 'make reproduce run the five published experiments, compare with the published results, into docs/reproduced'
 	@echo 'make book      build the handbook from docs/ into target/book (needs mdbook)'
@@ -38,8 +39,14 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --locked --workspace --all-targets -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --release --locked --workspace --no-deps --document-private-items
-	[ -x $(DENY) ] || $(CARGO) install cargo-deny@0.20.2 --locked --profile dev --root target/tools
+	$(MAKE) $(DENY)
 	$(DENY) --log-level error check licenses bans sources
+
+$(DENY):
+	$(CARGO) install cargo-deny@0.20.2 --locked --profile dev --root target/tools
+
+audit: $(DENY)
+	scripts/audit $(DENY)
 
 unit:
 	$(CARGO) test --release --locked --workspace --lib --bins

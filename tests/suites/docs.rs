@@ -5,14 +5,19 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
-use replimeter_suites::{harness::Test, test};
+use replimeter_suites::{
+    harness::{Test, skip},
+    test,
+};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(every_docs_link_resolves),
     test!(every_page_is_in_the_book_once),
     test!(documented_commands_are_valid),
+    test!(audit_without_a_database_checks_nothing),
 ];
 
 /// Returns the folder of the repository.
@@ -203,4 +208,27 @@ fn documented_commands_are_valid() {
         unknown.is_empty(),
         "options that are not in the help: {unknown:#?}"
     );
+}
+
+fn audit_without_a_database_checks_nothing() {
+    let deny = root().join("target/tools/bin/cargo-deny");
+    if !deny.exists() {
+        return skip("cargo-deny is not installed: `make lint` installs it");
+    }
+    let output = Command::new(root().join("scripts/audit"))
+        .arg(deny)
+        .envs([
+            ("GIT_CONFIG_COUNT", "1"),
+            ("GIT_CONFIG_KEY_0", "url.file:///nonexistent.insteadOf"),
+            (
+                "GIT_CONFIG_VALUE_0",
+                "https://github.com/RustSec/advisory-db",
+            ),
+        ])
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("nothing was checked"), "{printed}");
+    assert!(output.stdout.is_empty(), "{printed}");
 }
