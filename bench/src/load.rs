@@ -425,6 +425,10 @@ pub(crate) fn bare() {
             .map(|thread| thread.join().unwrap())
             .collect()
     });
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the benchmark's other process reads this number"
+    )]
     let mut out = std::io::stdout();
     writeln!(
         out,

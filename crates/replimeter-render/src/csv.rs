@@ -99,6 +99,17 @@ fn descend(
     });
 }
 
+/// Returns a text that no spreadsheet takes for a formula: one that begins like a formula gets an apostrophe before it. Names come
+/// from servers and plans.
+#[must_use]
+pub fn inert(text: &str) -> String {
+    if text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        format!("'{text}")
+    } else {
+        text.to_owned()
+    }
+}
+
 fn cell(row: &Value, way: &[PathStep]) -> String {
     let found = way.iter().try_fold(row, |value, step| match step {
         PathStep::Key(key) => value.get(key),
@@ -106,7 +117,7 @@ fn cell(row: &Value, way: &[PathStep]) -> String {
     });
     match found {
         None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
+        Some(Value::String(text)) => inert(text),
         Some(value) => value.to_string(),
     }
 }
@@ -123,6 +134,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn text_that_begins_like_a_formula_is_made_inert() {
+        for text in ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"] {
+            assert_eq!(inert(text), format!("'{text}"));
+        }
+        assert_eq!(inert("async:1=2"), "async:1=2");
+    }
+
+    #[test]
     fn every_figure_has_its_csv_column() {
         let schema = schema::run::<LagSettings, LagResults>();
         let from_ack = Distribution {
@@ -133,6 +152,7 @@ mod tests {
         };
         let row = LagRow {
             shape: "a,\"b\"".to_owned(),
+            replica: "=1+1".to_owned(),
             from_ack,
             ..LagRow::default()
         };
@@ -164,6 +184,7 @@ mod tests {
                 .unwrap_or_else(|| panic!("{name}: {header:?}"))]
         };
         assert_eq!(of("shape"), "a,\"b\"");
+        assert_eq!(of("replica"), "'=1+1");
         assert_eq!(of("from_ack.count"), "7");
         assert_eq!(of("from_ack.p50_us"), "-2.0");
         assert_eq!(

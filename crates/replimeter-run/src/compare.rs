@@ -26,7 +26,6 @@ use crate::{
     cli_error::CliError,
     json_text,
     options::OutputFormat,
-    plain,
     run_dir::{PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
 };
 
@@ -72,7 +71,7 @@ pub fn run(
             if dir.join(PAGE).exists() {
                 text.push_str(&format!("As a page:  file://{}/{PAGE}\n", document.run_dir));
             }
-            print(&plain(&text))?;
+            print(&text)?;
         }
     }
     written?;

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{
     measurement::{Document, Measurement},
-    screen::{Screen, plain},
+    screen::Screen,
 };
 use crate::{
     cli_error::CliError,
@@ -176,7 +176,7 @@ pub fn show(
     let mut text = match form {
         OutputFormat::Silent => return Ok(()),
         OutputFormat::Markdown => return print(&markdown::render(&run.report(false))),
-        OutputFormat::Csv => return print(&plain(&csv(run)?)),
+        OutputFormat::Csv => return print(&csv(run)?),
         OutputFormat::Json => return print(&json(run)?),
         OutputFormat::Text { raw } => terminal::render(&run.report(raw)),
     };
@@ -185,7 +185,7 @@ pub fn show(
     if page && Path::new(dir).join(PAGE).exists() {
         text.push_str(&format!("As a page:  file://{dir}/{PAGE}\n"));
     }
-    print(&plain(&text))
+    print(&text)
 }
 
 /// Writes the record and its page into the run directory.

@@ -18,13 +18,13 @@ pub enum OutputReader {
 
 /// The output of results and progress.
 pub trait Screen {
-    /// Prints results; returns whether they have a reader.
+    /// Prints results; returns whether they have a reader. Control characters in names are replaced.
     ///
     /// # Errors
     /// If the output cannot be written, such as to a full disk.
     fn print(&self, text: &str) -> Result<OutputReader, CliError>;
 
-    /// Prints a message besides the results; control characters in names are removed.
+    /// Prints a message besides the results; control characters in names are replaced.
     fn say(&self, text: &str);
 
     /// Returns whether messages go to a terminal.
@@ -49,17 +49,19 @@ pub struct Host<'a> {
     pub fault: Option<String>,
 }
 
-/// Returns a text without control characters: names from plans and servers must not control the terminal.
-pub fn plain(text: &str) -> String {
-    let shown = |character: char| match character {
-        '\n' => character,
-        _ if character.is_control() => '\u{fffd}',
-        _ => character,
-    };
-    text.chars().map(shown).collect()
+/// Returns whether a terminal could obey this character of a name: a control character other than the end of a line and the
+/// tab, or one that changes the direction of the text.
+pub fn controls_terminal(character: char) -> bool {
+    match character {
+        '\n' | '\t' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            true
+        }
+        _ => character.is_control(),
+    }
 }
 
-/// Returns a document as it is printed and kept.
+/// Returns a document as it is printed and kept. Characters that could control a terminal are escaped.
 ///
 /// # Errors
 /// If it cannot be JSON, which is an internal error.
@@ -70,5 +72,28 @@ pub fn json_text(document: &impl serde::Serialize) -> Result<String, CliError> {
             "report this as a bug",
         )
     })?;
-    Ok(text + "\n")
+    // They can only be in strings.
+    let mut escaped = String::with_capacity(text.len() + 1);
+    for character in text.chars() {
+        if controls_terminal(character) {
+            escaped.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped.push('\n');
+    Ok(escaped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_escapes_what_a_terminal_obeys_and_keeps_the_value() {
+        let value = "\u{1b}[2J\u{9b}31m\u{202e}\r\n\té";
+        let text = json_text(&value).unwrap();
+        assert!(!text.contains(controls_terminal), "{text:?}");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), value);
+    }
 }

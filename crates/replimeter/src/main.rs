@@ -14,6 +14,7 @@ mod print;
 mod progress;
 mod servers;
 mod signals;
+mod terminal;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
             Command::Reproduce(args) => commands::reproduce::run(registry, &args, &stop),
             Command::Report(args) => commands::report::run(registry, &args),
             Command::Compare(args) => {
-                replimeter_run::compare::run(registry, &args, &print::Terminal)
+                replimeter_run::compare::run(registry, &args, &terminal::Terminal)
             }
             Command::Servers(args) => commands::servers::run(&args, &stop),
             Command::Schema(args) => commands::program::schema(registry, &args),

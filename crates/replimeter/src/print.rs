@@ -1,51 +1,50 @@
-//! The terminal: results on standard output, everything else on standard error.
+//! Standard output for results, and standard error for everything else.
 
-use std::io::{self, IsTerminal, Write};
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the functions here are the only ones that print"
+)]
 
-use replimeter_run::{Observer, OutputReader, Screen, cli_error::CliError, json_text, plain};
+use std::io::{self, Write};
+
+use replimeter_run::{OutputReader, cli_error::CliError, controls_terminal, json_text};
 use serde::Serialize;
 
-use crate::progress::StatusLine;
+/// Returns a text without what a terminal obeys: names of plans and servers must not control it.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(controls_terminal, "\u{fffd}")
+}
 
-/// The program's terminal.
-pub(crate) struct Terminal;
+/// Prints on standard error; nothing else writes to it.
+pub(crate) fn say(text: &str) {
+    // An error on standard error cannot be reported.
+    let _ = io::stderr().write_all(plain(text).as_bytes());
+}
 
-impl Screen for Terminal {
-    /// A reader that has closed the pipe (`| head`) is not an error.
-    fn print(&self, text: &str) -> Result<OutputReader, CliError> {
-        let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Ok(()) => Ok(OutputReader::There),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(OutputReader::Gone),
-            Err(error) => Err(CliError::failed(
-                format!("cannot write to standard output: {error}"),
-                "see the run directory for all results",
-            )),
-        }
+/// Prints results on standard output. A reader that has closed the pipe (`| head`) is not an error.
+pub(crate) fn print_results(text: &str) -> Result<OutputReader, CliError> {
+    let mut out = io::stdout().lock();
+    match out
+        .write_all(plain(text).as_bytes())
+        .and_then(|()| out.flush())
+    {
+        Ok(()) => Ok(OutputReader::There),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(OutputReader::Gone),
+        Err(error) => Err(CliError::failed(
+            format!("cannot write to standard output: {error}"),
+            "see the run directory for all results",
+        )),
     }
+}
 
-    fn say(&self, text: &str) {
-        // An error on standard error cannot be reported.
-        let _ = write!(io::stderr(), "{}", plain(text));
-    }
-
-    fn is_watched(&self) -> bool {
-        io::stderr().is_terminal()
-    }
-
-    fn progress(&self) -> Box<dyn Observer> {
-        Box::new(StatusLine::new())
-    }
+/// Prints on standard output.
+pub(crate) fn print(text: &str) -> Result<(), CliError> {
+    print_results(text).map(|_| ())
 }
 
 /// Prints the JSON document of a command.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), CliError> {
     print(&json_text(document)?)
-}
-
-/// Prints on standard output.
-pub(crate) fn print(text: &str) -> Result<(), CliError> {
-    Terminal.print(text).map(|_| ())
 }
 
 /// Prints a failure.
@@ -54,5 +53,5 @@ pub(crate) fn print_failure(failure: &CliError) {
     if !failure.hint.is_empty() {
         text.push_str(&format!("  hint: {}\n", failure.hint));
     }
-    Terminal.say(&text);
+    say(&text);
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use replimeter_run::{Event, Flow, Observer, Progress, ProgressDetail, cli_error::CliError, plain};
+use replimeter_run::{Event, Flow, Observer, Progress, ProgressDetail, cli_error::CliError};
+
+use crate::print::{plain, say};
 
 /// The progress line.
 pub(crate) struct StatusLine {
@@ -28,7 +30,7 @@ impl StatusLine {
             // It was cleared for a prompt, and is needed again.
             self.bar.reset();
         }
-        self.bar.set_message(text.into());
+        self.bar.set_message(plain(&text.into()));
     }
 
     /// Shows the progress in a file.
@@ -69,21 +71,18 @@ impl StatusLine {
                 self.bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
             }
             self.bar.reset_eta();
-            self.bar.set_message(what.line());
+            self.bar.set_message(plain(&what.line()));
             self.measured = Some(what);
         }
         self.bar.set_length(of.max(0.0).round() as u64);
         self.bar.set_position(done.max(0.0).round() as u64);
         let details = progress.details.iter().map(|detail| format!(", {detail}"));
-        self.bar.set_prefix(details.collect::<String>());
+        self.bar.set_prefix(plain(&details.collect::<String>()));
     }
 
     /// Prints a permanent line above the progress.
     pub(crate) fn print(&self, text: &str) {
-        use std::io::Write;
-        // An error on standard error cannot be reported.
-        self.bar
-            .suspend(|| _ = writeln!(std::io::stderr(), "{text}"));
+        self.bar.suspend(|| say(&format!("{text}\n")));
     }
 
     /// Clears the line.
@@ -96,11 +95,11 @@ impl Observer for StatusLine {
     fn event(&mut self, event: Event<'_>) -> Result<Flow, CliError> {
         match event {
             Event::Progress(progress) => self.show(progress),
-            Event::Note(text) => self.print(&plain(text)),
+            Event::Note(text) => self.print(text),
             Event::Quiet => self.clear(),
             // The report has all warnings; they are printed early for long runs.
             Event::Warning(warning) if !self.bar.is_hidden() => {
-                self.print(&plain(&format!("warning: {}", warning.message)));
+                self.print(&format!("warning: {}", warning.message));
             }
             Event::Warning(_) | Event::Window(_) | Event::Rows(_) => {}
         }

@@ -6,7 +6,7 @@ use replimeter_engine::source::{Install, Member, OpenContext, ServerSource, Serv
 use replimeter_model::{sandbox::SandboxSpec, target::Target};
 use replimeter_run::{Host, options::CommandLineSettings};
 
-use crate::{credentials::Credentials, environment, print::Terminal, progress::StatusLine};
+use crate::{credentials::Credentials, environment, progress::StatusLine, terminal::Terminal};
 
 /// Starts, finds or connects to the servers of any target.
 pub(crate) struct Targets(Credentials);

@@ -2,7 +2,6 @@
 //! once. Neither leaves a server behind.
 
 use std::{
-    io::Write,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -11,14 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_run::{
-    cli_error::{CliError, FailureKind},
-    plain,
-};
+use replimeter_run::cli_error::{CliError, FailureKind};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
+
+use crate::print::say;
 
 /// Time after the first signal from which another one counts.
 const REPEAT_DELAY: Duration = Duration::from_secs(1);
@@ -35,8 +33,7 @@ pub(crate) fn release_at_exit() {
 
 fn print(lines: &[String]) {
     for line in lines {
-        // An error on standard error cannot be reported.
-        let _ = writeln!(std::io::stderr(), "{}", plain(line));
+        say(&format!("{line}\n"));
     }
 }
 
@@ -54,10 +51,7 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, CliError> {
                 None => {
                     first = Some(Instant::now());
                     told.store(true, Ordering::Relaxed);
-                    let _ = writeln!(
-                        std::io::stderr(),
-                        "\nstopping and cleaning up; repeat to stop immediately"
-                    );
+                    say("\nstopping and cleaning up; repeat to stop immediately\n");
                 }
                 // A closed terminal sends two hang-ups, and service managers send two signals at once: only
                 // a later one is intended.
@@ -67,7 +61,7 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, CliError> {
                     let stopped = release_appliers();
                     replimeter_sandbox::destroy_all();
                     let left = "stopped without cleaning up; on existing servers the table replimeter.lag_probe may remain until the next run removes it, and tables of a load's script may remain";
-                    let _ = writeln!(std::io::stderr(), "{left}");
+                    say(&format!("{left}\n"));
                     print(&stopped);
                     std::process::exit(FailureKind::Interrupted as i32);
                 }

@@ -27,7 +27,7 @@ use replimeter_run::{
     compare::figures::{Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS, TIME, WRITES},
     options::{CommandLineSettings, StreamFormat, StreamOutputArgs},
-    plain, to_measure, with_advice,
+    to_measure, with_advice,
 };
 use serde::{Deserialize, Serialize};
 
@@ -336,7 +336,7 @@ impl Observer for Streamed<'_> {
                 .map_or_else(String::new, |windows| self.text(windows)),
             _ => String::new(),
         };
-        if text.is_empty() || self.screen.print(&plain(&text))? == OutputReader::There {
+        if text.is_empty() || self.screen.print(&text)? == OutputReader::There {
             return Ok(Flow::Continue);
         }
         // The reader is gone, so the run ends.

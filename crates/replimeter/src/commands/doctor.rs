@@ -1,11 +1,8 @@
 //! `replimeter doctor`: checks the servers of a target.
 
-use std::{
-    io::Write,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use replimeter_instruments::doctor::examine;
@@ -14,11 +11,11 @@ use replimeter_model::{
     target::Target,
 };
 use replimeter_render::{doctor, terminal};
-use replimeter_run::{cli_error::CliError, plain};
+use replimeter_run::cli_error::CliError;
 
 use crate::{
     cli::DoctorArgs,
-    print::{print, print_json},
+    print::{print, print_json, say},
     progress::StatusLine,
     servers::{Targets, open},
 };
@@ -52,7 +49,7 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), CliEr
     let closed = servers.close();
     line.clear();
     // Warnings about the command line, not about the servers.
-    let _ = write!(std::io::stderr(), "{}", terminal::warnings(&given.warnings));
+    say(&terminal::warnings(&given.warnings));
     let shown = show(&label, sandbox, diagnosis, advice, args.json);
     closed?;
     shown
@@ -71,7 +68,7 @@ fn show(
     if json {
         print_json(&document)?;
     } else {
-        print(&plain(&terminal::render(&doctor::report(&document))))?;
+        print(&terminal::render(&doctor::report(&document)))?;
     }
     let absent: Vec<&str> = document
         .results

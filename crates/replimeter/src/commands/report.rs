@@ -1,6 +1,6 @@
 //! `replimeter report`: renders a run again.
 
-use std::{io::Write as _, path::Path};
+use std::path::Path;
 
 use replimeter_model::manifest::{Manifest, SandboxRecord, ServerRecord};
 use replimeter_render::{
@@ -8,13 +8,14 @@ use replimeter_render::{
     side_by_side::{self, RunSide, letter},
 };
 use replimeter_run::{
-    CUT, Recorded, Registry, cli_error::CliError, incomplete_hint, plain, run_dir::write_text, show,
+    CUT, Recorded, Registry, cli_error::CliError, incomplete_hint, run_dir::write_text, show,
 };
 
 use super::reproduce;
 use crate::{
     cli::ReportArgs,
-    print::{Terminal, print},
+    print::{print, say},
+    terminal::Terminal,
 };
 
 pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), CliError> {
@@ -68,7 +69,7 @@ pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), CliError
                     dir.display(),
                     failure.message
                 );
-                let _ = writeln!(std::io::stderr(), "{}", plain(&message));
+                say(&format!("{message}\n"));
             }
             Err(failure) if failure.hint == CUT => return Err(failure),
             Err(failure) => {
@@ -139,8 +140,5 @@ fn together(page: &Path, read: &[Recorded], markdown: bool) -> Result<(), CliErr
     if markdown {
         return Ok(());
     }
-    print(&plain(&format!(
-        "\nAll together:  file://{}\n",
-        page.display()
-    )))
+    print(&format!("\nAll together:  file://{}\n", page.display()))
 }

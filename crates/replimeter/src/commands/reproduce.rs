@@ -15,14 +15,14 @@ use replimeter_run::{
     cli_error::{CliError, FailureKind},
     machine,
     options::{CommandLineSettings, OutputArgs},
-    plain, read_json, read_value,
+    read_json, read_value,
     run_dir::{MANIFEST, PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
 };
 
 use crate::{
     cli::{ReportArgs, ReproduceArgs, ReproduceExtent},
     environment,
-    print::{print, print_json},
+    print::{print, print_json, say},
     servers::host,
 };
 
@@ -195,8 +195,8 @@ pub(crate) fn run(
     let mut texts = String::new();
     let mut ended: Option<CliError> = None;
     for (index, (one, plan)) in plans.iter().enumerate() {
-        tell(&format!(
-            "experiment {} ({} of {}): {}",
+        say(&format!(
+            "experiment {} ({} of {}): {}\n",
             one.number,
             index + 1,
             plans.len(),
@@ -278,7 +278,7 @@ fn show(
                     dir.join(PAGE).display()
                 ));
             }
-            print(&plain(&text))
+            print(&text)
         }
     };
     shown.and(written)
@@ -330,12 +330,6 @@ pub(crate) fn again(registry: &Registry, args: &ReportArgs, dir: &Path) -> Resul
 /// Returns a plan below its experiment's name.
 fn headed(title: &str, plan: &str) -> String {
     format!("# {title}\n{plan}\n")
-}
-
-/// Prints the current step.
-fn tell(words: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{words}");
 }
 
 fn carry_out(

@@ -2,17 +2,19 @@
 
 use std::{
     fs,
-    io::Write,
     path::{Path, PathBuf},
     sync::atomic::AtomicBool,
 };
 
-use crate::{cli::RunArgs, print::print, servers::host};
+use crate::{
+    cli::RunArgs,
+    print::{print, say},
+    servers::host,
+};
 use replimeter_run::{
     PlannedRun, Registry,
     cli_error::CliError,
     options::{CommandLineSettings, OutputArgs},
-    plain,
 };
 
 /// Maximum size of a plan, in bytes; real plans are far smaller.
@@ -42,20 +44,18 @@ pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Res
         if output.dry_run {
             if several {
                 let gap = if number == 0 { "" } else { "\n" };
-                print(&plain(&format!("{gap}# {}\n", path.display())))?;
+                print(&format!("{gap}# {}\n", path.display()))?;
             }
             print_plan(&*plan, output)?;
             continue;
         }
         if several {
-            // An error on standard error cannot be reported.
-            let _ = writeln!(
-                std::io::stderr(),
-                "plan {} of {}: {}",
+            say(&format!(
+                "plan {} of {}: {}\n",
                 number + 1,
                 paths.len(),
-                plain(&path.display().to_string())
-            );
+                path.display()
+            ));
         }
         plan.carry_out(&given, &host(), stop)?;
     }
@@ -65,7 +65,7 @@ pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Res
 /// Prints a plan and its effects, for a dry run.
 pub(super) fn print_plan(plan: &dyn PlannedRun, output: &OutputArgs) -> Result<(), CliError> {
     let (text, effects) = (plan.text()?, plan.effects(output)?);
-    print(&plain(&format!("{text}\n{effects}")))
+    print(&format!("{text}\n{effects}"))
 }
 
 /// Returns the plan files; those of folders are sorted by name.

@@ -26,7 +26,7 @@ use replimeter_model::{
     target::{Role, Target},
 };
 use replimeter_render::{sandboxes, terminal};
-use replimeter_run::{cli_error::CliError, plain};
+use replimeter_run::cli_error::CliError;
 use replimeter_sandbox::{
     SandboxError, endpoint,
     home::TAKEN,
@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cli::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, UpArgs},
     environment,
-    print::{print, print_failure, print_json},
+    print::{print, print_failure, print_json, say},
     progress::StatusLine,
 };
 
@@ -171,7 +171,7 @@ fn show_new(kept: &ManagedSandbox, json: bool) -> Result<(), CliError> {
         return print_json(&document(vec![listed]));
     }
     let report = sandboxes::started(&listed, kept.record().start_us);
-    print(&plain(&terminal::render(&report)))
+    print(&terminal::render(&report))
 }
 
 fn document(results: Vec<ListedSandbox>) -> SandboxesDocument {
@@ -302,7 +302,7 @@ fn list(args: &ListArgs) -> Result<(), CliError> {
     if args.json {
         print_json(&document(found))
     } else {
-        print(&plain(&terminal::render(&sandboxes::list(&found))))
+        print(&terminal::render(&sandboxes::list(&found)))
     }
 }
 
@@ -351,7 +351,7 @@ fn exec(args: &ExecArgs) -> Result<(), CliError> {
     if let Ok(state) = kept.ask(&SupervisorRequest::Status)
         && let Some(advice) = kept.ended_servers(&state)
     {
-        let _ = writeln!(io::stderr(), "{}", plain(&advice));
+        say(&format!("{advice}\n"));
     }
     Err(SourceError::from(kept.exec(node, &args.command, environment::path())).into())
 }
@@ -397,7 +397,7 @@ fn link(args: &LinkArgs) -> Result<(), CliError> {
             kept,
         )))]));
     }
-    print(&plain(&terminal::render(&sandboxes::links(&links))))
+    print(&terminal::render(&sandboxes::links(&links)))
 }
 
 fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
@@ -455,7 +455,7 @@ fn keep(stop: &Arc<AtomicBool>) -> Result<(), CliError> {
             hint: error.hint(),
             interrupted: matches!(error, SandboxError::Interrupted),
         };
-        let _ = say(&said);
+        let _ = write_report(&said);
     }
     Ok(ended.map_err(SourceError::from)?)
 }
@@ -489,11 +489,15 @@ fn start_and_keep(told: StartSandbox, stop: &Arc<AtomicBool>) -> Result<(), Sand
         &settings,
         &now,
         stop,
-        &mut |record| say(&LaunchReport::Ready(Box::new(record.clone()))),
+        &mut |record| write_report(&LaunchReport::Ready(Box::new(record.clone()))),
     )
 }
 
-fn say(said: &LaunchReport) -> io::Result<()> {
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the reader is the command that started the supervisor"
+)]
+fn write_report(said: &LaunchReport) -> io::Result<()> {
     let mut text = serde_json::to_string(said)?;
     text.push('\n');
     let mut out = io::stdout().lock();

@@ -8,7 +8,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{servers, terminal};
-use replimeter_run::{cli_error::CliError, plain};
+use replimeter_run::cli_error::CliError;
 use replimeter_sandbox::{
     Install, SandboxError,
     add::{self, Progress},
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &ServersArgs, stop: &Arc<AtomicBool>) -> Result<(), CliE
         return Err(SourceError::from(discovery.none(&search, None)).into());
     }
     if !args.json {
-        print(&plain(&terminal::render(&servers::report(&document))))?;
+        print(&terminal::render(&servers::report(&document)))?;
     }
     Ok(())
 }
@@ -64,11 +64,11 @@ fn add(args: &AddArgs, stop: &AtomicBool) -> Result<(), CliError> {
         Some(folder) => format!("linked to {}", folder.display()),
         None => format!("unpacked from {}", args.source.display()),
     };
-    print(&plain(&format!(
+    print(&format!(
         "Added {}, {how}\n\n{}",
         added.place.display(),
         terminal::render(&servers::report(&document))
-    )))
+    ))
 }
 
 fn document(installs: &[Install], unusable: &[UnusableServer]) -> ServersDocument {

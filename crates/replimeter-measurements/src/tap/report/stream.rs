@@ -5,6 +5,7 @@ use std::fmt::{Display, Write as _};
 use replimeter_model::tap::TapWindow;
 
 use replimeter_render::{
+    csv::inert,
     figures::{count, time},
     format::Format,
 };
@@ -45,11 +46,10 @@ pub(crate) const CSV_HEADER: &str = "time,start_s,end_s,replica,transactions,byt
 pub(crate) fn csv(window: &TapWindow, time: &str) -> String {
     let figure = |value: Option<f64>| value.map_or_else(String::new, |us| format!("{us:.3}"));
     // Names are generated or come from a topology file.
-    let replica = if window.replica.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", window.replica.replace('"', "\"\""))
-    } else {
-        window.replica.clone()
-    };
+    let mut replica = inert(&window.replica);
+    if replica.contains([',', '"', '\n', '\r']) {
+        replica = format!("\"{}\"", replica.replace('"', "\"\""));
+    }
     format!(
         "{time},{:.3},{:.3},{replica},{},{},{},{},{},{},{},{},{},{}",
         window.start_us / 1e6,
@@ -223,6 +223,16 @@ mod tests {
         assert_eq!(
             line,
             "2026-01-02T03:04:05.678Z,1.000,2.000,replica1,20,4000,19,1,-3.500,120.250,,900.000,1,50.000"
+        );
+        let hostile = TapWindow {
+            replica: "=HYPERLINK(\"a\",\"b\")".to_owned(),
+            ..window()
+        };
+        assert!(
+            csv(&hostile, "t")
+                .starts_with("t,1.000,2.000,\"'=HYPERLINK(\"\"a\"\",\"\"b\"\")\",20,"),
+            "{}",
+            csv(&hostile, "t")
         );
         assert_eq!(line.split(',').count(), CSV_HEADER.split(',').count());
     }
