@@ -310,7 +310,7 @@ fn unsupported_stamps_are_refused_with_the_reason() {
         for node in &mut probe {
             node.user = "probe".to_owned();
             node.password = Some(replimeter_model::target::Secret::new("pw"));
-            node.endpoint.ssl_mode = replimeter_model::target::SslMode::Preferred;
+            node.endpoint.tls.mode = None;
         }
         wait_until("the user arrives", LIMIT, || {
             value(replica, "SELECT 1 FROM mysql.user WHERE user='probe'").is_some()

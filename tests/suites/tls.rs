@@ -1,16 +1,30 @@
 //! TLS against servers that require it, with a private authority.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{self, Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    path::Path,
+    thread,
+    time::Duration,
+};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use replimeter_engine::{Node, ServerError, Session};
+use replimeter_model::target::{Endpoint, Secret};
 use replimeter_suites::{
     CommandOutput, LIMIT, TestEnvironment, folder, harness::Test, password, sql, start, test,
     value, wait,
 };
+use tempfile::TempDir;
 
 pub(crate) const TESTS: &[Test] = &[
     test!(every_ssl_mode_works_where_tls_is_required),
     test!(server_without_tls_is_handled),
+    test!(only_the_named_authority_and_host_are_accepted),
+    test!(peer_that_strips_tls_gets_no_password),
+    test!(tls_options_of_option_files_are_honored),
+    test!(public_key_of_a_remote_server_is_refused),
 ];
 
 /// An authority, and a server's certificate for `name`, as PEM files.
@@ -33,17 +47,25 @@ fn authority(folder: &Path, name: &str) {
     fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
 }
 
+/// The options of a server with this certificate.
+fn certificate(folder: &str) -> [String; 3] {
+    [
+        "ssl_ca=DIR/ca.pem",
+        "ssl_cert=DIR/cert.pem",
+        "ssl_key=DIR/key.pem",
+    ]
+    .map(|option| option.replace("DIR", folder))
+}
+
+/// An address of this machine that does not look like one.
+const REMOTE: &str = "127.1";
+
 fn every_ssl_mode_works_where_tls_is_required() {
     let files = folder();
     authority(&files.path().join("ours"), "db.example");
     authority(&files.path().join("other"), "db.example");
     let ours = files.path().join("ours").display().to_string();
-    let options = [
-        "ssl_ca=DIR/ca.pem",
-        "ssl_cert=DIR/cert.pem",
-        "ssl_key=DIR/key.pem",
-    ]
-    .map(|option| option.replace("DIR", &ours));
+    let options = certificate(&ours);
     let sandbox = start("mariadb/async:1", &options.each_ref().map(String::as_str));
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     assert_eq!(value(primary, "SELECT @@have_ssl").as_deref(), Some("YES"));
@@ -58,12 +80,10 @@ fn every_ssl_mode_works_where_tls_is_required() {
         &format!("SELECT MASTER_GTID_WAIT('{position}', 30)"),
     );
 
-    let run = |parameters: &str| {
-        let url = |address: String| format!("mysql://secure@{address}/{parameters}");
-        let (primary, replica) = (
-            url(primary.endpoint.address()),
-            url(replica.endpoint.address()),
-        );
+    let run_at = |host: &str, parameters: &str| {
+        let url =
+            |node: &Node| format!("mysql://secure@{host}:{}/{parameters}", node.endpoint.port);
+        let (primary, replica) = (url(primary), url(replica));
         let tool = TestEnvironment::new();
         let args = [
             "lag",
@@ -89,6 +109,7 @@ fn every_ssl_mode_works_where_tls_is_required() {
             .map(|run| fs::read_to_string(run.join("manifest.json")).unwrap());
         (ended, manifest.unwrap_or_default())
     };
+    let run = |parameters: &str| run_at("127.0.0.1", parameters);
     let encrypted = |parameters: &str| {
         let (ended, manifest) = run(parameters);
         let _ = ended.with_code(0);
@@ -121,11 +142,22 @@ fn every_ssl_mode_works_where_tls_is_required() {
         &format!("?ssl-mode=verify-ca&ssl-ca={other}"),
         "certificate",
     );
-    refused(
-        &format!("?ssl-mode=verify-identity&ssl-ca={ours}/ca.pem"),
-        "not valid for name",
-    );
-    // Without an authority of one's own only the public ones are trusted.
+    for mode in ["", "ssl-mode=verify-identity&"] {
+        refused(
+            &format!("?{mode}ssl-ca={ours}/ca.pem"),
+            "not valid for name",
+        );
+    }
+    // Each server is named once if it could be another one.
+    for (parameters, warnings) in [
+        ("?ssl-mode=required".to_owned(), 2),
+        (format!("?ssl-mode=verify-ca&ssl-ca={ours}/ca.pem"), 0),
+    ] {
+        let ended = run_at(REMOTE, &parameters).0.with_code(0);
+        let warned = ended.stdout.matches("the password was used over").count();
+        assert_eq!(warned, warnings, "{ended:#?}");
+    }
+    // Without an authority of one's own only those of the system are trusted.
     refused("?ssl-mode=verify-ca", "certificate");
     // The sandbox's own account needs no TLS, so that a server without it can be told apart.
     assert!(!password(primary).is_empty());
@@ -154,4 +186,243 @@ fn server_without_tls_is_handled() {
         .stderr_contains("ssl-mode=preferred");
     // Preferred falls back to plain text, and gets as far as the next check.
     let _ = run("preferred").stderr_contains("is the same server as primary");
+}
+
+/// Opens a session as the sandbox's own user at an address with parameters.
+fn open(node: &Node, address: &str, parameters: &str) -> Result<Session, ServerError> {
+    let (endpoint, _) = Endpoint::parse(&format!("mysql://{address}/?{parameters}")).unwrap();
+    Session::open(&Node {
+        endpoint,
+        answer: Duration::from_secs(10),
+        ..node.clone()
+    })
+}
+
+/// The cause of a refused session.
+fn refusal(opened: Result<Session, ServerError>) -> String {
+    match opened {
+        Ok(session) => panic!("{session} was accepted"),
+        Err(error) => format!("{}; {}", error.cause, error.hint),
+    }
+}
+
+fn only_the_named_authority_and_host_are_accepted() {
+    let files = folder();
+    for name in ["ours", "other"] {
+        authority(&files.path().join(name), "localhost");
+    }
+    let ours = files.path().join("ours").display().to_string();
+    let sandbox = start(
+        "mariadb/async:0",
+        &certificate(&ours).each_ref().map(String::as_str),
+    );
+    let node = &sandbox.nodes()[0];
+    let port = node.endpoint.port;
+    let (by_name, by_number) = (format!("localhost:{port}"), format!("127.0.0.1:{port}"));
+    let authority = format!("ssl-ca={ours}/ca.pem");
+    assert!(open(node, &by_name, &authority).unwrap().tls());
+    let any_name = format!("ssl-mode=verify-ca&{authority}");
+    assert!(open(node, &by_number, &any_name).unwrap().tls());
+    let refused = refusal(open(node, &by_number, &authority));
+    assert!(refused.contains("not valid for name"), "{refused}");
+    let other = format!("ssl-ca={}/ca.pem", files.path().join("other").display());
+    for parameters in [
+        other.clone(),
+        format!("ssl-mode=verify-ca&{other}"),
+        "ssl-mode=verify-ca".to_owned(),
+        "ssl-mode=verify-identity".to_owned(),
+    ] {
+        let refused = refusal(open(node, &by_name, &parameters));
+        assert!(
+            refused.contains("invalid peer certificate"),
+            "{parameters}: {refused}"
+        );
+    }
+}
+
+/// A peer between client and server that removes TLS from the server's offer. Returns its port.
+fn stripping_peer(server: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let mut server = TcpStream::connect(("127.0.0.1", server)).unwrap();
+            let mut header = [0; 4];
+            server.read_exact(&mut header).unwrap();
+            let mut greeting = vec![0; usize::from(header[0]) | usize::from(header[1]) << 8];
+            server.read_exact(&mut greeting).unwrap();
+            // Behind the version, the connection's id, eight bytes and a zero: the capabilities.
+            let version = greeting.iter().position(|byte| *byte == 0).unwrap();
+            greeting[version + 1 + 4 + 8 + 1 + 1] &= !0x08;
+            // The client may have gone.
+            let _ = client.write_all(&[&header[..], &greeting].concat());
+            let pump = |mut from: TcpStream, mut to: TcpStream| {
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            };
+            pump(client.try_clone().unwrap(), server.try_clone().unwrap());
+            pump(server, client);
+        }
+    });
+    port
+}
+
+fn peer_that_strips_tls_gets_no_password() {
+    let files = folder();
+    authority(files.path(), "localhost");
+    let ours = files.path().display().to_string();
+    let sandbox = start(
+        "mariadb/async:0",
+        &certificate(&ours).each_ref().map(String::as_str),
+    );
+    let node = &sandbox.nodes()[0];
+    let address = format!("localhost:{}", stripping_peer(node.endpoint.port));
+    for parameters in [
+        "ssl-mode=required".to_owned(),
+        "ssl-mode=verify-identity".to_owned(),
+        format!("ssl-ca={ours}/ca.pem"),
+        format!("ssl-mode=verify-ca&ssl-ca={ours}/ca.pem"),
+    ] {
+        let refused = refusal(open(node, &address, &parameters));
+        assert!(
+            refused.contains("does not offer TLS"),
+            "{parameters}: {refused}"
+        );
+    }
+    assert!(!open(node, &address, "").unwrap().tls(), "it is a peer");
+}
+
+fn tls_options_of_option_files_are_honored() {
+    let files: TempDir = folder();
+    for name in ["ours", "other"] {
+        authority(&files.path().join(name), "localhost");
+    }
+    let file = |name: &str| files.path().join(name).display().to_string();
+    let options = certificate(&file("ours"));
+    let sandbox = start("mariadb/async:0", &options.each_ref().map(String::as_str));
+    let node = &sandbox.nodes()[0];
+    let run = |host: &str, lines: &str, parameters: &str| {
+        let tool = TestEnvironment::new();
+        let lines = lines.replace("DIR", &file(""));
+        let text = format!(
+            "[client]\nuser=replimeter\npassword={}\n{lines}\n",
+            password(node)
+        );
+        fs::write(tool.folder().join(".my.cnf"), text).unwrap();
+        let url = format!("mysql://{host}:{}/{parameters}", node.endpoint.port);
+        tool.run(&["lag", "--primary", &url, "--replica", &url])
+    };
+    // The login succeeds, and the next check fails.
+    let accepted = "is the same server as primary";
+    for (host, lines, parameters, code, want) in [
+        (
+            "localhost",
+            "ssl-mode=VERIFY_IDENTITY",
+            "",
+            3,
+            "invalid peer certificate",
+        ),
+        (
+            "localhost",
+            "ssl-verify-server-cert",
+            "",
+            3,
+            "invalid peer certificate",
+        ),
+        (
+            "localhost",
+            "ssl-ca=DIR/other/ca.pem",
+            "",
+            3,
+            "invalid peer certificate",
+        ),
+        ("localhost", "ssl-ca=DIR/none.pem", "", 3, "none.pem"),
+        (
+            "127.0.0.1",
+            "ssl-ca=DIR/ours/ca.pem",
+            "",
+            3,
+            "not valid for name",
+        ),
+        ("localhost", "ssl-ca=DIR/ours/ca.pem", "", 3, accepted),
+        (
+            "127.0.0.1",
+            "ssl-ca=DIR/ours/ca.pem\nssl-mode=VERIFY_CA\nssl-cert=DIR/ours/cert.pem\nssl-key=DIR/ours/key.pem",
+            "",
+            3,
+            accepted,
+        ),
+        (
+            "localhost",
+            "ssl-capath=/etc/ssl/certs",
+            "",
+            2,
+            ".my.cnf, line 4: Replimeter does not support",
+        ),
+        (
+            "localhost",
+            "ssl-capath=/etc/ssl/certs",
+            "?ssl-mode=required",
+            3,
+            accepted,
+        ),
+        (
+            "localhost",
+            "ssl-mode=VERIFY_IDENTITY",
+            "?ssl-mode=required",
+            3,
+            accepted,
+        ),
+    ] {
+        let ended = run(host, lines, parameters);
+        assert_eq!(ended.code, Some(code), "{lines} {parameters}: {ended:#?}");
+        let _ = ended.stderr_contains(want);
+    }
+}
+
+fn public_key_of_a_remote_server_is_refused() {
+    let sandbox = start("mysql/async:0", &[]);
+    let admin = &sandbox.nodes()[0];
+    let port = admin.endpoint.port;
+    let user = |name: &str| {
+        sql(
+            admin,
+            &format!(
+                "CREATE USER {name}@'127.0.0.1' IDENTIFIED WITH caching_sha2_password BY 'pw'"
+            ),
+        );
+        Node {
+            user: name.to_owned(),
+            password: Some(Secret::new("pw")),
+            ..admin.clone()
+        }
+    };
+    // The server remembers who has logged in, so every case has its own user.
+    let remote = format!("{REMOTE}:{port}");
+    for parameters in [
+        "ssl-mode=disabled",
+        "ssl-mode=disabled&get-server-public-key=0",
+    ] {
+        let node = user(&format!("refused{}", parameters.len()));
+        let refused = refusal(open(&node, &remote, parameters));
+        assert!(
+            refused.contains("without TLS") && refused.contains("get-server-public-key"),
+            "{parameters}: {refused}"
+        );
+    }
+    let asked = "ssl-mode=disabled&get-server-public-key=true";
+    for (name, address, parameters) in [
+        ("asked", remote.as_str(), asked),
+        ("local", &format!("127.0.0.1:{port}"), "ssl-mode=disabled"),
+        ("encrypted", &remote, "ssl-mode=required"),
+    ] {
+        let session = open(&user(name), address, parameters);
+        assert!(session.is_ok(), "{name}: {:?}", session.err());
+    }
+    let local_off = "ssl-mode=disabled&get-server-public-key=off";
+    let refused = refusal(open(&user("off"), &format!("127.0.0.1:{port}"), local_off));
+    assert!(refused.contains("get-server-public-key"), "{refused}");
 }

@@ -159,13 +159,9 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
         Error::DriverError(DriverError::TlsNotSupported) => (
             ErrorKind::Tls,
             "the server does not offer TLS".to_owned(),
-            "enable TLS on the server, or use ssl-mode=preferred or ssl-mode=disabled",
+            "enable TLS on the server; if it is enabled, something on the way removes it; ssl-mode=preferred does without",
         ),
-        Error::TlsError(error) => (
-            ErrorKind::Tls,
-            error.to_string(),
-            "check ssl-ca and the server's certificate; ssl-mode=verify-ca does not compare the host name, ssl-mode=required verifies nothing",
-        ),
+        Error::TlsError(error) => (ErrorKind::Tls, error.to_string(), CHECK_TLS),
         Error::DriverError(DriverError::CouldNotConnect(Some((_, cause, kind)))) => {
             unreachable_cause(cause, *kind)
         }
@@ -194,6 +190,9 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
     }
 }
 
+/// The hint for a server that could not be verified.
+const CHECK_TLS: &str = "check that ssl-ca names the authority of the server's certificate, and that the certificate has the host as a subject alternative name; ssl-mode=verify-ca does not compare the name";
+
 fn unreachable_cause(cause: &str, kind: io::ErrorKind) -> (ErrorKind, String, &'static str) {
     let hint = match kind {
         // The resolver's failures have no kind of their own.
@@ -215,11 +214,7 @@ fn io_cause(error: &io::Error) -> (ErrorKind, String, &'static str) {
         kind if kind == io::ErrorKind::ConnectionRefused || text.contains("lookup") => {
             unreachable_cause(&text, kind)
         }
-        io::ErrorKind::InvalidData => (
-            ErrorKind::Tls,
-            text,
-            "check ssl-ca and the server's certificate; ssl-mode=verify-ca does not compare the host name, ssl-mode=required verifies nothing",
-        ),
+        io::ErrorKind::InvalidData => (ErrorKind::Tls, text, CHECK_TLS),
         _ => (
             ErrorKind::Lost,
             text,

@@ -1,6 +1,10 @@
 //! A server to connect to: its name in the report, its address and its user.
 
-use std::{fmt, fs, time::Duration};
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use mysql::{ClientIdentity, Opts, OptsBuilder, SslOpts, consts::CapabilityFlags};
 use replimeter_model::target::{Endpoint, Secret, SslMode};
@@ -15,6 +19,17 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// Prepared statements that a connection caches.
 const STATEMENTS: usize = 1024;
+
+/// A public key that cannot be read (not a folder is in its path), instead of one that the server sends.
+const NO_PUBLIC_KEY: &str = "/dev/null/get-server-public-key";
+
+/// Authorities of the system, by distribution: Debian, Red Hat, SUSE, Alpine and BSD.
+const SYSTEM_AUTHORITIES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
 
 /// What the error of a refused login adds to the server's message.
 #[derive(Clone, Debug)]
@@ -68,10 +83,21 @@ impl Node {
     /// # Errors
     /// Naming the file and the reason, before any connection is tried.
     pub fn check_files(&self) -> Result<(), ServerError> {
+        let tls = &self.endpoint.tls;
+        if tls.mode().verifies() && self.authorities().is_none() {
+            return Err(ServerError {
+                kind: ErrorKind::Tls,
+                ..self.precondition(
+                    "cannot verify the server",
+                    "this machine has no file of certificate authorities",
+                    "name the server's authority with ssl-ca=FILE",
+                )
+            });
+        }
         let files = [
-            ("ssl-ca", &self.endpoint.ssl_ca),
-            ("ssl-cert", &self.endpoint.ssl_cert),
-            ("ssl-key", &self.endpoint.ssl_key),
+            ("ssl-ca", &tls.ca),
+            ("ssl-cert", &tls.cert),
+            ("ssl-key", &tls.key),
         ];
         for (parameter, path) in files {
             let Some(path) = path else { continue };
@@ -118,24 +144,63 @@ impl Node {
             .write_timeout(Some(self.answer))
             // The cache must hold all statements of a load: an evicted statement is closed.
             .stmt_cache_size(STATEMENTS)
+            // Whoever answers could send a key of its own.
+            .server_key_path((!self.takes_public_key()).then(|| NO_PUBLIC_KEY.into()))
             .ssl_opts(tls.then(|| self.ssl_opts()))
             .into()
     }
 
     fn ssl_opts(&self) -> SslOpts {
-        let verify = matches!(
-            self.endpoint.ssl_mode,
-            SslMode::VerifyCa | SslMode::VerifyIdentity
-        );
-        let identity = self
-            .endpoint
-            .ssl_cert
-            .clone()
-            .zip(self.endpoint.ssl_key.clone());
+        let tls = &self.endpoint.tls;
+        let identity = tls.cert.clone().zip(tls.key.clone());
         SslOpts::default()
-            .with_root_cert_path(self.endpoint.ssl_ca.clone())
+            .with_root_cert_path(self.authorities())
             .with_client_identity(identity.map(|(cert, key)| ClientIdentity::new(cert, key)))
-            .with_danger_accept_invalid_certs(!verify)
-            .with_danger_skip_domain_validation(self.endpoint.ssl_mode != SslMode::VerifyIdentity)
+            .with_danger_accept_invalid_certs(!tls.mode().verifies())
+            .with_danger_skip_domain_validation(tls.mode() != SslMode::VerifyIdentity)
+    }
+
+    /// Returns the file with the only authorities to trust: the given one, or the system's; `None` when nothing is
+    /// verified.
+    fn authorities(&self) -> Option<PathBuf> {
+        let tls = &self.endpoint.tls;
+        let system = || {
+            SYSTEM_AUTHORITIES
+                .map(Path::new)
+                .into_iter()
+                .find(|path| path.is_file())
+        };
+        let path = tls.ca.clone().or_else(|| system().map(Path::to_owned));
+        path.filter(|_| tls.mode().verifies())
+    }
+
+    /// Returns whether a password may be encrypted with a key that the server sends without TLS.
+    pub(crate) fn takes_public_key(&self) -> bool {
+        let given = self.endpoint.tls.get_server_public_key;
+        given.unwrap_or_else(|| self.endpoint.is_loopback())
+    }
+
+    /// Returns how the password could get to others than the server, over a connection with or without TLS:
+    /// a message and its hint.
+    #[must_use]
+    pub fn exposed_password(&self, encrypted: bool) -> Option<(String, &'static str)> {
+        let verified = encrypted && self.endpoint.tls.mode().verifies();
+        let password = self.password.as_ref();
+        if password.is_none_or(|password| password.reveal().is_empty())
+            || verified
+            || self.endpoint.is_loopback()
+        {
+            return None;
+        }
+        let channel = match encrypted {
+            true => "an encrypted connection to an unverified server",
+            false => "an unencrypted connection",
+        };
+        Some((
+            format!(
+                "the password was used over {channel}: anyone who controls the network can pose as the server and attack the password"
+            ),
+            "add ?ssl-ca=FILE with the server's authority to its URL, unless only you use the network",
+        ))
     }
 }

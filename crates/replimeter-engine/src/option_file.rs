@@ -1,11 +1,11 @@
-//! MySQL option files (`~/.my.cnf`): user and password for the client.
+//! MySQL option files (`~/.my.cnf`): user, password and TLS for the client.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use replimeter_model::target::Secret;
+use replimeter_model::target::{Secret, SslMode, TlsOptions, switch};
 
 /// Groups that Replimeter reads; a later one overrides an earlier one.
 pub const GROUPS: [&str; 4] = ["client", "client-server", "client-mariadb", "replimeter"];
@@ -19,7 +19,85 @@ pub struct Credentials {
     pub user: Option<Entry<String>>,
     /// The password.
     pub password: Option<Entry<Secret>>,
+    /// What the file says about TLS.
+    pub tls: Tls,
 }
+
+/// What an option file says about TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    options: TlsOptions,
+    /// `ssl` and `ssl-verify-server-cert`.
+    on: Option<bool>,
+    verify: Option<bool>,
+    /// The first option that cannot be honored, as a message.
+    refused: Option<String>,
+}
+
+impl Tls {
+    /// Returns the options in effect. Of several that state how far to verify, the strictest counts.
+    ///
+    /// # Errors
+    /// A message without any value when an option cannot be honored, or two contradict each other.
+    pub fn options(&self) -> Result<TlsOptions, String> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone());
+        }
+        let mut options = self.options.clone();
+        let stated = options
+            .mode
+            .max((self.verify == Some(true)).then_some(SslMode::VerifyIdentity));
+        options.mode = match (stated, self.on) {
+            (None, Some(false)) => Some(SslMode::Disabled),
+            (None, Some(true)) if options.ca.is_none() || self.verify.is_some() => {
+                Some(SslMode::Required)
+            }
+            (None, None) if self.verify.is_some() => Some(SslMode::Preferred),
+            (Some(mode), Some(true)) => Some(mode.max(SslMode::Required)),
+            // An authority alone verifies the identity.
+            (stated, _) => stated,
+        };
+        options.check().map_err(|error| error.to_string())?;
+        Ok(options)
+    }
+
+    /// Takes over an option by its name, if it is about TLS. Texts of the file are not repeated, because they may be
+    /// a password.
+    fn set(&mut self, name: &str, value: &str, at: &str) {
+        let path = || Some(PathBuf::from(value)).filter(|path| !path.as_os_str().is_empty());
+        let refused = &mut self.refused;
+        let mut refuse = |reason: &str| {
+            refused.get_or_insert_with(|| format!("{at}: {reason}"));
+        };
+        let mut flag = |flag: &mut Option<bool>| match switch(value) {
+            Some(value) => *flag = Some(value),
+            None => refuse("the value is neither on nor off"),
+        };
+        match name {
+            "ssl" => flag(&mut self.on),
+            "ssl-verify-server-cert" => flag(&mut self.verify),
+            "get-server-public-key" => flag(&mut self.options.get_server_public_key),
+            "ssl-ca" => self.options.ca = path(),
+            "ssl-cert" => self.options.cert = path(),
+            "ssl-key" => self.options.key = path(),
+            "ssl-mode" => match value.parse() {
+                Ok(mode) => self.options.mode = Some(mode),
+                Err(_) => refuse("unknown ssl-mode"),
+            },
+            // Both versions that the driver can speak.
+            "tls-version" if TLS_VERSIONS.iter().all(|version| value.contains(version)) => {}
+            // Resumed sessions only save time.
+            _ if name.starts_with("ssl-session-data") => {}
+            _ if name.starts_with("ssl") || name.starts_with("tls-") => {
+                refuse("Replimeter does not support this option of TLS");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Versions of TLS that the driver uses; it cannot be limited to one.
+const TLS_VERSIONS: [&str; 2] = ["TLSv1.2", "TLSv1.3"];
 
 /// A value from an option file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,19 +214,31 @@ fn parse(
                 .filter(|_| group.contains(']'))
                 .ok_or((index + 1, "the group has no closing bracket"))?;
             ours = GROUPS.contains(&name.trim());
-        } else if let Some((name, value)) = option(line)
-            && ours
-        {
-            match name.as_str() {
-                "user" => {
+        } else if ours {
+            let (name, value) = option(line);
+            // Clients without an option skip it if it has this prefix.
+            let name = name.strip_prefix("loose-").unwrap_or(&name);
+            match (name, value) {
+                ("user", Some(value)) => {
                     let file = file.to_owned();
                     credentials.user = Some(Entry { value, file });
                 }
-                "password" => {
+                ("password", Some(value)) => {
                     let (value, file) = (Secret::new(value), file.to_owned());
                     credentials.password = Some(Entry { value, file });
                 }
-                _ => {}
+                (name, value) => {
+                    let off = ["skip-", "disable-"].map(|prefix| name.strip_prefix(prefix));
+                    let (name, value) = match off.into_iter().flatten().next() {
+                        Some(name) => (name, "0".to_owned()),
+                        None => {
+                            let name = name.strip_prefix("enable-").unwrap_or(name);
+                            (name, value.unwrap_or_default())
+                        }
+                    };
+                    let at = format!("{}, line {}", file.display(), index + 1);
+                    credentials.tls.set(name, &value, &at);
+                }
             }
         }
     }
@@ -157,8 +247,12 @@ fn parse(
 
 /// Returns an option's name (dashes as written by the stock client) and its value without quotes,
 /// escapes and a trailing comment.
-fn option(line: &str) -> Option<(String, String)> {
-    let (name, value) = line.split_once('=')?;
+fn option(line: &str) -> (String, Option<String>) {
+    let name = |name: &str| name.trim().replace('_', "-");
+    let Some((before, value)) = line.split_once('=') else {
+        let alone = line.split([' ', '\t', '#']).next().unwrap_or(line);
+        return (name(alone), None);
+    };
     let value = value.trim();
     let quote = value
         .chars()
@@ -179,7 +273,7 @@ fn option(line: &str) -> Option<(String, String)> {
             .unwrap_or(value)
             .trim_end(),
     };
-    Some((name.trim().replace('_', "-"), unescaped(body)))
+    (name(before), Some(unescaped(body)))
 }
 
 fn closing(text: &str, quote: char) -> Option<usize> {
@@ -265,6 +359,79 @@ mod tests {
                 .value,
             "b"
         );
+    }
+
+    #[test]
+    fn tls_options_mean_what_they_mean_to_the_client_tools() {
+        use SslMode::{Disabled, Preferred, Required, VerifyCa, VerifyIdentity};
+        for (lines, mode) in [
+            ("", Preferred),
+            ("ssl-mode=VERIFY_IDENTITY", VerifyIdentity),
+            ("loose_ssl_mode=verify_ca", VerifyCa),
+            ("ssl_mode=PREFERRED\nssl", Required),
+            ("ssl-mode=DISABLED", Disabled),
+            ("ssl-ca=/ca", VerifyIdentity),
+            ("ssl\nssl-ca=/ca # ours", VerifyIdentity),
+            ("ssl=1", Required),
+            ("ssl # encrypt", Required),
+            ("skip-ssl", Disabled),
+            ("ssl=OFF", Disabled),
+            ("ssl=0\nssl-mode=VERIFY_IDENTITY", VerifyIdentity),
+            ("ssl-verify-server-cert", VerifyIdentity),
+            ("ssl-verify-server-cert=TRUE\nssl", VerifyIdentity),
+            ("disable-ssl-verify-server-cert", Preferred),
+            ("skip_ssl_verify_server_cert\nssl", Required),
+            ("skip-ssl\nskip-ssl-verify-server-cert", Disabled),
+            ("ssl-mode=VERIFY_IDENTITY\nssl-ca=", VerifyIdentity),
+            ("tls-version=TLSv1.2,TLSv1.3", Preferred),
+        ] {
+            let options = parsed(&format!("[client]\n{lines}")).tls.options();
+            assert_eq!(options.map(|options| options.mode()), Ok(mode), "{lines}");
+        }
+        let options = parsed(
+            "[client]\nssl-cert=/c\nssl-key='/k #1'\nssl-ca=/a\n[mysqld]\nssl-ca=/server\n[replimeter]\nssl-ca=/b\nget-server-public-key",
+        );
+        assert_eq!(
+            options.tls.options().unwrap(),
+            TlsOptions {
+                mode: None,
+                ca: Some("/b".into()),
+                cert: Some("/c".into()),
+                key: Some("/k #1".into()),
+                get_server_public_key: Some(true),
+            }
+        );
+    }
+
+    #[test]
+    fn tls_options_that_cannot_be_honored_are_refused() {
+        for (lines, want) in [
+            (
+                "ssl-capath=/etc/ssl",
+                "/my.cnf, line 2: Replimeter does not",
+            ),
+            ("ssl-crl=/crl", "does not support"),
+            ("ssl-cipher=secret", "does not support"),
+            ("tls-version=TLSv1.3", "does not support"),
+            ("tls_fp=secret", "does not support"),
+            ("ssl-verify=1", "does not support"),
+            ("ssl-mode=secret", "unknown ssl-mode"),
+            ("ssl=secret", "neither on nor off"),
+            ("ssl-key=/secret", "belong together"),
+            ("ssl-ca=/secret\nssl-mode=REQUIRED", "does not verify"),
+            ("ssl-ca=/secret\nskip-ssl", "does not verify"),
+            (
+                "ssl-ca=/secret\nssl-verify-server-cert=0",
+                "does not verify",
+            ),
+        ] {
+            let refused = parsed(&format!("[client]\n{lines}")).tls.options();
+            let refused = refused.unwrap_err();
+            assert!(
+                refused.contains(want) && !refused.contains("secret"),
+                "{lines}: {refused}"
+            );
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
+    fmt, io,
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
 };
 
@@ -44,10 +44,10 @@ impl Session {
                 .run(|| Conn::new(node.opts(tls)))
                 .map_err(Error::IoError)?,
         };
-        let wants_tls = node.endpoint.ssl_mode != SslMode::Disabled;
+        let wants_tls = node.endpoint.tls.mode() != SslMode::Disabled;
         let (conn, tls) = match connect(wants_tls) {
             Err(Error::DriverError(DriverError::TlsNotSupported))
-                if node.endpoint.ssl_mode == SslMode::Preferred =>
+                if node.endpoint.tls.mode() == SslMode::Preferred =>
             {
                 (connect(false), false)
             }
@@ -61,6 +61,20 @@ impl Session {
                 address,
                 tls,
             }),
+            Err(Error::IoError(cause))
+                if !node.takes_public_key() && cause.kind() == io::ErrorKind::NotADirectory =>
+            {
+                Err(ServerError {
+                    kind: ErrorKind::Tls,
+                    ..ServerError::precondition(
+                        &name,
+                        &address,
+                        "cannot connect",
+                        "the server asks for the password without TLS, encrypted with a key that anyone could have sent",
+                        "use TLS (ssl-ca=FILE), or add get-server-public-key=true to the URL if only you use the network",
+                    )
+                })
+            }
             Err(cause) => {
                 let mut error = ServerError::from_driver(&name, &address, "cannot connect", &cause);
                 if let (ErrorKind::AccessDenied, Some(login)) = (error.kind, &node.login) {

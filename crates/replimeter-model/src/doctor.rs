@@ -60,6 +60,8 @@ codes! {
     ExaminationFailed = "examination-failed",
     /// The connection leaves this machine as plain text.
     NotEncrypted = "not-encrypted",
+    /// The password was sent to another machine that did not prove who it is.
+    ServerNotVerified = "server-not-verified",
     /// A setting or state could not be read, so it was not checked.
     NotChecked = "not-checked",
     /// The user lacks a privilege.

@@ -1,13 +1,17 @@
 //! The target of a measurement: a sandbox, or the user's servers.
 
 mod endpoint;
+mod tls;
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::endpoint::{Endpoint, EndpointError, Secret, SslMode};
+pub use self::{
+    endpoint::{Endpoint, EndpointError, Secret},
+    tls::{SslMode, TlsError, TlsOptions, switch},
+};
 use crate::{
     sandbox::{SandboxName, SandboxSpec},
     shape::{Shape, node_name},

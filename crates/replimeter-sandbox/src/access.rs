@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use replimeter_model::target::{Endpoint, SslMode};
+use replimeter_model::target::{Endpoint, SslMode, TlsOptions};
 
 use crate::{engine::ADMIN_USER, error::SandboxError};
 
@@ -48,9 +48,9 @@ pub fn endpoint(user: &str, port: u16) -> Endpoint {
         host: "127.0.0.1".to_owned(),
         port,
         // Loopback between processes of one machine: encryption would only add to every time.
-        ssl_mode: SslMode::Disabled,
-        ssl_ca: None,
-        ssl_cert: None,
-        ssl_key: None,
+        tls: TlsOptions {
+            mode: Some(SslMode::Disabled),
+            ..TlsOptions::default()
+        },
     }
 }

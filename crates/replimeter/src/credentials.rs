@@ -55,9 +55,22 @@ impl Credentials {
                     let found = file.password.as_ref()?;
                     Some((found.value.clone(), shown(&found.file)))
                 });
+            let mut endpoint = endpoint.clone();
+            endpoint.tls = match file.tls.options() {
+                Ok(options) => endpoint.tls.or(&options),
+                // The URL has the precedence.
+                Err(_) if endpoint.tls.mode.is_some() || endpoint.tls.ca.is_some() => endpoint.tls,
+                Err(refused) => {
+                    return Err(SourceError::new(
+                        SourceErrorKind::Usage,
+                        format!("cannot use the TLS options of the option file: {refused}"),
+                        "give ssl-mode and ssl-ca in the URLs, or name another file with --defaults-file",
+                    ));
+                }
+            };
             let mut node = Node {
                 name: name.clone(),
-                endpoint: endpoint.clone(),
+                endpoint,
                 user,
                 password: None,
                 login: None,
@@ -92,7 +105,7 @@ impl Credentials {
                 user_from.as_deref(),
                 password_from.as_deref(),
                 path.as_deref(),
-                node.endpoint.ssl_mode != SslMode::Disabled,
+                node.endpoint.tls.mode() != SslMode::Disabled,
             ));
             node.password = password.map(|(password, _)| password);
             nodes.push(node);

@@ -235,3 +235,18 @@ fn only_own_files_name_a_measurement() {
     let expected: BTreeSet<String> = NAMES.map(str::to_owned).into();
     assert_eq!(found, expected);
 }
+
+#[test]
+fn driver_trusts_no_public_authority() {
+    let lock = fs::read_to_string(repository().join("Cargo.lock")).unwrap();
+    let packages = lock.split("[[package]]");
+    let of_authorities: Vec<&str> = packages
+        .filter(|package| {
+            let name = package.lines().find(|line| line.starts_with("name"));
+            name.is_some_and(|name| name.contains("webpki-root") || name.contains("native-certs"))
+        })
+        .collect();
+    // The one in `vendor`, which has no source, instead of the registry's.
+    assert_eq!(of_authorities.len(), 1, "{of_authorities:?}");
+    assert!(!of_authorities[0].contains("source"), "{of_authorities:?}");
+}

@@ -91,19 +91,11 @@ impl DiscoveredServer {
         })
     }
 
-    /// Returns a warning when the connection is unencrypted and leaves this machine.
-    pub(crate) fn unencrypted(&self) -> Option<Warning> {
-        let endpoint = &self.node.endpoint;
-        let clear = !self.session.tls()
-            && endpoint.ssl_mode == SslMode::Preferred
-            && !endpoint.is_loopback();
-        clear.then(|| {
-            Warning::new(
-                WarningCode::TlsNotVerified,
-                format!("{}: the connection is not encrypted", self.session),
-                "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL, unless only you use the network",
-            )
-        })
+    /// Returns a warning when the connection leaves this machine and exposes the password or, without one, the rows.
+    pub(crate) fn unverified(&self) -> Option<Warning> {
+        let (message, hint) = unverified(&self.node, self.session.tls())?;
+        let message = format!("{}: {message}", self.session);
+        Some(Warning::new(WarningCode::TlsNotVerified, message, hint))
     }
 
     /// Returns the server with a short timeout, for queries during a run.
@@ -144,6 +136,19 @@ impl DiscoveredServer {
             [self.group(), other.group()],
         )
     }
+}
+
+/// Returns why a connection that leaves this machine is not safe, and a hint.
+pub(crate) fn unverified(node: &Node, encrypted: bool) -> Option<(String, &'static str)> {
+    let clear = !encrypted && node.endpoint.tls.mode() == SslMode::Preferred;
+    node.exposed_password(encrypted).or_else(|| {
+        (clear && !node.endpoint.is_loopback()).then(|| {
+            (
+                "the connection is not encrypted: others on the network can read and change what is sent".to_owned(),
+                "add ?ssl-ca=FILE with the server's authority to its URL, unless only you use the network",
+            )
+        })
+    })
 }
 
 /// Connects to every server and reads its state.

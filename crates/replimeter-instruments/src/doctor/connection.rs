@@ -1,10 +1,7 @@
 //! Connections to the servers, their identities, and privileges of their user.
 
 use replimeter_engine::{ErrorKind, ServerError, dialect, dialect::statements};
-use replimeter_model::{
-    doctor::{Finding, FindingCode as Code, Severity},
-    target::SslMode,
-};
+use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
 
 use super::{
     CheckContext, about, among,
@@ -23,14 +20,12 @@ pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
         .filter_map(|server| absent(server, server.state.as_ref().err()?))
         .collect();
     for (index, server, state) in view.reached() {
-        if !state.tls && state.ssl_mode == SslMode::Preferred && !state.loopback {
-            findings.push(about(
-                Severity::Warning,
-                Code::NotEncrypted,
-                server,
-                "the connection is not encrypted",
-                "add ?ssl-mode=verify-ca&ssl-ca=FILE to its URL, unless only you use the network",
-            ));
+        if let Some((message, hint)) = &state.unverified {
+            let code = match state.tls {
+                true => Code::ServerNotVerified,
+                false => Code::NotEncrypted,
+            };
+            findings.push(about(Severity::Warning, code, server, message, *hint));
         }
         findings.extend(privileges(view, index, server, state));
     }

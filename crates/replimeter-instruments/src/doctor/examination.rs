@@ -20,14 +20,14 @@ use replimeter_engine::{
 };
 use replimeter_model::{
     doctor::{ClockOffset, RoundTrip},
-    target::{Role, SslMode},
+    target::Role,
     time::Nanos,
 };
 
 use crate::{
     clock::Calendar,
     clock_offset::{self, ProbeLimits, repeat},
-    discovery::{DiscoveredServer, unless_disconnected},
+    discovery::{DiscoveredServer, unless_disconnected, unverified},
     table::{LOCK, MARK, find},
 };
 
@@ -73,10 +73,8 @@ pub(super) enum SchemaContents {
 pub(super) struct ServerState {
     /// Whether the connection is encrypted.
     pub(super) tls: bool,
-    /// The mode requested by the URL.
-    pub(super) ssl_mode: SslMode,
-    /// Whether the server runs on this machine.
-    pub(super) loopback: bool,
+    /// Why the connection is not safe, and a hint.
+    pub(super) unverified: Option<(String, &'static str)>,
     /// Time to connect and log in.
     pub(super) connect_us: f64,
     /// The round trip of an empty select.
@@ -251,8 +249,7 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServ
     let own = session.connection_id();
     let state = ServerState {
         tls: session.tls(),
-        ssl_mode: node.endpoint.ssl_mode,
-        loopback: node.endpoint.is_loopback(),
+        unverified: unverified(node, session.tls()),
         connect_us,
         round_trip,
         // All clocks are read together at the end, before they drift apart.

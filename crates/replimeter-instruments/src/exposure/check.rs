@@ -8,7 +8,7 @@ use replimeter_engine::{
 use replimeter_model::target::Role as Declaration;
 
 use crate::{
-    discovery::{Relation, find_relations, read_each},
+    discovery::{DiscoveredServer, Relation, find_relations, read_each},
     preflight::Cluster,
 };
 
@@ -30,7 +30,9 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
         return Err(error.clone());
     }
     let relations = find_relations(&servers, declared)?;
-    let mut cluster = Cluster::of(servers, relations, Vec::new());
+    let warnings = servers.iter().filter_map(DiscoveredServer::unverified);
+    let warnings = warnings.collect();
+    let mut cluster = Cluster::of(servers, relations, warnings);
     let Cluster {
         primary,
         replicas,

@@ -20,7 +20,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let mut warnings = Vec::new();
     let (mut primary, mut replicas) = (None, Vec::new());
     for (server, relation) in servers.into_iter().zip(relations.of) {
-        warnings.extend(server.unencrypted());
+        warnings.extend(server.unverified());
         match &relation {
             Relation::Writer => {
                 if server.facts.on("read_only") {

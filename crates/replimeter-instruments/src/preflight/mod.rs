@@ -59,7 +59,7 @@ pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Clus
     let relations = find_relations(&servers, declared)?;
     refuse_broken_chain(&servers, &relations.of)?;
     for (server, relation) in servers.iter_mut().zip(&relations.of) {
-        warnings.extend(server.unencrypted());
+        warnings.extend(server.unverified());
         if *relation == Relation::Writer {
             check_primary(server, writer_privileges, &mut warnings)?;
         } else {

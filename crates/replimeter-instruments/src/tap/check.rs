@@ -48,7 +48,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
         _ => find_relations(&servers, declared)?,
     };
     for (index, server) in servers.iter().enumerate() {
-        warnings.extend(server.unencrypted());
+        warnings.extend(server.unverified());
         let role = if index == relations.writer {
             FollowPurpose::Source
         } else {

@@ -1,56 +1,13 @@
 //! The address of a server, how to reach it, and the password that its URL may carry.
 
-use std::{fmt, net::IpAddr, path::PathBuf, str::FromStr};
+use std::{fmt, net::IpAddr, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use url::Url;
 
+use super::tls::{TlsError, TlsOptions, switch};
 use crate::redact;
-
-/// Encryption and verification of a connection; the names are MySQL's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum SslMode {
-    /// No TLS.
-    Disabled,
-    /// TLS when the server offers it, unverified; plain text otherwise.
-    #[default]
-    Preferred,
-    /// TLS, server not verified.
-    Required,
-    /// TLS, certificate signed by a trusted authority.
-    VerifyCa,
-    /// As `verify-ca`, and the certificate names the host.
-    VerifyIdentity,
-}
-
-impl FromStr for SslMode {
-    type Err = EndpointError;
-
-    fn from_str(text: &str) -> Result<Self, EndpointError> {
-        match text.to_ascii_lowercase().replace('_', "-").as_str() {
-            "disabled" => Ok(Self::Disabled),
-            "preferred" => Ok(Self::Preferred),
-            "required" => Ok(Self::Required),
-            "verify-ca" => Ok(Self::VerifyCa),
-            "verify-identity" => Ok(Self::VerifyIdentity),
-            _ => Err(EndpointError::SslMode(text.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for SslMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Disabled => "disabled",
-            Self::Preferred => "preferred",
-            Self::Required => "required",
-            Self::VerifyCa => "verify-ca",
-            Self::VerifyIdentity => "verify-identity",
-        })
-    }
-}
 
 /// Returns a hint for a URL with a user or password that cannot be parsed; empty for others.
 fn advice(url: &str) -> &'static str {
@@ -88,24 +45,28 @@ pub enum EndpointError {
     /// Bytes in the user's name or password that are not UTF-8.
     #[error("the user or password in the URL of `{0}` is not valid percent-encoded UTF-8{advice}", advice = advice(.0))]
     Encoding(String),
-    /// Unknown value of `ssl-mode`.
-    #[error("unknown ssl-mode `{0}`{hint}; known: disabled, preferred, required, verify-ca, verify-identity", hint = crate::suggest::hint(.0, ["disabled", "preferred", "required", "verify-ca", "verify-identity"]))]
-    SslMode(String),
     /// Unknown parameter after the question mark.
-    #[error("unknown URL parameter `{0}`{hint}; known: ssl-mode, ssl-ca, ssl-cert, ssl-key", hint = crate::suggest::hint(.0, ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"]))]
+    #[error("unknown URL parameter `{0}`{hint}; known: {known}", hint = crate::suggest::hint(.0, PARAMETERS), known = PARAMETERS.join(", "))]
     Parameter(String),
+    /// A parameter that is neither on nor off.
+    #[error("`{0}` is neither true nor false; write get-server-public-key=true")]
+    Switch(String),
     /// A path after the host.
     #[error("the URL names a schema (`{0}`); leave it out, only the schema `replimeter` is used")]
     Schema(String),
-    /// Half of a client certificate.
-    #[error("ssl-cert and ssl-key belong together; one of them is missing")]
-    HalfCertificate,
-    /// A CA without verification.
-    #[error(
-        "ssl-ca is given but ssl-mode={0} does not verify; use ssl-mode=verify-ca or verify-identity"
-    )]
-    UnusedCa(SslMode),
+    /// Options of TLS that are invalid or contradict each other.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }
+
+/// Parameters of a URL.
+const PARAMETERS: [&str; 5] = [
+    "ssl-mode",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "get-server-public-key",
+];
 
 /// The address of one server and how to reach it, without any password.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,14 +77,8 @@ pub struct Endpoint {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Encryption and verification.
-    pub ssl_mode: SslMode,
-    /// File of certificate authorities (PEM).
-    pub ssl_ca: Option<PathBuf>,
-    /// The client's certificate (PEM).
-    pub ssl_cert: Option<PathBuf>,
-    /// The client's private key (PEM).
-    pub ssl_key: Option<PathBuf>,
+    /// Encryption and verification, and the password's protection.
+    pub tls: TlsOptions,
 }
 
 /// A password; never printed.
@@ -235,38 +190,31 @@ impl Endpoint {
                 .trim_end_matches(']')
                 .to_owned(),
             port: url.port().unwrap_or(3306),
-            ssl_mode: SslMode::default(),
-            ssl_ca: None,
-            ssl_cert: None,
-            ssl_key: None,
+            tls: TlsOptions::default(),
         };
-        let mut mode_given = false;
+        let tls = &mut endpoint.tls;
         for (key, value) in url.query_pairs() {
+            let file = || Some(PathBuf::from(value.as_ref()));
             match key.as_ref() {
                 "ssl-mode" => {
-                    endpoint.ssl_mode = value
-                        .parse::<SslMode>()
-                        .map_err(|_| EndpointError::SslMode(shown(&value)))?;
-                    mode_given = true;
+                    let mode = value
+                        .parse()
+                        .map_err(|_: TlsError| TlsError::Mode(shown(&value)))?;
+                    tls.mode = Some(mode);
                 }
-                "ssl-ca" => endpoint.ssl_ca = Some(PathBuf::from(value.as_ref())),
-                "ssl-cert" => endpoint.ssl_cert = Some(PathBuf::from(value.as_ref())),
-                "ssl-key" => endpoint.ssl_key = Some(PathBuf::from(value.as_ref())),
+                "ssl-ca" => tls.ca = file(),
+                "ssl-cert" => tls.cert = file(),
+                "ssl-key" => tls.key = file(),
+                "get-server-public-key" => {
+                    let on = switch(&value);
+                    tls.get_server_public_key =
+                        Some(on.ok_or_else(|| EndpointError::Switch(shown(&value)))?);
+                }
                 "socket" | "unix_socket" | "unix-socket" => return Err(EndpointError::Socket),
                 other => return Err(EndpointError::Parameter(shown(other))),
             }
         }
-        if endpoint.ssl_cert.is_some() != endpoint.ssl_key.is_some() {
-            return Err(EndpointError::HalfCertificate);
-        }
-        if endpoint.ssl_ca.is_some() {
-            match endpoint.ssl_mode {
-                SslMode::VerifyCa | SslMode::VerifyIdentity => {}
-                // Naming an authority asks for it to be checked, as the stock client does.
-                SslMode::Preferred if !mode_given => endpoint.ssl_mode = SslMode::VerifyCa,
-                mode => return Err(EndpointError::UnusedCa(mode)),
-            }
-        }
+        tls.check()?;
         Ok((endpoint, password))
     }
 
@@ -301,19 +249,23 @@ impl fmt::Display for Endpoint {
             // Fails only for URLs without a host, which this one has.
             let _ = url.set_username(user);
         }
-        if self.ssl_mode != SslMode::default() {
+        if let Some(mode) = self.tls.mode {
             url.query_pairs_mut()
-                .append_pair("ssl-mode", &self.ssl_mode.to_string());
+                .append_pair("ssl-mode", &mode.to_string());
         }
         for (key, path) in [
-            ("ssl-ca", &self.ssl_ca),
-            ("ssl-cert", &self.ssl_cert),
-            ("ssl-key", &self.ssl_key),
+            ("ssl-ca", &self.tls.ca),
+            ("ssl-cert", &self.tls.cert),
+            ("ssl-key", &self.tls.key),
         ] {
             if let Some(path) = path {
                 url.query_pairs_mut()
                     .append_pair(key, &path.to_string_lossy());
             }
+        }
+        if let Some(on) = self.tls.get_server_public_key {
+            url.query_pairs_mut()
+                .append_pair("get-server-public-key", &on.to_string());
         }
         f.write_str(url.as_str())
     }
@@ -329,7 +281,7 @@ impl JsonSchema for Endpoint {
             "type": "string",
             "description": "A server's URL, without a password",
             "pattern": "^(mysql|mariadb)://",
-            "examples": ["mysql://user@host:3306/?ssl-mode=verify-ca&ssl-ca=ca.pem"]
+            "examples": ["mysql://user@host:3306/?ssl-ca=ca.pem"]
         })
     }
 }
@@ -358,6 +310,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::target::SslMode;
 
     #[test]
     fn reads_a_full_url_and_keeps_the_password_apart() {
@@ -368,7 +321,7 @@ mod tests {
         assert_eq!(password.unwrap().reveal(), "p@ss");
         assert_eq!(endpoint.user.as_deref(), Some("dba"));
         assert_eq!(endpoint.address(), "db.example:3307");
-        assert_eq!(endpoint.ssl_mode, SslMode::VerifyCa);
+        assert_eq!(endpoint.tls.mode(), SslMode::VerifyCa);
         assert!(!endpoint.to_string().contains("ss@db"), "{endpoint}");
     }
 
@@ -384,6 +337,7 @@ mod tests {
             "mysql://h:3306/",
             "mysql://u@[::1]:3307/?ssl-mode=required",
             "mysql://a%2Fb@h:1/?ssl-mode=verify-ca&ssl-ca=%2Fx",
+            "mysql://h:1/?ssl-ca=%2Fx&get-server-public-key=false",
         ] {
             let (endpoint, _) = Endpoint::parse(text).unwrap();
             assert_eq!(
@@ -409,18 +363,14 @@ mod tests {
             ("mysql://h/?ssl-mode=maybe", "unknown ssl-mode"),
             ("mysql://h/?ssl-cert=a", "belong together"),
             ("mysql://h/?ssl-mode=required&ssl-ca=a", "does not verify"),
+            (
+                "mysql://h/?get-server-public-key=maybe",
+                "neither true nor false",
+            ),
         ] {
             let error = Endpoint::parse(text).unwrap_err().to_string();
             assert!(error.contains(want), "{text}: {error}");
         }
-    }
-
-    #[test]
-    fn a_named_authority_is_checked() {
-        assert_eq!(
-            Endpoint::parse("mysql://h/?ssl-ca=/x").unwrap().0.ssl_mode,
-            SslMode::VerifyCa
-        );
     }
 
     #[test]

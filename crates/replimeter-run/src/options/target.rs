@@ -108,8 +108,8 @@ struct ConnectionOptions {
     /// URL of your primary, such as mysql://user@host:3306/
     ///
     /// Leave the password out: other users of the machine could see it in the process list.
-    /// Parameters: ?ssl-mode=verify-ca&ssl-ca=FILE, where ssl-mode is disabled, preferred, required, verify-ca or
-    /// verify-identity.
+    /// Parameters: ?ssl-mode=verify-identity&ssl-ca=FILE, where ssl-mode is disabled, preferred, required, verify-ca or
+    /// verify-identity; ssl-cert, ssl-key, get-server-public-key.
     #[arg(long, value_name = "URL")]
     primary: Option<UrlText>,
 

@@ -26,7 +26,7 @@ use replimeter_engine::{
 use replimeter_model::{
     doctor::{ClockOffset, DoctorStatus, Relation, RoundTrip},
     engine::Engine,
-    target::{Role, SslMode},
+    target::Role,
 };
 
 use super::{examination::SchemaContents, *};
@@ -85,8 +85,7 @@ fn state(engine: Engine, id: usize) -> ServerState {
     let version = variables["version"].clone();
     ServerState {
         tls: true,
-        ssl_mode: SslMode::Preferred,
-        loopback: false,
+        unverified: None,
         connect_us: 900.0,
         round_trip: RoundTrip {
             min_us: 40.0,

@@ -264,13 +264,16 @@ fn settings_that_distort_results_are_reported() {
         Severity::Info,
         "replica1",
     );
-    let plain = with(Engine::MySql, |servers| of(servers, 1).tls = false);
-    assert_found(
-        &plain,
-        FindingCode::NotEncrypted,
-        Severity::Warning,
-        "replica1",
-    );
+    for (tls, code) in [
+        (false, FindingCode::NotEncrypted),
+        (true, FindingCode::ServerNotVerified),
+    ] {
+        let unsafe_connection = with(Engine::MySql, |servers| {
+            let server = of(servers, 1);
+            (server.tls, server.unverified) = (tls, Some(("exposed".to_owned(), "verify")));
+        });
+        assert_found(&unsafe_connection, code, Severity::Warning, "replica1");
+    }
 }
 
 #[test]
