@@ -6,6 +6,7 @@
 
 pub mod binlog;
 pub mod dialect;
+mod driver;
 pub mod error;
 pub mod facts;
 pub mod filter;

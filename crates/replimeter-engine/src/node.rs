@@ -15,10 +15,13 @@ use crate::{
 };
 
 /// Timeout of a connection attempt.
-const CONNECT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 
 /// Prepared statements that a connection caches.
 const STATEMENTS: usize = 1024;
+
+/// The largest packet in either direction, in bytes: the maximum of every server. The limit that a server states is its own.
+const MAX_PACKET: usize = 1 << 30;
 
 /// A public key that cannot be read (not a folder is in its path), instead of one that the server sends.
 const NO_PUBLIC_KEY: &str = "/dev/null/get-server-public-key";
@@ -142,6 +145,7 @@ impl Node {
             .tcp_connect_timeout(Some(CONNECT))
             .read_timeout(Some(self.answer))
             .write_timeout(Some(self.answer))
+            .max_allowed_packet(Some(MAX_PACKET))
             // The cache must hold all statements of a load: an evicted statement is closed.
             .stmt_cache_size(STATEMENTS)
             // Whoever answers could send a key of its own.

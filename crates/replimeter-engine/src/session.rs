@@ -3,22 +3,31 @@
 use std::{
     collections::BTreeMap,
     fmt, io,
+    mem::ManuallyDrop,
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    sync::mpsc,
+    thread,
 };
 
-use mysql::{Conn, DriverError, Error, Value, prelude::Queryable};
+use mysql::{Conn, DriverError, Error, Row, Value, prelude::Queryable};
 use replimeter_model::target::SslMode;
 
 use crate::{
+    driver::{self, AnswerWatch},
     error::{ErrorKind, ServerError, code},
-    node::Node,
+    node::{CONNECT, Node},
 };
+
+/// The largest answer that is kept, in bytes: status tables and lists of names are far smaller.
+const MAX_ANSWER: usize = 64 << 20;
 
 /// A row of a status statement, by column name.
 pub type StatusRow = BTreeMap<String, String>;
 
 /// A blocking connection that carries the server's name and address for its errors.
 pub struct Session {
+    /// Before the connection, since fields are dropped in their order.
+    watch: AnswerWatch,
     conn: Conn,
     name: String,
     address: String,
@@ -38,12 +47,7 @@ impl Session {
     /// # Errors
     /// When the server cannot be reached or verified, or refuses the user.
     pub fn open(node: &Node) -> Result<Self, ServerError> {
-        let connect = |tls: bool| match &node.namespace {
-            None => Conn::new(node.opts(tls)),
-            Some(namespace) => namespace
-                .run(|| Conn::new(node.opts(tls)))
-                .map_err(Error::IoError)?,
-        };
+        let connect = |tls| connect(node, tls);
         let wants_tls = node.endpoint.tls.mode() != SslMode::Disabled;
         let (conn, tls) = match connect(wants_tls) {
             Err(Error::DriverError(DriverError::TlsNotSupported))
@@ -56,6 +60,7 @@ impl Session {
         let (name, address) = (node.name.clone(), node.endpoint.address());
         match conn {
             Ok(conn) => Ok(Self {
+                watch: AnswerWatch::new(conn.as_raw_fd(), driver::limit(node.answer)),
                 conn,
                 name,
                 address,
@@ -164,13 +169,71 @@ impl Session {
         ServerError::precondition(&self.name, &self.address, operation, cause, hint)
     }
 
+    /// Runs a statement and keeps what `keep` takes of each row, up to [`MAX_ANSWER`] bytes in all.
+    fn answer<T>(
+        &mut self,
+        operation: &str,
+        sql: &str,
+        mut keep: impl FnMut(Row) -> T,
+    ) -> Result<Vec<T>, ServerError> {
+        self.watch.begin();
+        let (conn, watch) = (&mut self.conn, &self.watch);
+        let read = driver::call(|| {
+            // Dropping the result reads the rest of it, which must not happen after a panic.
+            let mut result = ManuallyDrop::new(conn.query_iter(sql)?);
+            let mut bytes = 0;
+            let rows = result.by_ref().map(|row| {
+                let row = row.map_err(Some)?;
+                bytes += size(&row);
+                if bytes > MAX_ANSWER {
+                    watch.shut_down();
+                    return Err(None);
+                }
+                Ok(keep(row))
+            });
+            let kept = rows.collect::<Result<Vec<T>, _>>();
+            drop(ManuallyDrop::into_inner(result));
+            kept.map(Some).or_else(|error| error.map_or(Ok(None), Err))
+        });
+        let late = self.watch.end();
+        let failed = |kind, cause: String, hint: &str| {
+            self.watch.shut_down();
+            ServerError {
+                kind,
+                ..self.precondition(operation, cause, hint)
+            }
+        };
+        const SERVER: &str = "check that the address is that of a MariaDB or MySQL server, and that the network is sound";
+        match read {
+            Some(Ok(Some(kept))) => Ok(kept),
+            Some(Ok(None)) => Err(failed(
+                ErrorKind::Lost,
+                format!("the answer is longer than {} MiB", MAX_ANSWER >> 20),
+                SERVER,
+            )),
+            Some(Err(_)) if let Some(limit) = late => Err(failed(
+                ErrorKind::Timeout,
+                format!(
+                    "the answer was not complete within {} s",
+                    limit.as_secs_f64()
+                ),
+                SERVER,
+            )),
+            Some(Err(error)) => Err(self.error(operation, &error)),
+            None => Err(failed(
+                ErrorKind::Lost,
+                "the answer is not one of the protocol".to_owned(),
+                SERVER,
+            )),
+        }
+    }
+
     /// Runs a statement that returns no rows of interest.
     ///
     /// # Errors
     /// When the server refuses it or the connection breaks.
     pub fn run(&mut self, operation: &str, sql: &str) -> Result<(), ServerError> {
-        let done = self.conn.query_drop(sql);
-        done.map_err(|error| self.error(operation, &error))
+        self.answer(operation, sql, drop).map(drop)
     }
 
     /// Runs the first of several statements that this server can parse.
@@ -198,9 +261,7 @@ impl Session {
     /// # Errors
     /// When the server refuses it or the connection breaks.
     pub fn rows(&mut self, operation: &str, sql: &str) -> Result<Vec<StatusRow>, ServerError> {
-        let found = self.conn.query(sql);
-        let rows: Vec<mysql::Row> = found.map_err(|error| self.error(operation, &error))?;
-        let texts = rows.into_iter().map(|row| {
+        self.answer(operation, sql, |row| {
             let names: Vec<String> = row
                 .columns_ref()
                 .iter()
@@ -210,8 +271,7 @@ impl Session {
                 .into_iter()
                 .zip(row.unwrap().into_iter().map(text))
                 .collect()
-        });
-        Ok(texts.collect())
+        })
     }
 
     /// Runs a statement of two columns, such as `SHOW STATUS`, and returns its rows keyed by the
@@ -224,13 +284,11 @@ impl Session {
         operation: &str,
         sql: &str,
     ) -> Result<BTreeMap<String, String>, ServerError> {
-        let found = self.conn.query(sql);
-        let rows: Vec<(String, Option<String>)> =
-            found.map_err(|error| self.error(operation, &error))?;
-        Ok(rows
-            .into_iter()
-            .map(|(name, value)| (name, value.unwrap_or_default()))
-            .collect())
+        let rows = self.answer(operation, sql, |row| {
+            let mut values = row.unwrap().into_iter().map(text);
+            Some((values.next()?, values.next()?))
+        })?;
+        Ok(rows.into_iter().flatten().collect())
     }
 
     /// Runs a statement and returns the first column of its first row; `None`
@@ -239,13 +297,48 @@ impl Session {
     /// # Errors
     /// When the server refuses it or the connection breaks.
     pub fn value(&mut self, operation: &str, sql: &str) -> Result<Option<String>, ServerError> {
-        let found = self.conn.query_first(sql);
-        let row: Option<mysql::Row> = found.map_err(|error| self.error(operation, &error))?;
-        Ok(row
-            .and_then(|row| row.unwrap().into_iter().next())
+        let rows = self.answer(operation, sql, |row| row.unwrap().into_iter().next())?;
+        Ok(rows
+            .into_iter()
+            .next()
+            .flatten()
             .filter(|value| *value != Value::NULL)
             .map(text))
     }
+}
+
+/// Connects on a thread of its own, which is abandoned when the peer does not complete the login in time: its bytes can come one by
+/// one.
+fn connect(node: &Node, tls: bool) -> mysql::Result<Conn> {
+    let (opts, namespace) = (node.opts(tls), node.namespace.clone());
+    let (send, receive) = mpsc::sync_channel(1);
+    thread::Builder::new()
+        .name("connect".to_owned())
+        .spawn(move || {
+            let conn = match namespace.map_or(Ok(()), |namespace| namespace.enter()) {
+                Ok(()) => driver::call(|| Conn::new(opts)).unwrap_or_else(|| {
+                    Err(Error::IoError(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "the answer is not one of the protocol",
+                    )))
+                }),
+                Err(error) => Err(Error::IoError(error)),
+            };
+            let _ = send.send(conn);
+        })
+        .map_err(Error::IoError)?;
+    receive
+        .recv_timeout(CONNECT + driver::limit(node.answer))
+        .unwrap_or(Err(Error::DriverError(DriverError::ConnectTimeout)))
+}
+
+/// Returns about how many bytes a row's values take.
+fn size(row: &Row) -> usize {
+    let values = (0..row.len()).map(|index| match row.as_ref(index) {
+        Some(Value::Bytes(bytes)) => bytes.len(),
+        _ => 0,
+    });
+    values.sum::<usize>() + row.len() * size_of::<Value>()
 }
 
 fn text(value: Value) -> String {
@@ -259,3 +352,6 @@ fn text(value: Value) -> String {
         other => other.as_sql(true).trim_matches('\'').to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -319,18 +319,26 @@ fn first_answer(
     };
     let deadline = Instant::now() + node.answer;
     let mut bytes = [0; 1024];
+    // The header and the first byte; then, of an error, as much as is kept.
+    let mut wanted = 5;
     loop {
-        match recv(socket, &mut bytes[..], RecvFlags::PEEK) {
+        // Waits for all of it, at most for the socket's timeout.
+        match recv(
+            socket,
+            &mut bytes[..wanted],
+            RecvFlags::PEEK | RecvFlags::WAITALL,
+        ) {
             Ok((_, 0)) => return Err(error(ErrorKind::Lost, "the server closed the connection")),
-            Ok((_, count)) if count >= 5 => {
-                if bytes[4] != 0xff {
+            Ok((_, count)) if count == wanted => {
+                let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]) as usize;
+                let whole = (4 + length).min(bytes.len());
+                if bytes[4] != 0xff || length == 0 {
                     return Ok(());
                 }
-                let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]) as usize;
-                if count >= (4 + length).min(bytes.len()) {
-                    let packet = &bytes[4..(4 + length).min(count)];
-                    return Err(explain(node, engine, server_id, &refused(packet)));
+                if wanted == whole {
+                    return Err(explain(node, engine, server_id, &refused(&bytes[4..whole])));
                 }
+                wanted = whole;
             }
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
             Err(errno) => return Err(error(ErrorKind::Lost, &errno.to_string())),

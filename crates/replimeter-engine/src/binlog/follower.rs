@@ -1,7 +1,5 @@
 //! A dedicated connection that receives a server's binary log.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use replimeter_model::{engine::Engine, time::Nanos};
 use rustix::io::Errno;
 
@@ -15,7 +13,7 @@ use crate::{
         event::{self, HEADER},
         tables::Tables,
     },
-    dialect,
+    dialect, driver,
     facts::{Identity, ServerFacts},
 };
 
@@ -151,10 +149,10 @@ impl Follower {
             LogConnection::Tls(stream) => {
                 // The driver panics on events that are shorter than they state; this function must
                 // not.
-                let next = catch_unwind(AssertUnwindSafe(|| stream.next()));
+                let next = driver::call(|| stream.next());
                 let at = now();
                 match next {
-                    Ok(Some(Ok(event))) => {
+                    Some(Some(Ok(event))) => {
                         let bytes = raw(&event);
                         let length = u64::from(event.header().event_size());
                         self.decoder.assembler().count_bytes(length);
@@ -162,8 +160,8 @@ impl Follower {
                         taken.map_err(|error| self.failed(&error))?;
                         true
                     }
-                    Ok(None) => return Err(self.failed(&StreamError::Ended)),
-                    Ok(Some(Err(mysql::Error::MySqlError(error)))) => {
+                    Some(None) => return Err(self.failed(&StreamError::Ended)),
+                    Some(Some(Err(mysql::Error::MySqlError(error)))) => {
                         let refused = StreamError::Refused {
                             code: error.code,
                             state: error.state,
@@ -171,7 +169,7 @@ impl Follower {
                         };
                         return Err(self.failed(&refused));
                     }
-                    Ok(Some(Err(error))) => {
+                    Some(Some(Err(error))) => {
                         return Err(ServerError::from_driver(
                             &self.node.name,
                             &self.address(),
@@ -179,7 +177,7 @@ impl Follower {
                             &error,
                         ));
                     }
-                    Err(_) => {
+                    None => {
                         let position = self.decoder.position().clone();
                         let what = "the driver cannot decode an event".to_owned();
                         return Err(self.failed(&StreamError::Corrupt { what, position }));

@@ -1,0 +1,160 @@
+//! Sessions with peers that do not keep to the protocol.
+
+use std::{
+    io::{Read, Result, Write},
+    net::{TcpListener, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_model::target::Endpoint;
+
+use super::*;
+
+/// Timeout of a read in these tests.
+const ANSWER: Duration = Duration::from_millis(400);
+const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
+
+/// Starts a server that does `behave` with each connection, and returns how to reach it.
+fn peer(behave: fn(TcpStream) -> Result<()>) -> Node {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || behave(stream));
+        }
+    });
+    Node {
+        name: "primary".to_owned(),
+        endpoint: Endpoint::parse(&format!("mysql://127.0.0.1:{port}/?ssl-mode=disabled"))
+            .unwrap()
+            .0,
+        user: "user".to_owned(),
+        password: None,
+        login: None,
+        answer: ANSWER,
+        namespace: None,
+    }
+}
+
+fn send(stream: &mut TcpStream, sequence: u8, payload: &[u8]) -> Result<()> {
+    let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
+    stream.write_all(&[length[0], length[1], length[2], sequence])?;
+    stream.write_all(payload)
+}
+
+fn receive(stream: &mut TcpStream) -> Result<Vec<u8>> {
+    let mut header = [0; 4];
+    stream.read_exact(&mut header)?;
+    let length = u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize;
+    let mut payload = vec![0; length];
+    stream.read_exact(&mut payload)?;
+    Ok(payload)
+}
+
+/// Logs a client in, and returns after the first statement that is not part of the login.
+fn log_in(stream: &mut TcpStream) -> Result<()> {
+    let greeting = [
+        b"\x0a8.0.0\0".as_slice(),
+        &[1, 0, 0, 0],
+        b"12345678\0",
+        &0xa20f_u16.to_le_bytes(),
+        &[0x21, 2, 0],
+        &0x0008_u16.to_le_bytes(),
+        &[21],
+        &[0; 10],
+        b"123456789012\0mysql_native_password\0",
+    ];
+    send(stream, 0, &greeting.concat())?;
+    receive(stream)?;
+    send(stream, 2, OK)?;
+    while receive(stream)?.get(1..4) == Some(b"SET") {
+        send(stream, 1, OK)?;
+    }
+    Ok(())
+}
+
+/// Sends the definition of one column.
+fn column(stream: &mut TcpStream) -> Result<()> {
+    let column = [
+        b"\x03def\0\0\0\x01n\0\x0c".as_slice(),
+        &[0x21, 0, 20, 0, 0, 0, 0xfd, 0, 0, 0, 0, 0],
+    ];
+    send(stream, 1, &[1])?;
+    send(stream, 2, &column.concat())?;
+    send(stream, 3, &[0xfe, 0, 0, 2, 0])
+}
+
+/// Sends one byte every tenth of a second, so that no single read takes long.
+fn drip(mut stream: TcpStream) -> Result<()> {
+    loop {
+        stream.write_all(&[1])?;
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Returns the error of a statement, and how long it took.
+fn failed(node: &Node) -> (ServerError, Duration) {
+    let mut session = Session::open(node).unwrap();
+    let began = Instant::now();
+    let error = session.rows("cannot read", "SELECT 1").unwrap_err();
+    drop(session);
+    (error, began.elapsed())
+}
+
+#[test]
+fn packets_that_panic_in_the_driver_are_errors() {
+    let error = Session::open(&peer(|mut stream| {
+        send(&mut stream, 0, &[])?;
+        stream.read(&mut [0]).map(drop)
+    }))
+    .err()
+    .unwrap();
+    assert_eq!(error.kind, ErrorKind::Unreachable, "{error:?}");
+
+    let (error, _) = failed(&peer(|mut stream| {
+        log_in(&mut stream)?;
+        column(&mut stream)?;
+        for number in 4.. {
+            send(&mut stream, number, &[])?;
+        }
+        Ok(())
+    }));
+    assert_eq!(error.cause, "the answer is not one of the protocol");
+    assert_eq!(error.kind, ErrorKind::Lost);
+}
+
+#[test]
+fn login_that_comes_byte_by_byte_ends() {
+    let began = Instant::now();
+    let error = Session::open(&peer(drip)).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::Unreachable, "{error:?}");
+    assert!(began.elapsed() < (CONNECT + driver::limit(ANSWER)) * 3);
+}
+
+#[test]
+fn answer_that_comes_byte_by_byte_ends() {
+    let (error, took) = failed(&peer(|mut stream| {
+        log_in(&mut stream)?;
+        column(&mut stream)?;
+        stream.write_all(&[0xff, 0xff, 0, 4])?;
+        drip(stream)
+    }));
+    assert_eq!(error.kind, ErrorKind::Timeout, "{error:?}");
+    assert!(took < driver::limit(ANSWER) * 10, "{took:?}");
+}
+
+#[test]
+fn endless_rows_end() {
+    let (error, _) = failed(&peer(|mut stream| {
+        log_in(&mut stream)?;
+        column(&mut stream)?;
+        let row = [b"\xfd\0\0\x01".as_slice(), &[b'a'; 1 << 16]].concat();
+        let mut number = 3u8;
+        loop {
+            number = number.wrapping_add(1);
+            send(&mut stream, number, &row)?;
+        }
+    }));
+    assert_eq!(error.cause, "the answer is longer than 64 MiB");
+}
