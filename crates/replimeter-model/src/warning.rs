@@ -84,6 +84,8 @@ pub enum WarningCode {
     ServerLost,
     /// A replica did not replicate when the run began.
     ReplicaStopped,
+    /// A replica was behind when the run began; the figures describe it after it had caught up.
+    ReplicaBehind,
 }
 
 /// One warning of a run.

@@ -30,6 +30,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(runs::interruption_in_the_warm_up_measures_nothing on cluster),
     test!(runs::panic_still_cleans_up on cluster),
     test!(preconditions::stopped_replica_is_refused on cluster),
+    test!(preconditions::replica_that_was_behind_is_named on cluster),
     test!(failures::frozen_replica_ends_the_run on cluster),
     test!(failures::replica_that_breaks_ends_the_run on cluster),
     test!(preconditions::filter_that_excludes_the_schema_is_refused on cluster),

@@ -175,6 +175,16 @@ pub(super) fn stopped_replica_is_refused(cluster: &Cluster) {
     assert!(clean(cluster.primary()), "nothing was written");
     sql(cluster.replica(), "START SLAVE");
     cluster.settle();
+    // Behind for longer than the timeout: the message has the threads' states, and is not that it does not replicate.
+    let mut lock = session(cluster.replica());
+    lock.run("test", "FLUSH TABLES WITH READ LOCK").unwrap();
+    let _ = cluster
+        .run(&TestEnvironment::new(), &["--timeout", "1s"])
+        .with_code(3)
+        .stderr_contains("did not arrive within")
+        .stderr_contains("SQL thread Yes");
+    drop(lock);
+    cluster.settle();
     // Stopped during the check: no hang, but an error after the timeout.
     let tool = TestEnvironment::new();
     let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "2s"]);
@@ -195,6 +205,30 @@ pub(super) fn stopped_replica_is_refused(cluster: &Cluster) {
             > 0
     );
     sql(cluster.replica(), "START SLAVE");
+}
+
+pub(super) fn replica_that_was_behind_is_named(cluster: &Cluster) {
+    let mut lock = session(cluster.replica());
+    lock.run("test", "FLUSH TABLES WITH READ LOCK").unwrap();
+    let holder = std::thread::spawn(move || {
+        // The run creates its table while the replica applies nothing.
+        lock.run("test", "DO SLEEP(5)").unwrap();
+        lock.run("test", "UNLOCK TABLES").unwrap();
+    });
+    let document = cluster
+        .run(
+            &TestEnvironment::new(),
+            &["--rounds", "30", "--timeout", "60s", "--json"],
+        )
+        .with_code(0)
+        .json();
+    holder.join().unwrap();
+    let warnings = document["warnings"].to_string();
+    assert!(
+        warnings.contains("replica-behind")
+            && warnings.contains("replica1 was behind when the measurement began"),
+        "{warnings}"
+    );
 }
 
 pub(super) fn filter_that_excludes_the_schema_is_refused(cluster: &Cluster) {

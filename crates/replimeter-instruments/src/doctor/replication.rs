@@ -251,26 +251,40 @@ fn circular(view: &CheckContext<'_>) -> Option<Finding> {
     })
 }
 
+/// A replica that reports more than this beyond its configured delay is behind.
+const BEHIND_S: u64 = 5;
+
 /// Returns the lag as servers report it; never a measurement.
 fn seconds_behind(view: &CheckContext<'_>) -> Option<Finding> {
+    let mut behind = false;
     let said: Vec<String> = view
         .reached()
         .flat_map(|(_, server, state)| {
             let channels = state.channels().iter();
-            channels.filter_map(|channel| {
-                let name = if channel.name.is_empty() {
-                    String::new()
-                } else {
-                    format!(" (`{}`)", channel.name)
-                };
-                Some(format!(
-                    "{}{name} {} s",
-                    server.name,
-                    appliers::seconds_behind(channel)?
-                ))
-            })
+            channels.map(move |channel| (server, channel))
+        })
+        .filter_map(|(server, channel)| {
+            let seconds = appliers::seconds_behind(channel)?;
+            behind |= seconds > BEHIND_S + channel.delay_s;
+            let name = if channel.name.is_empty() {
+                String::new()
+            } else {
+                format!(" (`{}`)", channel.name)
+            };
+            Some(format!("{}{name} {seconds} s", server.name))
         })
         .collect();
+    if behind {
+        return Some(among(
+            Severity::Warning,
+            Code::SecondsBehind,
+            format!(
+                "replicas report Seconds_Behind: {}; `lag` would first wait until they have caught up, and then measure them in that state",
+                said.join(", ")
+            ),
+            "use `replimeter tap` or `replimeter exposure` to observe a replica while it is behind; or wait, and measure when it has caught up",
+        ));
+    }
     (!said.is_empty()).then(|| {
         among(
             Severity::Info,

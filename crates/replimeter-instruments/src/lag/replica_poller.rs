@@ -3,7 +3,7 @@
 use std::{
     sync::{atomic::AtomicBool, mpsc::Sender},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use mysql::{Statement, prelude::Queryable};
@@ -48,7 +48,8 @@ pub(super) fn arrival(
     last: u64,
     patience: Duration,
     stop: &AtomicBool,
-) -> Result<Session, MeasureError> {
+    began: Instant,
+) -> Result<(Session, Option<Duration>), MeasureError> {
     let what = if last == 0 {
         "the table created on the primary".to_owned()
     } else {
@@ -57,10 +58,18 @@ pub(super) fn arrival(
     let sql = format!("SELECT COUNT(*) FROM `replimeter`.`lag_probe` WHERE id = {last}");
     let hint =
         "check whether the replica is far behind and its address is correct, or raise --timeout";
-    table::arrival(node, identity, patience, stop, [&what, hint], |session| {
-        let found = session.value(OPERATION, &sql)?;
-        Ok(last == 0 || found.as_deref() == Some("1"))
-    })
+    table::arrival(
+        node,
+        identity,
+        patience,
+        stop,
+        [&what, hint],
+        began,
+        |session| {
+            let found = session.value(OPERATION, &sql)?;
+            Ok(last == 0 || found.as_deref() == Some("1"))
+        },
+    )
 }
 
 impl ReplicaPoller {

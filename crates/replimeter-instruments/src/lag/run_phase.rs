@@ -7,13 +7,14 @@ use std::{
         mpsc::{self, Sender},
     },
     thread::{self, Scope, ScopedJoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use replimeter_engine::{Node, ServerError, Session, dialect::waits, facts::ServerFacts};
 use replimeter_model::{
     plan::{LagPlan, Method, Pace},
     sample::Phase,
+    warning::{Warning, WarningCode},
 };
 
 use super::{
@@ -60,6 +61,26 @@ struct PreparedPhase {
     stamps: Vec<StampReader>,
     watchers: Vec<StageWatcher>,
     waterfalls: Vec<ReplicaWaterfall>,
+    warnings: Vec<Warning>,
+}
+
+/// A replica that takes longer than this and its configured delay to show the first table was behind before the run.
+const BEHIND: Duration = Duration::from_secs(1);
+
+/// Returns the warning that a replica was behind when the measurement began.
+fn behind(replica: &CheckedReplica, late: Duration) -> Option<Warning> {
+    let warning = || {
+        Warning::new(
+            WarningCode::ReplicaBehind,
+            format!(
+                "{} was behind when the measurement began: earlier writes took {:.1} s to arrive; the figures describe it after it had caught up",
+                replica.server.session.name(),
+                late.as_secs_f64()
+            ),
+            "`replimeter tap` and `replimeter exposure` observe a replica while it is behind; or wait until it has caught up, and run again",
+        )
+    };
+    (late > BEHIND + replica.delay()).then(warning)
 }
 
 impl RunPhase<'_> {
@@ -101,10 +122,20 @@ impl RunPhase<'_> {
         let phase = script.phase();
         let mut prepared = PreparedPhase::default();
         let patience = self.plan.timeout.0 + delay_of(cluster);
+        let began = Instant::now();
         for (replica, node) in self.observed.iter().enumerate() {
             let facts = self.facts(phase, replica, cluster);
             let identity = facts.identity();
-            let session = arrival(node, &identity, next_id - 1, patience, stop)?;
+            let (session, late) = arrival(node, &identity, next_id - 1, patience, stop, began)?;
+            if let Some(checked) = cluster
+                .replicas
+                .get(replica)
+                .filter(|_| matches!(phase, Phase::WarmUp | Phase::Measure))
+            {
+                prepared
+                    .warnings
+                    .extend(late.and_then(|late| behind(checked, late)));
+            }
             let own = slots.iter().enumerate();
             let own: Vec<(usize, Method)> = own
                 .filter(|(_, slot)| slot.replica == replica)
@@ -264,6 +295,7 @@ impl RunPhase<'_> {
         let shared_state = SharedState::new(slots.len(), last);
         // Everything is connected and prepared before the first write.
         let mut prepared = self.prepare(&slots, &script, next_id, cluster, listener.stop)?;
+        let warnings = std::mem::take(&mut prepared.warnings);
         let (sighted, sightings) = mpsc::channel();
         let (words, writes) = mpsc::channel();
         let schedule = SharedSchedule::new(
@@ -326,6 +358,7 @@ impl RunPhase<'_> {
                     .failure
                     .or(writers.into_iter().chain(observers).next());
             }
+            ending.warnings.extend(warnings);
             ending
         });
         Ok(ending)

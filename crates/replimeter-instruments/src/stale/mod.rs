@@ -17,6 +17,7 @@ use std::{
         mpsc::{self, Sender},
     },
     thread::{self, Scope, ScopedJoinHandle},
+    time::Instant,
 };
 
 use replimeter_engine::{ServerError, dialect::sync_reads::Guarantee};
@@ -58,6 +59,7 @@ pub fn fill(
     let what = format!("the {} rows written to the writer", plan.rows);
     let hint = "check whether it is far behind and its address is correct, or raise --timeout";
     let rows = plan.rows.to_string();
+    let began = Instant::now();
     for reader in readers {
         let (server, _) = reader.of(cluster);
         let identity = server.facts.identity();
@@ -68,6 +70,7 @@ pub fn fill(
             patience,
             stop,
             [&what, hint],
+            began,
             |session| {
                 let sql = "SELECT COUNT(*) FROM `replimeter`.`lag_probe`";
                 let count = session.value("cannot read the replica", sql)?;

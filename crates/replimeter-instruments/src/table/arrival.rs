@@ -1,17 +1,21 @@
 //! Waits until a server has earlier writes, which are not to be measured.
 
-use std::{sync::atomic::AtomicBool, time::Duration};
+use std::{
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
 
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
-    dialect::sync_reads::conflict,
+    dialect::{channels, sync_reads::conflict},
     error::code,
     facts::{Identity, ServerFacts},
 };
 
 use crate::{MeasureError, pacing::poll};
 
-/// Connects and waits until `there` returns true. `late` is the missing object and a hint.
+/// Connects and waits until `there` returns true. `late` is the missing object and a hint. Also returns how long after `began` it
+/// was there, if it was not there at once.
 ///
 /// # Errors
 /// When it does not arrive within `patience`, the address now leads to another server, or the user
@@ -22,10 +26,12 @@ pub(crate) fn arrival(
     patience: Duration,
     stop: &AtomicBool,
     [what, hint]: [&str; 2],
+    began: Instant,
     there: impl Fn(&mut Session) -> Result<bool, ServerError>,
-) -> Result<Session, MeasureError> {
+) -> Result<(Session, Option<Duration>), MeasureError> {
     let mut session = Session::open(node)?;
-    let found = ServerFacts::read(&mut session)?.identity();
+    let facts = ServerFacts::read(&mut session)?;
+    let found = facts.identity();
     if found != *identity {
         let cause = format!(
             "two connections reached different servers ({} and {})",
@@ -35,7 +41,9 @@ pub(crate) fn arrival(
         let operation = "is not always the same server";
         return Err(session.precondition(operation, cause, hint).into());
     }
+    let mut reads = 0u64;
     let arrived = poll(patience, Duration::from_millis(1), stop, || {
+        reads += 1;
         match there(&mut session) {
             Ok(there) => Ok(there.then_some(())),
             Err(ServerError {
@@ -48,10 +56,19 @@ pub(crate) fn arrival(
         }
     })?;
     if arrived.is_none() {
-        let cause = format!("{what} did not arrive within {} s", patience.as_secs_f64());
+        // The state is of use only; without it the cause remains true.
+        let states = channels(facts.engine, &mut session).unwrap_or_default();
+        let states = states
+            .iter()
+            .map(|channel| format!("; {}", channel.state()));
+        let cause = format!(
+            "{what} did not arrive within {} s{}",
+            patience.as_secs_f64(),
+            states.collect::<String>()
+        );
         return Err(session
-            .precondition("does not replicate", cause, hint)
+            .precondition("is behind or does not replicate", cause, hint)
             .into());
     }
-    Ok(session)
+    Ok((session, (reads > 1).then(|| began.elapsed())))
 }

@@ -48,6 +48,28 @@ fn stopped_channels_are_reported() {
 }
 
 #[test]
+fn replica_that_reports_to_be_behind_is_warned_of() {
+    for (delay, seconds, severity) in [
+        (0, "5", Severity::Info),
+        (0, "6", Severity::Warning),
+        (60, "60", Severity::Info),
+        (60, "66", Severity::Warning),
+    ] {
+        let servers = with(Engine::MariaDb, |servers| {
+            let channel = channel_of(servers, 1);
+            channel.delay_s = delay;
+            channel.raw = texts(&[("Seconds_Behind_Master", seconds)]);
+        });
+        let findings = judged(&servers).findings;
+        let found = findings
+            .iter()
+            .find(|finding| finding.code == FindingCode::SecondsBehind)
+            .unwrap();
+        assert_eq!(found.severity, severity, "{found:?}");
+    }
+}
+
+#[test]
 fn channels_from_unknown_sources_are_reported() {
     for engine in ENGINES {
         let servers = with(engine, |servers| {
