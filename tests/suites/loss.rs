@@ -279,7 +279,7 @@ fn loss_refuses_unsafe_or_impossible_targets() {
     let _ = tool
         .run(&urls)
         .with_code(2)
-        .stderr_contains("never your servers")
+        .stderr_contains("only sandboxes that it starts")
         .stderr_contains("exposure");
     let _ = tool
         .run(&["loss", "--sandbox", "work"])

@@ -69,6 +69,11 @@ pub trait Measurement: Sized + 'static {
     /// The results of a run.
     type Results: Serialize + DeserializeOwned + JsonSchema + 'static;
 
+    /// Changes the text of target options that accept less here than elsewhere, or have another default.
+    fn target(command: Command) -> Command {
+        command
+    }
+
     /// Adds the options for output.
     fn output(command: Command) -> Command {
         OutputArgs::augment_args(command)

@@ -2,7 +2,9 @@
 
 use std::{fmt, marker::PhantomData, path::Path, sync::atomic::AtomicBool};
 
-use clap::{ArgMatches, Args, Command, FromArgMatches, builder::StyledStr, parser::ValueSource};
+use clap::{
+    Arg, ArgMatches, Args, Command, FromArgMatches, builder::StyledStr, parser::ValueSource,
+};
 use replimeter_model::{
     manifest::Manifest,
     plan::{self, PlanError, PlanFile, Planned, Section, Settings, default_text},
@@ -136,11 +138,12 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
     fn command(&self) -> Command {
         let command = Command::new(M::Settings::NAME);
         let command = match M::OWN_SERVERS {
-            None => settings::<M::Settings>(TargetArgs::augment_args(command)),
-            Some(takes) => sandbox_options(settings::<M::Settings>(command), takes),
+            None => TargetArgs::augment_args(command),
+            Some(takes) => sandbox_options(command, takes),
         };
+        let command = settings::<M::Settings>(M::target(command));
         // Structs of options add their own descriptions.
-        M::output(command)
+        in_order(M::output(command))
             .about(M::ABOUT)
             .after_long_help(M::EXAMPLES)
     }
@@ -338,6 +341,26 @@ impl Registry {
         let (_, document) = schema::OTHERS.iter().find(|(other, _)| *other == name)?;
         Some(document())
     }
+}
+
+/// The headings of options, in the order of the help.
+const HEADINGS: [&str; 6] = [
+    "Target",
+    "Measurement",
+    "Load",
+    "Sandbox",
+    "Client",
+    "Output",
+];
+
+/// Returns the command with its options in the order of their headings.
+fn in_order(command: Command) -> Command {
+    let mut options: Vec<Arg> = command.get_arguments().cloned().collect();
+    options.sort_by_key(|option| {
+        let heading = option.get_help_heading();
+        HEADINGS.iter().position(|known| Some(*known) == heading)
+    });
+    Command::new(command.get_name().to_owned()).args(options)
 }
 
 /// What stands for a default in a doc comment.

@@ -10,7 +10,7 @@ use crate::{
     calibrate::report::{answer, report},
     lag::samples::Samples,
 };
-use clap::Arg;
+use clap::{Arg, Command};
 use replimeter_engine::source::Faults;
 use replimeter_instruments::{
     lag::{self, AvailableMethods, Event, Listener, Outcome},
@@ -37,7 +37,7 @@ use replimeter_run::{
     cli_error::{CliError, unexpected},
     compare::figures::{Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS},
-    options::is_sandbox_option,
+    options::{is_sandbox_option, with_text},
     to_measure,
 };
 use replimeter_stats::{
@@ -128,6 +128,8 @@ Examples:
         "sandbox" => true,
         // The measurement sets the delays; its links have no other settings.
         "link_delay" | "link_jitter" | "link_bandwidth" => false,
+        // Of other modes than async.
+        "wait_point" | "wait_for_replicas" | "multi_primary" => false,
         _ => is_sandbox_option(option),
     });
 
@@ -137,6 +139,16 @@ Examples:
     type Accumulator = Accumulator;
     type Columns = Samples;
     type Results = CalibrateResults;
+
+    fn target(command: Command) -> Command {
+        command.mut_arg("sandbox", |option| {
+            with_text(
+                option,
+                "Shape to start: async:N of either engine [default: async:1]",
+                "Such as mysql/async:1; its servers are removed after the run. One per run.",
+            )
+        })
+    }
 
     fn client(plan: &CalibratePlan) -> Client {
         Client {

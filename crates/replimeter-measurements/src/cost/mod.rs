@@ -18,7 +18,7 @@ use crate::cost::{
     blocks::CostBlocks,
     report::{answer, report},
 };
-use clap::Arg;
+use clap::{Arg, Command};
 use replimeter_instruments::load::Workload;
 use replimeter_model::{
     cost::{CostDocument, CostResults},
@@ -37,6 +37,7 @@ use replimeter_run::{
     compare::figures::{Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES, started},
     machine,
+    options::with_both_wait_points,
     workloads::{refuse_size, workload},
 };
 
@@ -85,6 +86,10 @@ docs/reference/cost.md explains the figures.";
     type Accumulator = Accumulator;
     type Columns = CostBlocks;
     type Results = CostResults;
+
+    fn target(command: Command) -> Command {
+        with_both_wait_points(command)
+    }
 
     fn client(plan: &CostPlan) -> Client {
         Client {

@@ -11,6 +11,7 @@ use crate::{
     exposure::polls::PollSamples,
     exposure::report::{answer, report},
 };
+use clap::Command;
 use replimeter_instruments::exposure::{self, Event, Listener, Outcome};
 use replimeter_model::{
     exposure::{ExposureDocument, ExposureResults, ExposureRow, ExposureSample, ExposureWindow},
@@ -23,6 +24,7 @@ use replimeter_run::{
     cli_error::{CliError, unexpected},
     compare::figures::{Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
+    options::one_target,
     to_measure, with_advice,
 };
 use serde::{Deserialize, Serialize};
@@ -76,6 +78,10 @@ their replication status. docs/reference/exposure.md explains every figure.";
     type Accumulator = Accumulator;
     type Columns = PollSamples;
     type Results = ExposureResults;
+
+    fn target(command: Command) -> Command {
+        one_target(command)
+    }
 
     fn client(plan: &ExposurePlan) -> Client {
         Client {

@@ -14,6 +14,7 @@ use crate::load::{
     report::{answer, report},
     seconds::{Seconds, add_all},
 };
+use clap::Command;
 use replimeter_engine::{
     Node,
     source::{Member, Servers},
@@ -38,6 +39,7 @@ use replimeter_run::{
     cli_error::{CliError, unexpected},
     compare::figures::{Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, TIME},
+    options::one_target,
     to_measure, with_advice, with_causes,
     workloads::{refuse_size, workload},
 };
@@ -98,6 +100,10 @@ only reads runs on the replicas.";
     type Accumulator = Accumulator;
     type Columns = Seconds;
     type Results = LoadResults;
+
+    fn target(command: Command) -> Command {
+        one_target(command)
+    }
 
     fn client(plan: &LoadRunPlan) -> Client {
         Client {

@@ -11,6 +11,7 @@ use crate::loss::{
     crashes::Crashes,
     report::{answer, report},
 };
+use clap::{Arg, Command};
 use replimeter_instruments::{
     loss::{self, CrashContext, SEMI_SYNC_TIMEOUT},
     preflight,
@@ -31,6 +32,7 @@ use replimeter_run::{
     cli_error::{CliError, FailureKind, unexpected},
     compare::figures::{Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, WRITES, started},
+    options::{is_sandbox_option, with_both_wait_points, with_text},
     to_measure,
 };
 use replimeter_stats::crashes::{counts, share, times};
@@ -83,6 +85,8 @@ Examples:
 Kills database servers, and so accepts only sandboxes that it starts and removes
 itself; every crash has new ones. `replimeter exposure` reports what a crash of
 your own primary would lose. docs/reference/loss.md explains every figure.";
+    const OWN_SERVERS: Option<fn(&Arg) -> bool> =
+        Some(|option| option.get_id() == "sandbox" || is_sandbox_option(option));
     const STARTS: bool = true;
     const HISTOGRAMS: bool = false;
 
@@ -92,6 +96,17 @@ your own primary would lose. docs/reference/loss.md explains every figure.";
     type Accumulator = Accumulator;
     type Columns = Crashes;
     type Results = LossResults;
+
+    fn target(command: Command) -> Command {
+        with_both_wait_points(command).mut_arg("sandbox", |option| {
+            with_text(
+                option,
+                "Shape to start; may be repeated [default: async:1]",
+                "A shape is `[mariadb/|mysql/]MODE:N` with the modes async:N, semi-sync:N, chain:N, galera:N and \
+                 group:N. Several are measured one after another.",
+            )
+        })
+    }
 
     fn client(plan: &LossPlan) -> Client {
         Client {

@@ -65,7 +65,9 @@ Examples:
 
 Starts its own servers for every number of replicas, and removes them.
 docs/reference/scale.md explains the figures.";
-    const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(is_sandbox_option);
+    const OWN_SERVERS: Option<fn(&Arg) -> bool> =
+        // Of no mode that scales by its replicas.
+        Some(|option| option.get_id() != "multi_primary" && is_sandbox_option(option));
     const STARTS: bool = true;
 
     type Settings = ScaleSettings;

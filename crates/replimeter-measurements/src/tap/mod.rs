@@ -26,7 +26,7 @@ use replimeter_run::{
     cli_error::{CliError, unexpected},
     compare::figures::{Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS, TIME, WRITES},
-    options::{CommandLineSettings, StreamFormat, StreamOutputArgs},
+    options::{CommandLineSettings, StreamFormat, StreamOutputArgs, one_target},
     to_measure, with_advice,
 };
 use serde::{Deserialize, Serialize};
@@ -97,6 +97,10 @@ regularly.";
 
     fn output(command: Command) -> Command {
         StreamOutputArgs::augment_args(command)
+    }
+
+    fn target(command: Command) -> Command {
+        one_target(command)
     }
 
     fn client(plan: &TapPlan) -> Client {

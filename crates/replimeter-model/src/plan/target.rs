@@ -20,11 +20,11 @@ use crate::{
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Sandbox")]
 pub struct TargetSettings {
-    /// Shape of servers to start, or name of a running sandbox [default: async:1]
+    /// Shape to start, or running sandbox; may be repeated [default: async:1]
     ///
     /// A shape is `[mariadb/|mysql/]MODE:N` with the modes none, async:N, semi-sync:N, chain:N, galera:N and
-    /// group:N; its servers are removed after the run. A sandbox of that name stays. Most commands accept
-    /// several targets and measure them one after another.
+    /// group:N; its servers are removed after the run. A running sandbox stays. Several are measured one after
+    /// another.
     #[arg(long, value_name = "SHAPE|NAME", help_heading = "Target")]
     #[serde(
         with = "OneOrMore::<SandboxRef>",

@@ -8,5 +8,8 @@ pub mod topology_file;
 pub use self::{
     command_line::CommandLineSettings,
     output::{OutputArgs, OutputFormat, StreamFormat, StreamOutputArgs, SweepOutputArgs},
-    target::{SandboxArgs, TargetArgs, UrlText, is_sandbox_option, sandbox_options, target_of},
+    target::{
+        SandboxArgs, TargetArgs, UrlText, is_sandbox_option, one_target, sandbox_options,
+        target_of, with_both_wait_points, with_text,
+    },
 };

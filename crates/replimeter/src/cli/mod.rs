@@ -1,5 +1,6 @@
 //! The command line: everything except the settings of measurements is declared here.
 
+mod help;
 mod program;
 mod refused;
 mod reproduce;
@@ -105,7 +106,7 @@ pub(crate) fn command(registry: &Registry) -> clap::Command {
                 "name" => option.value_parser(schemas.clone()),
                 _ => option,
             }),
-            _ => command,
+            _ => help::with_target(command),
         })
 }
 

@@ -88,6 +88,56 @@ const WORDS: [(&[&str], &str); 12] = [
     ),
 ];
 
+/// Options for the user's servers.
+const OWN_SERVERS: &[&str] = &[
+    "--primary",
+    "--replica",
+    "--node",
+    "--topology",
+    "--defaults-file",
+    "--ask-password",
+];
+
+/// Options that a command does not have: the command, or any when it is empty; the options, and what to use instead.
+const OPTIONS: [(&str, &[&str], &str); 6] = [
+    (
+        "loss",
+        OWN_SERVERS,
+        "loss kills the primary, so it accepts only sandboxes that it starts (--sandbox SHAPE); 'replimeter exposure' reports what a crash of your servers would lose",
+    ),
+    (
+        "sandbox",
+        OWN_SERVERS,
+        "'replimeter sandbox' starts servers of its own and does not use yours",
+    ),
+    (
+        "",
+        OWN_SERVERS,
+        "this command does not use your servers; lag, stale, load, backlog, tap, exposure and doctor do",
+    ),
+    (
+        "cost",
+        &["--sandbox"],
+        "cost starts servers for each mode; name the modes, such as '--modes async,semi-sync'",
+    ),
+    (
+        "scale",
+        &["--sandbox"],
+        "scale starts servers for each number of replicas, such as '--replicas 0..4 --mode semi-sync'",
+    ),
+    (
+        "calibrate",
+        &[
+            "--wait-point",
+            "--wait-for-replicas",
+            "--multi-primary",
+            "--link-jitter",
+            "--link-bandwidth",
+        ],
+        "calibrate delays the link of async:N by fixed times; '--link-delay 1ms,10ms' sets them",
+    ),
+];
+
 /// Returns the error, with the right way of writing what was probably meant: the name of a subcommand, or an option
 /// for a target.
 fn with_tip(mut error: Error) -> Error {
@@ -120,11 +170,12 @@ fn with_tip(mut error: Error) -> Error {
                 "give your servers as '--primary URL --replica URL', or as '--node URL' each"
                     .to_owned(),
             ),
-            Some(ContextValue::String(word))
-                if ["--primary", "--replica", "--node", "--topology"].contains(&word.as_str()) =>
-            {
-                Some("this command does not use your servers; lag, stale, load, backlog, tap, exposure and doctor do".to_owned())
-            }
+            Some(ContextValue::String(word)) if word.starts_with("--") => OPTIONS
+                .iter()
+                .find(|(name, tried, _)| {
+                    (name.is_empty() || in_command(name)) && tried.contains(&word.as_str())
+                })
+                .map(|(.., tip)| (*tip).to_owned()),
             Some(ContextValue::String(word)) => {
                 let shape = word.parse::<Shape>().ok();
                 shape.map(|shape| format!("give the shape as '--sandbox {shape}'"))
@@ -136,6 +187,7 @@ fn with_tip(mut error: Error) -> Error {
     if let Some(tip) = tip {
         // One that is only spelled like it is not meant.
         error.remove(ContextKind::SuggestedSubcommand);
+        error.remove(ContextKind::SuggestedArg);
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tips);
     }
@@ -319,6 +371,12 @@ mod tests {
             ("galera:3", "replimeter sandbox up galera:3"),
             ("lag async:1", "--sandbox async:1"),
             ("cost --primary mysql://u@h/", "does not use your servers"),
+            ("loss --primary mysql://u@h/", "replimeter exposure"),
+            ("loss --topology cluster.toml", "--sandbox SHAPE"),
+            ("calibrate --replica mysql://u@h/", "lag, stale, load"),
+            ("cost --sandbox async:1", "--modes async"),
+            ("scale --sandbox async:1", "--replicas 0..4"),
+            ("calibrate --link-jitter 1ms", "--link-delay 1ms,10ms"),
             ("doctor mysql://u@h/", "--primary URL --replica URL"),
         ] {
             let args = std::iter::once("replimeter").chain(line.split(' '));
