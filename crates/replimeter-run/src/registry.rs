@@ -365,6 +365,8 @@ fn in_order(command: Command) -> Command {
 
 /// What stands for a default in a doc comment.
 const DEFAULT: &str = " [default: {default}]";
+/// What stands for its value.
+const VALUE: &str = "{default}";
 
 /// Adds the options of settings, with their defaults.
 fn settings<S: Settings>(command: Command) -> Command {
@@ -375,8 +377,12 @@ fn settings<S: Settings>(command: Command) -> Command {
         .fold(S::augment_args(command), |command, option| {
             let key = option.get_id().as_str().replace('_', "-");
             let default = defaults.get(&key).map(default_text);
-            let text =
-                |text: Option<&StyledStr>| text.map(|text| text.to_string().replace(DEFAULT, ""));
+            let in_text = default.clone().unwrap_or_default();
+            let text = |text: Option<&StyledStr>| {
+                let text = text?.to_string().replace(DEFAULT, "");
+                // A default that depends on another option.
+                Some(text.replace(VALUE, &in_text))
+            };
             let (short, long) = (text(option.get_help()), text(option.get_long_help()));
             let about = option.get_help().map(ToString::to_string);
             let has_default = about.is_some_and(|about| about.contains(DEFAULT));

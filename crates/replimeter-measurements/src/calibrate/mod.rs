@@ -37,7 +37,7 @@ use replimeter_run::{
     cli_error::{CliError, unexpected},
     compare::figures::{Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS},
-    options::{is_sandbox_option, with_text},
+    options::{is_sandbox_option, with_help},
     to_measure,
 };
 use replimeter_stats::{
@@ -141,13 +141,12 @@ Examples:
     type Results = CalibrateResults;
 
     fn target(command: Command) -> Command {
-        command.mut_arg("sandbox", |option| {
-            with_text(
-                option,
-                "Shape to start: async:N of either engine [default: async:1]",
-                "Such as mysql/async:1; its servers are removed after the run. One per run.",
-            )
-        })
+        with_help(
+            command,
+            "sandbox",
+            "Shape to start: async:N of either engine [default: async:1]",
+            "Such as mysql/async:1; its servers are removed after the run. One per run.",
+        )
     }
 
     fn client(plan: &CalibratePlan) -> Client {

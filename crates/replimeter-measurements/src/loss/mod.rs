@@ -32,7 +32,7 @@ use replimeter_run::{
     cli_error::{CliError, FailureKind, unexpected},
     compare::figures::{Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, WRITES, started},
-    options::{is_sandbox_option, with_both_wait_points, with_text},
+    options::{is_sandbox_option, with_both_wait_points, with_help},
     to_measure,
 };
 use replimeter_stats::crashes::{counts, share, times};
@@ -98,14 +98,13 @@ your own primary would lose. docs/reference/loss.md explains every figure.";
     type Results = LossResults;
 
     fn target(command: Command) -> Command {
-        with_both_wait_points(command).mut_arg("sandbox", |option| {
-            with_text(
-                option,
-                "Shape to start; may be repeated [default: async:1]",
-                "A shape is `[mariadb/|mysql/]MODE:N` with the modes async:N, semi-sync:N, chain:N, galera:N and \
-                 group:N. Several are measured one after another.",
-            )
-        })
+        with_help(
+            with_both_wait_points(command),
+            "sandbox",
+            "Shape to start; may be repeated [default: async:1]",
+            "A shape is `[mariadb/|mysql/]MODE:N` with the modes async:N, semi-sync:N, chain:N, galera:N and \
+             group:N. Several are measured one after another.",
+        )
     }
 
     fn client(plan: &LossPlan) -> Client {

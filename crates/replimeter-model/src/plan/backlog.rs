@@ -32,9 +32,9 @@ pub struct BacklogSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build_up: Option<TimeSpan>,
 
-    /// Numbers of applier workers, measured one after another, such as 1,2,4
+    /// Numbers of applier workers, such as 1,2,4 [default: the replica's own number]
     ///
-    /// Default: as the replica is configured.
+    /// They are measured one after another.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<u32>,
@@ -62,7 +62,7 @@ pub struct BacklogSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadSpec>,
 
-    /// Start this many passes of the workload per second (open loop)
+    /// Passes of the workload per second (open loop) [default: back to back]
     ///
     /// A pass starts on schedule, without waiting for earlier ones; the threads of a load share its rate. Give one
     /// rate for all loads, or one for each. Without it, each thread starts its next pass when the last one has
@@ -78,9 +78,9 @@ pub struct BacklogSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
 
-    /// Size of the loads' data: rows (100000) or bytes on disk (300MB)
+    /// Data of the loads: rows (100000) or bytes (300MB) [default: the workload's]
     ///
-    /// Default: what each workload says.
+    /// Bytes are on disk.
     #[arg(long, value_name = "SIZE", requires = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_data_size: Option<DataSize>,

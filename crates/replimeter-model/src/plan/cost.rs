@@ -29,57 +29,51 @@ const MIN_BLOCK: TimeSpan = TimeSpan::from_millis(100);
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Measurement")]
 pub struct CostSettings {
-    /// Replication modes to compare: MODE, MODE:N or ENGINE/MODE:N
+    /// Replication modes to compare: MODE, MODE:N or ENGINE/MODE:N [default: {default}]
     ///
     /// MODE can be none (no binary log), binlog, async, semi-sync (with both wait points), galera (MariaDB) or group
-    /// (MySQL). `none` of the same binary is added if it is missing. Default: all that the servers found here
-    /// can do.
-    #[arg(long, value_name = "MODE,…|all", help_heading = "Modes")]
+    /// (MySQL); all are those that the servers found here can do. `none` of the same binary is added if it is missing.
+    #[arg(long, value_name = "MODE,…|all")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modes: Option<CostModes>,
 
     /// Replicas of modes that give no number; clusters have one member more [default: {default}]
-    #[arg(long, value_name = "N", help_heading = "Modes")]
+    #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
 
     /// How durable an acknowledged commit is, in every mode [default: {default}]
-    #[arg(long, value_name = "HOW", help_heading = "Modes")]
+    #[arg(long, value_name = "HOW")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
 
-    /// Put links between the servers, and measure at each one-way delay
+    /// Put links between the servers, and measure at each delay [default: no links]
     ///
-    /// Several with commas, such as 0,1ms,10ms; 0 is the link alone. Default: no links.
-    #[arg(
-        long = "link-delay",
-        value_name = "TIME,…",
-        value_delimiter = ',',
-        help_heading = "Modes"
-    )]
+    /// One-way delays, several with commas, such as 0,1ms,10ms; 0 is the link alone.
+    #[arg(long = "link-delay", value_name = "TIME,…", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub link_delays: Vec<TimeSpan>,
 
     /// Numbers of connections, measured one after another [default: {default}]
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<Vec<u32>>,
 
-    /// Counted time of each mode at each number of threads [default: {default}]
+    /// Counted time of each mode and number of threads [default: {default}; self-test: 4s]
     ///
     /// It is the total over all starts, at each link delay.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<TimeSpan>,
 
-    /// Fresh starts of each mode [default: {default}]
+    /// Fresh starts of each mode [default: {default}; self-test: 4]
     ///
     /// With fewer than 4 the intervals are wide; with 1 there are none.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<u32>,
 
-    /// Approximate duration of a block [default: {default}]
+    /// Approximate duration of a block [default: {default}; self-test: 500ms]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_duration: Option<TimeSpan>,
@@ -92,14 +86,14 @@ pub struct CostSettings {
     pub warm_up: Option<WarmUp>,
 
     /// Workload to run: a name (docs/reference/workloads.md), or the path of a file [default: {default}]
-    #[arg(long, value_name = "WORKLOAD")]
+    #[arg(long, value_name = "WORKLOAD", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
 
-    /// Size of the data set: rows (100000) or bytes on disk (300MB)
+    /// Size of the data: rows (100000) or bytes (300MB) [default: the workload's]
     ///
-    /// Default: what the workload says.
-    #[arg(long, value_name = "SIZE")]
+    /// Bytes are on disk.
+    #[arg(long, value_name = "SIZE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_size: Option<DataSize>,
 
@@ -108,10 +102,10 @@ pub struct CostSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 
-    /// Compare the first mode with itself, this many times
+    /// Compare the first mode with itself, this many times [without a number: 20]
     ///
     /// Fresh starts are compared with fresh starts; the test is whether differences are found significantly more
-    /// often than in 5 %. Without a number: 20.
+    /// often than in 5 %.
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub self_test: Option<u32>,

@@ -80,7 +80,7 @@ pub struct LagSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<TimeSpan>,
 
-    /// Write the next row on this event (closed loop) [default in a sweep: ack]
+    /// Write the next row on this event (closed loop) [default: none; ack in a sweep]
     #[arg(long, value_parser = Pace::closed(), conflicts_with = "interval")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
@@ -112,10 +112,9 @@ pub struct LagSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweeps: Option<u32>,
 
-    /// Uncounted rounds, or time, at the beginning [default: {default}]
+    /// Uncounted rounds, or time, at the beginning [default: {default}; 0 in a sweep]
     ///
-    /// A number of rounds (50), or a time (2s): rounds that begin before it has passed are not counted. In a sweep
-    /// the default is 0.
+    /// A number of rounds (50), or a time (2s): rounds that begin before it has passed are not counted.
     #[arg(long, value_name = "N|TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
@@ -156,7 +155,7 @@ pub struct LagSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadSpec>,
 
-    /// Start this many passes of the workload per second (open loop)
+    /// Passes of the workload per second (open loop) [default: back to back]
     ///
     /// A pass starts on schedule, without waiting for earlier ones; the threads of a load share its rate. Give one
     /// rate for all loads, or one for each. Without it, each thread starts its next pass when the last one has
@@ -172,9 +171,9 @@ pub struct LagSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
 
-    /// Size of the loads' data: rows (100000) or bytes on disk (300MB)
+    /// Data of the loads: rows (100000) or bytes (300MB) [default: the workload's]
     ///
-    /// Default: what each workload says.
+    /// Bytes are on disk.
     #[arg(long, value_name = "SIZE", requires = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_data_size: Option<DataSize>,

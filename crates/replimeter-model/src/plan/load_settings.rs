@@ -35,7 +35,7 @@ pub struct LoadSettings {
     #[serde(with = "OneOrMore::<u32>", skip_serializing_if = "Option::is_none")]
     pub threads: Option<Vec<u32>>,
 
-    /// Start this many operations of each workload per second (open loop)
+    /// Operations of each workload per second (open loop) [default: back to back]
     ///
     /// An operation starts on schedule, without waiting for earlier ones. Without it, each thread starts its next
     /// operation when the last one has ended (closed loop).
@@ -51,20 +51,20 @@ pub struct LoadSettings {
     pub arrivals: Option<Arrivals>,
 
     /// Count for this time, after the warm-up [default: {default}]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Measurement")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<TimeSpan>,
 
     /// Uncounted time at the beginning [default: {default}]
     ///
     /// A time, such as 2s: without rounds, a number has no meaning.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Measurement")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
 
-    /// Size of the data set: rows (100000) or bytes on disk (300MB)
+    /// Size of the data: rows (100000) or bytes (300MB) [default: the workload's]
     ///
-    /// Default: what each workload says.
+    /// Bytes are on disk.
     #[arg(long, value_name = "SIZE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_size: Option<DataSize>,
@@ -80,7 +80,7 @@ pub struct LoadSettings {
     pub keep_data: bool,
 
     /// Fail if a replica has not received the data within this time [default: {default}]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = "Measurement")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
 

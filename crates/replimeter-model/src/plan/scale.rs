@@ -45,7 +45,7 @@ pub struct ScaleSettings {
     /// Number of writing clients, and of reading clients [default: {default}]
     ///
     /// They work back to back (closed loop).
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
 
@@ -73,17 +73,17 @@ pub struct ScaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<u32>,
 
-    /// Size of the data set: rows (100000) or bytes on disk (300MB) [default: {default}]
+    /// Size of the data: rows (100000) or bytes (300MB) [default: {default}]
     ///
-    /// The published experiment has 300MB.
-    #[arg(long, value_name = "SIZE")]
+    /// Bytes are on disk. The published experiment has 300MB.
+    #[arg(long, value_name = "SIZE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_size: Option<DataSize>,
 
     /// Where to read: replicas, primary or all [default: {default}]
     ///
     /// With `replicas` and none there, the primary is read.
-    #[arg(long, value_name = "WHERE")]
+    #[arg(long, value_name = "WHERE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reads: Option<ReadTarget>,
 

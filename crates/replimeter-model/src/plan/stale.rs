@@ -61,9 +61,9 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_delays: Option<ReadDelays>,
 
-    /// Rounds at each point of the curve
+    /// Rounds at each point of the curve [default: rounds / 5; 200 with --duration]
     ///
-    /// Default: a fifth of --rounds, from 100 to 2000.
+    /// The default is from 100 to 2000.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve_rounds: Option<u64>,
@@ -142,9 +142,9 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadSpec>,
 
-    /// Measure this case: `none`, or loads joined by ` + `; may be repeated
+    /// Case: `none`, or loads joined by ` + `; may be repeated [default: {default}]
     ///
-    /// Cases are measured one after another.
+    /// A case is the load during the rounds. Cases are measured one after another.
     #[arg(
         long = "case",
         value_name = "LOADS",
@@ -154,7 +154,7 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<LoadCase>,
 
-    /// Start this many operations of every load per second (open loop)
+    /// Operations of every load per second (open loop) [default: back to back]
     ///
     /// An operation starts on schedule, without waiting for earlier ones. Without it, each thread starts its next
     /// operation when the last one has ended (closed loop).
@@ -169,9 +169,9 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
 
-    /// Size of the loads' data: rows (100000) or bytes on disk (300MB)
+    /// Data of the loads: rows (100000) or bytes (300MB) [default: the workload's]
     ///
-    /// Default: what each workload says.
+    /// Bytes are on disk.
     #[arg(long, value_name = "SIZE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_data_size: Option<DataSize>,

@@ -40,14 +40,15 @@ pub struct TargetSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub server_options: Vec<NodeOption>,
 
-    /// Use the server binaries of this directory only
+    /// Start the servers of this directory only [default: all that are found]
     ///
-    /// Default: those found in PATH, in the usual directories and in the private one that `make servers` fills.
+    /// Without it they are searched in PATH, in the usual directories and in the private one (REPLIMETER_HOME), which
+    /// `replimeter servers add` fills. `replimeter servers` lists them.
     #[arg(long, value_name = "DIR")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<PathBuf>,
 
-    /// Run the replicas on another server than the primary's
+    /// Run the replicas on another server [default: the primary's]
     ///
     /// Its directory, or the beginning of its version as `replimeter servers` lists it.
     #[arg(long, value_name = "DIR|VERSION")]

@@ -72,9 +72,9 @@ pub struct CompareArgs {
     )]
     pub fail_when: FailWhen,
 
-    /// Keep the comparison in this new or empty directory
+    /// Keep it in this new directory [default: replimeter-runs/TIME-compare]
     ///
-    /// Default: replimeter-runs/TIME-compare.
+    /// It may exist if it is empty.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub run_dir: Option<PathBuf>,
 

@@ -8,9 +8,9 @@ use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Keep the run in this new or empty directory
+    /// Keep the run in this new directory [default: replimeter-runs/TIME-COMMAND]
     ///
-    /// Default: replimeter-runs/TIME-COMMAND.
+    /// It may exist if it is empty.
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
 

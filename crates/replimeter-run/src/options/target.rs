@@ -50,36 +50,37 @@ pub fn target_of(matches: &ArgMatches) -> Result<TargetSettings, clap::Error> {
     TargetSettings::from_arg_matches(&all.try_get_matches_from(words)?)
 }
 
-/// Returns an option with this text in the short help, followed by the details in the long one.
-pub fn with_text(option: Arg, short: &str, details: &str) -> Arg {
+/// Returns the command with this text of an option in the short help, followed by the details in the long one.
+pub fn with_help(command: Command, id: &str, short: &str, details: &str) -> Command {
     let long = match details {
         "" => short.to_owned(),
         details => format!("{short}\n\n{details}"),
     };
-    option.help(short.to_owned()).long_help(long)
+    command.mut_args(|option| match option.get_id() == id {
+        true => option.help(short.to_owned()).long_help(long.clone()),
+        false => option,
+    })
 }
 
 /// Says in the help that a command accepts one target per run.
 pub fn one_target(command: Command) -> Command {
-    command.mut_arg("sandbox", |option| {
-        with_text(
-            option,
-            "Shape to start, or name of a running sandbox [default: async:1]",
-            "A shape is `[mariadb/|mysql/]MODE:N` with the modes none, async:N, semi-sync:N, chain:N, galera:N and \
-             group:N; its servers are removed after the run. A running sandbox stays. One per run.",
-        )
-    })
+    with_help(
+        command,
+        "sandbox",
+        "Shape to start, or name of a running sandbox [default: async:1]",
+        "A shape is `[mariadb/|mysql/]MODE:N` with the modes none, async:N, semi-sync:N, chain:N, galera:N and \
+         group:N; its servers are removed after the run. A running sandbox stays. One per run.",
+    )
 }
 
 /// Says in the help that a command measures both wait points unless one is given.
 pub fn with_both_wait_points(command: Command) -> Command {
-    command.mut_arg("wait_point", |option| {
-        with_text(
-            option,
-            "When a semi-synchronous primary waits [default: both, one after the other]",
-            "",
-        )
-    })
+    with_help(
+        command,
+        "wait_point",
+        "When a semi-synchronous primary waits [default: both, one after the other]",
+        "",
+    )
 }
 
 /// Settings of a sandbox's servers, for commands that name its shape otherwise.

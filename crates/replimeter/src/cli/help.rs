@@ -1,20 +1,19 @@
 //! The help: what the parser does not add on its own.
 
 use clap::Command;
-use replimeter_run::options::{one_target, with_text};
+use replimeter_run::options::{one_target, with_help};
 
 /// Returns a command whose target options mean what its help says.
 pub(super) fn with_target(command: Command) -> Command {
     match command.get_name() {
         "doctor" => one_target(command),
-        "run" => command.mut_arg("sandbox", |option| {
-            with_text(
-                option,
-                "Shape to start, or running sandbox, in place of the plan's; may be repeated",
-                "A shape is `[mariadb/|mysql/]MODE:N` with the modes none, async:N, semi-sync:N, chain:N, galera:N and \
-                 group:N. As the URLs of your servers, it replaces the plan's target.",
-            )
-        }),
+        "run" => with_help(
+            command,
+            "sandbox",
+            "Shape to start, or running sandbox; may be repeated [default: the plan's]",
+            "A shape is `[mariadb/|mysql/]MODE:N` with the modes none, async:N, semi-sync:N, chain:N, galera:N and \
+             group:N. Like the URLs of your servers, it replaces the plan's target.",
+        ),
         _ => command,
     }
 }
@@ -132,6 +131,95 @@ mod tests {
                 "{}: {help}",
                 entry.name()
             );
+        }
+    }
+
+    /// Returns the headings of a command's options, in the order of its help.
+    fn headings(command: &clap::Command) -> Vec<&str> {
+        let mut headings: Vec<&str> = Vec::new();
+        for option in command.get_arguments() {
+            let heading = option.get_help_heading().unwrap_or_default();
+            if !headings.contains(&heading) {
+                headings.push(heading);
+            }
+        }
+        headings
+    }
+
+    #[test]
+    fn headings_have_the_same_order_in_every_command() {
+        let order = [
+            "",
+            "Target",
+            "Measurement",
+            "Load",
+            "Sandbox",
+            "Client",
+            "Runs",
+            "Conditions",
+            "Output",
+        ];
+        for command in super::super::tests::all(&command(registry())) {
+            let places: Vec<Option<usize>> = headings(&command)
+                .iter()
+                .map(|heading| order.iter().position(|known| known == heading))
+                .collect();
+            assert!(
+                !places.contains(&None) && places.is_sorted(),
+                "{}: {:?}",
+                command.get_name(),
+                headings(&command)
+            );
+        }
+    }
+
+    #[test]
+    fn every_default_is_in_the_short_help() {
+        for entry in registry().entries() {
+            let defaults = (entry.section().defaults)();
+            for option in entry.command().get_arguments() {
+                let id = option.get_id().as_str();
+                let help = option.get_help().map(ToString::to_string);
+                let is_shown = !option.get_default_values().is_empty()
+                    || help.is_some_and(|help| help.contains("[default: "));
+                let has_default = defaults.contains_key(&id.replace('_', "-"));
+                let is_flag = !option.get_action().takes_values();
+                assert!(is_shown || is_flag || !has_default, "{} {id}", entry.name());
+            }
+        }
+        for command in super::super::tests::all(&command(registry())) {
+            for option in command.get_arguments() {
+                let details = option.get_long_help().map(ToString::to_string);
+                assert!(
+                    !details.is_some_and(|details| details.contains("Default:")),
+                    "{} {}: a default belongs into the first line",
+                    command.get_name(),
+                    option.get_id()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn self_test_defaults_of_cost_are_as_its_help_says() {
+        let words = ["replimeter", "cost", "--modes=async", "--self-test"];
+        let Ok(Invocation::Measure(entry, matches)) = read(registry(), words) else {
+            panic!("it is refused")
+        };
+        let given = entry.given(&matches).unwrap();
+        let plan = entry.plan(&given).unwrap().text().unwrap();
+        let command = entry.command();
+        for (id, value) in [
+            ("duration", "4s"),
+            ("starts", "4"),
+            ("block_duration", "500ms"),
+        ] {
+            let option = command.get_arguments().find(|option| option.get_id() == id);
+            let help = option.unwrap().get_help().unwrap().to_string();
+            assert!(help.contains(&format!("self-test: {value}]")), "{help}");
+            let line = format!("{} = ", id.replace('_', "-"));
+            let line = plan.lines().find(|shown| shown.starts_with(&line)).unwrap();
+            assert_eq!(line.rsplit("= ").next().unwrap().trim_matches('"'), value);
         }
     }
 }

@@ -211,23 +211,23 @@ pub(crate) struct ReportArgs {
     pub(crate) run_dirs: Vec<PathBuf>,
 
     /// Write one page of several runs here [default: replimeter-report.html]
-    #[arg(long, value_name = "FILE.html")]
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub(crate) page: Option<PathBuf>,
 
     /// Print one JSON document instead of the report
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 
     /// Print the report as Markdown
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub(crate) markdown: bool,
 
     /// Print the rows of the results as CSV
-    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    #[arg(long, conflicts_with_all = ["json", "markdown"], help_heading = "Output")]
     pub(crate) csv: bool,
 
     /// Add the raw lines of experiment 1
-    #[arg(long, conflicts_with_all = ["json", "markdown", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "markdown", "csv"], help_heading = "Output")]
     pub(crate) raw: bool,
 }
 
@@ -303,7 +303,7 @@ mod tests {
     }
 
     /// Returns a command and all its visible subcommands.
-    fn all(command: &clap::Command) -> Vec<clap::Command> {
+    pub(super) fn all(command: &clap::Command) -> Vec<clap::Command> {
         let below = command.get_subcommands().filter(|one| !one.is_hide_set());
         std::iter::once(command.clone())
             .chain(below.flat_map(all))

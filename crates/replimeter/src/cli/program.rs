@@ -48,9 +48,9 @@ Examples:
   replimeter man lag | man -l -
   replimeter man ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// Command whose page to print, or directory to write every page into
+    /// Command whose page to print, or directory for all pages [default: replimeter]
     ///
-    /// The directory is created if it does not exist. Default: print the first page.
+    /// The directory is created if it does not exist.
     #[arg(value_name = "COMMAND|DIR")]
     pub(crate) folder: Option<PathBuf>,
 

@@ -33,26 +33,31 @@ started here (a Galera cluster without Galera, MySQL where it is not installed)
 is left out and named. docs/reference/reproduce.md has the sources.")]
 pub(crate) struct ReproduceArgs {
     /// Size of the experiments
-    #[arg(long, value_enum, default_value = "small")]
+    #[arg(
+        long,
+        value_enum,
+        default_value = "small",
+        help_heading = "Measurement"
+    )]
     pub(crate) size: ReproduceExtent,
 
-    /// Run only these of the five experiments, such as 1,3
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=5))]
+    /// Run only these of the five experiments, such as 1,3 [default: all]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=5), help_heading = "Measurement")]
     pub(crate) experiments: Vec<u32>,
 
-    /// Keep everything in this new or empty directory
+    /// Keep all in this new directory [default: replimeter-runs/TIME-reproduce]
     ///
-    /// Default: replimeter-runs/TIME-reproduce.
-    #[arg(long, value_name = "DIR")]
+    /// It may exist if it is empty.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(crate) run_dir: Option<PathBuf>,
 
     /// Print one JSON document instead of the report
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 
     /// Print the report as Markdown
     ///
     /// It is also kept as report.md.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub(crate) markdown: bool,
 }

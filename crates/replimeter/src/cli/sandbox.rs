@@ -74,19 +74,19 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<SandboxName>,
 
-    /// Print one JSON document, as `sandbox list --json` does
-    #[arg(long)]
-    pub(crate) json: bool,
-
     #[command(flatten)]
     pub(crate) servers: SandboxArgs,
+
+    /// Print one JSON document, as `sandbox list --json` does
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
 }
 
 /// `replimeter sandbox list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Print one JSON document instead of the list
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct LinkArgs {
     pub(crate) no_bandwidth: bool,
 
     /// Print one JSON document
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }
 

@@ -21,14 +21,15 @@ pub(crate) struct ServersArgs {
     #[command(subcommand)]
     pub(crate) command: Option<ServersCommand>,
 
-    /// Use the server binaries of this directory only
+    /// List the servers of this directory only [default: all that are found]
     ///
-    /// Default: those found in PATH, in the usual directories and in the private one that `make servers` fills.
+    /// Without it they are searched in PATH, in the usual directories and in the private one (REPLIMETER_HOME), which
+    /// `replimeter servers add` fills.
     #[arg(long, value_name = "DIR")]
     pub(crate) servers: Option<PathBuf>,
 
     /// Print one JSON document instead of the list
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }
 
@@ -57,6 +58,6 @@ pub(crate) struct AddArgs {
     pub(crate) source: PathBuf,
 
     /// Print one JSON document, with the server as in the list
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }
