@@ -112,7 +112,7 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                 ),
                 1698 => (
                     ErrorKind::AccessDenied,
-                    "this user logs in without a password, through the server's Unix socket only; create a user with a password (docs/reference/privileges.md), and name it in the URL",
+                    "this user logs in without a password, through the server's Unix socket only; create a user with a password, CREATE USER … IDENTIFIED BY '…', and name it in the URL",
                 ),
                 1130 | 1129 => (
                     ErrorKind::AccessDenied,
@@ -120,7 +120,7 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                 ),
                 code::TABLE_DENIED | code::SPECIAL_DENIED | code::SCHEMA_DENIED | 1370 => (
                     ErrorKind::Privilege,
-                    "grant the privilege; docs/reference/privileges.md lists what each role needs",
+                    "grant the privilege that the message names; `replimeter doctor` finds what else is missing",
                 ),
                 3118 | 4151 => (
                     ErrorKind::AccessDenied,

@@ -89,7 +89,7 @@ pub fn plan(sections: &[Section]) -> Value {
     let mut value = json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "A plan of Replimeter",
-        "description": "docs/reference/plans.md explains every key",
+        "description": "`replimeter schema plan --markdown` lists every key",
         "type": "object",
         "properties": keys,
         "additionalProperties": false,

@@ -131,7 +131,7 @@ impl From<PlanError> for CliError {
     fn from(error: PlanError) -> Self {
         Self::usage(
             error.to_string(),
-            "run the command with --help for its options; docs/reference/plans.md has the keys of a plan",
+            "run the command with --help for its options; `replimeter schema plan --markdown` lists the keys of a plan",
         )
     }
 }

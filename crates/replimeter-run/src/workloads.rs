@@ -69,7 +69,7 @@ pub fn workload(name: &str) -> Result<Workload, CliError> {
     Workload::parse(name, &script(name)?).map_err(|error| {
         CliError::usage(
             format!("the workload {name}: {error}"),
-            "see docs/reference/workloads.md, and the examples in loads/",
+            "correct the file; `replimeter load --help` shows one",
         )
     })
 }

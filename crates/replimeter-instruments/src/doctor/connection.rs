@@ -115,7 +115,7 @@ fn missing(wanted: &[&str], server: &Examination, state: &ServerState) -> Option
             Code::NotChecked,
             server,
             "the user's privileges could not be read",
-            "see docs/reference/privileges.md for the privileges needed",
+            format!("check by hand: {} ON `{SCHEMA}`.*", wanted.join(", ")),
         ));
     };
     let missing = grants.missing(wanted, SCHEMA, TABLE).join(", ");

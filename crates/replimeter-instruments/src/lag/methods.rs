@@ -93,7 +93,7 @@ fn check(
                 if method == Method::Stamp {
                     "start the servers without sysdate_is_now, or use --method stamp-udf"
                 } else {
-                    "install NOW_USEC() on every server (docs/guides/install-functions.md), or start a sandbox with --udf"
+                    "install NOW_USEC() on every server: copy libreplimeter_udf.so into its plugin_dir, then CREATE FUNCTION now_usec RETURNS STRING SONAME 'libreplimeter_udf.so', with sql_log_bin = 0, the primary last; or start a sandbox with --udf"
                 },
             ))
         }

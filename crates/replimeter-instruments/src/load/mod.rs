@@ -62,8 +62,8 @@ fn about(mut error: ServerError, workload: &Workload, line: usize, excerpt: &str
         error.hint =
             "run only a load that reads on a replica, or name the primary after the @".to_owned();
     } else if matches!(error.kind, ErrorKind::Statement(code) if !DISK_FULL.contains(&code)) {
-        error.hint =
-            "correct the script: every statement must succeed once before the measurement (docs/reference/workloads.md)".to_owned();
+        error.hint = "correct the script: every statement must succeed once before the measurement"
+            .to_owned();
     }
     error
 }

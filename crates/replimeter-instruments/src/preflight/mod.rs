@@ -185,7 +185,7 @@ fn check_privileges(
         warnings.push(Warning::new(
             WarningCode::NotChecked,
             format!("{session}: the user's privileges could not be read, so they were not checked"),
-            "see docs/reference/privileges.md for the privileges needed",
+            format!("check by hand: {} ON `{SCHEMA}`.*", wanted.join(", ")),
         ));
         return Ok(());
     };

@@ -94,7 +94,7 @@ impl Stamps {
             return Err(cluster.primary.session.precondition(
                 OPERATION,
                 lacking.join("; "),
-                "start the servers without sysdate_is_now, or install NOW_USEC() on all of them (docs/guides/install-functions.md)",
+                "start the servers without sysdate_is_now, or install NOW_USEC() on all of them, the primary last: CREATE FUNCTION now_usec RETURNS STRING SONAME 'libreplimeter_udf.so'",
             ));
         }
         Ok(Self {

@@ -396,7 +396,7 @@ impl<'a> MatchLoop<'a> {
                     row.unmatched,
                     reasons.join("; ")
                 ),
-                "see docs/reference/tap.md for each reason",
+                "see the terms in `replimeter tap --help` for what unmatched means",
             ));
         }
         self.outcome

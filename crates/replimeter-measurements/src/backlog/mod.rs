@@ -70,8 +70,7 @@ pub(crate) struct Accumulator {
 pub(crate) struct Backlog;
 
 impl Measurement for Backlog {
-    const ABOUT: &'static str =
-        "Measure how fast each replica catches up after its applier was stopped";
+    const ABOUT: &'static str = "Measure how fast a replica catches up after its applier stopped";
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter backlog
@@ -82,8 +81,16 @@ Examples:
 
 Stops the applier of each replica: reads from it are stale until it has caught
 up. At every exit the applier is started again with its former number of
-workers. Writes only to the schema `replimeter`. docs/reference/backlog.md
-explains every figure and the privileges that it needs.";
+workers. Writes only to the schema `replimeter`. Your own servers also need the
+privilege to stop a replica's applier: REPLICATION SLAVE ADMIN on MariaDB,
+REPLICATION_SLAVE_ADMIN on MySQL.
+
+Terms of the report:
+  backlog     transactions that a replica has not applied yet
+  sustained   rate at which it applies under the load: the highest write rate
+              that it can follow
+  keeps up    whether the backlog falls while the load runs
+  catch-up    rate at which it applies after the load has ended";
     const HISTOGRAMS: bool = false;
 
     type Settings = BacklogSettings;

@@ -123,7 +123,13 @@ impl Measurement for Calibrate {
 Examples:
   replimeter calibrate
   replimeter calibrate --sandbox mysql/async:1 --method poll,wait,tap
-  replimeter calibrate --link-delay 0,1ms,10ms --rounds 500 --json";
+  replimeter calibrate --link-delay 0,1ms,10ms --rounds 500 --json
+
+Terms of the report:
+  injected  delay that the link adds, one way
+  measured  lag through the link with this delay
+  error     measured, less that without delay, less injected
+  floor     the lag that the method shows without replication";
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(|option| match option.get_id().as_str() {
         "sandbox" => true,
         // The measurement sets the delays; its links have no other settings.

@@ -64,10 +64,15 @@ Examples:
   replimeter cost --modes semi-sync,galera --link-delay 0,1ms,10ms --threads 1
   replimeter cost --workload oltp-mix --data-size 100MB --threads 8 --json
   replimeter cost --modes async --self-test
-  replimeter run plans/semi-sync-cost.toml
 
-Starts its own servers for each mode, and removes them; it never touches yours.
-docs/reference/cost.md explains the figures.";
+Terms of the report:
+  none     a standalone server without binary log, to which modes are compared
+  added    latency of an operation, or CPU time, above that of the baseline
+  × none   throughput relative to `none` of the same server
+  block    a counted part of the load on one start (--block-duration)
+  [3, 83]  the 95 % interval over starts and blocks; unknown: too few of them
+
+Starts its own servers for each mode, and removes them; it never touches yours.";
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(|option| {
         [
             "server_options",

@@ -60,17 +60,22 @@ pub(crate) struct Accumulator {
 pub(crate) struct Exposure;
 
 impl Measurement for Exposure {
-    const ABOUT: &'static str =
-        "Report what a crash of the primary would lose, at any time; read-only";
+    const ABOUT: &'static str = "Report what a crash of the primary would lose; read-only";
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter exposure --primary mysql://u@db1/ --replica mysql://u@db2/
   replimeter exposure --topology cluster.toml --duration 10m
   replimeter exposure --sandbox async:1 --link-delay 1ms --duration 10s
 
+Terms of the report:
+  exposed  in the primary's binary log and received by no replica: what a crash
+           of the primary would lose
+  age      time since the oldest exposed transaction was logged
+  p99      the value that 99 % of polls do not exceed; – after too few polls
+
 Writes nothing on your servers. Needs the binary log and GTIDs on the primary,
-and the privileges of `tap` there; on the replicas only the privilege to see
-their replication status. docs/reference/exposure.md explains every figure.";
+and REPLICATION SLAVE ON *.* there; on the replicas only the privilege to see
+their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
 
     type Settings = ExposureSettings;
     type Options = ();

@@ -66,8 +66,20 @@ Examples:
   replimeter lag --duration 60s --load insert:8@primary --rate 2000
   replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ --json
 
-Writes only to the schema `replimeter`, which it creates and drops.
-docs/reference/privileges.md lists the privileges that it needs.";
+Terms of the report:
+  lag        from a write's acknowledgement (ack) to its visibility on a replica
+  bracket    the time in which a row became visible: the error of its lag
+  estimate   the most probable lag, given the brackets
+  floor      the lag that the method shows without replication (--floor-rounds):
+             nothing finer can be measured
+  timed out  rows that did not become visible within --timeout
+  90 to 480  the 95 % interval of a figure, also as [90, 480]
+
+Writes only to the schema `replimeter`, which it creates and drops. Privileges:
+  primary  CREATE, DROP, INSERT, DELETE, SELECT ON `replimeter`.*
+  replica  SELECT ON `replimeter`.*, and to see its state on *.*:
+           REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL)
+`replimeter doctor` shows what is missing as the GRANT that gives it.";
 
     type Settings = LagSettings;
     type Options = ();

@@ -90,9 +90,23 @@ Examples:
 
 Workloads: insert, select, post-insert, point-select, oltp-mix, update-key,
 big-update, mix, or the path of a file: statements with typed parameters (.toml)
-or a script (anything else); docs/reference/workloads.md explains both. The data
-is created in the schema `replimeter` and removed at the end. A workload that
-only reads runs on the replicas.";
+or a script of statements that end with `;` (anything else). A file:
+  size = 100000
+  [[table]]
+  name = \"orders\"
+  create = \"CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(99))\"
+  columns = {id = {row = true}, note = {text = [20, 99]}}
+  [[statement]]
+  sql = \"SELECT note FROM orders WHERE id = :id\"
+  id = {uniform = [1, \"rows\"]}
+The data is created in the schema `replimeter` and removed at the end. A
+workload that only reads runs on the replicas.
+
+Terms of the report:
+  operation  one execution of the workload
+  response   time of an operation from its intended start (open loop)
+  service    time of an operation from its actual start
+  retried    operations repeated after a deadlock or a failed certification";
 
     type Settings = LoadSettings;
     type Options = ();

@@ -72,8 +72,7 @@ pub(crate) struct Accumulator {
 pub(crate) struct Loss;
 
 impl Measurement for Loss {
-    const ABOUT: &'static str =
-        "Kill the primary of a sandbox under load and count lost transactions";
+    const ABOUT: &'static str = "Kill a sandbox's primary under load and count lost transactions";
     const EXAMPLES: &'static str = "\
 Examples:
   # async:1, five crashes
@@ -82,9 +81,17 @@ Examples:
   replimeter loss --sandbox mysql/semi-sync:1 --wait-point after-sync
   replimeter loss --sandbox galera:3 --sandbox group:3 --json
 
+Terms of the report:
+  acknowledged    the writer had the server's answer to the commit
+  lost            acknowledged, and not on the server that took over
+  seen then lost  read by another session, and gone
+  unacked         begun and never acknowledged; some of them are present
+  recovery        from the crash to the first acknowledged write afterwards
+  errant rows     only on the old primary, after its restart
+
 Kills database servers, and so accepts only sandboxes that it starts and removes
 itself; every crash has new ones. `replimeter exposure` reports what a crash of
-your own primary would lose. docs/reference/loss.md explains every figure.";
+your own primary would lose.";
     const OWN_SERVERS: Option<fn(&Arg) -> bool> =
         Some(|option| option.get_id() == "sandbox" || is_sandbox_option(option));
     const STARTS: bool = true;

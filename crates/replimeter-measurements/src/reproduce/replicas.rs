@@ -76,7 +76,7 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
     let table = table(&HEADINGS, lines);
     let here = format!(
         "all servers and the load share this machine's {} cores, disk and memory; the published test had two hosts (with a fixed share of the cores for each server, \
-         --cpus-per-server, selects increase here too: docs/concepts/published-experiments.md)",
+         --cpus-per-server, selects increase here too)",
         document.client.cores
     );
     // The second replica relative to the first.

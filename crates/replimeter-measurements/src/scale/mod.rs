@@ -61,10 +61,17 @@ Examples:
   # a fixed share of this machine for each server
   replimeter scale --cpus-per-server 0.4
   # the published experiment
-  replimeter run plans/read-replica-scaling.toml
+  replimeter reproduce --experiments 2
 
-Starts its own servers for every number of replicas, and removes them.
-docs/reference/scale.md explains the figures.";
+Terms of the report:
+  alone       inserts or selects without the other kind
+  while       both kinds at the same time
+  share       throughput relative to the same without replicas
+  fitted law  throughput by number of replicas, from five numbers on; beyond its
+              peak another replica costs more than it adds
+  unknown     too few starts for an interval
+
+Starts its own servers for every number of replicas, and removes them.";
     const OWN_SERVERS: Option<fn(&Arg) -> bool> =
         // Of no mode that scales by its replicas.
         Some(|option| option.get_id() != "multi_primary" && is_sandbox_option(option));

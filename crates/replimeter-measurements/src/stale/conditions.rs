@@ -71,8 +71,8 @@ pub(super) fn cells<'s, 'a: 's>(
         let readers = &match found {
             Ok(readers) => readers,
             Err(reason) => {
-                let hint = "use a load such as versioned-update:4@writer, versioned-select:8@reader or versioned:8@node1; \
-                            docs/reference/stale.md describes how a workload file names its versions";
+                let hint = "use a load that writes or reads versions, such as versioned-update:4@writer, versioned-select:8@reader or \
+                            versioned:8@node1";
                 return Err(CliError::usage(reason, hint));
             }
         };

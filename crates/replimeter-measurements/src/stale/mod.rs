@@ -64,10 +64,16 @@ Examples:
   replimeter stale --sandbox async:2 --check-load-reads 4:8 --duration 30s
   replimeter stale --load versioned:8@primary --check-load-reads
   # the published experiment
-  replimeter run plans/galera-stale-reads.toml
+  replimeter reproduce --experiments 4
 
-Writes only to the schema `replimeter`, which it creates and drops.
-docs/reference/stale.md explains every figure.";
+Terms of the report:
+  stale          a read, sent when the write was acknowledged, that missed it
+  staleness      from the acknowledgement to the reply that showed the write
+  99 % fresh after   the wait after which 99 % of reads show the write
+  non-monotonic  a read that showed an older version than an earlier one
+  < 2.50         none was seen: the upper limit of the share, in percent
+
+Writes only to the schema `replimeter`, which it creates and drops.";
     const HISTOGRAMS: bool = false;
 
     type Settings = StaleSettings;

@@ -74,8 +74,7 @@ pub(crate) struct Options {
 pub(crate) struct Tap;
 
 impl Measurement for Tap {
-    const ABOUT: &'static str =
-        "Follow the binary logs and report the lag of real traffic; read-only";
+    const ABOUT: &'static str = "Report the lag of real traffic from the binary logs; read-only";
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
@@ -83,10 +82,18 @@ Examples:
   replimeter tap --sandbox work --include shop --exclude shop.sessions
   replimeter tap --topology cluster.toml --stream csv > lag.csv
 
+Terms of the report:
+  lag        from the arrival of a transaction from the primary's binary log to
+             its arrival from the replica's
+  matched    transactions that arrived from both logs: these have a lag
+  pending    not yet arrived from the replica
+  unmatched  will have no lag: filtered by the replica, written there, or lost
+             with a connection
+  floor      the same for the primary followed twice: the method's own error
+
 Writes nothing on any server. Needs binary logs and GTIDs on the primary and on
-every replica, and the privilege REPLICATION SLAVE; see docs/reference/tap.md
-and docs/reference/privileges.md. Without --duration, Ctrl-C ends the run
-regularly.";
+every replica, and the privilege REPLICATION SLAVE ON *.*; `replimeter doctor`
+shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
 
     type Settings = TapSettings;
     type Options = Options;

@@ -56,8 +56,8 @@ pub struct BacklogSettings {
     /// Load under which the backlog builds up; may be repeated [default: {default}]
     ///
     /// THREADS connections to the server NODE run a workload over and over. WORKLOAD is insert, select,
-    /// post-insert, point-select, oltp-mix, update-key, big-update, mix, or the path of a workload file
-    /// (docs/reference/workloads.md).
+    /// post-insert, point-select, oltp-mix, update-key, big-update, mix, or the path of a workload file, as
+    /// `replimeter load --help` shows.
     #[arg(long, value_name = "WORKLOAD:THREADS@NODE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadSpec>,

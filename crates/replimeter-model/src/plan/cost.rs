@@ -85,7 +85,9 @@ pub struct CostSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
 
-    /// Workload to run: a name (docs/reference/workloads.md), or the path of a file [default: {default}]
+    /// Workload to run: a name, or the path of a file [default: {default}]
+    ///
+    /// `replimeter load --help` lists the names and shows a file.
     #[arg(long, value_name = "WORKLOAD", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,

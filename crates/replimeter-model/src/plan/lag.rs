@@ -150,7 +150,8 @@ pub struct LagSettings {
     /// Run a workload during the measurement; may be repeated
     ///
     /// THREADS connections to the server NODE run it over and over. WORKLOAD is insert, select, post-insert,
-    /// point-select, oltp-mix, update-key, big-update, mix, or the path of a workload file (docs/reference/workloads.md).
+    /// point-select, oltp-mix, update-key, big-update, mix, or the path of a workload file, as
+    /// `replimeter load --help` shows.
     #[arg(long, value_name = "WORKLOAD:THREADS@NODE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub load: Vec<LoadSpec>,

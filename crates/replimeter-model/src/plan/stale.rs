@@ -136,7 +136,8 @@ pub struct StaleSettings {
 
     /// Run a workload during the measurement; may be repeated
     ///
-    /// THREADS connections to the server NODE run it over and over (docs/reference/workloads.md). NODE may be writer, reader,
+    /// THREADS connections to the server NODE run it over and over; `replimeter load --help` lists the
+    /// workloads. NODE may be writer, reader,
     /// readers (each of them) or third (neither). All loads run together.
     #[arg(long, value_name = "WORKLOAD:THREADS@NODE", help_heading = "Load")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -178,7 +179,7 @@ pub struct StaleSettings {
 
     /// Check the load's own reads for staleness, instead of rounds
     ///
-    /// Its workloads have to name versions (docs/reference/stale.md). WRITERS:READERS adds such a load: that many connections
+    /// Its workloads have to write and read versions, as versioned, versioned-update and versioned-select do. WRITERS:READERS adds such a load: that many connections
     /// that write versions, and that many on each reader that read them.
     #[arg(long, value_name = "WRITERS:READERS", num_args = 0..=1, default_missing_value = "load", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]

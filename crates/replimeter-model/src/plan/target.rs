@@ -88,7 +88,9 @@ pub struct TargetSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_bandwidth: Option<Bandwidth>,
 
-    /// Load NOW_USEC() and NOW_NSEC() into every server (docs/reference/udf.md)
+    /// Load NOW_USEC() and NOW_NSEC() into every server
+    ///
+    /// They return the server's clock; --method stamp-udf needs them.
     #[arg(long)]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub udf: bool,

@@ -39,7 +39,7 @@ pub(super) struct FailIf {
 fn syntax(text: &str, reason: &str) -> CliError {
     CliError::usage(
         format!("cannot read the condition `{text}`: {reason}"),
-        "write FIGURE > LIMIT or FIGURE < LIMIT, such as 'lag.p99 > +10%', 'lag.p50 > +200us', 'cost.throughput < -5%' or 'lag.p99 of replica1 > 5ms'; docs/reference/compare.md explains them",
+        "write FIGURE > LIMIT or FIGURE < LIMIT, such as 'lag.p99 > +10%', 'lag.p50 > +200us', 'cost.throughput < -5%' or 'lag.p99 of replica1 > 5ms'",
     )
 }
 

@@ -33,7 +33,7 @@ pub struct OutputArgs {
 
     /// Print the rows of the results as CSV
     ///
-    /// docs/reference/formats.md explains the columns.
+    /// A row per row of `results` in the JSON document; `replimeter schema COMMAND` describes its keys.
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     pub csv: bool,
 

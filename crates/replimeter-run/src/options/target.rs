@@ -156,7 +156,9 @@ struct ConnectionOptions {
     #[arg(long, value_name = "URL", conflicts_with_all = ["primary", "replica"])]
     node: Vec<UrlText>,
 
-    /// File that names your servers, their URLs and roles (docs/reference/topology.md)
+    /// File that names your servers, their URLs and roles
+    ///
+    /// `replimeter doctor --help` shows one.
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["primary", "replica", "node"])]
     topology: Option<PathBuf>,
 

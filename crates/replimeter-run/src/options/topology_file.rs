@@ -33,7 +33,7 @@ pub fn read(path: &Path) -> Result<TopologyFile, CliError> {
     let refuse = |reason: String| {
         CliError::usage(
             format!("cannot use the topology {}: {reason}", path.display()),
-            "docs/reference/topology.md shows a file with every key",
+            "`replimeter doctor --help` shows such a file",
         )
     };
     let meta = fs::metadata(path).map_err(|error| refuse(error.to_string()))?;

@@ -1,7 +1,105 @@
 //! The help: what the parser does not add on its own.
 
+use std::io::IsTerminal;
+
 use clap::Command;
 use replimeter_run::options::{one_target, with_help};
+
+/// The width of lines when standard output is no terminal.
+const PIPED_WIDTH: usize = 80;
+/// The maximum width of lines in a terminal.
+const MAX_WIDTH: usize = 100;
+
+/// The commands by purpose, in the order of the help.
+const GROUPS: [(&str, &[&str]); 6] = [
+    (
+        "Measure your servers, or a sandbox",
+        &["lag", "tap", "stale", "backlog", "exposure", "load"],
+    ),
+    (
+        "Measure in sandboxes only",
+        &["cost", "scale", "loss", "calibrate"],
+    ),
+    ("Check servers", &["doctor"]),
+    ("Start servers", &["sandbox", "servers"]),
+    (
+        "Plans and results",
+        &["run", "report", "compare", "reproduce"],
+    ),
+    ("Program", &["schema", "completions", "man", "help"]),
+];
+
+/// The first steps.
+pub(super) const BEGIN: &str = "\
+To begin:
+  # a first measurement: starts two servers, removes them afterwards
+  replimeter lag
+  # can your servers be measured? writes nothing, asks for the password
+  replimeter doctor --primary mysql://u@db1/ --replica mysql://u@db2/
+  # their lag; writes only to the schema `replimeter`, and drops it
+  replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/
+
+`replimeter COMMAND --help` explains a command, its options and its report.";
+
+/// The environment and the exit codes.
+const REFERENCE: &str = "\
+Environment:
+  REPLIMETER_NODE_PASSWORD  Password for one of your servers, by its name:
+                            REPLIMETER_PRIMARY_PASSWORD, _REPLICA1_, _NODE1_ …
+  REPLIMETER_PASSWORD       Password for all of your servers
+  MYSQL_PWD                 The same, if REPLIMETER_PASSWORD is not set
+  USER, LOGNAME             User, if neither URL nor option file names one
+  HOME                      Directory of the option file .my.cnf
+  REPLIMETER_HOME           Private directory of sandboxes and added servers
+                            [default: /var/cache/replimeter for root, for others
+                            replimeter in XDG_CACHE_HOME or ~/.cache]
+  REPLIMETER_UDF            Library with NOW_USEC() [default:
+                            libreplimeter_udf.so next to the program, or in
+                            ../lib/replimeter]
+  PATH                      Directories to search for servers
+  TMPDIR                    Directory of temporary files [default: /tmp]
+  REPLIMETER_RECORD, REPLIMETER_FAULT   Only for tests of Replimeter
+
+Exit codes:
+  0    done
+  1    an invalid measurement, a condition of compare that failed, or a problem
+       that doctor found
+  2    wrong usage: nothing was started
+  3    a server, the sandbox or the disk failed
+  130  interrupted; partial results are kept";
+
+/// Returns the text below the commands in the long help.
+pub(super) fn all_of_it() -> String {
+    format!("{BEGIN}\n\n{REFERENCE}")
+}
+
+/// Returns the program with its commands grouped by purpose in its help.
+pub(super) fn grouped(program: Command) -> Command {
+    let mut template = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
+    for (purpose, names) in GROUPS {
+        template.push_str(&format!("\n{purpose}:\n"));
+        for name in names {
+            let command = program.find_subcommand(name);
+            let about = command.and_then(Command::get_about);
+            // The parser adds `help` later.
+            let about = about.map_or_else(
+                || "Print the help of a command".to_owned(),
+                ToString::to_string,
+            );
+            template.push_str(&format!("  {name:<11}  {about}\n"));
+        }
+    }
+    template.push_str("\nOptions:\n{options}{after-help}");
+    program.help_template(template)
+}
+
+/// Returns the program with the width of its help: fixed in a pipe, limited in a terminal.
+pub(super) fn wrapped(program: Command) -> Command {
+    match std::io::stdout().is_terminal() {
+        true => program.max_term_width(MAX_WIDTH),
+        false => program.term_width(PIPED_WIDTH),
+    }
+}
 
 /// Returns a command whose target options mean what its help says.
 pub(super) fn with_target(command: Command) -> Command {
@@ -22,7 +120,7 @@ pub(super) fn with_target(command: Command) -> Command {
 mod tests {
     use std::fs;
 
-    use super::super::*;
+    use super::{super::*, GROUPS, PIPED_WIDTH, REFERENCE};
     use replimeter_measurements::registry;
 
     /// Values for each option of the target, after the options that it depends on.
@@ -220,6 +318,87 @@ mod tests {
             let line = format!("{} = ", id.replace('_', "-"));
             let line = plan.lines().find(|shown| shown.starts_with(&line)).unwrap();
             assert_eq!(line.rsplit("= ").next().unwrap().trim_matches('"'), value);
+        }
+    }
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let program = command(registry());
+        let mut grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        let mut known: Vec<&str> = program
+            .get_subcommands()
+            .map(|one| one.get_name())
+            .collect();
+        known.push("help");
+        grouped.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(grouped, known);
+    }
+
+    #[test]
+    fn help_names_every_environment_variable() {
+        let source = include_str!("../environment.rs");
+        let texts = source.split('"').skip(1).step_by(2);
+        let is_variable = |text: &&str| {
+            text.len() > 3
+                && !text.starts_with("REPLIMETER_{")
+                && text
+                    .chars()
+                    .all(|letter| letter.is_ascii_uppercase() || letter == '_')
+        };
+        let variables: Vec<&str> = texts.filter(is_variable).collect();
+        assert!(variables.contains(&"REPLIMETER_HOME") && variables.len() > 8);
+        for name in variables
+            .iter()
+            .chain(&["TMPDIR", "REPLIMETER_PRIMARY_PASSWORD"])
+        {
+            assert!(REFERENCE.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn piped_help_fits_into_80_columns() {
+        let mut program = command(registry());
+        program.build();
+        for mut command in super::super::tests::all(&program) {
+            for help in [command.render_help(), command.render_long_help()] {
+                let help = help.to_string();
+                let long: Vec<&str> = help
+                    .lines()
+                    .filter(|line| line.chars().count() > PIPED_WIDTH)
+                    .collect();
+                assert!(long.is_empty(), "{}: {long:#?}", command.get_name());
+            }
+        }
+    }
+
+    /// Who has the program only has no such file.
+    #[test]
+    fn no_help_names_a_file_of_the_repository() {
+        let mut program = command(registry());
+        program.build();
+        for mut command in super::super::tests::all(&program) {
+            let help = command.render_long_help().to_string();
+            for folder in ["docs/", "loads/", "make "] {
+                assert!(!help.contains(folder), "{}: {help}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn every_measurement_explains_the_terms_of_its_report() {
+        const TITLE: &str = "\nTerms of the report:\n";
+        for entry in registry().entries() {
+            let help = entry.command().render_long_help().to_string();
+            let Some((_, terms)) = help.split_once(TITLE) else {
+                panic!("{}: {help}", entry.name())
+            };
+            let count = terms.lines().take_while(|line| !line.is_empty()).count();
+            assert!((3..=8).contains(&count), "{}: {count}", entry.name());
         }
     }
 }

@@ -36,51 +36,8 @@ pub(crate) use self::{
     version,
     about = "Measure database replication: lag, stale reads, cost and lost writes",
     arg_required_else_help = true,
-    max_term_width = 110,
-    after_long_help = "\
-Examples:
-  # a sandbox of a primary and one replica, 1000 rounds
-  replimeter lag
-  # modes side by side
-  replimeter lag --sandbox async:1 --sandbox semi-sync:1 --sandbox galera:3
-  # your own servers; asks for the password
-  replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ \\
-    --ask-password
-  # how fast a replica catches up
-  replimeter backlog
-  # the error of each method here
-  replimeter calibrate
-  # the lag of real traffic; writes nothing
-  replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
-  # throughput and latency of a workload
-  replimeter load --workload oltp-mix --threads 8
-  # the cost of each replication mode, and of each replica
-  replimeter cost
-  replimeter scale --replicas 0..3
-  # reads that miss a write
-  replimeter stale --sandbox galera:3
-  # what a crash of the primary loses
-  replimeter loss --sandbox async:1 --sandbox semi-sync:1
-  # what a crash would lose right now; writes nothing
-  replimeter exposure --primary mysql://u@db1/ --replica mysql://u@db2/
-  # a published experiment
-  replimeter run plans/size-sweep.toml
-  # render a run again
-  replimeter report before
-  # did a change help?
-  replimeter compare before after
-  # problems of your servers; writes nothing
-  replimeter doctor --topology cluster.toml
-  # servers to keep and to work with
-  replimeter sandbox up galera:3
-  # servers that can be started here
-  replimeter servers
-  # for editors
-  replimeter schema plan
-
-Exit codes: 0 done, 1 an invalid measurement, a failed condition of compare, or
-a problem found by doctor, 2 usage, 3 a server, the sandbox or the disk failed,
-130 interrupted (partial results kept)."
+    after_help = help::BEGIN,
+    after_long_help = help::all_of_it()
 )]
 struct Cli {}
 
@@ -98,7 +55,7 @@ pub(crate) fn command(registry: &Registry) -> clap::Command {
     let about = program.get_about().cloned().unwrap_or_default();
     let measurements = registry.entries().map(|entry| entry.command());
     let schemas = PossibleValuesParser::new(registry.schemas());
-    Command::augment_subcommands(program.subcommands(measurements))
+    let all = Command::augment_subcommands(program.subcommands(measurements))
         .about(about)
         .mut_subcommands(|command| match command.get_name() {
             // Added one by one they would come after the others.
@@ -107,7 +64,8 @@ pub(crate) fn command(registry: &Registry) -> clap::Command {
                 _ => option,
             }),
             _ => help::with_target(command),
-        })
+        });
+    help::wrapped(help::grouped(all))
 }
 
 /// Reads a command line.
@@ -138,7 +96,7 @@ pub(crate) enum Command {
     Reproduce(ReproduceArgs),
     /// Render runs again from their directories, without any server
     Report(ReportArgs),
-    /// Compare two runs or sets of runs, with intervals; fail on conditions
+    /// Compare runs or sets of runs, with intervals; fail on conditions
     Compare(Box<CompareArgs>),
     /// Check servers for problems that would invalidate a measurement
     Doctor(Box<DoctorArgs>),
@@ -158,10 +116,13 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  replimeter run plans/size-sweep.toml --raw
+  replimeter lag --row-sizes 1000..10000:1000 --dry-run > sweep.toml
+  replimeter run sweep.toml --raw
+  replimeter run sweep.toml --topology cluster.toml
   replimeter run plans/ --dry-run
-  replimeter run plans/size-sweep.toml --topology cluster.toml
-  replimeter run replimeter-runs/…/plan.toml")]
+  replimeter run replimeter-runs/…/plan.toml
+
+`replimeter schema plan --markdown` lists the keys of plan files.")]
 pub(crate) struct RunArgs {
     /// Plan files, or directories of them; all are checked first
     ///
@@ -186,9 +147,19 @@ Examples:
   replimeter doctor --topology cluster.toml
   replimeter doctor --sandbox work
 
-Writes nothing and takes no lock. Exit codes: 0 nothing that forbids a
-measurement, 1 something that does, 3 a server could not be examined.
-docs/reference/doctor.md explains every finding.")]
+A topology file (role and source are optional: they are found out):
+  [[node]]
+  name = \"db1\"
+  url = \"mysql://probe@db1/\"
+  role = \"primary\"
+  [[node]]
+  name = \"db2\"
+  url = \"mysql://probe@db2/\"
+  source = \"db1\"
+
+Writes nothing and takes no lock. A missing privilege is shown as the GRANT that
+gives it. Exit codes: 0 nothing that forbids a measurement, 1 something that
+does, 3 a server could not be examined.")]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) target: TargetArgs,

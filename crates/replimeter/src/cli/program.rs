@@ -13,14 +13,14 @@ Examples:
   replimeter schema lag
   replimeter schema plan --markdown
 
-docs/schema has the schemas of this version; docs/reference/formats.md explains
-how to use them, and docs/guides/plans.md how an editor does.")]
+Editors check and complete plan files that begin with the line
+  #:schema ./plan.schema.json")]
 pub(crate) struct SchemaArgs {
     /// What to describe: plan files, a command, or manifest.json
     #[arg(value_name = "OF")]
     pub(crate) name: String,
 
-    /// Print tables in Markdown instead, as in docs/reference
+    /// Print tables in Markdown instead
     ///
     /// They are the keys of `plan`, or the columns of a command's samples.parquet.
     #[arg(long)]
@@ -54,7 +54,7 @@ pub(crate) struct ManArgs {
     #[arg(value_name = "COMMAND|DIR")]
     pub(crate) folder: Option<PathBuf>,
 
-    /// Print all of them as one Markdown page, as docs/reference/cli.md
+    /// Print all of them as one Markdown page
     #[arg(long, conflicts_with = "folder")]
     pub(crate) markdown: bool,
 }

@@ -30,7 +30,7 @@ impl ReproduceExtent {
 
 Starts its own servers for each experiment, and removes them. What cannot be
 started here (a Galera cluster without Galera, MySQL where it is not installed)
-is left out and named. docs/reference/reproduce.md has the sources.")]
+is left out and named. The report names the sources.")]
 pub(crate) struct ReproduceArgs {
     /// Size of the experiments
     #[arg(

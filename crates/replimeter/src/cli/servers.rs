@@ -14,8 +14,8 @@ Examples:
   replimeter servers --servers /opt/mariadb --json
   replimeter servers add mysql-9.7.0-linux-glibc2.28-x86_64.tar.xz
 
-docs/reference/servers.md explains where servers are searched and what each
-capability needs."
+A server that cannot be used is listed with the reason, a missing capability
+with what it needs."
 )]
 pub(crate) struct ServersArgs {
     #[command(subcommand)]

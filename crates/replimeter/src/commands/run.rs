@@ -79,7 +79,7 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
         let refuse = |reason: String| {
             CliError::usage(
                 format!("cannot use the folder {}: {reason}", path.display()),
-                "name a folder with plans (*.toml), such as plans/, or a plan file",
+                "name a folder with plans (*.toml), or a plan file",
             )
         };
         let mut found = Vec::new();
@@ -107,7 +107,7 @@ fn read(
     let unreadable = |reason: String| {
         CliError::usage(
             format!("cannot read the plan {shown}: {reason}"),
-            "plans of the published experiments are in plans/",
+            "write a plan with `replimeter lag --dry-run > plan.toml`; every run keeps its own",
         )
     };
     let meta = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
@@ -120,7 +120,7 @@ fn read(
     registry.plan(&text, given).map_err(|error| {
         CliError::usage(
             format!("{shown}: {error}"),
-            "see docs/reference/plans.md for every key; check a plan with `replimeter run --dry-run`",
+            "`replimeter schema plan --markdown` lists every key; `replimeter run --dry-run` checks a plan",
         )
     })
 }

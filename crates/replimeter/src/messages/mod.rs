@@ -138,3 +138,18 @@ fn messages_page_has_every_kind() {
         .collect();
     assert!(missing.is_empty(), "not in the page: {missing:?}");
 }
+
+/// Who has the program only has no such file.
+#[test]
+fn no_message_names_a_file_of_the_repository() {
+    let made = made();
+    let found: Vec<&str> = made
+        .lines()
+        .filter(|line| {
+            ["docs/", "plans/", "loads/"]
+                .iter()
+                .any(|folder| line.contains(folder))
+        })
+        .collect();
+    assert!(found.is_empty(), "name the command that helps: {found:#?}");
+}
