@@ -266,7 +266,7 @@ fn plan_errors_show_line_column_and_suggestion() {
         ),
         (
             "command = \"lag\"\n[lag]\npace = \"interval 10m\"\n",
-            ["line 3, column 1", "did you mean 10ms? (`m` is minutes)"],
+            ["line 3, column 1", "`m` is minutes: write 10ms"],
         ),
         (
             "command = \"exposur\"\n",

@@ -425,19 +425,19 @@ fn minutes_instead_of_milliseconds_are_refused() {
     for (text, wants) in [
         (
             "command = 'lag'\n[lag]\npace = 'interval 10m'",
-            ["line 3, column 1", "did you mean 10ms?"],
+            ["line 3, column 1", "write 10ms for milliseconds"],
         ),
         (
             "command = 'lag'\n\n[target]\nlink-delay = '5m'",
-            ["line 4, column 1", "did you mean 5ms?"],
+            ["line 4, column 1", "write 5ms for milliseconds"],
         ),
         (
             "command = 'calibrate'\n[calibrate]\nlink-delays = ['1ms', '2m']",
-            ["line 3, column 1", "did you mean 2ms?"],
+            ["line 3, column 1", "write 2ms for milliseconds"],
         ),
         (
             "command = 'cost'\n[cost]\nblock-duration = '11m'",
-            ["line 3", "did you mean 11ms?"],
+            ["line 3", "write 11ms for milliseconds"],
         ),
         (
             "command = 'lag'\n[lag]\nrounds = 0",
@@ -498,7 +498,7 @@ fn part_longer_than_the_run_is_refused() {
         ),
         (
             "command = 'scale'\n[scale]\nwarm-up = '10m'",
-            "did you mean 10ms",
+            "warm-up = 600s is longer than duration = 5s",
         ),
     ] {
         let error = said(plan).unwrap_err();
@@ -520,4 +520,33 @@ fn part_longer_than_the_run_is_refused() {
         said(plan).unwrap();
     }
     said("command = 'tap'\n[tap]\nreport-interval = '10m'").unwrap();
+}
+
+#[test]
+fn plan_without_command_lists_the_commands() {
+    let error = command("title = 'mine'\n", &SECTIONS)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("missing field `command`") && error.contains("lag, backlog, calibrate"),
+        "{error}"
+    );
+}
+
+#[test]
+fn only_whole_minutes_are_perhaps_milliseconds() {
+    let refused = |text: &str| {
+        let plan = PlanFile::<LoadSettings>::from_toml(text, &SECTIONS).unwrap();
+        plan.plan().unwrap_err().to_string()
+    };
+    let longer = refused("command = 'load'\n[load]\nwarm-up = '60s'\nduration = '30s'");
+    assert!(
+        longer.contains("is longer than duration = 30s") && !longer.contains("1ms"),
+        "{longer}"
+    );
+    let long = refused("command = 'load'\n[load]\nwarm-up = '120m'\nduration = '3h'");
+    assert!(
+        long.contains("if you wrote 120m") && long.contains("120ms"),
+        "{long}"
+    );
 }

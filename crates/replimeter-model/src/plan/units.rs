@@ -31,22 +31,20 @@ pub(super) fn check_within(
     whole: Option<TimeSpan>,
 ) -> Result<(), PlanError> {
     match value.zip(whole) {
-        Some((value, whole)) if value > whole.max(default) => {
-            Err(PlanError::Contradiction(format!(
-                "{key} = {value} is longer than duration = {whole}, of which it is a part{}",
-                meant(value)
-            )))
-        }
+        Some((value, whole)) if value > whole.max(default) => Err(PlanError::Contradiction(
+            format!("{key} = {value} is longer than duration = {whole}, of which it is a part"),
+        )),
         _ => Ok(()),
     }
 }
 
-/// Whole minutes, read as milliseconds.
+/// Whole minutes, perhaps written with `m` for milliseconds; a unit is not known afterwards.
 fn meant(span: TimeSpan) -> String {
     let seconds = span.0.as_secs();
     if span.0.subsec_nanos() == 0 && seconds.is_multiple_of(60) {
         let millis = TimeSpan::from_millis(seconds / 60);
-        format!("; did you mean {millis}? (`m` is minutes)")
+        let minutes = seconds / 60;
+        format!("; if you wrote {minutes}m, `m` is minutes: write {millis} for milliseconds")
     } else {
         String::new()
     }

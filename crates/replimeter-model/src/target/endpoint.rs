@@ -36,6 +36,11 @@ pub enum EndpointError {
     /// An invalid character before the last `@`.
     #[error("the URL of `{0}` has a `/`, `?`, `#` or control character before its last `@`{advice}", advice = advice(.0))]
     Unencoded(String),
+    /// An IPv6 address whose colons look like that of a port.
+    #[error(
+        "the URL of `{0}` has an IPv6 address without brackets; write mysql://user@[2001:db8::1]:3306/"
+    )]
+    Brackets(String),
     /// An unsupported scheme.
     #[error("the scheme of `{0}` is not supported; use mysql:// or mariadb://{advice}", advice = advice(.0))]
     Scheme(String),
@@ -142,6 +147,17 @@ fn decoded(text: &str, url: &str) -> Result<String, EndpointError> {
     String::from_utf8(bytes).map_err(|_| EndpointError::Encoding(redact::url(url)))
 }
 
+/// Returns whether the host is an IPv6 address without brackets.
+fn lacks_brackets(text: &str) -> bool {
+    let Some((_, rest)) = text.split_once("://") else {
+        return false;
+    };
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let is_part = |byte: u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.');
+    host.matches(':').count() > 1 && host.bytes().all(is_part)
+}
+
 impl Endpoint {
     /// Parses a URL; returns the password, if any, separately, so
     /// that it cannot get into a report.
@@ -153,6 +169,9 @@ impl Endpoint {
         check_credentials(text)?;
         if text.starts_with('/') {
             return Err(EndpointError::Socket);
+        }
+        if lacks_brackets(text) {
+            return Err(EndpointError::Brackets(redact::url(text)));
         }
         let url = Url::parse(text).map_err(|error| EndpointError::Syntax {
             url: redact::url(text),
@@ -311,6 +330,25 @@ mod tests {
 
     use super::*;
     use crate::target::SslMode;
+
+    #[test]
+    fn ipv6_address_without_brackets_is_explained() {
+        for url in [
+            "mysql://u@::1/",
+            "mysql://u:p@2001:db8::1:3306/",
+            "mysql://fe80::1",
+        ] {
+            let error = Endpoint::parse(url).unwrap_err();
+            assert!(
+                matches!(error, EndpointError::Brackets(_)),
+                "{url}: {error}"
+            );
+            assert!(!error.to_string().contains(":p@"), "{error}");
+        }
+        for url in ["mysql://u@[::1]/", "mysql://u@[2001:db8::1]:3306/"] {
+            assert!(Endpoint::parse(url).is_ok(), "{url}");
+        }
+    }
 
     #[test]
     fn reads_a_full_url_and_keeps_the_password_apart() {
