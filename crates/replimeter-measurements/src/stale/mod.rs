@@ -69,7 +69,7 @@ Examples:
 Terms of the report:
   stale          a read, sent when the write was acknowledged, that missed it
   staleness      from the acknowledgement to the reply that showed the write
-  99 % fresh after   the wait after which 99 % of reads show the write
+  fresh after    the wait after which 99 or 99.9 % of reads show the write
   non-monotonic  a read that showed an older version than an earlier one
   < 2.50         none was seen: the upper limit of the share, in percent
 

@@ -121,7 +121,9 @@ mod tests {
     use std::fs;
 
     use super::{super::*, GROUPS, PIPED_WIDTH, REFERENCE};
+    use replimeter_instruments::load::Workload;
     use replimeter_measurements::registry;
+    use replimeter_run::options::topology_file;
 
     /// Values for each option of the target, after the options that it depends on.
     const TARGETS: [(&str, &[&str]); 22] = [
@@ -400,5 +402,67 @@ mod tests {
             let count = terms.lines().take_while(|line| !line.is_empty()).count();
             assert!((3..=8).contains(&count), "{}: {count}", entry.name());
         }
+    }
+
+    /// Returns the words of a line of a shell, up to a pipe or a redirection.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        for (index, part) in line.split('\'').enumerate() {
+            match index % 2 {
+                0 => words.extend(part.split_whitespace().map(str::to_owned)),
+                _ => words.push(part.to_owned()),
+            }
+        }
+        let end = words
+            .iter()
+            .position(|word| matches!(word.as_str(), ">" | "|"));
+        words.truncate(end.unwrap_or(words.len()));
+        words
+    }
+
+    #[test]
+    fn every_example_in_a_help_is_accepted() {
+        let mut count = 0;
+        for command in super::super::tests::all(&command(registry())) {
+            let text = command.get_after_long_help().or(command.get_after_help());
+            let text = text.map(ToString::to_string).unwrap_or_default();
+            for line in text.replace("\\\n", "").lines() {
+                if !line.starts_with("  replimeter ") {
+                    continue;
+                }
+                count += 1;
+                match read(registry(), words(line)) {
+                    Ok(Invocation::Measure(entry, matches)) if !line.contains("--topology") => {
+                        let given = entry.given(&matches);
+                        let given = given.unwrap_or_else(|error| panic!("{line}: {error:?}"));
+                        let plan = entry.plan(&given).map(|plan| plan.name());
+                        assert!(plan.is_ok(), "{line}: {plan:?}");
+                    }
+                    Ok(_) => {}
+                    Err(error) => panic!("{line}: {error}"),
+                }
+            }
+        }
+        assert!(count > 60, "{count} examples");
+    }
+
+    /// Returns the lines of a help between two others, without their indent.
+    fn between(name: &str, before: &str, after: &str) -> String {
+        let program = command(registry());
+        let command = program.find_subcommand(name).unwrap();
+        let help = command.get_after_long_help().unwrap().to_string();
+        let (_, rest) = help.split_once(before).unwrap();
+        let (lines, _) = rest.split_once(after).unwrap();
+        lines.replace("\n  ", "\n")
+    }
+
+    #[test]
+    fn files_shown_in_a_help_are_valid() {
+        let workload = between("load", "A file:", "The data");
+        Workload::parse("orders.toml", &workload).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("cluster.toml");
+        fs::write(&file, between("doctor", "found out):", "Writes nothing")).unwrap();
+        assert_eq!(topology_file::read(&file).unwrap().nodes.len(), 2);
     }
 }
