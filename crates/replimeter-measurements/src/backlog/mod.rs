@@ -11,6 +11,7 @@ use crate::backlog::{
     report::{answer, report},
     windows::{BacklogWindows, add_windows},
 };
+use clap::Command;
 use replimeter_instruments::{
     backlog::{self, Listener, Outcome, Timeouts},
     load::Workload,
@@ -30,7 +31,9 @@ use replimeter_run::{
     cli_error::CliError,
     compare::figures::{Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS},
-    each_target, machine, with_causes,
+    each_target, machine,
+    options::with_help,
+    with_causes,
     workloads::{check_loads, workloads},
 };
 use serde::{Deserialize, Serialize};
@@ -99,6 +102,16 @@ Terms of the report:
     type Accumulator = Accumulator;
     type Columns = BacklogWindows;
     type Results = BacklogResults;
+
+    fn target(command: Command) -> Command {
+        with_help(
+            command,
+            "sandbox",
+            "Shape to start, or running sandbox; may be repeated [default: async:1]",
+            "A shape is `[mariadb/|mysql/]MODE:N` with the modes async:N, semi-sync:N and chain:N; its servers are \
+             removed after the run. A running sandbox stays. Several are measured one after another.",
+        )
+    }
 
     fn client(plan: &BacklogPlan) -> Client {
         Client {

@@ -27,7 +27,7 @@ Examples:
 
 Needs no server. Exit codes: 0 compared, 1 a condition failed, 2 usage, or runs
 that cannot be compared, 3 a run that cannot be read.
-The report names the figures that conditions can use, such as lag.p99.")]
+An unknown FIGURE is answered with the list of those that there are.")]
 pub struct CompareArgs {
     /// Baseline and candidate: run directories, or sets of them
     ///
