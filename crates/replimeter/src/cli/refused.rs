@@ -14,7 +14,8 @@ use super::{Invocation, command, read};
 /// Reads the command line; ends the program when there is nothing to do.
 pub(crate) fn parse(registry: &'static Registry) -> Invocation {
     read(registry, std::env::args_os()).unwrap_or_else(|error| {
-        let error = with_number(with_command(registry, with_tip(error)));
+        let error = with_owners(registry, with_command(registry, with_tip(error)));
+        let error = with_number(error);
         without_passwords(registry, error).exit()
     })
 }
@@ -218,6 +219,42 @@ fn with_number(error: Error) -> Error {
     }
 }
 
+/// Returns the error, with the commands that have an unknown option.
+fn with_owners(registry: &Registry, mut error: Error) -> Error {
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string);
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let Some(long) = option.strip_prefix("--") else {
+        return error;
+    };
+    if error.kind() != ErrorKind::UnknownArgument || error.get(ContextKind::Suggested).is_some() {
+        return error;
+    }
+    let mut all = command(registry);
+    all.build();
+    let has_option = |command: &&clap::Command| {
+        let mut options = command.get_arguments();
+        options.any(|option| option.get_long() == Some(long))
+    };
+    let owners = all.get_subcommands().filter(has_option);
+    let owners: Vec<&str> = owners.map(clap::Command::get_name).collect();
+    if owners.is_empty() {
+        return error;
+    }
+    let tip = format!("{option} is an option of {}", owners.join(", "));
+    // An option that is only spelled like it is not meant.
+    error.remove(ContextKind::SuggestedArg);
+    let tips = ContextValue::StyledStrs(vec![tip.into()]);
+    error.insert(ContextKind::Suggested, tips);
+    let used = usage.as_deref().and_then(|usage| usage.split(' ').nth(2));
+    if let Some(used) = used.and_then(|name| all.find_subcommand_mut(name)) {
+        let usage = ContextValue::StyledStr(used.render_usage());
+        error.insert(ContextKind::Usage, usage);
+    }
+    error
+}
+
 /// Returns the error, with the command that has the name of an unknown option.
 fn with_command(registry: &Registry, mut error: Error) -> Error {
     let usage = error.get(ContextKind::Usage).map(ToString::to_string);
@@ -417,6 +454,23 @@ mod tests {
         };
         let text = with_command(registry(), error).to_string();
         assert!(text.contains("use 'replimeter backlog'"), "{text}");
+    }
+
+    #[test]
+    fn option_of_other_commands_names_them() {
+        for (line, want) in [
+            ("cost --udf", "--udf is an option of lag"),
+            ("scale --multi-primary", "is an option of lag, backlog"),
+            ("load --rounds 5", "is an option of lag, calibrate, stale"),
+            ("loss --primary mysql://u@h/", "replimeter exposure"),
+        ] {
+            let args = std::iter::once("replimeter").chain(line.split(' '));
+            let Err(error) = read(registry(), args) else {
+                panic!("{line} is not refused")
+            };
+            let text = with_owners(registry(), with_tip(error)).to_string();
+            assert!(text.contains(want), "{line}: {text}");
+        }
     }
 
     #[test]
