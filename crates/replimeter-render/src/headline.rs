@@ -18,9 +18,17 @@ pub fn headline(document: &LagDocument) -> String {
     let first = overall
         .iter()
         .filter(|row| row.method_differences.is_none() || !document.several_methods());
-    let mut parts: Vec<String> = first
-        .map(|row| of_row(&document.label_of(row), row, writer(document, row)))
-        .collect();
+    let mut parts: Vec<String> = Vec::new();
+    let mut stated: Option<&str> = None;
+    for row in first {
+        let writer = writer(document, row);
+        // What the figures mean is stated once.
+        let brief = stated == Some(writer);
+        parts.push(of_row(&document.label_of(row), row, writer, brief));
+        if row.from_ack.p50_us.is_some() {
+            stated = Some(writer);
+        }
+    }
     let others: Vec<String> = overall
         .iter()
         .filter_map(|row| other(document, row))
@@ -33,6 +41,14 @@ pub fn headline(document: &LagDocument) -> String {
     }
     parts.extend(end_note_or_invalid(document.status).map(str::to_owned));
     parts.join(" ")
+}
+
+/// Appends the level of the intervals to a finding that has any: numbers in square brackets.
+pub fn with_level(mut finding: String) -> String {
+    if finding.contains(" [") {
+        finding.push_str(" Intervals are 95 %.");
+    }
+    finding
 }
 
 /// Returns how an incomplete run ended.
@@ -99,31 +115,48 @@ fn writer(document: &LagDocument, row: &LagRow) -> &'static str {
     }
 }
 
-fn of_row(name: &str, row: &LagRow, writer: &str) -> String {
+/// Returns the finding of a row; a brief one has only the figures.
+fn of_row(name: &str, row: &LagRow, writer: &str, brief: bool) -> String {
     let lag = &row.from_ack;
     let precision = Precision::of_lag(row, lag);
     let mut text = match (lag.p50_us, lag.min_us, lag.max_us) {
         (Some(p50), ..) => {
             let unit = Unit::for_size(p50);
-            let interval = lag.p50_us_ci95.map_or_else(String::new, |ends| {
-                format!(" [{}]", unit.show_interval(ends).join(", "))
+            let median = unit.with_within(p50, precision.quantile(0.5));
+            let interval = lag.p50_us_ci95.map(|ends| {
+                let ends = unit.show_interval(ends).join(", ");
+                format!("95 % [{ends}]")
             });
             let tail = match (lag.p99_us, lag.p90_us) {
-                (Some(p99), _) => format!(", p99 {}", time_within(p99, precision.quantile(0.99))),
-                (None, Some(p90)) => format!(", p90 {}", time_within(p90, precision.quantile(0.9))),
-                (None, None) => String::new(),
+                (Some(p99), _) => Some(("p99", p99, 0.99)),
+                (None, Some(p90)) => Some(("p90", p90, 0.9)),
+                (None, None) => None,
             };
-            let error = row.bracket_us.p50_us.map_or_else(String::new, |error| {
-                format!(
-                    "; too high by at most the bracket, {} at the median",
-                    time(error)
-                )
+            let tail = tail.map(|(quantile, us, level)| {
+                format!("{quantile} {}", time_within(us, precision.quantile(level)))
             });
-            format!(
-                "{name} shows a row {} after {writer} acknowledged it (median{interval}{tail}, {} rounds{error}).",
-                unit.with_within(p50, precision.quantile(0.5)),
-                count(lag.count),
-            )
+            let width = &row.bracket_us;
+            let error = width.p50_us.map(|error| {
+                let max = width
+                    .max_us
+                    .map_or_else(String::new, |max| format!(", max {}", time(max)));
+                let at_most = if brief {
+                    ""
+                } else {
+                    "too high by at most the "
+                };
+                format!("{at_most}bracket: p50 {}{max}", time(error))
+            });
+            let rounds = Some(format!("{} rounds", count(lag.count)));
+            let median_of = (!brief).then(|| "median".to_owned());
+            let details = [median_of, interval, tail, rounds, error];
+            let details: Vec<String> = details.into_iter().flatten().collect();
+            let details = details.join("; ");
+            if brief {
+                format!("{name}: median {median} ({details}).")
+            } else {
+                format!("{name} shows a row {median} after {writer} acknowledged it ({details}).")
+            }
         }
         (None, Some(min), Some(max)) => format!(
             "{name} showed {} rows {} to {} after {writer} acknowledged them: too few for a median.",
@@ -147,4 +180,52 @@ fn of_row(name: &str, row: &LagRow, writer: &str) -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::record::Distribution;
+
+    use super::*;
+
+    fn row() -> LagRow {
+        LagRow {
+            from_ack: Distribution {
+                count: 1_000,
+                p50_us: Some(390.0),
+                p50_us_ci95: Some([370.0, 412.0]),
+                p99_us: Some(1_180.0),
+                ..Distribution::default()
+            },
+            bracket_us: Distribution {
+                count: 1_000,
+                p50_us: Some(158.0),
+                max_us: Some(4_011.0),
+                ..Distribution::default()
+            },
+            ..LagRow::default()
+        }
+    }
+
+    #[test]
+    fn lag_headline_names_the_quantiles_of_the_bracket() {
+        let text = of_row("replica1", &row(), "the primary", false);
+        assert_eq!(
+            text,
+            "replica1 shows a row 390 µs after the primary acknowledged it (median; 95 % [370, 412]; p99 1,180 µs; \
+             1,000 rounds; too high by at most the bracket: p50 158 µs, max 4,011 µs)."
+        );
+        let brief = of_row("replica2", &row(), "the primary", true);
+        assert_eq!(
+            brief,
+            "replica2: median 390 µs (95 % [370, 412]; p99 1,180 µs; 1,000 rounds; bracket: p50 158 µs, max 4,011 µs)."
+        );
+    }
+
+    #[test]
+    fn level_is_stated_where_there_is_an_interval() {
+        let stated = with_level("1,380 [650, 2,120] transactions/s.".to_owned());
+        assert!(stated.ends_with(" Intervals are 95 %."), "{stated}");
+        assert_eq!(with_level("No poll.".to_owned()), "No poll.");
+    }
 }

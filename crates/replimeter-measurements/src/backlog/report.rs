@@ -6,7 +6,7 @@ use replimeter_render::{
     cell::{throughput, with_interval},
     figures::{count, time},
     format::{Format, number},
-    headline::end_note_or_invalid,
+    headline::{end_note_or_invalid, with_level},
     load,
     report::{Block, Cell, Content, Report, Table, Timeline, Visibility},
 };
@@ -41,7 +41,8 @@ pub(crate) fn report(document: &BacklogDocument) -> Report {
 #[must_use]
 pub(crate) fn answer(document: &BacklogDocument) -> String {
     let rows = document.results.rows.iter();
-    let mut parts: Vec<String> = rows.map(|row| of_row(&name(document, row), row)).collect();
+    let parts: Vec<String> = rows.map(|row| of_row(&name(document, row), row)).collect();
+    let mut parts = vec![with_level(parts.join(" "))];
     parts.extend(end_note_or_invalid(document.status).map(str::to_owned));
     parts.join(" ")
 }
@@ -74,13 +75,13 @@ fn of_row(name: &str, row: &BacklogRow) -> String {
     let sustained = match (row.keeps_up, row.sustained_per_s.mean) {
         (_, None) => format!("{name}: no apply rate was measured under load."),
         (Some(true), _) => format!(
-            "{name} keeps up with this load: it applied {sustained} transactions/s while {load}/s were written."
+            "{name} keeps up with this load: it applied {sustained} transactions/s on average while {load}/s were written."
         ),
         (Some(false), _) => format!(
-            "{name} does not keep up with this load: it sustains {sustained} transactions/s, while {load}/s were written."
+            "{name} does not keep up with this load: it sustains {sustained} transactions/s on average, while {load}/s were written."
         ),
         (None, _) => format!(
-            "{name} sustains {sustained} transactions/s; the difference from the load of {load}/s is within the interval."
+            "{name} sustains {sustained} transactions/s on average; the difference from the load of {load}/s is within the interval."
         ),
     };
     let caught_up = match row.caught_up_after_us {

@@ -8,7 +8,7 @@ use crate::lag::methods;
 use replimeter_render::{
     figures::{Unit, count, time},
     format::Format,
-    headline::with_end_note,
+    headline::{with_end_note, with_level},
     report::{Block, Cell, Report, Table},
 };
 
@@ -73,9 +73,15 @@ pub(crate) fn answer(run: &CalibrateDocument) -> String {
             .filter_map(|row| Some((row.error_p50_us?, row)));
         let worst = errors.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
         if let Some((error, row)) = worst {
+            let ends = row.error_p50_us_ci95.map_or_else(String::new, |ends| {
+                format!(
+                    " [{}]",
+                    Unit::for_size(error).show_interval(ends).join(", ")
+                )
+            });
             parts.push(format!(
-                "{method} is off by at most {} at p50 (at {})",
-                time(error.abs()),
+                "the largest error of p50 by {method} is {}{ends}, at an injected delay of {}",
+                time(error),
                 time(row.injected_us)
             ));
         }
@@ -83,7 +89,9 @@ pub(crate) fn answer(run: &CalibrateDocument) -> String {
     let mut text = if parts.is_empty() {
         "Too few rounds for a median.".to_owned()
     } else {
-        format!("{}.", parts.join("; "))
+        let parts = parts.join("; ");
+        let (first, rest) = parts.split_at(1);
+        format!("{}{rest}.", first.to_uppercase())
     };
     if !parts.is_empty()
         && run
@@ -94,7 +102,7 @@ pub(crate) fn answer(run: &CalibrateDocument) -> String {
     {
         text.push_str(" Too few rounds for an interval.");
     }
-    with_end_note(text, run.status)
+    with_end_note(with_level(text), run.status)
 }
 
 /// Returns the report of a run.

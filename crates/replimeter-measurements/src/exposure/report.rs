@@ -81,7 +81,7 @@ fn of_row(row: &ExposureRow) -> String {
         .p99
         .map_or_else(String::new, |p99| format!(", p99 {}", amount(Some(p99))));
     format!(
-        "A crash would have lost {} transactions on average{rate}, {} at most ({} bytes), the oldest {} old; transactions were exposed {:.1} % of the time.",
+        "A crash would have lost {} transactions on average{rate}, {} at most (at most {} bytes, the oldest at most {} old); transactions were exposed {:.1} % of the time.",
         amount(Some(mean)),
         amount(Some(max)),
         amount(row.bytes.max),

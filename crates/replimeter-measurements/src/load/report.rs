@@ -7,10 +7,10 @@ use replimeter_model::{
 };
 
 use replimeter_render::{
-    cell::throughput,
+    cell::{throughput, with_interval},
     figures::{count, rate, time},
     format::Format,
-    headline::with_end_note,
+    headline::{with_end_note, with_level},
     load::{self, latency},
     report::{Block, Cell, Report, Table},
 };
@@ -212,15 +212,10 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
         let Some(mean) = load.throughput.mean.filter(|_| load.passes > 0) else {
             return format!("{} completed no operation", description(load));
         };
-        let half = load
-            .throughput
-            .ci95
-            .low
-            .map_or(mean / 10.0, |low| mean - low);
         let p99 = load
             .latency
             .p99_us
-            .map_or_else(String::new, |us| format!(", {} at p99", time(us)));
+            .map_or_else(String::new, |us| format!(", response p99 {}", time(us)));
         let held = match (
             load.rate,
             load.waiting
@@ -243,7 +238,7 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
         format!(
             "{} reached {} operations/s{held}{p99}{begun}",
             description(load),
-            rate(mean, half)
+            with_interval(&load.throughput)
         )
     };
     let parts: Vec<String> = run.results.rows.iter().map(part).collect();
@@ -252,6 +247,7 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
         answer = "Nothing was measured".to_owned();
     }
     answer.push('.');
+    let answer = with_level(answer);
     // An error makes a load invalid: no operation completed.
     let status = if run.status == RunStatus::Invalid {
         RunStatus::Failed
@@ -331,7 +327,7 @@ mod tests {
         run.headline = answer(&run);
         let text = replimeter_render::terminal::render(&report(&run));
         for wanted in [
-            "orders.toml:8@primary reached 499.8 operations",
+            "orders.toml:8@primary reached 500 [490, 510] operations",
             "open, 500/s, poisson",
             "12.3 µs",
             "0.6 %",

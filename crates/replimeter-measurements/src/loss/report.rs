@@ -10,7 +10,7 @@ use replimeter_model::{
 use replimeter_render::{
     figures::{Unit, count, time},
     format::Format,
-    headline::end_note_or_invalid,
+    headline::{end_note_or_invalid, with_level},
     report::{Block, Cell, Report, Table},
 };
 
@@ -132,7 +132,8 @@ fn of_row(row: &LossRow) -> String {
 /// Returns the headline in a few sentences.
 #[must_use]
 pub(crate) fn answer(run: &LossDocument) -> String {
-    let mut parts: Vec<String> = run.results.rows.iter().map(of_row).collect();
+    let parts: Vec<String> = run.results.rows.iter().map(of_row).collect();
+    let mut parts = vec![with_level(parts.join(" "))];
     parts.extend(end_note_or_invalid(run.status).map(str::to_owned));
     parts.join(" ")
 }

@@ -89,7 +89,12 @@ pub fn answer(document: &CompareDocument) -> String {
             .take(3)
             .map(|row| format!("{} is {} in B{}", full(row), size_of(row), meaning(row)))
             .collect();
-        let _ = write!(out, ": {}.", told.join("; "));
+        let _ = write!(
+            out,
+            ": {}. Intervals are {:.0} %.",
+            told.join("; "),
+            document.level * 100.0
+        );
     }
     match document.differs.len() {
         0 => out.push_str(" No setting differs."),

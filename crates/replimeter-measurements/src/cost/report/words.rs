@@ -12,7 +12,7 @@ use replimeter_render::{
     cell::with_interval,
     figures::count,
     format::{Format, number},
-    headline::with_end_note,
+    headline::{with_end_note, with_level},
 };
 
 /// Returns the name of one operation of the workload.
@@ -151,7 +151,7 @@ fn self_test(test: &SelfTest) -> String {
 pub(crate) fn answer(run: &CostDocument) -> String {
     let text = match &run.results.self_test {
         Some(test) => self_test(test),
-        None => prices(run),
+        None => with_level(prices(run)),
     };
     with_end_note(text, run.status)
 }
@@ -177,7 +177,9 @@ fn prices(run: &CostDocument) -> String {
     };
     let sentences = sentences(&part);
     match (sentences.is_empty(), run.results.rows.first()) {
-        (false, _) => format!("With {}, ", threads(least.unwrap_or(1))) + &sentences.join(" "),
+        (false, _) => {
+            format!("With {}, on average, ", threads(least.unwrap_or(1))) + &sentences.join(" ")
+        }
         (true, Some(row)) => format!(
             "{} reached {} operations/s at {}.",
             label(run, row),

@@ -12,7 +12,7 @@ use super::{FigureOf, INSERTS, INSERTS_OF_NONE, SELECTS, SELECTS_OF_NONE, counts
 use replimeter_render::{
     figures::{count, rate, time},
     format::{Format, number},
-    headline::with_end_note,
+    headline::{with_end_note, with_level},
 };
 
 /// Formats a fitted figure with the ends of its interval, of which either can be unknown.
@@ -100,7 +100,10 @@ fn course(
         })
     };
     let steps: Vec<String> = counts(run).into_iter().filter_map(step).collect();
-    (!steps.is_empty()).then(|| format!("{what} per second by replicas: {}.", steps.join(", ")))
+    (!steps.is_empty()).then(|| {
+        let steps = steps.join(", ");
+        format!("{what}, mean per second by replicas (share of that without): {steps}.")
+    })
 }
 
 /// Returns the number of replicas at which selects peak, in a sentence.
@@ -141,7 +144,7 @@ pub(crate) fn answer(run: &ScaleDocument) -> String {
     if parts.is_empty() {
         parts.push("No block completed.".to_owned());
     }
-    with_end_note(parts.join(" "), run.status)
+    with_end_note(with_level(parts.join(" ")), run.status)
 }
 
 fn times(count: u64) -> String {

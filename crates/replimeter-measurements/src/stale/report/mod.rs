@@ -14,7 +14,7 @@ use replimeter_render::{
     cell::throughput,
     figures::{Unit, count, time},
     format::Format,
-    headline::with_end_note,
+    headline::{with_end_note, with_level},
     load::description,
     report::{Block, Cell, Report, Table, Visibility},
 };
@@ -232,6 +232,7 @@ pub(crate) fn answer(run: &StaleDocument) -> String {
         }
     };
     text.push('.');
+    let mut text = with_level(text);
     if run.status == RunStatus::Invalid {
         text.push_str(" The run is invalid.");
     }
@@ -332,7 +333,7 @@ mod tests {
         };
         assert_eq!(
             answer(&run),
-            "node2: 0.94 [0.77, 1.15] % of 10,000 immediate reads were stale; wait 3,100 µs [2,900, 3,600] for 99.9 % fresh."
+            "node2: 0.94 [0.77, 1.15] % of 10,000 immediate reads were stale; wait 3,100 µs [2,900, 3,600] for 99.9 % fresh. Intervals are 95 %."
         );
     }
 

@@ -12,7 +12,7 @@ use replimeter_model::{
 pub(crate) use self::stream::{CSV_HEADER, Totals, csv, openmetrics, progress_line};
 use replimeter_render::{
     figures::{Unit, count, time},
-    headline::with_end_note,
+    headline::{with_end_note, with_level},
     precision::Precision,
     report::{Block, Cell, Report, Table},
 };
@@ -221,11 +221,14 @@ fn finding(row: &TapRow, of_primary: u64) -> String {
         }
         (0, ..) => format!("{name}: nothing was committed on the primary during the run"),
         (_, Some(p50), _) => {
+            let ends = row.lag.p50_us_ci95.map_or_else(String::new, |ends| {
+                format!(" [{}]", Unit::for_size(p50).show_interval(ends).join(", "))
+            });
             let p99 = row.lag.p99_us;
-            let p99 = p99.map_or_else(String::new, |us| format!(", {} at p99", time(us)));
+            let p99 = p99.map_or_else(String::new, |us| format!(", p99 {}", time(us)));
             let share = row.matched as f64 / row.transactions as f64 * 100.0;
             format!(
-                "{name} is {} behind at p50{p99} ({share:.2} % of {transactions} transactions)",
+                "{name} is {} behind (p50{ends}{p99}; {share:.2} % of {transactions} transactions)",
                 time(p50)
             )
         }
@@ -263,7 +266,7 @@ pub(crate) fn answer(run: &TapDocument) -> String {
         );
     }
     text.push('.');
-    with_end_note(text, run.status)
+    with_end_note(with_level(text), run.status)
 }
 
 /// Returns the report of a run.
