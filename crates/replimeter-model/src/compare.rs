@@ -184,20 +184,20 @@ pub enum Outcome {
     Passed,
     /// The condition failed.
     Failed,
-    /// There is no interval to judge it by; it fails only under the rule `possible`.
+    /// The figure has no interval to judge it by; it fails only under the rule `possible`.
     NotJudged,
 }
 
 one_of! {
-    /// Rule by which a condition fails.
+    /// Rule by which a condition fails: how much of the figure's interval has to be beyond the limit.
     #[derive(Default)]
     pub enum FailWhen {
-        /// The whole interval is beyond the limit: noise seldom fails
+        /// The whole interval: noise seldom fails
         #[default]
         Proven = "proven",
-        /// The figure is beyond the limit, regardless of its interval: noise may fail
+        /// The figure itself, regardless of its interval: noise may fail
         Estimated = "estimated",
-        /// Any part of the interval is beyond the limit: an undetermined figure fails
+        /// Any part of the interval: a figure without an interval fails too
         Possible = "possible",
     }
 }
@@ -264,14 +264,19 @@ impl CompareDocument {
     /// Whether a condition failed.
     #[must_use]
     pub fn failed(&self) -> bool {
-        let doubt = self.fail_when == FailWhen::Possible;
         self.conditions
             .iter()
-            .any(|condition| match condition.outcome {
-                Outcome::Failed => true,
-                Outcome::NotJudged => doubt,
-                Outcome::Passed => false,
-            })
+            .any(|condition| self.fails(condition))
+    }
+
+    /// Whether this condition failed, by the rule of the comparison.
+    #[must_use]
+    pub fn fails(&self, condition: &Condition) -> bool {
+        match condition.outcome {
+            Outcome::Failed => true,
+            Outcome::NotJudged => self.fail_when == FailWhen::Possible,
+            Outcome::Passed => false,
+        }
     }
 
     /// Runs of both sides together.

@@ -4,6 +4,7 @@ mod args;
 mod conditions;
 pub mod figures;
 mod matching;
+mod named;
 mod rows;
 mod settings;
 mod sides;
@@ -20,7 +21,8 @@ use replimeter_stats::compare::{LEVEL, RESAMPLES};
 use serde::Deserialize as _;
 
 pub use self::args::CompareArgs;
-use self::{conditions::FailIf, matching::Pair, rows::ALPHA, sides::ComparedDirectory};
+use self::figures::FigureSpec;
+use self::{conditions::FailIf, matching::Matched, rows::ALPHA, sides::ComparedDirectory};
 use crate::{
     Registry, Screen,
     cli_error::CliError,
@@ -96,7 +98,7 @@ fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), CliErro
         let failed: Vec<String> = document
             .conditions
             .iter()
-            .filter(|condition| condition.verdict.contains("failed"))
+            .filter(|condition| document.fails(condition))
             .map(|condition| {
                 format!(
                     "{} ({}: {})",
@@ -114,20 +116,21 @@ fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), CliErro
 
 /// Checks all conditions together.
 fn judged(
-    conditions: &[FailIf],
+    conditions: &[(FailIf, &'static FigureSpec)],
     rows: &[CompareRow],
-    pairs: &[Pair],
+    matched: &Matched,
     args: &CompareArgs,
+    absent: impl Fn(&FigureSpec) -> CliError,
 ) -> Result<Vec<Condition>, CliError> {
     let chosen = conditions
         .iter()
-        .map(|condition| condition.rows(rows))
+        .map(|(condition, spec)| condition.rows(rows, || absent(spec)))
         .collect::<Result<Vec<_>, _>>()?;
     let level = 1.0 - ALPHA / chosen.iter().map(Vec::len).sum::<usize>().max(1) as f64;
     let mut outcomes = Vec::new();
-    for (condition, chosen) in conditions.iter().zip(chosen) {
+    for ((condition, _), chosen) in conditions.iter().zip(chosen) {
         for (index, row) in chosen {
-            let pair = &pairs[index];
+            let pair = &matched.pairs[index];
             outcomes.push(condition.judge(row, &pair.a, &pair.b, args.fail_when, level)?);
         }
     }
@@ -152,13 +155,22 @@ pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compar
         .map(|text| FailIf::parse(text))
         .collect::<Result<Vec<_>, _>>()?;
     let [a, b] = &sides::read(registry, &a, &b)?;
+    let command = a[0].measured.name();
+    let conditions = conditions
+        .into_iter()
+        .map(|condition| {
+            let spec = named::find(registry, command, condition.figure())?;
+            condition.check(spec)?;
+            Ok((condition, spec))
+        })
+        .collect::<Result<Vec<_>, CliError>>()?;
     let run_dir = RunDir::create(args.run_dir.as_deref(), "compare")?;
     let [before, after] =
         [a, b].map(|runs| runs.iter().map(|run| &run.documents).collect::<Vec<_>>());
     let settings = settings::differences(&before, &after);
     let mut warnings = warnings(a, b);
-    let (pairs, only_on) = matching::pairs(a, b, &mut warnings)?;
-    let (rows, corrected_for) = rows::rows(&pairs);
+    let matched = matching::pairs(a, b, &mut warnings)?;
+    let (rows, corrected_for) = rows::rows(&matched.pairs);
     if rows.iter().any(|row| row.a.short || row.b.short) {
         warnings.push(Warning::new(
             WarningCode::NotChecked,
@@ -166,14 +178,16 @@ pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compar
             "measure longer, or compare several runs on each side",
         ));
     }
-    let outcomes = judged(&conditions, &rows, &pairs, args)?;
+    let outcomes = judged(&conditions, &rows, &matched, args, |spec| {
+        named::absent(registry, command, spec, &rows, matched.recorded.each_ref())
+    })?;
     let about = |runs: &[ComparedDirectory]| CompareSide {
         runs: runs.iter().map(ComparedDirectory::about).collect(),
     };
     let mut document = CompareDocument {
         schema: COMPARE_SCHEMA.to_owned(),
         run_dir: run_dir.path().display().to_string(),
-        command: a[0].measured.name().to_owned(),
+        command: command.to_owned(),
         headline: String::new(),
         compared_at: jiff::Timestamp::now()
             .strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -183,7 +197,7 @@ pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compar
         differs: settings.between,
         varies: settings.within,
         results: rows,
-        only_on,
+        only_on: matched.only_on,
         corrected_for,
         level: LEVEL,
         resamples: RESAMPLES as u64,

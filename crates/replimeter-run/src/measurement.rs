@@ -31,7 +31,7 @@ pub use self::context::{RunContext, to_measure, with_advice};
 use super::{event::Observer, screen::Screen};
 use crate::{
     cli_error::{CliError, FailureKind},
-    compare::figures::{Figures, SampleFile},
+    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::PlanEffects,
     options::{CommandLineSettings, OutputArgs},
 };
@@ -49,6 +49,8 @@ pub trait Measurement: Sized + 'static {
     const ABOUT: &'static str;
     /// The text below the options in its help.
     const EXAMPLES: &'static str;
+    /// Returns the specifications of its figures, in display order.
+    const FIGURES: fn() -> Vec<&'static FigureSpec>;
     /// The target options if it starts its own servers; `None` if it accepts every target.
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = None;
     /// Whether its runs keep histograms.

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     cli_error::CliError,
+    compare::figures::FigureSpec,
     dry_run::PlanEffects,
     options::{CommandLineSettings, OutputArgs, TargetArgs, sandbox_options, target_of},
 };
@@ -46,6 +47,9 @@ pub trait Entry: Send + Sync {
 
     /// Returns whether the intervals of its figures include the variation between starts of servers.
     fn starts(&self) -> bool;
+
+    /// Returns the specifications of its figures, in display order.
+    fn figure_specs(&self) -> Vec<&'static FigureSpec>;
 
     /// Returns its command line.
     fn command(&self) -> Command;
@@ -133,6 +137,10 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
 
     fn starts(&self) -> bool {
         M::STARTS
+    }
+
+    fn figure_specs(&self) -> Vec<&'static FigureSpec> {
+        M::FIGURES()
     }
 
     fn command(&self) -> Command {

@@ -29,7 +29,7 @@ use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Row
 use replimeter_run::{
     Client, Concluded, Event, Finished, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::CliError,
-    compare::figures::{Figures, SampleFile},
+    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS},
     each_target, machine,
     options::with_help,
@@ -74,6 +74,7 @@ pub(crate) struct Backlog;
 
 impl Measurement for Backlog {
     const ABOUT: &'static str = "Measure how fast a replica catches up after its applier stopped";
+    const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter backlog

@@ -35,7 +35,7 @@ use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Row
 use replimeter_run::{
     Client, Concluded, Finished, Histograms, Measurement, RunContext,
     cli_error::{CliError, unexpected},
-    compare::figures::{Figures, SampleFile},
+    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS},
     options::{is_sandbox_option, with_help},
     to_measure,
@@ -119,6 +119,7 @@ pub(crate) struct Calibrate;
 
 impl Measurement for Calibrate {
     const ABOUT: &'static str = "Measure the error of each method against known delays";
+    const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter calibrate

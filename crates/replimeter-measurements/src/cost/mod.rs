@@ -34,7 +34,7 @@ use replimeter_render::{
 use replimeter_run::{
     Client, Concluded, Finished, Histograms, Measurement, RunContext,
     cli_error::{CliError, FailureKind},
-    compare::figures::{Figures, SampleFile},
+    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES, started},
     machine,
     options::with_both_wait_points,
@@ -55,6 +55,7 @@ pub(crate) struct Cost;
 
 impl Measurement for Cost {
     const ABOUT: &'static str = "Compare each replication mode with a standalone server";
+    const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const EXAMPLES: &'static str = "\
 Examples:
   # every mode that the servers here support; takes several minutes

@@ -22,7 +22,7 @@ use replimeter_run::{
     self as run, Client, Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail,
     RunContext, Stage,
     cli_error::{CliError, unexpected},
-    compare::figures::{Figures, SampleFile},
+    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
     options::one_target,
     to_measure, with_advice,
@@ -61,6 +61,7 @@ pub(crate) struct Exposure;
 
 impl Measurement for Exposure {
     const ABOUT: &'static str = "Report what a crash of the primary would lose; read-only";
+    const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter exposure --primary mysql://u@db1/ --replica mysql://u@db2/

@@ -22,12 +22,12 @@ const ROW: &[DimensionSpec] = &[SHAPE, REPLICA, METHOD, SIZE];
 figures! {
     FROM_ACK = "lag" [mean p50 p90 p95 p99 p999 max]: Us, Lower, Ratio, of ROW;
     FROM_SEND = "lag.from_send" [p50 p99]: Us, Lower, Ratio, of ROW;
-    FROM_INTENDED = "lag.from_intended" [p50 p99]: Us, Lower, Ratio, of ROW;
-    FROM_PRIMARY = "lag.from_primary" [p50 p99]: Us, Lower, Ratio, of ROW;
+    FROM_INTENDED = "lag.from_intended" [p50 p99]: Us, Lower, Ratio, of ROW, needs "writes on a schedule (--interval)";
+    FROM_PRIMARY = "lag.from_primary" [p50 p99]: Us, Lower, Ratio, of ROW, needs "--method stamp or --method tap";
     TIMED_OUT = "lag.timed_out": Percent, Lower, Difference, of ROW;
     WRITE_LATENCY = "lag.write_latency" [mean p50 p99]: Us, Lower, Ratio, of &[SHAPE, SIZE];
-    LOAD_THROUGHPUT = "lag.load.throughput": PerS, Higher, Ratio, of load::ROW;
-    LOAD_LATENCY = "lag.load.latency" [mean p50 p95 p99 max]: Us, Lower, Ratio, of load::ROW;
+    LOAD_THROUGHPUT = "lag.load.throughput": PerS, Higher, Ratio, of load::ROW, needs "a background load (--load)";
+    LOAD_LATENCY = "lag.load.latency" [mean p50 p95 p99 max]: Us, Lower, Ratio, of load::ROW, needs "a background load (--load)";
 }
 
 /// The rows of one replica by one method.

@@ -34,7 +34,7 @@ use replimeter_render::{
 use replimeter_run::{
     Client, Concluded, Finished, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::CliError,
-    compare::figures::{Figures, SampleFile},
+    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, WRITES},
     each_target, machine,
     options::SweepOutputArgs,
@@ -53,6 +53,7 @@ pub(crate) struct Lag;
 
 impl Measurement for Lag {
     const ABOUT: &'static str = "Measure how late rows become visible on each replica";
+    const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter lag --sandbox async:2 --duration 60s --interval 5ms

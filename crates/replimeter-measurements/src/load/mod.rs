@@ -37,7 +37,7 @@ use replimeter_render::{
 use replimeter_run::{
     Client, Concluded, Finished, Histograms, Measurement, RunContext, Stage,
     cli_error::{CliError, unexpected},
-    compare::figures::{Figures, SampleFile},
+    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, TIME},
     options::one_target,
     to_measure, with_advice, with_causes,
@@ -81,6 +81,7 @@ pub(crate) struct Load;
 
 impl Measurement for Load {
     const ABOUT: &'static str = "Measure the throughput and latency of a workload";
+    const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter load --workload point-select --threads 1,8,64

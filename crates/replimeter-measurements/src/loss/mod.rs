@@ -30,7 +30,7 @@ use replimeter_render::{
 use replimeter_run::{
     Client, Concluded, Finished, Measurement, Progress, RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
-    compare::figures::{Figures, SampleFile},
+    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, WRITES, started},
     options::{is_sandbox_option, with_both_wait_points, with_help},
     to_measure,
@@ -73,6 +73,7 @@ pub(crate) struct Loss;
 
 impl Measurement for Loss {
     const ABOUT: &'static str = "Kill a sandbox's primary under load and count lost transactions";
+    const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const EXAMPLES: &'static str = "\
 Examples:
   # async:1, five crashes

@@ -35,7 +35,7 @@ use replimeter_run::{
     Client, Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail, RunContext,
     Stage,
     cli_error::{CliError, FailureKind, unexpected},
-    compare::figures::{Figures, SampleFile},
+    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
     options::is_sandbox_option,
     to_measure,
@@ -49,6 +49,7 @@ pub(crate) struct Scale;
 
 impl Measurement for Scale {
     const ABOUT: &'static str = "Measure what each read replica costs writes and gives reads";
+    const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const EXAMPLES: &'static str = "\
 Examples:
   # 0, 1 and 2 replicas; some minutes

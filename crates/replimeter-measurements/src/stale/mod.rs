@@ -34,7 +34,7 @@ use replimeter_render::{
 use replimeter_run::{
     Client, Concluded, Finished, Measurement, RunContext, Stage,
     cli_error::{CliError, FailureKind},
-    compare::figures::{Figures, SampleFile},
+    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects},
     each_target, to_measure, with_advice, with_causes,
 };
@@ -51,6 +51,7 @@ pub(crate) struct Stale;
 
 impl Measurement for Stale {
     const ABOUT: &'static str = "Measure how often, and how long, reads miss an acknowledged write";
+    const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter stale --sandbox galera:3 --writer node1 --reader node2

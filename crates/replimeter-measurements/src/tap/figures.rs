@@ -14,8 +14,8 @@ const ROW: &[DimensionSpec] = &[SHAPE, REPLICA];
 
 figures! {
     LAG = "tap.lag" [mean p50 p90 p95 p99 p999 max]: Us, Lower, Ratio, of ROW;
-    TO_ARRIVAL = "tap.commit_to_arrival" [p50 p99]: Us, Lower, Ratio, of ROW;
-    BY_SERVERS = "tap.by_servers" [p50 p99]: Us, Lower, Ratio, of ROW;
+    TO_ARRIVAL = "tap.commit_to_arrival" [p50 p99]: Us, Lower, Ratio, of ROW, needs "servers of MySQL";
+    BY_SERVERS = "tap.by_servers" [p50 p99]: Us, Lower, Ratio, of ROW, needs "servers of MySQL";
     TRANSACTIONS = "tap.transactions": PerS, Neither, Ratio, of ROW;
     INVERTED = "tap.inverted_percent": Percent, Lower, Difference, of ROW;
 }

@@ -24,7 +24,7 @@ use replimeter_run::{
     self as run, Client, Concluded, Finished, Flow, Histograms, Measurement, Observer,
     OutputReader, Progress, RunContext, Screen, Stage,
     cli_error::{CliError, unexpected},
-    compare::figures::{Figures, SampleFile},
+    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS, TIME, WRITES},
     options::{CommandLineSettings, StreamFormat, StreamOutputArgs, one_target},
     to_measure, with_advice,
@@ -75,6 +75,7 @@ pub(crate) struct Tap;
 
 impl Measurement for Tap {
     const ABOUT: &'static str = "Report the lag of real traffic from the binary logs; read-only";
+    const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/

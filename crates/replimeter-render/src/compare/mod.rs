@@ -48,7 +48,7 @@ pub fn answer(document: &CompareDocument) -> String {
         .filter(|row| row.change != Change::Unknown)
         .count();
     let mut out = String::new();
-    let lost = |condition: &&Condition| condition.verdict.contains("failed");
+    let lost = |condition: &&Condition| document.fails(condition);
     let failed = document.conditions.iter().filter(lost).count();
     let open = unjudged(document).filter(|one| !lost(one)).count();
     let all = number(document.conditions.len() as u64, "condition");
@@ -231,7 +231,9 @@ fn sentences(document: &CompareDocument) -> Vec<String> {
             FailWhen::Estimated => {
                 "when the figure itself is beyond the limit, regardless of its interval"
             }
-            FailWhen::Possible => "unless the whole interval is within the limit",
+            FailWhen::Possible => {
+                "when a part of the interval is beyond the limit, or there is no interval"
+            }
         };
         let hold = match document.conditions.len() {
             1 => "its interval has a confidence level of".to_owned(),

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use replimeter_model::compare::FailWhen;
 
-use super::OutputFormat;
-use crate::cli_error::CliError;
+use super::{OutputFormat, named};
+use crate::{Registry, cli_error::CliError};
 
-/// `replimeter compare`.
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
+/// The text below the options in the help, before the list of figures.
+const EXAMPLES: &str = "\
 Examples:
   replimeter compare replimeter-runs/…1 replimeter-runs/…2
   # sets of runs: intervals include how starts differ
@@ -26,8 +25,10 @@ Examples:
   replimeter compare before after --markdown > ticket.md
 
 Needs no server. Exit codes: 0 compared, 1 a condition failed, 2 usage, or runs
-that cannot be compared, 3 a run that cannot be read.
-An unknown FIGURE is answered with the list of those that there are.")]
+that cannot be compared, 3 a run that cannot be read.";
+
+/// `replimeter compare`.
+#[derive(Debug, Args)]
 pub struct CompareArgs {
     /// Baseline and candidate: run directories, or sets of them
     ///
@@ -55,13 +56,14 @@ pub struct CompareArgs {
     )]
     pub b: Vec<String>,
 
-    /// Exit with code 1 if this holds; may be repeated
+    /// Exit with code 1 if a figure of B is beyond this limit; may be repeated
     ///
-    /// FIGURE [of WORD] > LIMIT (or <): +10% and +200us limit the change, 5ms limits the candidate itself.
+    /// FIGURE [of WORD] > LIMIT, or <. +10% and +200us limit the change from A to B, 5ms limits B itself. The figures
+    /// are listed below. --fail-when decides whether the figure or its interval has to be beyond the limit.
     #[arg(long, value_name = "CONDITION", help_heading = "Conditions")]
     pub fail_if: Vec<String>,
 
-    /// How sure a --fail-if condition has to be
+    /// Part of the interval that has to be beyond the limit of --fail-if
     #[arg(
         long,
         value_enum,
@@ -90,6 +92,11 @@ pub struct CompareArgs {
 }
 
 impl CompareArgs {
+    /// Returns the text below the options in the help: examples, and the figures of every measurement.
+    pub fn after_help(registry: &Registry) -> String {
+        format!("{}\n\n{EXAMPLES}", named::list(registry))
+    }
+
     /// Returns the runs of both sides.
     pub fn sides(&self) -> Result<(Vec<String>, Vec<String>), CliError> {
         match &self.sides[..] {

@@ -1,7 +1,5 @@
 //! Conditions of `--fail-if` and their evaluation.
 
-use std::collections::BTreeSet;
-
 use replimeter_model::{
     compare::{CompareRow, Condition, FailWhen, Outcome, Quantity},
     suggest,
@@ -9,6 +7,7 @@ use replimeter_model::{
 use replimeter_render::compare::{amount, percent};
 use replimeter_stats::compare::{Resampled, difference, log_ratio};
 
+use super::figures::FigureSpec;
 use crate::cli_error::CliError;
 
 /// The limit, and the value compared with it.
@@ -133,10 +132,21 @@ impl FailIf {
         })
     }
 
-    /// Returns the rows that the condition covers.
+    /// Returns the name of its figure.
+    pub(super) fn figure(&self) -> &str {
+        &self.figure
+    }
+
+    /// Checks that its limit has a unit of this figure.
+    pub(super) fn check(&self, spec: &FigureSpec) -> Result<(), CliError> {
+        self.limit(spec.unit).map(|_| ())
+    }
+
+    /// Returns the rows that the condition covers; `absent` is the error if there are none of its figure.
     pub(super) fn rows<'a>(
         &self,
         rows: &'a [CompareRow],
+        absent: impl FnOnce() -> CliError,
     ) -> Result<Vec<(usize, &'a CompareRow)>, CliError> {
         let named: Vec<(usize, &CompareRow)> = rows
             .iter()
@@ -144,7 +154,7 @@ impl FailIf {
             .filter(|(_, row)| row.figure == self.figure)
             .collect();
         if named.is_empty() {
-            return Err(self.unknown(rows));
+            return Err(absent());
         }
         let Some(of) = &self.of else { return Ok(named) };
         let chosen: Vec<_> = named
@@ -159,32 +169,23 @@ impl FailIf {
                 .collect();
             known.sort_unstable();
             known.dedup();
+            let meant = suggest::hint(of, known.iter().copied());
+            let known = match known.is_empty() {
+                true => String::new(),
+                false => format!("use one of {}, or ", known.join(", ")),
+            };
             return Err(CliError::usage(
-                format!("there is no `{}` of `{of}` in this comparison", self.figure),
                 format!(
-                    "use one of {}, or leave out `of …` for all",
-                    known.join(", ")
+                    "this comparison has no figure `{}` of `{of}`{meant}",
+                    self.figure
+                ),
+                format!(
+                    "{known}leave out `of {of}`: the condition then is for every `{}`",
+                    self.figure
                 ),
             ));
         }
         Ok(chosen)
-    }
-
-    /// Returns the error for a figure that no row has.
-    fn unknown(&self, rows: &[CompareRow]) -> CliError {
-        let names: BTreeSet<&str> = rows.iter().map(|row| row.figure.as_str()).collect();
-        // Users often remember only the last words.
-        let end = format!(".{}", self.figure);
-        let ends = names.iter().copied().filter(|name| name.ends_with(&end));
-        let near = ends.min_by_key(|name| name.len());
-        let near = near.or_else(|| suggest::nearest(&self.figure, names.iter().copied()));
-        let meant = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
-        let figure = &self.figure;
-        let names: Vec<&str> = names.into_iter().collect();
-        CliError::usage(
-            format!("this comparison has no figure `{figure}`{meant}"),
-            format!("use one of {}", names.join(", ")),
-        )
     }
 
     /// Evaluates the condition for one row; `level` is the joint confidence level of all conditions.
@@ -230,10 +231,9 @@ impl FailIf {
         } else {
             shown(value)
         };
-        let interval = match ends {
-            Some([low, high]) => format!(" [{}, {}]", shown(low), shown(high)),
-            None => ", without an interval".to_owned(),
-        };
+        let interval = ends.map_or_else(String::new, |[low, high]| {
+            format!(" [{}, {}]", shown(low), shown(high))
+        });
         let [low, high] = ends.map_or([None, None], |ends| ends.map(Some));
         let finite = |end: Option<f64>| end.filter(|end| end.is_finite());
         Ok(Condition {
@@ -276,25 +276,27 @@ impl ConditionLimit {
     }
 }
 
+/// Returns the outcome in words: the figure, the whole or a part of its interval is beyond or within the limit.
 fn words(outcome: Outcome, when: FailWhen) -> &'static str {
     match (outcome, when) {
-        (Outcome::Failed, FailWhen::Proven) => "failed: the whole interval is beyond the limit",
-        (Outcome::Failed, FailWhen::Estimated) => "failed: the figure is beyond the limit",
+        (Outcome::Failed, FailWhen::Proven) => "failed, the whole interval is beyond the limit",
+        (Outcome::Failed, FailWhen::Estimated) => "failed, the figure is beyond the limit",
         (Outcome::Failed, FailWhen::Possible) => {
-            "failed: the interval is not entirely within the limit"
+            "failed, a part of the interval is beyond the limit"
         }
-        (Outcome::Passed, FailWhen::Proven) => {
-            "passed: the interval is not entirely beyond the limit"
-        }
-        (Outcome::Passed, FailWhen::Estimated) => "passed",
-        (Outcome::Passed, FailWhen::Possible) => "passed: the whole interval is within the limit",
-        (Outcome::NotJudged, FailWhen::Possible) => "failed: inconclusive",
-        (Outcome::NotJudged, _) => "inconclusive",
+        (Outcome::Passed, FailWhen::Proven) => "passed, a part of the interval is within the limit",
+        (Outcome::Passed, FailWhen::Estimated) => "passed, the figure is within the limit",
+        (Outcome::Passed, FailWhen::Possible) => "passed, the whole interval is within the limit",
+        (Outcome::NotJudged, FailWhen::Possible) => "failed, the figure has no interval",
+        (Outcome::NotJudged, FailWhen::Proven) => "inconclusive, the figure has no interval",
+        (Outcome::NotJudged, FailWhen::Estimated) => "inconclusive, the change has no size",
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use replimeter_model::compare::Dimension;
+
     use super::*;
 
     fn row(figure: &str, unit: Quantity) -> CompareRow {
@@ -359,29 +361,41 @@ mod tests {
     }
 
     #[test]
-    fn unknown_figure_lists_the_known_ones() {
-        let rows = [
-            row("lag.from_send.p50", Quantity::Us),
-            row("lag.p50", Quantity::Us),
-            row("lag.p99", Quantity::Us),
-            row("lag.write_latency.p99", Quantity::Us),
-        ];
+    fn unknown_replica_of_a_condition_lists_the_known_ones() {
+        let rows = [CompareRow {
+            of: vec![Dimension {
+                name: "replica".to_owned(),
+                value: "replica1".to_owned(),
+            }],
+            ..row("lag.p99", Quantity::Us)
+        }];
         let said = |text: &str| {
-            let failure = FailIf::parse(text).unwrap().rows(&rows).unwrap_err();
+            let absent = || CliError::usage("absent", "");
+            let failure = FailIf::parse(text).unwrap().rows(&rows, absent);
+            let failure = failure.unwrap_err();
             format!("{} / {}", failure.message, failure.hint)
         };
+        let of = said("lag.p99 of replica2 > +1%");
         assert!(
-            said("lag.p98 > +1%").contains("did you mean `lag.p9"),
-            "{}",
-            said("lag.p98 > +1%")
+            of.contains("(did you mean `replica1`?)") && of.contains("use one of replica1, or"),
+            "{of}"
         );
-        assert!(said("p50 > +1%").contains("did you mean `lag.p50`?"));
-        let far = said("throughput > +1%");
-        assert!(
-            !far.contains("did you mean")
-                && far.contains("lag.from_send.p50, lag.p50, lag.p99, lag.write_latency.p99"),
-            "{far}"
-        );
+        assert!(said("lag.p50 > +1%").contains("absent"));
+    }
+
+    #[test]
+    fn verdicts_name_the_part_of_the_interval() {
+        for (when, part) in [
+            (FailWhen::Proven, "interval is"),
+            (FailWhen::Estimated, "figure is"),
+            (FailWhen::Possible, "interval is"),
+        ] {
+            let failed = words(Outcome::Failed, when);
+            assert!(failed.contains(part) && failed.ends_with("beyond the limit"));
+            let passed = words(Outcome::Passed, when);
+            assert!(passed.contains(part) && passed.ends_with("within the limit"));
+        }
+        assert!(words(Outcome::NotJudged, FailWhen::Possible).starts_with("failed"));
     }
 
     #[test]

@@ -132,6 +132,18 @@ pub enum Statistic {
 }
 
 impl Statistic {
+    /// Returns the number of samples that it needs: a quantile has ten beyond it.
+    pub fn min_samples(self) -> u64 {
+        match self {
+            Self::Mean | Self::Max => 1,
+            Self::P50 => 20,
+            Self::P90 => 100,
+            Self::P95 => 200,
+            Self::P99 => 1_000,
+            Self::P999 => 10_000,
+        }
+    }
+
     /// Returns the statistic of samples in time order.
     fn of_course(self, course: &SampleSeries) -> Option<Resampled> {
         match self {
@@ -196,24 +208,47 @@ pub struct FigureSpec {
     pub statistic: Option<Statistic>,
     /// The dimensions that distinguish figures of this name.
     pub dimensions: &'static [DimensionSpec],
+    /// What a run must have for this figure, besides samples; empty if nothing.
+    pub needs: &'static str,
+}
+
+impl FigureSpec {
+    /// Returns the name of the samples that a statistic is of, `lag` of `lag.p99`; of other figures their own name.
+    pub fn group(&self) -> &'static str {
+        match (self.statistic, self.name.rsplit_once('.')) {
+            (Some(_), Some((group, _))) => group,
+            _ => self.name,
+        }
+    }
 }
 
 /// Declares figures, and groups of statistics of the same samples: name, unit, better direction, comparison,
-/// dimensions.
+/// dimensions, and what a run needs for them. `specs` lists them all.
 #[macro_export]
 macro_rules! figures {
-    () => {};
-    ($spec:ident = $name:literal: $unit:ident, $better:ident, $by:ident, of $of:expr; $($rest:tt)*) => {
-        static $spec: $crate::compare::figures::FigureSpec = $crate::figures!(@ $name, None, $unit, $better, $by, $of);
-        $crate::figures! { $($rest)* }
+    ($($spec:ident = $name:literal $([$($statistic:ident)+])?: $unit:ident, $better:ident, $by:ident, of $of:expr $(, needs $needs:literal)?;)*) => {
+        $($crate::figures! {
+            @declare $spec = $name $([$($statistic)+])?: $unit, $better, $by, $of, concat!("" $(, $needs)?)
+        })*
+
+        /// Returns all figures, in display order.
+        pub(super) fn specs() -> Vec<&'static $crate::compare::figures::FigureSpec> {
+            let mut specs = Vec::new();
+            $(specs.extend($crate::figures!(@each $spec $([$($statistic)+])?));)*
+            specs
+        }
     };
-    ($spec:ident = $name:literal [$($statistic:ident)+]: $unit:ident, $better:ident, $by:ident, of $of:expr; $($rest:tt)*) => {
+    (@declare $spec:ident = $name:literal: $unit:ident, $better:ident, $by:ident, $of:expr, $needs:expr) => {
+        static $spec: $crate::compare::figures::FigureSpec = $crate::figures!(@ $name, None, $unit, $better, $by, $of, $needs);
+    };
+    (@declare $spec:ident = $name:literal [$($statistic:ident)+]: $unit:ident, $better:ident, $by:ident, $of:expr, $needs:expr) => {
         static $spec: &[$crate::compare::figures::FigureSpec] = &[$($crate::figures!(
-            @ concat!($name, ".", stringify!($statistic)), Some($crate::figures!(@$statistic)), $unit, $better, $by, $of
+            @ concat!($name, ".", stringify!($statistic)), Some($crate::figures!(@$statistic)), $unit, $better, $by, $of, $needs
         )),+];
-        $crate::figures! { $($rest)* }
     };
-    (@ $name:expr, $statistic:expr, $unit:ident, $better:ident, $by:ident, $of:expr) => {
+    (@each $spec:ident) => { [&$spec] };
+    (@each $spec:ident [$($statistic:ident)+]) => { $spec };
+    (@ $name:expr, $statistic:expr, $unit:ident, $better:ident, $by:ident, $of:expr, $needs:expr) => {
         $crate::compare::figures::FigureSpec {
             name: $name,
             unit: ::replimeter_model::compare::Quantity::$unit,
@@ -221,6 +256,7 @@ macro_rules! figures {
             by: $crate::compare::figures::JudgedBy::$by,
             statistic: $statistic,
             dimensions: $of,
+            needs: $needs,
         }
     };
     (@mean) => { $crate::compare::figures::Statistic::Mean };

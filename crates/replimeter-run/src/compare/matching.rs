@@ -10,6 +10,7 @@ use replimeter_stats::compare::{Resampled, of_units};
 
 use super::{
     figures::{DimensionSpec, DimensionValue, FigureSpec},
+    named::RecordedFigures,
     sides::ComparedDirectory,
 };
 use crate::cli_error::CliError;
@@ -37,7 +38,7 @@ struct KnownFigure {
 
 /// The figures of one side, in display order.
 #[derive(Default)]
-struct Side(Vec<KnownFigure>);
+struct Side(Vec<KnownFigure>, RecordedFigures);
 
 impl Side {
     /// Reads samples run by run, so that only one run's are in memory.
@@ -46,6 +47,7 @@ impl Side {
         let mut places: BTreeMap<Key, usize> = BTreeMap::new();
         for run in runs {
             for figure in run.figures()? {
+                side.1.add(&figure);
                 let place = places
                     .entry((figure.spec.name, figure.of.clone()))
                     .or_insert(side.0.len());
@@ -160,12 +162,21 @@ impl LabelMatching {
     }
 }
 
+/// The figures of both sides.
+pub(super) struct Matched {
+    pub(super) pairs: Vec<Pair>,
+    /// Figures of one side, counted.
+    pub(super) only_on: Vec<OnlyOn>,
+    /// The names of all figures of A and of B.
+    pub(super) recorded: [RecordedFigures; 2],
+}
+
 /// Pairs the figures of both sides; those on one side only are counted.
 pub(super) fn pairs(
     a: &[ComparedDirectory],
     b: &[ComparedDirectory],
     warnings: &mut Vec<Warning>,
-) -> Result<(Vec<Pair>, Vec<OnlyOn>), CliError> {
+) -> Result<Matched, CliError> {
     let (a, b) = (Side::gather(a)?, Side::gather(b)?);
     let matching = LabelMatching::of(&a, &b, warnings);
     let of_b: BTreeMap<Key, &KnownFigure> =
@@ -217,7 +228,11 @@ pub(super) fn pairs(
         of,
         figures,
     });
-    Ok((pairs, only.collect()))
+    Ok(Matched {
+        pairs,
+        only_on: only.collect(),
+        recorded: [a.1, b.1],
+    })
 }
 
 /// Returns labels that distinguish figures of the same name.

@@ -63,6 +63,7 @@ pub(crate) fn command(registry: &Registry) -> clap::Command {
                 "name" => option.value_parser(schemas.clone()),
                 _ => option,
             }),
+            "compare" => help::with_target(command).after_long_help(CompareArgs::after_help(registry)),
             _ => help::with_target(command),
         });
     help::wrapped(help::grouped(all))
@@ -324,6 +325,27 @@ mod tests {
                 "{short}"
             );
             assert!(long.contains("Examples:"), "{long}");
+        }
+    }
+
+    #[test]
+    fn help_of_compare_lists_every_figure() {
+        let help = CompareArgs::after_help(registry());
+        let mut group = "";
+        let mut listed = Vec::new();
+        for word in help
+            .split_whitespace()
+            .map(|word| word.trim_end_matches(','))
+        {
+            if let Some(statistic) = word.strip_prefix('.') {
+                listed.push(format!("{group}.{statistic}"));
+            } else {
+                group = word.rsplit_once('.').map_or(word, |(group, _)| group);
+                listed.push(word.to_owned());
+            }
+        }
+        for spec in registry().entries().flat_map(|entry| entry.figure_specs()) {
+            assert!(listed.iter().any(|name| name == spec.name), "{}", spec.name);
         }
     }
 

@@ -9,7 +9,7 @@ use replimeter_render::chart::{self, Axis, Chart, Mark, Point, Scale};
 use replimeter_render::report::{Block, Cell, Report, Table};
 use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 use replimeter_render::{figures::Unit, html::HtmlError};
-use replimeter_run::compare::figures::{DimensionSpec, Figures, SampleFile};
+use replimeter_run::compare::figures::{DimensionSpec, FigureSpec, Figures, SampleFile};
 use replimeter_run::{cli_error::CliError, dry_run::LOAD, dry_run::PlanEffects, figures, *};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -82,6 +82,7 @@ pub(crate) struct Ping;
 
 impl Measurement for Ping {
     const ABOUT: &'static str = "Measure the round trip of an empty question to every server";
+    const FIGURES: fn() -> Vec<&'static FigureSpec> = specs;
     const EXAMPLES: &'static str = "Examples:\n  replimeter ping --sandbox async:1";
     const HISTOGRAMS: bool = false;
     type Settings = PingSettings;
