@@ -427,7 +427,7 @@ echo \"${COMPREPLY[@]}\"";
     );
     let _ = tool
         .run(&["man", "/proc/replimeter"])
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("/proc/replimeter");
 }
 

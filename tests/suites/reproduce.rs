@@ -155,7 +155,7 @@ fn reproduce_errors_are_reported_before_start() {
     fs::write(tool.folder().join("full/mine.txt"), "mine").unwrap();
     let _ = tool
         .run(&["reproduce", "--experiments", "1", "--run-dir", "full"])
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("full");
     assert_eq!(
         fs::read_to_string(tool.folder().join("full/mine.txt")).unwrap(),

@@ -269,7 +269,7 @@ fn packed_server_is_added_and_measured() {
 
     let again = user
         .add(&packed)
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("already exists")
         .stderr_contains("rm -r");
     assert_eq!(again.stdout, "");
@@ -300,7 +300,7 @@ fn unpacked_server_is_linked() {
     );
     let _ = user
         .add(&source)
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("already exists")
         .stderr_contains("`rm /");
 }
@@ -311,18 +311,18 @@ fn hostile_archive_is_refused_without_leftovers() {
     fs::write(&letter, "Dear reader,\n").unwrap();
     let _ = user
         .add(&letter)
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("it is not an archive")
         .stderr_contains("hint: ");
     let empty = user.path("empty");
     fs::create_dir(&empty).unwrap();
     let _ = user
         .add(&empty)
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("no mariadbd or mysqld in it; it contains nothing");
     let _ = user
         .add(&user.path("nothing"))
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("No such file");
     let _ = user
         .run(&["servers", "add"])
@@ -337,19 +337,19 @@ fn hostile_archive_is_refused_without_leftovers() {
     let climbing = user.pack("climbing.tar.gz", &["-P", "-C", evil, "bin", "../outside"]);
     let _ = user
         .add(&climbing)
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("../outside")
         .stderr_contains("damaged");
     let absolute = user.pack("absolute.tar.gz", &["-P", outside.to_str().unwrap()]);
     let _ = user
         .add(&absolute)
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("no mariadbd or mysqld in it");
     std::os::unix::fs::symlink("../../../etc", user.path("evil/bin/way")).unwrap();
     let link = user.pack("link.tar.gz", &["-C", evil, "bin"]);
     let _ = user
         .add(&link)
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("points outside")
         .stderr_contains("do not trust");
 
@@ -362,12 +362,12 @@ fn hostile_archive_is_refused_without_leftovers() {
     fs::write(&half, &whole[..whole.len() / 2]).unwrap();
     let _ = user
         .add(&half)
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("damaged, incomplete")
         .stderr_contains("checksum");
     let _ = user
         .add(&user.path("whole.tar.gz"))
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("its messages and character sets are not in");
 
     user.assert_untouched();
@@ -428,7 +428,7 @@ fn interrupted_or_killed_add_is_cleaned_up() {
         .stderr_contains("no MariaDB or MySQL");
     let packed = user.path("small.tar.gz");
     fs::write(&packed, [0x1f, 0x8b]).unwrap();
-    let _ = user.add(&packed).with_code(3);
+    let _ = user.add(&packed).with_code(2);
     assert_eq!(hidden(&user), Vec::<String>::new());
 }
 
@@ -443,7 +443,7 @@ fn folder_closed_to_the_server_user_is_named() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     let _ = user
         .add(&closed)
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("is not accessible to the system user")
         .stderr_contains("every user may enter");
     user.assert_untouched();

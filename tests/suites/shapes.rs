@@ -421,7 +421,7 @@ fn impossible_shape_is_refused_before_start() {
             2,
             "not both",
         ),
-        (vec!["--sandbox", "nobody"], 3, "there is no such sandbox"),
+        (vec!["--sandbox", "nobody"], 2, "there is no such sandbox"),
     ] {
         let tool = TestEnvironment::new();
         let ended = tool.run(&[vec!["lag"], args.clone()].concat());

@@ -83,7 +83,7 @@ fn missing_or_invalid_ca_file_is_explained() {
             "--replica",
             replica,
         ])
-        .with_code(3);
+        .with_code(2);
     let _ = ended
         .stderr_contains("ssl-ca")
         .stderr_contains("/no/such.pem");
@@ -94,7 +94,7 @@ fn missing_or_invalid_ca_file_is_explained() {
     );
     let _ = tool
         .run(&["lag", "--primary", &primary, "--replica", replica])
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("contains no PEM block");
 }
 
@@ -113,7 +113,7 @@ fn missing_or_broken_option_file_is_explained() {
     };
     let _ = tool
         .run(&args("/no/such.cnf"))
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("/no/such.cnf");
     fs::write(
         tool.folder().join("broken.cnf"),
@@ -122,7 +122,7 @@ fn missing_or_broken_option_file_is_explained() {
     .unwrap();
     let ended = tool
         .run(&args("broken.cnf"))
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("line 1");
     assert!(!ended.stderr.contains("hunter2"), "{ended:#?}");
 }
@@ -131,7 +131,7 @@ fn unusable_run_directory_is_explained() {
     let tool = TestEnvironment::new();
     let _ = tool
         .run(&["lag", "--run-dir", "/proc/replimeter"])
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("/proc/replimeter")
         .stderr_contains("--run-dir");
     let full = tool.folder().join("full");
@@ -139,14 +139,14 @@ fn unusable_run_directory_is_explained() {
     fs::write(full.join("mine"), "x").unwrap();
     let _ = tool
         .run(&["lag", "--run-dir", "full"])
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("is not empty");
     assert_eq!(fs::read_to_string(full.join("mine")).unwrap(), "x");
     let file = tool.folder().join("file");
     fs::write(&file, "x").unwrap();
     let _ = tool
         .run(&["lag", "--run-dir", "file"])
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("cannot use the run directory");
     if !rustix::process::geteuid().is_root() {
         let closed = tool.folder().join("closed");
@@ -154,7 +154,7 @@ fn unusable_run_directory_is_explained() {
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
         let _ = tool
             .run(&["lag", "--run-dir", "closed/run"])
-            .with_code(3)
+            .with_code(2)
             .stderr_contains("ermission denied");
     }
 }
@@ -231,7 +231,7 @@ fn names_are_escaped_on_the_terminal() {
     let tool = TestEnvironment::new();
     let ended = tool
         .run(&["lag", "--run-dir", "/proc/\u{1b}[31mred"])
-        .with_code(3);
+        .with_code(2);
     assert!(!ended.stderr.contains('\u{1b}'), "{ended:#?}");
 }
 

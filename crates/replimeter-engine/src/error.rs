@@ -13,6 +13,8 @@ pub enum ErrorKind {
     AccessDenied,
     /// Encryption could not be negotiated, or the server could not be verified.
     Tls,
+    /// A file that the user named for this server cannot be used; no connection was tried.
+    File,
     /// The user lacks a privilege.
     Privilege,
     /// The server did not answer before the timeout.

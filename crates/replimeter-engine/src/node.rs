@@ -105,7 +105,7 @@ impl Node {
         for (parameter, path) in files {
             let Some(path) = path else { continue };
             let refuse = |cause: String, hint: &str| ServerError {
-                kind: ErrorKind::Tls,
+                kind: ErrorKind::File,
                 ..self.precondition(&format!("cannot use {parameter}"), cause, hint)
             };
             let bytes = fs::read(path).map_err(|error| {

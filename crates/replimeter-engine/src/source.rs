@@ -12,7 +12,7 @@ use replimeter_model::{
     target::{Role, Target},
 };
 
-use crate::{Node, ServerError};
+use crate::{ErrorKind, Node, ServerError};
 
 /// Gets the servers of a target.
 pub trait ServerSource {
@@ -195,11 +195,11 @@ pub struct SourceError {
 
 impl From<ServerError> for SourceError {
     fn from(error: ServerError) -> Self {
-        Self::new(
-            SourceErrorKind::Failed,
-            error.to_string(),
-            error.hint.clone(),
-        )
+        let kind = match error.kind {
+            ErrorKind::File => SourceErrorKind::Usage,
+            _ => SourceErrorKind::Failed,
+        };
+        Self::new(kind, error.to_string(), error.hint.clone())
     }
 }
 

@@ -1,9 +1,9 @@
 //! Errors for the user: message, hint and exit code.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use replimeter_engine::{
-    ServerError,
+    ErrorKind, ServerError,
     source::{SourceError, SourceErrorKind},
 };
 use replimeter_instruments::MeasureError;
@@ -15,13 +15,13 @@ use replimeter_model::{
 use replimeter_render::rows::SamplesError;
 use serde::{Deserialize, Serialize};
 
-/// The exit codes of every command.
+/// The exit codes of every command: 2 for a mistake in the request, which running it again does not mend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// The measurement is invalid, or would be.
     Invalid = 1,
-    /// The request is invalid.
+    /// The request is invalid: an option, a plan, a path that cannot be used, or a name of nothing.
     Usage = 2,
     /// A server, the sandbox or the disk failed.
     Failed = 3,
@@ -67,6 +67,23 @@ impl CliError {
     /// Returns a failure of a server, the sandbox or the disk.
     pub fn failed(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::of(FailureKind::Failed, message, hint)
+    }
+
+    /// Returns a failure to use a path that the user named: an invalid request, unless the disk failed.
+    pub fn of_path(message: impl Into<String>, error: &io::Error, hint: impl Into<String>) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::AlreadyExists
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::InvalidFilename
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidData => FailureKind::Usage,
+            _ => FailureKind::Failed,
+        };
+        Self::of(kind, message, hint)
     }
 
     /// Returns a failure for an invalid measurement.
@@ -138,8 +155,11 @@ impl From<PlanError> for CliError {
 
 impl From<ServerError> for CliError {
     fn from(error: ServerError) -> Self {
-        let hint = error.hint.clone();
-        Self::failed(error.to_string(), hint)
+        let kind = match error.kind {
+            ErrorKind::File => FailureKind::Usage,
+            _ => FailureKind::Failed,
+        };
+        Self::of(kind, error.to_string(), error.hint.clone())
     }
 }
 
@@ -164,6 +184,7 @@ impl From<MeasureError> for CliError {
     fn from(error: MeasureError) -> Self {
         match error {
             MeasureError::Interrupted => Self::interrupted(error.to_string()),
+            MeasureError::Server(error) => error.into(),
             error => Self::failed(error.to_string(), error.hint()),
         }
     }

@@ -149,6 +149,7 @@ pub struct Compared {
 /// Compares the runs without output.
 pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compared, CliError> {
     let (a, b) = args.sides()?;
+    RunDir::check(args.run_dir.as_deref())?;
     let conditions = args
         .fail_if
         .iter()

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     cli_error::{CliError, FailureKind},
     options::OutputArgs,
+    run_dir::RunDir,
 };
 
 /// Rejects invalid settings before anything is changed.
@@ -26,7 +27,8 @@ pub(super) fn check<M: Measurement>(
             "leave --raw out, or use a sweep: replimeter lag --row-sizes 1000..10000:1000 --raw",
         ));
     }
-    M::check(plan)
+    M::check(plan)?;
+    RunDir::check(output.run_dir.as_deref())
 }
 
 /// Runs a plan.

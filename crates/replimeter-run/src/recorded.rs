@@ -107,6 +107,9 @@ pub fn incomplete_hint() -> &'static str {
     "check that this is a run directory; if the run was killed, run its plan.toml again with `replimeter run`"
 }
 
+/// The hint for a path that is not a run directory.
+const RUN_DIRECTORY: &str = "name the folder of a run, such as replimeter-runs/20261121T120000Z-lag; `compare` also takes several with commas, or a folder of runs";
+
 /// Refuses a run directory that is not there.
 ///
 /// # Errors
@@ -117,15 +120,27 @@ pub(crate) fn require_directory(dir: &Path) -> Result<(), CliError> {
         false if dir.exists() => "it is not a folder",
         false => "it does not exist",
     };
-    Err(CliError::failed(
+    Err(CliError::usage(
         format!("cannot use {} as a run directory: {reason}", dir.display()),
-        "name the folder of a run, such as replimeter-runs/20261121T120000Z-lag; `compare` also takes several with commas, or a folder of runs",
+        RUN_DIRECTORY,
     ))
 }
 
 fn read_text(dir: &Path, name: &str) -> Result<String, CliError> {
     require_directory(dir)?;
     let path = dir.join(name);
+    if ![PLAN, SUMMARY, MANIFEST]
+        .iter()
+        .any(|name| dir.join(name).exists())
+    {
+        return Err(CliError::usage(
+            format!(
+                "cannot use {} as a run directory: it has no {SUMMARY}",
+                dir.display()
+            ),
+            RUN_DIRECTORY,
+        ));
+    }
     fs::read_to_string(&path).map_err(|error| {
         CliError::failed(
             format!("cannot read {}: {error}", path.display()),

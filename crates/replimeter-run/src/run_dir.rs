@@ -37,55 +37,86 @@ pub struct RunDir {
     made: bool,
 }
 
-fn failed(operation: &str, path: &Path, error: &io::Error) -> CliError {
-    let hint = match error.kind() {
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
         io::ErrorKind::StorageFull => "free space there, or name another folder with --run-dir",
         _ => "name a folder that you can write to with --run-dir",
-    };
-    CliError::failed(
-        format!("cannot {operation} {}: {error}", path.display()),
-        hint,
-    )
+    }
+}
+
+/// Returns the failure of writing into a run directory during the run.
+fn failed(operation: &str, path: &Path, error: &io::Error) -> CliError {
+    let message = format!("cannot {operation} {}: {error}", path.display());
+    CliError::failed(message, hint(error))
+}
+
+/// Returns the failure of a directory that cannot be used at all.
+fn unusable(operation: &str, path: &Path, error: &io::Error) -> CliError {
+    let message = format!("cannot {operation} {}: {error}", path.display());
+    CliError::of_path(message, error, hint(error))
 }
 
 impl RunDir {
+    /// Checks that a directory named by the user can be used, before anything is measured; changes nothing.
+    ///
+    /// # Errors
+    /// When it is a file or not empty, so that a run in it is never overwritten, or its parent does not exist.
+    pub fn check(named: Option<&Path>) -> Result<(), CliError> {
+        let Some(path) = named else { return Ok(()) };
+        let refuse = |reason: String, hint: String| {
+            let message = format!("cannot use the run directory {}: {reason}", path.display());
+            Err(CliError::usage(message, hint))
+        };
+        let another = "name a new directory with --run-dir, or leave it out";
+        match fs::read_dir(path).map(|mut entries| entries.next().is_some()) {
+            Ok(false) => return Ok(()),
+            Ok(true) if path.join(PLAN).exists() || path.join(SUMMARY).exists() => {
+                return refuse("it has a run already".to_owned(), another.to_owned());
+            }
+            Ok(true) => return refuse("it is not empty".to_owned(), another.to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) if path.is_file() => {
+                return refuse("it is a file".to_owned(), another.to_owned());
+            }
+            Err(error) => return Err(unusable("use the run directory", path, &error)),
+        }
+        let full = absolute(path);
+        match full.parent() {
+            Some(parent) if !parent.is_dir() => refuse(
+                format!("there is no folder {}", parent.display()),
+                format!(
+                    "create it with `mkdir -p {}`, or name another directory",
+                    parent.display()
+                ),
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// Creates the directory named by the user (new, or empty), or a new one below `replimeter-runs/` in the
     /// current folder.
     pub fn create(named: Option<&Path>, command: &str) -> Result<Self, CliError> {
         let make = |path: &Path| DirBuilder::new().mode(0o700).create(path);
         if let Some(path) = named {
-            let empty = fs::read_dir(path).map(|mut entries| entries.next().is_none());
-            return match empty {
-                Ok(true) => {
-                    let dir = Self {
-                        path: absolute(path),
-                        kept: false,
-                        made: false,
-                    };
-                    dir.try_writing()?;
-                    Ok(dir)
-                }
-                Ok(false) => Err(CliError::failed(
-                    format!("the run directory {} is not empty", path.display()),
-                    "name a new folder, or leave out --run-dir",
-                )),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    make(path).map_err(|error| failed("create the run directory", path, &error))?;
-                    Ok(Self {
-                        path: absolute(path),
-                        kept: false,
-                        made: true,
-                    })
-                }
-                Err(error) => Err(failed("use the run directory", path, &error)),
+            Self::check(named)?;
+            let made = !path.exists();
+            if made {
+                make(path).map_err(|error| unusable("create the run directory", path, &error))?;
+            }
+            let dir = Self {
+                path: absolute(path),
+                kept: false,
+                made,
             };
+            dir.try_writing()?;
+            return Ok(dir);
         }
         let parent = absolute(Path::new(RUNS));
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&parent)
-            .map_err(|error| failed("create the folder", &parent, &error))?;
+            .map_err(|error| unusable("create the folder", &parent, &error))?;
         let stamp = jiff::Timestamp::now()
             .strftime("%Y%m%dT%H%M%SZ")
             .to_string();
@@ -105,7 +136,7 @@ impl RunDir {
                     });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed("create the run directory", &path, &error)),
+                Err(error) => return Err(unusable("create the run directory", &path, &error)),
             }
         }
         unreachable!("the loop ends by returning")
@@ -130,7 +161,7 @@ impl RunDir {
         let probe = self.file(".replimeter");
         fs::write(&probe, b"")
             .and_then(|()| fs::remove_file(&probe))
-            .map_err(|error| failed("write into the run directory", &self.path, &error))
+            .map_err(|error| unusable("write into the run directory", &self.path, &error))
     }
 }
 

@@ -39,7 +39,17 @@ pub enum SandboxError {
         /// The suggested remedy.
         hint: String,
     },
-    /// A managed sandbox that does not exist, or is in a wrong state.
+    /// A name of no managed sandbox or of none of its servers, or one that is taken.
+    #[error("sandbox {name}: {reason}")]
+    Name {
+        /// The sandbox's name.
+        name: String,
+        /// Why it cannot be used.
+        reason: String,
+        /// The suggested remedy.
+        hint: String,
+    },
+    /// A managed sandbox in a wrong state.
     #[error("sandbox {name}: {state}")]
     Kept {
         /// Its name.
@@ -138,7 +148,10 @@ impl SandboxError {
                 name the folder of an unpacked server with --servers DIR"
                     .to_owned()
             }
-            Self::Impossible { hint, .. } | Self::Kept { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
+            Self::Impossible { hint, .. }
+            | Self::Kept { hint, .. }
+            | Self::Name { hint, .. }
+            | Self::Refused { hint, .. } => hint.clone(),
             Self::Disk { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "free some space there, or set REPLIMETER_HOME to a folder on a larger disk".to_owned()
             }

@@ -151,9 +151,9 @@ impl Home {
         remove_abandoned(&parent)?;
         let path = match name {
             Some(name) if self.sandbox_path(name).exists() => {
-                return Err(SandboxError::Kept {
+                return Err(SandboxError::Name {
                     name: name.to_string(),
-                    state: TAKEN.to_owned(),
+                    reason: TAKEN.to_owned(),
                     hint: format!(
                         "choose another name with --name, or end it first: replimeter sandbox down {name}"
                     ),

@@ -29,6 +29,9 @@ impl From<SandboxError> for SourceError {
             SandboxError::NoBinary { .. } | SandboxError::Impossible { .. } => {
                 SourceErrorKind::Unavailable
             }
+            SandboxError::Refused { .. }
+            | SandboxError::Name { .. }
+            | SandboxError::Unreachable { .. } => SourceErrorKind::Usage,
             SandboxError::Interrupted => SourceErrorKind::Interrupted,
             _ => SourceErrorKind::Failed,
         };

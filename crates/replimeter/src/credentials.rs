@@ -185,7 +185,7 @@ fn read_option_file(
                     "use groups such as [client] with user=… and password=…"
                 }
             };
-            let kind = SourceErrorKind::Failed;
+            let kind = SourceErrorKind::Usage;
             Err(SourceError::new(kind, error.to_string(), hint))
         }
     }

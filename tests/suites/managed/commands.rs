@@ -68,7 +68,7 @@ pub(super) fn two_sandboxes_run_at_once() {
     // Names are unique; the next default name differs.
     let _ = user
         .run(&["sandbox", "up", "async:1", "--name", "work"])
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("is running")
         .stderr_contains("--name");
 
@@ -104,7 +104,7 @@ pub(super) fn two_sandboxes_run_at_once() {
     );
     let _ = user
         .run(&["sandbox", "exec", "work", "node1", "--", "true"])
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("name one of primary, replica1");
     let _ = user
         .run(&[
@@ -197,7 +197,7 @@ pub(super) fn two_sandboxes_run_at_once() {
     assert_eq!(user.servers(), 2, "the other one runs on");
     let _ = user
         .run(&["sandbox", "down", "work"])
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("there is no such sandbox")
         .stderr_contains("async-1");
     let _ = user.run(&["sandbox", "down", "--all"]).with_code(0);
@@ -262,7 +262,7 @@ pub(super) fn links_are_cut_and_healed() {
     );
     let _ = user
         .run(&["sandbox", "link", "cut", "nowhere", "--cut"])
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("the links are primary-replica1");
     let _ = user
         .run(&["sandbox", "link", "cut", "--jitter", "1s"])

@@ -37,7 +37,7 @@ pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
 fn absent(server: &Examination, error: &ServerError) -> Option<Finding> {
     let code = match error.kind {
         ErrorKind::AccessDenied => Code::AccessDenied,
-        ErrorKind::Tls => Code::TlsFailed,
+        ErrorKind::Tls | ErrorKind::File => Code::TlsFailed,
         _ if super::examination::is_absent(error) => Code::Unreachable,
         _ => Code::ExaminationFailed,
     };

@@ -213,7 +213,11 @@ impl SharedStream {
 fn may_come_back(error: &ServerError) -> bool {
     !matches!(
         error.kind,
-        ErrorKind::Unfit | ErrorKind::AccessDenied | ErrorKind::Privilege | ErrorKind::Tls
+        ErrorKind::Unfit
+            | ErrorKind::AccessDenied
+            | ErrorKind::Privilege
+            | ErrorKind::Tls
+            | ErrorKind::File
     )
 }
 

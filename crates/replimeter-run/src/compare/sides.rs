@@ -238,8 +238,9 @@ fn named(word: &str) -> Result<Vec<PathBuf>, CliError> {
         return Ok(vec![dir.to_owned()]);
     }
     let entries = fs::read_dir(dir).map_err(|error| {
-        CliError::failed(
+        CliError::of_path(
             format!("cannot read {word}: {error}"),
+            &error,
             "name a folder of runs that you can read",
         )
     })?;
@@ -249,7 +250,7 @@ fn named(word: &str) -> Result<Vec<PathBuf>, CliError> {
         .collect();
     runs.sort();
     if runs.is_empty() {
-        return Err(CliError::failed(
+        return Err(CliError::usage(
             format!(
                 "cannot use {word}: it is neither a run directory nor a folder of run directories"
             ),

@@ -128,9 +128,9 @@ impl ManagedSandbox {
                     .iter()
                     .map(|node| node.name.as_str())
                     .collect();
-                SandboxError::Kept {
+                SandboxError::Name {
                     name: self.details().name.to_string(),
-                    state: format!("it has no server `{name}`"),
+                    reason: format!("it has no server `{name}`"),
                     hint: format!("name one of {}", names.join(", ")),
                 }
             })

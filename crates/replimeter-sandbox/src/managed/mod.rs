@@ -200,12 +200,13 @@ impl ManagedSandbox {
                 ),
                 None => ("SHAPE".to_owned(), String::new()),
             };
-            return Err(refuse(
-                "there is no such sandbox",
-                format!(
+            return Err(SandboxError::Name {
+                name: name.to_string(),
+                reason: "there is no such sandbox".to_owned(),
+                hint: format!(
                     "{known}; start one with `replimeter sandbox up {shape} --name {name}`{written}"
                 ),
-            ));
+            });
         }
         match look(&folder)? {
             NamedSandbox::Running(kept) => Ok(*kept),

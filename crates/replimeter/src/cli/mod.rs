@@ -18,6 +18,7 @@ use replimeter_run::{
     cli_error::CliError,
     compare::CompareArgs,
     options::{OutputFormat, SweepOutputArgs, TargetArgs},
+    run_dir::{PAGE, SUMMARY},
 };
 
 pub(crate) use self::{
@@ -160,7 +161,7 @@ A topology file (role and source are optional: they are found out):
 
 Writes nothing and takes no lock. A missing privilege is shown as the GRANT that
 gives it. Exit codes: 0 nothing that forbids a measurement, 1 something that
-does, 3 a server could not be examined.")]
+does, 2 a mistake in the request, 3 a server could not be examined.")]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) target: TargetArgs,
@@ -226,11 +227,24 @@ impl ReportArgs {
         // A file that cannot be read has no mark, and is not overwritten.
         let _ = std::fs::File::open(&page)
             .and_then(|file| file.take(1 << 20).read_to_end(&mut beginning));
-        if page.exists() && !String::from_utf8_lossy(&beginning).contains(MARK) {
-            return Err(CliError::usage(
-                format!("{} exists, and is no page of Replimeter's", page.display()),
-                "name another file with --page",
+        let refuse = |reason: String| {
+            let message = format!("cannot write the page {}: {reason}", page.display());
+            CliError::usage(message, "name another file with --page")
+        };
+        let folder = page.parent().unwrap_or(&page);
+        if !folder.is_dir() {
+            return Err(refuse(format!("there is no folder {}", folder.display())));
+        }
+        if page.is_dir() {
+            return Err(refuse("it is a folder".to_owned()));
+        }
+        if page.file_name().is_some_and(|name| name == PAGE) && folder.join(SUMMARY).exists() {
+            return Err(refuse(
+                "it is the page of the run in this folder".to_owned(),
             ));
+        }
+        if page.exists() && !String::from_utf8_lossy(&beginning).contains(MARK) {
+            return Err(refuse("it exists, and is no page of Replimeter".to_owned()));
         }
         Ok(Some(page))
     }

@@ -78,8 +78,9 @@ pub(crate) fn man(registry: &Registry, args: &ManArgs) -> Result<(), CliError> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
-    CliError::failed(
+    CliError::of_path(
         format!("cannot write {}: {error}", path.display()),
+        error,
         "name a folder that you can write to",
     )
 }

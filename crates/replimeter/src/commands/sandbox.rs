@@ -132,6 +132,9 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
             // Another process took the chosen name.
             LaunchReport::Failed { message, .. }
                 if args.name.is_none() && message.contains(TAKEN) => {}
+            LaunchReport::Failed { message, hint, .. } if message.contains(TAKEN) => {
+                return Err(CliError::usage(message, hint));
+            }
             LaunchReport::Failed { message, hint, .. } => {
                 return Err(CliError::failed(message, hint));
             }
@@ -383,11 +386,23 @@ fn link(args: &LinkArgs) -> Result<(), CliError> {
             change,
         }
     };
-    let SupervisorResponse { links, .. } = kept.ask(&question).map_err(SourceError::from)?;
+    let ask = |question| kept.ask(question).map_err(SourceError::from);
+    if let Some(name) = &args.link {
+        let SupervisorResponse { links, .. } = ask(&SupervisorRequest::Status)?;
+        let known = || links.iter().map(|link| link.name.as_str());
+        if !links.is_empty() && !known().any(|known| known == name) {
+            let known: Vec<&str> = known().collect();
+            return Err(CliError::usage(
+                format!("sandbox {} has no link `{name}`", args.name),
+                format!("the links are {}", known.join(", ")),
+            ));
+        }
+    }
+    let SupervisorResponse { links, .. } = ask(&question)?;
     let named = |link: &&LinkState| args.link.as_ref().is_none_or(|name| link.name == *name);
     let links: Vec<ListedLink> = links.iter().filter(named).map(listed_link).collect();
     if links.is_empty() {
-        return Err(CliError::failed(
+        return Err(CliError::usage(
             format!("sandbox {} has no links", args.name),
             "start it with --link-delay (0 for a link without delay)",
         ));

@@ -20,10 +20,10 @@ use replimeter_model::{
 use replimeter_render::{reading, terminal};
 use replimeter_run::{
     AnyRun, Entry, Event, Flow, Host, Observer, OutputReader, Recorded, Registry, Screen,
-    cli_error::CliError,
+    cli_error::{CliError, FailureKind},
     compare::{self, CompareArgs},
     options::{CommandLineSettings, OutputArgs, OutputFormat},
-    run_dir::{MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET, write_json, write_text},
+    run_dir::{MANIFEST, PAGE, PLAN, RunDir, SAMPLES, SUMMARY, TICKET, write_json, write_text},
     show,
 };
 use serde_json::{Value, json};
@@ -302,4 +302,32 @@ fn measurement_run_is_observed_and_saved() {
     assert_eq!(violations(&document), Vec::<String>::new());
     assert_eq!(document["results"]["rows"][1]["trip"]["count"], 400);
     assert!(dir.join(PAGE).exists() && dir.join(TICKET).exists());
+}
+
+#[test]
+fn run_directory_is_checked_without_any_change() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("file"), "x").unwrap();
+    for name in ["empty", "full", "run"] {
+        fs::create_dir(path(name)).unwrap();
+    }
+    fs::write(path("full/mine"), "x").unwrap();
+    fs::write(path("run/plan.toml"), "x").unwrap();
+    for (name, reason) in [
+        ("file", "it is a file"),
+        ("file/run", "file/run: "),
+        ("full", "it is not empty"),
+        ("run", "it has a run already"),
+        ("missing/run", "there is no folder"),
+    ] {
+        let failure = RunDir::check(Some(&path(name))).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Usage, "{name}");
+        assert!(failure.message.contains(reason), "{}", failure.message);
+    }
+    for name in ["empty", "new"] {
+        RunDir::check(Some(&path(name))).unwrap();
+    }
+    assert!(!path("new").exists() && !path("missing").exists());
+    RunDir::check(None).unwrap();
 }
