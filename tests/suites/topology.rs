@@ -151,11 +151,11 @@ fn chain_is_read_from_a_topology_file() {
     // The file's own mistakes are usage errors, before any connection.
     let tool = TestEnvironment::new();
     for (text, want) in [
-        ("", "missing field `node`"),
+        ("", "the key `node` is missing"),
         ("node = []", "no server is named"),
         (
             "[[node]]\nname = 'a'\nurl = 'mysql://a/'\nrolle = 'x'\n",
-            "unknown field `rolle`",
+            "unknown key `rolle`",
         ),
         (
             "[[node]]\nname = 'a'\nurl = 'mysql://u:secret@a/'\n[[node]]\nname = 'b'\nurl = 'mysql://b/'\n",

@@ -3,6 +3,7 @@
 mod backlog;
 mod calibrate;
 mod cost;
+mod explain;
 mod exposure;
 mod file;
 mod lag;
@@ -27,6 +28,7 @@ pub use self::{
     backlog::{BacklogPlan, BacklogSettings},
     calibrate::{CalibratePlan, CalibrateSettings},
     cost::{CostKind, CostMode, CostModes, CostPlan, CostServers, CostSettings, Durability},
+    explain::explain,
     exposure::{ExposurePlan, ExposureSettings},
     file::{PlanFile, Planned, command},
     lag::{
@@ -45,7 +47,6 @@ pub use self::{
     target::{TargetSettings, check_nodes},
     warm_up::WarmUp,
 };
-use crate::{redact, suggest};
 
 /// A measurement's section of plan files.
 #[derive(Clone, Copy, Debug)]
@@ -99,47 +100,6 @@ pub enum PlanError {
 
 fn contradiction<T>(message: &str) -> Result<T, PlanError> {
     Err(PlanError::Contradiction(message.to_owned()))
-}
-
-/// Returns a message about an error in a TOML text, with line, column and a suggestion;
-/// with an excerpt unless that could contain a password. `sections` are those of plan files.
-#[must_use]
-pub fn explain(error: &toml::de::Error, text: &str, sections: &[Section]) -> String {
-    let excerpt = error.to_string();
-    // Any line of a multi-line or unterminated string can be a part of a URL.
-    let several_lines = ["\"\"\"", "'''"]
-        .into_iter()
-        .any(|mark| text.contains(mark))
-        || toml::de::DeTable::parse(text).is_err() && redact::may_hold_password(text);
-    let mut explained = if several_lines || redact::may_hold_password(&excerpt) {
-        let (line, column) =
-            place::line_and_column(text, error.span().map_or(0, |span| span.start));
-        format!(
-            "line {line}, column {column}: {}",
-            redact::serde_message(error.message())
-        )
-    } else {
-        excerpt.trim_end().to_owned()
-    };
-    if let Some((wrong, known)) = suggest::unknown(error.message()) {
-        let hint = suggest::nearest(wrong, known).map(|word| format!("did you mean `{word}`?"));
-        let hint = hint.or_else(|| {
-            let target = Section {
-                name: "target",
-                schema: SchemaGenerator::subschema_for::<TargetSettings>,
-                defaults: Table::new,
-            };
-            let all = std::iter::once(&target).chain(sections);
-            let names: Vec<&str> = all
-                .filter(|section| section.has(wrong))
-                .map(|section| section.name)
-                .collect();
-            (!names.is_empty())
-                .then(|| format!("`{wrong}` is a key of [{}]", names.join("] and [")))
-        });
-        explained.extend(hint.map(|hint| format!("\n{hint}")));
-    }
-    explained
 }
 
 #[cfg(test)]

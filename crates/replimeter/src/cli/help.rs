@@ -64,7 +64,7 @@ Exit codes:
   0    done
   1    an invalid measurement, a condition of compare that failed, or a problem
        that doctor found
-  2    wrong usage: nothing was started
+  2    a mistake in the request (option, plan, path or name); nothing was started
   3    a server, the sandbox or the disk failed
   130  interrupted; partial results are kept";
 

@@ -146,7 +146,7 @@ fn measurement_gets_a_plan_section() {
             "command = 'ping'\n[ping]\nquestions = 0",
             "line 3, column 1",
         ),
-        ("command = 'ping'\n[lag]", "unknown field `lag`"),
+        ("command = 'ping'\n[lag]", "unknown key `lag`"),
     ] {
         let Err(error) = registry().plan(text, &CommandLineSettings::default()) else {
             panic!("{text} is a plan")
