@@ -227,7 +227,7 @@ impl<M: Measurement> Finished<'_, M> {
         let (ended, manifest) = (self.ended, self.manifest);
         let mut failure = ended.failure;
         let mut warnings = ended.warnings;
-        let nothing = concluded.measured_us.is_some_and(|us| us <= 0.0);
+        let nothing = concluded.nothing || concluded.measured_us.is_some_and(|us| us <= 0.0);
         if let Some(failure) = failure.as_mut().filter(|_| nothing) {
             let before = failure.warning();
             *failure = failure
@@ -265,6 +265,9 @@ impl<M: Measurement> Finished<'_, M> {
             RunStatus::Interrupted if nothing => {
                 "The run was interrupted before anything was measured.".to_owned()
             }
+            RunStatus::Failed if nothing => {
+                "The run failed before anything was measured.".to_owned()
+            }
             _ => M::headline(&document),
         };
         RunOutput {
@@ -286,6 +289,8 @@ pub struct Concluded<R> {
     pub measured_us: Option<f64>,
     /// How late the writes started, if they had a schedule.
     pub start_lateness: Distribution,
+    /// Whether no figure was measured, even if some time passed; an end of the run then leaves no partial results.
+    pub nothing: bool,
     /// The histograms of the figures.
     pub histograms: Option<Histograms>,
 }

@@ -42,6 +42,7 @@ use replimeter_measurements::registry;
 use replimeter_model::manifest::Manifest;
 use replimeter_run::{
     Replayed,
+    cli_error::CliError,
     options::CommandLineSettings,
     run_dir::{HISTOGRAMS, MANIFEST, PLAN, SAMPLES, SUMMARY},
 };
@@ -360,6 +361,48 @@ fn recorded_runs_reproduce_the_same_results() {
             .map(|key| format!("renamed-calls.toml: `{key}` is unused")),
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Runs that end before their first figure do not have partial results.
+#[test]
+fn interruption_without_a_figure_is_not_partial() {
+    let renamed = Renamed::read("renamed-calls.toml");
+    for (case, row) in [
+        ("backlog", "/shape_ended/rows"),
+        ("cost", "/block"),
+        ("exposure", "/outcome/row"),
+        ("scale", "/block"),
+    ] {
+        let mut recorded = Recorded::open(&root().join(case), &renamed);
+        recorded.calls.retain(|call| call.get("block").is_none());
+        for call in &mut recorded.calls {
+            let rows = match call.pointer_mut(row) {
+                Some(Value::Array(rows)) => rows.iter_mut().collect(),
+                Some(row) => vec![row],
+                None => Vec::new(),
+            };
+            for row in rows {
+                for rate in ["load_per_s", "sustained_per_s", "catch_up_per_s"] {
+                    if let Some(mean) = row.pointer_mut(&format!("/{rate}/mean")) {
+                        *mean = Value::Null;
+                    }
+                }
+                if let Some(polls) = row.get_mut("polls") {
+                    *polls = 0.into();
+                }
+            }
+            if let Some(failure) = call.pointer_mut("/ended/failure") {
+                *failure = serde_json::to_value(CliError::partial()).unwrap();
+            }
+        }
+        let document = recorded.replay().run.json().unwrap();
+        assert!(!document.contains("partial"), "{case}: {document}");
+        let document: Value = serde_json::from_str(&document).unwrap();
+        assert_eq!(
+            document["headline"], "The run was interrupted before anything was measured.",
+            "{case}"
+        );
+    }
 }
 
 /// Returns the contents of a histogram log: for each name its duration and its bars.

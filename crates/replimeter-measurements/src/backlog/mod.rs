@@ -198,7 +198,13 @@ Terms of the report:
         run.warn([]);
         let shapes = accumulator.shapes.iter();
         let shapes = shapes.map(|(label, mode)| (label.as_str(), mode.as_str()));
+        let unmeasured = |row: &BacklogRow| {
+            [&row.load_per_s, &row.sustained_per_s, &row.catch_up_per_s]
+                .iter()
+                .all(|rate| rate.mean.is_none())
+        };
         Concluded {
+            nothing: accumulator.rows.iter().all(unmeasured),
             target: target(run, shapes),
             measured_us: Some(accumulator.measured.as_micros()),
             results: BacklogResults {

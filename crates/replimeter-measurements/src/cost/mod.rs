@@ -276,6 +276,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
         let labels: Vec<&str> = modes.iter().map(|mode| mode.label.as_str()).collect();
         let took = Nanos(all.iter().map(|cell| cell.counted().0).sum());
         Concluded {
+            nothing: rows.iter().all(|row| row.throughput.mean.is_none()),
             target: run.target(
                 labels.join(", "),
                 modes.iter().map(|mode| mode.mode.clone()).collect(),

@@ -222,6 +222,7 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
         let outcome = accumulator.outcome.unwrap_or_default();
         run.warn(outcome.warnings);
         Concluded {
+            nothing: outcome.row.polls == 0,
             target: run.target(label.clone(), vec![accumulator.mode]),
             measured_us: Some(outcome.measured.as_micros()),
             histograms: Some(Histograms {

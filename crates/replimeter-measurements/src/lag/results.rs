@@ -261,6 +261,7 @@ pub(super) fn conclude(
         .iter()
         .map(|part| (part.label.as_str(), part.mode.as_str()));
     Concluded {
+        nothing: false,
         target: target(run, shapes),
         measured_us: Some(parts.iter().map(|part| measured(part).as_micros()).sum()),
         start_lateness,

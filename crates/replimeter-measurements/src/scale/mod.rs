@@ -166,7 +166,9 @@ Starts its own servers for every number of replicas, and removes them.";
         warnings.extend(uneven(work));
         run.ended.failure = run.ended.failure.take().or_else(|| accumulator.invalid());
         run.warn(warnings);
+        let rows = accumulator.rows(work);
         Concluded {
+            nothing: rows.iter().all(|row| row.blocks == 0),
             target: run.target(
                 format!("{}:{}", work.mode, work.replicas),
                 vec![work.mode.mode().name().to_owned()],
@@ -176,7 +178,7 @@ Starts its own servers for every number of replicas, and removes them.";
                 series: accumulator.latencies(),
             }),
             results: ScaleResults {
-                rows: accumulator.rows(work),
+                rows,
                 data_rows: accumulator.data.0,
                 data_bytes: accumulator.data.1,
                 cpus_per_server,
