@@ -140,11 +140,14 @@ fn plain(message: &str, setting: Option<&Setting<'_>>, sections: &[Section]) -> 
     }
     if let Some(key) = message.strip_prefix("missing field ") {
         let key = key.trim_matches('`');
-        let example = match (key, sections.first()) {
-            ("command", Some(section)) => format!(", such as: command = \"{}\"", section.name),
-            _ => String::new(),
-        };
-        return Some(format!("the key `{key}` is missing{example}"));
+        if key != "command" {
+            return Some(format!("the key `{key}` is missing"));
+        }
+        let names: Vec<_> = sections.iter().map(|section| section.name).collect();
+        return Some(format!(
+            "the key `command` is missing: the measurement, one of {}",
+            names.join(", ")
+        ));
     }
     let rest = ["invalid type: ", "invalid value: "]
         .into_iter()

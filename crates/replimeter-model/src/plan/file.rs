@@ -222,12 +222,7 @@ impl<'de, S: Deserialize<'de>> Visitor<'de> for Plan<'_, S> {
             }
         }
         Ok(ParsedSection {
-            command: command.ok_or_else(|| {
-                Error::custom(format!(
-                    "missing field `command`; it is the measurement, one of {}",
-                    self.sections.join(", ")
-                ))
-            })?,
+            command: command.ok_or_else(|| Error::missing_field("command"))?,
             title,
             target,
             settings,

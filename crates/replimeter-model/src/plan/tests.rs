@@ -528,7 +528,7 @@ fn plan_without_command_lists_the_commands() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("missing field `command`") && error.contains("lag, backlog, calibrate"),
+        error.contains("the key `command` is missing") && error.contains("lag, backlog, calibrate"),
         "{error}"
     );
 }
@@ -603,7 +603,7 @@ fn wrong_type_is_explained_without_words_of_the_program() {
     }
     let error = written("[lag]\n").unwrap_err().to_string();
     assert!(
-        error.contains("the key `command` is missing, such as: command = "),
+        error.contains("the key `command` is missing: the measurement, one of lag"),
         "{error}"
     );
 }

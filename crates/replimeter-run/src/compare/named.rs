@@ -141,7 +141,7 @@ fn absent_of(
         (
             format!("there is no sample of it in {whose}"),
             format!(
-                "docs/reference/compare.md has the origin of each figure; measure again{instead}"
+                "measure again{instead}; `replimeter compare --help` lists the figures of each command"
             ),
         )
     };

@@ -64,7 +64,9 @@ pub(crate) fn command(registry: &Registry) -> clap::Command {
                 "name" => option.value_parser(schemas.clone()),
                 _ => option,
             }),
-            "compare" => help::with_target(command).after_long_help(CompareArgs::after_help(registry)),
+            "compare" => {
+                help::with_target(command).after_long_help(CompareArgs::after_help(registry))
+            }
             _ => help::with_target(command),
         });
     help::wrapped(help::grouped(all))
