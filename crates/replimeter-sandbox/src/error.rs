@@ -143,9 +143,9 @@ impl SandboxError {
     pub fn hint(&self) -> String {
         match self {
             Self::NoBinary { .. } => {
-                "on Debian or Ubuntu run `make servers` (or scripts/get-servers) in the source folder: it unpacks \
-                a server into a private folder, without root and without a service; elsewhere install MariaDB, or \
-                name the folder of an unpacked server with --servers DIR"
+                "install MariaDB or MySQL, add an unpacked server or its archive with `replimeter servers add`, or \
+                name the folder of one with --servers DIR; in the folder of the sources, `make servers` unpacks one \
+                on Debian or Ubuntu without root"
                     .to_owned()
             }
             Self::Impossible { hint, .. }
