@@ -15,7 +15,7 @@ use replimeter_model::{
 use replimeter_render::rows::SamplesError;
 use serde::{Deserialize, Serialize};
 
-/// The exit codes of every command: 2 for a mistake in the request, which running it again does not mend.
+/// The exit codes of every command: 2 for a mistake in the request, which a second try does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {

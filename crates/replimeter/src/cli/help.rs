@@ -64,7 +64,8 @@ Exit codes:
   0    done
   1    an invalid measurement, a condition of compare that failed, or a problem
        that doctor found
-  2    a mistake in the request (option, plan, path or name); nothing was started
+  2    a mistake in the request (option, plan, path or name): nothing was
+       started
   3    a server, the sandbox or the disk failed
   130  interrupted; partial results are kept";
 
@@ -94,6 +95,7 @@ pub(super) fn grouped(program: Command) -> Command {
 }
 
 /// Returns the program with the width of its help: fixed in a pipe, limited in a terminal.
+#[allow(clippy::disallowed_methods, reason = "prints nothing")]
 pub(super) fn wrapped(program: Command) -> Command {
     match std::io::stdout().is_terminal() {
         true => program.max_term_width(MAX_WIDTH),

@@ -127,8 +127,7 @@ impl Measurement for Ping {
     }
 
     fn take(all: &mut Self::Accumulator, _: &u32, trip: Trip, rows: &mut Rows<Trips>) {
-        let series = all.entry(trip.0.clone()).or_default();
-        series.record(trip.1, trip.2);
+        (all.entry(trip.0.clone()).or_default()).record(trip.1, trip.2);
         rows.add(trip);
     }
 
