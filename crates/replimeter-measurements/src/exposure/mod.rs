@@ -12,7 +12,10 @@ use crate::{
     exposure::report::{answer, report},
 };
 use clap::Command;
-use replimeter_instruments::exposure::{self, Event, Listener, Outcome};
+use replimeter_instruments::{
+    MeasureError,
+    exposure::{self, Event, Listener, Outcome},
+};
 use replimeter_model::{
     exposure::{ExposureDocument, ExposureResults, ExposureRow, ExposureSample, ExposureWindow},
     plan::{ExposurePlan, ExposureSettings, Planned},
@@ -24,6 +27,7 @@ use replimeter_run::{
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
+    lost_servers,
     options::one_target,
     to_measure, with_advice,
 };
@@ -170,12 +174,20 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
         let mut listener = Listener { on: &mut on, stop };
         let result = exposure::run(&mut cluster, work, &clock, real_time, &mut listener);
         drop(cluster);
+        let advised = |error: MeasureError| with_advice(error.into(), servers.as_ref());
+        let ended = result.map_err(advised).map(|mut outcome| {
+            let failure = outcome.failure.take().map(advised);
+            if failure.is_none() {
+                outcome.warnings.extend(lost_servers(servers.as_ref()));
+            }
+            (outcome, failure)
+        });
         cx.close(servers);
-        let mut outcome = result?;
-        let (failure, interrupted) = (outcome.failure.take(), outcome.interrupted);
+        let (outcome, failure) = ended?;
+        let interrupted = outcome.interrupted;
         cx.take(Call::Outcome(Box::new(outcome)))?;
         match failure {
-            Some(error) => Err(error.into()),
+            Some(failure) => Err(failure),
             None if interrupted => Err(CliError::partial()),
             None => Ok(()),
         }

@@ -12,7 +12,10 @@ use crate::tap::{
     windows::TapWindows,
 };
 use clap::{Args, Command};
-use replimeter_instruments::tap::{self, Event, Listener, Outcome};
+use replimeter_instruments::{
+    MeasureError,
+    tap::{self, Event, Listener, Outcome},
+};
 use replimeter_model::{
     plan::{Planned, TapPlan, TapSettings},
     tap::{TapDocument, TapResults, TapRow, TapWindow},
@@ -26,6 +29,7 @@ use replimeter_run::{
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS, TIME, WRITES},
+    lost_servers,
     options::{CommandLineSettings, StreamFormat, StreamOutputArgs, one_target},
     to_measure, with_advice,
 };
@@ -209,15 +213,23 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
             &mut listener,
         );
         drop(cluster);
+        let advised = |error: MeasureError| with_advice(error.into(), servers.as_ref());
+        let ended = result.map_err(advised).map(|mut outcome| {
+            let failure = outcome.failure.take().map(advised);
+            if failure.is_none() {
+                outcome.warnings.extend(lost_servers(servers.as_ref()));
+            }
+            (outcome, failure)
+        });
         cx.close(servers);
-        let mut outcome = result?;
+        let (mut outcome, failure) = ended?;
         let left = cx.observers.finished();
         let asked = work.duration.is_some() && left.is_none();
         outcome.warnings.extend(left);
-        let (failure, interrupted) = (outcome.failure.take(), outcome.interrupted);
+        let interrupted = outcome.interrupted;
         cx.take(Call::Outcome(Box::new(outcome)))?;
         match failure {
-            Some(error) => Err(error.into()),
+            Some(failure) => Err(failure),
             // Without a requested end, an interruption by the user is the normal end.
             None if interrupted && asked => Err(CliError::partial()),
             None => Ok(()),

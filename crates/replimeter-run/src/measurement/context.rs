@@ -502,6 +502,17 @@ fn keep_awake(warnings: &mut Vec<Warning>) -> Option<KeepAwake> {
         .ok()
 }
 
+/// Returns the warning of a run that continued although its servers' owner has a hint about them.
+pub fn lost_servers(servers: &dyn Servers) -> Option<Warning> {
+    let advice = servers.advice()?;
+    let message = "a server of the target ended during the run, or a link is cut; the figures cover only what the others showed";
+    Some(Warning::new(
+        WarningCode::ServerLost,
+        message.to_owned(),
+        advice,
+    ))
+}
+
 /// Returns a failure of using servers, with the hint of their owner if it has one.
 pub fn with_advice(mut failure: CliError, servers: &dyn Servers) -> CliError {
     if let Some(advice) = servers.advice() {
