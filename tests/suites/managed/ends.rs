@@ -5,6 +5,7 @@ use std::{
     io::Write,
     os::unix::fs::PermissionsExt,
     process::{Child, Command},
+    thread,
     time::Duration,
 };
 
@@ -51,11 +52,7 @@ pub(super) fn killing_the_supervisor_ends_everything() {
     innocent.wait().unwrap();
 }
 
-pub(super) fn ended_server_is_named_with_its_sandbox() {
-    let user = TestUser::new();
-    let _ = user
-        .run(&["sandbox", "up", "async:1", "--name", "one"])
-        .with_code(0);
+fn kill_replica(user: &TestUser) {
     let replica = servers_below(&user.home())
         .into_iter()
         .find(|number| {
@@ -64,6 +61,14 @@ pub(super) fn ended_server_is_named_with_its_sandbox() {
         })
         .unwrap();
     kill_process(Pid::from_raw(replica).unwrap(), Signal::KILL).unwrap();
+}
+
+pub(super) fn ended_server_is_named_with_its_sandbox() {
+    let user = TestUser::new();
+    let _ = user
+        .run(&["sandbox", "up", "async:1", "--name", "one"])
+        .with_code(0);
+    kill_replica(&user);
     wait_until("its end is detected", LIMIT, || {
         let state = user.list()[0]["nodes"][1]["state"].clone();
         state.as_str().unwrap().starts_with("exited")
@@ -85,6 +90,35 @@ pub(super) fn ended_server_is_named_with_its_sandbox() {
             .stderr_contains("replica1 (signal: 9 (SIGKILL)) of the sandbox one ended")
             .stderr_contains("replimeter sandbox down one")
             .stderr_contains("replimeter sandbox up async:1 --name one");
+    }
+}
+
+pub(super) fn server_that_ends_during_a_run_is_named() {
+    let user = TestUser::new();
+    for args in [
+        &["tap", "--floor-duration", "0", "--run-dir", "tap"][..],
+        &["exposure", "--run-dir", "exposure"],
+    ] {
+        let _ = user
+            .run(&["sandbox", "up", "async:1", "--name", "one"])
+            .with_code(0);
+        let more = ["--sandbox", "one", "--duration", "8s", "--json"];
+        let child = user.command(&[args, &more].concat()).spawn().unwrap();
+        let manifest = user.tool.folder().join(args[0]).join("manifest.json");
+        wait_until("the run begins", LIMIT, || manifest.exists());
+        thread::sleep(Duration::from_secs(2));
+        kill_replica(&user);
+        let document = wait(child, LIMIT).with_code(0).json();
+        let warnings = document["warnings"].as_array().unwrap();
+        let lost = warnings.iter().find(|one| one["code"] == "server-lost");
+        let hint = lost.map(|lost| lost["hint"].to_string());
+        let hint = hint.unwrap_or_else(|| panic!("{document:#}"));
+        assert!(
+            hint.contains("replica1 (signal: 9 (SIGKILL)) of the sandbox one ended")
+                && hint.contains("replimeter sandbox up async:1 --name one"),
+            "{hint}"
+        );
+        let _ = user.run(&["sandbox", "down", "one"]).with_code(0);
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(ends::killing_the_supervisor_ends_everything),
     test!(setup::sandbox_up_closes_inherited_files),
     test!(ends::ended_server_is_named_with_its_sandbox),
+    test!(ends::server_that_ends_during_a_run_is_named),
     test!(ends::frozen_supervisor_can_be_ended),
     test!(ends::interrupting_sandbox_up_removes_the_sandbox),
     test!(ends::programs_started_by_servers_are_ended),
