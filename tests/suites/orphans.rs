@@ -272,7 +272,7 @@ fn unreachable_private_folder_is_named() {
     let user = TestUser::new(None);
     fs::set_permissions(user.own(), fs::Permissions::from_mode(0o700)).unwrap();
     let _ = wait(user.start(&[], None), LIMIT)
-        .with_code(3)
+        .with_code(2)
         .stderr_contains("is not accessible to the system user")
         .stderr_contains("REPLIMETER_HOME");
 }
