@@ -21,6 +21,7 @@ mod net_values;
 mod open_loop;
 mod orphans;
 mod page;
+mod passwords;
 mod reproduce;
 mod resources;
 mod sandbox;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         open_loop,
         orphans,
         page,
+        passwords,
         reproduce,
         resources,
         sandbox,

@@ -1,6 +1,7 @@
 //! MySQL option files (`~/.my.cnf`): user, password and TLS for the client.
 
 use std::{
+    borrow::Cow,
     fs,
     path::{Path, PathBuf},
 };
@@ -119,8 +120,8 @@ pub enum OptionFileError {
         /// Why.
         source: std::io::Error,
     },
-    /// A group without its closing bracket; other invalid lines are skipped, as the stock client
-    /// does for options it does not have.
+    /// A group without its closing bracket, or a user or password that could be read in two ways; other invalid lines
+    /// are skipped, as the stock client does for options it does not have.
     #[error("{}, line {line}: {reason}", path.display())]
     Syntax {
         /// The file.
@@ -152,9 +153,8 @@ fn read_into(
         source,
     };
     let bytes = fs::read(path).map_err(failed)?;
-    let text = String::from_utf8_lossy(&bytes);
     let includes =
-        parse(&text, path, credentials).map_err(|(line, reason)| OptionFileError::Syntax {
+        parse(&bytes, path, credentials).map_err(|(line, reason)| OptionFileError::Syntax {
             path: path.to_owned(),
             line,
             reason,
@@ -192,14 +192,17 @@ enum Include {
 }
 
 fn parse(
-    text: &str,
+    bytes: &[u8],
     file: &Path,
     credentials: &mut Credentials,
 ) -> Result<Vec<Include>, (usize, &'static str)> {
+    // Other encodings may be in comments and values that are not used.
+    let text = String::from_utf8_lossy(bytes);
+    let lossy = matches!(text, Cow::Owned(_));
     let mut ours = false;
     let mut includes = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
+        let line = line.trim_matches(white);
         if line.is_empty() || line.starts_with(['#', ';']) {
             continue;
         }
@@ -215,9 +218,20 @@ fn parse(
                 .ok_or((index + 1, "the group has no closing bracket"))?;
             ours = GROUPS.contains(&name.trim());
         } else if ours {
-            let (name, value) = option(line);
+            let (name, value, glued) = option(line);
             // Clients without an option skip it if it has this prefix.
             let name = name.strip_prefix("loose-").unwrap_or(&name);
+            if let ("user" | "password", Some(value)) = (name, &value) {
+                if glued {
+                    return Err((
+                        index + 1,
+                        "a `#` begins a comment: put the value in quotes, or a space before the comment",
+                    ));
+                }
+                if lossy && value.contains(char::REPLACEMENT_CHARACTER) {
+                    return Err((index + 1, "the value is not UTF-8"));
+                }
+            }
             match (name, value) {
                 ("user", Some(value)) => {
                     let file = file.to_owned();
@@ -245,48 +259,41 @@ fn parse(
     Ok(includes)
 }
 
-/// Returns an option's name (dashes as written by the stock client) and its value without quotes,
-/// escapes and a trailing comment.
-fn option(line: &str) -> (String, Option<String>) {
-    let name = |name: &str| name.trim().replace('_', "-");
+/// Returns an option's name with dashes, as the stock client writes it, and its value without quotes, escapes and
+/// comment; whether a comment follows the value without a space between.
+fn option(line: &str) -> (String, Option<String>, bool) {
+    let length = comment(line);
+    let glued = length < line.len() && !line[..length].ends_with(white);
+    let line = line[..length].trim_end_matches(white);
+    let name = |name: &str| name.trim_end_matches(white).replace('_', "-");
     let Some((before, value)) = line.split_once('=') else {
-        let alone = line.split([' ', '\t', '#']).next().unwrap_or(line);
-        return (name(alone), None);
+        return (name(line), None, glued);
     };
-    let value = value.trim();
-    let quote = value
-        .chars()
-        .next()
-        .filter(|first| matches!(first, '"' | '\''));
-    let body = match quote {
-        Some(quote) => {
-            let inner = &value[1..];
-            &inner[..closing(inner, quote).unwrap_or(inner.len())]
-        }
-        // In an unquoted value, a comment begins at a hash after white space.
-        None => value
-            .split(" #")
-            .next()
-            .unwrap_or(value)
-            .split("\t#")
-            .next()
-            .unwrap_or(value)
-            .trim_end(),
-    };
-    (name(before), Some(unescaped(body)))
+    let value = value.trim_start_matches(white);
+    let inner = ['"', '\'']
+        .into_iter()
+        .find_map(|quote| value.strip_prefix(quote)?.strip_suffix(quote));
+    (name(before), Some(unescaped(inner.unwrap_or(value))), glued)
 }
 
-fn closing(text: &str, quote: char) -> Option<usize> {
-    let mut escaped = false;
-    for (at, character) in text.char_indices() {
-        match character {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            found if found == quote => return Some(at),
+/// Returns whether the stock client removes the character from both ends; others may be a password's.
+fn white(letter: char) -> bool {
+    matches!(letter, ' ' | '\t'..='\r')
+}
+
+/// Returns where a comment begins: at the first hash outside of quotes, which may be anywhere.
+fn comment(line: &str) -> usize {
+    let (mut quote, mut escaped) = (None, false);
+    for (at, letter) in line.char_indices() {
+        match quote {
+            None if letter == '#' => return at,
+            None if matches!(letter, '"' | '\'') => quote = Some(letter),
+            Some(open) if open == letter && !escaped => quote = None,
             _ => {}
         }
+        escaped = quote.is_some() && letter == '\\' && !escaped;
     }
-    None
+    line.len()
 }
 
 fn unescaped(text: &str) -> String {
@@ -321,7 +328,7 @@ mod tests {
 
     fn parsed(text: &str) -> Credentials {
         let mut credentials = Credentials::default();
-        parse(text, Path::new("/my.cnf"), &mut credentials).unwrap();
+        parse(text.as_bytes(), Path::new("/my.cnf"), &mut credentials).unwrap();
         credentials
     }
 
@@ -339,15 +346,41 @@ mod tests {
     }
 
     #[test]
-    fn hash_in_unquoted_password_is_kept() {
-        assert_eq!(
-            parsed("[client]\npassword=a#b")
-                .password
-                .unwrap()
-                .value
-                .reveal(),
-            "a#b"
-        );
+    fn values_are_those_of_the_stock_client() {
+        for (value, want) in [
+            ("a b ", "a b"),
+            ("a;b", "a;b"),
+            ("a # comment", "a"),
+            ("it's#one # word", "it's#one # word"),
+            ("\"a\"b\"", "a\"b"),
+            ("\"it's\"", "it's"),
+            ("'a' # comment", "a"),
+            ("\"open", "\"open"),
+            ("'", "'"),
+            ("'\\'#'", "'#"),
+            ("\\sa\\tb\\\\c\\q\\", " a\tb\\c\\q\\"),
+            ("\u{a0}a\u{3000}", "\u{a0}a\u{3000}"),
+            ("a=b", "a=b"),
+        ] {
+            let read = parsed(&format!("[client]\npassword = {value}\n"));
+            let read = read.password.unwrap();
+            assert_eq!(read.value.reveal(), want, "{value}");
+        }
+    }
+
+    #[test]
+    fn ambiguous_passwords_are_refused() {
+        for (line, want) in [
+            (b"password=hunter2#3".as_slice(), "begins a comment"),
+            (b"user='hunter2'#3", "begins a comment"),
+            (b"password=hunter2\xff", "not UTF-8"),
+        ] {
+            let text = [b"[client]\n# \xe4\n", line].concat();
+            let error = parse(&text, Path::new("/my.cnf"), &mut Credentials::default());
+            let (at, reason) = error.unwrap_err();
+            assert_eq!(at, 3);
+            assert!(reason.contains(want), "{reason}");
+        }
     }
 
     #[test]
@@ -438,14 +471,14 @@ mod tests {
     fn parse_error_names_line_without_its_text() {
         let file = Path::new("/my.cnf");
         let text = "[client\npassword=hunter2";
-        let error = parse(text, file, &mut Credentials::default()).unwrap_err();
+        let error = parse(text.as_bytes(), file, &mut Credentials::default()).unwrap_err();
         assert_eq!(error.0, 1);
     }
 
     #[test]
     fn include_directives_are_followed() {
         let includes = parse(
-            "!includedir /etc/x.d\n!include /etc/y.cnf",
+            b"!includedir /etc/x.d\n!include /etc/y.cnf",
             Path::new("/my.cnf"),
             &mut Credentials::default(),
         )
@@ -461,8 +494,18 @@ mod tests {
 
     proptest! {
         #[test]
+        fn every_quoted_password_is_read(password in "\\PC{0,20}|[ '\"\\\\#;=a]{0,12}") {
+            let quoted: String = password
+                .chars()
+                .flat_map(|letter| matches!(letter, '"' | '\'' | '\\').then_some('\\').into_iter().chain([letter]))
+                .collect();
+            let read = parsed(&format!("[client]\npassword=\"{quoted}\"\n"));
+            assert_eq!(read.password.unwrap().value.reveal(), password);
+        }
+
+        #[test]
         fn no_file_panics(text in "(\\[client\\]\n)?[a-z='\"\\\\# \n\\[\\]é]{0,80}") {
-            let _ = parse(&text, Path::new("/my.cnf"), &mut Credentials::default());
+            let _ = parse(text.as_bytes(), Path::new("/my.cnf"), &mut Credentials::default());
         }
     }
 }

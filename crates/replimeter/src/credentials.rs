@@ -13,6 +13,7 @@ use replimeter_engine::{
     source::{SourceError, SourceErrorKind},
 };
 use replimeter_model::target::{NodeSpec, Passwords, Secret, SslMode};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::environment;
 
@@ -34,6 +35,10 @@ impl Credentials {
     /// Returns the nodes of a user's cluster, in the given order.
     pub(crate) fn nodes(&self, specs: &[NodeSpec]) -> Result<Vec<Node>, SourceError> {
         let (file, path) = read_option_file(self.defaults_file.as_deref())?;
+        if !specs.is_empty() {
+            // No core dump has the passwords, and no other process of the user may read them. Best effort.
+            let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        }
         let mut asked: Option<Secret> = None;
         let mut nodes = Vec::new();
         for NodeSpec {
@@ -47,14 +52,14 @@ impl Credentials {
                 (None, Some(user)) => (user.value.clone(), Some(shown(&user.file))),
                 (None, None) => (environment::login_name(), None),
             };
-            let in_url = self.passwords.get(name);
-            let known = in_url
-                .map(|password| (password.clone(), IN_URL.to_owned()))
-                .or_else(|| environment::password(name))
-                .or_else(|| {
-                    let found = file.password.as_ref()?;
-                    Some((found.value.clone(), shown(&found.file)))
-                });
+            let given = match self.passwords.get(name) {
+                Some(password) => Some((password.clone(), IN_URL.to_owned())),
+                None => environment::password(name)?,
+            };
+            let known = given.or_else(|| {
+                let found = file.password.as_ref()?;
+                Some((found.value.clone(), shown(&found.file)))
+            });
             let mut endpoint = endpoint.clone();
             endpoint.tls = match file.tls.options() {
                 Ok(options) => endpoint.tls.or(&options),
@@ -182,7 +187,7 @@ fn read_option_file(
                     "check its path and permissions; --defaults-file names another file"
                 }
                 OptionFileError::Syntax { .. } => {
-                    "use groups such as [client] with user=… and password=…"
+                    "write groups such as [client] with user=… and password=\"…\", where \\\" and \\\\ stand for a quote and a backslash"
                 }
             };
             let kind = SourceErrorKind::Usage;

@@ -83,7 +83,10 @@ pub(crate) fn has_udf() -> bool {
 
 /// Returns a password for the node, and the variable that has it: the node's own, Replimeter's, or the stock
 /// client's.
-pub(crate) fn password(node: &str) -> Option<(Secret, String)> {
+///
+/// # Errors
+/// When the variable is not UTF-8.
+pub(crate) fn password(node: &str) -> Result<Option<(Secret, String)>, SourceError> {
     // A character that is invalid in a variable's name becomes an underscore.
     let name: String = node
         .chars()
@@ -98,7 +101,18 @@ pub(crate) fn password(node: &str) -> Option<(Secret, String)> {
     let own = format!("REPLIMETER_{name}_PASSWORD");
     [own.as_str(), "REPLIMETER_PASSWORD", "MYSQL_PWD"]
         .into_iter()
-        .find_map(|name| Some((Secret::new(env::var(name).ok()?), name.to_owned())))
+        .find_map(|name| Some((env::var_os(name)?, name)))
+        .map(|(password, name)| {
+            let password = password.into_string().map_err(|_| {
+                SourceError::new(
+                    SourceErrorKind::Usage,
+                    format!("the password in {name} is not UTF-8"),
+                    "set the variable in a UTF-8 locale, or use an option file (--defaults-file)",
+                )
+            })?;
+            Ok((Secret::new(password), name.to_owned()))
+        })
+        .transpose()
 }
 
 /// Returns this program as the reaper of a sandbox.

@@ -447,6 +447,31 @@ mod tests {
         assert!(!format!("{:?}", Secret::new("hunter2")).contains("hunter2"));
     }
 
+    #[test]
+    fn every_character_of_a_password_is_read_or_refused() {
+        let encoded =
+            |text: &str| -> String { text.bytes().map(|byte| format!("%{byte:02X}")).collect() };
+        let letters = (1..0x100u32).chain([0x20ac, 0x3000, 0x1f600]);
+        for letter in letters.filter_map(char::from_u32) {
+            for password in [format!("{letter}hunter2{letter}"), letter.to_string()] {
+                let url = format!("mysql://u:{}@h/", encoded(&password));
+                let read = Endpoint::parse(&url).unwrap().1;
+                assert_eq!(read.unwrap().reveal(), password);
+                // As it is: the same, or an error that does not repeat it.
+                match Endpoint::parse(&format!("mysql://u:{password}@h/")) {
+                    Ok((_, read)) => assert_eq!(read.unwrap().reveal(), password),
+                    Err(error) => {
+                        let error = error.to_string();
+                        assert!(
+                            !error.contains("hunter2") && error.contains("percent-encode"),
+                            "{password:?}: {error}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn no_url_panics(text in "(mysql://)?\\PC{0,60}") {
