@@ -391,6 +391,7 @@ pub(crate) fn bare() {
             std::env::var("REPLIMETER_PASSWORD").unwrap(),
         )),
         login: None,
+        show_errors: true,
         answer: Duration::from_secs(10),
         namespace: None,
     };

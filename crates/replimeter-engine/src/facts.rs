@@ -40,11 +40,32 @@ fn engine(version: &str, version_comment: &str) -> Engine {
 
 /// Returns whether the variable's value may contain a secret; such values are blanked in records.
 fn secret(name: &str) -> bool {
-    ["password", "passwd", "auth", "secret", "private_key"]
-        .iter()
-        .any(|word| name.contains(word))
+    /// Parts of names: of secrets, and of statements, commands and addresses that can include one. Names of key files
+    /// are shown.
+    const PARTS: [&str; 18] = [
+        "password",
+        "passwd",
+        "passphrase",
+        "pwd",
+        "auth",
+        "secret",
+        "credential",
+        "token",
+        "private_key",
+        "access_key",
+        "filekey",
+        "role_id",
+        "init_connect",
+        "init_slave",
+        "init_replica",
+        "notify_cmd",
+        "headers",
+        "http_proxy",
+    ];
+    PARTS.iter().any(|part| name.contains(part))
         && !name.starts_with("have_")
         && !name.ends_with("_plugin")
+        && !name.ends_with("_token_size")
 }
 
 impl ServerFacts {
@@ -199,10 +220,33 @@ mod tests {
             "report_password",
             "wsrep_sst_auth",
             "rpl_semi_sync_password",
+            "ssl_passphrase",
+            "init_connect",
+            "init_slave",
+            "init_replica",
+            "wsrep_notify_cmd",
+            "hashicorp_key_management_token",
+            "keyring_hashicorp_secret_id",
+            "keyring_hashicorp_role_id",
+            "authentication_ldap_simple_bind_root_pwd",
+            "s3_access_key",
+            "s3_secret_key",
+            "file_key_management_filekey",
+            "feedback_http_proxy",
+            "telemetry.otlp_exporter_otlp_traces_headers",
+            "version_tokens_session",
         ] {
             assert!(secret(name), "{name}");
         }
-        for name in ["default_authentication_plugin", "sync_binlog"] {
+        for name in [
+            "default_authentication_plugin",
+            "sync_binlog",
+            "ssl_key",
+            "init_file",
+            "key_buffer_size",
+            "innodb_ft_max_token_size",
+            "have_crypt",
+        ] {
             assert!(!secret(name), "{name}");
         }
     }

@@ -56,6 +56,8 @@ pub struct Node {
     pub password: Option<Secret>,
     /// Where both came from; `None` for the servers of a sandbox.
     pub login: Option<Login>,
+    /// Whether to show the texts of replication errors, which can quote data.
+    pub show_errors: bool,
     /// Timeout of an answer.
     pub answer: Duration,
     /// The network namespace to reach it in; the current one when `None`.

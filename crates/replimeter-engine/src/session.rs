@@ -32,6 +32,7 @@ pub struct Session {
     name: String,
     address: String,
     tls: bool,
+    show_errors: bool,
 }
 
 /// The server's name and its address: the beginning of messages.
@@ -65,6 +66,7 @@ impl Session {
                 name,
                 address,
                 tls,
+                show_errors: node.show_errors,
             }),
             Err(Error::IoError(cause))
                 if !node.takes_public_key() && cause.kind() == io::ErrorKind::NotADirectory =>
@@ -115,6 +117,11 @@ impl Session {
     #[must_use]
     pub fn tls(&self) -> bool {
         self.tls
+    }
+
+    /// Returns whether the texts of replication errors are shown.
+    pub(crate) fn show_errors(&self) -> bool {
+        self.show_errors
     }
 
     /// Returns the server's id for this connection.

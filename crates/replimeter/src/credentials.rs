@@ -29,6 +29,8 @@ pub(crate) struct Credentials {
     pub(crate) defaults_file: Option<PathBuf>,
     /// Whether to ask for a password.
     pub(crate) ask_password: bool,
+    /// Whether to show the texts of replication errors.
+    pub(crate) show_errors: bool,
 }
 
 impl Credentials {
@@ -79,6 +81,7 @@ impl Credentials {
                 user,
                 password: None,
                 login: None,
+                show_errors: self.show_errors,
                 answer: ANSWER,
                 namespace: None,
             };

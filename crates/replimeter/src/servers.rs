@@ -58,6 +58,7 @@ impl Targets {
             passwords: given.passwords.clone(),
             defaults_file,
             ask_password: given.ask_password,
+            show_errors: given.show_errors,
         })
     }
 }

@@ -2,7 +2,9 @@
 
 use std::{thread, time::Duration};
 
-use replimeter_suites::{LIMIT, TestEnvironment, password, session, sql, start, url, wait};
+use replimeter_suites::{
+    CommandOutput, LIMIT, TestEnvironment, password, session, sql, start, url, wait,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{ADMIN, Cluster, await_rows, pid, tables, under_way};
@@ -46,10 +48,27 @@ pub(super) fn replica_that_breaks_ends_the_run(cluster: &Cluster) {
         replica.run("test", statement).unwrap();
     }
     let ended = wait(child, Duration::from_secs(25)).with_code(3);
-    let _ = ended
+    let ended = ended
         .stderr_contains("replica1 (")
-        .stderr_contains("1062")
-        .stderr_contains("Duplicate entry");
+        .stderr_contains("(error 1062)")
+        .stderr_contains("--show-errors");
+    assert!(!ended.stderr.contains("Duplicate entry"), "{ended:#?}");
+    // The replica is still broken, and its error has a text that can be asked for.
+    let shown = |more: &[&str]| {
+        let doctor = cluster.args(ADMIN, &[]);
+        let args: Vec<&str> = ["doctor"]
+            .into_iter()
+            .chain(doctor[1..5].iter().map(String::as_str))
+            .chain(more.iter().copied())
+            .collect();
+        let tool = TestEnvironment::new();
+        let mut command = tool.command(&args);
+        command.env("REPLIMETER_PASSWORD", cluster.password());
+        let ended = CommandOutput::of(command.output().unwrap()).with_code(1);
+        assert!(ended.stdout.contains("1062"), "{ended:#?}");
+        ended.stdout.contains("Duplicate entry")
+    };
+    assert_eq!([shown(&[]), shown(&["--show-errors"])], [false, true]);
     replica
         .run("test", "DELETE FROM replimeter.lag_probe")
         .unwrap();

@@ -114,7 +114,7 @@ pub(super) fn failed_applier_ends_the_backlog(servers: &Servers) {
     let _ = ended
         .stderr_contains("replica1 (")
         .stderr_contains("cannot catch up")
-        .stderr_contains("Duplicate entry");
+        .stderr_contains("(error 1062)");
     replica
         .run(
             "test",

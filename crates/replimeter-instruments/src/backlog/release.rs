@@ -291,6 +291,7 @@ mod tests {
             user: String::new(),
             password: None,
             login: None,
+            show_errors: true,
             answer: Duration::from_secs(1),
             namespace: None,
         };

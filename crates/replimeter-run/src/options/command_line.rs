@@ -16,6 +16,8 @@ pub struct CommandLineSettings {
     pub passwords: Passwords,
     /// Whether to ask for a password at the terminal.
     pub ask_password: bool,
+    /// Whether to show the texts of replication errors of the user's servers.
+    pub show_errors: bool,
     /// The destination and format of results.
     pub output: OutputArgs,
     /// Warnings about the given options.

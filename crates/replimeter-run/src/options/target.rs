@@ -165,6 +165,12 @@ struct ConnectionOptions {
     /// Ask at the terminal for one password for all servers
     #[arg(long, display_order = 101)]
     ask_password: bool,
+
+    /// Show the texts of your servers' replication errors, which can quote data
+    ///
+    /// Without it, messages and results have the number of an error only.
+    #[arg(long, display_order = 102)]
+    show_errors: bool,
 }
 
 impl TargetArgs {
@@ -225,6 +231,7 @@ impl TargetArgs {
             },
             passwords,
             ask_password: reach.ask_password,
+            show_errors: reach.show_errors,
             warnings,
             ..CommandLineSettings::default()
         })

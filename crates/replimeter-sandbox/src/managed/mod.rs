@@ -270,6 +270,7 @@ impl ManagedSandbox {
                 user: self.user.clone(),
                 password: Some(self.password.clone()),
                 login: None,
+                show_errors: true,
                 answer: std::time::Duration::from_secs(10),
                 namespace,
             };

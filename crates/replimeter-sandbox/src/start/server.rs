@@ -219,6 +219,7 @@ impl Starter<'_> {
             user: engine::ADMIN_USER.to_owned(),
             password: Some(Secret::new(self.password)),
             login: None,
+            show_errors: true,
             answer: ANSWER,
             namespace: namespace.cloned(),
         }
