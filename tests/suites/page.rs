@@ -157,7 +157,7 @@ fn page_works_from_a_file_without_network() {
         tool.folder().join("plan.toml"),
         format!(
             "command = \"lag\"\ntitle = {hostile:?}\n[target]\nsandbox = \"async:2\"\nserver-options = [{option:?}]\n[lag]\nrow-sizes = \"1000..3000:1000\"\nrows-per-step = 40\nstep-pause = \"10ms\"\nsweeps = 2\n",
-            option = "init_connect=SELECT '</script><script>window.hostile=1</script>'"
+            option = "general_log_file=</script><script>window.hostile=1</script>"
         ),
     )
     .unwrap();

@@ -287,7 +287,7 @@ mod tests {
         ]);
         hide_errors(&mut row);
         let channel = Channel::from_row(row);
-        assert!(!format!("{channel:?}").contains("ann"), "{channel:?}");
+        assert!(!format!("{channel:?}").contains("ann@"), "{channel:?}");
         assert_eq!(channel.raw["Last_Errno"], "1062");
         assert_eq!(channel.raw["Last_IO_Error"], "");
         assert!(
