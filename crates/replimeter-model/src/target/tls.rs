@@ -141,6 +141,9 @@ impl TlsOptions {
         if !both.mode().verifies() {
             both.ca = None;
         }
+        if both.mode() == SslMode::Disabled {
+            (both.cert, both.key) = (None, None);
+        }
         both.get_server_public_key = both.get_server_public_key.or(file.get_server_public_key);
         both
     }
@@ -181,6 +184,8 @@ mod tests {
             (both.mode(), &both.ca, both.key),
             (SslMode::Required, &None, Some("/k".into()))
         );
+        let both = url("ssl-mode=disabled").or(&file);
+        assert_eq!((both.ca, both.cert, both.key), (None, None, None));
         let both = url("ssl-mode=verify-ca").or(&file);
         assert_eq!(
             (both.mode(), both.ca),
