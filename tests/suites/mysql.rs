@@ -120,7 +120,44 @@ fn lag_works_on_mysql_sandbox_and_user_servers() {
         "GRANT REPLICATION CLIENT ON *.* TO probe@'127.0.0.1'",
     );
     caught_up();
+    // Routines and events are hidden from this user.
+    let document = run("probe", "pw", &["--json"]).with_code(0).json();
+    let warnings = document["warnings"].to_string();
+    assert!(
+        warnings
+            .contains("the user may not see everything in it (no EXECUTE, EVENT on the schema)"),
+        "{warnings}"
+    );
+    assert!(!clean(primary));
+    sql(primary, "DROP DATABASE replimeter");
+    sql(primary, "GRANT EXECUTE, EVENT ON replimeter.* TO prober");
+    caught_up();
     let _ = run("probe", "pw", &[]).with_code(0);
+    wait_until("the schema is gone everywhere", LIMIT, || {
+        clean(primary) && clean(replica)
+    });
+    sql(primary, "CREATE DATABASE replimeter");
+    sql(primary, "CREATE PROCEDURE replimeter.mine() SELECT 42");
+    sql(
+        primary,
+        "CREATE EVENT replimeter.mine ON SCHEDULE EVERY 1 YEAR DO SELECT 42",
+    );
+    let mut prober = session(&replimeter_engine::Node {
+        user: "probe".to_owned(),
+        password: Some(replimeter_model::target::Secret::new("pw")),
+        ..primary.clone()
+    });
+    for (list, of) in [("routines", "routine"), ("events", "event")] {
+        let count = format!(
+            "SELECT COUNT(*) FROM information_schema.{list} WHERE {of}_schema = 'replimeter'"
+        );
+        assert_eq!(
+            prober.value("test", &count).unwrap().as_deref(),
+            Some("1"),
+            "the privileges show {list}"
+        );
+    }
+    sql(primary, "DROP DATABASE replimeter");
 
     let _ = run("replimeter", "wrong", &[])
         .with_code(3)

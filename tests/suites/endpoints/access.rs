@@ -210,7 +210,7 @@ pub(super) fn missing_privileges_are_named(cluster: &Cluster) {
     );
     sql(
         cluster.primary(),
-        "GRANT CREATE, DROP, INSERT, DELETE, SELECT ON replimeter.* TO probe@'127.0.0.1'",
+        "GRANT CREATE, DROP, INSERT, DELETE, SELECT, EXECUTE, EVENT ON replimeter.* TO probe@'127.0.0.1'",
     );
     cluster.settle();
     let _ = run("probe")

@@ -6,6 +6,7 @@ mod failures;
 mod preconditions;
 mod replica_tables;
 mod runs;
+mod schema;
 
 use replimeter_engine::Node;
 use replimeter_suites::{
@@ -40,6 +41,10 @@ pub(crate) const TESTS: &[Test] = &[
     test!(replica_tables::lag_keeps_tables_only_on_a_replica on relaxed),
     test!(replica_tables::load_keeps_tables_only_on_a_replica on relaxed),
     test!(replica_tables::background_load_keeps_tables_only_on_a_replica on relaxed),
+    test!(schema::routines_and_events_of_the_user_are_kept on relaxed),
+    test!(schema::schema_is_removed_if_everything_in_it_is_visible on relaxed),
+    test!(schema::empty_schema_of_the_user_is_kept on relaxed),
+    test!(schema::schema_is_checked_and_dropped_under_one_lock on relaxed),
     test!(runs::tiny_rows_are_removed_in_small_transactions),
 ];
 

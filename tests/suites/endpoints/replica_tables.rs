@@ -14,7 +14,7 @@ enum TableCreation {
     DuringTheRun,
 }
 
-const LAG: [&str; 7] = [
+pub(super) const LAG: [&str; 7] = [
     "lag",
     "--duration",
     "1s",
@@ -24,7 +24,7 @@ const LAG: [&str; 7] = [
     "5",
 ];
 
-const LOAD: [&str; 9] = [
+pub(super) const LOAD: [&str; 9] = [
     "load",
     "--workload",
     "insert",

@@ -112,7 +112,7 @@ pub(super) fn panic_prints_how_to_start_the_applier(servers: &Servers) {
     let (stop, monitor) = servers.grants();
     for grant in [
         "CREATE USER prober@'127.0.0.1' IDENTIFIED BY 'pw'".to_owned(),
-        "GRANT CREATE, DROP, INSERT, DELETE, SELECT ON replimeter.* TO prober@'127.0.0.1'"
+        "GRANT CREATE, DROP, INSERT, DELETE, SELECT, EXECUTE, EVENT ON replimeter.* TO prober@'127.0.0.1'"
             .to_owned(),
         format!("GRANT {monitor}, {stop} ON *.* TO prober@'127.0.0.1'"),
     ] {

@@ -130,7 +130,7 @@ pub(super) fn missing_privileges_are_named(servers: &Servers) {
     let (missing, monitor) = servers.grants();
     let grants = [
         "CREATE USER prober@'127.0.0.1' IDENTIFIED BY 'pw'".to_owned(),
-        "GRANT CREATE, DROP, INSERT, DELETE, SELECT ON replimeter.* TO prober@'127.0.0.1'"
+        "GRANT CREATE, DROP, INSERT, DELETE, SELECT, EXECUTE, EVENT ON replimeter.* TO prober@'127.0.0.1'"
             .to_owned(),
         format!("GRANT {monitor} ON *.* TO prober@'127.0.0.1'"),
     ];

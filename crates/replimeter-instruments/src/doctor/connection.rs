@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     SCHEMA, TABLE,
-    preflight::{PRIMARY_PRIVILEGES, REPLICA_PRIVILEGES},
+    preflight::{PRIMARY_PRIVILEGES, REPLICA_PRIVILEGES, hidden_contents},
 };
 
 pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
@@ -63,6 +63,7 @@ fn privileges(
         &REPLICA_PRIVILEGES
     };
     let mut findings = Vec::from_iter(missing(wanted, server, state));
+    findings.extend(hidden(server, state));
     let engine = state.facts.engine;
     let mut refused = |error: Option<&ServerError>, severity, what: &str, privilege: &str| {
         findings.extend(error.map(|error| unseen(server, state, error, severity, what, privilege)));
@@ -126,6 +127,23 @@ fn missing(wanted: &[&str], server: &Examination, state: &ServerState) -> Option
             server,
             format_args!("the user lacks {missing} on the schema `{SCHEMA}`, which `lag` needs"),
             format!("GRANT {missing} ON `{SCHEMA}`.* TO {};", state.user),
+        )
+    })
+}
+
+/// Returns a finding about contents of the schema that the user cannot see.
+fn hidden(server: &Examination, state: &ServerState) -> Option<Finding> {
+    let mut hidden = hidden_contents(state.grants.as_ref()?);
+    // `missing` reports this one.
+    hidden.retain(|privilege| *privilege != "SELECT");
+    let privileges = hidden.join(", ");
+    (!hidden.is_empty()).then(|| {
+        about(
+            Severity::Info,
+            Code::MissingPrivilege,
+            server,
+            format_args!("the user lacks {privileges} on the schema `{SCHEMA}` and cannot see all routines and events in it: a run leaves the empty schema at its end"),
+            format!("GRANT {privileges} ON `{SCHEMA}`.* TO {};", state.user),
         )
     })
 }

@@ -8,6 +8,7 @@ use replimeter_engine::{
     dialect::{self, settings::quoted_user},
     facts::{ServerFacts, grants},
     filter::Filters,
+    grants::Grants,
     source::Member,
 };
 use replimeter_model::{
@@ -25,6 +26,24 @@ use crate::{
 pub const PRIMARY_PRIVILEGES: [&str; 5] = ["CREATE", "DROP", "INSERT", "DELETE", "SELECT"];
 /// Privileges of the observer's user on the schema.
 pub const REPLICA_PRIVILEGES: [&str; 1] = ["SELECT"];
+
+/// Returns the privileges on the schema that the user lacks to see everything in it: tables, routines and events. What
+/// Replimeter cannot see, it does not remove.
+pub(crate) fn hidden_contents(grants: &Grants) -> Vec<&'static str> {
+    let shows = |privilege: &&str| {
+        match *privilege {
+            "EXECUTE" => &["EXECUTE", "CREATE ROUTINE", "ALTER ROUTINE"][..],
+            "EVENT" => &["EVENT"],
+            _ => &["SELECT"],
+        }
+        .iter()
+        .any(|one| grants.has(one, SCHEMA, ""))
+    };
+    ["SELECT", "EXECUTE", "EVENT"]
+        .into_iter()
+        .filter(|privilege| !shows(privilege))
+        .collect()
+}
 
 /// Connects to every server, determines the topology and checks all servers; writes nothing.
 ///

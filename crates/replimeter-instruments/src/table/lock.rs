@@ -1,11 +1,21 @@
-//! The lock that marks a server as being measured.
+//! The locks that keep runs apart: one marks a server as being measured, one guards the schema.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use replimeter_engine::{ServerError, Session};
 
+use super::POLL_INTERVAL;
 use crate::{discovery::DiscoveredServer, preflight::Cluster};
 
 /// The name of the lock.
 pub(crate) const LOCK: &str = "replimeter.run";
+
+/// The name of the lock that a session holds from the creation of the schema to that of its first table, and from the
+/// check of its contents to its removal.
+const SCHEMA_LOCK: &str = "replimeter.schema";
 
 /// Prevents the server from closing the primary's session, which is outside the measuring path, as
 /// idle, and checks that the run still holds its lock.
@@ -53,4 +63,54 @@ pub(super) fn busy(session: &Session, holder: &str) -> ServerError {
         format!("another Replimeter run is measuring this server (its connection {holder})"),
         "wait until it ends, or end it",
     )
+}
+
+/// Calls `work` while the session holds the lock of the schema, so that no run drops the schema that another has just
+/// created or is about to use.
+///
+/// # Errors
+/// When another run holds the lock for `patience`, and those of `work`.
+pub(crate) fn with_schema_lock<T>(
+    session: &mut Session,
+    patience: Duration,
+    work: impl FnOnce(&mut Session) -> Result<T, ServerError>,
+) -> Result<T, ServerError> {
+    lock_schema(session, patience)?;
+    let done = work(session);
+    unlock_schema(session);
+    done
+}
+
+/// Takes the lock of the schema; see [`with_schema_lock`].
+pub(crate) fn lock_schema(session: &mut Session, patience: Duration) -> Result<(), ServerError> {
+    let operation = "cannot use the schema `replimeter`";
+    let deadline = Instant::now() + patience;
+    loop {
+        let taken = session.value(operation, &format!("SELECT GET_LOCK('{SCHEMA_LOCK}', 0)"))?;
+        if taken.as_deref() == Some("1") {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            break;
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    let holder = session
+        .value(operation, &format!("SELECT IS_USED_LOCK('{SCHEMA_LOCK}')"))?
+        .unwrap_or_default();
+    Err(session.precondition(
+        operation,
+        format!(
+            "another Replimeter run is creating or removing its tables (its connection {holder})"
+        ),
+        "wait until it ends, or end it",
+    ))
+}
+
+/// Releases the lock of the schema. Best effort: the server releases it with the session.
+pub(crate) fn unlock_schema(session: &mut Session) {
+    let _ = session.value(
+        "cannot release the lock",
+        &format!("SELECT RELEASE_LOCK('{SCHEMA_LOCK}')"),
+    );
 }

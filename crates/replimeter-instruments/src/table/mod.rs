@@ -14,10 +14,10 @@ use std::{
 use replimeter_engine::{Node, ServerError, Session};
 use replimeter_model::warning::{Warning, WarningCode};
 
-use self::lock::busy;
+use self::lock::{busy, with_schema_lock};
 pub(crate) use self::{
     arrival::arrival,
-    lock::{LOCK, take_lock},
+    lock::{LOCK, lock_schema, take_lock, unlock_schema},
     rows::remove_rows,
     schema::{Schema, SchemaState, find},
 };
@@ -33,7 +33,8 @@ pub(crate) const MARK: &str = "replimeter: made by a measurement and removed by 
 const PATIENT: Duration = Duration::from_secs(30);
 /// Timeout for a replica when the user has interrupted.
 const HURRIED: Duration = Duration::from_millis(500);
-/// Timeout for a replica to apply what an earlier run, or a script's teardown, removed.
+/// Timeout for a replica to apply what an earlier run, or a script's teardown, removed, and for another run to release
+/// the lock of the schema.
 pub(crate) const SETTLE: Duration = Duration::from_secs(2);
 /// Interval between queries of a server that is waited for.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -142,11 +143,24 @@ impl ProbeTable {
         patience: Duration,
         columns: &str,
     ) -> Result<(Self, Vec<Warning>), ServerError> {
-        let mut warnings = Vec::new();
         let found = clear(cluster, patience)?;
         let others = cluster.replica_nodes();
-        let session = &mut cluster.primary.session;
-        let schema = Schema::make(session, &others)?;
+        let node = cluster.primary.node.clone();
+        with_schema_lock(&mut cluster.primary.session, SETTLE, |session| {
+            Self::replace(session, node, &others, &found, columns)
+        })
+    }
+
+    /// Creates the schema unless it exists, and the table in the place of an earlier run's.
+    fn replace(
+        session: &mut Session,
+        primary: Node,
+        others: &[Node],
+        found: &SchemaState,
+        columns: &str,
+    ) -> Result<(Self, Vec<Warning>), ServerError> {
+        let mut warnings = Vec::new();
+        let schema = Schema::make(session, others)?;
         if found.comment.is_some() {
             // This run holds the lock, so the run that created the table is over. A replica from
             // which it was removed by hand must not fail.
@@ -165,7 +179,7 @@ impl ProbeTable {
             .unwrap_or_default();
         let comment = format!("{}; run {run}", schema.mark());
         let table = Self {
-            primary: cluster.primary.node.clone(),
+            primary,
             comment: comment.clone(),
             schema,
             removed: false,

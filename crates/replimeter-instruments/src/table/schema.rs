@@ -6,13 +6,14 @@ use std::{
 };
 
 use replimeter_engine::{
-    Node, ServerError, Session,
+    ErrorKind, Node, ServerError, Session,
     facts::{ServerFacts, grants},
+    grants::Grants,
 };
 use replimeter_model::warning::{Warning, WarningCode};
 
-use super::{HURRIED, MARK, POLL_INTERVAL, SETTLE};
-use crate::{SCHEMA, TABLE};
+use super::{HURRIED, MARK, POLL_INTERVAL, SETTLE, lock::with_schema_lock};
+use crate::{SCHEMA, TABLE, preflight::hidden_contents};
 
 /// Follows the mark when the schema was created along with the table.
 const MADE_SCHEMA: &str = "; with the schema";
@@ -28,6 +29,20 @@ pub(crate) struct SchemaState {
     ours: u64,
     /// Names of all other objects: tables, views, routines, events.
     foreign: Vec<String>,
+}
+
+impl SchemaState {
+    /// Returns why the schema stays, when `server` has foreign objects in it.
+    fn not_ours(&self, server: &str) -> Option<Obstacle> {
+        let first = self.foreign.first()?;
+        let more = match self.foreign.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        Some(Obstacle::new(format!(
+            "{server} has `{first}`{more} in it, which Replimeter did not create"
+        )))
+    }
 }
 
 pub(crate) fn find(session: &mut Session) -> Result<SchemaState, ServerError> {
@@ -144,7 +159,8 @@ impl Schema {
 
     /// Drops the schema if Replimeter created it and neither the primary nor any other named server has foreign objects
     /// in it; a server may take `patience` to apply a script's removals. Returns the warning if it stays because of a
-    /// server. Other tables of Replimeter on the primary, such as another data set, keep it without a warning.
+    /// server, or because its contents are hidden from the user. Other tables of Replimeter on the primary, such as
+    /// another data set, keep it without a warning. Contents are checked and the schema is dropped under one lock.
     ///
     /// # Errors
     /// When the primary refuses.
@@ -156,52 +172,105 @@ impl Schema {
         if !self.made {
             return Ok(None);
         }
+        let wait = patience.clamp(HURRIED, SETTLE);
+        let kept = match with_schema_lock(primary, wait, |primary| {
+            self.drop_unless_kept(primary, patience)
+        }) {
+            Err(error) if error.kind == ErrorKind::Unfit => Some(Obstacle {
+                reason: error.cause,
+                hint: error.hint,
+            }),
+            done => done?,
+        };
+        Ok(kept.map(|Obstacle { reason, hint }| {
+            Warning::new(
+                WarningCode::CleanUpIncomplete,
+                format!("{primary}: the schema `replimeter` was not removed: {reason}"),
+                format!("{hint}; once no server has other objects in it, on the primary: DROP DATABASE replimeter"),
+            )
+        }))
+    }
+
+    fn drop_unless_kept(
+        &self,
+        primary: &mut Session,
+        patience: Duration,
+    ) -> Result<Option<Obstacle>, ServerError> {
         let found = find(primary)?;
         if !found.schema || found.ours > 0 {
             return Ok(None);
         }
-        let deadline = Instant::now() + patience;
-        let not_ours = |name: &str, address: &str, found: &SchemaState| {
-            let more = if found.foreign.len() > 1 {
-                format!(" and {} more", found.foreign.len() - 1)
-            } else {
-                String::new()
-            };
-            let first = found.foreign.first()?;
-            Some(format!(
-                "{name} ({address}) has `{first}`{more} in it, which Replimeter did not create"
-            ))
+        let kept = match (&self.kept_for, found.not_ours(&primary.to_string())) {
+            (Some(reason), _) => Some(Obstacle::new(reason)),
+            (None, Some(kept)) => Some(kept),
+            (None, None) => match require_sight(primary) {
+                Err(error) if error.kind == ErrorKind::Unfit => Some(Obstacle {
+                    reason: error.cause,
+                    hint: error.hint,
+                }),
+                Err(error) => return Err(error),
+                Ok(()) => self.kept_by_others(patience),
+            },
         };
-        let kept_for = self
-            .kept_for
-            .clone()
-            .or_else(|| not_ours(primary.name(), primary.address(), &found))
-            .or_else(|| {
-                self.others.iter().find_map(|node| {
-                    match ask(
-                        node,
-                        patience.clamp(HURRIED * 2, ANSWER),
-                        deadline,
-                        |found| found.foreign.is_empty(),
-                    ) {
-                        Ok(found) => not_ours(&node.name, &node.endpoint.address(), &found),
-                        Err(error) => Some(error.to_string()),
-                    }
-                })
-            });
-        let Some(reason) = kept_for else {
+        if kept.is_none() {
             primary.run(
                 "cannot remove the schema",
                 "DROP DATABASE IF EXISTS `replimeter`",
             )?;
-            return Ok(None);
-        };
-        Ok(Some(Warning::new(
-            WarningCode::CleanUpIncomplete,
-            format!("{primary}: the schema `replimeter` was not removed: {reason}"),
-            "once no server has other objects in it, on the primary: DROP DATABASE replimeter",
-        )))
+        }
+        Ok(kept)
     }
+
+    /// Returns the first reason for which a server other than the primary keeps the schema.
+    fn kept_by_others(&self, patience: Duration) -> Option<Obstacle> {
+        let deadline = Instant::now() + patience;
+        let answer = patience.clamp(HURRIED * 2, ANSWER);
+        self.others.iter().find_map(|node| {
+            match ask(node, answer, deadline, |found| found.foreign.is_empty()) {
+                Ok(found) => found.not_ours(&node.to_string()),
+                Err(error) => Some(Obstacle {
+                    reason: error.to_string(),
+                    hint: error.hint,
+                }),
+            }
+        })
+    }
+}
+
+/// Why the schema stays.
+struct Obstacle {
+    reason: String,
+    hint: String,
+}
+
+impl Obstacle {
+    fn new(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            hint: "look at what it contains".to_owned(),
+        }
+    }
+}
+
+/// Checks that the user sees everything in the schema.
+///
+/// # Errors
+/// When something may be hidden from the user, or the connection breaks.
+fn require_sight(session: &mut Session) -> Result<(), ServerError> {
+    let engine = ServerFacts::read(session)?.engine;
+    let hidden = match grants(session, engine)? {
+        Some(grants) => hidden_contents(&grants),
+        None => hidden_contents(&Grants::default()),
+    };
+    if hidden.is_empty() {
+        return Ok(());
+    }
+    let privileges = hidden.join(", ");
+    Err(session.precondition(
+        "cannot inspect the schema `replimeter`",
+        format!("the user may not see everything in it (no {privileges} on the schema)"),
+        format!("GRANT {privileges} ON `{SCHEMA}`.* to the user"),
+    ))
 }
 
 /// Returns a server's objects in the schema, read over a separate connection until `settled` returns true or the
@@ -219,14 +288,7 @@ fn ask(
         answer,
         ..node.clone()
     })?;
-    let engine = ServerFacts::read(&mut session)?.engine;
-    if !grants(&mut session, engine)?.is_some_and(|grants| grants.has("SELECT", SCHEMA, "")) {
-        return Err(session.precondition(
-            "cannot inspect the schema `replimeter`",
-            "the user may not see everything in it",
-            "GRANT SELECT ON `replimeter`.* to the user",
-        ));
-    }
+    require_sight(&mut session)?;
     loop {
         let found = find(&mut session)?;
         if settled(&found) || Instant::now() >= deadline {

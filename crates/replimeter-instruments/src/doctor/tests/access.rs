@@ -64,6 +64,30 @@ fn missing_privileges_name_their_grant() {
 }
 
 #[test]
+fn hidden_routines_and_events_are_reported() {
+    let granted = |privileges: &str| {
+        with(Engine::MariaDb, |servers| {
+            let grant = format!("GRANT {privileges} ON `replimeter`.* TO `u`@`%`");
+            of(servers, 1).grants = Some(Grants::parse([grant.as_str()]));
+        })
+    };
+    let code = FindingCode::MissingPrivilege;
+    let servers = granted("SELECT");
+    assert_found(&servers, code, Severity::Info, "replica1");
+    let findings = judged(&servers).findings;
+    let hints = findings.iter().filter(|finding| finding.code == code);
+    let hints: Vec<&str> = hints.map(|finding| finding.hint.as_str()).collect();
+    assert_eq!(
+        hints,
+        ["GRANT EXECUTE, EVENT ON `replimeter`.* TO 'u'@'%';"]
+    );
+    for all in ["SELECT, EXECUTE, EVENT", "SELECT, ALTER ROUTINE, EVENT"] {
+        let findings = judged(&granted(all)).findings;
+        assert!(findings.iter().all(|finding| finding.code != code));
+    }
+}
+
+#[test]
 fn one_server_under_two_names_is_reported() {
     let servers = with(Engine::MySql, |servers| of(servers, 2).same_as = vec![1]);
     assert_found(

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     MeasureError, check_interrupted,
-    table::{MARK, SETTLE, Schema},
+    table::{MARK, SETTLE, Schema, lock_schema, unlock_schema},
 };
 
 /// Version of the row generator; sets of another version are different sets.
@@ -81,6 +81,7 @@ pub fn fill(
         answer: LONG,
         ..primary.clone()
     })?;
+    lock_schema(&mut session, SETTLE)?;
     let schema = Schema::make(&mut session, others)?;
     session.run(FILLING, "USE `replimeter`")?;
     let rows = if workload.has_data() {
@@ -99,7 +100,9 @@ pub fn fill(
         fingerprint: fingerprint(workload),
         schema,
     };
-    match set.make(&mut session, primary, threads, progress, stop) {
+    let made = set.make(&mut session, primary, threads, progress, stop);
+    unlock_schema(&mut session);
+    match made {
         Ok(()) => {}
         Err(FillError::Foreign(error)) => {
             let _ = set.schema.remove(&mut session, SETTLE);
@@ -209,6 +212,8 @@ impl DataSet {
         for table in self.tables() {
             self.create(session, table)?;
         }
+        // From now on a table shows other runs that the schema is in use.
+        unlock_schema(session);
         let workload = self.workload.clone();
         for table in workload
             .inner
