@@ -13,7 +13,8 @@ use replimeter_instruments::{
 use replimeter_model::time::Nanos;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    LIMIT, TestEnvironment, harness::Test, session, sql, start, test, value, wait_until,
+    LIMIT, TestEnvironment, harness::Test, password, session, sql, start, test, url, value, wait,
+    wait_until,
 };
 
 pub(crate) const TESTS: &[Test] = &[
@@ -22,6 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(galera_nodes_stamp_their_own_executions),
     test!(intermediate_replica_must_log_statements),
     test!(unsupported_stamps_are_refused_with_the_reason),
+    test!(password_in_a_table_of_a_killed_run_is_removed),
     test!(doctor_detects_a_useless_stamp_clock),
 ];
 
@@ -187,6 +189,57 @@ fn replica_stamps_execution_and_joins_agree() {
                 .to_string()
                 .contains("a character")
         );
+    }
+}
+
+fn password_in_a_table_of_a_killed_run_is_removed() {
+    for (shape, option) in [
+        ("mariadb/async:1", "plugin_load_add=ha_federatedx"),
+        ("mysql/async:1", "federated"),
+    ] {
+        let sandbox = start(shape, &[option]);
+        let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+        let there = || {
+            let tables = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'replimeter' \
+                          AND table_name = 'lag_probe_primary'";
+            value(replica, tables).as_deref() == Some("1")
+        };
+        let servers = [url(primary, "replimeter"), url(replica, "replimeter")];
+        let servers = ["--primary", &servers[0], "--replica", &servers[1], "--json"];
+        let tool = TestEnvironment::new();
+        let spawn = |command: &[&str]| {
+            tool.command(&[command, &servers].concat())
+                .env("REPLIMETER_PASSWORD", password(primary))
+                .spawn()
+                .unwrap()
+        };
+        let load = "load --workload insert --duration 500ms --warm-up 100ms";
+        for next in [load, "lag --rounds 5 --warm-up 5 --floor-rounds 20"] {
+            let long = "lag --method stamp --join federated --duration 60s --floor-rounds 20";
+            let mut child = spawn(&Vec::from_iter(long.split(' ')));
+            wait_until("the replica has the table", LIMIT, there);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(there());
+            let leftover = "table `replimeter`.`lag_probe_primary`";
+            let found = wait(spawn(&["doctor"]), LIMIT).with_code(0).json()["findings"].to_string();
+            assert!(found.contains(leftover), "{found}");
+            // The server may not yet have noticed that the killed run's connections are closed.
+            wait_until("the lock is free", LIMIT, || {
+                value(primary, "SELECT IS_USED_LOCK('replimeter.run')").is_none()
+            });
+            let next = Vec::from_iter(next.split(' '));
+            let ended = wait(spawn(&next), LIMIT);
+            assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+            let warnings = ended.json()["warnings"].to_string();
+            assert!(
+                warnings.contains(
+                    "removed the table `replimeter`.`lag_probe_primary` that a killed run left"
+                ),
+                "{warnings}"
+            );
+            assert!(!there());
+        }
     }
 }
 

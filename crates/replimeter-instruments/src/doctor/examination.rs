@@ -28,7 +28,7 @@ use crate::{
     clock::Calendar,
     clock_offset::{self, ProbeLimits, repeat},
     discovery::{DiscoveredServer, unless_disconnected, unverified},
-    table::{LOCK, MARK, find},
+    table::{LOCK, MARK, SchemaState, find},
 };
 
 /// One server of the target.
@@ -110,6 +110,8 @@ pub(super) struct ServerState {
     pub(super) executed: Executed,
     /// The table in the place of the probe table.
     pub(super) table: Result<SchemaContents, ServerError>,
+    /// Whether a run left the table that holds a password.
+    pub(super) federated: bool,
     /// The connection that holds the lock of a run.
     pub(super) measured_by: Option<String>,
     /// Earlier entries that are the same server, under another address.
@@ -247,6 +249,7 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServ
         ..
     } = &mut discovered;
     let own = session.connection_id();
+    let schema = unless_disconnected(find(session))?;
     let state = ServerState {
         tls: session.tls(),
         unverified: unverified(node, session.tls()),
@@ -267,7 +270,8 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServ
         binlog_filters: unless_disconnected(dialect::binlog_filters(facts.engine, session))?,
         // Read once the writer is known: from replicas before their sources.
         executed: Executed::Unknown("not queried".to_owned()),
-        table: unless_disconnected(our_table(session))?,
+        federated: schema.as_ref().is_ok_and(|found| found.federated),
+        table: schema.map(|found| our_table(&found)),
         measured_by: session.value(
             "cannot check for a running measurement",
             &format!("SELECT IS_USED_LOCK('{LOCK}')"),
@@ -282,12 +286,12 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServ
     ))
 }
 
-fn our_table(session: &mut Session) -> Result<SchemaContents, ServerError> {
-    Ok(match find(session)?.comment {
+fn our_table(found: &SchemaState) -> SchemaContents {
+    match &found.comment {
         None => SchemaContents::None,
         Some(comment) if comment.starts_with(MARK) => SchemaContents::Ours,
         Some(_) => SchemaContents::Foreign,
-    })
+    }
 }
 
 /// Returns whether the server was unreachable, rather than refusing.

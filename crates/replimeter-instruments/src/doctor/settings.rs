@@ -8,7 +8,10 @@ use super::{
     examination::{Examination, SchemaContents, ServerState},
     topology::{UpstreamRelation, reaches},
 };
-use crate::discovery::{WaitingReads, waiting_reads};
+use crate::{
+    discovery::{WaitingReads, waiting_reads},
+    stamp::{FEDERATED, REMOVE_FEDERATED},
+};
 
 /// Connections that a run needs on the writer, and on each other server.
 const TAKES: (u64, u64) = (4, 2);
@@ -226,6 +229,18 @@ fn ours(
             "wait until that run ends, or end it",
         ));
     }
+    let measured = view
+        .reached()
+        .any(|(_, _, other)| other.measured_by.is_some());
+    if state.federated && !measured {
+        findings.push(about(
+            Severity::Warning,
+            Code::LeftoverTable,
+            server,
+            format_args!("a killed run left its table `replimeter`.`{FEDERATED}`, whose definition holds the password of the primary's user"),
+            format!("start a run, which removes it; or, {REMOVE_FEDERATED}"),
+        ));
+    }
     match state.table {
         Ok(SchemaContents::Foreign) => findings.push(about(
             Severity::Error,
@@ -234,7 +249,7 @@ fn ours(
             "it has a table `replimeter`.`lag_probe` that Replimeter did not create and will not change",
             "rename that table or its schema",
         )),
-        Ok(SchemaContents::Ours) if state.measured_by.is_none() && !view.reached().any(|(_, _, other)| other.measured_by.is_some()) => {
+        Ok(SchemaContents::Ours) if !measured => {
             findings.push(about(
                 Severity::Info,
                 Code::LeftoverTable,

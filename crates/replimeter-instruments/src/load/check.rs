@@ -1,12 +1,13 @@
 //! Checks whether servers can run a load; reads only.
 
-use replimeter_engine::{ServerError, Session, source::Member};
+use replimeter_engine::{ServerError, source::Member};
+use replimeter_model::warning::Warning;
 
 use crate::{
     SCHEMA,
     discovery::{Relation, find_relations, not_running, read_each},
     preflight::{CheckedReplica, Cluster},
-    table::take_lock,
+    table::{remove_federated, take_lock},
 };
 
 /// Connects to every server and finds their replication topology. A single server is enough, with or
@@ -55,10 +56,12 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     })
 }
 
-/// Keeps other runs of Replimeter away from the primary for the lifetime of `session`.
+/// Keeps other runs of Replimeter away from the primary for the lifetime of its session, and removes what killed runs
+/// left on the servers, except data sets. Returns warnings about it.
 ///
 /// # Errors
-/// When another run is measuring.
-pub fn lock_primary(session: &mut Session) -> Result<(), ServerError> {
-    take_lock(session)
+/// When another run is measuring, or a server does not answer.
+pub fn claim(cluster: &mut Cluster) -> Result<Vec<Warning>, ServerError> {
+    take_lock(&mut cluster.primary.session)?;
+    remove_federated(cluster)
 }

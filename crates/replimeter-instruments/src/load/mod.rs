@@ -33,7 +33,7 @@ use replimeter_engine::{ErrorKind, ServerError, error::code};
 use self::worker::OPERATION;
 pub use self::{
     background::{BackgroundLoad, RunningLoad},
-    check::{check, lock_primary},
+    check::{check, claim},
     fill::{DataSet, fill},
     insert::FillProgress,
     latency_recorder::{IntervalLatencies, LatencyRecorders},

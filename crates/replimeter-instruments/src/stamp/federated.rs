@@ -8,7 +8,10 @@ use replimeter_engine::{
     dialect::statements::{read_only_privilege, restricted_variables_privilege},
     error::code,
 };
-use replimeter_model::engine::Engine;
+use replimeter_model::{
+    engine::Engine,
+    warning::{Warning, WarningCode},
+};
 
 use super::{Stamped, micros, udf_micros};
 use crate::{discovery::DiscoveredServer, table::MARK};
@@ -34,6 +37,11 @@ impl Drop for Federated {
     }
 }
 
+/// The table's name.
+pub(crate) const FEDERATED: &str = "lag_probe_primary";
+/// How to remove the table by hand.
+pub(crate) const REMOVE_FEDERATED: &str =
+    "on that server: SET sql_log_bin=0; DROP TABLE IF EXISTS replimeter.lag_probe_primary;";
 const DROP_FEDERATED: &str = "DROP TABLE IF EXISTS `replimeter`.`lag_probe_primary`";
 const NO_FEDERATED: &str = "cannot join through a FEDERATED table";
 
@@ -45,29 +53,9 @@ impl Federated {
     /// When the engine is missing, the replica or the primary refuses, or the user or password
     /// cannot be expressed in such a definition.
     pub fn create(replica: &DiscoveredServer, primary: &Node) -> Result<Self, ServerError> {
-        let mut session = Session::open(&replica.node)?;
+        let mut session = unlogged(replica, NO_FEDERATED)?;
         require_federated(&mut session, replica.facts.engine)?;
         let connection = connection(&session, primary)?;
-        let privilege =
-            restricted_variables_privilege(replica.facts.engine, &replica.facts.version);
-        let hinted = |hint: String| {
-            move |error: ServerError| {
-                if error.kind == ErrorKind::Privilege {
-                    ServerError { hint, ..error }
-                } else {
-                    error
-                }
-            }
-        };
-        session
-            .run(NO_FEDERATED, "SET SESSION sql_log_bin = 0")
-            .map_err(hinted(format!(
-                "GRANT {privilege} ON *.* to the user: the table must not be replicated"
-            )))?;
-        if replica.galera.is_some() {
-            // A cluster replicates definitions nevertheless.
-            session.run(NO_FEDERATED, "SET SESSION wsrep_on = OFF")?;
-        }
         refuse_foreign(&mut session)?;
         session.run(NO_FEDERATED, DROP_FEDERATED)?;
         let create = format!(
@@ -137,11 +125,61 @@ impl Federated {
     /// definition then.
     pub fn remove(mut self) -> Result<(), ServerError> {
         self.dropped = true;
-        self.session.run("cannot remove the federated table", DROP_FEDERATED).map_err(|error| ServerError {
-            hint: "on that server: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe_primary; its definition contains a password"
-                .to_owned(),
-            ..error
-        })
+        self.session
+            .run("cannot remove the federated table", DROP_FEDERATED)
+            .map_err(|error| ServerError {
+                hint: format!("{REMOVE_FEDERATED} its definition contains a password"),
+                ..error
+            })
+    }
+}
+
+/// Returns a session whose definitions stay on the server.
+fn unlogged(server: &DiscoveredServer, operation: &str) -> Result<Session, ServerError> {
+    let DiscoveredServer { node, facts, .. } = server;
+    let mut session = Session::open(node)?;
+    session
+        .run(operation, "SET SESSION sql_log_bin = 0")
+        .map_err(|error| match error.kind {
+            ErrorKind::Privilege => ServerError {
+                hint: format!(
+                    "GRANT {} ON *.* to the user: the table must not be replicated",
+                    restricted_variables_privilege(facts.engine, &facts.version)
+                ),
+                ..error
+            },
+            _ => error,
+        })?;
+    if server.galera.is_some() {
+        // A cluster replicates definitions nevertheless.
+        session.run(operation, "SET SESSION wsrep_on = OFF")?;
+    }
+    Ok(session)
+}
+
+/// Removes the table that a killed run left on this server, and returns a warning about it; `find` has found one.
+pub(crate) fn remove_leftover(server: &DiscoveredServer) -> Warning {
+    const OPERATION: &str = "cannot remove the federated table";
+    const HELD: &str = "whose definition holds the password of the primary's user";
+    let session = &server.session;
+    let dropped =
+        unlogged(server, OPERATION).and_then(|mut session| session.run(OPERATION, DROP_FEDERATED));
+    match dropped {
+        Ok(()) => Warning::new(
+            WarningCode::LeftoverRemoved,
+            format!(
+                "{session}: removed the table `replimeter`.`{FEDERATED}` that a killed run left, {HELD}"
+            ),
+            "change that password if other users may read definitions or statement logs there",
+        ),
+        Err(error) => Warning::new(
+            WarningCode::CleanUpIncomplete,
+            format!(
+                "{session}: the table `replimeter`.`{FEDERATED}` that a killed run left, {HELD}, could not be removed: {}",
+                error.cause
+            ),
+            REMOVE_FEDERATED,
+        ),
     }
 }
 

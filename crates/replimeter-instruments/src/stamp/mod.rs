@@ -25,6 +25,7 @@ use crate::{
 };
 
 pub use self::federated::Federated;
+pub(crate) use self::federated::{FEDERATED, REMOVE_FEDERATED, remove_leftover};
 
 /// Maximum rows of one read, whose result is held in memory.
 pub const PAGE: u64 = 5_000;

@@ -25,7 +25,10 @@ pub use self::{
     lock::keep_alive,
     rows::{RowBudget, payload},
 };
-use crate::preflight::{CheckedReplica, Cluster};
+use crate::{
+    preflight::{CheckedReplica, Cluster},
+    stamp,
+};
 
 /// The beginning of the comment of every table of Replimeter.
 pub(crate) const MARK: &str = "replimeter: made by a measurement and removed by it";
@@ -120,6 +123,26 @@ fn clear(cluster: &mut Cluster, patience: Duration) -> Result<SchemaState, Serve
     Ok(found)
 }
 
+/// Removes the FEDERATED tables that a killed run left on servers that no other run measures. The primary must be
+/// locked.
+///
+/// # Errors
+/// When a server does not answer. A refusal is a warning.
+pub(crate) fn remove_federated(cluster: &mut Cluster) -> Result<Vec<Warning>, ServerError> {
+    let mut warnings = Vec::new();
+    for server in cluster.servers_mut() {
+        let session = &mut server.session;
+        let other = session.value(
+            "cannot begin",
+            &format!("SELECT 1 FROM DUAL WHERE IS_USED_LOCK('{LOCK}') <> CONNECTION_ID()"),
+        )?;
+        if other.is_none() && find(session)?.federated {
+            warnings.push(stamp::remove_leftover(server));
+        }
+    }
+    Ok(warnings)
+}
+
 impl ProbeTable {
     /// Creates the table, after checking that no server has a foreign table in its place: a table
     /// that only a replica has would otherwise break its replication. A replica that has yet to
@@ -146,9 +169,23 @@ impl ProbeTable {
         let found = clear(cluster, patience)?;
         let others = cluster.replica_nodes();
         let node = cluster.primary.node.clone();
-        with_schema_lock(&mut cluster.primary.session, SETTLE, |session| {
+        let mut warnings = remove_federated(cluster)?;
+        let session = &mut cluster.primary.session;
+        let (table, replaced) = with_schema_lock(session, SETTLE, |session| {
             Self::replace(session, node, &others, &found, columns)
-        })
+        })?;
+        if replaced.is_some() {
+            // A replica that still has the earlier run's table would seem to be ready. What does not arrive is reported
+            // by the measurement.
+            for replica in &mut cluster.replicas {
+                let deadline = Instant::now() + patience + replica.delay();
+                arrived(&mut replica.server.session, deadline, |found| {
+                    found.comment.as_ref() == Some(&table.comment)
+                });
+            }
+        }
+        warnings.extend(replaced);
+        Ok((table, warnings))
     }
 
     /// Creates the schema unless it exists, and the table in the place of an earlier run's.
@@ -158,8 +195,8 @@ impl ProbeTable {
         others: &[Node],
         found: &SchemaState,
         columns: &str,
-    ) -> Result<(Self, Vec<Warning>), ServerError> {
-        let mut warnings = Vec::new();
+    ) -> Result<(Self, Option<Warning>), ServerError> {
+        let mut replaced = None;
         let schema = Schema::make(session, others)?;
         if found.comment.is_some() {
             // This run holds the lock, so the run that created the table is over. A replica from
@@ -168,7 +205,7 @@ impl ProbeTable {
                 "cannot remove an earlier run's table",
                 "DROP TABLE IF EXISTS `replimeter`.`lag_probe`",
             )?;
-            warnings.push(Warning::new(
+            replaced = Some(Warning::new(
                 WarningCode::LeftoverRemoved,
                 format!("{session}: removed the table that an earlier, killed run left"),
                 "no action needed",
@@ -191,7 +228,7 @@ impl ProbeTable {
             "CREATE TABLE `replimeter`.`lag_probe` ({columns}) ENGINE=InnoDB COMMENT='{comment}'"
         );
         session.run("cannot create the table", &create)?;
-        Ok((table, warnings))
+        Ok((table, replaced))
     }
 
     /// Leaves the table, because its servers are removed anyway.
@@ -291,9 +328,18 @@ fn incomplete(message: String) -> Warning {
 }
 
 fn gone(session: &mut Session, deadline: Instant) -> bool {
+    arrived(session, deadline, |found| found.comment.is_none())
+}
+
+/// Waits until a replica's schema is as wanted; returns whether it is.
+fn arrived(
+    session: &mut Session,
+    deadline: Instant,
+    wanted: impl Fn(&SchemaState) -> bool,
+) -> bool {
     loop {
         match find(session) {
-            Ok(found) if found.comment.is_none() => return true,
+            Ok(found) if wanted(&found) => return true,
             Ok(_) if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
             _ => return false,
         }

@@ -13,7 +13,7 @@ use replimeter_engine::{
 use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{HURRIED, MARK, POLL_INTERVAL, SETTLE, lock::with_schema_lock};
-use crate::{SCHEMA, TABLE, preflight::hidden_contents};
+use crate::{SCHEMA, TABLE, preflight::hidden_contents, stamp::FEDERATED};
 
 /// Follows the mark when the schema was created along with the table.
 const MADE_SCHEMA: &str = "; with the schema";
@@ -25,6 +25,8 @@ pub(crate) struct SchemaState {
     schema: bool,
     /// The comment of the table with the probe table's name.
     pub(crate) comment: Option<String>,
+    /// Whether it has the table of Replimeter that holds a password.
+    pub(crate) federated: bool,
     /// Number of tables with Replimeter's mark.
     ours: u64,
     /// Names of all other objects: tables, views, routines, events.
@@ -87,6 +89,7 @@ pub(crate) fn find(session: &mut Session) -> Result<SchemaState, ServerError> {
     Ok(SchemaState {
         schema: schema.is_some(),
         comment,
+        federated: ours.iter().any(|row| get(row, "name") == FEDERATED),
         ours: ours.len() as u64,
         foreign: foreign.collect(),
     })

@@ -174,8 +174,9 @@ Terms of the report:
         cx.stage(Stage::Servers, "checking the servers");
         let mut cluster = load::check(&to_measure(servers.as_ref()))
             .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
-        load::lock_primary(&mut cluster.primary.session)?;
+        let found = load::claim(&mut cluster)?;
         cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
+        cx.take(Call::Warnings(found))?;
         let mut data = Data {
             primary: cluster.primary.node.clone(),
             sets: Vec::new(),

@@ -121,6 +121,7 @@ fn state(engine: Engine, id: usize) -> ServerState {
             Engine::MySql => Executed::Set(GtidSet::parse(&format!("{}:1-9", UUIDS[0])).unwrap()),
         },
         table: Ok(SchemaContents::None),
+        federated: false,
         measured_by: None,
         same_as: Vec::new(),
     }

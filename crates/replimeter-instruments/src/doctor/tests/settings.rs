@@ -291,6 +291,12 @@ fn leftovers_of_earlier_runs_are_reported() {
         of(servers, 0).table = Ok(SchemaContents::Ours)
     });
     assert_found(&left, FindingCode::LeftoverTable, Severity::Info, "primary");
+    let mut secret = with(Engine::MySql, |servers| of(servers, 1).federated = true);
+    let code = FindingCode::LeftoverTable;
+    assert_found(&secret, code, Severity::Warning, "replica1");
+    of(&mut secret, 0).measured_by = Some("12".to_owned());
+    let findings = judged(&secret).findings;
+    assert!(findings.iter().all(|finding| finding.code != code));
     let foreign = with(Engine::MySql, |servers| {
         of(servers, 1).table = Ok(SchemaContents::Foreign)
     });
