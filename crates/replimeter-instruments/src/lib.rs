@@ -35,3 +35,5 @@ pub(crate) use error::check_interrupted;
 pub const SCHEMA: &str = "replimeter";
 /// The table of the lag measurement.
 pub const TABLE: &str = "lag_probe";
+/// The beginning of the comment of every table of Replimeter.
+pub(crate) const MARK: &str = "replimeter: made by a measurement and removed by it";

@@ -172,6 +172,8 @@ codes! {
     PerformanceSchemaOff = "performance-schema-off",
     /// A run left its table.
     LeftoverTable = "leftover-table",
+    /// A connected replica is not among the named servers.
+    ReplicaNotNamed = "replica-not-named",
     /// An object that Replimeter did not create has the name of its table.
     ForeignTable = "foreign-table",
     /// Another measurement of these servers is running.

@@ -86,6 +86,8 @@ pub enum WarningCode {
     ReplicaStopped,
     /// A replica was behind when the run began; the figures describe it after it had caught up.
     ReplicaBehind,
+    /// A replica that was not named receives what the run writes.
+    ReplicaNotNamed,
 }
 
 /// One warning of a run.

@@ -7,6 +7,7 @@ mod preconditions;
 mod replica_tables;
 mod runs;
 mod schema;
+mod unnamed;
 
 use replimeter_engine::Node;
 use replimeter_suites::{
@@ -45,6 +46,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(schema::schema_is_removed_if_everything_in_it_is_visible on relaxed),
     test!(schema::empty_schema_of_the_user_is_kept on relaxed),
     test!(schema::schema_is_checked_and_dropped_under_one_lock on relaxed),
+    test!(unnamed::leftovers_on_an_unnamed_replica_do_not_stop_it),
+    test!(unnamed::unnamed_replicas_are_warned_of),
     test!(runs::tiny_rows_are_removed_in_small_transactions),
 ];
 

@@ -123,13 +123,9 @@ pub fn server_ids(
         }
         Err(error) => return Err(error),
     };
-    let number = |text: Option<&String>| text.and_then(|text| text.parse().ok());
-    let id = |row: &crate::session::StatusRow| {
-        number(row.get("Server_Id").or_else(|| row.get("Server_id")))
-    };
     Ok(Some(
         rows.iter()
-            .filter_map(id)
+            .filter_map(|replica| u32::try_from(replica.server_id).ok())
             .chain(facts.get("server_id").parse().ok())
             .collect(),
     ))

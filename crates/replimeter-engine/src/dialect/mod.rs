@@ -17,7 +17,7 @@ pub mod sync_reads;
 pub mod waits;
 pub mod written_gtid;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use replimeter_model::engine::Engine;
 
@@ -221,6 +221,38 @@ pub fn binlog_end(
         .and_then(|row| Some((row.get("File")?.clone(), row.get("Position")?.parse().ok()?))))
 }
 
+/// A replica that is connected to a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectedReplica {
+    /// Its `server_id`.
+    pub server_id: u64,
+    /// The host and the port that it reports; `None` without `report_host`.
+    pub address: Option<(String, u16)>,
+}
+
+/// Its number and address, as in "server_id 7 (db3:3306)".
+impl fmt::Display for ConnectedReplica {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "server_id {}", self.server_id)?;
+        match &self.address {
+            Some((host, port)) => write!(f, " ({host}:{port})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ConnectedReplica {
+    fn from_row(row: &StatusRow) -> Option<Self> {
+        let id = row.get("Server_Id").or_else(|| row.get("Server_id"))?;
+        let host = row.get("Host").filter(|host| !host.is_empty());
+        let port = row.get("Port").and_then(|port| port.parse().ok());
+        Some(Self {
+            server_id: id.parse().ok()?,
+            address: host.cloned().zip(port),
+        })
+    }
+}
+
 /// Returns the replicas that are connected to the server.
 ///
 /// # Errors
@@ -228,16 +260,28 @@ pub fn binlog_end(
 pub fn connected_replicas(
     engine: Engine,
     session: &mut Session,
-) -> Result<Vec<StatusRow>, ServerError> {
+) -> Result<Vec<ConnectedReplica>, ServerError> {
     let statements: &[&str] = match engine {
         Engine::MariaDb => mariadb::REPLICAS,
         Engine::MySql => mysql::REPLICAS,
     };
-    first_known(
+    let rows = first_known(
         session,
         "cannot read the list of connected replicas",
         statements,
-    )
+    )?;
+    Ok(rows.iter().filter_map(ConnectedReplica::from_row).collect())
+}
+
+/// Returns the number of connections that read the server's binary log, as far as the user may see them.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn binlog_readers(session: &mut Session) -> Result<usize, ServerError> {
+    let sql =
+        "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
+    let count = session.value("cannot read the list of connections", sql)?;
+    Ok(count.and_then(|count| count.parse().ok()).unwrap_or(0))
 }
 
 /// Returns the rows of the first statement that this server can parse.

@@ -25,10 +25,12 @@ use replimeter_model::{
 };
 
 use crate::{
+    MARK,
     clock::Calendar,
     clock_offset::{self, ProbeLimits, repeat},
     discovery::{DiscoveredServer, unless_disconnected, unverified},
-    table::{LOCK, MARK, SchemaState, find},
+    preflight::UnnamedReplicas,
+    table::{LOCK, SchemaState, find},
 };
 
 /// One server of the target.
@@ -110,6 +112,8 @@ pub(super) struct ServerState {
     pub(super) executed: Executed,
     /// The table in the place of the probe table.
     pub(super) table: Result<SchemaContents, ServerError>,
+    /// Connected replicas that are not named.
+    pub(super) unnamed: UnnamedReplicas,
     /// Whether a run left the table that holds a password.
     pub(super) federated: bool,
     /// The connection that holds the lock of a run.
@@ -270,6 +274,7 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServ
         binlog_filters: unless_disconnected(dialect::binlog_filters(facts.engine, session))?,
         // Read once the writer is known: from replicas before their sources.
         executed: Executed::Unknown("not queried".to_owned()),
+        unnamed: UnnamedReplicas::default(),
         federated: schema.as_ref().is_ok_and(|found| found.federated),
         table: schema.map(|found| our_table(&found)),
         measured_by: session.value(

@@ -29,6 +29,7 @@ use self::{
 use crate::{
     clock::Calendar,
     discovery::{DiscoveredServer, find_relations},
+    preflight::find_unnamed,
 };
 
 /// How long a source may take to record transactions that its replicas have already applied: with
@@ -49,7 +50,7 @@ pub fn examine(declared: &[Member], progress: &mut dyn FnMut(&str)) -> Diagnosis
     }
     progress("comparing the servers");
     find_same(&mut servers, &mut open);
-    let (topology, mode) = relations(&servers, &mut open, declared);
+    let (topology, mode) = relations(&mut servers, &mut open, declared);
     read_executed(&mut servers, &mut open, &topology);
     progress("comparing clocks");
     for (server, open) in servers.iter_mut().zip(&mut open) {
@@ -98,19 +99,26 @@ fn find_same(servers: &mut [Examination], open: &mut [Option<OpenServer>]) {
 
 /// Returns the relations between the servers, and the mode of a measurement of them.
 fn relations(
-    servers: &[Examination],
+    servers: &mut [Examination],
     open: &mut [Option<OpenServer>],
     declared: &[Member],
 ) -> (Topology, Option<String>) {
     if open.iter().any(Option::is_none) || open.is_empty() {
         return (topology(servers, None), None);
     }
-    let (discovered, rest): (Vec<DiscoveredServer>, Vec<_>) = open
+    let (mut discovered, rest): (Vec<DiscoveredServer>, Vec<_>) = open
         .iter_mut()
         .filter_map(Option::take)
         .map(OpenServer::split)
         .unzip();
     let related = find_relations(&discovered, declared);
+    // Without an answer there is nothing to report.
+    let unnamed = find_unnamed(&mut discovered).unwrap_or_default();
+    for (server, unnamed) in servers.iter_mut().zip(unnamed) {
+        if let Ok(state) = &mut server.state {
+            state.unnamed = unnamed;
+        }
+    }
     for ((slot, discovered), rest) in open.iter_mut().zip(discovered).zip(rest) {
         *slot = Some(OpenServer::join(discovered, rest));
     }

@@ -14,7 +14,7 @@ use super::{
     examination::{Examination, ServerState},
     topology::{UpstreamRelation, reaches},
 };
-use crate::{SCHEMA, TABLE};
+use crate::{SCHEMA, TABLE, preflight::UnnamedReplicas};
 
 pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -39,6 +39,7 @@ pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
             ));
         }
         findings.extend(chain_broken(view, index));
+        findings.extend(unnamed(server, state));
     }
     findings.extend(circular(view));
     findings.extend(seconds_behind(view));
@@ -60,6 +61,29 @@ pub(super) fn source_name(view: &CheckContext<'_>, index: usize, channel: &Chann
         }
         None => format!("{}:{}", channel.source_host, channel.source_port),
     }
+}
+
+/// Returns findings about connected replicas that are not named.
+fn unnamed(server: &Examination, state: &ServerState) -> Vec<Finding> {
+    let UnnamedReplicas {
+        registered,
+        readers,
+    } = &state.unnamed;
+    let mut facts: Vec<String> = registered
+        .iter()
+        .map(|replica| format!("{replica} replicates from it and is not named"))
+        .collect();
+    facts.extend(readers.map(|readers| readers.to_string()));
+    let find = |fact| {
+        about(
+            Severity::Info,
+            Code::ReplicaNotNamed,
+            server,
+            format_args!("{fact}: what a run writes is applied there too"),
+            "name it too, or make sure that it has no schema `replimeter`",
+        )
+    };
+    facts.into_iter().map(find).collect()
 }
 
 /// Returns the name of a channel in messages.

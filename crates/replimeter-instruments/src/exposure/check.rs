@@ -38,6 +38,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
         replicas,
         mode,
         warnings,
+        ..
     } = &mut cluster;
     if replicas.is_empty() {
         return Err(primary.session.precondition(

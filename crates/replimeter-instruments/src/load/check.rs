@@ -6,7 +6,7 @@ use replimeter_model::warning::Warning;
 use crate::{
     SCHEMA,
     discovery::{Relation, find_relations, not_running, read_each},
-    preflight::{CheckedReplica, Cluster},
+    preflight::{CheckedReplica, Cluster, unnamed_replicas},
     table::{remove_federated, take_lock},
 };
 
@@ -16,9 +16,9 @@ use crate::{
 /// # Errors
 /// The first condition that prevents a load; names the server, the cause and a hint.
 pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
-    let servers = read_each(declared)?;
+    let mut servers = read_each(declared)?;
     let relations = find_relations(&servers, declared)?;
-    let mut warnings = Vec::new();
+    let (unnamed, mut warnings) = unnamed_replicas(&mut servers)?;
     let (mut primary, mut replicas) = (None, Vec::new());
     for (server, relation) in servers.into_iter().zip(relations.of) {
         warnings.extend(server.unverified());
@@ -51,6 +51,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     Ok(Cluster {
         primary,
         replicas,
+        unnamed,
         mode: relations.mode,
         warnings,
     })

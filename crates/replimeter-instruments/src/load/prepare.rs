@@ -62,7 +62,7 @@ impl BackgroundLoad {
             let size = size.unwrap_or_else(|| workload.default_size());
             let set = fill(
                 writer,
-                &cluster.replica_nodes(),
+                &cluster.other_nodes(),
                 workload,
                 size,
                 FILLERS,

@@ -133,6 +133,8 @@ pub struct Cluster {
     pub primary: DiscoveredServer,
     /// The servers on which rows are awaited.
     pub replicas: Vec<CheckedReplica>,
+    /// Servers that replicate from these, were not named, and can be asked.
+    pub unnamed: Vec<Node>,
     /// The replication mode.
     pub mode: &'static str,
     /// Findings that do not prevent the run.
@@ -153,6 +155,7 @@ impl Cluster {
         Self {
             primary: replicas.remove(relations.writer).server,
             replicas,
+            unnamed: Vec::new(),
             mode: relations.mode,
             warnings,
         }
@@ -213,6 +216,14 @@ impl Cluster {
             .iter()
             .map(|replica| replica.server.node.clone())
             .collect()
+    }
+
+    /// Returns how to reach every server to which the primary's writes replicate, as far as it can be asked.
+    #[must_use]
+    pub fn other_nodes(&self) -> Vec<Node> {
+        let mut nodes = self.replica_nodes();
+        nodes.extend(self.unnamed.iter().cloned());
+        nodes
     }
 
     /// Returns the replicas, or other members, that are no longer active: their indexes and states.

@@ -2,6 +2,7 @@
 //! privileges, and settings that would make results invalid.
 
 mod cluster;
+mod unnamed;
 
 use replimeter_engine::{
     ErrorKind, ServerError, Session,
@@ -17,6 +18,7 @@ use replimeter_model::{
 };
 
 pub use self::cluster::{CheckedReplica, Cluster, ReplicaState};
+pub(crate) use self::unnamed::{UnnamedReplicas, find_unnamed, unnamed_replicas};
 use crate::{
     SCHEMA, TABLE,
     discovery::{self, DiscoveredServer, Relation, find_relations, not_running},
@@ -85,7 +87,12 @@ pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Clus
             check_replica(server, relation, &mut warnings)?;
         }
     }
-    Ok(Cluster::of(servers, relations, warnings))
+    let (unnamed, found) = unnamed_replicas(&mut servers)?;
+    warnings.extend(found);
+    Ok(Cluster {
+        unnamed,
+        ..Cluster::of(servers, relations, warnings)
+    })
 }
 
 /// Refuses an intermediate server that does not log what it applies: it would pass on nothing.

@@ -14,7 +14,7 @@ use replimeter_model::{
 };
 
 use super::{Stamped, micros, udf_micros};
-use crate::{discovery::DiscoveredServer, table::MARK};
+use crate::{MARK, discovery::DiscoveredServer};
 
 /// The primary's table as a FEDERATED table on a replica, so that the replica joins the two, as
 /// published. It is created and dropped with the binary log off and is not replicated.

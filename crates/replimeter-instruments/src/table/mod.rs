@@ -26,12 +26,11 @@ pub use self::{
     rows::{RowBudget, payload},
 };
 use crate::{
+    MARK,
     preflight::{CheckedReplica, Cluster},
     stamp,
 };
 
-/// The beginning of the comment of every table of Replimeter.
-pub(crate) const MARK: &str = "replimeter: made by a measurement and removed by it";
 /// Timeout of a second attempt to remove the table.
 const PATIENT: Duration = Duration::from_secs(30);
 /// Timeout for a replica when the user has interrupted.
@@ -91,15 +90,22 @@ fn refuse_foreign(session: &Session, found: &SchemaState) -> Result<(), ServerEr
     }
 }
 
-/// Takes the lock, checks that no server has a foreign table in the table's place, and returns what the primary
-/// has there.
-fn clear(cluster: &mut Cluster, patience: Duration) -> Result<SchemaState, ServerError> {
+/// Takes the lock, checks that no server has a foreign table in the table's place, and returns a warning about an earlier
+/// run's table, on any server.
+fn clear(cluster: &mut Cluster) -> Result<Option<Warning>, ServerError> {
+    let removed = |server: &Session, more: &str| {
+        Warning::new(
+            WarningCode::LeftoverRemoved,
+            format!("{server}: removed the table that an earlier, killed run left{more}"),
+            "no action needed",
+        )
+    };
     let session = &mut cluster.primary.session;
     take_lock(session)?;
     let found = find(session)?;
     refuse_foreign(session, &found)?;
+    let mut leftover = found.comment.is_some().then(|| removed(session, ""));
     for replica in &mut cluster.replicas {
-        let delay = replica.delay();
         let session = &mut replica.server.session;
         // A lock does not replicate: in a cluster another run may write to this server.
         if let Some(holder) =
@@ -109,19 +115,27 @@ fn clear(cluster: &mut Cluster, patience: Duration) -> Result<SchemaState, Serve
         }
         let on_replica = find(session)?;
         refuse_foreign(session, &on_replica)?;
-        if on_replica.comment.is_some()
-            && found.comment.is_none()
-            && !gone(session, Instant::now() + patience + delay)
+        // The removal by an earlier run may still be on its way.
+        if leftover.is_none()
+            && on_replica.comment.is_some()
+            && !gone(session, Instant::now() + SETTLE)
         {
-            return Err(session.precondition(
-                "cannot use the schema `replimeter`",
-                "it still has the table `lag_probe` of an earlier run, which its primary does not have; creating it there would break replication",
-                "check whether the replica is far behind; if it is not, drop that table on the replica: SET sql_log_bin=0; DROP TABLE replimeter.lag_probe;",
-            ));
+            leftover = Some(removed(session, ALONE));
         }
     }
-    Ok(found)
+    for node in &cluster.unnamed {
+        let mut session = Session::open(node)?;
+        let there = find(&mut session)?;
+        refuse_foreign(&session, &there)?;
+        if leftover.is_none() && there.comment.is_some() {
+            leftover = Some(removed(&session, ALONE));
+        }
+    }
+    Ok(leftover)
 }
+
+/// How a table was left that the primary does not have.
+const ALONE: &str = ", which its primary does not have";
 
 /// Removes the FEDERATED tables that a killed run left on servers that no other run measures. The primary must be
 /// locked.
@@ -145,8 +159,8 @@ pub(crate) fn remove_federated(cluster: &mut Cluster) -> Result<Vec<Warning>, Se
 
 impl ProbeTable {
     /// Creates the table, after checking that no server has a foreign table in its place: a table
-    /// that only a replica has would otherwise break its replication. A replica that has yet to
-    /// apply the removal of an earlier run's table is waited for.
+    /// that only a replica has would otherwise break its replication. An earlier run's table is removed first, by a
+    /// statement that also succeeds where the table does not exist; then every replica may take `patience` to replace it.
     ///
     /// # Errors
     /// When something is in its place, another run is measuring, or a server refuses.
@@ -166,15 +180,15 @@ impl ProbeTable {
         patience: Duration,
         columns: &str,
     ) -> Result<(Self, Vec<Warning>), ServerError> {
-        let found = clear(cluster, patience)?;
-        let others = cluster.replica_nodes();
+        let leftover = clear(cluster)?;
+        let others = cluster.other_nodes();
         let node = cluster.primary.node.clone();
         let mut warnings = remove_federated(cluster)?;
         let session = &mut cluster.primary.session;
-        let (table, replaced) = with_schema_lock(session, SETTLE, |session| {
-            Self::replace(session, node, &others, &found, columns)
+        let table = with_schema_lock(session, SETTLE, |session| {
+            Self::replace(session, node, &others, leftover.is_some(), columns)
         })?;
-        if replaced.is_some() {
+        if leftover.is_some() {
             // A replica that still has the earlier run's table would seem to be ready. What does not arrive is reported
             // by the measurement.
             for replica in &mut cluster.replicas {
@@ -184,32 +198,29 @@ impl ProbeTable {
                 });
             }
         }
-        warnings.extend(replaced);
+        warnings.extend(leftover);
         Ok((table, warnings))
     }
 
-    /// Creates the schema unless it exists, and the table in the place of an earlier run's.
+    /// Creates the schema unless it exists, and the table; `leftover` is whether a server has one in its place.
     fn replace(
         session: &mut Session,
         primary: Node,
         others: &[Node],
-        found: &SchemaState,
+        leftover: bool,
         columns: &str,
-    ) -> Result<(Self, Option<Warning>), ServerError> {
-        let mut replaced = None;
+    ) -> Result<Self, ServerError> {
         let schema = Schema::make(session, others)?;
-        if found.comment.is_some() {
-            // This run holds the lock, so the run that created the table is over. A replica from
-            // which it was removed by hand must not fail.
+        // The default schema is `replimeter`, so that filters by default schema treat the
+        // definitions like the rows.
+        session.run("cannot use the schema", "USE `replimeter`")?;
+        if leftover {
+            // This run holds the lock, so the run that created the table is over. A server that does not have the table
+            // must not fail, and the statement reaches one that has it even if the primary does not.
             session.run(
                 "cannot remove an earlier run's table",
                 "DROP TABLE IF EXISTS `replimeter`.`lag_probe`",
             )?;
-            replaced = Some(Warning::new(
-                WarningCode::LeftoverRemoved,
-                format!("{session}: removed the table that an earlier, killed run left"),
-                "no action needed",
-            ));
         }
         let run = session
             .value("cannot create an ID for the run", "SELECT UUID()")?
@@ -221,14 +232,11 @@ impl ProbeTable {
             schema,
             removed: false,
         };
-        // The default schema is `replimeter`, so that filters by default schema treat the
-        // definition like the rows.
-        session.run("cannot use the schema", "USE `replimeter`")?;
         let create = format!(
             "CREATE TABLE `replimeter`.`lag_probe` ({columns}) ENGINE=InnoDB COMMENT='{comment}'"
         );
         session.run("cannot create the table", &create)?;
-        Ok((table, replaced))
+        Ok(table)
     }
 
     /// Leaves the table, because its servers are removed anyway.

@@ -12,8 +12,8 @@ use replimeter_engine::{
 };
 use replimeter_model::warning::{Warning, WarningCode};
 
-use super::{HURRIED, MARK, POLL_INTERVAL, SETTLE, lock::with_schema_lock};
-use crate::{SCHEMA, TABLE, preflight::hidden_contents, stamp::FEDERATED};
+use super::{HURRIED, POLL_INTERVAL, SETTLE, lock::with_schema_lock};
+use crate::{MARK, SCHEMA, TABLE, preflight::hidden_contents, stamp::FEDERATED};
 
 /// Follows the mark when the schema was created along with the table.
 const MADE_SCHEMA: &str = "; with the schema";

@@ -70,7 +70,7 @@ pub(super) fn make_data(
         let mut progress = |filled: &FillProgress| observers.progress(filling(filled));
         let mut set = load::fill(
             &data.primary,
-            &replicas,
+            &cluster.other_nodes(),
             workload,
             size,
             FILLERS,

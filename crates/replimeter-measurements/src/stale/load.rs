@@ -285,7 +285,7 @@ impl<'a> CaseLoads<'a> {
             let replicas = cluster.replica_nodes();
             let mut set = fill(
                 primary,
-                &replicas,
+                &cluster.other_nodes(),
                 load.workload,
                 size,
                 2,

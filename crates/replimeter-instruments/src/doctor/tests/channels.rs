@@ -1,6 +1,30 @@
 //! Channels: stopped ones, unknown sources, filters, delays and circles.
 
+use replimeter_engine::dialect::ConnectedReplica;
+
 use super::*;
+
+#[test]
+fn unnamed_replicas_are_reported() {
+    let servers = with(Engine::MySql, |servers| {
+        of(servers, 0).unnamed.registered = vec![ConnectedReplica {
+            server_id: 9,
+            address: Some(("db9".to_owned(), 3306)),
+        }];
+    });
+    assert_found(
+        &servers,
+        FindingCode::ReplicaNotNamed,
+        Severity::Info,
+        "primary",
+    );
+    let findings = judged(&servers).findings;
+    assert!(
+        findings
+            .iter()
+            .any(|finding| finding.message.contains("server_id 9 (db9:3306)"))
+    );
+}
 
 #[test]
 fn stopped_channels_are_reported() {

@@ -30,6 +30,7 @@ use replimeter_model::{
 };
 
 use super::{examination::SchemaContents, *};
+use crate::preflight::UnnamedReplicas;
 
 const UUIDS: [&str; 3] = [
     "00000000-0000-0000-0000-00000000000a",
@@ -122,6 +123,7 @@ fn state(engine: Engine, id: usize) -> ServerState {
         },
         table: Ok(SchemaContents::None),
         federated: false,
+        unnamed: UnnamedReplicas::default(),
         measured_by: None,
         same_as: Vec::new(),
     }

@@ -9,14 +9,14 @@ use replimeter_engine::{Node, ServerError, Session, dialect::galera::is_in_clust
 
 use super::{DataSet, FillError, LONG};
 use crate::{
-    MeasureError,
+    MARK, MeasureError,
     load::{
         FILLING, SETS,
         value::Source,
         workload::{Table, Workload},
     },
     pacing::poll,
-    table::{MARK, SLICE},
+    table::SLICE,
 };
 
 /// Returns the comment of a table of the schema; `None` when the table does not exist.

@@ -25,8 +25,8 @@ use super::{
     workload::{Table, Workload},
 };
 use crate::{
-    MeasureError, check_interrupted,
-    table::{MARK, SETTLE, Schema, lock_schema, unlock_schema},
+    MARK, MeasureError, check_interrupted,
+    table::{SETTLE, Schema, lock_schema, unlock_schema},
 };
 
 /// Version of the row generator; sets of another version are different sets.

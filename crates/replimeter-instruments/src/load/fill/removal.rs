@@ -7,8 +7,9 @@ use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{DataSet, found::comment};
 use crate::{
+    MARK,
     load::{OPERATION, script::Template, value::Draw, workload::Workload},
-    table::{MARK, SETTLE},
+    table::SETTLE,
 };
 
 /// Timeout of one statement of a removal, including waits for locks.

@@ -1,0 +1,158 @@
+//! Replicas that are not named on the command line.
+
+use replimeter_engine::Node;
+use replimeter_suites::{
+    CommandOutput, LIMIT, Shared, TestEnvironment, clean, password, session, shared, sql, url,
+    value, wait, wait_until,
+};
+
+use super::ADMIN;
+
+const MARKED: &str = "CREATE TABLE replimeter.lag_probe (old INT) \
+                      COMMENT 'replimeter: made by a measurement and removed by it; with the schema; run 1'";
+const FOREIGN: &str = "CREATE TABLE replimeter.lag_probe (mine INT)";
+
+/// Runs a command that names the primary, for a user there, and the first of two replicas.
+fn run(sandbox: &Shared, user: [&str; 2], command: &str) -> CommandOutput {
+    let [user, own] = user;
+    let [primary, replica, _] = servers(sandbox);
+    let (primary_url, replica_url) = (url(primary, user), url(replica, ADMIN));
+    let mut args = Vec::from_iter(command.split(' '));
+    args.extend([
+        "--primary",
+        &primary_url,
+        "--replica",
+        &replica_url,
+        "--json",
+    ]);
+    let tool = TestEnvironment::new();
+    let mut command = tool.command(&args);
+    command
+        .env("REPLIMETER_PRIMARY_PASSWORD", own)
+        .env("REPLIMETER_REPLICA1_PASSWORD", password(primary));
+    wait(command.spawn().unwrap(), LIMIT)
+}
+
+/// Returns the primary, the named and the unnamed replica.
+fn servers(sandbox: &Shared) -> [&Node; 3] {
+    [0, 1, 2].map(|index| &sandbox.nodes()[index])
+}
+
+const LAG: &str = "lag --rounds 5 --warm-up 2 --floor-rounds 20";
+const LOAD: &str = "load --workload insert --threads 1 --duration 300ms --warm-up 100ms";
+
+fn replicates(node: &Node) -> bool {
+    ["SHOW REPLICA STATUS", "SHOW SLAVE STATUS"]
+        .iter()
+        .filter_map(|statement| session(node).rows("test", statement).ok())
+        .flatten()
+        .any(|row| {
+            ["Replica_SQL_Running", "Slave_SQL_Running"]
+                .iter()
+                .any(|column| row.get(*column).is_some_and(|state| state == "Yes"))
+        })
+}
+
+fn on_replica_only(sandbox: &Shared, table: &str) {
+    let mut replica = session(servers(sandbox)[2]);
+    for statement in ["SET sql_log_bin=0", "CREATE DATABASE replimeter", table] {
+        replica.run("test", statement).unwrap();
+    }
+}
+
+/// Waits until the replica has applied everything.
+fn settle(sandbox: &Shared) {
+    let [primary, _, replica] = servers(sandbox);
+    sql(primary, "CREATE DATABASE settled");
+    wait_until("the replica has applied everything", LIMIT, || {
+        let there = "SELECT 1 FROM information_schema.schemata WHERE schema_name = 'settled'";
+        value(replica, there).is_some()
+    });
+    sql(primary, "DROP DATABASE settled");
+}
+
+fn leftovers_there_do_not_stop_its_replication(sandbox: &Shared) {
+    let [primary, _, replica] = servers(sandbox);
+    let admin = [ADMIN, password(primary)];
+    let doctor = run(sandbox, admin, "doctor").json()["findings"].to_string();
+    assert!(doctor.contains("replica-not-named"), "{doctor}");
+    let tables = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'replimeter'";
+    for command in [LAG, LOAD] {
+        on_replica_only(sandbox, MARKED);
+        let ended = run(sandbox, admin, command);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        let warnings = ended.json()["warnings"].to_string();
+        let named = format!(
+            "({}) replicates from it and is not named",
+            replica.endpoint.address()
+        );
+        assert!(
+            warnings.contains(&named) && warnings.contains("had it before the run"),
+            "{warnings}"
+        );
+        settle(sandbox);
+        assert!(replicates(replica));
+        assert!(!clean(replica), "the schema was there before");
+        if command == LAG {
+            assert!(
+                warnings.contains("which its primary does not have"),
+                "{warnings}"
+            );
+            assert_eq!(value(replica, tables).as_deref(), Some("0"));
+        }
+        sql(primary, "DROP DATABASE replimeter");
+        settle(sandbox);
+        assert!(clean(primary) && clean(replica) && replicates(replica));
+    }
+    on_replica_only(sandbox, FOREIGN);
+    let _ = run(sandbox, admin, LAG)
+        .with_code(3)
+        .stderr_contains("will not change")
+        .stderr_contains("server_id ");
+    assert!(clean(primary));
+    assert_eq!(value(replica, tables).as_deref(), Some("1"));
+    let mut replica = session(replica);
+    for statement in ["SET sql_log_bin=0", "DROP DATABASE replimeter"] {
+        replica.run("test", statement).unwrap();
+    }
+}
+
+pub(super) fn leftovers_on_an_unnamed_replica_do_not_stop_it() {
+    for shape in ["mariadb/async:2", "mysql/async:2"] {
+        leftovers_there_do_not_stop_its_replication(&shared(shape, &[]));
+    }
+}
+
+pub(super) fn unnamed_replicas_are_warned_of() {
+    let sandbox = shared("mariadb/async:2", &[]);
+    let warned = |user: [&str; 2], text: &str| {
+        let ended = run(&sandbox, user, LAG);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        let warnings = ended.json()["warnings"].to_string();
+        assert!(warnings.contains(text), "{text}: {warnings}");
+    };
+    let [primary, _, replica] = servers(&sandbox);
+    warned([ADMIN, password(primary)], "nothing waits for it");
+    // Users who exist on the primary only; one sees no more than the connections.
+    let mut primary = session(primary);
+    for statement in [
+        "SET sql_log_bin=0",
+        "CREATE USER admin@'127.0.0.1' IDENTIFIED BY 'pw'",
+        "GRANT ALL ON *.* TO admin@'127.0.0.1'",
+        "CREATE USER probe@'127.0.0.1' IDENTIFIED BY 'pw'",
+        "GRANT PROCESS ON *.* TO probe@'127.0.0.1'",
+        "GRANT ALL ON replimeter.* TO probe@'127.0.0.1'",
+    ] {
+        primary.run("test", statement).unwrap();
+    }
+    warned(["admin", "pw"], "can stop its replication");
+    warned(
+        ["probe", "pw"],
+        "connections that read its binary log: 2, named replicas: 1",
+    );
+    primary
+        .run("test", "DROP USER admin@'127.0.0.1', probe@'127.0.0.1'")
+        .unwrap();
+    settle(&sandbox);
+    assert!(clean(replica));
+}
