@@ -67,6 +67,8 @@ pub mod code {
     pub const NOT_PREPARED: u16 = 1047;
     /// The server is read-only.
     pub const READ_ONLY: u16 = 1290;
+    /// A lock was not free in time.
+    pub const LOCK_WAIT_TIMEOUT: u16 = 1205;
     /// The server rolled back a transaction to resolve a deadlock.
     pub const DEADLOCK: u16 = 1213;
 }

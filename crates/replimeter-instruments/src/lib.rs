@@ -7,6 +7,7 @@ pub mod backlog;
 pub mod clock;
 pub mod clock_offset;
 pub mod cost;
+mod definition;
 pub mod discovery;
 pub mod doctor;
 pub mod error;

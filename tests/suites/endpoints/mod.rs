@@ -3,6 +3,7 @@
 
 mod access;
 mod failures;
+mod locks;
 mod preconditions;
 mod replica_tables;
 mod runs;
@@ -48,6 +49,9 @@ pub(crate) const TESTS: &[Test] = &[
     test!(schema::schema_is_checked_and_dropped_under_one_lock on relaxed),
     test!(unnamed::leftovers_on_an_unnamed_replica_do_not_stop_it),
     test!(unnamed::unnamed_replicas_are_warned_of),
+    test!(locks::open_transaction_on_the_primary_bounds_the_run),
+    test!(locks::open_transaction_on_the_replica_bounds_the_run),
+    test!(locks::open_transactions_on_mysql_bound_the_run).long(),
     test!(runs::tiny_rows_are_removed_in_small_transactions),
 ];
 

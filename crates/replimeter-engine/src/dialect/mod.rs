@@ -7,6 +7,7 @@ pub mod flow_control;
 pub mod galera;
 pub mod group;
 pub mod gtid;
+pub mod locks;
 mod mariadb;
 mod mysql;
 pub mod semi_sync;

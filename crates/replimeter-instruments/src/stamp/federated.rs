@@ -14,7 +14,7 @@ use replimeter_model::{
 };
 
 use super::{Stamped, micros, udf_micros};
-use crate::{MARK, discovery::DiscoveredServer};
+use crate::{MARK, definition::bound_lock_waits, discovery::DiscoveredServer};
 
 /// The primary's table as a FEDERATED table on a replica, so that the replica joins the two, as
 /// published. It is created and dropped with the binary log off and is not replicated.
@@ -138,6 +138,7 @@ impl Federated {
 fn unlogged(server: &DiscoveredServer, operation: &str) -> Result<Session, ServerError> {
     let DiscoveredServer { node, facts, .. } = server;
     let mut session = Session::open(node)?;
+    bound_lock_waits(&mut session, operation)?;
     session
         .run(operation, "SET SESSION sql_log_bin = 0")
         .map_err(|error| match error.kind {

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Node, ServerError, Session};
+use replimeter_engine::{ErrorKind, Node, ServerError, Session, error::code};
 use replimeter_model::warning::{Warning, WarningCode};
 
 use self::lock::{busy, with_schema_lock};
@@ -27,6 +27,7 @@ pub use self::{
 };
 use crate::{
     MARK,
+    definition::{blocked_applier, define},
     preflight::{CheckedReplica, Cluster},
     stamp,
 };
@@ -193,9 +194,13 @@ impl ProbeTable {
             // by the measurement.
             for replica in &mut cluster.replicas {
                 let deadline = Instant::now() + patience + replica.delay();
-                arrived(&mut replica.server.session, deadline, |found| {
+                let session = &mut replica.server.session;
+                let replaced = arrived(session, deadline, |found| {
                     found.comment.as_ref() == Some(&table.comment)
                 });
+                if !replaced && let Some(error) = blocked_applier(session) {
+                    return Err(error);
+                }
             }
         }
         warnings.extend(leftover);
@@ -210,14 +215,16 @@ impl ProbeTable {
         leftover: bool,
         columns: &str,
     ) -> Result<Self, ServerError> {
-        let schema = Schema::make(session, others)?;
+        let schema = Schema::make(&primary, session, others)?;
         // The default schema is `replimeter`, so that filters by default schema treat the
         // definitions like the rows.
         session.run("cannot use the schema", "USE `replimeter`")?;
         if leftover {
             // This run holds the lock, so the run that created the table is over. A server that does not have the table
             // must not fail, and the statement reaches one that has it even if the primary does not.
-            session.run(
+            define(
+                &primary,
+                session,
                 "cannot remove an earlier run's table",
                 "DROP TABLE IF EXISTS `replimeter`.`lag_probe`",
             )?;
@@ -235,7 +242,7 @@ impl ProbeTable {
         let create = format!(
             "CREATE TABLE `replimeter`.`lag_probe` ({columns}) ENGINE=InnoDB COMMENT='{comment}'"
         );
-        session.run("cannot create the table", &create)?;
+        define(&table.primary, session, "cannot create the table", &create)?;
         Ok(table)
     }
 
@@ -264,7 +271,11 @@ impl ProbeTable {
         let applied = if hurried { HURRIED } else { patience + delay };
         let dropped = self
             .drop_on(&mut cluster.primary.session, applied)
-            .or_else(|_| {
+            .or_else(|error| {
+                // Each wait for a lock was bounded and repeated.
+                if error.kind == ErrorKind::Statement(code::LOCK_WAIT_TIMEOUT) {
+                    return Err(error);
+                }
                 // The session may have been lost with the error that ended the run, or the disk may
                 // stall: a removal in progress blocks the next one, so this one has a long timeout.
                 cluster.primary.session = Session::open(&Node {
@@ -291,7 +302,16 @@ impl ProbeTable {
             let session = &replica.server.session;
             match Session::open(&replica.server.with_short_timeouts()) {
                 Ok(mut now) => {
-                    if !gone(&mut now, Instant::now() + wait) {
+                    if gone(&mut now, Instant::now() + wait) {
+                        continue;
+                    }
+                    if let Some(error) = blocked_applier(&mut now) {
+                        warnings.push(Warning::new(
+                            WarningCode::CleanUpIncomplete,
+                            error.to_string(),
+                            error.hint,
+                        ));
+                    } else {
                         warnings.push(incomplete(format!(
                             "{session} has not yet applied the removal of `replimeter`.`lag_probe`; it will when replication resumes")));
                     }
@@ -313,12 +333,14 @@ impl ProbeTable {
         patience: Duration,
     ) -> Result<Option<Warning>, ServerError> {
         if find(session)?.comment.as_ref() == Some(&self.comment) {
-            session.run(
+            define(
+                &self.primary,
+                session,
                 "cannot remove the table",
                 "DROP TABLE IF EXISTS `replimeter`.`lag_probe`",
             )?;
         }
-        let kept = self.schema.remove(session, patience)?;
+        let kept = self.schema.remove(&self.primary, session, patience)?;
         let _ = session.value(
             "cannot release the lock",
             &format!("SELECT RELEASE_LOCK('{LOCK}')"),

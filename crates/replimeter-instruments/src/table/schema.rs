@@ -13,7 +13,9 @@ use replimeter_engine::{
 use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{HURRIED, POLL_INTERVAL, SETTLE, lock::with_schema_lock};
-use crate::{MARK, SCHEMA, TABLE, preflight::hidden_contents, stamp::FEDERATED};
+use crate::{
+    MARK, SCHEMA, TABLE, definition::define, preflight::hidden_contents, stamp::FEDERATED,
+};
 
 /// Follows the mark when the schema was created along with the table.
 const MADE_SCHEMA: &str = "; with the schema";
@@ -108,11 +110,15 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// Creates the schema on the primary unless it exists. A server that has it before the primary keeps it.
+    /// Creates the schema on the primary, whose address is `node`, unless it exists. A server that has it before the primary keeps it.
     ///
     /// # Errors
     /// When the primary refuses.
-    pub(crate) fn make(primary: &mut Session, others: &[Node]) -> Result<Self, ServerError> {
+    pub(crate) fn make(
+        node: &Node,
+        primary: &mut Session,
+        others: &[Node],
+    ) -> Result<Self, ServerError> {
         let operation = "cannot inspect the schema `replimeter`";
         let there =
             "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'";
@@ -140,7 +146,9 @@ impl Schema {
                 }
             });
             schema.made = true;
-            primary.run(
+            define(
+                node,
+                primary,
                 "cannot create the schema",
                 "CREATE DATABASE IF NOT EXISTS `replimeter`",
             )?;
@@ -169,6 +177,7 @@ impl Schema {
     /// When the primary refuses.
     pub(crate) fn remove(
         &self,
+        node: &Node,
         primary: &mut Session,
         patience: Duration,
     ) -> Result<Option<Warning>, ServerError> {
@@ -177,7 +186,7 @@ impl Schema {
         }
         let wait = patience.clamp(HURRIED, SETTLE);
         let kept = match with_schema_lock(primary, wait, |primary| {
-            self.drop_unless_kept(primary, patience)
+            self.drop_unless_kept(node, primary, patience)
         }) {
             Err(error) if error.kind == ErrorKind::Unfit => Some(Obstacle {
                 reason: error.cause,
@@ -196,6 +205,7 @@ impl Schema {
 
     fn drop_unless_kept(
         &self,
+        node: &Node,
         primary: &mut Session,
         patience: Duration,
     ) -> Result<Option<Obstacle>, ServerError> {
@@ -216,7 +226,9 @@ impl Schema {
             },
         };
         if kept.is_none() {
-            primary.run(
+            define(
+                node,
+                primary,
                 "cannot remove the schema",
                 "DROP DATABASE IF EXISTS `replimeter`",
             )?;

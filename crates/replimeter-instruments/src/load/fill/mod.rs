@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     MARK, MeasureError, check_interrupted,
+    definition::{bound_lock_waits, define},
     table::{SETTLE, Schema, lock_schema, unlock_schema},
 };
 
@@ -81,8 +82,9 @@ pub fn fill(
         answer: LONG,
         ..primary.clone()
     })?;
+    bound_lock_waits(&mut session, FILLING)?;
     lock_schema(&mut session, SETTLE)?;
-    let schema = Schema::make(&mut session, others)?;
+    let schema = Schema::make(primary, &mut session, others)?;
     session.run(FILLING, "USE `replimeter`")?;
     let rows = if workload.has_data() {
         workload.rows(size)
@@ -105,7 +107,7 @@ pub fn fill(
     match made {
         Ok(()) => {}
         Err(FillError::Foreign(error)) => {
-            let _ = set.schema.remove(&mut session, SETTLE);
+            let _ = set.schema.remove(primary, &mut session, SETTLE);
             return Err(error.into());
         }
         Err(FillError::Failed(error)) => {
@@ -203,7 +205,8 @@ impl DataSet {
         }
         self.mark_incomplete(session)?;
         for table in self.tables() {
-            session.run(FILLING, &format!("DROP TABLE IF EXISTS `{}`", table.name))?;
+            let sql = format!("DROP TABLE IF EXISTS `{}`", table.name);
+            define(primary, session, FILLING, &sql)?;
         }
         if let Some(disk) = &disk {
             disk.check_room(session, self.workload.bytes(self.rows))?;

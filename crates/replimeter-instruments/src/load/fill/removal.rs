@@ -8,6 +8,7 @@ use replimeter_model::warning::{Warning, WarningCode};
 use super::{DataSet, found::comment};
 use crate::{
     MARK,
+    definition::define,
     load::{OPERATION, script::Template, value::Draw, workload::Workload},
     table::SETTLE,
 };
@@ -57,7 +58,9 @@ impl DataSet {
                 let ours = comment(&mut session, &table.name)
                     .map(|comment| comment.is_some_and(|comment| comment.starts_with(MARK)));
                 let dropped = ours.and_then(|ours| match ours {
-                    true => session.run(
+                    true => define(
+                        primary,
+                        &mut session,
                         "cannot remove the table",
                         &format!("DROP TABLE IF EXISTS `{}`", table.name),
                     ),
@@ -74,7 +77,7 @@ impl DataSet {
                 note(error, "");
             }
         }
-        match self.schema.remove(&mut session, SETTLE) {
+        match self.schema.remove(primary, &mut session, SETTLE) {
             Ok(kept) => warnings.extend(kept),
             Err(error) => note(error, ""),
         }

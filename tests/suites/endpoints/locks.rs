@@ -1,0 +1,167 @@
+//! Open transactions on the table of a run: definitions wait for them, within bounds, and leave nothing queued.
+
+use std::{
+    process::Child,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{Node, Session};
+use replimeter_suites::{
+    CommandOutput, LIMIT, Shared, TestEnvironment, clean, password, session, shared, sql, url,
+    value, wait, wait_until,
+};
+
+use super::ADMIN;
+
+/// Longest time from the end of a run's measuring to its end, and of a run that cannot begin.
+const BOUND: Duration = Duration::from_secs(25);
+
+fn spawn(sandbox: &Shared, tool: &TestEnvironment, duration: &str) -> Child {
+    let [primary, replica] = [0, 1].map(|index| url(&sandbox.nodes()[index], ADMIN));
+    let args = [
+        "lag",
+        "--primary",
+        &primary,
+        "--replica",
+        &replica,
+        "--json",
+        "--floor-rounds",
+        "20",
+        "--warm-up",
+        "5",
+        "--timeout",
+        "5s",
+        "--duration",
+        duration,
+    ];
+    let mut command = tool.command(&args);
+    let secret = password(&sandbox.nodes()[0]);
+    command.env("REPLIMETER_PASSWORD", secret).spawn().unwrap()
+}
+
+fn ended_in_time(child: Child) -> CommandOutput {
+    let began = Instant::now();
+    let ended = wait(child, LIMIT);
+    assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
+    ended
+}
+
+/// Waits until a server has rows of a run.
+fn await_rows(node: &Node) {
+    let deadline = Instant::now() + BOUND;
+    let rows = "SELECT COUNT(*) FROM replimeter.lag_probe";
+    while !session(node)
+        .value("test", rows)
+        .is_ok_and(|count| count.is_some_and(|count| count != "0"))
+    {
+        assert!(Instant::now() < deadline, "no rows");
+    }
+}
+
+/// Opens a transaction that has read the table; returns its session and how a message names it.
+fn open_transaction(node: &Node) -> (Session, String) {
+    let mut session = session(node);
+    session.run("test", "BEGIN").unwrap();
+    session
+        .run("test", "SELECT COUNT(*) FROM replimeter.lag_probe")
+        .unwrap();
+    let name = format!("connection {} ({ADMIN}@", session.connection_id());
+    (session, name)
+}
+
+/// Checks that no definition waits on the server.
+fn assert_nothing_queued(node: &Node) {
+    let queued = "SELECT GROUP_CONCAT(INFO) FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() \
+                  AND (INFO LIKE 'DROP%' OR INFO LIKE 'CREATE%')";
+    assert_eq!(value(node, queued), None);
+}
+
+/// Kills a run, so that its table stays on both servers.
+fn leave_the_table(sandbox: &Shared) {
+    let tool = TestEnvironment::new();
+    let mut child = spawn(sandbox, &tool, "60s");
+    let [primary, replica] = [&sandbox.nodes()[0], &sandbox.nodes()[1]];
+    await_rows(primary);
+    await_rows(replica);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("the lock is free", LIMIT, || {
+        value(primary, "SELECT IS_USED_LOCK('replimeter.run')").is_none()
+    });
+}
+
+fn warnings(ended: CommandOutput) -> String {
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    ended.json()["warnings"].to_string()
+}
+
+fn on_the_primary(sandbox: &Shared) {
+    let [primary, replica] = [&sandbox.nodes()[0], &sandbox.nodes()[1]];
+    let tool = TestEnvironment::new();
+    let child = spawn(sandbox, &tool, "1s");
+    await_rows(primary);
+    let (mut open, name) = open_transaction(primary);
+    let found = warnings(ended_in_time(child));
+    assert!(
+        found.contains(&name) && found.contains("its table `replimeter`.`lag_probe` still exists"),
+        "{name}: {found}"
+    );
+    assert_nothing_queued(primary);
+    // Its removal fails at the beginning of the next run too.
+    let ended = ended_in_time(spawn(sandbox, &TestEnvironment::new(), "1s"));
+    let _ = ended
+        .with_code(3)
+        .stderr_contains("cannot remove an earlier run's table")
+        .stderr_contains(&name);
+    assert_nothing_queued(primary);
+    open.run("test", "COMMIT").unwrap();
+    let found = warnings(ended_in_time(spawn(sandbox, &TestEnvironment::new(), "1s")));
+    assert!(found.contains("leftover-removed"), "{found}");
+    wait_until("the schema is gone everywhere", LIMIT, || {
+        clean(primary) && clean(replica)
+    });
+}
+
+fn on_the_replica(sandbox: &Shared) {
+    let [primary, replica] = [&sandbox.nodes()[0], &sandbox.nodes()[1]];
+    let tool = TestEnvironment::new();
+    let child = spawn(sandbox, &tool, "1s");
+    await_rows(replica);
+    let (mut open, name) = open_transaction(replica);
+    let found = warnings(ended_in_time(child));
+    assert!(
+        found.contains(&name) && found.contains("its applier waits for a lock"),
+        "{name}: {found}"
+    );
+    assert_nothing_queued(primary);
+    open.run("test", "COMMIT").unwrap();
+    wait_until("the schema is gone everywhere", LIMIT, || {
+        clean(primary) && clean(replica)
+    });
+    leave_the_table(sandbox);
+    let (mut open, name) = open_transaction(replica);
+    let _ = ended_in_time(spawn(sandbox, &TestEnvironment::new(), "1s"))
+        .with_code(3)
+        .stderr_contains("its applier waits for a lock")
+        .stderr_contains(&name);
+    assert_nothing_queued(primary);
+    open.run("test", "COMMIT").unwrap();
+    sql(primary, "DROP DATABASE IF EXISTS replimeter");
+    wait_until("the schema is gone everywhere", LIMIT, || {
+        clean(primary) && clean(replica)
+    });
+}
+
+pub(super) fn open_transaction_on_the_primary_bounds_the_run() {
+    on_the_primary(&shared("mariadb/async:1", &[]));
+}
+
+pub(super) fn open_transaction_on_the_replica_bounds_the_run() {
+    on_the_replica(&shared("mariadb/async:1", &[]));
+}
+
+pub(super) fn open_transactions_on_mysql_bound_the_run() {
+    let sandbox = shared("mysql/async:1", &[]);
+    on_the_primary(&sandbox);
+    on_the_replica(&sandbox);
+}
