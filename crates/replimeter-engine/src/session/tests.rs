@@ -34,6 +34,7 @@ fn peer(behave: fn(TcpStream) -> Result<()>) -> Node {
         login: None,
         answer: ANSWER,
         namespace: None,
+        show_errors: false,
     }
 }
 
