@@ -137,6 +137,7 @@ impl Federated {
 /// Returns a session whose definitions stay on the server.
 fn unlogged(server: &DiscoveredServer, operation: &str) -> Result<Session, ServerError> {
     let DiscoveredServer { node, facts, .. } = server;
+    let privilege = restricted_variables_privilege(facts.engine, &facts.version);
     let mut session = Session::open(node)?;
     bound_lock_waits(&mut session, operation)?;
     session
@@ -144,8 +145,7 @@ fn unlogged(server: &DiscoveredServer, operation: &str) -> Result<Session, Serve
         .map_err(|error| match error.kind {
             ErrorKind::Privilege => ServerError {
                 hint: format!(
-                    "GRANT {} ON *.* to the user: the table must not be replicated",
-                    restricted_variables_privilege(facts.engine, &facts.version)
+                    "GRANT {privilege} ON *.* to the user: the table must not be replicated"
                 ),
                 ..error
             },
