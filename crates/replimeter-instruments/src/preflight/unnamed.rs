@@ -137,7 +137,8 @@ fn warning(fact: String, checked: bool) -> Warning {
     )
 }
 
-/// Returns how to reach a registered replica, if it is at the address that it registered, with the user of its source.
+/// Returns how to reach a registered replica, if it is at the address that it registered, with the user of its source, and if the
+/// password cannot get to others.
 fn reach(source: &Node, replica: &ConnectedReplica) -> Option<Node> {
     let (host, port) = replica.address.clone()?;
     let mut node = Node {
@@ -147,6 +148,10 @@ fn reach(source: &Node, replica: &ConnectedReplica) -> Option<Node> {
     };
     node.endpoint.host = host;
     node.endpoint.port = port;
+    // The user did not name this address: a password only goes to a server that is verified.
+    if node.exposed_password(true).is_some() {
+        return None;
+    }
     let mut session = Session::open(&node).ok()?;
     let facts = ServerFacts::read(&mut session).ok()?;
     (facts.identity().server_id == replica.server_id).then_some(node)

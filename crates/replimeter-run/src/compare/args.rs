@@ -24,8 +24,9 @@ Examples:
     --fail-when possible
   replimeter compare before after --markdown > ticket.md
 
-Needs no server. Exit codes: 0 compared, 1 a condition failed, 2 a mistake in the
-request, or runs that cannot be compared, 3 a run with incomplete or damaged files.";
+Needs no server. Exit codes: 0 compared, 1 a condition failed, 2 a mistake in
+the request, or runs that cannot be compared, 3 a run with incomplete or damaged
+files.";
 
 /// `replimeter compare`.
 #[derive(Debug, Args)]

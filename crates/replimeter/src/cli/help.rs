@@ -128,7 +128,7 @@ mod tests {
     use replimeter_run::options::topology_file;
 
     /// Values for each option of the target, after the options that it depends on.
-    const TARGETS: [(&str, &[&str]); 22] = [
+    const TARGETS: [(&str, &[&str]); 23] = [
         ("sandbox", &["--sandbox=async:1"]),
         ("primary", &["--replica=mysql://b/", "--primary=mysql://a/"]),
         ("replica", &["--primary=mysql://a/", "--replica=mysql://b/"]),
@@ -139,6 +139,7 @@ mod tests {
             &["--node=mysql://a/", "--defaults-file=FILE"],
         ),
         ("ask_password", &["--node=mysql://a/", "--ask-password"]),
+        ("show_errors", &["--node=mysql://a/", "--show-errors"]),
         ("server_options", &["--server-option=sync_binlog=1"]),
         ("servers", &["--servers=/opt/mysql"]),
         ("replica_server", &["--replica-server=/opt/mysql"]),
