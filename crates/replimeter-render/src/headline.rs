@@ -39,8 +39,28 @@ pub fn headline(document: &LagDocument) -> String {
             others.join(", ")
         ));
     }
+    // Whether the figures mean anything depends on it.
+    if stated.is_some() {
+        parts.extend(floor(document));
+    }
     parts.extend(end_note_or_invalid(document.status).map(str::to_owned));
     parts.join(" ")
+}
+
+/// Returns what the methods show without replication: of several shapes or methods the range.
+fn floor(document: &LagDocument) -> Option<String> {
+    let floors = document.results.floors.iter();
+    let mut medians: Vec<f64> = floors.filter_map(|floor| floor.from_ack.p50_us).collect();
+    medians.sort_by(f64::total_cmp);
+    let (low, high) = (*medians.first()?, *medians.last()?);
+    let range = if time(low) == time(high) {
+        time(low)
+    } else {
+        format!("{} to {}", time(low), time(high))
+    };
+    Some(format!(
+        "Without replication the same method shows {range} (the floor, median): lags near it mean nothing."
+    ))
 }
 
 /// Appends the level of the intervals to a finding that has any: numbers in square brackets.
@@ -143,7 +163,7 @@ fn of_row(name: &str, row: &LagRow, writer: &str, brief: bool) -> String {
                 let at_most = if brief {
                     ""
                 } else {
-                    "too high by at most the "
+                    "each row too high by at most its "
                 };
                 format!("{at_most}bracket: p50 {}{max}", time(error))
             });
@@ -158,6 +178,10 @@ fn of_row(name: &str, row: &LagRow, writer: &str, brief: bool) -> String {
                 format!("{name} shows a row {median} after {writer} acknowledged it ({details}).")
             }
         }
+        (None, Some(min), _) if lag.count == 1 => format!(
+            "{name} showed one row {} after {writer} acknowledged it: too few for a median.",
+            time_within(min, precision.single())
+        ),
         (None, Some(min), Some(max)) => format!(
             "{name} showed {} rows {} to {} after {writer} acknowledged them: too few for a median.",
             count(lag.count),
@@ -213,7 +237,7 @@ mod tests {
         assert_eq!(
             text,
             "replica1 shows a row 390 µs after the primary acknowledged it (median; 95 % [370, 412]; p99 1,180 µs; \
-             1,000 rounds; too high by at most the bracket: p50 158 µs, max 4,011 µs)."
+             1,000 rounds; each row too high by at most its bracket: p50 158 µs, max 4,011 µs)."
         );
         let brief = of_row("replica2", &row(), "the primary", true);
         assert_eq!(

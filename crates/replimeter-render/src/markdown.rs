@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::{
     drawing,
     report::{Block, Column, Content, Report, Table},
+    terminal::controls_terminal,
 };
 
 /// Renders a report as Markdown.
@@ -78,7 +79,7 @@ fn escaped(text: &str) -> String {
             // Only then can brackets become a link.
             '(' if out.ends_with(']') => out.push_str("\\("),
             '\n' => out.push(' '),
-            character if character.is_control() => out.push('\u{fffd}'),
+            character if controls_terminal(character) => out.push('\u{fffd}'),
             character => out.push(character),
         }
     }
@@ -87,7 +88,9 @@ fn escaped(text: &str) -> String {
 
 /// Renders a section of preformatted text; empty if there is no text.
 fn verbatim(heading: &str, text: &str) -> String {
-    let text = text.trim_matches('\n');
+    let text = text
+        .trim_matches('\n')
+        .replace(controls_terminal, "\u{fffd}");
     if text.is_empty() {
         return String::new();
     }

@@ -146,6 +146,19 @@ pub(crate) fn wrapped(text: &str, width: usize, indent: &str) -> String {
     lines.join(&format!("\n{indent}"))
 }
 
+/// Returns whether a terminal could obey this character of a name: a control character other than the end of a line and the
+/// tab, or one that changes the direction of the text.
+#[must_use]
+pub fn controls_terminal(character: char) -> bool {
+    match character {
+        '\n' | '\t' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            true
+        }
+        _ => character.is_control(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,5 +29,5 @@ pub use self::{
     },
     recorded::{Recorded, incomplete_hint, read_json, read_value},
     registry::{Entry, PlannedRun, Registry, Replayed},
-    screen::{Host, OutputReader, Screen, SourceOpener, controls_terminal, json_text},
+    screen::{Host, OutputReader, Screen, SourceOpener, json_text},
 };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use replimeter_engine::source::ServerSource;
+use replimeter_render::terminal::controls_terminal;
 
 use super::event::Observer;
 use crate::{cli_error::CliError, options::CommandLineSettings};
@@ -47,18 +48,6 @@ pub struct Host<'a> {
     pub record: Option<PathBuf>,
     /// The fault to inject, for tests.
     pub fault: Option<String>,
-}
-
-/// Returns whether a terminal could obey this character of a name: a control character other than the end of a line and the
-/// tab, or one that changes the direction of the text.
-pub fn controls_terminal(character: char) -> bool {
-    match character {
-        '\n' | '\t' => false,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-            true
-        }
-        _ => character.is_control(),
-    }
 }
 
 /// Returns a document as it is printed and kept. Characters that could control a terminal are escaped.

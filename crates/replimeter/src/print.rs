@@ -7,7 +7,8 @@
 
 use std::io::{self, Write};
 
-use replimeter_run::{OutputReader, cli_error::CliError, controls_terminal, json_text};
+use replimeter_render::terminal::controls_terminal;
+use replimeter_run::{OutputReader, cli_error::CliError, json_text};
 use serde::Serialize;
 
 /// Returns a text without what a terminal obeys: names of plans and servers must not control it.
