@@ -68,7 +68,7 @@ impl DiscoveredServer {
         }
         let channels = channels.map_err(|mut error| {
             error.hint = format!(
-                "GRANT {} ON *.* to the user, to read the replica's state",
+                "run on the primary, from where it replicates: GRANT {} ON *.* to the user, to read the replica's state",
                 dialect::monitor_privilege(facts.engine)
             );
             error

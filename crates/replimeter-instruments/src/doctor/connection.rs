@@ -126,7 +126,7 @@ fn missing(wanted: &[&str], server: &Examination, state: &ServerState) -> Option
             Code::MissingPrivilege,
             server,
             format_args!("the user lacks {missing} on the schema `{SCHEMA}`, which `lag` needs"),
-            format!("GRANT {missing} ON `{SCHEMA}`.* TO {};", state.user),
+            granted(state, &format!("{missing} ON `{SCHEMA}`.*")),
         )
     })
 }
@@ -143,7 +143,7 @@ fn hidden(server: &Examination, state: &ServerState) -> Option<Finding> {
             Code::MissingPrivilege,
             server,
             format_args!("the user lacks {privileges} on the schema `{SCHEMA}` and cannot see all routines and events in it: a run leaves the empty schema at its end"),
-            format!("GRANT {privileges} ON `{SCHEMA}`.* TO {};", state.user),
+            granted(state, &format!("{privileges} ON `{SCHEMA}`.*")),
         )
     })
 }
@@ -163,7 +163,7 @@ fn unseen(
             Code::MissingPrivilege,
             server,
             format_args!("the user may not read {what}"),
-            format!("GRANT {privilege} TO {};", state.user),
+            granted(state, privilege),
         );
     }
     about(
@@ -173,6 +173,16 @@ fn unseen(
         format_args!("{}: {}", error.operation, error.cause),
         error.hint.clone(),
     )
+}
+
+/// Returns the statement that grants a privilege, and for a replica where to run it: there it would be a transaction of its own.
+fn granted(state: &ServerState, privilege: &str) -> String {
+    let place = if state.channels().is_empty() {
+        ""
+    } else {
+        "run on the primary, from where it replicates: "
+    };
+    format!("{place}GRANT {privilege} TO {};", state.user)
 }
 
 /// Returns findings about servers that are identical, or share an identity.

@@ -201,6 +201,17 @@ fn refuse_filter(session: &Session, whose: &str, filters: &Filters) -> Result<()
     }
 }
 
+/// Completes the hint of a privilege that is missing on a replica, where a GRANT would be a transaction of its own.
+fn granted_on_primary(mut error: ServerError) -> ServerError {
+    if error.kind == ErrorKind::Privilege {
+        error.hint = format!(
+            "run on the primary, from where it replicates: {}",
+            error.hint
+        );
+    }
+    error
+}
+
 fn check_privileges(
     session: &mut Session,
     facts: &ServerFacts,
@@ -300,7 +311,8 @@ fn check_replica(
         &server.facts,
         &REPLICA_PRIVILEGES,
         warnings,
-    )?;
+    )
+    .map_err(granted_on_primary)?;
     check_membership(server)?;
     warn_of_waiting_reads(server, warnings);
     let session = &server.session;
