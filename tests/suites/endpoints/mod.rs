@@ -46,6 +46,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(schema::routines_and_events_of_the_user_are_kept on relaxed),
     test!(schema::schema_is_removed_if_everything_in_it_is_visible on relaxed),
     test!(schema::empty_schema_of_the_user_is_kept on relaxed),
+    test!(schema::schema_of_the_primary_alone_is_refused on relaxed),
     test!(schema::schema_is_checked_and_dropped_under_one_lock on relaxed),
     test!(unnamed::leftovers_on_an_unnamed_replica_do_not_stop_it),
     test!(unnamed::unnamed_replicas_are_warned_of),

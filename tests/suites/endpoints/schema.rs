@@ -158,6 +158,22 @@ pub(super) fn empty_schema_of_the_user_is_kept(cluster: &Cluster) {
     }
 }
 
+pub(super) fn schema_of_the_primary_alone_is_refused(cluster: &Cluster) {
+    let mut primary = session(cluster.primary());
+    primary.run("test", "SET sql_log_bin=0").unwrap();
+    primary.run("test", "CREATE DATABASE replimeter").unwrap();
+    for command in [&LAG[..], &LOAD] {
+        let tool = TestEnvironment::new();
+        let user = [ADMIN, cluster.password()];
+        let _ = wait(spawn(cluster, &tool, user, command), LIMIT)
+            .with_code(3)
+            .stderr_contains("replica1 (")
+            .stderr_contains("the primary has it and this server does not");
+        assert_eq!(tables(cluster.primary()), None, "nothing was created");
+    }
+    primary.run("test", "DROP DATABASE replimeter").unwrap();
+}
+
 pub(super) fn schema_is_checked_and_dropped_under_one_lock(cluster: &Cluster) {
     let admin = [ADMIN, cluster.password()];
     let lock = |function: &str, more: &str, session: &mut replimeter_engine::Session| {

@@ -19,6 +19,10 @@ use crate::{
 
 /// Follows the mark when the schema was created along with the table.
 const MADE_SCHEMA: &str = "; with the schema";
+const INSPECT: &str = "cannot inspect the schema `replimeter`";
+/// Selects the schema, if there is one.
+const THERE: &str =
+    "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'";
 /// Timeout for reading a server's objects in the schema.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -50,11 +54,8 @@ impl SchemaState {
 }
 
 pub(crate) fn find(session: &mut Session) -> Result<SchemaState, ServerError> {
-    let operation = "cannot inspect the schema `replimeter`";
-    let schema = session.value(
-        operation,
-        "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'",
-    )?;
+    let operation = INSPECT;
+    let schema = session.value(operation, THERE)?;
     let names = |table: &str, columns: &str, of: &str| {
         format!(
             "SELECT {columns} FROM information_schema.{table} WHERE {of}_schema = 'replimeter' ORDER BY name"
@@ -119,20 +120,18 @@ impl Schema {
         primary: &mut Session,
         others: &[Node],
     ) -> Result<Self, ServerError> {
-        let operation = "cannot inspect the schema `replimeter`";
-        let there =
-            "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'replimeter'";
         let mut schema = Self {
             others: others.to_vec(),
             made: false,
             kept_for: None,
         };
-        if primary.value(operation, there)?.is_some() {
+        if primary.value(INSPECT, THERE)?.is_some() {
             let marked = format!(
                 "SELECT 1 FROM information_schema.tables WHERE table_schema = 'replimeter' \
                  AND table_comment LIKE '{MARK}{MADE_SCHEMA}%' LIMIT 1"
             );
-            schema.made = primary.value(operation, &marked)?.is_some();
+            schema.made = primary.value(INSPECT, &marked)?.is_some();
+            require_everywhere(&schema.others)?;
         } else {
             let deadline = Instant::now() + SETTLE;
             // An empty one may be removed by an earlier run's removal that is still replicating.
@@ -286,6 +285,39 @@ fn require_sight(session: &mut Session) -> Result<(), ServerError> {
         format!("the user may not see everything in it (no {privileges} on the schema)"),
         format!("GRANT {privileges} ON `{SCHEMA}`.* to the user"),
     ))
+}
+
+/// Refuses a server that lacks the schema, although the primary has it: a table that is created in it would stop its replication. A
+/// server that does not answer is left to the measurement.
+///
+/// # Errors
+/// Naming the first such server.
+fn require_everywhere(others: &[Node]) -> Result<(), ServerError> {
+    let deadline = Instant::now() + SETTLE;
+    for node in others {
+        let Ok(mut session) = Session::open(&Node {
+            answer: ANSWER,
+            ..node.clone()
+        }) else {
+            continue;
+        };
+        // The primary's may have been created just now.
+        while !session
+            .value(INSPECT, THERE)
+            .is_ok_and(|found| found.is_some())
+        {
+            if Instant::now() >= deadline {
+                return Err(session.precondition(
+                    "cannot use the schema `replimeter`",
+                    "the primary has it and this server does not: a table in it would stop the replication here",
+                    "if this server is behind, wait until it has caught up; otherwise drop the schema on the primary, or create it here with \
+                     SET SESSION sql_log_bin = 0",
+                ));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+    Ok(())
 }
 
 /// Returns a server's objects in the schema, read over a separate connection until `settled` returns true or the
