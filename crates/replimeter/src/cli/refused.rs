@@ -177,6 +177,11 @@ fn with_tip(mut error: Error) -> Error {
                     (name.is_empty() || in_command(name)) && tried.contains(&word.as_str())
                 })
                 .map(|(.., tip)| (*tip).to_owned()),
+            Some(ContextValue::String(word))
+                if word.starts_with('-') && word.chars().any(|c| c.is_ascii_digit()) =>
+            {
+                Some("a setting cannot be negative".to_owned())
+            }
             Some(ContextValue::String(word)) => {
                 let shape = word.parse::<Shape>().ok();
                 shape.map(|shape| format!("give the shape as '--sandbox {shape}'"))
@@ -415,6 +420,7 @@ mod tests {
             ("scale --sandbox async:1", "--replicas 0..4"),
             ("calibrate --link-jitter 1ms", "--link-delay 1ms,10ms"),
             ("doctor mysql://u@h/", "--primary URL --replica URL"),
+            ("lag --duration -5s", "cannot be negative"),
         ] {
             let args = std::iter::once("replimeter").chain(line.split(' '));
             let Err(error) = read(registry(), args) else {

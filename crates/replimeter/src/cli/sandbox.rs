@@ -16,7 +16,7 @@ use replimeter_run::options::SandboxArgs;
 Examples:
   replimeter sandbox up galera:3
   replimeter sandbox up mysql/semi-sync:2 --name work --link-delay 1ms
-  replimeter sandbox exec work replica1 -- mysql -e 'SHOW REPLICA STATUS\\G'
+  replimeter sandbox exec work replica1 -- mysql -E -e 'SHOW REPLICA STATUS'
   eval \"$(replimeter sandbox env work)\"
   replimeter lag --sandbox work
   replimeter sandbox link work --cut
