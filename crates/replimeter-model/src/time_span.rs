@@ -9,7 +9,9 @@ pub struct TimeSpan(pub Duration);
 
 /// Reason why a text is not a [`TimeSpan`].
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`{text}` is not a duration; write a number with a unit (us, ms, s, m or h), such as 10ms or 30s")]
+#[error(
+    "`{text}` is not a duration; write a number with a unit (us, ms, s, m or h), such as 10ms or 30s"
+)]
 pub struct TimeSpanError {
     text: String,
 }

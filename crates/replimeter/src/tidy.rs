@@ -3,6 +3,7 @@
 
 mod lengths;
 mod names;
+mod promises;
 pub(crate) mod sources;
 mod words;
 
