@@ -240,7 +240,7 @@ fn all_plans_are_checked_before_the_first_run() {
         .with_code(2)
         .stderr_contains("plans/b.toml")
         .stderr_contains("line 3, column 1")
-        .stderr_contains("10ms?");
+        .stderr_contains("write 10ms for milliseconds");
     assert_eq!(ended.stdout, "");
     assert!(tool.runs().is_empty(), "the first plan has begun");
 }
