@@ -395,11 +395,11 @@ impl RowFile {
     /// Creates the file of a table.
     ///
     /// # Errors
-    /// If it cannot be created.
+    /// If it cannot be created, or the name exists, even as a link.
     pub fn create<C: Columns>(path: &Path) -> Result<Self, SamplesError> {
+        // Not through a link, nor into a file of somebody else.
         let file = File::options()
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .write(true)
             .mode(0o600)
             .open(path);

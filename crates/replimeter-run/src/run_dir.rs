@@ -159,8 +159,8 @@ impl RunDir {
 
     fn try_writing(&self) -> Result<(), CliError> {
         let probe = self.file(".replimeter");
-        fs::write(&probe, b"")
-            .and_then(|()| fs::remove_file(&probe))
+        create_new(&probe)
+            .and_then(|_| fs::remove_file(&probe))
             .map_err(|error| unusable("write into the run directory", &self.path, &error))
     }
 }
@@ -192,24 +192,47 @@ pub fn write_text(path: &Path, text: &str) -> Result<(), CliError> {
     write_bytes(path, text.as_bytes())
 }
 
-/// Writes bytes atomically.
+/// Writes bytes atomically, follows no link, and returns when they are on the disk.
 pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
-    let partial = path.with_extension("partial");
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // Two commands can write the same file at once.
+    let partial = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let write = || -> io::Result<()> {
-        let mut file = fs::File::options()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o600)
-            .open(&partial)?;
+        let mut file = create_new(&partial)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&partial, path)
+        // Replaces a link, instead of following it.
+        fs::rename(&partial, path)?;
+        sync_folder_of(path)
     };
+    // A killed process may have had this id.
+    let _ = fs::remove_file(&partial);
     write().map_err(|error| {
         let _ = fs::remove_file(&partial);
         failed("write", path, &error)
     })
+}
+
+/// Creates a file for this user only. Fails if the name exists, even as a link.
+fn create_new(path: &Path) -> io::Result<fs::File> {
+    fs::File::options()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Waits until the names in a file's folder are on the disk.
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let folder = fs::File::open(parent.unwrap_or(Path::new(".")))?;
+    match folder.sync_all() {
+        // Some file systems cannot sync a folder.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Writes a value as JSON.
@@ -221,4 +244,44 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), CliError> {
         )
     })?;
     write_text(path, &(text + "\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn planted_links_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, outside) = (folder.path().join("run"), folder.path().join("outside"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(&outside, "kept").unwrap();
+        let partial = format!(".{SUMMARY}.{}", std::process::id());
+        for name in [SUMMARY, partial.as_str(), ".replimeter"] {
+            symlink(&outside, dir.join(name)).unwrap();
+        }
+        write_text(&dir.join(SUMMARY), "new").unwrap();
+        let written = fs::symlink_metadata(dir.join(SUMMARY)).unwrap();
+        assert!(written.is_file() && written.permissions().mode() & 0o777 == 0o600);
+        assert!(!dir.join(partial).exists());
+        let run = RunDir {
+            path: dir,
+            kept: true,
+            made: false,
+        };
+        assert!(run.try_writing().is_err());
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
+    }
+
+    #[test]
+    fn failed_write_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(SUMMARY);
+        fs::create_dir(&path).unwrap();
+        let failure = write_text(&path, "new").unwrap_err();
+        assert!(failure.message.contains(SUMMARY), "{}", failure.message);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }
