@@ -313,8 +313,11 @@ fn damaged_run_directories_are_explained() {
     let tool = TestEnvironment::new();
     let run = tool.folder().join("run");
     fs::create_dir(&run).unwrap();
+    let _ = tool
+        .run(&["report", "run"])
+        .with_code(2)
+        .stderr_contains("summary.json");
     let report = || tool.run(&["report", "run"]).with_code(3);
-    let _ = report().stderr_contains("summary.json");
     fs::write(run.join("summary.json"), "{").unwrap();
     let _ = report().stderr_contains("summary.json");
     fs::write(

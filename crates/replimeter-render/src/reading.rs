@@ -9,7 +9,7 @@ use parquet::{
     file::reader::{FileReader, RowGroupReader, SerializedFileReader},
 };
 
-use crate::rows::{SamplesError, reason};
+use crate::samples_error::{SamplesError, reason};
 
 /// One column of a group of rows.
 #[derive(Clone, Debug, PartialEq)]

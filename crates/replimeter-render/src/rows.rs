@@ -4,8 +4,6 @@
 use std::{
     any::Any,
     fs::File,
-    io,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -22,42 +20,11 @@ use parquet::{
 };
 use replimeter_model::time::Nanos;
 
-/// Why samples cannot be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum SamplesError {
-    /// The file cannot be read or written.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// Its path.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// Its content is invalid.
-    #[error("{}: {reason}", path.display())]
-    Format {
-        /// Its path.
-        path: PathBuf,
-        /// The cause.
-        reason: String,
-    },
-}
-
-pub(crate) fn reason(path: &Path, error: ParquetError) -> SamplesError {
-    if let ParquetError::External(inner) = &error
-        && let Some(source) = inner.downcast_ref::<io::Error>()
-    {
-        let source = io::Error::new(source.kind(), source.to_string());
-        return SamplesError::File {
-            path: path.to_owned(),
-            source,
-        };
-    }
-    SamplesError::Format {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    }
-}
+pub use crate::samples_error::SamplesError;
+use crate::{
+    journal::{Journal, create_new},
+    samples_error::reason,
+};
 
 /// A group of rows being written, column by column.
 pub type RowGroup<'a> = SerializedRowGroupWriter<'a, File>;
@@ -385,10 +352,13 @@ impl<C: Columns> Rows<C> {
     }
 }
 
-/// A file of rows being written; unreadable until it is [finished](Self::finish).
+/// A file of rows being written; unreadable until it is [finished](Self::finish), or completed by its journal.
 pub struct RowFile {
     path: PathBuf,
     writer: SerializedFileWriter<File>,
+    journal: Journal,
+    /// Whether a group could not be written: what follows it would be misplaced.
+    failed: bool,
 }
 
 impl RowFile {
@@ -397,16 +367,12 @@ impl RowFile {
     /// # Errors
     /// If it cannot be created, or the name exists, even as a link.
     pub fn create<C: Columns>(path: &Path) -> Result<Self, SamplesError> {
-        // Not through a link, nor into a file of somebody else.
-        let file = File::options()
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(path);
-        let file = file.map_err(|source| SamplesError::File {
+        let file_error = |source| SamplesError::File {
             path: path.to_owned(),
             source,
-        })?;
+        };
+        let file = create_new(path).map_err(file_error)?;
+        let journal = Journal::create(path, file.try_clone().map_err(file_error)?)?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             // Statistics kept for every page until the end would grow with the run.
@@ -418,6 +384,8 @@ impl RowFile {
         Ok(Self {
             path: path.to_owned(),
             writer: writer.map_err(wrap)?,
+            journal,
+            failed: false,
         })
     }
 
@@ -426,20 +394,40 @@ impl RowFile {
     /// # Errors
     /// If the file cannot be written.
     pub fn write(&mut self, batch: &dyn RowBatch) -> Result<(), SamplesError> {
-        let group = self.writer.next_row_group().and_then(|mut group| {
-            batch.write(&mut group)?;
-            group.close()
-        });
-        group.map(drop).map_err(|error| reason(&self.path, error))
+        let written = self.write_group(batch);
+        self.failed |= written.is_err();
+        written
     }
 
-    /// Writes the end of the file.
+    fn write_group(&mut self, batch: &dyn RowBatch) -> Result<(), SamplesError> {
+        let wrap = |error| reason(&self.path, error);
+        let mut group = self.writer.next_row_group().map_err(wrap)?;
+        let described = batch.write(&mut group).and_then(|()| group.close());
+        let described = described.map_err(wrap)?;
+        self.writer.flush().map_err(|source| SamplesError::File {
+            path: self.path.clone(),
+            source,
+        })?;
+        self.journal.add(&described)
+    }
+
+    /// Writes the end of the file. After a failure the file is left to its journal.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn finish(self) -> Result<(), SamplesError> {
-        let closed = self.writer.close();
-        closed.map(drop).map_err(|error| reason(&self.path, error))
+    pub fn finish(mut self) -> Result<(), SamplesError> {
+        if self.failed {
+            return Ok(());
+        }
+        self.writer
+            .finish()
+            .map_err(|error| reason(&self.path, error))?;
+        let synced = self.writer.inner().sync_all();
+        synced.map_err(|source| SamplesError::File {
+            path: self.path.clone(),
+            source,
+        })?;
+        self.journal.remove()
     }
 }
 

@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use replimeter_model::manifest::{MANIFEST_SCHEMA, Manifest};
 use replimeter_render::{
+    journal::{self, RecoveredRows},
     side_by_side::{ReplicationSetup, RunSide},
     terminal,
 };
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{
     cli_error::CliError,
-    run_dir::{MANIFEST, PLAN, SUMMARY},
+    run_dir::{MANIFEST, PLAN, SAMPLES, SUMMARY},
 };
 
 /// A run's directory: its record, its manifest and its plan.
@@ -126,8 +127,41 @@ pub(crate) fn require_directory(dir: &Path) -> Result<(), CliError> {
     ))
 }
 
+/// Completes the samples of a run without a summary, and returns its failure; `None` if it has a summary or no
+/// samples.
+pub(crate) fn without_summary(dir: &Path) -> Option<CliError> {
+    let samples = dir.join(SAMPLES);
+    if dir.join(SUMMARY).exists() || !dir.join(PLAN).exists() || !samples.exists() {
+        return None;
+    }
+    let shown = dir.display();
+    Some(match journal::complete(&samples) {
+        Ok(RecoveredRows::Active) => CliError::failed(
+            format!("the run {shown} is still active"),
+            "wait for its end",
+        ),
+        Ok(RecoveredRows::Complete(rows)) => CliError::failed(
+            format!(
+                "the run {shown} is incomplete: it was killed before it wrote {SUMMARY}; {SAMPLES} has {rows} rows"
+            ),
+            "read its rows with a program for Parquet files; for figures, run its plan.toml again with `replimeter run`",
+        ),
+        Err(error) => CliError::failed(
+            format!(
+                "the run {shown} is incomplete: it has no {SUMMARY}, and no rows can be read: {error}"
+            ),
+            "run its plan.toml again with `replimeter run`",
+        ),
+    })
+}
+
 fn read_text(dir: &Path, name: &str) -> Result<String, CliError> {
     require_directory(dir)?;
+    if name == SUMMARY
+        && let Some(failure) = without_summary(dir)
+    {
+        return Err(failure);
+    }
     let path = dir.join(name);
     if ![PLAN, SUMMARY, MANIFEST]
         .iter()

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use replimeter_render::journal::journal_of;
 use serde::Serialize;
 
 use crate::cli_error::CliError;
@@ -173,6 +174,7 @@ impl Drop for RunDir {
         for name in [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET, HISTOGRAMS] {
             let _ = fs::remove_file(self.file(name));
         }
+        let _ = fs::remove_file(journal_of(&self.file(SAMPLES)));
         if self.made {
             let _ = fs::remove_dir(&self.path);
         }

@@ -6,6 +6,7 @@ mod failures;
 mod locks;
 mod preconditions;
 mod replica_tables;
+mod run_files;
 mod runs;
 mod schema;
 mod unnamed;
@@ -39,6 +40,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(preconditions::filter_that_excludes_the_schema_is_refused on cluster),
     test!(preconditions::delayed_replica_is_refused on cluster),
     test!(preconditions::too_large_payload_is_clamped on cluster),
+    test!(run_files::killed_run_keeps_its_rows on cluster),
     test!(failures::killed_replica_ends_the_run),
     test!(replica_tables::lag_keeps_tables_only_on_a_replica on relaxed),
     test!(replica_tables::load_keeps_tables_only_on_a_replica on relaxed),

@@ -17,7 +17,7 @@ use super::figures::{Figure, Figures, SampleFile};
 use crate::{
     AnyRun, Entry, Registry,
     cli_error::CliError,
-    recorded::require_directory,
+    recorded::{require_directory, without_summary},
     run_dir::{MANIFEST, PLAN, SUMMARY},
 };
 
@@ -115,6 +115,9 @@ impl ComparedDirectory {
         let entries: Vec<&'static dyn Entry> = registry.entries().collect();
         let schemas: Vec<String> = entries.iter().map(|entry| entry.schema()).collect();
         let schemas: Vec<&str> = schemas.iter().map(String::as_str).collect();
+        if let Some(failure) = without_summary(&dir) {
+            return Err(failure);
+        }
         let (place, summary) = document(&dir, SUMMARY, &schemas)?;
         let (_, manifest) = document(&dir, MANIFEST, &[MANIFEST_SCHEMA])?;
         let manifest: Manifest = serde_json::from_value(manifest)
