@@ -5,7 +5,8 @@
 //! machine of its own would have provided.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
@@ -14,7 +15,10 @@ use std::{
 };
 
 use replimeter_model::{sandbox::Cpus, shape::Shape};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::{
+    fs::{FlockOperation, flock},
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
 
 use crate::error::SandboxError;
 
@@ -23,7 +27,7 @@ use crate::error::SandboxError;
 const PERIOD_US: u64 = 10_000;
 /// The prefix of control groups' names.
 const PREFIX: &str = "replimeter-";
-/// How long an empty control group may belong to a sandbox that is starting.
+/// How long a control group may not be locked yet.
 const ABANDONED: Duration = Duration::from_secs(60);
 
 /// The share of each server of a sandbox.
@@ -41,14 +45,34 @@ pub(crate) enum CpuShares {
     },
 }
 
-/// A control group; removed when dropped, once it has no processes.
+/// A control group, locked; removed when dropped, once it has no processes.
 #[derive(Debug)]
-pub(crate) struct ControlGroup(PathBuf);
+pub(crate) struct ControlGroup {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl ControlGroup {
+    fn create(path: PathBuf) -> io::Result<Self> {
+        fs::create_dir(&path)?;
+        let locked = File::open(&path).and_then(|lock| {
+            flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(lock)
+        });
+        match locked {
+            Ok(lock) => Ok(Self { path, _lock: lock }),
+            Err(error) => {
+                let _ = fs::remove_dir(&path);
+                Err(error)
+            }
+        }
+    }
+}
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
         // If a process is still ending, the next start removes the group.
-        let _ = fs::remove_dir(&self.0);
+        let _ = fs::remove_dir(&self.path);
     }
 }
 
@@ -85,10 +109,10 @@ impl CpuShares {
         let places = places(Path::new("/proc/self"));
         let mut refused = "no hierarchy with the controller `cpu` is mounted".to_owned();
         for (version, parent) in places {
-            remove_abandoned(&parent);
+            remove_abandoned(&parent, ABANDONED);
             match make_groups(version, &parent, &names, cpus) {
                 Ok(made) => {
-                    let paths = made.iter().map(|group| group.0.clone()).collect();
+                    let paths = made.iter().map(|group| group.path.clone()).collect();
                     let mut groups = groups.lock().unwrap_or_else(PoisonError::into_inner);
                     groups.extend(made);
                     return Ok(Self::Quota {
@@ -257,10 +281,8 @@ fn make_groups(
     let quota = u64::from(cpus.milli) * PERIOD_US / 1000;
     let mut groups = Vec::new();
     for name in names {
-        let path = parent.join(name);
-        fs::create_dir(&path)?;
-        let group = ControlGroup(path);
-        let write = |file: &str, text: String| fs::write(group.0.join(file), text);
+        let group = ControlGroup::create(parent.join(name))?;
+        let write = |file: &str, text: String| fs::write(group.path.join(file), text);
         if version == 2 {
             write("cpu.max", format!("{quota} {PERIOD_US}"))?;
         } else {
@@ -272,8 +294,8 @@ fn make_groups(
     Ok(groups)
 }
 
-/// Removes control groups without processes, which killed tools left.
-fn remove_abandoned(parent: &Path) {
+/// Removes control groups without processes, which killed tools left: those that are older and not locked.
+fn remove_abandoned(parent: &Path, least_age: Duration) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
     };
@@ -286,7 +308,11 @@ fn remove_abandoned(parent: &Path) {
             .and_then(|meta| meta.modified())
             .ok()
             .and_then(|made| made.elapsed().ok());
-        if age.is_some_and(|age| age > ABANDONED) {
+        let free = || {
+            let lock = File::open(entry.path());
+            lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok())
+        };
+        if age.is_some_and(|age| age >= least_age) && free() {
             // The kernel refuses while the group has processes.
             let _ = fs::remove_dir(entry.path());
         }
@@ -314,6 +340,22 @@ mod tests {
         ] {
             assert_eq!(hierarchy(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn only_control_groups_of_dead_owners_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(format!("{PREFIX}{name}"));
+        let live = ControlGroup::create(path("live")).unwrap();
+        fs::create_dir(path("dead")).unwrap();
+        fs::create_dir(folder.path().join("other")).unwrap();
+        remove_abandoned(folder.path(), Duration::from_secs(60));
+        assert!(path("dead").exists(), "it may be starting");
+        remove_abandoned(folder.path(), Duration::ZERO);
+        let left = [path("live"), path("dead"), folder.path().join("other")];
+        assert_eq!(left.map(|path| path.exists()), [true, false, true]);
+        drop(live);
+        assert!(!path("live").exists());
     }
 
     #[test]

@@ -91,6 +91,14 @@ pub enum SandboxError {
         /// The folder.
         path: PathBuf,
     },
+    /// A private folder below one in which another user can rename folders.
+    #[error("the private folder {} is below {}, which another user controls", path.display(), parent.display())]
+    UntrustedParent {
+        /// The folder.
+        path: PathBuf,
+        /// The folder above it.
+        parent: PathBuf,
+    },
     /// A server ended while it started.
     #[error("{node} ended while starting ({status}); the end of its log:\n{log}")]
     Died {
@@ -160,6 +168,7 @@ impl SandboxError {
                 "set REPLIMETER_HOME (or --servers) to a folder every user may enter, such as /var/cache/replimeter".to_owned()
             }
             Self::Untrusted { .. } => "set REPLIMETER_HOME to a folder that you own and only you may write to".to_owned(),
+            Self::UntrustedParent { .. } => "set REPLIMETER_HOME to a folder whose parents belong to root, and that only root may write to".to_owned(),
             Self::Died { .. } => "check the server options; the log above shows the cause".to_owned(),
             Self::NotReady { .. } => "check whether the machine is overloaded or out of memory; try again, or with fewer replicas".to_owned(),
             Self::NotReplicating { .. } => {

@@ -36,13 +36,18 @@ impl Home {
     ///
     /// # Errors
     /// When it belongs to a user other than the current one or root, or others can write to it: its
-    /// files are executed.
+    /// files are executed. As root also when another user could rename a folder above it.
     pub fn at(root: PathBuf) -> Result<Self, SandboxError> {
         if let Ok(meta) = fs::metadata(&root) {
             let ours = meta.uid() == rustix::process::geteuid().as_raw() || meta.uid() == 0;
             if !ours || meta.permissions().mode() & 0o022 != 0 {
                 return Err(SandboxError::Untrusted { path: root });
             }
+        }
+        if rustix::process::geteuid().is_root()
+            && let Some(parent) = untrusted_parent(&root)
+        {
+            return Err(SandboxError::UntrustedParent { path: root, parent });
         }
         Ok(Self {
             root,
@@ -180,6 +185,23 @@ impl Home {
     }
 }
 
+/// Returns the first folder above `path`, as named and with links resolved, in which a user other than
+/// the current one and root can rename folders. With the sticky bit only the owner of a folder can.
+fn untrusted_parent(path: &Path) -> Option<PathBuf> {
+    let own = rustix::process::geteuid().as_raw();
+    let named = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let real = path.canonicalize().unwrap_or_else(|_| named.clone());
+    let mut above = named.ancestors().skip(1).chain(real.ancestors().skip(1));
+    above
+        .find(|folder| {
+            fs::metadata(folder).is_ok_and(|meta| {
+                let (owner, mode) = (meta.uid(), meta.permissions().mode());
+                (owner != own && owner != 0) || (mode & 0o022 != 0 && mode & 0o1000 == 0)
+            })
+        })
+        .map(Path::to_owned)
+}
+
 pub(crate) fn make_folder(path: &Path, mode: u32) -> Result<(), SandboxError> {
     if path.is_dir() {
         return Ok(());
@@ -300,6 +322,31 @@ mod tests {
         ));
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         assert!(Home::at(folder.path().to_owned()).is_ok());
+    }
+
+    #[test]
+    fn folder_below_one_that_others_control_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (parent, safe) = (folder.path().join("parent"), folder.path().join("safe"));
+        for path in [&parent, &safe] {
+            fs::create_dir_all(path.join("home")).unwrap();
+        }
+        std::os::unix::fs::symlink(parent.join("home"), safe.join("link")).unwrap();
+        let set = |mode| fs::set_permissions(&parent, fs::Permissions::from_mode(mode)).unwrap();
+        let found = |path: PathBuf| untrusted_parent(&path);
+        set(0o777);
+        for path in [
+            parent.join("home"),
+            parent.join("home/new/newer"),
+            safe.join("link"),
+        ] {
+            assert_eq!(found(path), Some(parent.canonicalize().unwrap()));
+        }
+        assert_eq!(found(safe.join("home")), None);
+        for mode in [0o1777, 0o755] {
+            set(mode);
+            assert_eq!(found(parent.join("home")), None);
+        }
     }
 
     #[test]
