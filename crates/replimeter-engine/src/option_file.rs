@@ -2,7 +2,9 @@
 
 use std::{
     borrow::Cow,
-    fs,
+    fs::{self, File},
+    io::Read as _,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -22,6 +24,8 @@ pub struct Credentials {
     pub password: Option<Entry<Secret>>,
     /// What the file says about TLS.
     pub tls: Tls,
+    /// Files with a password that every user may read.
+    pub exposed: Vec<PathBuf>,
 }
 
 /// What an option file says about TLS.
@@ -120,6 +124,12 @@ pub enum OptionFileError {
         /// Why.
         source: std::io::Error,
     },
+    /// Every user can write to it, and so choose the password and the servers' authority. The stock client ignores it.
+    #[error("cannot use the option file {}: every user can write to it", path.display())]
+    Writable {
+        /// The file.
+        path: PathBuf,
+    },
     /// A group without its closing bracket, or a user or password that could be read in two ways; other invalid lines
     /// are skipped, as the stock client does for options it does not have.
     #[error("{}, line {line}: {reason}", path.display())]
@@ -136,7 +146,7 @@ pub enum OptionFileError {
 /// Reads an option file and those it includes.
 ///
 /// # Errors
-/// When a file cannot be read or has a broken group.
+/// When a file cannot be read, has a broken group, or every user can write to it.
 pub fn read(path: &Path) -> Result<Credentials, OptionFileError> {
     let mut credentials = Credentials::default();
     read_into(path, 0, &mut credentials)?;
@@ -152,13 +162,27 @@ fn read_into(
         path: path.to_owned(),
         source,
     };
-    let bytes = fs::read(path).map_err(failed)?;
+    let mut file = File::open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
+    // Pipes have no permissions of their own.
+    let mode = if meta.is_file() { meta.mode() } else { 0 };
+    if mode & 0o002 != 0 {
+        return Err(OptionFileError::Writable {
+            path: path.to_owned(),
+        });
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(failed)?;
     let includes =
         parse(&bytes, path, credentials).map_err(|(line, reason)| OptionFileError::Syntax {
             path: path.to_owned(),
             line,
             reason,
         })?;
+    let is_here = |entry: &Entry<Secret>| entry.file == path && !entry.value.reveal().is_empty();
+    if mode & 0o004 != 0 && credentials.password.as_ref().is_some_and(is_here) {
+        credentials.exposed.push(path.to_owned());
+    }
     if depth >= MAX_DEPTH {
         return Ok(());
     }
@@ -473,6 +497,24 @@ mod tests {
         let text = "[client\npassword=hunter2";
         let error = parse(text.as_bytes(), file, &mut Credentials::default()).unwrap_err();
         assert_eq!(error.0, 1);
+    }
+
+    #[test]
+    fn permissions_of_option_files_are_checked() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("my.cnf");
+        let read_as = |text: &str, mode: u32| {
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            read(&path).map(|found| found.exposed.len())
+        };
+        let secret = "[client]\npassword=secret\n";
+        assert_eq!(read_as(secret, 0o600).unwrap(), 0);
+        assert_eq!(read_as(secret, 0o644).unwrap(), 1);
+        assert_eq!(read_as("[client]\nuser=me\n", 0o644).unwrap(), 0);
+        let refused = read_as(secret, 0o602).unwrap_err();
+        assert!(matches!(refused, OptionFileError::Writable { .. }));
     }
 
     #[test]

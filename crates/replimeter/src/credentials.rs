@@ -12,10 +12,14 @@ use replimeter_engine::{
     option_file::{self, OptionFileError},
     source::{SourceError, SourceErrorKind},
 };
-use replimeter_model::target::{NodeSpec, Passwords, Secret, SslMode};
+use replimeter_model::{
+    target::{NodeSpec, Passwords, Secret, SslMode},
+    warning::{Warning, WarningCode},
+};
+use replimeter_render::terminal;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use crate::environment;
+use crate::{environment, print::say};
 
 /// Timeout of replies until a measurement sets its own.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -41,6 +45,8 @@ impl Credentials {
             // No core dump has the passwords, and no other process of the user may read them. Best effort.
             let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         }
+        let exposed: Vec<Warning> = file.exposed.iter().map(|path| exposed(path)).collect();
+        say(&terminal::warnings(&exposed));
         let mut asked: Option<Secret> = None;
         let mut nodes = Vec::new();
         for NodeSpec {
@@ -122,6 +128,18 @@ impl Credentials {
     }
 }
 
+/// Returns the warning for an option file that others may read.
+fn exposed(file: &Path) -> Warning {
+    Warning::new(
+        WarningCode::PasswordInUrl,
+        format!(
+            "every user may read the option file {}: they can log in with its password",
+            file.display()
+        ),
+        format!("take the right from them: chmod 600 {}", file.display()),
+    )
+}
+
 /// Where a user or password in a URL comes from.
 const IN_URL: &str = "the URL";
 
@@ -188,6 +206,9 @@ fn read_option_file(
             let hint = match error {
                 OptionFileError::Read { .. } => {
                     "check its path and permissions; --defaults-file names another file"
+                }
+                OptionFileError::Writable { .. } => {
+                    "take the right to write from others: chmod 600 FILE"
                 }
                 OptionFileError::Syntax { .. } => {
                     "write groups such as [client] with user=… and password=\"…\", where \\\" and \\\\ stand for a quote and a backslash"
