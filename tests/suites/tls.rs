@@ -339,7 +339,7 @@ fn tls_options_of_option_files_are_honored() {
             3,
             "invalid peer certificate",
         ),
-        ("localhost", "ssl-ca=DIR/none.pem", "", 3, "none.pem"),
+        ("localhost", "ssl-ca=DIR/none.pem", "", 2, "none.pem"),
         (
             "127.0.0.1",
             "ssl-ca=DIR/ours/ca.pem",
