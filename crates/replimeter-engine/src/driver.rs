@@ -141,6 +141,22 @@ impl AnswerWatch {
     pub(crate) fn shut_down(&self) {
         self.socket.shut_down();
     }
+
+    /// Returns what closes the connection from another thread.
+    pub(crate) fn interrupter(&self) -> Interrupter {
+        Interrupter(Arc::clone(&self.socket))
+    }
+}
+
+/// Closes a session's connection from another thread; afterwards its statements fail at once.
+#[derive(Clone, Debug)]
+pub struct Interrupter(Arc<WatchedSocket>);
+
+impl Interrupter {
+    /// Closes the connection, unless the session has ended.
+    pub fn shut_down(&self) {
+        self.0.shut_down();
+    }
 }
 
 impl Drop for AnswerWatch {

@@ -18,6 +18,7 @@ pub mod session;
 pub mod source;
 pub mod wire;
 
+pub use driver::Interrupter;
 pub use error::{ErrorKind, ServerError};
 pub use node::Node;
 pub use session::Session;

@@ -17,6 +17,18 @@ use crate::{
 /// Timeout of a connection attempt.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 
+/// Timeout of a login, even where statements may take longer: a frozen server accepts connections and does not answer.
+pub(crate) const LOGIN: Duration = Duration::from_secs(10);
+
+/// An idle peer is asked after this many seconds whether it is still there, and again every [`KEEPALIVE_INTERVAL_S`],
+/// up to [`KEEPALIVE_PROBES`] times: a peer that vanished ends no connection.
+const KEEPALIVE_AFTER_S: u32 = 15;
+const KEEPALIVE_INTERVAL_S: u32 = 5;
+const KEEPALIVE_PROBES: u32 = 6;
+
+/// How long sent bytes may stay unacknowledged by the peer's system.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(45);
+
 /// Prepared statements that a connection caches.
 const STATEMENTS: usize = 1024;
 
@@ -126,7 +138,12 @@ impl Node {
         Ok(())
     }
 
-    /// Returns the driver's options, with or without TLS.
+    /// Returns the timeout of each answer of the login.
+    pub(crate) fn login_timeout(&self) -> Duration {
+        self.answer.min(LOGIN)
+    }
+
+    /// Returns the driver's options, with or without TLS; the timeouts are those of the login.
     pub(crate) fn opts(&self, tls: bool) -> Opts {
         OptsBuilder::new()
             .ip_or_hostname(Some(self.endpoint.host.clone()))
@@ -145,8 +162,12 @@ impl Node {
             // One statement must be one transaction, whatever the server's default.
             .init(vec!["SET SESSION autocommit=1"])
             .tcp_connect_timeout(Some(CONNECT))
-            .read_timeout(Some(self.answer))
-            .write_timeout(Some(self.answer))
+            .read_timeout(Some(self.login_timeout()))
+            .write_timeout(Some(self.login_timeout()))
+            .tcp_keepalive_time_ms(Some(KEEPALIVE_AFTER_S * 1000))
+            .tcp_keepalive_probe_interval_secs(Some(KEEPALIVE_INTERVAL_S))
+            .tcp_keepalive_probe_count(Some(KEEPALIVE_PROBES))
+            .tcp_user_timeout_ms(u32::try_from(UNACKNOWLEDGED.as_millis()).ok())
             .max_allowed_packet(Some(MAX_PACKET))
             // The cache must hold all statements of a load: an evicted statement is closed.
             .stmt_cache_size(STATEMENTS)

@@ -11,9 +11,10 @@ use std::{
 
 use mysql::{Conn, DriverError, Error, Row, Value, prelude::Queryable};
 use replimeter_model::target::SslMode;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::{
-    driver::{self, AnswerWatch},
+    driver::{self, AnswerWatch, Interrupter},
     error::{ErrorKind, ServerError, code},
     node::{CONNECT, Node},
 };
@@ -59,6 +60,7 @@ impl Session {
             first => (first, wants_tls),
         };
         let (name, address) = (node.name.clone(), node.endpoint.address());
+        let conn = conn.and_then(|conn| set_timeouts(&conn, node).map(|()| conn));
         match conn {
             Ok(conn) => Ok(Self {
                 watch: AnswerWatch::new(conn.as_raw_fd(), driver::limit(node.answer)),
@@ -128,6 +130,12 @@ impl Session {
     #[must_use]
     pub fn connection_id(&self) -> u32 {
         self.conn.connection_id()
+    }
+
+    /// Returns what closes the connection from another thread.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        self.watch.interrupter()
     }
 
     /// Returns the driver's connection, for the measuring path.
@@ -335,8 +343,23 @@ fn connect(node: &Node, tls: bool) -> mysql::Result<Conn> {
         })
         .map_err(Error::IoError)?;
     receive
-        .recv_timeout(CONNECT + driver::limit(node.answer))
+        .recv_timeout(CONNECT + driver::limit(node.login_timeout()))
         .unwrap_or(Err(Error::DriverError(DriverError::ConnectTimeout)))
+}
+
+/// Replaces the timeouts of the login by those of statements.
+fn set_timeouts(conn: &Conn, node: &Node) -> mysql::Result<()> {
+    if node.answer == node.login_timeout() {
+        return Ok(());
+    }
+    #[allow(unsafe_code, reason = "the driver gives its socket as a number only")]
+    // SAFETY: the connection owns the socket and outlives this function.
+    let socket = unsafe { BorrowedFd::borrow_raw(conn.as_raw_fd()) };
+    for direction in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(socket, direction, Some(node.answer))
+            .map_err(|error| Error::IoError(error.into()))?;
+    }
+    Ok(())
 }
 
 /// Returns about how many bytes a row's values take.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use replimeter_model::target::Endpoint;
+use rustix::net::sockopt;
 
 use super::*;
 
@@ -158,4 +159,32 @@ fn endless_rows_end() {
         }
     }));
     assert_eq!(error.cause, "the answer is longer than 64 MiB");
+}
+
+#[test]
+fn sessions_ask_whether_an_idle_peer_is_there() {
+    let peer = peer(|mut stream| {
+        log_in(&mut stream)?;
+        stream.read(&mut [0]).map(drop)
+    });
+    // The login has its own timeout.
+    let node = Node {
+        answer: Duration::from_secs(24 * 3600),
+        ..peer
+    };
+    let socket = Session::open(&node).unwrap().socket().unwrap();
+    assert!(sockopt::socket_keepalive(&socket).unwrap());
+    assert_eq!(
+        (
+            sockopt::tcp_keepidle(&socket).unwrap().as_secs(),
+            sockopt::tcp_keepintvl(&socket).unwrap().as_secs(),
+            sockopt::tcp_keepcnt(&socket).unwrap(),
+            sockopt::tcp_user_timeout(&socket).unwrap(),
+        ),
+        (15, 5, 6, 45_000)
+    );
+    assert_eq!(
+        sockopt::socket_timeout(&socket, Timeout::Recv).unwrap(),
+        Some(node.answer)
+    );
 }
