@@ -214,7 +214,7 @@ impl<'a> ServersUnderTest<'a> {
     /// # Errors
     /// When a server fails, or the user stops the run.
     pub fn empty(&mut self, stop: &AtomicBool) -> Result<(), MeasureError> {
-        self.data.restore(&self.writer)?;
+        self.data.restore(&self.writer, stop)?;
         self.wait_until_applied(stop)
     }
 

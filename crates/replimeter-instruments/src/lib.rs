@@ -3,6 +3,7 @@
 //! Uses servers by their addresses only, never by how they were started, so that the same code measures
 //! a sandbox and a user's cluster.
 
+mod attended;
 pub mod backlog;
 pub mod clock;
 pub mod clock_offset;

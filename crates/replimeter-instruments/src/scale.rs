@@ -288,7 +288,7 @@ impl<'a> PreparedServers<'a> {
                 field.catch_up(10 * (ramp + length), step, stop)?;
                 block.caught_up = (!field.followers.is_empty()).then(|| ended.elapsed());
                 block.invalid = field.invalid(before.as_ref())?;
-                field.data.restore(&field.writer)?;
+                field.data.restore(&field.writer, stop)?;
                 field.catch_up(10 * (ramp + length), step, stop)?;
             }
             Ok(())

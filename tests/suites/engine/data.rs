@@ -1,10 +1,10 @@
 //! Data sets: filled, reused, stored and removed.
 
-use std::time::Duration;
+use std::{process::Child, time::Duration};
 
 use replimeter_engine::Node;
 use replimeter_suites::{LIMIT, TestEnvironment, session, sql, start, value, wait, wait_until};
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{RELAXED, assert_clean, codes, load, number, pid, spawn};
 
@@ -143,4 +143,51 @@ pub(super) fn full_disk_ends_the_fill() {
         .stderr_contains("rows of `sbtest1`")
         .stderr_contains("disk space");
     assert_clean(nodes);
+}
+
+/// Statements that take longer than any test, as an index over a large table does.
+const SLOW_INDEX: &str = "size = 25\n[[table]]\nname = 'slow'\ncreate = 'CREATE TABLE slow (id INT PRIMARY KEY)'\n\
+     after = ['DO SLEEP(300)']\n[table.columns]\nid = {row = true}\n[[statement]]\nsql = 'SELECT 1'";
+
+/// Starts a load, and waits until it runs the statement after the rows.
+fn slow_index(tool: &TestEnvironment, nodes: &[Node]) -> Child {
+    std::fs::write(tool.folder().join("slow.toml"), SLOW_INDEX).unwrap();
+    let child = spawn(
+        tool,
+        nodes,
+        &["--workload", "slow.toml", "--duration", "1s"],
+    );
+    wait_until("the statement runs", LIMIT, || sleeping(&nodes[0]));
+    child
+}
+
+fn sleeping(node: &Node) -> bool {
+    let rows = session(node).rows("test", "SHOW PROCESSLIST").unwrap();
+    rows.iter().any(|row| row["Info"] == "DO SLEEP(300)")
+}
+
+pub(super) fn interrupt_ends_a_long_statement_of_the_fill(nodes: &[Node]) {
+    let tool = TestEnvironment::new();
+    let child = slow_index(&tool, nodes);
+    kill_process(pid(&child), Signal::INT).unwrap();
+    let _ = wait(child, Duration::from_secs(15)).with_code(130);
+    assert!(!sleeping(&nodes[0]), "it does not run any more");
+    assert!(tool.runs().is_empty());
+}
+
+pub(super) fn interrupt_ends_the_fill_of_a_frozen_primary() {
+    let sandbox = start("mariadb/none", &RELAXED);
+    let tool = TestEnvironment::new();
+    let child = slow_index(&tool, sandbox.nodes());
+    let primary = Pid::from_raw(i32::try_from(sandbox.pids()[0]).unwrap()).unwrap();
+    kill_process(primary, Signal::STOP).unwrap();
+    kill_process(pid(&child), Signal::INT).unwrap();
+    let ended = wait(child, Duration::from_secs(40));
+    kill_process(primary, Signal::CONT).unwrap();
+    let _ = ended.with_code(130);
+    let next = load(
+        sandbox.nodes(),
+        &["--workload", "insert", "--duration", "1s"],
+    );
+    let _ = next.with_code(0);
 }

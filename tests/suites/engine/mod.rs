@@ -32,6 +32,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(failures::errors_do_not_slow_a_load on mariadb),
     test!(refusals::refused_script_ends_before_measuring on mariadb),
     test!(data::interrupted_fill_leaves_nothing on mariadb),
+    test!(data::interrupt_ends_a_long_statement_of_the_fill on mariadb),
+    test!(data::interrupt_ends_the_fill_of_a_frozen_primary).long(),
     test!(refusals::invalid_shares_and_sizes_are_refused on mariadb),
     test!(workloads::reads_are_spread_on_mysql),
     test!(workloads::every_built_in_workload_runs_on_mysql).long(),

@@ -18,6 +18,8 @@ use crate::sync::lock;
 const MAX_READINGS: usize = 4096;
 /// Interval between readings of the servers' own counters.
 const ASK: Duration = Duration::from_secs(1);
+/// Shortest pause between readings, in which others get the state even if each reading waits for a frozen server.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// State shared by the thread and its owner.
 struct Shared {
@@ -142,7 +144,7 @@ fn look(shared: &Shared) {
     let mut next = Instant::now();
     let mut state = open(shared);
     loop {
-        next = (next + state.every).max(Instant::now());
+        next = (next + state.every).max(Instant::now() + PAUSE);
         while !state.ended && Instant::now() < next {
             let rest = next.saturating_duration_since(Instant::now());
             state = shared
@@ -155,8 +157,9 @@ fn look(shared: &Shared) {
             return;
         }
         let reading = if asked.elapsed() >= ASK {
+            let reading = state.meter.read();
             asked = Instant::now();
-            state.meter.read()
+            reading
         } else {
             state.meter.read_basic()
         };

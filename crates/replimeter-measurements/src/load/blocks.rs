@@ -4,6 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use replimeter_engine::Node;
 use replimeter_instruments::{
+    MeasureError,
     discovery::Relation,
     load::{GroupResult, LoadGroup, LoadProgress, WorkerPool, Workload},
     preflight::Cluster,
@@ -60,7 +61,11 @@ pub(super) fn measure(
         if work.threads.last() != Some(threads) {
             // Each number of threads starts with the same number of rows.
             for set in &data.sets {
-                set.restore(&data.primary)?;
+                match set.restore(&data.primary, cx.stop) {
+                    // The blocks so far are complete.
+                    Err(MeasureError::Interrupted) => return Ok(()),
+                    restored => restored?,
+                }
             }
         }
     }

@@ -10,6 +10,7 @@ use replimeter_engine::{Node, ServerError, Session, dialect::galera::is_in_clust
 use super::{DataSet, FillError, LONG};
 use crate::{
     MARK, MeasureError,
+    attended::attended,
     load::{
         FILLING, SETS,
         value::Source,
@@ -166,21 +167,21 @@ impl DataSet {
     /// reverted.
     ///
     /// # Errors
-    /// When the server refuses, or rows of the set are missing.
-    pub fn restore(&self, primary: &Node) -> Result<(), ServerError> {
+    /// When the server refuses, rows of the set are missing, or the user stops the run.
+    pub fn restore(&self, primary: &Node, stop: &AtomicBool) -> Result<(), MeasureError> {
         let mut session = Session::open(&Node {
             answer: LONG,
             ..primary.clone()
         })?;
-        session.run(FILLING, "USE `replimeter`")?;
-        if self.restore_rows(&mut session)? {
-            return Ok(());
-        }
-        Err(session.precondition(
-            FILLING,
-            "rows of the data set are missing",
-            "create the data set again: the workload deletes its rows",
-        ))
+        attended(primary, &mut session, stop, |session| {
+            session.run(FILLING, "USE `replimeter`")?;
+            if self.restore_rows(session)? {
+                return Ok(());
+            }
+            let cause = "rows of the data set are missing";
+            let hint = "create the data set again: the workload deletes its rows";
+            Err(session.precondition(FILLING, cause, hint).into())
+        })
     }
 
     /// Waits until each of these servers has the complete set, whose completion record is written last.

@@ -25,7 +25,9 @@ use super::{
     workload::{Table, Workload},
 };
 use crate::{
-    MARK, MeasureError, check_interrupted,
+    MARK, MeasureError,
+    attended::attended,
+    check_interrupted,
     definition::{bound_lock_waits, define},
     table::{SETTLE, Schema, lock_schema, unlock_schema},
 };
@@ -82,42 +84,11 @@ pub fn fill(
         answer: LONG,
         ..primary.clone()
     })?;
-    bound_lock_waits(&mut session, FILLING)?;
-    lock_schema(&mut session, SETTLE)?;
-    let schema = Schema::make(primary, &mut session, others)?;
-    session.run(FILLING, "USE `replimeter`")?;
-    let rows = if workload.has_data() {
-        workload.rows(size)
-    } else {
-        0
-    };
-    let mut set = DataSet {
-        rows,
-        bytes: 0,
-        sent: 0,
-        took: Duration::ZERO,
-        reused: false,
-        warnings: Vec::new(),
-        workload: workload.clone(),
-        fingerprint: fingerprint(workload),
-        schema,
-    };
-    let made = set.make(&mut session, primary, threads, progress, stop);
-    unlock_schema(&mut session);
-    match made {
-        Ok(()) => {}
-        Err(FillError::Foreign(error)) => {
-            let _ = set.schema.remove(primary, &mut session, SETTLE);
-            return Err(error.into());
-        }
-        Err(FillError::Failed(error)) => {
-            // The session may be the one that broke. A server that waits for space does not answer this
-            // statement either.
-            drop(set.remove_within(primary, FOR_REMOVAL));
-            return Err(error);
-        }
-    }
-    set.bytes = size_on_disk(&mut session, workload)?;
+    let mut set = attended(primary, &mut session, stop, |session| {
+        let mut set = DataSet::new(session, primary, others, workload, size)?;
+        set.make_or_remove(session, primary, threads, progress, stop)?;
+        Ok(set)
+    })?;
     set.took = began.elapsed();
     Ok(set)
 }
@@ -170,6 +141,62 @@ fn fingerprint(workload: &Workload) -> u64 {
 }
 
 impl DataSet {
+    /// Creates the schema, whose lock the session holds afterwards.
+    fn new(
+        session: &mut Session,
+        primary: &Node,
+        others: &[Node],
+        workload: &Workload,
+        size: DataSize,
+    ) -> Result<Self, ServerError> {
+        bound_lock_waits(session, FILLING)?;
+        lock_schema(session, SETTLE)?;
+        let schema = Schema::make(primary, session, others)?;
+        session.run(FILLING, "USE `replimeter`")?;
+        Ok(Self {
+            rows: match workload.has_data() {
+                true => workload.rows(size),
+                false => 0,
+            },
+            bytes: 0,
+            sent: 0,
+            took: Duration::ZERO,
+            reused: false,
+            warnings: Vec::new(),
+            workload: workload.clone(),
+            fingerprint: fingerprint(workload),
+            schema,
+        })
+    }
+
+    /// Creates the tables and their rows; what a failure leaves is removed.
+    fn make_or_remove(
+        &mut self,
+        session: &mut Session,
+        primary: &Node,
+        threads: u32,
+        progress: &mut dyn FnMut(&FillProgress),
+        stop: &AtomicBool,
+    ) -> Result<(), MeasureError> {
+        let made = self.make(session, primary, threads, progress, stop);
+        unlock_schema(session);
+        match made {
+            Ok(()) => {}
+            Err(FillError::Foreign(error)) => {
+                let _ = self.schema.remove(primary, session, SETTLE);
+                return Err(error.into());
+            }
+            Err(FillError::Failed(error)) => {
+                // The session may be the one that broke. A server that waits for space does not answer this
+                // statement either.
+                drop(self.clean_up(primary, FOR_REMOVAL));
+                return Err(error);
+            }
+        }
+        self.bytes = size_on_disk(session, &self.workload)?;
+        Ok(())
+    }
+
     /// Returns whether it belongs to this workload.
     #[must_use]
     pub fn is_of(&self, workload: &Workload) -> bool {

@@ -21,10 +21,11 @@ impl DataSet {
     /// created with them and no named server has other objects in it; runs the `-- teardown` of a
     /// script. Returns warnings about failures.
     pub fn remove(self, primary: &Node) -> Vec<Warning> {
-        self.remove_within(primary, REMOVAL)
+        self.clean_up(primary, REMOVAL)
     }
 
-    pub(super) fn remove_within(self, primary: &Node, patience: Duration) -> Vec<Warning> {
+    /// Like [`remove`](Self::remove), with a timeout of each statement.
+    pub(super) fn clean_up(&self, primary: &Node, patience: Duration) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let mut note = |error: ServerError, what: &str| {
             warnings.push(Warning::new(
