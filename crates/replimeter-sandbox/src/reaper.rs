@@ -28,6 +28,25 @@ pub struct ReaperProgram {
     pub arguments: Vec<String>,
 }
 
+impl ReaperProgram {
+    /// Starts the program in its own process group, which a signal to that of the tool does not reach, with a pipe as its
+    /// standard input.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn spawn(&self, more: &[&str]) -> io::Result<Child> {
+        process::command(&self.program)
+            .args(&self.arguments)
+            .args(more)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .current_dir("/")
+            .process_group(0)
+            .spawn()
+    }
+}
+
 /// A running reaper; it ends when this is ended or dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Reaper {
@@ -37,17 +56,7 @@ pub(crate) struct Reaper {
 impl Reaper {
     /// Starts the reaper for processes with this token.
     pub(crate) fn start(&self, program: &ReaperProgram, token: &str) -> io::Result<()> {
-        let mut command = process::command(&program.program);
-        command
-            .args(&program.arguments)
-            .arg(token)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .current_dir("/")
-            // A signal to the tool's process group must not end the reaper.
-            .process_group(0);
-        let child = command.spawn()?;
+        let child = program.spawn(&[token])?;
         *self
             .child
             .lock()

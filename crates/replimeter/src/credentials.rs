@@ -37,13 +37,17 @@ pub(crate) struct Credentials {
     pub(crate) show_errors: bool,
 }
 
+/// Keeps passwords out of core dumps, and from the user's other processes. Best effort.
+pub(crate) fn hide_memory() {
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
 impl Credentials {
     /// Returns the nodes of a user's cluster, in the given order.
     pub(crate) fn nodes(&self, specs: &[NodeSpec]) -> Result<Vec<Node>, SourceError> {
         let (file, path) = read_option_file(self.defaults_file.as_deref())?;
         if !specs.is_empty() {
-            // No core dump has the passwords, and no other process of the user may read them. Best effort.
-            let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+            hide_memory();
         }
         let exposed: Vec<Warning> = file.exposed.iter().map(|path| exposed(path)).collect();
         say(&terminal::warnings(&exposed));

@@ -123,6 +123,17 @@ fn reaper() -> Option<ReaperProgram> {
         .map(|program| ReaperProgram { program, arguments })
 }
 
+/// Sets this program, with a hidden command, as the process that restores an applier when this one is killed.
+pub(crate) fn set_rescuer() {
+    replimeter_instruments::backlog::set_rescuer(Box::new(|| {
+        let program = ReaperProgram {
+            program: env::current_exe()?,
+            arguments: vec!["restore-applier".to_owned()],
+        };
+        program.spawn(&[])
+    }));
+}
+
 /// Returns the variables that a sandbox's supervisor needs; never a password.
 pub(crate) fn for_supervisor() -> Vec<(&'static str, OsString)> {
     const NEEDED: [&str; 5] = [

@@ -27,6 +27,7 @@ use crate::cli::{Command, Invocation};
 fn main() -> ExitCode {
     let registry = replimeter_measurements::registry();
     let asked = cli::parse(registry);
+    environment::set_rescuer();
     let result = signals::install().and_then(|stop| {
         let command = match asked {
             Invocation::Measure(entry, matches) => {
@@ -47,6 +48,11 @@ fn main() -> ExitCode {
             Command::Schema(args) => commands::program::schema(registry, &args),
             Command::Completions(args) => commands::program::completions(registry, &args),
             Command::Man(args) => commands::program::man(registry, &args),
+            Command::RestoreApplier => {
+                credentials::hide_memory();
+                replimeter_instruments::backlog::rescue(&mut std::io::stdin().lock());
+                Ok(())
+            }
         }
     });
     let code = match result {

@@ -44,6 +44,37 @@ pub(super) fn interrupted_backlog_starts_the_applier(servers: &Servers) {
     );
 }
 
+pub(super) fn killed_backlog_starts_the_applier(servers: &Servers) {
+    let tool = TestEnvironment::new();
+    let mut child = servers.spawn(&tool, &LONG_BACKLOG);
+    servers.await_stopped_applier();
+    under_way(servers);
+    kill_process(pid(&child), Signal::KILL).unwrap();
+    let _ = child.wait().unwrap();
+    wait_until("the applier runs again", Duration::from_secs(10), || {
+        servers.workers() == "3" && servers.applying()
+    });
+    // The next run removes what this run could not; the user removes the load's table.
+    sql(
+        servers.primary(),
+        "DROP TABLE IF EXISTS replimeter.load_insert",
+    );
+    let _ = servers
+        .run(&TestEnvironment::new(), &["lag", "--rounds", "5"])
+        .with_code(0);
+}
+
+pub(super) fn applier_that_was_left_stopped_is_named(servers: &Servers) {
+    sql(servers.replica(), "STOP SLAVE SQL_THREAD");
+    let hint = "start its applier, which a killed `replimeter backlog` can have left stopped: START SLAVE SQL_THREAD;";
+    let run = servers.run(&TestEnvironment::new(), &["backlog", "--build-up", "1s"]);
+    let examined = servers.run(&TestEnvironment::new(), &["doctor", "--json"]);
+    sql(servers.replica(), "START SLAVE SQL_THREAD");
+    let _ = run.with_code(3).stderr_contains(hint);
+    let found = examined.json()["findings"].to_string();
+    assert!(found.contains(hint), "{found}");
+}
+
 pub(super) fn panic_during_backlog_starts_the_applier(servers: &Servers) {
     let tool = TestEnvironment::new();
     let child = servers.spawn_as(

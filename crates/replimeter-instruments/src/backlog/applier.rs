@@ -58,6 +58,12 @@ impl<'a> Applier<'a> {
             say,
             released: false,
         };
+        if let Err(error) = applier.held.guard() {
+            say(&format!(
+                "cannot start the process that would restore the applier of {} if this one is killed: {error}",
+                node.name
+            ));
+        }
         let held = match applier.held.stop(&mut connection) {
             // A user without the privilege to stop it has changed nothing.
             Err(error) if error.kind == ErrorKind::Privilege => {
@@ -126,7 +132,7 @@ impl<'a> Applier<'a> {
 
     fn forget(&mut self) {
         self.released = true;
-        self.held.unregister();
+        self.held.restored();
     }
 
     fn bring_back(&mut self, first: Option<&MeasureError>) -> Result<(), ServerError> {

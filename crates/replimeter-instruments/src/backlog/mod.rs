@@ -8,6 +8,7 @@ pub(crate) mod position;
 mod position_probe;
 mod readings;
 mod release;
+mod rescue;
 mod restore;
 mod round;
 mod round_readings;
@@ -25,7 +26,11 @@ use replimeter_model::{
 };
 
 use self::round::Round;
-pub use self::{check::check, release::restore_all};
+pub use self::{
+    check::check,
+    release::restore_all,
+    rescue::{StartRescuer, rescue, set_rescuer},
+};
 use crate::{MeasureError, clock::Clock, load::BackgroundLoad, preflight::Cluster};
 
 /// Timeout of reading a server's position.

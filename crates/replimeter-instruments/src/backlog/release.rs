@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Display,
+    io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, Ordering},
@@ -21,8 +22,10 @@ use replimeter_model::engine::Engine;
 
 use super::{
     connection::{Connection, OPERATION},
+    rescue::{RescueOrder, Rescuer},
     restore::{AttemptError, RestoreState, RestoreStatements, set},
 };
+use crate::sync::lock;
 
 /// How long the applier is retried when the process must end at once.
 const HURRIED_TIMEOUT: Duration = Duration::from_secs(4);
@@ -55,6 +58,8 @@ pub(super) struct HeldApplier {
     state: Mutex<RestoreState>,
     /// Whether an attempt has failed, so that a later success must be reported too.
     doubtful: AtomicBool,
+    /// Restores it when this process is killed.
+    rescuer: Mutex<Option<Rescuer>>,
 }
 
 /// All such appliers, for exits that have no [`HeldApplier`].
@@ -85,6 +90,47 @@ impl HeldApplier {
             statements,
             state: Mutex::default(),
             doubtful: AtomicBool::new(false),
+            rescuer: Mutex::default(),
+        }
+    }
+
+    /// Creates the state of an applier that a killed process may have stopped.
+    pub(super) fn in_unknown_state(
+        node: Node,
+        engine: Engine,
+        channel: String,
+        statements: RestoreStatements,
+    ) -> Self {
+        Self {
+            node,
+            engine,
+            channel,
+            statements,
+            state: Mutex::new(RestoreState::unknown()),
+            doubtful: AtomicBool::new(false),
+            rescuer: Mutex::default(),
+        }
+    }
+
+    /// Starts the process that restores it when this one is killed.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(super) fn guard(&self) -> io::Result<()> {
+        // The servers in a namespace end with Replimeter.
+        if self.node.namespace.is_some() {
+            return Ok(());
+        }
+        let order = RescueOrder::new(&self.node, self.engine, &self.channel, &self.statements);
+        *lock(&self.rescuer) = Rescuer::start(&order)?;
+        Ok(())
+    }
+
+    /// Removes it after it was restored, or never changed.
+    pub(super) fn restored(self: &Arc<Self>) {
+        self.unregister();
+        if let Some(rescuer) = lock(&self.rescuer).take() {
+            rescuer.dismiss();
         }
     }
 
@@ -95,8 +141,8 @@ impl HeldApplier {
         held
     }
 
-    /// Removes it after it was restored.
-    pub(super) fn unregister(self: &Arc<Self>) {
+    /// Removes it from the list.
+    fn unregister(self: &Arc<Self>) {
         all().retain(|other| !Arc::ptr_eq(other, self));
     }
 
@@ -184,7 +230,7 @@ impl HeldApplier {
         loop {
             let error = match self.attempt(attempt_timeout(began.elapsed(), limit)) {
                 Ok(()) => {
-                    self.unregister();
+                    self.restored();
                     if self.doubtful.load(Ordering::Relaxed) {
                         let workers = self
                             .statements

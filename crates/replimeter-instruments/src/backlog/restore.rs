@@ -59,6 +59,14 @@ pub(super) struct RestoreState {
 }
 
 impl RestoreState {
+    /// Returns the state after statements of another process.
+    pub(super) fn unknown() -> Self {
+        Self {
+            stopping: true,
+            ..Self::default()
+        }
+    }
+
     /// Sends a statement that changes the applier.
     pub(super) fn send(
         &mut self,

@@ -25,7 +25,7 @@ use replimeter_model::{
 
 use self::{refusal::contradiction, relation::relation, writer::writer};
 pub(crate) use self::{
-    refusal::{STOPPED_HINT, not_running},
+    refusal::{STOPPED_HINT, not_running, stopped_applier},
     relation::one_cluster,
 };
 

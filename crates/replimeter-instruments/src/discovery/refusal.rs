@@ -1,7 +1,14 @@
 //! Errors for servers whose state contradicts their declaration.
 
-use replimeter_engine::{ServerError, Session, dialect::Channel, source::Member};
-use replimeter_model::target::Role;
+use replimeter_engine::{
+    ServerError, Session,
+    dialect::{
+        Channel,
+        statements::{self, ChannelPart},
+    },
+    source::Member,
+};
+use replimeter_model::{engine::Engine, target::Role};
 
 use super::{DiscoveredServer, Relation};
 
@@ -47,7 +54,7 @@ pub(super) fn unknown_source(writer: &DiscoveredServer, server: &DiscoveredServe
         .iter()
         .find(|channel| channel.source_server_id == 0)
     {
-        return not_running(session, channel);
+        return not_running(session, server.facts.engine, channel);
     }
     let identity = writer.facts.identity();
     let called = |server_id: u64, uuid: &str| {
@@ -81,8 +88,20 @@ pub(crate) const STOPPED_HINT: &str =
     "run START REPLICA on it; if it stops again, see the server's error log";
 
 /// Returns the error for a channel that is not running.
-pub(crate) fn not_running(session: &Session, channel: &Channel) -> ServerError {
-    session.precondition("does not replicate", channel.state(), STOPPED_HINT)
+pub(crate) fn not_running(session: &Session, engine: Engine, channel: &Channel) -> ServerError {
+    let hint = stopped_applier(engine, channel).unwrap_or_else(|| STOPPED_HINT.to_owned());
+    session.precondition("does not replicate", channel.state(), hint)
+}
+
+/// Returns the hint for a channel whose applier alone was stopped, without an error: as a `backlog` stops it.
+pub(crate) fn stopped_applier(engine: Engine, channel: &Channel) -> Option<String> {
+    let stopped = channel.io_running == "Yes" && channel.sql_running == "No";
+    (stopped && channel.sql_error.is_empty()).then(|| {
+        let start = statements::start(engine, channel, ChannelPart::Applier);
+        format!(
+            "start its applier, which a killed `replimeter backlog` can have left stopped: {start}"
+        )
+    })
 }
 
 /// Returns how a server's state contradicts its declared role or source, and a hint.

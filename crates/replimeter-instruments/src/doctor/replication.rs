@@ -14,7 +14,7 @@ use super::{
     examination::{Examination, ServerState},
     topology::{UpstreamRelation, reaches},
 };
-use crate::{SCHEMA, TABLE, preflight::UnnamedReplicas};
+use crate::{SCHEMA, TABLE, discovery::stopped_applier, preflight::UnnamedReplicas};
 
 pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -170,6 +170,9 @@ fn of_channel(
 
 /// Returns the hint for a channel that is not running.
 fn mending(engine: Engine, channel: &Channel) -> String {
+    if let Some(hint) = stopped_applier(engine, channel) {
+        return hint;
+    }
     let start = statements::start(engine, channel, statements::ChannelPart::Both);
     if channel.sql_error.is_empty() && channel.io_error.is_empty() {
         if channel.io_running == "Connecting" {

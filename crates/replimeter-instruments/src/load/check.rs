@@ -34,7 +34,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
                 primary = Some(server);
             }
             Relation::Channel { channel, .. } if !channel.running() => {
-                return Err(not_running(&server.session, channel));
+                return Err(not_running(&server.session, server.facts.engine, channel));
             }
             _ => replicas.push(CheckedReplica { server, relation }),
         }

@@ -324,7 +324,7 @@ fn check_replica(
     };
     refuse_filter(session, "its replication", &channel.filters)?;
     if !channel.running() {
-        return Err(not_running(session, channel));
+        return Err(not_running(session, server.facts.engine, channel));
     }
     if *delay_s > 0 {
         warnings.push(Warning::new(
