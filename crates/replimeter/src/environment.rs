@@ -128,7 +128,7 @@ pub(crate) fn set_rescuer() {
     replimeter_instruments::backlog::set_rescuer(Box::new(|| {
         let program = ReaperProgram {
             program: env::current_exe()?,
-            arguments: vec!["restore-applier".to_owned()],
+            arguments: ["sandbox", "restore-applier"].map(str::to_owned).to_vec(),
         };
         program.spawn(&[])
     }));

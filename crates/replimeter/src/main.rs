@@ -48,11 +48,6 @@ fn main() -> ExitCode {
             Command::Schema(args) => commands::program::schema(registry, &args),
             Command::Completions(args) => commands::program::completions(registry, &args),
             Command::Man(args) => commands::program::man(registry, &args),
-            Command::RestoreApplier => {
-                credentials::hide_memory();
-                replimeter_instruments::backlog::rescue(&mut std::io::stdin().lock());
-                Ok(())
-            }
         }
     });
     let code = match result {

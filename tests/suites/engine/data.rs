@@ -6,7 +6,7 @@ use replimeter_engine::Node;
 use replimeter_suites::{LIMIT, TestEnvironment, session, sql, start, value, wait, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{RELAXED, assert_clean, codes, load, number, pid, spawn};
+use super::{RELAXED, assert_clean, codes, load, load_with, number, pid, spawn};
 
 pub(super) fn existing_data_is_reused(nodes: &[Node]) {
     let rows = || value(&nodes[0], "SELECT COUNT(*) FROM replimeter.post").unwrap();
@@ -190,4 +190,50 @@ pub(super) fn interrupt_ends_the_fill_of_a_frozen_primary() {
         &["--workload", "insert", "--duration", "1s"],
     );
     let _ = next.with_code(0);
+}
+
+/// Starts a load of `insert`, and waits until it writes.
+fn inserts(tool: &TestEnvironment, nodes: &[Node], duration: &str) -> Child {
+    let child = spawn(
+        tool,
+        nodes,
+        &["--workload", "insert", "--duration", duration],
+    );
+    wait_until("the load writes", LIMIT, || {
+        let rows = session(&nodes[0]).value("test", "SELECT 1 FROM replimeter.load_insert LIMIT 1");
+        rows.ok().flatten().is_some()
+    });
+    child
+}
+
+pub(super) fn run_that_lost_its_lock_keeps_the_next_runs_tables(nodes: &[Node]) {
+    let (first, second) = (TestEnvironment::new(), TestEnvironment::new());
+    let loses = inserts(&first, nodes, "5s");
+    let holder = value(&nodes[0], "SELECT IS_USED_LOCK('replimeter.run')").unwrap();
+    sql(&nodes[0], &format!("KILL {holder}"));
+    let takes = spawn(
+        &second,
+        nodes,
+        &["--workload", "insert", "--duration", "9s"],
+    );
+    let refused = wait(loses, LIMIT).with_code(3);
+    let _ = refused.stderr_contains("another Replimeter run is measuring this server");
+    let _ = wait(takes, LIMIT).with_code(0);
+}
+
+pub(super) fn two_loads_on_two_galera_nodes_exclude_each_other() {
+    let sandbox = start("mariadb/galera:2", &RELAXED);
+    let nodes = sandbox.nodes();
+    let other = [nodes[1].clone(), nodes[0].clone()];
+    let (first, second) = (TestEnvironment::new(), TestEnvironment::new());
+    let running = inserts(&first, nodes, "5s");
+    let refused = load_with(
+        &second,
+        &other,
+        &["--workload", "insert", "--duration", "1s"],
+    );
+    let _ = wait(running, LIMIT).with_code(0);
+    let _ = refused
+        .with_code(3)
+        .stderr_contains("another Replimeter run is measuring this server");
 }

@@ -31,6 +31,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(runs::load_runs_during_a_measurement on mariadb),
     test!(failures::errors_do_not_slow_a_load on mariadb),
     test!(refusals::refused_script_ends_before_measuring on mariadb),
+    test!(data::run_that_lost_its_lock_keeps_the_next_runs_tables on mariadb),
+    test!(data::two_loads_on_two_galera_nodes_exclude_each_other).long(),
     test!(data::interrupted_fill_leaves_nothing on mariadb),
     test!(data::interrupt_ends_a_long_statement_of_the_fill on mariadb),
     test!(data::interrupt_ends_the_fill_of_a_frozen_primary).long(),

@@ -7,7 +7,7 @@ use crate::{
     SCHEMA,
     discovery::{Relation, find_relations, not_running, read_each},
     preflight::{CheckedReplica, Cluster, unnamed_replicas},
-    table::{remove_federated, take_lock},
+    table::{refuse_other_run, remove_federated, take_lock},
 };
 
 /// Connects to every server and finds their replication topology. A single server is enough, with or
@@ -64,5 +64,8 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
 /// When another run is measuring, or a server does not answer.
 pub fn claim(cluster: &mut Cluster) -> Result<Vec<Warning>, ServerError> {
     take_lock(&mut cluster.primary.session)?;
+    for replica in &mut cluster.replicas {
+        refuse_other_run(&mut replica.server.session)?;
+    }
     remove_federated(cluster)
 }

@@ -7,7 +7,7 @@ use std::{
 
 use replimeter_engine::{ServerError, Session};
 
-use super::POLL_INTERVAL;
+use super::{POLL_INTERVAL, SETTLE};
 use crate::{discovery::DiscoveredServer, preflight::Cluster};
 
 /// The name of the lock.
@@ -34,12 +34,46 @@ pub fn keep_alive(cluster: &mut Cluster) -> Result<(), ServerError> {
         Ok(_) => take_lock(session)?,
         Err(_) => {
             if let Ok(opened) = Session::open(node) {
+                let former = session.connection_id();
+                // The server releases the lock of the former connection when it sees its end.
                 *session = opened;
+                await_end_of(session, former)?;
                 take_lock(session)?;
             }
         }
     }
     Ok(())
+}
+
+/// Waits until a former connection of this run no longer holds the lock; after a while ends it on the server.
+fn await_end_of(session: &mut Session, former: u32) -> Result<(), ServerError> {
+    let holds = format!("SELECT IS_USED_LOCK('{LOCK}') = {former}");
+    for patience in [SETTLE, SETTLE] {
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            if session
+                .value("cannot keep the session alive", &holds)?
+                .as_deref()
+                != Some("1")
+            {
+                return Ok(());
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        // It may have ended by now.
+        let _ = session.run("cannot end a connection", &format!("KILL {former}"));
+    }
+    Ok(())
+}
+
+/// Checks that no other run holds the lock of this server, which is not the primary: locks do not replicate, and in a
+/// cluster another run may write to it.
+///
+/// # Errors
+/// When one does, or the server does not answer.
+pub(crate) fn refuse_other_run(session: &mut Session) -> Result<(), ServerError> {
+    let holder = session.value("cannot begin", &format!("SELECT IS_USED_LOCK('{LOCK}')"))?;
+    holder.map_or(Ok(()), |holder| Err(busy(session, &holder)))
 }
 
 pub(crate) fn take_lock(session: &mut Session) -> Result<(), ServerError> {
@@ -57,7 +91,7 @@ pub(crate) fn take_lock(session: &mut Session) -> Result<(), ServerError> {
     Err(busy(session, &holder))
 }
 
-pub(super) fn busy(session: &Session, holder: &str) -> ServerError {
+fn busy(session: &Session, holder: &str) -> ServerError {
     session.precondition(
         "cannot begin",
         format!("another Replimeter run is measuring this server (its connection {holder})"),

@@ -14,10 +14,10 @@ use std::{
 use replimeter_engine::{ErrorKind, Node, ServerError, Session, error::code};
 use replimeter_model::warning::{Warning, WarningCode};
 
-use self::lock::{busy, with_schema_lock};
+use self::lock::with_schema_lock;
 pub(crate) use self::{
     arrival::arrival,
-    lock::{LOCK, lock_schema, take_lock, unlock_schema},
+    lock::{LOCK, lock_schema, refuse_other_run, take_lock, unlock_schema},
     rows::remove_rows,
     schema::{Schema, SchemaState, find},
 };
@@ -108,12 +108,7 @@ fn clear(cluster: &mut Cluster) -> Result<Option<Warning>, ServerError> {
     let mut leftover = found.comment.is_some().then(|| removed(session, ""));
     for replica in &mut cluster.replicas {
         let session = &mut replica.server.session;
-        // A lock does not replicate: in a cluster another run may write to this server.
-        if let Some(holder) =
-            session.value("cannot begin", &format!("SELECT IS_USED_LOCK('{LOCK}')"))?
-        {
-            return Err(busy(session, &holder));
-        }
+        refuse_other_run(session)?;
         let on_replica = find(session)?;
         refuse_foreign(session, &on_replica)?;
         // The removal by an earlier run may still be on its way.

@@ -1,14 +1,18 @@
 //! Runs the workloads with one number of threads after another.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
-use replimeter_engine::Node;
+use replimeter_engine::{Node, ServerError};
 use replimeter_instruments::{
     MeasureError,
     discovery::Relation,
     load::{GroupResult, LoadGroup, LoadProgress, WorkerPool, Workload},
     preflight::Cluster,
     resources::ResourceWatch,
+    table::keep_alive,
 };
 use replimeter_model::{load::ReadTarget, plan::LoadRunPlan, time::Nanos};
 use replimeter_run::{
@@ -24,13 +28,15 @@ use super::{
 
 /// How long the client's ping limit is measured before each number of threads.
 const LIMIT: Duration = Duration::from_millis(400);
+/// Interval between checks that the run holds its lock.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const SECOND: Nanos = Nanos(1_000_000_000);
 
 /// Creates the data, and runs every workload with each number of threads.
 pub(super) fn measure(
     cx: &mut RunContext<'_, Load>,
     workloads: &[Workload],
-    cluster: &Cluster,
+    cluster: &mut Cluster,
     watch: &ResourceWatch,
     data: &mut Data,
 ) -> Result<(), CliError> {
@@ -50,8 +56,9 @@ pub(super) fn measure(
                 }
             })
             .collect();
-        let stretch = stretch(cx, &load_groups, *threads, watch)?;
+        let (stretch, lock) = stretch(cx, &load_groups, *threads, watch, cluster)?;
         cx.take(stretch)?;
+        lock?;
         let failure = cx.accumulator.failure.as_ref();
         if failure.is_some_and(|failure| failure.kind != FailureKind::Invalid)
             || cx.stop.load(Ordering::Relaxed)
@@ -91,18 +98,26 @@ fn places(workload: &Workload, reads: ReadTarget, cluster: &Cluster) -> (Vec<Nod
     (nodes, reads_only)
 }
 
-/// Runs every workload with this number of threads.
+/// Runs every workload with this number of threads; also returns whether the run kept its lock.
 fn stretch(
     cx: &RunContext<'_, Load>,
     load_groups: &[LoadGroup<'_>],
     threads: u32,
     watch: &ResourceWatch,
-) -> Result<Call, CliError> {
+    cluster: &mut Cluster,
+) -> Result<(Call, Result<(), ServerError>), CliError> {
     let work = cx.work;
     cx.stage(Stage::Prepare, "connecting the threads");
     let mut pool = WorkerPool::open(load_groups, &cx.clock)?;
     let before = pool.measure_limit(LIMIT);
-    let mut told = |second: &LoadProgress| cx.observers.progress(shown(work, load_groups, second));
+    let (mut lock, mut checked) = (Ok(()), Instant::now());
+    let mut told = |second: &LoadProgress| {
+        cx.observers.progress(shown(work, load_groups, second));
+        if lock.is_ok() && checked.elapsed() >= KEEP_ALIVE {
+            lock = keep_alive(cluster);
+            checked = Instant::now();
+        }
+    };
     let _ = watch.read();
     let mut results = pool.run_interval(work.warm_up.0, work.duration.0, cx.stop, &mut told);
     // No figures exist after the last reading.
@@ -129,12 +144,14 @@ fn stretch(
                 .or(before);
         }
     }
-    Ok(Call::Stretch {
+    let call = Call::Stretch {
         threads,
         results,
         uses,
         course,
-    })
+    };
+    // Before the run changes its tables again.
+    Ok((call, lock.and_then(|()| keep_alive(cluster))))
 }
 
 /// Converts the load's progress for display.

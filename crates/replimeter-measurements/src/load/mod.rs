@@ -189,7 +189,7 @@ Terms of the report:
         let meter = Meter::open(&metered(servers.as_ref(), &cluster), &cx.clock)?;
         cx.take(Call::Warnings(meter.warnings()))?;
         let watch = ResourceWatch::start(meter, GLANCE);
-        let result = measure(cx, &workloads, &cluster, &watch, &mut data);
+        let result = measure(cx, &workloads, &mut cluster, &watch, &mut data);
         watch.finish();
         // A load that no replica followed, or that did not wait as configured, does not describe this mode.
         let fallen_back = cluster.fall_back_reason();

@@ -114,9 +114,6 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the manual, or write a page for each command
     Man(ManArgs),
-    /// The process that restores the applier that a killed backlog stopped
-    #[command(hide = true)]
-    RestoreApplier,
 }
 
 /// `replimeter run`.

@@ -53,6 +53,9 @@ pub(crate) enum SandboxCommand {
         /// The sandbox's token
         token: String,
     },
+    /// The process that restores the applier that a killed backlog stopped
+    #[command(hide = true)]
+    RestoreApplier,
 }
 
 /// `replimeter sandbox up`.

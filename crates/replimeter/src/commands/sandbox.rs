@@ -40,6 +40,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cli::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, UpArgs},
+    credentials::hide_memory,
     environment,
     print::{print, print_failure, print_json, say},
     progress::StatusLine,
@@ -63,6 +64,11 @@ pub(crate) fn run(command: &SandboxCommand, stop: &Arc<AtomicBool>) -> Result<()
         SandboxCommand::Keep => keep(stop),
         SandboxCommand::Guard { token } => {
             reaper::watch(token, &mut io::stdin().lock());
+            Ok(())
+        }
+        SandboxCommand::RestoreApplier => {
+            hide_memory();
+            replimeter_instruments::backlog::rescue(&mut io::stdin().lock());
             Ok(())
         }
     }

@@ -56,6 +56,8 @@ pub struct DataSet {
     pub warnings: Vec<Warning>,
     workload: Workload,
     fingerprint: u64,
+    /// Identifies the run that creates the tables, in their comments.
+    run: String,
     schema: Schema,
 }
 
@@ -153,6 +155,7 @@ impl DataSet {
         lock_schema(session, SETTLE)?;
         let schema = Schema::make(primary, session, others)?;
         session.run(FILLING, "USE `replimeter`")?;
+        let run = session.value(FILLING, "SELECT UUID()")?.unwrap_or_default();
         Ok(Self {
             rows: match workload.has_data() {
                 true => workload.rows(size),
@@ -165,6 +168,7 @@ impl DataSet {
             warnings: Vec::new(),
             workload: workload.clone(),
             fingerprint: fingerprint(workload),
+            run,
             schema,
         })
     }
@@ -334,10 +338,11 @@ impl DataSet {
 
     fn create(&self, session: &mut Session, table: &Table) -> Result<(), ServerError> {
         let sql = format!(
-            "{} COMMENT='{}; data {:016x}; rows {}'",
+            "{} COMMENT='{}; data {:016x}; run {}; rows {}'",
             table.create,
             self.schema.mark(),
             self.fingerprint,
+            self.run,
             self.rows
         );
         session

@@ -55,18 +55,22 @@ impl DataSet {
             );
         }
         if !self.reused {
+            let mut replaced = false;
             for table in self.tables() {
-                let ours = comment(&mut session, &table.name)
-                    .map(|comment| comment.is_some_and(|comment| comment.starts_with(MARK)));
-                let dropped = ours.and_then(|ours| match ours {
-                    true => define(
-                        primary,
-                        &mut session,
-                        "cannot remove the table",
-                        &format!("DROP TABLE IF EXISTS `{}`", table.name),
-                    ),
-                    false => Ok(()),
-                });
+                let dropped =
+                    comment(&mut session, &table.name).and_then(|comment| match comment {
+                        Some(comment) if self.made(&comment) => define(
+                            primary,
+                            &mut session,
+                            "cannot remove the table",
+                            &format!("DROP TABLE IF EXISTS `{}`", table.name),
+                        ),
+                        // Another run has replaced it.
+                        other => {
+                            replaced |= other.is_some();
+                            Ok(())
+                        }
+                    });
                 if let Err(error) = dropped {
                     note(
                         error,
@@ -74,7 +78,7 @@ impl DataSet {
                     );
                 }
             }
-            if let Err(error) = self.mark_incomplete(&mut session) {
+            if !replaced && let Err(error) = self.mark_incomplete(&mut session) {
                 note(error, "");
             }
         }
@@ -83,6 +87,11 @@ impl DataSet {
             Err(error) => note(error, ""),
         }
         warnings
+    }
+
+    /// Returns whether this run created a table with this comment.
+    fn made(&self, comment: &str) -> bool {
+        comment.starts_with(MARK) && comment.contains(&format!("; run {};", self.run))
     }
 
     /// Leaves the tables for later runs.
