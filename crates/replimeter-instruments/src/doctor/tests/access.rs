@@ -79,7 +79,9 @@ fn hidden_routines_and_events_are_reported() {
     let hints: Vec<&str> = hints.map(|finding| finding.hint.as_str()).collect();
     assert_eq!(
         hints,
-        ["GRANT EXECUTE, EVENT ON `replimeter`.* TO 'u'@'%';"]
+        [
+            "run on the primary, from where it replicates: GRANT EXECUTE, EVENT ON `replimeter`.* TO 'u'@'%';"
+        ]
     );
     for all in ["SELECT, EXECUTE, EVENT", "SELECT, ALTER ROUTINE, EVENT"] {
         let findings = judged(&granted(all)).findings;
