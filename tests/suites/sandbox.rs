@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(temporary_tables_of_other_servers_are_kept),
     test!(short_published_size_sweep_runs),
     test!(filter_that_excludes_the_schema_ends_the_start),
-    test!(full_disk_keeps_partial_samples),
+    test!(full_disk_is_explained_at_every_write),
     test!(damaged_run_directories_are_explained),
 ];
 
@@ -283,14 +283,12 @@ fn filter_that_excludes_the_schema_ends_the_start() {
     assert!(tool.runs().is_empty());
 }
 
-fn full_disk_keeps_partial_samples() {
-    // Mounts a small file system: as root directly, otherwise in a user namespace.
-    let tool = TestEnvironment::new();
-    let small = tool.folder().join("small");
-    fs::create_dir(&small).unwrap();
+/// Runs `lag` with its run directory on a file system of this size, and lists the files that are left there.
+fn on_small_disk(tool: &TestEnvironment, size: &str, rounds: u32) -> CommandOutput {
+    // As root directly, otherwise in a user namespace.
     let script = format!(
-        "mount -t tmpfs -o size=256k tmpfs {small} && exec {binary} lag --sandbox async:1 --pace visible --rounds 200000 --run-dir {small}/run",
-        small = small.display(),
+        "mount -t tmpfs -o size={size} tmpfs {small} && {binary} lag --sandbox async:1 --pace visible --rounds {rounds} --run-dir {small}/run; code=$?; find {small} -mindepth 1 -printf 'left: %f\\n'; exit $code",
+        small = tool.folder().join("small").display(),
         binary = binary().display()
     );
     let mut command = std::process::Command::new("unshare");
@@ -302,11 +300,35 @@ fn full_disk_keeps_partial_samples() {
         .env("REPLIMETER_HOME", tool.home())
         .output()
         .unwrap();
-    let ended = replimeter_suites::CommandOutput::of(output)
+    CommandOutput::of(output)
         .with_code(3)
         .stderr_contains("No space left")
-        .stderr_contains("--run-dir");
-    assert!(ended.words().contains("The run failed"), "{ended:#?}");
+        .stderr_contains("--run-dir")
+}
+
+fn full_disk_is_explained_at_every_write() {
+    let tool = TestEnvironment::new();
+    fs::create_dir(tool.folder().join("small")).unwrap();
+    for (size, rounds, file, kept) in [
+        ("8k", 100, "manifest.json", 0),
+        ("96k", 100, "samples.parquet", 5),
+        ("256k", 200_000, "samples.parquet", 5),
+        ("2m", 100, "report.html", 6),
+    ] {
+        let ended = on_small_disk(&tool, size, rounds).stderr_contains(file);
+        let left: Vec<&str> = ended
+            .stdout
+            .lines()
+            .filter_map(|line| line.strip_prefix("left: "))
+            .collect();
+        assert_eq!(left.len(), kept, "{size}: {left:?}, {ended:#?}");
+        assert!(left.iter().all(|name| !name.starts_with('.')), "{left:?}");
+        let measured = ended.stdout.contains("Replimeter lag");
+        assert_eq!(measured, kept > 0, "{size}: {ended:#?}");
+        let failed = ended.words().contains("The run failed");
+        assert_eq!(failed, file == "samples.parquet", "{size}: {ended:#?}");
+        assert_eq!(tool.servers(), [0; 0]);
+    }
 }
 
 fn damaged_run_directories_are_explained() {
