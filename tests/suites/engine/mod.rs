@@ -61,16 +61,15 @@ const BUILT_IN: [&str; 8] = [
 
 fn spawn(tool: &TestEnvironment, nodes: &[Node], more: &[&str]) -> Child {
     let urls: Vec<String> = nodes.iter().map(|node| url(node, ADMIN)).collect();
-    let mut args = vec![
-        "load",
-        "--primary",
-        &urls[0],
-        "--json",
-        "--warm-up",
-        "200ms",
-    ];
-    for replica in &urls[1..] {
-        args.extend(["--replica", replica]);
+    let mut args = vec!["load", "--json", "--warm-up", "200ms"];
+    let member = nodes[0].name.starts_with("node");
+    for (index, url) in urls.iter().enumerate() {
+        let option = match index {
+            _ if member => "--node",
+            0 => "--primary",
+            _ => "--replica",
+        };
+        args.extend([option, url]);
     }
     args.extend(more);
     tool.command(&args)
