@@ -20,8 +20,8 @@ pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// Timeout of a login, even where statements may take longer: a frozen server accepts connections and does not answer.
 pub(crate) const LOGIN: Duration = Duration::from_secs(10);
 
-/// An idle peer is asked after this many seconds whether it is still there, and again every [`KEEPALIVE_INTERVAL_S`],
-/// up to [`KEEPALIVE_PROBES`] times: a peer that vanished ends no connection.
+/// Seconds of silence after which the peer is probed, then every [`KEEPALIVE_INTERVAL_S`] up to [`KEEPALIVE_PROBES`] times: a peer
+/// that vanished ends no connection.
 const KEEPALIVE_AFTER_S: u32 = 15;
 const KEEPALIVE_INTERVAL_S: u32 = 5;
 const KEEPALIVE_PROBES: u32 = 6;

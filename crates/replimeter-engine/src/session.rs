@@ -149,11 +149,7 @@ impl Session {
     /// # Errors
     /// When the system refuses another file descriptor.
     pub(crate) fn socket(&self) -> Result<OwnedFd, ServerError> {
-        let raw = self.conn.as_raw_fd();
-        #[allow(unsafe_code, reason = "the driver gives its socket as a number only")]
-        // SAFETY: the session owns the socket and lives until the end of this function.
-        let borrowed = unsafe { BorrowedFd::borrow_raw(raw) };
-        rustix::io::fcntl_dupfd_cloexec(borrowed, 0).map_err(|error| {
+        rustix::io::fcntl_dupfd_cloexec(socket_of(&self.conn), 0).map_err(|error| {
             self.precondition(
                 "cannot duplicate the connection's socket",
                 error.to_string(),
@@ -347,16 +343,22 @@ fn connect(node: &Node, tls: bool) -> mysql::Result<Conn> {
         .unwrap_or(Err(Error::DriverError(DriverError::ConnectTimeout)))
 }
 
+/// Returns the connection's socket.
+fn socket_of(conn: &Conn) -> BorrowedFd<'_> {
+    #[allow(unsafe_code, reason = "the driver gives its socket as a number only")]
+    // SAFETY: the connection owns the socket, and is borrowed for as long.
+    unsafe {
+        BorrowedFd::borrow_raw(conn.as_raw_fd())
+    }
+}
+
 /// Replaces the timeouts of the login by those of statements.
 fn set_timeouts(conn: &Conn, node: &Node) -> mysql::Result<()> {
     if node.answer == node.login_timeout() {
         return Ok(());
     }
-    #[allow(unsafe_code, reason = "the driver gives its socket as a number only")]
-    // SAFETY: the connection owns the socket and outlives this function.
-    let socket = unsafe { BorrowedFd::borrow_raw(conn.as_raw_fd()) };
     for direction in [Timeout::Recv, Timeout::Send] {
-        set_socket_timeout(socket, direction, Some(node.answer))
+        set_socket_timeout(socket_of(conn), direction, Some(node.answer))
             .map_err(|error| Error::IoError(error.into()))?;
     }
     Ok(())

@@ -25,7 +25,7 @@ pub use self::{
     event::{Event, Flow, Observer, Observers, Progress, ProgressDetail, Stage},
     measurement::{
         Client, Concluded, Document, Finished, Histograms, Measurement, Plan, RunContext, RunEnd,
-        lost_servers, to_measure, with_advice,
+        outcome_of, to_measure, with_advice,
     },
     recorded::{Recorded, incomplete_hint, read_json, read_value},
     registry::{Entry, PlannedRun, Registry, Replayed},

@@ -27,7 +27,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::context::RunEnd;
 pub(super) use self::context::{LastCall, RunRequest, plan_text};
-pub use self::context::{RunContext, lost_servers, to_measure, with_advice};
+pub use self::context::{RunContext, outcome_of, to_measure, with_advice};
 use super::{event::Observer, screen::Screen};
 use crate::{
     cli_error::{CliError, FailureKind},

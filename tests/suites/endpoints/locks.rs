@@ -48,14 +48,11 @@ fn ended_in_time(child: Child) -> CommandOutput {
 
 /// Waits until a server has rows of a run.
 fn await_rows(node: &Node) {
-    let deadline = Instant::now() + BOUND;
     let rows = "SELECT COUNT(*) FROM replimeter.lag_probe";
-    while !session(node)
-        .value("test", rows)
-        .is_ok_and(|count| count.is_some_and(|count| count != "0"))
-    {
-        assert!(Instant::now() < deadline, "no rows");
-    }
+    wait_until("rows are written", BOUND, || {
+        let count = session(node).value("test", rows);
+        count.is_ok_and(|count| count.is_some_and(|count| count != "0"))
+    });
 }
 
 /// Opens a transaction that has read the table; returns its session and how a message names it.

@@ -21,6 +21,17 @@ const LONG_BACKLOG: [&str; 10] = [
 ];
 
 /// However the run ends, the replica applies with its previous settings.
+/// Removes what a killed run left: the user the load's table, the next run the others.
+fn remove_leftovers(servers: &Servers) {
+    sql(
+        servers.primary(),
+        "DROP TABLE IF EXISTS replimeter.load_insert",
+    );
+    let _ = servers
+        .run(&TestEnvironment::new(), &["lag", "--rounds", "5"])
+        .with_code(0);
+}
+
 pub(super) fn interrupted_backlog_starts_the_applier(servers: &Servers) {
     let tool = TestEnvironment::new();
     let child = servers.spawn(&tool, &LONG_BACKLOG);
@@ -54,14 +65,7 @@ pub(super) fn killed_backlog_starts_the_applier(servers: &Servers) {
     wait_until("the applier runs again", Duration::from_secs(10), || {
         servers.workers() == "3" && servers.applying()
     });
-    // The next run removes what this run could not; the user removes the load's table.
-    sql(
-        servers.primary(),
-        "DROP TABLE IF EXISTS replimeter.load_insert",
-    );
-    let _ = servers
-        .run(&TestEnvironment::new(), &["lag", "--rounds", "5"])
-        .with_code(0);
+    remove_leftovers(servers);
 }
 
 pub(super) fn applier_that_was_left_stopped_is_named(servers: &Servers) {
@@ -103,17 +107,10 @@ pub(super) fn second_signal_ends_run_with_frozen_primary(servers: &Servers) {
         .with_code(130)
         .stderr_contains("stopped without cleaning up");
     assert_eq!(as_it_was, ("3".to_owned(), true));
-    // The next run removes what this run could not; the user removes the script's table.
     wait_until("the primary answers", LIMIT, || {
         session(servers.primary()).value("test", "SELECT 1").is_ok()
     });
-    sql(
-        servers.primary(),
-        "DROP TABLE IF EXISTS replimeter.load_insert",
-    );
-    let _ = servers
-        .run(&TestEnvironment::new(), &["lag", "--rounds", "5"])
-        .with_code(0);
+    remove_leftovers(servers);
 }
 
 /// A replica that cannot apply a transaction fails the run with the server's error, without a long wait.

@@ -165,7 +165,7 @@ pub fn rescue(pipe: &mut dyn Read) {
     let mut lines = text.lines();
     let order = lines.next().map(serde_json::from_str::<RescueOrder>);
     if let (Some(Ok(order)), None) = (order, lines.find(|line| *line == RELEASED)) {
-        // Nobody reads what it says.
+        // No process reads its messages.
         let _ = order
             .into_applier()
             .register()

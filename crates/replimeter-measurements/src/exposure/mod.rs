@@ -12,10 +12,7 @@ use crate::{
     exposure::report::{answer, report},
 };
 use clap::Command;
-use replimeter_instruments::{
-    MeasureError,
-    exposure::{self, Event, Listener, Outcome},
-};
+use replimeter_instruments::exposure::{self, Event, Listener, Outcome};
 use replimeter_model::{
     exposure::{ExposureDocument, ExposureResults, ExposureRow, ExposureSample, ExposureWindow},
     plan::{ExposurePlan, ExposureSettings, Planned},
@@ -27,9 +24,8 @@ use replimeter_run::{
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
-    lost_servers,
     options::one_target,
-    to_measure, with_advice,
+    outcome_of, to_measure, with_advice,
 };
 use serde::{Deserialize, Serialize};
 
@@ -174,13 +170,8 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
         let mut listener = Listener { on: &mut on, stop };
         let result = exposure::run(&mut cluster, work, &clock, real_time, &mut listener);
         drop(cluster);
-        let advised = |error: MeasureError| with_advice(error.into(), servers.as_ref());
-        let ended = result.map_err(advised).map(|mut outcome| {
-            let failure = outcome.failure.take().map(advised);
-            if failure.is_none() {
-                outcome.warnings.extend(lost_servers(servers.as_ref()));
-            }
-            (outcome, failure)
+        let ended = outcome_of(result, servers.as_ref(), |outcome| {
+            (outcome.failure.take(), &mut outcome.warnings)
         });
         cx.close(servers);
         let (outcome, failure) = ended?;

@@ -12,10 +12,7 @@ use crate::tap::{
     windows::TapWindows,
 };
 use clap::{Args, Command};
-use replimeter_instruments::{
-    MeasureError,
-    tap::{self, Event, Listener, Outcome},
-};
+use replimeter_instruments::tap::{self, Event, Listener, Outcome};
 use replimeter_model::{
     plan::{Planned, TapPlan, TapSettings},
     tap::{TapDocument, TapResults, TapRow, TapWindow},
@@ -29,9 +26,8 @@ use replimeter_run::{
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS, TIME, WRITES},
-    lost_servers,
     options::{CommandLineSettings, StreamFormat, StreamOutputArgs, one_target},
-    to_measure, with_advice,
+    outcome_of, to_measure, with_advice,
 };
 use serde::{Deserialize, Serialize};
 
@@ -213,13 +209,8 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
             &mut listener,
         );
         drop(cluster);
-        let advised = |error: MeasureError| with_advice(error.into(), servers.as_ref());
-        let ended = result.map_err(advised).map(|mut outcome| {
-            let failure = outcome.failure.take().map(advised);
-            if failure.is_none() {
-                outcome.warnings.extend(lost_servers(servers.as_ref()));
-            }
-            (outcome, failure)
+        let ended = outcome_of(result, servers.as_ref(), |outcome| {
+            (outcome.failure.take(), &mut outcome.warnings)
         });
         cx.close(servers);
         let (mut outcome, failure) = ended?;
