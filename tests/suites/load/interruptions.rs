@@ -20,7 +20,6 @@ const LONG_BACKLOG: [&str; 10] = [
     "--json",
 ];
 
-/// However the run ends, the replica applies with its previous settings.
 /// Removes what a killed run left: the user the load's table, the next run the others.
 fn remove_leftovers(servers: &Servers) {
     sql(
@@ -32,6 +31,7 @@ fn remove_leftovers(servers: &Servers) {
         .with_code(0);
 }
 
+/// However the run ends, the replica applies with its previous settings.
 pub(super) fn interrupted_backlog_starts_the_applier(servers: &Servers) {
     let tool = TestEnvironment::new();
     let child = servers.spawn(&tool, &LONG_BACKLOG);
