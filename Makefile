@@ -1,6 +1,6 @@
 # `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-versions build servers lint unit suites audit bench tools docs book deb reproduce clean
+.PHONY: help demo test test-all test-versions build servers lint unit suites audit fuzz bench tools docs book deb reproduce clean
 
 CARGO ?= cargo
 DENY := target/tools/bin/cargo-deny
@@ -15,6 +15,7 @@ help:
 	@echo 'make deb       target/deb/replimeter_VERSION_ARCH.deb (Debian, Ubuntu)'
 	@echo 'make docs      update the generated documents: schemas, command line, keys, columns, messages'
 	@echo 'make audit     look for published vulnerabilities of the dependencies (fetches the database of RustSec)'
+	@echo 'make fuzz      feed mutated inputs to all that reads bytes of others (RUNS=10000000 of each)'
 	@echo 'make bench     measure the performance goals, as ratios to the alternatives'
 	@echo 'make reproduce run the five published experiments, compare with the published results, into docs/reproduced'
 	@echo 'make book      build the handbook from docs/ into target/book (needs mdbook)'
@@ -48,6 +49,22 @@ $(DENY):
 audit: $(DENY)
 	scripts/audit $(DENY)
 
+# Every target of fuzz/targets, with at most 64 MB and one second for an input. Inputs that reach new code are kept in target/corpus;
+# one that fails is written there, too: it becomes a unit test. `TARGETS=url` selects targets.
+RUNS ?= 10000000
+TARGETS ?= binlog wire option-file url plan workload
+FUZZ := target/tools/bin/cargo-fuzz
+
+fuzz: $(FUZZ)
+	for target in $(TARGETS); do \
+		mkdir -p target/corpus/$$target; \
+		$(FUZZ) run --sanitizer none --target-dir target/fuzz $$target target/corpus/$$target fuzz/seeds/$$target -- \
+			-runs=$(RUNS) -timeout=1 -max_len=4096 -print_final_stats=1 -artifact_prefix=target/corpus/$$target- || exit; \
+	done
+
+$(FUZZ):
+	$(CARGO) install cargo-fuzz@0.13.2 --locked --profile dev --root target/tools
+
 unit:
 	$(CARGO) test --release --locked --workspace --lib --bins
 
@@ -69,7 +86,7 @@ test-all:
 	$(MAKE) test LONG=1
 	$(MAKE) test-versions
 
-# Tests on other series of the servers than those of `make test`. State transfer of MariaDB 11.8 needs the system's rsync.
+# Tests on other series of the servers than those of `make test`. State transfer of MariaDB 11.8 needs the scripts of an installed one.
 test-versions:
 	for series in mariadb-11.8 mysql-8.0 mysql-8.4; do scripts/get-servers $$series || exit; done
 	REPLIMETER_TEST_SERVERS='mariadb-11.8 mysql-8.4' $(MAKE) suites

@@ -7,6 +7,7 @@ use std::{
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    slice,
     sync::atomic::AtomicBool,
     thread,
     time::{Duration, Instant},
@@ -16,7 +17,7 @@ use replimeter_engine::{
     Node,
     wire::{ParameterValue, WireConnection},
 };
-use replimeter_instruments::load::{Workload, fill, recording_cost};
+use replimeter_instruments::load::{Workload, fill_sandbox, recording_cost};
 use replimeter_model::load::DataSize;
 use replimeter_suites::{TestEnvironment, password, sql, start, url};
 use serde_json::Value;
@@ -35,7 +36,7 @@ const CONNECTIONS: [u32; 3] = [1, 8, 64];
 const LOOK: Duration = Duration::from_millis(25);
 /// Size of the data set that is filled, in bytes.
 const FILLED: u64 = 300_000_000;
-/// Connections that fill it.
+/// Connections that fill it, on both sides.
 const FILLERS: u32 = 4;
 /// The 97.5 % points of Student's distribution for 1 to 9 degrees of freedom.
 const T95: [f64; 9] = [
@@ -84,12 +85,10 @@ pub(crate) fn load() {
     let node = &sandbox.nodes()[0];
     let stop = AtomicBool::new(false);
     let workload = Workload::named("point-select").unwrap();
-    let set = fill(
-        node,
-        &[],
+    let set = fill_sandbox(
+        slice::from_ref(node),
         &workload,
         DataSize::Rows(ROWS),
-        FILLERS,
         &mut |_| {},
         &stop,
     )
@@ -485,12 +484,10 @@ fn filling(node: &Node) {
     let rows = workload.rows(DataSize::Bytes(FILLED));
     let (mut ours, mut theirs, mut alone) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds().min(3) {
-        let set = fill(
-            node,
-            &[],
+        let set = fill_sandbox(
+            slice::from_ref(node),
             &workload,
             DataSize::Rows(rows),
-            FILLERS,
             &mut |_| {},
             &stop,
         )

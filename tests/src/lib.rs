@@ -1,6 +1,7 @@
 //! Shared code of the suites: running the tool as a user would, on real
 //! servers.
 
+pub mod binlog;
 mod folders;
 pub mod harness;
 pub mod net;
@@ -369,13 +370,19 @@ pub const LIMIT: Duration = Duration::from_secs(240);
 /// Reason why a test that needs [`servers_with_a_clock_to_set`] cannot run without them.
 pub const NO_FAKETIME: &str = "libfaketime is missing; on Debian: apt-get install libfaketime";
 
+/// Returns the library that sets the clock of a process, which `make test` installs.
+#[must_use]
+pub fn libfaketime() -> Option<String> {
+    let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
+        .map(|triplet| format!("/usr/lib/{triplet}/faketime/libfaketimeMT.so.1"));
+    library.into_iter().find(|path| Path::new(path).exists())
+}
+
 /// Returns a folder for `--servers` or `--replica-server` with a server whose calendar
 /// clock [`set_clock`] sets; its other clocks stay correct. `None` without libfaketime.
 #[must_use]
 pub fn servers_with_a_clock_to_set(engine: Engine) -> Option<PathBuf> {
-    let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
-        .map(|triplet| format!("/usr/lib/{triplet}/faketime/libfaketimeMT.so.1"));
-    let library = library.iter().find(|path| Path::new(path).exists())?;
+    let library = libfaketime()?;
     let home = Home::at(home()).unwrap();
     let install =
         Install::find(&search(&home, None), Some(engine)).unwrap_or_else(|error| panic!("{error}"));

@@ -30,6 +30,10 @@ pub struct SyntheticSamples {
     pub spread: f64,
     /// Correlation of neighbors, 0 to 1.
     pub correlation: f64,
+    /// Fresh starts of the servers, which share the samples; 0 for servers that ran already.
+    pub starts: u32,
+    /// Standard deviation of the logarithm of the starts' levels.
+    pub between_starts: f64,
 }
 
 impl Default for SyntheticSamples {
@@ -41,6 +45,8 @@ impl Default for SyntheticSamples {
             level_us: 200.0,
             spread: 0.3,
             correlation: 0.6,
+            starts: 0,
+            between_starts: 0.0,
         }
     }
 }
@@ -52,18 +58,24 @@ impl Default for SyntheticSamples {
 pub fn lag_run(dir: &Path, of: SyntheticSamples) {
     fs::create_dir(dir).unwrap();
     let mut random = Random::new(of.seed);
-    let columns = Samples::new("async:1", vec!["replica1".to_owned()]);
+    let columns = |start: u32| Samples::new("async:1", start, vec!["replica1".to_owned()]);
     let mut file = RowFile::create::<Samples>(&dir.join("samples.parquet")).unwrap();
-    let mut rows = Rows::new(columns);
+    let mut rows = Rows::new(columns(1));
     let mut state = random.normal();
+    let per_start = of.count / i64::from(of.starts.max(1));
+    let mut level_us = of.level_us;
     let fresh = (1.0 - of.correlation * of.correlation).sqrt();
     for seq in 0..of.count {
+        if of.starts > 0 && seq % per_start == 0 {
+            rows.switch(columns((seq / per_start) as u32 + 1));
+            level_us = of.level_us * (of.between_starts * random.normal()).exp();
+        }
         state = of.correlation * state + fresh * random.normal();
         let (send, insert) = (
             Nanos(seq * 10_000_000),
             Nanos((80_000.0 * (0.2 * random.normal()).exp()) as i64),
         );
-        let until = send + insert + Nanos((of.level_us * 1e3 * (of.spread * state).exp()) as i64);
+        let until = send + insert + Nanos((level_us * 1e3 * (of.spread * state).exp()) as i64);
         let sighting = Sighting {
             seq: seq as u64,
             after: until - Nanos(20_000),
@@ -104,6 +116,7 @@ pub fn lag_run(dir: &Path, of: SyntheticSamples) {
     let target = TargetRecord {
         shape: "async:1".to_owned(),
         modes: vec!["async".to_owned()],
+        fresh_starts: of.starts,
         ..TargetRecord::default()
     };
     let document = LagDocument {

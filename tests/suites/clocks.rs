@@ -1,6 +1,9 @@
 //! Servers' clocks, and clocks that are set during a run.
 
-use std::{thread, time::Duration};
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
 
 use replimeter_instruments::{
     clock::{Calendar, Clock},
@@ -10,14 +13,15 @@ use replimeter_model::{engine::Engine, sandbox::SandboxSpec, time::Nanos};
 use replimeter_suites::{
     LIMIT, NO_FAKETIME, TestEnvironment,
     harness::{Test, skip},
-    password, servers_with_a_clock_to_set, session, set_clock, start_spec, test, url, wait,
-    wait_until,
+    libfaketime, password, servers_with_a_clock_to_set, session, set_clock, sql, start_spec, test,
+    url, wait, wait_until,
 };
 
 pub(crate) const TESTS: &[Test] = &[
     test!(one_clock_per_machine_until_one_is_set),
     test!(one_clock_per_machine_until_one_is_set_on_mysql).long(),
     test!(clock_set_during_a_run_is_reported),
+    test!(clocks_set_by_an_hour_change_neither_tap_nor_exposure).long(),
 ];
 
 const SECOND: i64 = 1_000_000_000;
@@ -172,4 +176,75 @@ fn clock_set_during_a_run_is_reported() {
         worst < polled + 500_000.0,
         "a row is {worst} µs late by its stamp and {polled} µs by reading"
     );
+}
+
+/// The clocks of both servers and of the tool are set, forward and back, while it runs.
+fn clocks_set_by_an_hour_change_neither_tap_nor_exposure() {
+    let Some(folder) = servers_with_a_clock_to_set(Engine::MariaDb) else {
+        return skip(NO_FAKETIME);
+    };
+    let spec = SandboxSpec {
+        servers: Some(folder.clone()),
+        ..SandboxSpec::of("mariadb/async:1".parse().unwrap())
+    };
+    let sandbox = start_spec(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()));
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    let (primary_url, replica_url) = (url(primary, "replimeter"), url(replica, "replimeter"));
+    for statement in [
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.orders (id INT AUTO_INCREMENT PRIMARY KEY)",
+    ] {
+        sql(primary, statement);
+    }
+    let tools = [TestEnvironment::new(), TestEnvironment::new()];
+    let began = Instant::now();
+    let children = [("exposure", &tools[0]), ("tap", &tools[1])].map(|(name, tool)| {
+        let clock = tool.folder().join("clock");
+        fs::write(&clock, "+0\n").unwrap();
+        let servers = ["--primary", &primary_url, "--replica", &replica_url];
+        let line = [&[name, "--duration", "6s", "--json"][..], &servers].concat();
+        let mut command = tool.command(&line);
+        command
+            .env("REPLIMETER_PASSWORD", password(primary))
+            .env("LD_PRELOAD", libfaketime().unwrap())
+            .env("FAKETIME_TIMESTAMP_FILE", clock)
+            .env("FAKETIME_CACHE_DURATION", "1")
+            .env("DONT_FAKE_MONOTONIC", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        command.spawn().unwrap()
+    });
+    let mut writer = session(primary);
+    let mut steps = [3600.0, -3600.0].into_iter();
+    for number in 0..600 {
+        writer
+            .run("test", "INSERT INTO shop.orders VALUES ()")
+            .unwrap();
+        if number % 200 == 199
+            && let Some(seconds) = steps.next()
+        {
+            for member in sandbox.members() {
+                set_clock(member, seconds);
+            }
+            for tool in &tools {
+                let made = tool.folder().join("clock.new");
+                fs::write(&made, format!("{seconds:+}\n")).unwrap();
+                fs::rename(made, tool.folder().join("clock")).unwrap();
+            }
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let documents = children.map(|child| wait(child, LIMIT).with_code(0).json());
+    assert!(
+        began.elapsed() < Duration::from_secs(600),
+        "a run took {:?}",
+        began.elapsed()
+    );
+    for (document, figure) in documents.iter().zip(["age", "lag"]) {
+        let length = document["measured_us"].as_f64().unwrap();
+        assert!((5e6..120e6).contains(&length), "{document:#}");
+        let row = &document["results"]["rows"][0];
+        let worst = row[figure]["max_us"].as_f64().unwrap();
+        assert!((0.0..60e6).contains(&worst), "{document:#}");
+    }
+    sandbox.close().unwrap();
 }

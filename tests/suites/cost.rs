@@ -20,6 +20,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(mode_does_not_differ_from_itself).alone().long(),
     test!(interrupted_run_keeps_its_results),
     test!(killed_server_ends_the_run_and_keeps_results),
+    test!(blocks_count_operations_by_their_start),
+    test!(replica_costs_include_what_it_applies_later),
     test!(script_refused_by_the_server_has_no_cost),
     test!(bad_input_is_refused_before_start),
 ];
@@ -463,7 +465,7 @@ fn bad_input_is_refused_before_start() {
         (vec!["cost", "--duration", "10"], 2, "unit"),
         (
             vec!["cost", "--modes", "async", "--servers", "/nonexistent"],
-            3,
+            2,
             "/nonexistent",
         ),
         (vec!["cost", "--raw"], 2, "--raw"),
@@ -481,4 +483,72 @@ fn bad_input_is_refused_before_start() {
         );
     }
     assert!(tool.runs().is_empty());
+}
+
+/// Each thread starts an operation of 0.7 s at 0 s and at 0.7 s of each block. Counted by their ends, the
+/// throughput would be a third too low, and by their starts alone two fifths too high.
+fn blocks_count_operations_by_their_start() {
+    let tool = TestEnvironment::new();
+    let text = "[[statement]]\nsql = 'SELECT SLEEP(0.7)'";
+    fs::write(tool.folder().join("slow.toml"), text).unwrap();
+    let mut args = vec![
+        "cost",
+        "--modes",
+        "mariadb/none",
+        "--workload",
+        "slow.toml",
+        "--json",
+    ];
+    args.extend(["--threads", "2", "--starts", "1", "--warm-up", "100ms"]);
+    args.extend(["--duration", "2s", "--block-duration", "1s"]);
+    let document = tool.run(&args).with_code(0).json();
+    let row = row(&document, "none", 2);
+    assert_eq!(
+        (&row["operations"], &row["latency"]["count"]),
+        (&8.into(), &8.into()),
+        "{row:#}"
+    );
+    let per_s = number(&row["throughput"]["mean"]);
+    assert!((per_s * 0.7 / 2.0 - 1.0).abs() < 0.1, "{row:#}");
+}
+
+/// A replica that applies statements one after another, each as slow as on the primary, where four run at
+/// once: at the end of the load it has done about a quarter of the work.
+fn replica_costs_include_what_it_applies_later() {
+    let tool = TestEnvironment::new();
+    let text = "size = 1
+        [[table]]
+        name = 'slept'
+        create = 'CREATE TABLE slept (id INT AUTO_INCREMENT PRIMARY KEY, n INT)'
+        columns = {n = 0}
+        [[statement]]
+        sql = 'INSERT INTO slept (n) SELECT SLEEP(0.04)'";
+    fs::write(tool.folder().join("slow.toml"), text).unwrap();
+    let mut args = vec![
+        "cost",
+        "--modes",
+        "mariadb/async",
+        "--workload",
+        "slow.toml",
+    ];
+    args.extend([
+        "--threads",
+        "4",
+        "--starts",
+        "1",
+        "--warm-up",
+        "100ms",
+        "--json",
+    ]);
+    args.extend(["--duration", "1s", "--block-duration", "1s"]);
+    args.extend(["--server-option", "binlog_format=STATEMENT"]);
+    args.extend(["--server-option", "slave_parallel_threads=0"]);
+    let document = tool.run(&args).with_code(0).json();
+    let row = row(&document, "async", 4);
+    let written = |server: usize| number(&row["servers"][server]["rows_written_per_op"]);
+    // It also writes the positions that it reached.
+    assert!(written(1) >= written(0), "{row:#}");
+    assert!(number(&row["behind"][0]["max"]) > 20.0, "{row:#}");
+    let sustained = number(&row["sustained"]["mean"]) / number(&row["throughput"]["mean"]);
+    assert!((0.1..0.5).contains(&sustained), "{sustained}: {row:#}");
 }

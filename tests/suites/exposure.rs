@@ -1,6 +1,6 @@
 //! `replimeter exposure`: transactions that no replica had received, on real servers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use replimeter_engine::Node;
 use replimeter_model::sandbox::{LinkSpec, SandboxSpec};
@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(semi_sync_of_mysql_exposes_nothing).long(),
     test!(user_servers_are_only_read),
     test!(stopped_replica_is_a_warning_of_exposure_and_tap),
+    test!(stalled_replica_counts_with_its_time),
     test!(fall_back_counts_as_exposure),
     test!(killed_primary_ends_run_and_is_not_averaged),
     test!(several_targets_or_no_replica_are_refused),
@@ -207,6 +208,42 @@ fn user_servers_are_only_read() {
         ])
         .with_code(2);
     let _ = refused.stderr_contains("writes only to servers that it starts");
+}
+
+/// Polls of a stopped replica take ten times as long as others, so there are fewer of them.
+fn stalled_replica_counts_with_its_time() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let [primary, replica] = sandbox.nodes() else {
+        panic!("two servers")
+    };
+    let tool = TestEnvironment::new();
+    let (one, other) = (url(primary, "replimeter"), url(replica, "replimeter"));
+    let mut args = vec!["exposure", "--primary", &one, "--replica", &other];
+    args.extend(["--duration", "8s", "--json"]);
+    let mut command = tool.command(&args);
+    command.env("REPLIMETER_PASSWORD", password(primary));
+    let child = command.spawn().unwrap();
+    wait_until("the run is connected", LIMIT, || {
+        connections(replica, "replimeter") > 1
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    let pid = Pid::from_raw(i32::try_from(sandbox.pids()[1]).unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    sql(primary, "CREATE DATABASE shop");
+    let began = Instant::now();
+    std::thread::sleep(Duration::from_secs(3));
+    let stopped = began.elapsed().as_secs_f64();
+    kill_process(pid, Signal::CONT).unwrap();
+    let document = wait(child, Duration::from_secs(60)).with_code(0).json();
+    let row = &document["results"]["rows"][0];
+    let truth = stopped * 1e6 / number(&document["measured_us"]) * 100.0;
+    let percent = number(&row["exposed_percent"]);
+    assert!((percent - truth).abs() < 0.15 * truth, "{truth}: {row:#}");
+    let ends = &row["exposed_percent_ci95"];
+    assert!(
+        number(&ends[0]) <= truth && truth <= number(&ends[1]),
+        "{truth}: {row:#}"
+    );
 }
 
 fn fall_back_counts_as_exposure() {

@@ -285,7 +285,7 @@ fn loss_refuses_unsafe_or_impossible_targets() {
         .run(&["loss", "--sandbox", "work"])
         .with_code(2)
         .stderr_contains("or a running sandbox");
-    for shape in ["none", "async:0", "galera:1", "group:1"] {
+    for shape in ["none", "galera:1", "group:1"] {
         let _ = tool
             .run(&["loss", "--sandbox", shape])
             .with_code(2)

@@ -8,6 +8,8 @@ mod endpoints;
 mod engine;
 mod exposure;
 mod formats;
+mod hostile;
+mod kills;
 mod links;
 mod load;
 mod loss;
@@ -26,6 +28,7 @@ mod reproduce;
 mod resources;
 mod sandbox;
 mod scale;
+mod server_cost;
 mod servers;
 mod shapes;
 mod stages;
@@ -34,6 +37,7 @@ mod stamp;
 mod tap;
 mod tls;
 mod topology;
+mod transactions;
 mod udf;
 mod usage;
 mod versions;
@@ -52,7 +56,9 @@ fn main() -> ExitCode {
         engine,
         exposure,
         formats,
+        hostile,
         managed,
+        kills,
         links,
         load,
         loss,
@@ -70,6 +76,7 @@ fn main() -> ExitCode {
         resources,
         sandbox,
         scale,
+        server_cost,
         servers,
         shapes,
         stages,
@@ -78,6 +85,7 @@ fn main() -> ExitCode {
         tap,
         tls,
         topology,
+        transactions,
         udf,
         usage,
         versions

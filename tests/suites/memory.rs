@@ -60,7 +60,7 @@ fn memory_does_not_grow_with_duration() {
     wait_until("the run writes samples", LIMIT, || {
         tool.runs()
             .first()
-            .is_some_and(|run| run.join("samples.parquet").exists())
+            .is_some_and(|run| run.join("samples.partial").exists())
     });
     thread::sleep(EARLY);
     let early = resident_kib(&child);

@@ -190,6 +190,10 @@ fn lag_works_on_mysql_sandbox_and_user_servers() {
         .stderr_contains("does not replicate")
         .stderr_contains("SQL thread No");
     sql(replica, "START REPLICA");
+    wait_until("the replica is connected", LIMIT, || {
+        let state = "SELECT service_state FROM performance_schema.replication_connection_status";
+        session(replica).value("test", state).unwrap().as_deref() == Some("ON")
+    });
 
     // A leftover that a user removed from the replica does not break replication.
     let tool = TestEnvironment::new();
@@ -238,7 +242,7 @@ fn lag_works_on_mysql_sandbox_and_user_servers() {
     });
 
     // A replica of another primary is recognized by its source's UUID.
-    let other = start("mysql/async:0", &[]);
+    let other = start("mysql/none", &[]);
     let tool = TestEnvironment::new();
     let (other_primary, replica_url) = (
         url(&other.nodes()[0], "replimeter"),

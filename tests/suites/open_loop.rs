@@ -43,6 +43,8 @@ fn stalled(
         "6s",
         "--interval",
         "5ms",
+        "--row-arrivals",
+        "constant",
         "--json",
     ];
     let more = ["--warm-up", "10", "--floor-rounds", "0"];

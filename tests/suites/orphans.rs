@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt, chown},
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -20,8 +20,11 @@ pub(crate) const TESTS: &[Test] = &[
     test!(kill_at_few_random_times_leaves_nothing),
     test!(kill_at_fifty_random_times_leaves_nothing).long(),
     test!(signal_at_start_or_run_leaves_nothing),
-    test!(second_signal_ends_at_once_and_cleans_up),
+    // A run whose servers give no answer ends in order within seconds, at times before the second signal.
+    test!(second_signal_ends_at_once_and_cleans_up).long(),
+    test!(second_signal_ends_at_once_in_every_shape).long(),
     test!(panic_leaves_nothing),
+    test!(hostile_links_reach_nothing_outside).long(),
     test!(server_killed_at_start_ends_the_others),
     test!(unreachable_private_folder_is_named),
     test!(secrets_are_private_and_servers_are_not_root),
@@ -182,14 +185,7 @@ fn killed_at_random_moments(kills: u64, least_with_servers: u32) {
         );
         // The next start removes what the last one left.
         let child = user.start(
-            &[
-                "--rounds",
-                "1",
-                "--floor-rounds",
-                "0",
-                "--sandbox",
-                "async:0",
-            ],
+            &["--rounds", "1", "--floor-rounds", "0", "--sandbox", "none"],
             None,
         );
         let _ = wait(child, LIMIT).with_code(0);
@@ -212,7 +208,8 @@ fn signal_at_start_or_run_leaves_nothing() {
         {
             let child = user.start(&["--duration", "60s"], None);
             // Before its handlers are installed a signal ends the tool, which has started nothing yet.
-            thread::sleep(Duration::from_millis(50) + moment);
+            wait_until("the signal is caught", LIMIT, || catches(&child, signal));
+            thread::sleep(moment);
             kill_process(pid(&child), signal).unwrap();
             let _ = wait(child, Duration::from_secs(20)).with_code(130);
             user.assert_nothing(&format!("{who}, {signal:?} after {moment:?}"));
@@ -220,16 +217,126 @@ fn signal_at_start_or_run_leaves_nothing() {
     }
 }
 
+/// Returns whether a process has a handler for a signal.
+fn catches(child: &Child, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & (1 << (signal.as_raw() - 1)) != 0)
+}
+
 fn second_signal_ends_at_once_and_cleans_up() {
     for (who, user) in people() {
-        let child = user.start(&["--duration", "60s"], None);
-        wait_until("servers run", LIMIT, || runs_under(&user));
-        kill_process(pid(&child), Signal::INT).unwrap();
-        thread::sleep(Duration::from_millis(5));
-        let _ = kill_process(pid(&child), Signal::INT);
-        let _ = wait(child, Duration::from_secs(20)).with_code(130);
-        user.assert_nothing(&format!("{who}, two signals"));
+        second_signal(who, &user, "async:1");
     }
+}
+
+fn second_signal_ends_at_once_in_every_shape() {
+    for (who, user) in people() {
+        for shape in [
+            "semi-sync:1",
+            "chain:2",
+            "galera:2",
+            "mysql/async:1",
+            "mysql/semi-sync:1",
+            "group:2",
+        ] {
+            second_signal(who, &user, shape);
+        }
+    }
+}
+
+/// Interrupts a run twice; all its servers are frozen, so that its orderly end takes longer than the time after which
+/// a signal counts as the second one.
+fn second_signal(who: &str, user: &TestUser, shape: &str) {
+    let child = user.start(&["--sandbox", shape, "--duration", "60s"], None);
+    let samples = user.own().join("replimeter-runs");
+    wait_until("the run begins", LIMIT, || {
+        let runs = fs::read_dir(&samples).into_iter().flatten();
+        let started = |run: fs::DirEntry| run.path().join("manifest.json").exists();
+        runs.flatten().any(started)
+    });
+    // The manifest is written before the first row.
+    thread::sleep(Duration::from_secs(1));
+    for server in servers_below(&user.own()) {
+        kill_process(Pid::from_raw(server).unwrap(), Signal::STOP).unwrap();
+    }
+    kill_process(pid(&child), Signal::INT).unwrap();
+    thread::sleep(Duration::from_millis(1200));
+    kill_process(pid(&child), Signal::INT).unwrap();
+    let _ = wait(child, Duration::from_secs(20))
+        .with_code(130)
+        .stderr_contains("stopped without cleaning up");
+    user.assert_nothing(&format!("{who}, {shape}, two signals"));
+    fs::remove_dir_all(samples).unwrap();
+}
+
+/// Replaces files and folders below the folder given by links to the second one, and back, for ever.
+const SWAP: &str = r#"
+    my ($home, $victim) = @ARGV;
+    while (1) {
+        for my $path (glob("$home/seeds/*/* $home/sandboxes/*/*/data/* $home/sandboxes/*/*/data/*/*")) {
+            rename($path, "$path.aside") or next;
+            symlink(-d "$path.aside" ? $victim : "$victim/file", $path);
+            select(undef, undef, undef, 0.002);
+            unlink($path);
+            rename("$path.aside", $path);
+        }
+    }
+"#;
+
+fn hostile_links_reach_nothing_outside() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root changes to another user");
+    }
+    let user = TestUser::new(None);
+    let short = ["--rounds", "1", "--floor-rounds", "0"];
+    let _ = wait(user.start(&short, None), LIMIT).with_code(0);
+    let templates = fs::read_dir(user.own().join("home/seeds")).unwrap();
+    let template = templates.map(|entry| entry.unwrap().path()).next().unwrap();
+    let uid = fs::metadata(template).unwrap().uid();
+    assert_ne!(uid, 0);
+    let victim = user.folder.path().join("victim");
+    fs::create_dir(&victim).unwrap();
+    fs::set_permissions(&victim, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(victim.join("file"), "of root").unwrap();
+    fs::set_permissions(victim.join("file"), fs::Permissions::from_mode(0o600)).unwrap();
+    let state = || -> Vec<_> {
+        let entries = fs::read_dir(&victim).unwrap();
+        let entries = entries.map(|entry| entry.unwrap().path());
+        let all = entries.chain([victim.clone()]).map(|path| {
+            let found = fs::symlink_metadata(&path).unwrap();
+            let times = (found.mtime(), found.mtime_nsec(), found.ctime_nsec());
+            (path, found.uid(), found.mode(), found.len(), times)
+        });
+        all.collect()
+    };
+    let before = state();
+    let mut hostile = Command::new("setpriv")
+        .args([format!("--reuid={uid}"), "--clear-groups".to_owned()])
+        .args(["perl", "-e", SWAP])
+        .args([user.own().join("home"), victim.clone()])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut codes = Vec::new();
+    for moment in [100, 500, 2000] {
+        // The servers may fail to start, or not.
+        let child = user.start(&["--duration", "60s"], None);
+        wait_until("the start begins", LIMIT, || user.folders() > 0);
+        thread::sleep(Duration::from_millis(moment));
+        kill_process(pid(&child), Signal::INT).unwrap();
+        codes.push(wait(child, LIMIT).code);
+    }
+    assert!(hostile.try_wait().unwrap().is_none(), "it runs to the end");
+    hostile.kill().unwrap();
+    hostile.wait().unwrap();
+    assert_eq!(state(), before, "{codes:?}");
+    assert!(
+        codes.iter().all(|code| matches!(code, Some(3 | 130))),
+        "{codes:?}"
+    );
+    user.assert_no_server("a hostile user");
 }
 
 fn panic_leaves_nothing() {

@@ -53,7 +53,7 @@ fn option_file(tool: &TestEnvironment, name: &str, password: &str) -> PathBuf {
 }
 
 fn every_special_character_works_in_every_source() {
-    let sandbox = start("mariadb/async:0", &[]);
+    let sandbox = start("mariadb/none", &[]);
     let node = &sandbox.nodes()[0];
     create_user(sandbox.nodes(), "special", SPECIAL);
     let encoded =

@@ -105,6 +105,11 @@ fn names(row: &Value) -> Vec<&str> {
 }
 
 fn both_engines_are_found_with_capabilities() {
+    if std::env::var_os("REPLIMETER_TEST_SERVERS").is_some() {
+        return skip(
+            "other series than the system's own, with their own loader, lack a state transfer",
+        );
+    }
     let tool = TestEnvironment::new();
     let servers = servers().to_str().unwrap();
     let document = tool

@@ -440,28 +440,18 @@ fn missing_capability_names_what_to_install() {
     )
     .unwrap();
     for (engine, shape, remove, want) in [
-        (
-            "mariadb",
-            "galera:2",
-            vec![
-                "usr/lib/galera/libgalera_smm.so",
-                "usr/lib/libgalera_smm.so",
-            ],
-            "galera-4",
-        ),
+        ("mariadb", "galera:2", "libgalera_smm.so", "galera-4"),
         (
             "mysql",
             "mysql/semi-sync:1",
-            vec![
-                "usr/lib/mysql/plugin/semisync_source.so",
-                "usr/lib/mysql/plugin/semisync_replica.so",
-            ],
+            // MySQL 8.4 has them under their former names too.
+            "semisync_*.so",
             "semisync_source.so",
         ),
         (
             "mysql",
             "group:1",
-            vec!["usr/lib/mysql/plugin/group_replication.so"],
+            "group_replication.so",
             "group_replication.so",
         ),
     ] {
@@ -486,9 +476,12 @@ fn missing_capability_names_what_to_install() {
                     .success()
             }
         );
-        for name in remove {
-            std::fs::remove_file(root.join(name)).unwrap();
-        }
+        let found = std::process::Command::new("find")
+            .arg(&root)
+            .args(["-name", remove, "-print", "-delete"])
+            .output()
+            .unwrap();
+        assert!(!found.stdout.is_empty(), "no {remove} in {whole:?}");
         let tool = TestEnvironment::new();
         let args = [
             "lag",

@@ -164,7 +164,7 @@ fn every_ssl_mode_works_where_tls_is_required() {
 }
 
 fn server_without_tls_is_handled() {
-    let sandbox = start("mariadb/async:0", &["skip_ssl"]);
+    let sandbox = start("mariadb/none", &["skip_ssl"]);
     let node = &sandbox.nodes()[0];
     let run = |mode: &str| {
         let tool = TestEnvironment::new();
@@ -213,7 +213,7 @@ fn only_the_named_authority_and_host_are_accepted() {
     }
     let ours = files.path().join("ours").display().to_string();
     let sandbox = start(
-        "mariadb/async:0",
+        "mariadb/none",
         &certificate(&ours).each_ref().map(String::as_str),
     );
     let node = &sandbox.nodes()[0];
@@ -275,7 +275,7 @@ fn peer_that_strips_tls_gets_no_password() {
     authority(files.path(), "localhost");
     let ours = files.path().display().to_string();
     let sandbox = start(
-        "mariadb/async:0",
+        "mariadb/none",
         &certificate(&ours).each_ref().map(String::as_str),
     );
     let node = &sandbox.nodes()[0];
@@ -302,7 +302,7 @@ fn tls_options_of_option_files_are_honored() {
     }
     let file = |name: &str| files.path().join(name).display().to_string();
     let options = certificate(&file("ours"));
-    let sandbox = start("mariadb/async:0", &options.each_ref().map(String::as_str));
+    let sandbox = start("mariadb/none", &options.each_ref().map(String::as_str));
     let node = &sandbox.nodes()[0];
     let run = |host: &str, lines: &str, parameters: &str| {
         let tool = TestEnvironment::new();
@@ -384,7 +384,7 @@ fn tls_options_of_option_files_are_honored() {
 }
 
 fn public_key_of_a_remote_server_is_refused() {
-    let sandbox = start("mysql/async:0", &[]);
+    let sandbox = start("mysql/none", &[]);
     let admin = &sandbox.nodes()[0];
     let port = admin.endpoint.port;
     let user = |name: &str| {

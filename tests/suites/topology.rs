@@ -342,7 +342,7 @@ fn group_is_found_by_url() {
     let ended = lag(&sandbox, &[("a", "", "", one), ("b", "primary", "", two)]).with_code(3);
     let _ = ended.stderr_contains("it is declared the primary, but in its group it is SECONDARY");
     // The primary is not among those named.
-    let other = start("mysql/async:0", &[]);
+    let other = start("mysql/none", &[]);
     let stranger = url(&other.nodes()[0], "replimeter");
     let mut command = tool.command(&["lag", "--node", &second, "--node", &stranger]);
     command

@@ -233,6 +233,11 @@ fn names_are_escaped_on_the_terminal() {
         .run(&["lag", "--run-dir", "/proc/\u{1b}[31mred"])
         .with_code(2);
     assert!(!ended.stderr.contains('\u{1b}'), "{ended:#?}");
+    // The parser repeats arguments, too.
+    let ended = tool
+        .run(&["lag", "--sandbox", "a\u{9b}2J\u{202e}"])
+        .with_code(2);
+    assert!(!ended.stderr.contains(['\u{9b}', '\u{202e}']), "{ended:#?}");
 }
 
 fn no_url_error_shows_a_password() {

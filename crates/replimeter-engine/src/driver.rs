@@ -16,6 +16,8 @@ use std::{
 
 use rustix::net::Shutdown;
 
+use crate::Node;
+
 /// How often deadlines are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// A whole answer may take this many times the timeout of a read.
@@ -48,8 +50,9 @@ pub(crate) fn call<T>(work: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// The socket of a session, and until when its current answer may take.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct WatchedSocket {
+    node: Node,
     /// The socket while the session owns it, and the deadline of the current answer.
     current: Mutex<(Option<RawFd>, Option<Instant>)>,
     expired: AtomicBool,
@@ -76,12 +79,38 @@ impl WatchedSocket {
 /// All watched sockets of the process.
 static WATCHED: Mutex<Vec<Weak<WatchedSocket>>> = Mutex::new(Vec::new());
 
+fn watched() -> MutexGuard<'static, Vec<Weak<WatchedSocket>>> {
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the servers to which sessions are open, each once.
+pub(crate) fn watched_nodes() -> Vec<Node> {
+    let mut nodes: Vec<Node> = Vec::new();
+    for socket in watched().iter().filter_map(Weak::upgrade) {
+        let address = socket.node.endpoint.address();
+        if !nodes.iter().any(|node| node.endpoint.address() == address) {
+            nodes.push(socket.node.clone());
+        }
+    }
+    nodes
+}
+
+/// Closes the connections of all sessions to a server.
+pub(crate) fn shut_down_all(node: &Node) {
+    let address = node.endpoint.address();
+    for socket in watched().iter().filter_map(Weak::upgrade) {
+        if socket.node.endpoint.address() == address {
+            socket.shut_down();
+        }
+    }
+}
+
 /// Closes sockets whose answer takes too long, until the process ends.
 fn watch_all() {
     loop {
         thread::sleep(CHECK_INTERVAL);
         let now = Instant::now();
-        let mut all = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = watched();
         all.retain(|socket| socket.strong_count() > 0);
         for socket in all.iter().filter_map(Weak::upgrade) {
             let late = socket.current().1.is_some_and(|deadline| deadline <= now);
@@ -100,8 +129,8 @@ pub(crate) struct AnswerWatch {
 }
 
 impl AnswerWatch {
-    /// Watches a socket, each answer of which may take `limit`.
-    pub(crate) fn new(socket: RawFd, limit: Duration) -> Self {
+    /// Watches a socket to a server, each answer of which may take three times the timeout of a read.
+    pub(crate) fn new(socket: RawFd, node: &Node) -> Self {
         static THREAD: Once = Once::new();
         THREAD.call_once(|| {
             // Without the thread, answers have the timeout of each read only.
@@ -109,18 +138,21 @@ impl AnswerWatch {
                 .name("deadlines".to_owned())
                 .spawn(watch_all);
         });
-        let watched = Arc::new(WatchedSocket {
+        let socket = Arc::new(WatchedSocket {
+            node: node.clone(),
             current: Mutex::new((Some(socket), None)),
             expired: AtomicBool::new(false),
         });
-        WATCHED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::downgrade(&watched));
+        watched().push(Arc::downgrade(&socket));
         Self {
-            socket: watched,
-            limit,
+            socket,
+            limit: limit(node.answer),
         }
+    }
+
+    /// Returns the server.
+    pub(crate) fn node(&self) -> &Node {
+        &self.socket.node
     }
 
     /// Begins an answer, which ends with [`end`](Self::end).

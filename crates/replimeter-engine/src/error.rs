@@ -67,6 +67,8 @@ pub mod code {
     pub const NOT_PREPARED: u16 = 1047;
     /// The server is read-only.
     pub const READ_ONLY: u16 = 1290;
+    /// The server or the user has as many connections as allowed.
+    pub const TOO_MANY_CONNECTIONS: [u16; 3] = [1040, 1203, 1226];
     /// A lock was not free in time.
     pub const LOCK_WAIT_TIMEOUT: u16 = 1205;
     /// The server rolled back a transaction to resolve a deadlock.
@@ -74,6 +76,15 @@ pub mod code {
 }
 
 impl ServerError {
+    /// Returns whether the server gave no answer: no connection could be made, it broke, or the timeout passed.
+    #[must_use]
+    pub fn unanswered(&self) -> bool {
+        matches!(
+            self.kind,
+            ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Lost
+        )
+    }
+
     /// Returns an error that Replimeter detected, not the server.
     #[must_use]
     pub fn precondition(
@@ -106,6 +117,11 @@ impl ServerError {
     }
 }
 
+/// Returns a server's message on one line, so that no part of it looks like an error or a hint of its own.
+pub(crate) fn one_line(message: &str) -> String {
+    message.replace(['\n', '\r'], " ")
+}
+
 fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
     match error {
         Error::MySqlError(error) => {
@@ -134,7 +150,7 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                     ErrorKind::AccessDenied,
                     "the user's password has expired: set a new one with ALTER USER … IDENTIFIED BY …",
                 ),
-                1040 | 1203 | 1226 => (
+                number if code::TOO_MANY_CONNECTIONS.contains(&number) => (
                     ErrorKind::Statement(error.code),
                     "raise max_connections or the user's MAX_USER_CONNECTIONS, or close other clients; a run needs four connections on the primary and two on each replica",
                 ),
@@ -155,7 +171,9 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                 kind,
                 format!(
                     "{} (error {}, SQLSTATE {})",
-                    error.message, error.code, error.state
+                    one_line(&error.message),
+                    error.code,
+                    error.state
                 ),
                 hint,
             )

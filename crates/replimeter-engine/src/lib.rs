@@ -4,7 +4,9 @@
 //! [`source`] is the interface by which a run requests servers, which `replimeter-sandbox`
 //! implements.
 
+mod answer;
 pub mod binlog;
+pub mod control_group;
 pub mod dialect;
 mod driver;
 pub mod error;
@@ -15,9 +17,11 @@ pub mod namespace;
 pub mod node;
 pub mod option_file;
 pub mod session;
+mod silent;
 pub mod source;
 pub mod wire;
 
+pub use answer::{check_answer, give_up_on_silent_servers};
 pub use driver::Interrupter;
 pub use error::{ErrorKind, ServerError};
 pub use node::Node;

@@ -14,6 +14,10 @@ use replimeter_model::target::{Secret, SslMode, TlsOptions, switch};
 pub const GROUPS: [&str; 4] = ["client", "client-server", "client-mariadb", "replimeter"];
 /// Maximum depth of includes.
 const MAX_DEPTH: usize = 10;
+/// Maximum number of files that are read: one that includes itself twice would be read a thousand times.
+const MAX_FILES: usize = 100;
+/// Maximum bytes of a file.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Credentials from an option file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,6 +134,18 @@ pub enum OptionFileError {
         /// The file.
         path: PathBuf,
     },
+    /// It is too large, or endless.
+    #[error("cannot use the option file {}: it has more than 1 MiB", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It includes too many files, such as itself several times.
+    #[error("cannot use the option file {}: with what it includes, {MAX_FILES} files are read before it ends", path.display())]
+    TooManyFiles {
+        /// The file that the user named.
+        path: PathBuf,
+    },
     /// A group without its closing bracket, or a user or password that could be read in two ways; other invalid lines
     /// are skipped, as the stock client does for options it does not have.
     #[error("{}, line {line}: {reason}", path.display())]
@@ -146,23 +162,36 @@ pub enum OptionFileError {
 /// Reads an option file and those it includes.
 ///
 /// # Errors
-/// When a file cannot be read, has a broken group, or every user can write to it.
+/// When a file cannot be read, is too large, has a broken group, or every user can write to it; or when there are
+/// too many.
 pub fn read(path: &Path) -> Result<Credentials, OptionFileError> {
     let mut credentials = Credentials::default();
-    read_into(path, 0, &mut credentials)?;
-    Ok(credentials)
+    match read_into(path, 0, &mut 0, &mut credentials) {
+        Err(OptionFileError::TooManyFiles { .. }) => {
+            let path = path.to_owned();
+            Err(OptionFileError::TooManyFiles { path })
+        }
+        read => read.map(|()| credentials),
+    }
 }
 
+/// Reads a file and those it includes; `files` were read before.
 fn read_into(
     path: &Path,
     depth: usize,
+    files: &mut usize,
     credentials: &mut Credentials,
 ) -> Result<(), OptionFileError> {
+    *files += 1;
+    if *files > MAX_FILES {
+        let path = path.to_owned();
+        return Err(OptionFileError::TooManyFiles { path });
+    }
     let failed = |source| OptionFileError::Read {
         path: path.to_owned(),
         source,
     };
-    let mut file = File::open(path).map_err(failed)?;
+    let file = File::open(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
     // Pipes have no permissions of their own.
     let mode = if meta.is_file() { meta.mode() } else { 0 };
@@ -172,7 +201,12 @@ fn read_into(
         });
     }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(failed)?;
+    let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    if read.map_err(failed)? as u64 > MAX_BYTES {
+        return Err(OptionFileError::TooLarge {
+            path: path.to_owned(),
+        });
+    }
     let includes =
         parse(&bytes, path, credentials).map_err(|(line, reason)| OptionFileError::Syntax {
             path: path.to_owned(),
@@ -188,20 +222,20 @@ fn read_into(
     }
     for include in includes {
         match include {
-            Include::File(file) => read_into(&file, depth + 1, credentials)?,
+            Include::File(file) => read_into(&file, depth + 1, files, credentials)?,
             Include::Folder(folder) => {
                 let entries = fs::read_dir(&folder).map_err(|source| OptionFileError::Read {
                     path: folder.clone(),
                     source,
                 })?;
-                let mut files: Vec<PathBuf> = entries
+                let mut names: Vec<PathBuf> = entries
                     .filter_map(Result::ok)
                     .map(|entry| entry.path())
                     .collect();
-                files.retain(|file| file.extension().is_some_and(|extension| extension == "cnf"));
-                files.sort();
-                for file in files {
-                    read_into(&file, depth + 1, credentials)?;
+                names.retain(|file| file.extension().is_some_and(|extension| extension == "cnf"));
+                names.sort();
+                for file in names {
+                    read_into(&file, depth + 1, files, credentials)?;
                 }
             }
         }
@@ -345,209 +379,4 @@ fn unescaped(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn parsed(text: &str) -> Credentials {
-        let mut credentials = Credentials::default();
-        parse(text.as_bytes(), Path::new("/my.cnf"), &mut credentials).unwrap();
-        credentials
-    }
-
-    #[test]
-    fn option_file_syntax_is_read() {
-        let credentials = parsed(
-            "password=outside\n[mysqld]\nuser=mysql\n[client]\nuser = dba # who\npassword = \"a#b\\\"c\\s\" # secret\n",
-        );
-        let (user, password) = (credentials.user.unwrap(), credentials.password.unwrap());
-        assert_eq!(
-            (user.value.as_str(), user.file.as_path()),
-            ("dba", Path::new("/my.cnf"))
-        );
-        assert_eq!(password.value.reveal(), "a#b\"c ");
-    }
-
-    #[test]
-    fn values_are_those_of_the_stock_client() {
-        for (value, want) in [
-            ("a b ", "a b"),
-            ("a;b", "a;b"),
-            ("a # comment", "a"),
-            ("it's#one # word", "it's#one # word"),
-            ("\"a\"b\"", "a\"b"),
-            ("\"it's\"", "it's"),
-            ("'a' # comment", "a"),
-            ("\"open", "\"open"),
-            ("'", "'"),
-            ("'\\'#'", "'#"),
-            ("\\sa\\tb\\\\c\\q\\", " a\tb\\c\\q\\"),
-            ("\u{a0}a\u{3000}", "\u{a0}a\u{3000}"),
-            ("a=b", "a=b"),
-        ] {
-            let read = parsed(&format!("[client]\npassword = {value}\n"));
-            let read = read.password.unwrap();
-            assert_eq!(read.value.reveal(), want, "{value}");
-        }
-    }
-
-    #[test]
-    fn ambiguous_passwords_are_refused() {
-        for (line, want) in [
-            (b"password=hunter2#3".as_slice(), "begins a comment"),
-            (b"user='hunter2'#3", "begins a comment"),
-            (b"password=hunter2\xff", "not UTF-8"),
-        ] {
-            let text = [b"[client]\n# \xe4\n", line].concat();
-            let error = parse(&text, Path::new("/my.cnf"), &mut Credentials::default());
-            let (at, reason) = error.unwrap_err();
-            assert_eq!(at, 3);
-            assert!(reason.contains(want), "{reason}");
-        }
-    }
-
-    #[test]
-    fn replimeter_group_overrides_client_group() {
-        assert_eq!(
-            parsed("[client]\nuser=a\n[replimeter]\nuser=b")
-                .user
-                .unwrap()
-                .value,
-            "b"
-        );
-    }
-
-    #[test]
-    fn tls_options_mean_what_they_mean_to_the_client_tools() {
-        use SslMode::{Disabled, Preferred, Required, VerifyCa, VerifyIdentity};
-        for (lines, mode) in [
-            ("", Preferred),
-            ("ssl-mode=VERIFY_IDENTITY", VerifyIdentity),
-            ("loose_ssl_mode=verify_ca", VerifyCa),
-            ("ssl_mode=PREFERRED\nssl", Required),
-            ("ssl-mode=DISABLED", Disabled),
-            ("ssl-ca=/ca", VerifyIdentity),
-            ("ssl\nssl-ca=/ca # ours", VerifyIdentity),
-            ("ssl=1", Required),
-            ("ssl # encrypt", Required),
-            ("skip-ssl", Disabled),
-            ("ssl=OFF", Disabled),
-            ("ssl=0\nssl-mode=VERIFY_IDENTITY", VerifyIdentity),
-            ("ssl-verify-server-cert", VerifyIdentity),
-            ("ssl-verify-server-cert=TRUE\nssl", VerifyIdentity),
-            ("disable-ssl-verify-server-cert", Preferred),
-            ("skip_ssl_verify_server_cert\nssl", Required),
-            ("skip-ssl\nskip-ssl-verify-server-cert", Disabled),
-            ("ssl-mode=VERIFY_IDENTITY\nssl-ca=", VerifyIdentity),
-            ("tls-version=TLSv1.2,TLSv1.3", Preferred),
-        ] {
-            let options = parsed(&format!("[client]\n{lines}")).tls.options();
-            assert_eq!(options.map(|options| options.mode()), Ok(mode), "{lines}");
-        }
-        let options = parsed(
-            "[client]\nssl-cert=/c\nssl-key='/k #1'\nssl-ca=/a\n[mysqld]\nssl-ca=/server\n[replimeter]\nssl-ca=/b\nget-server-public-key",
-        );
-        assert_eq!(
-            options.tls.options().unwrap(),
-            TlsOptions {
-                mode: None,
-                ca: Some("/b".into()),
-                cert: Some("/c".into()),
-                key: Some("/k #1".into()),
-                get_server_public_key: Some(true),
-            }
-        );
-    }
-
-    #[test]
-    fn tls_options_that_cannot_be_honored_are_refused() {
-        for (lines, want) in [
-            (
-                "ssl-capath=/etc/ssl",
-                "/my.cnf, line 2: Replimeter does not",
-            ),
-            ("ssl-crl=/crl", "does not support"),
-            ("ssl-cipher=secret", "does not support"),
-            ("tls-version=TLSv1.3", "does not support"),
-            ("tls_fp=secret", "does not support"),
-            ("ssl-verify=1", "does not support"),
-            ("ssl-mode=secret", "unknown ssl-mode"),
-            ("ssl=secret", "neither on nor off"),
-            ("ssl-key=/secret", "belong together"),
-            ("ssl-ca=/secret\nssl-mode=REQUIRED", "does not verify"),
-            ("ssl-ca=/secret\nskip-ssl", "does not verify"),
-            (
-                "ssl-ca=/secret\nssl-verify-server-cert=0",
-                "does not verify",
-            ),
-        ] {
-            let refused = parsed(&format!("[client]\n{lines}")).tls.options();
-            let refused = refused.unwrap_err();
-            assert!(
-                refused.contains(want) && !refused.contains("secret"),
-                "{lines}: {refused}"
-            );
-        }
-    }
-
-    #[test]
-    fn parse_error_names_line_without_its_text() {
-        let file = Path::new("/my.cnf");
-        let text = "[client\npassword=hunter2";
-        let error = parse(text.as_bytes(), file, &mut Credentials::default()).unwrap_err();
-        assert_eq!(error.0, 1);
-    }
-
-    #[test]
-    fn permissions_of_option_files_are_checked() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("my.cnf");
-        let read_as = |text: &str, mode: u32| {
-            fs::write(&path, text).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            read(&path).map(|found| found.exposed.len())
-        };
-        let secret = "[client]\npassword=secret\n";
-        assert_eq!(read_as(secret, 0o600).unwrap(), 0);
-        assert_eq!(read_as(secret, 0o644).unwrap(), 1);
-        assert_eq!(read_as("[client]\nuser=me\n", 0o644).unwrap(), 0);
-        let refused = read_as(secret, 0o602).unwrap_err();
-        assert!(matches!(refused, OptionFileError::Writable { .. }));
-    }
-
-    #[test]
-    fn include_directives_are_followed() {
-        let includes = parse(
-            b"!includedir /etc/x.d\n!include /etc/y.cnf",
-            Path::new("/my.cnf"),
-            &mut Credentials::default(),
-        )
-        .unwrap();
-        assert_eq!(
-            includes,
-            [
-                Include::Folder("/etc/x.d".into()),
-                Include::File("/etc/y.cnf".into())
-            ]
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn every_quoted_password_is_read(password in "\\PC{0,20}|[ '\"\\\\#;=a]{0,12}") {
-            let quoted: String = password
-                .chars()
-                .flat_map(|letter| matches!(letter, '"' | '\'' | '\\').then_some('\\').into_iter().chain([letter]))
-                .collect();
-            let read = parsed(&format!("[client]\npassword=\"{quoted}\"\n"));
-            assert_eq!(read.password.unwrap().value.reveal(), password);
-        }
-
-        #[test]
-        fn no_file_panics(text in "(\\[client\\]\n)?[a-z='\"\\\\# \n\\[\\]é]{0,80}") {
-            let _ = parse(text.as_bytes(), Path::new("/my.cnf"), &mut Credentials::default());
-        }
-    }
-}
+mod tests;

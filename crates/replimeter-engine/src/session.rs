@@ -5,8 +5,9 @@ use std::{
     fmt, io,
     mem::ManuallyDrop,
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
-    sync::mpsc,
+    sync::mpsc::{self, RecvTimeoutError},
     thread,
+    time::{Duration, Instant},
 };
 
 use mysql::{Conn, DriverError, Error, Row, Value, prelude::Queryable};
@@ -17,10 +18,14 @@ use crate::{
     driver::{self, AnswerWatch, Interrupter},
     error::{ErrorKind, ServerError, code},
     node::{CONNECT, Node},
+    silent,
 };
 
 /// The largest answer that is kept, in bytes: status tables and lists of names are far smaller.
 const MAX_ANSWER: usize = 64 << 20;
+
+/// Interval between checks whether a connection is still wanted.
+const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A row of a status statement, by column name.
 pub type StatusRow = BTreeMap<String, String>;
@@ -43,13 +48,31 @@ impl fmt::Display for Session {
     }
 }
 
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({self})")
+    }
+}
+
 impl Session {
-    /// Connects.
+    /// Connects. A server [that stopped answering](crate::give_up_on_silent_servers) is not asked again.
     ///
     /// # Errors
     /// When the server cannot be reached or verified, or refuses the user.
     pub fn open(node: &Node) -> Result<Self, ServerError> {
-        let connect = |tls| connect(node, tls);
+        Self::open_unless(node, || silent::is_silent(node))
+    }
+
+    /// Connects, even to a server that stopped answering: it may answer again.
+    ///
+    /// # Errors
+    /// Like [`open`](Self::open).
+    pub fn open_again(node: &Node) -> Result<Self, ServerError> {
+        Self::open_unless(node, || false)
+    }
+
+    fn open_unless(node: &Node, given_up: impl Fn() -> bool) -> Result<Self, ServerError> {
+        let connect = |tls| connect(node, tls, &given_up);
         let wants_tls = node.endpoint.tls.mode() != SslMode::Disabled;
         let (conn, tls) = match connect(wants_tls) {
             Err(Error::DriverError(DriverError::TlsNotSupported))
@@ -63,7 +86,7 @@ impl Session {
         let conn = conn.and_then(|conn| set_timeouts(&conn, node).map(|()| conn));
         match conn {
             Ok(conn) => Ok(Self {
-                watch: AnswerWatch::new(conn.as_raw_fd(), driver::limit(node.answer)),
+                watch: AnswerWatch::new(conn.as_raw_fd(), node),
                 conn,
                 name,
                 address,
@@ -98,7 +121,7 @@ impl Session {
                     error.kind = ErrorKind::Unreachable;
                     error.hint = "check that the address is that of a MariaDB or MySQL server, and that the port is right".to_owned();
                 }
-                Err(error)
+                Err(silent::explained(node, error))
             }
         }
     }
@@ -166,7 +189,8 @@ impl Session {
     /// Wraps a driver error with this server's name.
     #[must_use]
     pub fn error(&self, operation: &str, error: &Error) -> ServerError {
-        ServerError::from_driver(&self.name, &self.address, operation, error)
+        let error = ServerError::from_driver(&self.name, &self.address, operation, error);
+        silent::explained(self.watch.node(), error)
     }
 
     /// Returns an error about this server that Replimeter detected, not the server.
@@ -319,8 +343,12 @@ impl Session {
 }
 
 /// Connects on a thread of its own, which is abandoned when the peer does not complete the login in time: its bytes can come one by
-/// one.
-fn connect(node: &Node, tls: bool) -> mysql::Result<Conn> {
+/// one. It is abandoned too when `given_up` returns true.
+fn connect(node: &Node, tls: bool, given_up: &dyn Fn() -> bool) -> mysql::Result<Conn> {
+    let late = || Err(Error::DriverError(DriverError::ConnectTimeout));
+    if given_up() {
+        return late();
+    }
     let (opts, namespace) = (node.opts(tls), node.namespace.clone());
     let (send, receive) = mpsc::sync_channel(1);
     thread::Builder::new()
@@ -338,9 +366,14 @@ fn connect(node: &Node, tls: bool) -> mysql::Result<Conn> {
             let _ = send.send(conn);
         })
         .map_err(Error::IoError)?;
-    receive
-        .recv_timeout(CONNECT + driver::limit(node.login_timeout()))
-        .unwrap_or(Err(Error::DriverError(DriverError::ConnectTimeout)))
+    let deadline = Instant::now() + CONNECT + driver::limit(node.login_timeout());
+    loop {
+        match receive.recv_timeout(GIVEN_UP_INTERVAL) {
+            Ok(conn) => return conn,
+            Err(RecvTimeoutError::Timeout) if Instant::now() < deadline && !given_up() => {}
+            Err(_) => return late(),
+        }
+    }
 }
 
 /// Returns the connection's socket.

@@ -29,6 +29,11 @@ pub trait ServerSource {
     /// When they are not.
     fn possible(&self, target: &Target) -> Result<(), SourceError>;
 
+    /// Returns a folder on the file system of sandboxes' data; `None` without sandboxes.
+    fn data_folder(&self) -> Option<PathBuf> {
+        None
+    }
+
     /// Starts, finds or prepares to reach the servers of a target.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ErrorKind, Interrupter, Node, ServerError, Session};
+use replimeter_engine::{Interrupter, Node, Session, check_answer};
 
 use crate::{MeasureError, kill::kill};
 
@@ -70,7 +70,7 @@ fn watch(
         if pinged.elapsed() < PING_INTERVAL {
             continue;
         }
-        unanswered = match ping(node) {
+        unanswered = match check_answer(node, PING_TIMEOUT) {
             Ok(()) => 0,
             Err(error) if unanswered + 1 == MAX_UNANSWERED => {
                 socket.shut_down();
@@ -81,24 +81,4 @@ fn watch(
         pinged = Instant::now();
     }
     None
-}
-
-/// Checks that the server answers another connection. A refusal is an answer.
-fn ping(node: &Node) -> Result<(), ServerError> {
-    let answered = Session::open(&Node {
-        answer: PING_TIMEOUT,
-        ..node.clone()
-    })
-    .and_then(|mut session| session.run("cannot wait for a long statement", "DO 0"));
-    match answered {
-        Err(error)
-            if matches!(
-                error.kind,
-                ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Lost
-            ) =>
-        {
-            Err(error)
-        }
-        _ => Ok(()),
-    }
 }

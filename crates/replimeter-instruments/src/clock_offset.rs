@@ -6,7 +6,7 @@
 //! intersection is narrower than any (Marzullo & Owicki 1983).
 
 use replimeter_engine::{ServerError, Session};
-use replimeter_model::time::Nanos;
+use replimeter_model::{target::Endpoint, time::Nanos};
 
 use crate::clock::Clock;
 
@@ -100,6 +100,23 @@ impl Offset {
     pub fn difference_to(&self, other: &Self) -> (Nanos, Nanos) {
         (self.offset - other.offset, self.bound + other.bound)
     }
+}
+
+/// Returns whether two servers read the same clock: their machines have one name, they are reached at one address or
+/// both over the loopback, and their offsets agree within the bounds. A name alone is no proof (containers and clones
+/// share names), nor is an address alone (a forwarded port leads to another machine), nor are offsets alone (clocks that
+/// a time service keeps agree within the bounds, too).
+pub(crate) fn is_one_clock(
+    offsets: [Offset; 2],
+    endpoints: [&Endpoint; 2],
+    names: [&str; 2],
+) -> bool {
+    let (apart, bound) = offsets[0].difference_to(&offsets[1]);
+    let drift = share(offsets[0].at - offsets[1].at, DRIFT_PPM);
+    let agree = apart.0.abs() <= (bound + drift).0;
+    let [one, other] = endpoints;
+    let one_place = one.host == other.host || one.is_loopback() && other.is_loopback();
+    agree && one_place && names[0] == names[1]
 }
 
 /// A server's clock was set.
@@ -404,14 +421,18 @@ impl ServerClock {
 
     /// Converts the server's time (nanoseconds since 1970) to the local clock, ± the second; `near`
     /// is a point on the local clock close to it, such as the write's send. `None` when the clock
-    /// was set at about that time.
+    /// was set at about that time, or for a time that is decades away.
     #[must_use]
     pub fn to_run_clock(&self, server: Nanos, near: Nanos) -> Option<(Nanos, Nanos)> {
         let mut offset = self.at(near)?;
         // The offset hardly changes with the point, so this converges immediately, unless a step
         // lies between.
         for _ in 0..4 {
-            let point = server - offset.offset;
+            let point = Nanos(server.0.checked_sub(offset.offset.0)?);
+            // The difference of two such points is a number of nanoseconds, too.
+            if point.0.unsigned_abs() > i64::MAX.unsigned_abs() / 4 {
+                return None;
+            }
             let found = self.at(point)?;
             if (found.offset - offset.offset).0.abs() <= 1 {
                 return Some((point, found.bound + Nanos(1)));

@@ -28,15 +28,17 @@ use crate::{
     clock::Clock,
     discovery::DiscoveredServer,
     load::{
-        DataSet, FillProgress, GroupResult, LoadGroup, LoadProgress, WorkerPool, Workload, fill,
+        DataSet, FillProgress, GroupResult, LoadGroup, LoadProgress, WorkerPool, Workload,
+        fill_sandbox,
     },
+    pacing::sparse,
     resources::Meter,
 };
 
-/// Number of threads that fill a data set.
-const FILLERS: u32 = 2;
 /// How long replicas may take to apply all writes, between two cells.
 const SETTLE: Duration = Duration::from_secs(120);
+/// How long replicas may take to apply a block, so that their resource use includes it.
+pub const CATCH_UP: Duration = Duration::from_secs(30);
 /// How long semi-synchronous replication may take to recover from a fallback.
 const RECOVERY: Duration = Duration::from_secs(15);
 /// Interval between checks of a condition.
@@ -47,12 +49,16 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// One block of a load.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Block {
-    /// Results of the load.
+    /// Results of the load; their duration is the mean time that its threads took for their operations.
     pub result: GroupResult,
-    /// Resource use of each server, in the servers' order.
+    /// Resource use of each server, in the servers' order, until every server had applied the block.
     pub uses: Vec<ServerUse>,
     /// Number of transactions that each other server had not applied at the end.
     pub behind: Vec<(String, u64)>,
+    /// Time from the end of the load until every server had applied it; `None` if that took longer than
+    /// [`CATCH_UP`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caught_up: Option<Duration>,
     /// Why the block is invalid.
     pub invalid: Option<String>,
 }
@@ -86,6 +92,9 @@ pub struct Listener<'a> {
     /// Set when the user stops the run.
     pub stop: &'a AtomicBool,
 }
+
+/// How far each server was behind, and how long it took them to catch up.
+type CaughtUp = (Vec<(String, u64)>, Option<Duration>);
 
 /// A server other than the one that is written to.
 struct ReplicaServer {
@@ -137,15 +146,7 @@ impl<'a> ServersUnderTest<'a> {
             name: server.node.name.clone(),
             session: server.session,
         });
-        let data = fill(
-            &nodes[0],
-            &nodes[1..],
-            workload,
-            size,
-            FILLERS,
-            filled,
-            stop,
-        )?;
+        let data = fill_sandbox(&nodes, workload, size, filled, stop)?;
         data.wait_on(&nodes[1..], SETTLE, stop)?;
         Ok(Self {
             kind,
@@ -192,8 +193,15 @@ impl<'a> ServersUnderTest<'a> {
     /// # Errors
     /// When a server does not finish in time, or the user stops the run.
     pub fn wait_until_applied(&mut self, stop: &AtomicBool) -> Result<(), MeasureError> {
+        if self.followers.is_empty() {
+            return Ok(());
+        }
+        let written = self.written()?;
         let deadline = Instant::now() + SETTLE;
-        while let Some((name, behind)) = self.behind()?.into_iter().find(|(_, behind)| *behind > 0)
+        while let Some((name, behind)) = self
+            .behind(&written)?
+            .into_iter()
+            .find(|(_, behind)| *behind > 0)
         {
             check_interrupted(stop)?;
             if Instant::now() > deadline {
@@ -256,6 +264,7 @@ impl<'a> ServersUnderTest<'a> {
                 }),
                 &self.session,
             )?;
+            self.catch_up(stop)?;
         }
         for _ in 0..cell.blocks {
             self.await_semi_sync(stop)?;
@@ -263,13 +272,14 @@ impl<'a> ServersUnderTest<'a> {
             let results = pool.run_interval(Duration::ZERO, cell.length, stop, &mut |second| {
                 rate(second, on)
             });
-            let after = self.meter.read();
-            let behind = self.behind();
-            let result = one(results, &self.session)?;
+            let result = one(results, &self.session)?.over_threads_time();
             if result.interrupted || stop.load(Ordering::Relaxed) {
                 // An incomplete block is dropped.
                 return Err(MeasureError::Interrupted);
             }
+            // Read afterwards, the resources include all that the block has the replicas do.
+            let (behind, caught_up) = self.catch_up(stop)?;
+            let after = self.meter.read();
             let invalid = match (before.1, self.semi_sync()?) {
                 (Some(before), Some(now)) => fallen_back(&before, &now),
                 _ => None,
@@ -278,7 +288,8 @@ impl<'a> ServersUnderTest<'a> {
             let block = Block {
                 result,
                 uses,
-                behind: behind?,
+                behind,
+                caught_up,
                 invalid,
             };
             on(Event::Block(Box::new(block))).map_err(MeasureError::Sink)?;
@@ -316,26 +327,58 @@ impl<'a> ServersUnderTest<'a> {
         Ok(())
     }
 
-    /// Returns the number of transactions that each other server has not applied.
-    fn behind(&mut self) -> Result<Vec<(String, u64)>, ServerError> {
-        let galera = self.kind == CostKind::Galera;
-        if self.followers.is_empty() {
-            return Ok(Vec::new());
+    /// Returns the position of the server that is written to.
+    fn written(&mut self) -> Result<Position, ServerError> {
+        match self.kind {
+            CostKind::Galera => Position::galera(&mut self.session),
+            _ => Position::written(self.engine, &mut self.session),
         }
-        let written = match galera {
-            true => Position::galera(&mut self.session)?,
-            false => Position::written(self.engine, &mut self.session)?,
-        };
+    }
+
+    /// Returns the number of transactions up to a position that each other server has not applied.
+    fn behind(&mut self, written: &Position) -> Result<Vec<(String, u64)>, ServerError> {
+        let (kind, engine) = (self.kind, self.engine);
         self.followers
             .iter_mut()
             .map(|follower| {
-                let applied = match galera {
-                    true => Position::galera(&mut follower.session)?,
-                    false => Position::applied(self.engine, &mut follower.session)?,
+                let applied = match kind {
+                    CostKind::Galera => Position::galera(&mut follower.session)?,
+                    _ => Position::applied(engine, &mut follower.session)?,
                 };
-                Ok((follower.name.clone(), applied.behind(&written)))
+                Ok((follower.name.clone(), applied.behind(written)))
             })
             .collect()
+    }
+
+    /// Waits until every other server has applied all writes; returns the number of transactions that each
+    /// lacked at first, and the time it took, `None` if it took longer than [`CATCH_UP`].
+    ///
+    /// # Errors
+    /// When a server fails or no longer replicates, or the user stops the run.
+    fn catch_up(&mut self, stop: &AtomicBool) -> Result<CaughtUp, MeasureError> {
+        if self.followers.is_empty() {
+            return Ok((Vec::new(), Some(Duration::ZERO)));
+        }
+        // The server that is written to is asked once: its answers would count among its resources.
+        let written = self.written()?;
+        let began = Instant::now();
+        let at_first = self.behind(&written)?;
+        let lacks = |behind: &[(String, u64)]| behind.iter().any(|(_, behind)| *behind > 0);
+        if !lacks(&at_first) {
+            return Ok((at_first, Some(Duration::ZERO)));
+        }
+        loop {
+            let lacked = began.elapsed();
+            thread::sleep(sparse(lacked));
+            check_interrupted(stop)?;
+            if !lacks(&self.behind(&written)?) {
+                return Ok((at_first, Some((lacked + began.elapsed()) / 2)));
+            }
+            if began.elapsed() > CATCH_UP {
+                self.verify()?;
+                return Ok((at_first, None));
+            }
+        }
     }
 
     /// Returns an error when a server no longer replicates correctly.

@@ -37,6 +37,12 @@ pub fn wait_until(clock: &Clock, point: Nanos, stopped: impl Fn() -> bool) -> bo
     }
 }
 
+/// Returns the pause between two readings of servers that catch up, after waiting for this time: a tenth of it, so that
+/// the end is known within a tenth and the readings, which count among the servers' resources, are few.
+pub(crate) fn sparse(waited: Duration) -> Duration {
+    (waited / 10).clamp(Duration::from_millis(2), Duration::from_millis(500))
+}
+
 /// Calls `ask` until it returns a value, with pauses; returns `None` after `patience`.
 ///
 /// # Errors

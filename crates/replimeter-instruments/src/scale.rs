@@ -35,14 +35,12 @@ use crate::{
     clock::Clock,
     load::{
         DataSet, FillProgress, GroupResult, LoadGroup, LoadProgress, ScriptError, WorkerPool,
-        Workload, fill,
+        Workload, fill_sandbox,
     },
-    pacing::poll,
+    pacing::{poll, sparse},
     resources::{Meter, ResourceWatch},
 };
 
-/// Number of threads that fill the data set.
-const FILLERS: u32 = 4;
 /// How long replicas may take to apply all writes, in addition to ten times the time of writing.
 const SETTLE: Duration = Duration::from_secs(120);
 /// Interval between checks of their progress.
@@ -102,9 +100,12 @@ pub struct Block {
     pub counted: Nanos,
     /// Resource use of each server, the primary first.
     pub uses: Vec<ServerUse>,
+    /// The same until every replica had applied the block.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub until_applied: Vec<ServerUse>,
     /// The same for each whole second.
     pub course: Vec<Vec<ServerUse>>,
-    /// Time from the end of the load until every replica had all of it; `None` where nothing was
+    /// Time from the end of the load until every replica had all of it, at most a tenth too long; `None` where nothing was
     /// written or replicated.
     pub caught_up: Option<Duration>,
     /// Why the block is invalid.
@@ -112,6 +113,16 @@ pub struct Block {
 }
 
 impl Block {
+    /// Returns each server's resource use until every replica had applied the block.
+    #[must_use]
+    pub fn used_until_applied(&self) -> &[ServerUse] {
+        if self.until_applied.is_empty() {
+            &self.uses
+        } else {
+            &self.until_applied
+        }
+    }
+
     /// Returns the number of operations of every kind.
     #[must_use]
     pub fn operations(&self) -> u64 {
@@ -200,25 +211,14 @@ impl<'a> PreparedServers<'a> {
             });
         }
         let writer = primary.node.clone();
-        let nodes: Vec<Node> = replicas
-            .iter()
-            .map(|replica| replica.node.clone())
-            .collect();
-        let mut data = fill(
-            &writer,
-            &nodes,
-            &workloads.insert,
-            plan.data_size,
-            FILLERS,
-            filled,
-            stop,
-        )?;
-        data.wait_on(&nodes, SETTLE + 10 * data.took, stop)?;
+        let nodes: Vec<Node> = servers.iter().map(|server| server.node.clone()).collect();
+        let mut data = fill_sandbox(&nodes, &workloads.insert, plan.data_size, filled, stop)?;
+        data.wait_on(&nodes[1..], SETTLE + 10 * data.took, stop)?;
         let readers = match plan.reads {
             ReadTarget::Primary => vec![writer.clone()],
-            ReadTarget::Replicas if nodes.is_empty() => vec![writer.clone()],
-            ReadTarget::Replicas => nodes,
-            ReadTarget::All => servers.iter().map(|server| server.node.clone()).collect(),
+            ReadTarget::Replicas if replicas.is_empty() => vec![writer.clone()],
+            ReadTarget::Replicas => nodes[1..].to_vec(),
+            ReadTarget::All => nodes,
         };
         let reads_only = servers
             .iter()
@@ -265,9 +265,27 @@ impl<'a> PreparedServers<'a> {
         let (kinds, load_groups) = self.load_groups(phase);
         let mut pool = WorkerPool::open(&load_groups, &self.clock)?;
         pool.measure_limit(LIMIT);
-        let results = pool.run_interval(ramp, length, stop, &mut |second| {
+        // The warm-up is separate, so that the replicas begin the counted part without a backlog.
+        let warm_up = pool.run_interval(Duration::ZERO, ramp, stop, &mut |second| {
+            let second = LoadProgress {
+                counted: false,
+                ..second.clone()
+            };
+            step(BlockProgress::Load(&second));
+        });
+        let lost = warm_up.into_iter().find_map(|result| result.failure);
+        if let Some(lost) = lost {
+            return Err(MeasureError::from(lost).into());
+        }
+        if phase.writes().is_some() {
+            self.catch_up(10 * ramp, step, stop)?;
+        }
+        let mut results = pool.run_interval(Duration::ZERO, length, stop, &mut |second| {
             step(BlockProgress::Load(second))
         });
+        for result in &mut results {
+            result.ramp = Nanos::from(ramp);
+        }
         let ended = Instant::now();
         drop(pool);
         let failure = results.iter().find_map(|result| result.failure.clone());
@@ -287,6 +305,8 @@ impl<'a> PreparedServers<'a> {
             if phase.writes().is_some() {
                 field.catch_up(10 * (ramp + length), step, stop)?;
                 block.caught_up = (!field.followers.is_empty()).then(|| ended.elapsed());
+                let applied = field.watch.read();
+                block.until_applied = field.watch.over(block.began, applied.at);
                 block.invalid = field.invalid(before.as_ref())?;
                 field.data.restore(&field.writer, stop)?;
                 field.catch_up(10 * (ramp + length), step, stop)?;
@@ -356,6 +376,7 @@ impl<'a> PreparedServers<'a> {
             began,
             counted,
             uses: self.watch.over(began, began + counted),
+            until_applied: Vec::new(),
             course: self.course(began, counted),
             caught_up: None,
             invalid: None,
@@ -381,7 +402,8 @@ impl<'a> PreparedServers<'a> {
             return Ok(());
         }
         let written = Position::written(self.engine, &mut self.session)?;
-        let deadline = Instant::now() + SETTLE + patience;
+        let began = Instant::now();
+        let deadline = began + SETTLE + patience;
         let mut told = Instant::now();
         for index in 0..self.followers.len() {
             loop {
@@ -408,7 +430,7 @@ impl<'a> PreparedServers<'a> {
                         )
                         .into());
                 }
-                thread::sleep(LOOK);
+                thread::sleep(sparse(began.elapsed()));
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ pub mod reproduce;
 mod scale;
 pub mod side_by_side;
 mod stale;
+mod starts;
 mod tap;
 #[cfg(test)]
 mod tests;

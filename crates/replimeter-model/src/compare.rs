@@ -73,12 +73,16 @@ pub struct Dimension {
 /// A figure of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SideFigure {
-    /// The figure; of several runs their mean.
+    /// The figure; of several runs their mean, of several starts their geometric mean (arithmetic if one is not positive).
     pub value: f64,
     /// Its 95 % confidence interval; null when there is too little data.
     pub ci95: Interval,
     /// Number of runs.
     pub runs: u64,
+    /// Number of fresh starts of the servers behind it; 0 for servers that ran already, and for figures of a command
+    /// that resamples its starts.
+    #[serde(default)]
+    pub starts: u64,
     /// Number of samples: observations, blocks or crashes.
     pub samples: u64,
     /// Blocks that were drawn for the interval; 0 where the record's own interval was taken.

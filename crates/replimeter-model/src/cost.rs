@@ -107,7 +107,7 @@ pub struct CostRow {
     pub invalid_blocks: u64,
     /// Total duration of the counted blocks.
     pub counted_us: f64,
-    /// Operations in them.
+    /// Completed operations that started in them.
     pub operations: u64,
     /// Operations that were repeated after a deadlock, a lock timeout or a failed certification.
     pub retries: u64,
@@ -118,6 +118,10 @@ pub struct CostRow {
     /// Operations per second: the mean over the starts, the standard deviation between
     /// blocks, and the 95 % interval of the mean.
     pub throughput: Rate,
+    /// Operations per second over the time in which they were written and applied on every server: the rate at
+    /// which no backlog grows; null if a block was not applied within 30 s.
+    #[serde(default)]
+    pub sustained: Rate,
     /// Latency from send to answer, of all counted operations together.
     pub latency: Distribution,
     /// Mean latency with its interval over the starts.
@@ -126,7 +130,8 @@ pub struct CostRow {
     pub relative: RelativeFigure,
     /// Cost added to `none`.
     pub added: AddedLatency,
-    /// Resources that each server used per operation; the server that is written to is first.
+    /// Resources that each server used per operation, until every server had applied it; the server that is
+    /// written to is first.
     pub servers: Vec<PerOperation>,
     /// Backlog of the replicas.
     pub behind: Vec<ReplicaBehind>,
@@ -241,9 +246,9 @@ pub struct BlockRecord {
     pub invalid: Option<String>,
     /// Start of the block, on the run's clock.
     pub began_us: f64,
-    /// Duration.
+    /// Mean time from the start of a thread's first operation to the end of its last one.
     pub counted_us: f64,
-    /// Operations.
+    /// Completed operations that started in the block.
     pub operations: u64,
     /// Retried operations.
     pub retries: u64,
@@ -259,6 +264,8 @@ pub struct BlockRecord {
     pub client_cpu_us_per_op: Option<f64>,
     /// Transactions that the replica furthest behind had not applied at the end of the block.
     pub behind: Option<u64>,
+    /// Time from the end of the block until every server had applied it.
+    pub caught_up_after_us: Option<f64>,
 }
 
 /// The record of a `cost` run.

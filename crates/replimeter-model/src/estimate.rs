@@ -88,6 +88,15 @@ impl Estimate {
         }
     }
 
+    /// A figure and the ends of its interval, as rows have them.
+    #[must_use]
+    pub fn with_ends(value: Option<f64>, ends: Option<[f64; 2]>) -> Self {
+        Self {
+            value,
+            ci95: ends.into(),
+        }
+    }
+
     /// Both ends of the interval.
     #[must_use]
     pub fn ends(&self) -> Option<[f64; 2]> {

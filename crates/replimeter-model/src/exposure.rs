@@ -5,15 +5,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{envelope::Envelope, plan::ExposureSettings, record::Distribution};
 
-/// Distribution of an amount over the polls, which are evenly spaced in time.
+/// Distribution of an amount over time: a poll counts with the time for which it stands, half of that since the poll
+/// before and half of that until the next one.
+///
+/// A quantile is null with fewer than ten polls beyond it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AmountDistribution {
     /// Mean over time.
     pub mean: Option<f64>,
+    /// 95 % confidence interval of the mean, from windows of time; null for a run of less than eight windows of 20 ms.
+    pub mean_ci95: Option<[f64; 2]>,
     /// Median.
     pub p50: Option<f64>,
-    /// 90th percentile; null with fewer than ten polls beyond it.
+    /// 90th percentile.
     pub p90: Option<f64>,
+    /// 95th percentile.
+    pub p95: Option<f64>,
     /// 99th percentile.
     pub p99: Option<f64>,
     /// 99.9th percentile.
@@ -44,10 +51,14 @@ pub struct ExposureRow {
     pub transactions: AmountDistribution,
     /// Bytes of the transactions that no replica had received.
     pub bytes: AmountDistribution,
-    /// Time that the oldest of them had been in the primary's log; 0 when there was none.
+    /// Time that the oldest of them had been in the primary's log, over time; 0 when there was none. `count` is the
+    /// number of polls.
     pub age: Distribution,
     /// Share of the time with at least one such transaction, in percent.
     pub exposed_percent: f64,
+    /// 95 % confidence interval of `exposed_percent`, from windows of time; null for a run of less than eight windows
+    /// of 20 ms.
+    pub exposed_percent_ci95: Option<[f64; 2]>,
     /// Duration of a poll, from question to answer: the figures may be too high by the
     /// transactions of this time.
     pub poll_duration_us: Distribution,
@@ -67,7 +78,7 @@ pub struct ExposureWindow {
     pub polls: u64,
     /// Transactions in the primary's log during the window.
     pub committed: u64,
-    /// Mean number of transactions that no replica had.
+    /// Mean number of transactions that no replica had, over the time between polls.
     pub transactions_mean: f64,
     /// Largest number of transactions that no replica had.
     pub transactions_max: u64,
@@ -80,10 +91,10 @@ pub struct ExposureWindow {
 impl ExposureWindow {
     /// Joins the window that follows.
     pub fn extend(&mut self, next: &Self) {
-        let looks = (self.polls + next.polls).max(1) as f64;
-        self.transactions_mean = (self.transactions_mean * self.polls as f64
-            + next.transactions_mean * next.polls as f64)
-            / looks;
+        let times = (self.end_us - self.start_us, next.end_us - next.start_us);
+        self.transactions_mean = (self.transactions_mean * times.0
+            + next.transactions_mean * times.1)
+            / (times.0 + times.1).max(f64::MIN_POSITIVE);
         self.end_us = next.end_us;
         self.polls += next.polls;
         self.committed += next.committed;

@@ -69,7 +69,7 @@ pub struct LagRow {
     /// Width of the brackets: how far the true time may lie below the upper end.
     pub bracket_us: Distribution,
     /// Lag from the acknowledgement by `estimator`: the most probable position within the
-    /// brackets. `min_us` and `max_us` are the ends of the range that it covers.
+    /// brackets (`turnbull-npmle`), or their upper ends (`upper-ends`, for `wait`). `min_us` and `max_us` are the ends of the range that it covers.
     pub estimate: Distribution,
     /// Estimator that made `estimate` from the brackets.
     pub estimator: String,

@@ -338,7 +338,7 @@ pub struct Retried {
 pub struct NodeShare {
     /// The server's name.
     pub node: String,
-    /// Operations that it completed.
+    /// Completed operations that started in the counted time.
     pub operations: u64,
     /// Operations per second.
     pub per_s: Option<f64>,
@@ -380,7 +380,7 @@ pub struct LoadRecord {
     pub warm_up_us: f64,
     /// Counted duration.
     pub counted_us: f64,
-    /// Passes that completed in the counted time.
+    /// Completed passes that started in the counted time.
     pub passes: u64,
     /// Passes per second.
     pub throughput: Rate,
@@ -391,7 +391,7 @@ pub struct LoadRecord {
     pub service: Distribution,
     /// Passes that were repeated after a deadlock or a lock timeout.
     pub retries: u64,
-    /// Passes that failed for good.
+    /// Passes that failed for good, or had not ended some seconds after the end.
     pub failed: u64,
     /// Passes that were due and not begun at the end; null for a closed loop.
     pub waiting: Option<u64>,

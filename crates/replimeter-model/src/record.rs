@@ -6,6 +6,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::host::HostRecord;
+
 /// Distribution of a set of times.
 ///
 /// A quantile is null when fewer than ten samples lie beyond it.
@@ -21,7 +23,8 @@ pub struct Distribution {
     pub stdev_us: Option<f64>,
     /// Median.
     pub p50_us: Option<f64>,
-    /// 95 % confidence interval of the median, in microseconds; null when there are too few samples.
+    /// 95 % confidence interval of the median, in microseconds; null when fewer than ten effective
+    /// samples lie beyond it.
     pub p50_us_ci95: Option<[f64; 2]>,
     /// 90th percentile.
     pub p90_us: Option<f64>,
@@ -42,8 +45,9 @@ pub struct Distribution {
     /// Largest, exact.
     pub max_us: Option<f64>,
     /// Factor by which dependence between neighboring rounds increases the variance at the
-    /// median; 1 means independent. The effective sample size is `count / inflation`. Null when
-    /// the run is too short to estimate it; there are no intervals then.
+    /// median, and the uncertainty of that factor; 1 means independent. The effective sample size
+    /// is `count / inflation`. Null when the run is too short to estimate it; there are no
+    /// intervals then.
     pub inflation: Option<f64>,
 }
 
@@ -64,6 +68,12 @@ pub struct EstimateBounds {
     /// Upper bound of the distance between the log-likelihood and its maximum when the iteration
     /// ended.
     pub likelihood_gap: f64,
+    /// Half of the mean duration of the reads that showed a row. Brackets are taken between the
+    /// middles of reads, but the server looks at an unknown moment of each, so all times may be
+    /// earlier or later by this; the intervals of the estimate include it. For `wait`, the mean width
+    /// of the brackets, by which times are at most earlier. 0 for methods that do not read.
+    #[serde(default)]
+    pub systematic_us: f64,
 }
 
 /// One bar of a histogram: samples in [`from_us`, `to_us`).
@@ -123,6 +133,9 @@ pub struct TargetRecord {
     pub options: Vec<String>,
     /// Whether the servers were a sandbox of Replimeter.
     pub sandbox: bool,
+    /// Fresh starts of each shape's servers in this run; 0 for servers that ran already.
+    #[serde(default)]
+    pub fresh_starts: u32,
     /// The servers; the primary is first.
     pub nodes: Vec<NodeRecord>,
 }
@@ -175,10 +188,19 @@ pub struct ClientRecord {
     pub start_lateness: Distribution,
     /// Whether idle cores were kept from halting.
     pub keep_awake: bool,
+    /// Why, or why not; empty for a run of before this was recorded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub keep_awake_reason: String,
     /// Whether the measuring threads had real-time priority.
     pub real_time: bool,
+    /// Why, or why not; empty for a run of before this was recorded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub real_time_reason: String,
     /// Smallest observed step of the measuring clock.
     pub clock_step_us: f64,
     /// Cores of this machine, which the client and sandboxes share.
     pub cores: u64,
+    /// What else used this machine; empty for a run of before this was recorded.
+    #[serde(default, skip_serializing_if = "HostRecord::is_empty")]
+    pub host: HostRecord,
 }

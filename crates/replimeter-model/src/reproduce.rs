@@ -68,8 +68,8 @@ pub struct Experiment {
     pub question: String,
     /// The command that measures it.
     pub command: String,
-    /// Folder of its run, within this run's; null without one.
-    pub run_dir: Option<String>,
+    /// Folders of its runs, within this run's; several where one run is compared with another.
+    pub run_dirs: Vec<String>,
     /// Duration, including the start of servers.
     pub duration_us: f64,
     /// Error that ended it, if any.

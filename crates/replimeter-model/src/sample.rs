@@ -77,15 +77,15 @@ pub struct Write {
 pub struct Sighting {
     /// The row's sequence number.
     pub seq: u64,
-    /// A time at which it was not visible yet: `poll`, the beginning of the last read that did not show
-    /// it; `wait`, one round trip before the wait returned, or unknown (the smallest
-    /// number) when it may not have had to wait; `stamp`, the stamp minus its error;
-    /// `tap`, the arrival.
+    /// A time at which it was not visible yet: `poll`, and `wait`, the beginning of the last read
+    /// that did not show it, or unknown (the smallest number) when the first read showed it; `stamp`,
+    /// the stamp minus its error; `tap`, the arrival.
     pub after: Nanos,
     /// Beginning of the first read that showed it, or of the wait; otherwise `until`.
     pub hit_began: Nanos,
     /// A time at which it was visible: `poll`, the end of the first read that showed it; `wait`, the
-    /// wait's return; `stamp`, the stamp plus its error; `tap`, the arrival.
+    /// wait's return if the read after it showed the row, otherwise the end of the first read that did;
+    /// `stamp`, the stamp plus its error; `tap`, the arrival.
     pub until: Nanos,
     /// Additional facts from the method.
     pub beside: SightingDetail,
@@ -98,12 +98,16 @@ pub enum SightingDetail {
     /// Nothing.
     #[default]
     Nothing,
-    /// `wait`: the reads that verified it.
+    /// `wait`: the reads after the wait's return. A row that a read showed before has none.
     Readable {
         /// End of the first read that showed the row.
         at: Nanos,
         /// Reads until then; 1 when the row was readable at once.
         reads: u32,
+        /// The wait's return, when the row was not readable at once; otherwise the row is taken as visible at
+        /// that time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        returned: Option<Nanos>,
     },
     /// `stamp` and `tap`: the same event on the primary.
     Primary(Nanos),
@@ -162,6 +166,17 @@ impl LagSample {
         Some(self.upper()? - self.lower()?)
     }
 
+    /// Returns the time that stands for the row where a single one must: the middle of the bracket; for `wait` its upper
+    /// end, because the wait ends soon after the row, and begins long before.
+    #[must_use]
+    pub fn point(&self) -> Option<Nanos> {
+        let high = self.upper()?;
+        match self.method {
+            Method::Wait => Some(high),
+            _ => Some(self.lower()?.midpoint(high)),
+        }
+    }
+
     /// Returns the bracket's midpoint, counted from `ack`.
     #[must_use]
     pub fn midpoint_from_ack(&self) -> Option<Nanos> {
@@ -182,6 +197,24 @@ impl LagSample {
             .map(|sighting| sighting.until - sighting.hit_began)
     }
 
+    /// Returns the bracket between the moments at which the server looked, taken as the middles of the
+    /// last read that did not show the row and of the first that did; that one's duration is taken for
+    /// both. For methods that do not read it is the bracket itself.
+    #[must_use]
+    pub fn between_looks(&self) -> Option<(Nanos, Nanos)> {
+        let (low, high) = (self.lower()?, self.upper()?);
+        let (Some(retrieval), Some(sighting)) = (self.retrieval(), self.sighting) else {
+            return Some((low, high));
+        };
+        let half = Nanos(retrieval.0 / 2);
+        // The read that did not show it ended before the next one began.
+        let missed = Nanos(sighting.after.0.saturating_add(half.0)).min(sighting.hit_began);
+        let low = low.max(missed);
+        let shown = high - half;
+        // A row that was sent after the middle was shown after it.
+        Some((low, if shown > low { shown } else { high }))
+    }
+
     /// Returns the lag from the same event on the primary: from execution to execution (`stamp`), from
     /// binary log to binary log (`tap`). Both times are measured alike, so it may be negative.
     #[must_use]
@@ -200,7 +233,11 @@ impl LagSample {
     #[must_use]
     pub fn readable(&self) -> Option<(Nanos, u32)> {
         match self.sighting?.beside {
-            SightingDetail::Readable { at, reads } => Some((at - self.upper()?, reads)),
+            SightingDetail::Readable {
+                at,
+                reads,
+                returned,
+            } => Some((at - returned.or(self.upper())?, reads)),
             _ => None,
         }
     }
@@ -251,6 +288,15 @@ mod tests {
         assert_eq!(sample.from_intended(), Some(Nanos(210)));
         assert_eq!(sample.error(), Some(Nanos(90)));
         assert_eq!(sample.midpoint_from_ack(), Some(Nanos(55)));
+    }
+
+    #[test]
+    fn looks_are_in_the_middle_of_reads() {
+        let mut sample = sample();
+        // Reads of 60: the first from 210 to 240 at most, the second from 240 to 300.
+        assert_eq!(sample.between_looks(), Some((Nanos(240), Nanos(270))));
+        sample.method = Method::Wait;
+        assert_eq!(sample.between_looks(), Some((Nanos(210), Nanos(300))));
     }
 
     #[test]

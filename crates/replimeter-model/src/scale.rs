@@ -11,7 +11,7 @@ use crate::{
 /// Resources that one server used during a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScaleServer {
-    /// Per operation of the phase, on any server; includes `name` and
+    /// Per operation of the phase, on any server, until every replica had applied it; includes `name` and
     /// `role`.
     #[serde(flatten)]
     pub per_operation: PerOperation,
@@ -81,6 +81,13 @@ pub struct ScaleRow {
     pub updates_per_s: Option<f64>,
     /// 95 % confidence interval of `updates_per_s`.
     pub updates_per_s_ci95: Option<[f64; 2]>,
+    /// Writes per second over the time in which they were written and applied on every replica: the rate at which
+    /// no backlog grows, which the fitted law uses.
+    #[serde(default)]
+    pub sustained_writes_per_s: Option<f64>,
+    /// 95 % confidence interval of `sustained_writes_per_s`.
+    #[serde(default)]
+    pub sustained_writes_per_s_ci95: Option<[f64; 2]>,
     /// Comparison with no replica.
     pub percent_of_none: PercentOfNone,
     /// Latency of writes.

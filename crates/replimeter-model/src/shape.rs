@@ -70,9 +70,7 @@ impl Mode {
     fn counts(self) -> std::ops::RangeInclusive<u32> {
         match self {
             Self::None => 0..=0,
-            Self::Async => 0..=MAX_REPLICAS,
-            Self::SemiSync | Self::Chain => 1..=MAX_REPLICAS,
-            Self::Galera => 1..=MAX_REPLICAS,
+            Self::Async | Self::SemiSync | Self::Chain | Self::Galera => 1..=MAX_REPLICAS,
             Self::Group => 1..=MAX_MEMBERS,
         }
     }
@@ -305,7 +303,7 @@ mod tests {
             "none",
             "mysql/none",
             "async:2",
-            "mariadb/async:0",
+            "mariadb/async:1",
             "semi-sync:1",
             "chain:3",
             "galera:3",
@@ -359,6 +357,7 @@ mod tests {
             "async:-1",
             "async:+1",
             "async:1.5",
+            "async:0",
             "async:65",
             "async:99999999999",
             "group:10",
@@ -388,7 +387,7 @@ mod tests {
             ("Galera", "did you mean `galera:3`?"),
             (
                 "mysql/async",
-                "from 0 to 64 after the colon, such as mysql/async:1",
+                "from 1 to 64 after the colon, such as mysql/async:1",
             ),
             ("galera", "such as galera:3"),
             ("group:0", "from 1 to 9 after the colon, such as group:3"),

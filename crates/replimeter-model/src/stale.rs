@@ -312,6 +312,19 @@ pub struct StaleRow {
     pub stale_percent: Option<f64>,
     /// 95 % confidence interval of the share, in percent.
     pub stale_percent_ci95: Option<[f64; 2]>,
+    /// Share of the time in which a write, read at once, would have been stale, in percent: the rounds, and those that
+    /// would have begun while a round waited. Null for the reads of a load, which wait for no round.
+    #[serde(default)]
+    pub stale_percent_over_time: Option<f64>,
+    /// 95 % confidence interval of `stale_percent_over_time`, from windows of time; null for a short run.
+    #[serde(default)]
+    pub stale_percent_over_time_ci95: Option<[f64; 2]>,
+    /// Rounds that would have begun while a round waited, at the median interval of rounds.
+    #[serde(default)]
+    pub withheld_rounds: u64,
+    /// Longest time from the acknowledgement of a round to that of the next one; null without two rounds.
+    #[serde(default)]
+    pub longest_round_us: Option<f64>,
     /// Factor by which dependence between neighboring rounds increases the variance; null when the
     /// run was too short to estimate it, and 1 was taken.
     pub inflation: Option<f64>,

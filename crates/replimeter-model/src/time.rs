@@ -20,6 +20,12 @@ impl Nanos {
         self.0 as f64 / 1e3
     }
 
+    /// Returns the difference to an earlier point in microseconds, also one that is too large for [`Nanos`].
+    #[must_use]
+    pub fn micros_since(self, earlier: Self) -> f64 {
+        (i128::from(self.0) - i128::from(earlier.0)) as f64 / 1e3
+    }
+
     /// Returns the later of the two points.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
@@ -63,6 +69,13 @@ mod tests {
         let ack = Nanos(1_000);
         let visible = Nanos(400);
         assert_eq!((visible - ack).as_micros(), -0.6);
+        assert_eq!(visible.micros_since(ack), -0.6);
+    }
+
+    #[test]
+    fn largest_difference_does_not_wrap() {
+        let whole = Nanos(i64::MAX).micros_since(Nanos(i64::MIN));
+        assert_eq!(whole, u64::MAX as f64 / 1e3);
     }
 
     #[test]

@@ -86,8 +86,12 @@ pub enum WarningCode {
     ReplicaStopped,
     /// A replica was behind when the run began; the figures describe it after it had caught up.
     ReplicaBehind,
+    /// What a run creates and drops may wait for a transaction or a backup of another client.
+    DefinitionsMayWait,
     /// A replica that was not named receives what the run writes.
     ReplicaNotNamed,
+    /// Something else used this machine during the measurement, or a quota limited it.
+    MachineDisturbed,
 }
 
 /// One warning of a run.

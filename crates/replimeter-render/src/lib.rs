@@ -14,7 +14,6 @@ pub mod format;
 pub mod headline;
 pub mod histograms;
 pub mod html;
-pub mod journal;
 pub mod load;
 pub mod markdown;
 pub mod precision;

@@ -3,7 +3,9 @@
 
 use std::{
     any::Any,
-    fs::File,
+    fs::{self, File},
+    io,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -21,10 +23,7 @@ use parquet::{
 use replimeter_model::time::Nanos;
 
 pub use crate::samples_error::SamplesError;
-use crate::{
-    journal::{Journal, create_new},
-    samples_error::reason,
-};
+use crate::samples_error::reason;
 
 /// A group of rows being written, column by column.
 pub type RowGroup<'a> = SerializedRowGroupWriter<'a, File>;
@@ -352,27 +351,29 @@ impl<C: Columns> Rows<C> {
     }
 }
 
-/// A file of rows being written; unreadable until it is [finished](Self::finish), or completed by its journal.
+/// A file of rows being written. It has its name when it is [finished](Self::finish), another one before, and is
+/// removed if it is dropped.
 pub struct RowFile {
     path: PathBuf,
+    partial: PathBuf,
     writer: SerializedFileWriter<File>,
-    journal: Journal,
     /// Whether a group could not be written: what follows it would be misplaced.
     failed: bool,
 }
 
 impl RowFile {
-    /// Creates the file of a table.
+    /// Creates the file of a table, for this user only.
     ///
     /// # Errors
-    /// If it cannot be created, or the name exists, even as a link.
+    /// If it cannot be created, or its other name exists, even as a link.
     pub fn create<C: Columns>(path: &Path) -> Result<Self, SamplesError> {
-        let file_error = |source| SamplesError::File {
-            path: path.to_owned(),
-            source,
-        };
-        let file = create_new(path).map_err(file_error)?;
-        let journal = Journal::create(path, file.try_clone().map_err(file_error)?)?;
+        let partial = partial_of(path);
+        let file = File::options()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(&partial);
+        let file = file.map_err(file_error(path))?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             // Statistics kept for every page until the end would grow with the run.
@@ -383,8 +384,8 @@ impl RowFile {
         let writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties));
         Ok(Self {
             path: path.to_owned(),
+            partial,
             writer: writer.map_err(wrap)?,
-            journal,
             failed: false,
         })
     }
@@ -402,16 +403,12 @@ impl RowFile {
     fn write_group(&mut self, batch: &dyn RowBatch) -> Result<(), SamplesError> {
         let wrap = |error| reason(&self.path, error);
         let mut group = self.writer.next_row_group().map_err(wrap)?;
-        let described = batch.write(&mut group).and_then(|()| group.close());
-        let described = described.map_err(wrap)?;
-        self.writer.flush().map_err(|source| SamplesError::File {
-            path: self.path.clone(),
-            source,
-        })?;
-        self.journal.add(&described)
+        let written = batch.write(&mut group).and_then(|()| group.close());
+        written.map_err(wrap)?;
+        self.writer.flush().map_err(file_error(&self.path))
     }
 
-    /// Writes the end of the file. After a failure the file is left to its journal.
+    /// Writes the end of the file, and names it. After a failure there is no file.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -423,11 +420,29 @@ impl RowFile {
             .finish()
             .map_err(|error| reason(&self.path, error))?;
         let synced = self.writer.inner().sync_all();
-        synced.map_err(|source| SamplesError::File {
-            path: self.path.clone(),
-            source,
-        })?;
-        self.journal.remove()
+        synced
+            .and_then(|()| fs::rename(&self.partial, &self.path))
+            .map_err(file_error(&self.path))
+    }
+}
+
+impl Drop for RowFile {
+    fn drop(&mut self) {
+        // Fails, as it should, if it is finished. Otherwise its space may be needed for the record of the run.
+        let _ = fs::remove_file(&self.partial);
+    }
+}
+
+/// Returns the name of a file of rows until it is finished.
+#[must_use]
+pub fn partial_of(path: &Path) -> PathBuf {
+    path.with_extension("partial")
+}
+
+fn file_error(path: &Path) -> impl Fn(io::Error) -> SamplesError {
+    move |source| SamplesError::File {
+        path: path.to_owned(),
+        source,
     }
 }
 

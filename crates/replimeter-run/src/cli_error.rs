@@ -1,6 +1,10 @@
 //! Errors for the user: message, hint and exit code.
 
-use std::{io, process::ExitCode};
+use std::{
+    io,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use replimeter_engine::{
     ErrorKind, ServerError,
@@ -38,10 +42,13 @@ pub struct CliError {
     pub message: String,
     /// The hint.
     pub hint: String,
+    /// The measurement was interrupted with partial results: the beginning of the message, which names the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<String>,
+    /// Whether a server gave no answer, which ends a run that the user stops as an interruption.
+    #[serde(skip)]
+    pub unanswered: bool,
 }
-
-/// Message of a measurement that was interrupted with partial results.
-const PARTIAL: &str = "interrupted; partial results are kept";
 
 /// Returns an internal error.
 pub fn unexpected(what: &str) -> CliError {
@@ -56,6 +63,8 @@ impl CliError {
             kind,
             message: redact::message(&message.into()),
             hint: redact::message(&hint.into()),
+            partial: None,
+            unanswered: false,
         }
     }
 
@@ -98,13 +107,16 @@ impl CliError {
 
     /// Returns a failure for an interrupted measurement with partial results.
     pub fn partial() -> Self {
-        Self::interrupted(PARTIAL)
+        Self {
+            partial: Some(String::new()),
+            ..Self::interrupted("interrupted; partial results are kept")
+        }
     }
 
     /// Returns the same failure of a run without any result: an interruption left no partial ones. `kept` states
     /// what is kept.
     pub(crate) fn without_results(mut self, kept: &str) -> Self {
-        if let Some(target) = self.message.strip_suffix(PARTIAL) {
+        if let Some(target) = self.partial.take() {
             self.message = format!("{target}interrupted before anything was measured; {kept}");
         }
         self
@@ -113,8 +125,24 @@ impl CliError {
     /// Returns the failure of measuring, if it failed or was interrupted.
     pub fn of_measuring(error: Option<&MeasureError>, interrupted: bool) -> Option<Self> {
         match error {
-            Some(error) => Some(Self::failed(error.to_string(), error.hint())),
+            Some(error) => Some(Self {
+                unanswered: matches!(error, MeasureError::Server(error) if error.unanswered()),
+                ..Self::failed(error.to_string(), error.hint())
+            }),
             None => interrupted.then(Self::partial),
+        }
+    }
+
+    /// Returns the failure of a command that the user may have stopped: a server that gives no answer is no other failure then.
+    #[must_use]
+    pub fn of_stopped(self, stop: &AtomicBool) -> Self {
+        if !self.unanswered || !stop.load(Ordering::Relaxed) {
+            return self;
+        }
+        Self {
+            unanswered: false,
+            hint: self.hint,
+            ..Self::interrupted(format!("interrupted; {}", self.message))
         }
     }
 
@@ -122,6 +150,7 @@ impl CliError {
     pub fn for_shape(mut self, shape: &str, several: bool) -> Self {
         if several {
             self.message = format!("{shape}: {}", self.message);
+            self.partial = self.partial.map(|target| format!("{shape}: {target}"));
         }
         self
     }
@@ -159,7 +188,10 @@ impl From<ServerError> for CliError {
             ErrorKind::File => FailureKind::Usage,
             _ => FailureKind::Failed,
         };
-        Self::of(kind, error.to_string(), error.hint.clone())
+        Self {
+            unanswered: error.unanswered(),
+            ..Self::of(kind, error.to_string(), error.hint.clone())
+        }
     }
 }
 
@@ -187,5 +219,31 @@ impl From<MeasureError> for CliError {
             MeasureError::Server(error) => error.into(),
             error => Self::failed(error.to_string(), error.hint()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_partial_interruption_can_lose_its_results() {
+        let ended = |failure: CliError| {
+            failure
+                .for_shape("async:1", true)
+                .for_shape("x2", true)
+                .without_results("no run is kept")
+                .message
+        };
+        assert_eq!(
+            ended(CliError::partial()),
+            "x2: async:1: interrupted before anything was measured; no run is kept"
+        );
+        // The same text in an error of a server is not an interruption.
+        let text = "interrupted; partial results are kept";
+        assert_eq!(
+            ended(CliError::failed(text, "")),
+            format!("x2: async:1: {text}")
+        );
     }
 }

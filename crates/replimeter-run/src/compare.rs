@@ -87,7 +87,7 @@ fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), CliErro
         .collect();
     if !unjudged.is_empty() && !document.failed() {
         let message = format!(
-            "warning: {} of {} conditions are inconclusive and did not fail: {}\n  hint: measure longer, or compare several runs per side; --fail-when possible fails inconclusive conditions, --fail-when estimated ignores intervals",
+            "warning: {} of {} conditions are inconclusive and did not fail: {}\n  hint: measure longer or with more --starts, or compare several runs per side; --fail-when possible fails inconclusive conditions, --fail-when estimated ignores intervals",
             unjudged.len(),
             document.conditions.len(),
             unjudged.join("; ")
@@ -170,6 +170,7 @@ pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compar
         [a, b].map(|runs| runs.iter().map(|run| &run.documents).collect::<Vec<_>>());
     let settings = settings::differences(&before, &after);
     let mut warnings = warnings(a, b);
+    warnings.extend(settings.about_cores());
     let matched = matching::pairs(a, b, &mut warnings)?;
     let (rows, corrected_for) = rows::rows(&matched.pairs);
     if rows.iter().any(|row| row.a.short || row.b.short) {
@@ -242,10 +243,22 @@ fn both(a: &Manifest, b: &Manifest) -> Manifest {
 /// Returns the warnings about the runs themselves.
 fn warnings(a: &[ComparedDirectory], b: &[ComparedDirectory]) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    if (a.len() == 1 || b.len() == 1) && a.iter().any(|run| !run.measured.starts()) {
+    let starts = |runs: &[ComparedDirectory]| -> u64 {
+        runs.iter().map(ComparedDirectory::fresh_starts).sum()
+    };
+    if [a, b].into_iter().any(|runs| starts(runs) == 1) {
         warnings.push(Warning::new(
             WarningCode::FewStarts,
-            "one run on a side: the intervals do not include the variation between runs and between server starts",
+            "a side has one start of the servers: starts differ more than the samples of one, so no difference can be told from it",
+            "measure both sides with several starts (lag, stale: --starts 10), or compare several runs: replimeter compare a1,a2,a3 b1,b2,b3",
+        ));
+    } else if [a, b]
+        .into_iter()
+        .any(|runs| starts(runs) == 0 && runs.len() == 1)
+    {
+        warnings.push(Warning::new(
+            WarningCode::FewStarts,
+            "one run of servers that ran already: the intervals cover its time only, not restarts of the servers and other hours",
             "measure several runs on each side, alternating between the sides: replimeter compare a1,a2,a3 b1,b2,b3",
         ));
     }

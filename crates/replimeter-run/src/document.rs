@@ -140,7 +140,8 @@ pub(super) fn csv(run: &dyn AnyRun) -> Result<String, CliError> {
     csv::table(&run.schema(), &value).map_err(|error| refuse(error.to_string()))
 }
 
-fn json(run: &dyn AnyRun) -> Result<String, CliError> {
+/// Returns the document of a run.
+pub(super) fn json(run: &dyn AnyRun) -> Result<String, CliError> {
     run.json().map_err(|error| {
         CliError::failed(
             format!("cannot write the document: {error}"),

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use replimeter_engine::{ServerError, source::Servers};
-use replimeter_model::{plan::Planned, target::Target};
+use replimeter_model::{plan::Planned, random::Random, target::Target};
 use replimeter_render::terminal;
 
 use super::{
@@ -13,8 +13,11 @@ use super::{
 use crate::{
     cli_error::{CliError, FailureKind},
     options::OutputArgs,
-    run_dir::RunDir,
+    run_dir::{RunDir, is_complete},
 };
+
+/// The seed of the order of targets.
+const ORDER: u64 = 1;
 
 /// Rejects invalid settings before anything is changed.
 pub(super) fn check<M: Measurement>(
@@ -42,7 +45,9 @@ pub(super) fn run<'a, M: Measurement>(
     check::<M>(plan, output)?;
     let streams = M::streams(&options);
     let mut cx = RunContext::<M>::begin(plan, request, options, stop)?;
-    let failure = M::run(&mut cx).err();
+    let failure = M::run(&mut cx)
+        .err()
+        .map(|failure| failure.of_stopped(stop));
     let (over, accumulator) = cx.end(failure)?;
     let finished = Finished::<M> {
         plan,
@@ -74,33 +79,53 @@ pub(super) fn run<'a, M: Measurement>(
             screen,
         )
     };
+    if is_complete(dir) {
+        over.journal.remove();
+    }
     // A failure of the measurement takes precedence over one of the page.
     failure.map_or(written, Err).and(logged)
 }
 
-/// Measures one target after another. An invalid target does not keep the next from being measured; its
-/// failure is returned at the end.
+/// Measures every target in each of a number of starts, from 1: one after another, and from the second start on in a new
+/// random order each time. An invalid target does not keep the next from being measured; its failure is returned at the
+/// end.
+pub fn each_start<'a, M: Measurement>(
+    cx: &mut RunContext<'a, M>,
+    starts: u32,
+    mut one: impl FnMut(&mut RunContext<'a, M>, &Target, u32) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let mut targets: Vec<&Target> = cx.plan.targets.iter().collect();
+    if targets.len() > 1 {
+        cx.possible()?;
+    }
+    let several = targets.len() > 1;
+    let mut random = Random::new(ORDER);
+    let mut invalid = Ok(());
+    for start in 1..=starts {
+        if start > 1 {
+            random.shuffle(&mut targets);
+        }
+        for target in &targets {
+            let ended = one(cx, target, start)
+                .map_err(|failure| failure.for_shape(&target.label(), several));
+            if ended
+                .as_ref()
+                .is_err_and(|failure| failure.kind != FailureKind::Invalid)
+            {
+                return ended;
+            }
+            invalid = invalid.and(ended);
+        }
+    }
+    invalid
+}
+
+/// Measures one target after another, once each ([`each_start`]).
 pub fn each_target<'a, M: Measurement>(
     cx: &mut RunContext<'a, M>,
     mut one: impl FnMut(&mut RunContext<'a, M>, &Target) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    let targets = &cx.plan.targets;
-    if targets.len() > 1 {
-        cx.possible()?;
-    }
-    let mut invalid = Ok(());
-    for target in targets {
-        let ended = one(cx, target)
-            .map_err(|failure| failure.for_shape(&target.label(), targets.len() > 1));
-        if ended
-            .as_ref()
-            .is_err_and(|failure| failure.kind != FailureKind::Invalid)
-        {
-            return ended;
-        }
-        invalid = invalid.and(ended);
-    }
-    invalid
+    each_start(cx, 1, |cx, target, _| one(cx, target))
 }
 
 /// Returns the outcome of measuring servers, with likely causes: whether a semi-synchronous primary fell back

@@ -19,7 +19,19 @@ pub const WRITES: &str = "writes";
 pub const LOAD: &str = "load";
 /// Duration.
 pub const TIME: &str = "time";
+/// What a run costs existing servers.
+const COST: &str = "cost";
 const FILES: &str = "files";
+
+/// What a run costs each server of a role, at most; docs/reference/server-cost.md has what was measured.
+pub struct ServerCost {
+    /// The servers, such as `each replica`.
+    pub role: &'static str,
+    /// Connections at the same time.
+    pub connections: u64,
+    /// What they do, with rates.
+    pub work: String,
+}
 
 /// The effects, in display order.
 #[derive(Default)]
@@ -53,6 +65,22 @@ pub fn started(spec: &SandboxSpec) -> String {
     )
 }
 
+/// Returns the largest number of replicas, or of members besides the writer, of a target.
+pub fn replicas(targets: &[Target]) -> u64 {
+    let of = |target: &Target| match target {
+        Target::Nodes(nodes) => nodes.len() as u64 - 1,
+        Target::Sandbox(spec) => spec.shape.nodes().len() as u64 - 1,
+        // The plan does not have the shape of a running sandbox.
+        Target::Running(_) => 1,
+    };
+    targets.iter().map(of).max().unwrap_or(0)
+}
+
+/// Returns the connections of loads, which may all be on one server.
+pub fn load_connections<'a>(loads: impl IntoIterator<Item = &'a LoadSpec>) -> u64 {
+    loads.into_iter().map(|spec| u64::from(spec.threads)).sum()
+}
+
 /// Returns whether existing servers or running sandboxes are among the targets.
 fn foreign(targets: &[Target]) -> bool {
     targets
@@ -81,6 +109,32 @@ impl PlanEffects {
     pub fn targets(&mut self, targets: &[Target]) {
         for target in targets {
             self.add_effect(SERVERS, servers(target));
+        }
+    }
+
+    /// Adds that sandboxes are started several times.
+    pub fn starts(&mut self, starts: u32) {
+        if starts > 1 {
+            self.add_effect(
+                SERVERS,
+                format!("starts them {starts} times; the starts share the rounds"),
+            );
+        }
+    }
+
+    /// Adds what the run costs existing servers; nothing for servers that it starts.
+    pub fn costs(&mut self, targets: &[Target], costs: impl IntoIterator<Item = ServerCost>) {
+        if !foreign(targets) {
+            return;
+        }
+        for cost in costs {
+            self.add_effect(
+                COST,
+                format!(
+                    "{}: up to {} connections; {}",
+                    cost.role, cost.connections, cost.work
+                ),
+            );
         }
     }
 

@@ -8,9 +8,11 @@ use std::{
     borrow::Cow,
     cell::RefCell,
     fmt,
+    rc::Rc,
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use replimeter_instruments::host::HostWatch;
 use replimeter_model::warning::Warning;
 use replimeter_render::{
     figures::{count, time},
@@ -110,6 +112,18 @@ impl<'a> Observers<'a> {
     /// Returns why an observer ended the run, if one did.
     pub fn finished(&self) -> Option<Warning> {
         self.ended.borrow().0.clone()
+    }
+}
+
+/// The machine, in the windows in which the run measures.
+impl Observer for Rc<RefCell<HostWatch>> {
+    fn event(&mut self, event: Event<'_>) -> Result<Flow, CliError> {
+        if let Event::Progress(progress) = event {
+            let measured = progress.stage == Stage::Measure;
+            self.borrow_mut()
+                .measuring(measured.then_some(progress.part.as_str()));
+        }
+        Ok(Flow::Continue)
     }
 }
 

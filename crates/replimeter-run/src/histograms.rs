@@ -1,6 +1,9 @@
 //! Writes the histograms of a run's figures, for other tools.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use replimeter_model::{manifest::Manifest, time::Nanos};
 use replimeter_render::histograms;
@@ -8,12 +11,12 @@ use replimeter_stats::signed::SignedHistogram;
 
 use crate::{
     cli_error::CliError,
-    run_dir::{HISTOGRAMS, RunDir, write_bytes},
+    run_dir::{HISTOGRAMS, write_bytes},
 };
 
 /// Writes `histograms.hlog`: one series for each name, over the whole run.
 pub(crate) fn keep(
-    run_dir: &RunDir,
+    dir: &Path,
     manifest: &Manifest,
     took: Nanos,
     series: &[(String, SignedHistogram)],
@@ -21,7 +24,7 @@ pub(crate) fn keep(
     let begun =
         SystemTime::UNIX_EPOCH + Duration::from_micros(manifest.origin_unix_us.unsigned_abs());
     let took = Duration::from_nanos(took.0.unsigned_abs());
-    let path = run_dir.file(HISTOGRAMS);
+    let path = dir.join(HISTOGRAMS);
     let log = histograms::log(begun, took, series).map_err(|error| {
         CliError::failed(
             format!("cannot write {}: {error}", path.display()),

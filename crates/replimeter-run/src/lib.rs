@@ -10,6 +10,7 @@ mod driver;
 pub mod dry_run;
 mod event;
 mod histograms;
+mod journal;
 pub mod machine;
 mod measurement;
 pub mod options;
@@ -21,10 +22,10 @@ pub mod workloads;
 
 pub use self::{
     document::{AnyRun, CUT, DocumentHead, show},
-    driver::{each_target, with_causes},
+    driver::{each_start, each_target, with_causes},
     event::{Event, Flow, Observer, Observers, Progress, ProgressDetail, Stage},
     measurement::{
-        Client, Concluded, Document, Finished, Histograms, Measurement, Plan, RunContext, RunEnd,
+        Concluded, Document, Finished, Histograms, Measurement, Plan, RunContext, RunEnd,
         outcome_of, to_measure, with_advice,
     },
     recorded::{Recorded, incomplete_hint, read_json, read_value},

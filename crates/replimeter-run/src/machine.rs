@@ -2,6 +2,7 @@
 
 use std::fs;
 
+pub use replimeter_instruments::host::CoreTime;
 use replimeter_model::{
     manifest::Machine,
     warning::{Warning, WarningCode},
@@ -44,42 +45,6 @@ pub fn describe() -> Machine {
     }
 }
 
-/// Idle and total time of all cores since boot, in ticks.
-#[derive(Clone, Copy, Debug)]
-pub struct CoreTime {
-    idle: u64,
-    total: u64,
-}
-
-impl CoreTime {
-    /// Reads the current values.
-    pub fn read() -> Option<Self> {
-        let text = fs::read_to_string("/proc/stat").ok()?;
-        let numbers: Vec<u64> = text
-            .lines()
-            .next()?
-            .split_whitespace()
-            .skip(1)
-            .take(8)
-            .filter_map(|word| word.parse().ok())
-            .collect();
-        // Idle and I/O wait are the fourth and fifth (proc(5)).
-        Some(Self {
-            idle: numbers.get(3)? + numbers.get(4)?,
-            total: numbers.iter().sum(),
-        })
-    }
-
-    /// Returns the share of time since `before` in which cores were idle.
-    pub fn idle_share(self, before: Self) -> Option<f64> {
-        let total = self
-            .total
-            .checked_sub(before.total)
-            .filter(|total| *total > 0)?;
-        Some(self.idle.saturating_sub(before.idle) as f64 / total as f64)
-    }
-}
-
 /// Returns a warning if cores were idle for most of the time since `before`, in a run that did not keep them
 /// awake.
 pub fn idle_cores(before: Option<CoreTime>) -> Option<Warning> {
@@ -102,21 +67,5 @@ mod tests {
         let machine = describe();
         assert!(machine.cores >= 1 && machine.memory_bytes > 1 << 20);
         assert!(machine.kernel.starts_with("Linux"));
-    }
-
-    #[test]
-    fn idle_share_is_computed_per_interval() {
-        let (before, after) = (
-            CoreTime {
-                idle: 10,
-                total: 100,
-            },
-            CoreTime {
-                idle: 60,
-                total: 200,
-            },
-        );
-        assert_eq!(after.idle_share(before), Some(0.5));
-        assert_eq!(before.idle_share(before), None);
     }
 }

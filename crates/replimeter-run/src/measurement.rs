@@ -1,6 +1,8 @@
 //! The trait of all measurements.
 
 mod context;
+mod cores;
+mod end;
 
 use std::path::Path;
 
@@ -8,9 +10,10 @@ use clap::{Arg, Args, Command};
 use replimeter_model::{
     envelope::Envelope,
     manifest::Manifest,
-    plan::{Planned, Settings},
+    plan::{CoreUse, Planned, Settings},
     record::{ClientRecord, Distribution, NodeRecord, RunStatus, TargetRecord},
     schema,
+    target::Target,
     time::Nanos,
     warning::Warning,
 };
@@ -25,9 +28,14 @@ use replimeter_stats::signed::SignedHistogram;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use self::context::RunEnd;
-pub(super) use self::context::{LastCall, RunRequest, plan_text};
-pub use self::context::{RunContext, outcome_of, to_measure, with_advice};
+pub use self::{
+    context::{RunContext, outcome_of, to_measure, with_advice},
+    end::RunEnd,
+};
+pub(super) use self::{
+    context::{RunRequest, plan_text},
+    end::LastCall,
+};
 use super::{event::Observer, screen::Screen};
 use crate::{
     cli_error::{CliError, FailureKind},
@@ -55,8 +63,6 @@ pub trait Measurement: Sized + 'static {
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = None;
     /// Whether its runs keep histograms.
     const HISTOGRAMS: bool = true;
-    /// Whether the intervals of its figures include the variation between starts of servers.
-    const STARTS: bool = false;
 
     /// Its settings and their plan.
     type Settings: Settings + 'static;
@@ -76,6 +82,11 @@ pub trait Measurement: Sized + 'static {
         command
     }
 
+    /// Returns how often it starts the servers of each shape, if it starts them.
+    fn starts(_plan: &Plan<Self>) -> u32 {
+        1
+    }
+
     /// Adds the options for output.
     fn output(command: Command) -> Command {
         OutputArgs::augment_args(command)
@@ -87,8 +98,8 @@ pub trait Measurement: Sized + 'static {
     }
 
     /// Returns its requirements on this machine.
-    fn client(_plan: &Plan<Self>) -> Client {
-        Client::default()
+    fn client(_plan: &Plan<Self>) -> CoreUse {
+        CoreUse::default()
     }
 
     /// Rejects invalid settings before anything is changed.
@@ -134,6 +145,9 @@ pub trait Measurement: Sized + 'static {
     /// Adds the rows that come after all others.
     fn last_rows(_gathered: &Self::Accumulator, _rows: &mut Rows<Self::Columns>) {}
 
+    /// Ends what was under way when the run was cut off, as far as its calls allow.
+    fn cut_off(_gathered: &mut Self::Accumulator) {}
+
     /// Returns the warnings to print even if there is no report.
     fn warnings(_gathered: &Self::Accumulator) -> &[Warning] {
         &[]
@@ -171,15 +185,6 @@ pub trait Measurement: Sized + 'static {
     }
 }
 
-/// A measurement's requirements on this machine.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Client {
-    /// Whether idle cores are kept awake.
-    pub keep_awake: bool,
-    /// Whether the measuring threads have real-time priority.
-    pub real_time: bool,
-}
-
 /// A run after measuring.
 pub struct Finished<'a, M: Measurement> {
     /// The plan with every default.
@@ -204,6 +209,8 @@ impl<M: Measurement> Finished<'_, M> {
     /// Returns the target as recorded, from its servers and the plan.
     pub fn target(&self, shape: String, modes: Vec<String>) -> TargetRecord {
         let options = self.plan.target.server_options.iter();
+        let mut targets = self.plan.targets.iter();
+        let fresh = targets.all(|target| matches!(target, Target::Sandbox(_)));
         let nodes = self.manifest.servers.iter().map(|server| NodeRecord {
             shape: server.shape.clone(),
             name: server.name.clone(),
@@ -217,6 +224,7 @@ impl<M: Measurement> Finished<'_, M> {
                 .map(|option| format!("server option {option}"))
                 .collect(),
             sandbox: !self.manifest.sandboxes.is_empty(),
+            fresh_starts: if fresh { M::starts(self.work) } else { 0 },
             nodes: nodes.collect(),
         }
     }
@@ -254,9 +262,12 @@ impl<M: Measurement> Finished<'_, M> {
             client: ClientRecord {
                 start_lateness: concluded.start_lateness,
                 keep_awake: ended.keep_awake,
+                keep_awake_reason: ended.keep_awake_reason,
                 real_time: ended.real_time,
+                real_time_reason: ended.real_time_reason,
                 clock_step_us: Nanos::from(ended.clock_step).as_micros(),
                 cores: manifest.machine.cores as u64,
+                host: ended.host,
             },
             warnings,
             results: concluded.results,

@@ -2,9 +2,12 @@
 
 use std::{fs, path::Path};
 
-use replimeter_model::manifest::{MANIFEST_SCHEMA, Manifest};
+use replimeter_model::{
+    manifest::{MANIFEST_SCHEMA, Manifest},
+    serde_error::plain,
+};
 use replimeter_render::{
-    journal::{self, RecoveredRows},
+    rows::partial_of,
     side_by_side::{ReplicationSetup, RunSide},
     terminal,
 };
@@ -12,12 +15,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    document::{AnyRun, render},
+    document::{self, AnyRun, render},
     registry::Registry,
 };
 use crate::{
-    cli_error::CliError,
-    run_dir::{MANIFEST, PLAN, SAMPLES, SUMMARY},
+    cli_error::{CliError, unexpected},
+    histograms,
+    journal::{self, Found},
+    measurement::Histograms,
+    options::CommandLineSettings,
+    run_dir::{JOURNAL, MANIFEST, PLAN, SAMPLES, SUMMARY, failed, is_complete, write_text},
 };
 
 /// A run's directory: its record, its manifest and its plan.
@@ -33,6 +40,7 @@ pub struct Recorded {
 impl Recorded {
     /// Reads a run directory.
     pub fn open(registry: &Registry, dir: &Path) -> Result<Self, CliError> {
+        complete(registry, dir)?;
         let mut run = read(registry, dir)?;
         // The directory can have been moved or copied since.
         let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
@@ -75,7 +83,7 @@ fn read(registry: &Registry, dir: &Path) -> Result<Box<dyn AnyRun>, CliError> {
     if let Some(entry) = entries.find(|entry| entry.schema() == stated) {
         return entry
             .read(value)
-            .map_err(|error| unusable(&path, &error.to_string()));
+            .map_err(|error| unusable(&path, &plain(&error)));
     }
     let known: Vec<String> = registry.entries().map(|entry| entry.schema()).collect();
     Err(other_schema(&path, &stated, &known))
@@ -127,41 +135,74 @@ pub(crate) fn require_directory(dir: &Path) -> Result<(), CliError> {
     ))
 }
 
-/// Completes the samples of a run without a summary, and returns its failure; `None` if it has a summary or no
-/// samples.
-pub(crate) fn without_summary(dir: &Path) -> Option<CliError> {
-    let samples = dir.join(SAMPLES);
-    if dir.join(SUMMARY).exists() || !dir.join(PLAN).exists() || !samples.exists() {
-        return None;
+/// Makes the samples and the record of a run that was cut off from its journal; changes nothing if it has both,
+/// or no journal.
+///
+/// # Errors
+/// If the run is still active, has no results, or its files cannot be read or written.
+pub(crate) fn complete(registry: &Registry, dir: &Path) -> Result<(), CliError> {
+    if is_complete(dir) {
+        return Ok(());
     }
-    let shown = dir.display();
-    Some(match journal::complete(&samples) {
-        Ok(RecoveredRows::Active) => CliError::failed(
-            format!("the run {shown} is still active"),
-            "wait for its end",
-        ),
-        Ok(RecoveredRows::Complete(rows)) => CliError::failed(
-            format!(
-                "the run {shown} is incomplete: it was killed before it wrote {SUMMARY}; {SAMPLES} has {rows} rows"
+    let incomplete = |reason: &str, hint: &str| {
+        let message = format!("the run {} is incomplete: {reason}", dir.display());
+        CliError::failed(message, hint)
+    };
+    let again = "for figures, run its plan.toml again with `replimeter run`";
+    let path = dir.join(JOURNAL);
+    let mut lines = match journal::open(&path) {
+        Ok(Found::Missing) => return Ok(()),
+        Ok(Found::Active) => {
+            let message = format!("the run {} is still active", dir.display());
+            return Err(CliError::failed(message, "wait for its end"));
+        }
+        Ok(Found::Lines(lines)) => lines,
+        Err(error) => {
+            let reason = format!("it has no {SUMMARY}, and {JOURNAL} cannot be read: {error}");
+            return Err(incomplete(&reason, again));
+        }
+    };
+    if !dir.join(MANIFEST).exists() {
+        return Err(incomplete("it was cut off before it measured", again));
+    }
+    let plan = read_text(dir, PLAN)?;
+    let manifest = read_json(dir, MANIFEST, MANIFEST_SCHEMA)?;
+    let command = registry.plan(&plan, &CommandLineSettings::default())?;
+    let entry = registry.get(command.name());
+    let entry = entry.ok_or_else(|| unexpected("the plan's measurement is not known"))?;
+    let samples = dir.join(SAMPLES);
+    // A killed run leaves it.
+    let _ = fs::remove_file(partial_of(&samples));
+    let made = dir.join(".replayed");
+    let _ = fs::remove_file(&made);
+    let replayed = entry.replay(&plan, &manifest, &mut lines, &made)?;
+    // Samples without a record are complete, and can have more than a journal whose end is missing.
+    let placed = match replayed.run.is_some() || !samples.exists() {
+        true => fs::rename(&made, &samples),
+        false => fs::remove_file(&made),
+    };
+    placed.map_err(|error| failed("write", &samples, &error))?;
+    let Some(run) = replayed.run else {
+        let command = command.name();
+        return Err(incomplete(
+            &format!(
+                "it was cut off before `{command}` had results, which it makes from complete parts of a run; {SAMPLES} has the rows that were on the disk"
             ),
-            "read its rows with a program for Parquet files; for figures, run its plan.toml again with `replimeter run`",
-        ),
-        Err(error) => CliError::failed(
-            format!(
-                "the run {shown} is incomplete: it has no {SUMMARY}, and no rows can be read: {error}"
-            ),
-            "run its plan.toml again with `replimeter run`",
-        ),
-    })
+            again,
+        ));
+    };
+    if let Some(Histograms { took, series }) = &replayed.histograms {
+        histograms::keep(dir, &manifest, *took, series)?;
+    }
+    write_text(&dir.join(SUMMARY), &document::json(run.as_ref())?)?;
+    drop(lines);
+    // If it stays, it is ignored.
+    let _ = fs::remove_file(path);
+    Ok(())
 }
 
 fn read_text(dir: &Path, name: &str) -> Result<String, CliError> {
     require_directory(dir)?;
-    if name == SUMMARY
-        && let Some(failure) = without_summary(dir)
-    {
-        return Err(failure);
-    }
     let path = dir.join(name);
     if ![PLAN, SUMMARY, MANIFEST]
         .iter()
@@ -232,5 +273,5 @@ pub fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> R
     if stated != schema {
         return Err(other_schema(&path, &stated, &[schema.to_owned()]));
     }
-    serde_json::from_value(value).map_err(|error| unusable(&path, &error.to_string()))
+    serde_json::from_value(value).map_err(|error| unusable(&path, &plain(&error)))
 }

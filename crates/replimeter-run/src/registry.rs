@@ -10,7 +10,7 @@ use replimeter_model::{
     plan::{self, PlanError, PlanFile, Planned, Section, Settings, default_text},
     schema,
 };
-use replimeter_render::rows::{ColumnInfo, Columns as _, Rows, write_file};
+use replimeter_render::rows::{ColumnInfo, Columns as _, RowFile, Rows};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use toml::Table;
@@ -45,9 +45,6 @@ pub trait Entry: Send + Sync {
     /// Returns the columns of its samples.
     fn columns(&self) -> Vec<ColumnInfo>;
 
-    /// Returns whether the intervals of its figures include the variation between starts of servers.
-    fn starts(&self) -> bool;
-
     /// Returns the specifications of its figures, in display order.
     fn figure_specs(&self) -> Vec<&'static FigureSpec>;
 
@@ -71,20 +68,20 @@ pub trait Entry: Send + Sync {
     /// Parses the record of a run.
     fn read(&self, document: Value) -> serde_json::Result<Box<dyn AnyRun>>;
 
-    /// Summarizes the calls of a [recorded](super::Host) run again, and writes its samples again.
+    /// Summarizes the calls of a [recorded](super::Host) run or of a journal again, and writes its samples again.
     fn replay(
         &self,
         plan: &str,
         manifest: &Manifest,
-        calls: &[Value],
+        calls: &mut dyn Iterator<Item = Value>,
         samples: &Path,
     ) -> Result<Replayed, CliError>;
 }
 
 /// The results of a replay.
 pub struct Replayed {
-    /// The record.
-    pub run: Box<dyn AnyRun>,
+    /// The record; `None` if the calls have no results.
+    pub run: Option<Box<dyn AnyRun>>,
     /// The histograms of its figures.
     pub histograms: Option<Histograms>,
 }
@@ -133,10 +130,6 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
 
     fn columns(&self) -> Vec<ColumnInfo> {
         M::Columns::TABLE.infos()
-    }
-
-    fn starts(&self) -> bool {
-        M::STARTS
     }
 
     fn figure_specs(&self) -> Vec<&'static FigureSpec> {
@@ -207,19 +200,40 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
         &self,
         plan: &str,
         manifest: &Manifest,
-        calls: &[Value],
+        calls: &mut dyn Iterator<Item = Value>,
         samples: &Path,
     ) -> Result<Replayed, CliError> {
         let plan = PlanFile::<M::Settings>::from_toml(plan, &[self.section()])?.plan_of(plan)?;
-        let (last, calls) = calls.split_last().unwrap_or((&Value::Null, &[]));
-        let LastCall::Ended(ended) = read_call(last)?;
         let mut accumulator = M::accumulator(&plan);
         let mut rows = Rows::new(M::Columns::default());
+        let mut file = RowFile::create::<M::Columns>(samples)?;
+        let mut ended = None;
         for call in calls {
-            M::take(&mut accumulator, &plan.plan, read_call(call)?, &mut rows);
+            if ["ended", "cut_off"]
+                .iter()
+                .any(|end| call.get(end).is_some())
+            {
+                ended = Some(read_call(&call)?);
+                continue;
+            }
+            M::take(&mut accumulator, &plan.plan, read_call(&call)?, &mut rows);
+            let full = rows.take_full();
+            full.iter().try_for_each(|batch| file.write(batch))?;
+        }
+        if let Some(LastCall::CutOff(_)) = ended {
+            M::cut_off(&mut accumulator);
         }
         M::last_rows(&accumulator, &mut rows);
-        write_file(samples, rows)?;
+        let rest = rows.take_all();
+        rest.iter().try_for_each(|batch| file.write(batch))?;
+        file.finish()?;
+        let ended = ended.filter(|_| !M::is_empty(&accumulator));
+        let Some(LastCall::Ended(ended) | LastCall::CutOff(ended)) = ended else {
+            return Ok(Replayed {
+                run: None,
+                histograms: None,
+            });
+        };
         let finished = Finished::<M> {
             plan: &plan,
             work: &plan.plan,
@@ -228,7 +242,7 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
         };
         let kept = finished.conclude(accumulator);
         Ok(Replayed {
-            run: Box::new(RecordedDocument::<M>(kept.document)),
+            run: Some(Box::new(RecordedDocument::<M>(kept.document))),
             histograms: kept.histograms,
         })
     }

@@ -7,8 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use replimeter_render::journal::journal_of;
 use serde::Serialize;
+
+use replimeter_render::rows::partial_of;
 
 use crate::cli_error::CliError;
 
@@ -28,6 +29,9 @@ pub const TICKET: &str = "report.md";
 /// The histograms of the figures.
 pub const HISTOGRAMS: &str = "histograms.hlog";
 
+/// The calls of a run that is under way, or was cut off.
+pub(crate) const JOURNAL: &str = "run.journal";
+
 /// The default folder of runs.
 const RUNS: &str = "replimeter-runs";
 
@@ -46,9 +50,16 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 /// Returns the failure of writing into a run directory during the run.
-fn failed(operation: &str, path: &Path, error: &io::Error) -> CliError {
+pub(crate) fn failed(operation: &str, path: &Path, error: &io::Error) -> CliError {
     let message = format!("cannot {operation} {}: {error}", path.display());
     CliError::failed(message, hint(error))
+}
+
+/// Returns whether a run has its samples and its record, so that it needs no journal.
+pub(crate) fn is_complete(dir: &Path) -> bool {
+    [SAMPLES, SUMMARY]
+        .iter()
+        .all(|name| dir.join(name).exists())
 }
 
 /// Returns the failure of a directory that cannot be used at all.
@@ -171,10 +182,11 @@ impl Drop for RunDir {
         if self.kept {
             return;
         }
-        for name in [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET, HISTOGRAMS] {
+        let files = [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET, HISTOGRAMS];
+        for name in files.into_iter().chain([JOURNAL]) {
             let _ = fs::remove_file(self.file(name));
         }
-        let _ = fs::remove_file(journal_of(&self.file(SAMPLES)));
+        let _ = fs::remove_file(partial_of(&self.file(SAMPLES)));
         if self.made {
             let _ = fs::remove_dir(&self.path);
         }
@@ -216,7 +228,7 @@ pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
 }
 
 /// Creates a file for this user only. Fails if the name exists, even as a link.
-fn create_new(path: &Path) -> io::Result<fs::File> {
+pub(crate) fn create_new(path: &Path) -> io::Result<fs::File> {
     fs::File::options()
         .create_new(true)
         .write(true)
@@ -225,7 +237,7 @@ fn create_new(path: &Path) -> io::Result<fs::File> {
 }
 
 /// Waits until the names in a file's folder are on the disk.
-fn sync_folder_of(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());

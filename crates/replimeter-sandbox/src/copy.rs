@@ -3,11 +3,14 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::{MetadataExt, PermissionsExt},
-    path::Path,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
+    },
+    path::{Path, PathBuf},
 };
 
-use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, copy_file_range, fallocate, seek};
 
 use crate::{error::SandboxError, user::SystemUser};
 
@@ -31,6 +34,16 @@ pub(crate) fn data(from: &Path, to: &Path, user: &SystemUser) -> Result<(), Sand
     close(to)
 }
 
+/// Opens a file or folder to read. No link is followed: `user` owns the template and can replace its parts at any time.
+fn open(path: &Path, kind: OFlags) -> io::Result<File> {
+    // A pipe would block.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | kind;
+    File::options()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+}
+
 /// Copies a folder and everything in it, and gives the copy to `user`.
 ///
 /// Ranges that were allocated but never written (most of a fresh redo log) are allocated again and
@@ -38,7 +51,11 @@ pub(crate) fn data(from: &Path, to: &Path, user: &SystemUser) -> Result<(), Sand
 /// during a run, and leaving them as holes would make the server's first writes allocate.
 fn folder(from: &Path, to: &Path, user: &SystemUser) -> Result<(), SandboxError> {
     fs::create_dir(to).map_err(SandboxError::disk("create the folder", to))?;
-    let entries = fs::read_dir(from).map_err(SandboxError::disk("read the folder", from))?;
+    let opened =
+        open(from, OFlags::DIRECTORY).map_err(SandboxError::disk("read the folder", from))?;
+    // The path of the open folder, which cannot be replaced.
+    let inside = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+    let entries = fs::read_dir(&inside).map_err(SandboxError::disk("read the folder", from))?;
     for entry in entries {
         let entry = entry.map_err(SandboxError::disk("read the folder", from))?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
@@ -58,7 +75,7 @@ fn folder(from: &Path, to: &Path, user: &SystemUser) -> Result<(), SandboxError>
 }
 
 fn file(from: &Path, to: &Path) -> io::Result<()> {
-    let source = File::open(from)?;
+    let source = open(from, OFlags::empty())?;
     let meta = source.metadata()?;
     let target = File::create_new(to)?;
     target.set_permissions(meta.permissions())?;
@@ -125,5 +142,61 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn copy_follows_no_link_that_appears_during_it() {
+        use std::{
+            os::unix::fs::symlink,
+            sync::atomic::{AtomicBool, Ordering},
+        };
+
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+        let folder_of_test = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder_of_test.path().join(name);
+        for (path, text) in [
+            ("outside", "secret"),
+            ("from/inner", "own"),
+            ("swapped", ""),
+        ] {
+            fs::create_dir_all(at(path)).unwrap();
+            fs::write(at(path).join("file"), text).unwrap();
+        }
+        fs::write(at("from/file"), "own").unwrap();
+        symlink(at("outside"), at("swapped/inner")).unwrap();
+        fs::remove_file(at("swapped/file")).unwrap();
+        symlink(at("outside/file"), at("swapped/file")).unwrap();
+        let user = SystemUser {
+            name: String::new(),
+            become_ids: None,
+        };
+        let over = AtomicBool::new(false);
+        let mut refused = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    for name in ["inner", "file"] {
+                        let [one, other] = ["from", "swapped"].map(|of| at(of).join(name));
+                        renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+                    }
+                }
+            });
+            for number in 0..20_000 {
+                if refused == 20 {
+                    break;
+                }
+                let to = at(&format!("to{number}"));
+                refused += u32::from(folder(&at("from"), &to, &user).is_err());
+                let copied = ["file", "inner/file"].map(|name| fs::read(to.join(name)));
+                fs::remove_dir_all(&to).unwrap();
+                if copied.iter().flatten().any(|text| text == b"secret") {
+                    over.store(true, Ordering::Relaxed);
+                    panic!("copy {number} has a file from outside");
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert!(refused > 0, "no link appeared at the right time");
     }
 }

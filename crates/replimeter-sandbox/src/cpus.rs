@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use replimeter_engine::control_group::{group, hierarchy};
 use replimeter_model::{sandbox::Cpus, shape::Shape};
 use rustix::{
     fs::{FlockOperation, flock},
@@ -219,7 +220,7 @@ fn places(process: &Path) -> Vec<(u8, PathBuf)> {
         let Some((version, root)) = hierarchy(mount) else {
             continue;
         };
-        let inside = own_group(&own, version).unwrap_or_default();
+        let inside = group(&own, version).unwrap_or_default();
         let mut folder = root.join(inside.trim_start_matches('/'));
         while folder.starts_with(&root) {
             // Children of a version 2 group have a controller only when the group delegates it.
@@ -232,38 +233,6 @@ fn places(process: &Path) -> Vec<(u8, PathBuf)> {
         }
     }
     places
-}
-
-/// Returns the version and the mount point of a hierarchy that can limit processor time, from a
-/// line of `mountinfo` (proc(5)).
-fn hierarchy(mount: &str) -> Option<(u8, PathBuf)> {
-    let (left, right) = mount.split_once(" - ")?;
-    let root = PathBuf::from(left.split(' ').nth(4)?);
-    let mut right = right.split(' ');
-    match right.next()? {
-        "cgroup2" => Some((2, root)),
-        "cgroup" => right
-            .nth(1)?
-            .split(',')
-            .any(|option| option == "cpu")
-            .then_some((1, root)),
-        _ => None,
-    }
-}
-
-/// Returns the path of this process's control group, from `/proc/self/cgroup` (cgroups(7)).
-fn own_group(text: &str, version: u8) -> Option<String> {
-    let fits = |controllers: &str| match version {
-        2 => controllers.is_empty(),
-        _ => controllers.split(',').any(|controller| controller == "cpu"),
-    };
-    text.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':');
-        let controllers = parts.nth(1)?;
-        fits(controllers)
-            .then(|| parts.next().map(str::to_owned))
-            .flatten()
-    })
 }
 
 fn hands_on(folder: &Path) -> bool {
@@ -361,9 +330,9 @@ mod tests {
     #[test]
     fn own_cgroup_is_found() {
         let text = "8:pids:/\n4:cpu,cpuacct:/user.slice\n0::/user.slice/a:b.scope\n";
-        assert_eq!(own_group(text, 2).as_deref(), Some("/user.slice/a:b.scope"));
-        assert_eq!(own_group(text, 1).as_deref(), Some("/user.slice"));
-        assert_eq!(own_group("nonsense", 1), None);
+        assert_eq!(group(text, 2).as_deref(), Some("/user.slice/a:b.scope"));
+        assert_eq!(group(text, 1).as_deref(), Some("/user.slice"));
+        assert_eq!(group("nonsense", 1), None);
     }
 
     #[test]

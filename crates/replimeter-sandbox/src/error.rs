@@ -21,6 +21,14 @@ pub enum SandboxError {
         /// Files that look like a server and cannot be used, with the cause.
         unusable: Vec<String>,
     },
+    /// A folder of servers that the user named and that cannot be read.
+    #[error("cannot use {} as a folder of servers: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A folder or archive that cannot be added as a server.
     #[error("{} cannot be added: {reason}", path.display())]
     Refused {
@@ -154,6 +162,10 @@ impl SandboxError {
                 "install MariaDB or MySQL, add an unpacked server or its archive with `replimeter servers add`, or \
                 name the folder of one with --servers DIR; in the folder of the sources, `make servers` unpacks one \
                 on Debian or Ubuntu without root"
+                    .to_owned()
+            }
+            Self::Folder { .. } => {
+                "name the folder of an unpacked server, or a folder of such folders; `replimeter servers` lists what is found without it"
                     .to_owned()
             }
             Self::Impossible { hint, .. }

@@ -55,6 +55,12 @@ impl Home {
         })
     }
 
+    /// Returns the folder itself.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Returns the folder of unpacked server binaries.
     #[must_use]
     pub fn servers(&self) -> PathBuf {

@@ -3,10 +3,7 @@
 use std::{
     path::PathBuf,
     process::{Child, ExitStatus},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use crate::{cpus::ControlGroup, error::SandboxError, home, reaper::Reaper};
@@ -114,7 +111,8 @@ pub(crate) struct Entry {
     pub(crate) groups: Mutex<Vec<ControlGroup>>,
     /// Known only to its processes and its reaper.
     pub(crate) token: String,
-    gone: AtomicBool,
+    /// Locked while it is removed, so that another thread that ends it, too, does not exit before.
+    gone: Mutex<bool>,
 }
 
 static RUNNING: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
@@ -128,7 +126,7 @@ impl Entry {
             reaper: Reaper::default(),
             groups: Mutex::default(),
             token,
-            gone: AtomicBool::new(false),
+            gone: Mutex::default(),
         });
         open(&RUNNING).push(Arc::clone(&entry));
         entry
@@ -138,7 +136,8 @@ impl Entry {
     /// and removes its folder.
     pub(crate) fn destroy(self: &Arc<Self>) -> Result<(), SandboxError> {
         // Once: afterwards the folder may belong to another sandbox of the same name.
-        if self.gone.swap(true, Ordering::SeqCst) {
+        let mut gone = open(&self.gone);
+        if std::mem::replace(&mut *gone, true) {
             return Ok(());
         }
         self.servers.kill_all();

@@ -74,7 +74,9 @@ impl SandboxInstalls {
         let replica = match &spec.replica_server {
             None => primary.clone(),
             // A folder, or the prefix of a version.
-            Some(wanted) if !is_number(wanted) && Path::new(wanted).is_dir() => {
+            Some(wanted)
+                if wanted.contains('/') || !is_number(wanted) && Path::new(wanted).is_dir() =>
+            {
                 let search = Search {
                     servers: Some(PathBuf::from(wanted)),
                     ..settings.search.clone()

@@ -29,7 +29,8 @@ impl From<SandboxError> for SourceError {
             SandboxError::NoBinary { .. } | SandboxError::Impossible { .. } => {
                 SourceErrorKind::Unavailable
             }
-            SandboxError::Refused { .. }
+            SandboxError::Folder { .. }
+            | SandboxError::Refused { .. }
             | SandboxError::Name { .. }
             | SandboxError::Unreachable { .. } => SourceErrorKind::Usage,
             SandboxError::Interrupted => SourceErrorKind::Interrupted,

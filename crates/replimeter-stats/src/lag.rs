@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use replimeter_model::{
     lag::{HistogramBin, LagRow, ReadableRows},
-    record::Distribution,
+    plan::Method,
+    record::{Distribution, EstimateBounds},
     sample::LagSample,
     time::Nanos,
 };
@@ -23,6 +24,11 @@ const BARS: usize = 24;
 /// 1976), see [`crate::censored`].
 pub const ESTIMATOR: &str = "turnbull-npmle";
 
+/// How [`LagRow::estimate`] of `wait` is made: the upper ends of the brackets. A wait ends soon after the row became
+/// visible, and its bracket begins long before, so the position in a bracket depends on the lag, which the maximum
+/// likelihood estimate assumes it does not.
+pub const UPPER_ENDS: &str = "upper-ends";
+
 /// The summary of one replica and one row size.
 #[derive(Clone, Debug, Default)]
 pub struct LagSummary {
@@ -34,6 +40,8 @@ pub struct LagSummary {
     // Without windows over the run, and so without intervals: windows need most of the memory.
     from_intended: SignedHistogram,
     brackets: Brackets,
+    /// Lower ends, from the acknowledgement, of brackets that are not for [`Brackets`].
+    lower_ends: Series,
     error: SignedHistogram,
     insert: SignedHistogram,
     retrieval: SignedHistogram,
@@ -60,7 +68,14 @@ impl LagSummary {
                 self.from_ack.record(at, ack);
                 self.from_send.record(at, send);
                 self.from_intended.record(intended);
-                self.brackets.record(Some(ack - error), ack);
+                match (sample.method, sample.between_looks()) {
+                    (Method::Wait, _) => self.lower_ends.record(at, ack - error),
+                    (_, Some((low, high))) => {
+                        let zero = sample.write.ack;
+                        self.brackets.record(Some(low - zero), high - zero);
+                    }
+                    _ => {}
+                }
                 self.error.record(error);
                 if let Some(retrieval) = sample.retrieval() {
                     self.retrieval.record(retrieval);
@@ -83,6 +98,13 @@ impl LagSummary {
         }
     }
 
+    /// Separates the samples that follow, which are of a new start of the servers.
+    pub fn begin_start(&mut self) {
+        self.from_ack.begin_start();
+        self.from_send.begin_start();
+        self.from_primary.begin_start();
+    }
+
     /// Returns the lag from the acknowledgement, upper end of each bracket.
     #[must_use]
     pub fn lags(&self) -> &SignedHistogram {
@@ -101,15 +123,59 @@ impl LagSummary {
         self.rounds
     }
 
+    /// Returns half of the mean duration of the reads that showed a row. The server looks at one
+    /// moment of a read, and the brackets assume its middle: by as much may all times be earlier or
+    /// later. 0 without reads.
+    fn look_error(&self) -> Nanos {
+        Nanos(self.retrieval.mean().map_or(0, |mean| (mean / 2.0) as i64))
+    }
+
+    /// Returns the estimate of times of which each is the upper end of its bracket. A quantile lies between that of the
+    /// lower and that of the upper ends, for any positions within the brackets: its interval is from the low end
+    /// of the one's to the high end of the other's.
+    fn of_upper_ends(&self) -> (Distribution, EstimateBounds) {
+        let (low, high) = (&self.lower_ends, &self.from_ack);
+        let interval = |p: f64| Some([low.interval(p)?[0], high.interval(p)?[1]]);
+        let within = |p: f64| {
+            let ends = [low, high].map(|ends| ends.histogram().quantile(p).map(Nanos::as_micros));
+            Some([ends[0]?, ends[1]?])
+        };
+        let estimate = Distribution {
+            p50_us_ci95: interval(0.5),
+            p90_us_ci95: interval(0.9),
+            p95_us_ci95: interval(0.95),
+            p99_us_ci95: interval(0.99),
+            p999_us_ci95: None,
+            ..high.distribution()
+        };
+        let bounds = EstimateBounds {
+            p50_us: within(0.5),
+            p90_us: within(0.9),
+            p99_us: within(0.99),
+            systematic_us: self.error.mean().map_or(0.0, |mean| mean / 1e3),
+            ..EstimateBounds::default()
+        };
+        (estimate, bounds)
+    }
+
     /// Returns the figures as a row of the report; the caller fills in names.
     #[must_use]
     pub fn row(&self) -> LagRow {
         // Neighboring rounds depend on one another through their lag, which the upper end of a
         // bracket shows as well as its inside.
         let of = |estimate: crate::censored::Npmle| {
-            estimate.figures(|value| self.from_ack.inflation(value))
+            estimate.figures(
+                |value| self.from_ack.inflation(value),
+                |p, value| self.from_ack.between_starts(p, value),
+                self.look_error(),
+            )
         };
-        let (estimate, estimate_within) = self.brackets.estimate().map(of).unwrap_or_default();
+        let upper_ends = self.lower_ends.histogram().count() > 0;
+        let (estimate, estimate_within) = if upper_ends {
+            self.of_upper_ends()
+        } else {
+            self.brackets.estimate().map(of).unwrap_or_default()
+        };
         LagRow {
             rounds: self.rounds,
             timed_out: self.missing,
@@ -119,7 +185,7 @@ impl LagSummary {
             from_intended: distribution(&self.from_intended),
             bracket_us: distribution(&self.error),
             estimate,
-            estimator: ESTIMATOR.to_owned(),
+            estimator: if upper_ends { UPPER_ENDS } else { ESTIMATOR }.to_owned(),
             estimate_within,
             write_latency: distribution(&self.insert),
             retrieval: distribution(&self.retrieval),
@@ -197,6 +263,12 @@ impl ReplicaSummary {
         }
     }
 
+    /// Separates the samples that follow, which are of a new start of the servers.
+    pub fn begin_start(&mut self) {
+        self.all.begin_start();
+        self.by_size.values_mut().for_each(LagSummary::begin_start);
+    }
+
     /// Returns the summary of all rows.
     #[must_use]
     pub fn all(&self) -> &LagSummary {
@@ -211,10 +283,7 @@ impl ReplicaSummary {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{
-        plan::Method,
-        sample::{Phase, Sighting, SightingDetail, Write},
-    };
+    use replimeter_model::sample::{Phase, Sighting, SightingDetail, Write};
 
     use super::*;
 
@@ -260,6 +329,55 @@ mod tests {
         // The middle of the bracket is 160.0xx after the send, 159 after the event on the primary.
         assert_eq!(row.histogram_100us, [HistogramBin { bin: 2, count: 30 }]);
         assert_eq!(row.histogram.iter().map(|bin| bin.count).sum::<u64>(), 30);
+    }
+
+    #[test]
+    fn estimate_includes_half_of_a_read() {
+        let mut summary = LagSummary::default();
+        for round in 1..=400 {
+            summary.record(&sample(round, true));
+        }
+        let row = summary.row();
+        // Reads take 40.2 µs on average.
+        assert!((row.estimate_within.systematic_us - 20.1).abs() < 0.2);
+        let [low, high] = row.estimate.p50_us_ci95.unwrap();
+        assert!(high - low > 40.0, "{:?}", row.estimate);
+    }
+
+    #[test]
+    fn estimate_of_waits_lies_between_all_ends() {
+        let mut summary = LagSummary::default();
+        // The true lag is from 1 to 2 ms, a wait answers 30 µs later, and the last read that missed the row was up to
+        // 0.5 ms before it.
+        for round in 1..=2_000i64 {
+            let mut wait = sample(round, true);
+            wait.method = Method::Wait;
+            let visible = wait.write.ack + Nanos(1_000_000 + round * 7_919 % 1_000 * 1_000);
+            wait.sighting = Some(Sighting {
+                seq: round as u64,
+                after: visible - Nanos(round * 104_729 % 500_000),
+                hit_began: wait.write.ack,
+                until: visible + Nanos(30_000),
+                beside: SightingDetail::Nothing,
+            });
+            summary.record(&wait);
+        }
+        let row = summary.row();
+        assert_eq!(row.estimator, UPPER_ENDS);
+        assert!(
+            (row.estimate.p50_us.unwrap() - 1_530.0).abs() < 5.0,
+            "{:?}",
+            row.estimate
+        );
+        let within = |bounds: Option<[f64; 2]>, us: f64| {
+            let [low, high] = bounds.unwrap();
+            assert!(low < us && us <= high, "{bounds:?} {us}");
+        };
+        within(row.estimate_within.p50_us, 1_500.0);
+        within(row.estimate_within.p90_us, 1_900.0);
+        within(row.estimate.p50_us_ci95, 1_500.0);
+        within(row.estimate.p90_us_ci95, 1_900.0);
+        assert!((row.estimate_within.systematic_us - 280.0).abs() < 5.0);
     }
 
     #[test]

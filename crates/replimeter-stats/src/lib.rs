@@ -4,12 +4,16 @@
 pub mod binomial;
 pub mod bins;
 pub mod bootstrap;
+mod by_start;
 pub mod censored;
 pub mod compare;
 pub mod crashes;
+pub mod dependence;
 pub mod envelope;
 mod grid;
 pub mod lag;
+pub mod measured_time;
+pub mod over_time;
 pub mod rate;
 pub mod series;
 pub mod share;

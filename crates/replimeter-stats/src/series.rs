@@ -5,29 +5,36 @@ use replimeter_model::{
     time::Nanos,
 };
 
-use crate::{signed::SignedHistogram, windows::Windows};
-
-/// The 97.5 % point of the standard normal distribution.
-const Z95: f64 = 1.959_963_984_540_054;
+use crate::{
+    by_start::{ByStart, ranks},
+    dependence::{self, Residuals},
+    signed::SignedHistogram,
+    windows::Windows,
+};
 
 /// Samples of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    all: SignedHistogram,
+    samples: ByStart,
     windows: Windows,
 }
 
 impl Series {
     /// Adds a sample at the time `at` of the run.
     pub fn record(&mut self, at: Nanos, value: Nanos) {
-        self.all.record(value);
+        self.samples.record(value);
         self.windows.record(at, value);
+    }
+
+    /// Separates the samples that follow, which are of a new start of the servers.
+    pub fn begin_start(&mut self) {
+        self.samples.begin_start();
     }
 
     /// Returns the samples.
     #[must_use]
     pub fn histogram(&self) -> &SignedHistogram {
-        &self.all
+        self.samples.all()
     }
 
     /// Returns the windows of the run.
@@ -36,37 +43,48 @@ impl Series {
         self.windows.rows()
     }
 
-    /// Returns the inflation by dependence at `value` ([`Windows::inflation`]).
+    /// Returns the factor by which dependence inflates the variance of the share of samples up to `value`: that of neighbors
+    /// ([`dependence::inflation`]) or that of starts ([`dependence::of_starts`]), the larger one; `None` when the run is too
+    /// short to estimate it.
     #[must_use]
     pub fn inflation(&self, value: Nanos) -> Option<f64> {
-        self.windows.inflation(value)
+        let neighbors = dependence::inflation(&[Residuals::of(&self.windows.counts(value))])?;
+        Some(neighbors.max(self.samples.inflation(value)))
     }
 
-    /// Returns a 95 % confidence interval of the quantile `p`.
+    /// Returns a 95 % confidence interval of the quantile `p`, in µs.
     ///
-    /// Order statistics at the ranks n·p ± z·√(f·n·p·(1 − p)), where f is the inflation by
-    /// dependence ([`Windows::inflation`]); for f = 1 this is the distribution-free interval of
-    /// David & Nagaraja (2003, §7.1). `None` when the quantile itself cannot be given, the run is
-    /// too short to estimate the dependence, or a rank is outside the sample.
+    /// Order statistics at the ranks n·p ± z·√(f·n·p·(1 − p)), where f is the factor of
+    /// [`dependence::of_quantile`]; for f = 1 this is the distribution-free interval of David &
+    /// Nagaraja (2003, §7.1). It is missing when the quantile itself cannot be given, the run is too short
+    /// to estimate the dependence, or fewer than ten effective samples lie beyond the quantile. The interval reaches at
+    /// least as far as [`Series::between_starts`], which needs none of these.
     #[must_use]
     pub fn interval(&self, p: f64) -> Option<[f64; 2]> {
-        let count = self.all.count() as f64;
-        let inflation = self.windows.inflation(self.all.quantile(p)?)?;
-        let half = Z95 * (inflation * count * p * (1.0 - p)).sqrt();
-        let (low, high) = ((count * p - half).floor(), (count * p + half).ceil() + 1.0);
-        if low < 1.0 || high > count {
-            return None;
-        }
-        Some([
-            self.all.at_rank(low as u64)?.as_micros(),
-            self.all.at_rank(high as u64)?.as_micros(),
-        ])
+        let value = self.histogram().quantile(p)?;
+        let count = self.histogram().count() as f64;
+        let factor = self
+            .inflation(value)
+            .and_then(|inflation| dependence::of_quantile(inflation, count * p.min(1.0 - p)));
+        let [low, high] = ranks(p, count, factor.unwrap_or(1.0));
+        let by_ranks = factor
+            .filter(|_| low >= 1.0 && high <= count)
+            .and_then(|_| self.samples.between_ranks([low, high]));
+        let between = self.between_starts(p, value.as_micros());
+        dependence::wider(by_ranks, between)
+    }
+
+    /// Returns the 95 % interval around `value`, an estimate of the quantile `p` in µs, that the variation between starts
+    /// gives; `None` below two starts with at least five samples beyond their quantile.
+    #[must_use]
+    pub fn between_starts(&self, p: f64, value: f64) -> Option<[f64; 2]> {
+        self.samples.between(p, value)
     }
 
     /// Returns the reported distribution.
     #[must_use]
     pub fn distribution(&self) -> Distribution {
-        let median = self.all.quantile(0.5);
+        let median = self.histogram().quantile(0.5);
         let interval = |p: f64| median.and_then(|_| self.interval(p));
         Distribution {
             p50_us_ci95: interval(0.5),
@@ -74,8 +92,8 @@ impl Series {
             p95_us_ci95: interval(0.95),
             p99_us_ci95: interval(0.99),
             p999_us_ci95: interval(0.999),
-            inflation: median.and_then(|median| self.windows.inflation(median)),
-            ..distribution(&self.all)
+            inflation: median.and_then(|median| self.inflation(median)),
+            ..distribution(self.histogram())
         }
     }
 }

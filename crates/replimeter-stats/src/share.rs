@@ -2,19 +2,12 @@
 
 use replimeter_model::time::Nanos;
 
-/// The 97.5 % point of the standard normal distribution.
-const Z95: f64 = 1.959_963_984_540_054;
+use crate::dependence::{Residuals, Z95, inflation, with_starts};
+
 /// Maximum number of windows; twice as many are merged in pairs.
 const WINDOWS: usize = 128;
 /// Initial length of a window, in nanoseconds.
 const FIRST_LENGTH: i64 = 20_000_000;
-/// Minimum trials of a section whose share is compared with the others'.
-const STRETCH: u64 = 5;
-/// Minimum number of sections to compare.
-const STRETCHES: usize = 8;
-/// Maximum number of sections: longer ones include longer clusters.
-const MAX_WINDOWS: usize = 40;
-
 /// A share with its 95 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Proportion {
@@ -28,9 +21,31 @@ pub struct Proportion {
     pub low: f64,
     /// Upper end; 1 for no trials.
     pub high: f64,
-    /// The factor by which dependence between neighbors inflates the variance; `None` when there were too few
-    /// trials to estimate it, and the interval treats them as independent.
+    /// The factor by which dependence between neighbors inflates the variance ([`inflation`]); `None` when there were too
+    /// few trials to estimate it, and the interval treats them as independent.
     pub inflation: Option<f64>,
+}
+
+impl Proportion {
+    /// Returns the share with Wilson's interval for an effective sample size of trials / inflation.
+    #[must_use]
+    pub fn of(trials: u64, events: u64, inflation: Option<f64>) -> Self {
+        let effective = 1.0 / inflation.unwrap_or(1.0);
+        let [low, high] = wilson(events as f64 * effective, trials as f64 * effective);
+        let share = if trials == 0 {
+            0.0
+        } else {
+            events as f64 / trials as f64
+        };
+        Self {
+            trials,
+            events,
+            share,
+            low,
+            high,
+            inflation,
+        }
+    }
 }
 
 /// Returns the interval of Wilson (1927) for `events` out of `trials`, which need not be integers:
@@ -67,6 +82,8 @@ pub struct Share {
     length: i64,
     /// Trials and events.
     windows: Vec<(u64, u64)>,
+    /// Trials and events of each start of the servers; empty where starts are not separated.
+    starts: Vec<(u64, u64)>,
 }
 
 impl Default for Share {
@@ -75,106 +92,105 @@ impl Default for Share {
             origin: None,
             length: FIRST_LENGTH,
             windows: Vec::new(),
+            starts: Vec::new(),
         }
     }
 }
 
 impl Share {
+    /// Returns an empty one whose first window begins at `origin`, in the last one of this number of starts so far.
+    #[must_use]
+    pub fn starting(origin: Nanos, starts: usize) -> Self {
+        Self {
+            origin: Some(origin),
+            starts: vec![(0, 0); starts],
+            ..Self::default()
+        }
+    }
+
     /// Adds a trial; the first one sets the origin.
     pub fn record(&mut self, at: Nanos, event: bool) {
+        self.add(at, 1, u64::from(event));
+    }
+
+    /// Adds an event of a trial that was recorded as none.
+    pub fn add_event(&mut self, at: Nanos) {
+        self.add(at, 0, 1);
+    }
+
+    fn add(&mut self, at: Nanos, trials: u64, events: u64) {
         let origin = *self.origin.get_or_insert(at);
         let since = (at - origin).0.max(0);
         while since / self.length >= WINDOWS as i64 {
-            self.windows = self
-                .windows
-                .chunks(2)
-                .map(|pair| {
-                    pair.iter()
-                        .fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1))
-                })
-                .collect();
+            self.windows = joined(&self.windows);
             self.length *= 2;
         }
         let index = usize::try_from(since / self.length).unwrap_or(WINDOWS - 1);
         if self.windows.len() <= index {
             self.windows.resize(index + 1, (0, 0));
         }
-        self.windows[index].0 += 1;
-        self.windows[index].1 += u64::from(event);
+        for counts in [Some(&mut self.windows[index]), self.starts.last_mut()]
+            .into_iter()
+            .flatten()
+        {
+            counts.0 += trials;
+            counts.1 += events;
+        }
+    }
+
+    /// Separates the trials that follow, which are of a new start of the servers. Their times are those of measuring
+    /// ([`crate::measured_time`]).
+    pub fn begin_start(&mut self) {
+        self.starts.push((0, 0));
+    }
+
+    /// Returns the trials and events of each start; empty where starts are not separated.
+    #[must_use]
+    pub fn starts(&self) -> &[(u64, u64)] {
+        &self.starts
     }
 
     /// Returns the trials and events so far.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
-        self.windows
-            .iter()
-            .fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1))
+        sum(&self.windows)
     }
 
-    /// Returns the factor by which dependence between neighbors inflates the variance: the Pearson dispersion of the
-    /// share between sections of the run (McCullagh & Nelder 1989, §4.5), which is 1 on average for independent trials.
-    /// Never below 1; `None` when there are too few trials. It is computed with short and with long sections, and the
-    /// larger result is used, since clusters longer than a section do not show within it.
+    /// Returns the residuals of shares with the same origin ([`Share::starting`]), each a stratum.
     #[must_use]
-    pub fn inflation(&self) -> Option<f64> {
-        let (trials, _) = self.counts();
-        let fine = self.dispersion(STRETCH);
-        let coarse = self.dispersion((trials / MAX_WINDOWS as u64).max(STRETCH));
-        fine.into_iter().chain(coarse).reduce(f64::max)
-    }
-
-    fn dispersion(&self, stretch: u64) -> Option<f64> {
-        let mut stretches: Vec<(f64, f64)> = Vec::new();
-        let (mut count, mut hit) = (0, 0);
-        for (trials, events) in &self.windows {
-            count += trials;
-            hit += events;
-            if count >= stretch {
-                stretches.push((count as f64, hit as f64));
-                (count, hit) = (0, 0);
-            }
-        }
-        if let Some(last) = stretches.last_mut() {
-            last.0 += count as f64;
-            last.1 += hit as f64;
-        }
-        if stretches.len() < STRETCHES {
-            return None;
-        }
-        let total: f64 = stretches.iter().map(|(count, _)| count).sum();
-        let p = stretches.iter().map(|(_, hit)| hit).sum::<f64>() / total;
-        if !(p > 0.0 && p < 1.0) {
-            return Some(1.0);
-        }
-        let pearson: f64 = stretches
+    pub fn residuals<'a>(strata: impl IntoIterator<Item = &'a Self>) -> Residuals {
+        let strata: Vec<&Self> = strata.into_iter().collect();
+        let length = strata.iter().map(|share| share.length).max().unwrap_or(1);
+        let windows: Vec<Vec<(u64, u64)>> = strata
             .iter()
-            .map(|(count, hit)| (hit - count * p).powi(2) / (count * p * (1.0 - p)))
-            .sum();
-        Some((pearson / (stretches.len() - 1) as f64).max(1.0))
+            .map(|share| {
+                let doublings = (length / share.length).ilog2();
+                (0..doublings).fold(share.windows.clone(), |windows, _| joined(&windows))
+            })
+            .collect();
+        let strata: Vec<&[(u64, u64)]> = windows.iter().map(Vec::as_slice).collect();
+        Residuals::of_strata(&strata)
     }
 
     /// Returns the share with its interval: Wilson's, for an effective sample size of trials /
-    /// inflation.
+    /// inflation, of neighbors or of starts.
     #[must_use]
     pub fn proportion(&self) -> Proportion {
         let (trials, events) = self.counts();
-        let inflation = self.inflation();
-        let effective = 1.0 / inflation.unwrap_or(1.0);
-        let [low, high] = wilson(events as f64 * effective, trials as f64 * effective);
-        let share = if trials == 0 {
-            0.0
-        } else {
-            events as f64 / trials as f64
-        };
-        Proportion {
-            trials,
-            events,
-            share,
-            low,
-            high,
-            inflation,
-        }
+        let neighbors = inflation(&[Self::residuals([self])]);
+        Proportion::of(trials, events, with_starts(neighbors, &self.starts))
     }
+}
+
+/// Joins windows in pairs.
+fn joined(windows: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    windows.chunks(2).map(sum).collect()
+}
+
+fn sum(windows: &[(u64, u64)]) -> (u64, u64) {
+    windows
+        .iter()
+        .fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1))
 }
 
 #[cfg(test)]
@@ -264,9 +280,9 @@ mod tests {
             *stalled ^= change;
             *stalled
         });
-        // Treated as independent it would be about 30 %. Ten clusters per run are too few for 95 %: it is 83 % with the
-        // fixed seed.
-        assert!(covered >= 405, "{covered} of 500");
+        // Treated as independent it would be about 30 %. A run has about eight clusters.
+        println!("clusters: {covered} of 500");
+        assert!(covered >= 450, "{covered} of 500");
     }
 
     proptest! {

@@ -63,6 +63,14 @@ impl SignedHistogram {
 
     /// Adds one sample.
     pub fn record(&mut self, value: Nanos) {
+        self.record_n(value, 1);
+    }
+
+    /// Adds `count` samples of the same value (West 1979 for the variance).
+    pub fn record_n(&mut self, value: Nanos, count: Count) {
+        if count == 0 {
+            return;
+        }
         let Nanos(value) = value;
         let digits = self.digits;
         let side = if value >= 0 {
@@ -72,13 +80,13 @@ impl SignedHistogram {
                 .get_or_insert_with(|| Box::new(histogram(digits)))
         };
         // Grows as needed; cannot fail for magnitudes of 63 bits.
-        let _ = side.record(value.unsigned_abs());
-        self.count += 1;
+        let _ = side.record_n(value.unsigned_abs(), count);
+        self.count += u64::from(count);
         self.min = self.min.min(value);
         self.max = self.max.max(value);
         let before = value as f64 - self.mean;
-        self.mean += before / self.count as f64;
-        self.squares += before * (value as f64 - self.mean);
+        self.mean += before * f64::from(count) / self.count as f64;
+        self.squares += before * (value as f64 - self.mean) * f64::from(count);
     }
 
     /// Adds all samples of another histogram (Chan et al. 1983 for the variance).

@@ -1,5 +1,8 @@
 //! Summaries of `stale` rounds, accumulated in bounded memory.
 
+mod visible;
+mod withheld;
+
 use std::collections::BTreeMap;
 
 use replimeter_model::{
@@ -11,10 +14,14 @@ use replimeter_model::{
     time::Nanos,
 };
 
+use self::{visible::Visible, withheld::Withheld};
 use crate::{
-    censored::{Brackets, Quantile},
+    by_start::ByStart,
+    censored::{NEVER, Quantile},
+    dependence,
+    measured_time::MeasuredTime,
     series::{Series, distribution},
-    share::{Share, wilson},
+    share::{Proportion, Share, wilson},
     signed::{BEYOND, SignedHistogram, rank_of},
 };
 
@@ -37,27 +44,52 @@ pub struct StaleSummary {
     read: SignedHistogram,
     read_delay_error: SignedHistogram,
     points: BTreeMap<Nanos, Point>,
-    /// When the write became visible, from the acknowledgement: after the start of the last read that did not
-    /// show it, no later than the first that did.
-    visible: Brackets,
-    /// Whether the first read was stale, in all rounds; for the dependence.
-    stale: Share,
+    visible: Visible,
+    /// Of immediate reads and of the curve: the time of measuring, and when it began. Points of the curve have common windows, so
+    /// that their dependence can be pooled.
+    time: [MeasuredTime; 2],
+    began: [Option<Nanos>; 2],
+    /// Number of starts of the servers so far.
+    starts: usize,
+    /// Rounds with a monotonic-reads violation, of immediate reads and of the curve.
+    went_back: [Share; 2],
+    /// Rounds that would have begun while others waited.
+    withheld: Withheld,
     behind: BTreeMap<u32, u64>,
     refused: u64,
     foreign: u64,
     conflicts: u64,
     backwards: u64,
-    across: u64,
-    /// Rounds in which a monotonic-reads violation was possible.
-    judged: u64,
     /// Reads and writes without and with synchronous reads.
-    price: [(SignedHistogram, SignedHistogram); 2],
-    /// For immediate reads: when the first was sent and the last had ended.
+    price: [(ByStart, ByStart); 2],
+    /// For immediate reads of this start: when the first was sent and the last had ended.
     span: Option<(Nanos, Nanos)>,
+    /// The time from the one to the other in earlier starts.
+    earlier: Nanos,
     all_at_once: u64,
 }
 
 impl StaleSummary {
+    /// Separates the rounds that follow, which are of a new start of the servers: starts are independent, and the time between
+    /// them is not measured.
+    pub fn begin_start(&mut self) {
+        self.starts += 1;
+        if let Some((first, last)) = self.span.take() {
+            self.earlier = self.earlier + (last - first);
+        }
+        self.time.iter_mut().for_each(MeasuredTime::begin_start);
+        let points = self.points.values_mut().map(|point| &mut point.share);
+        let shares = points.chain([&mut self.at_once]).chain(&mut self.went_back);
+        shares.for_each(Share::begin_start);
+        self.delay.begin_start();
+        self.visible.waits.begin_start();
+        self.withheld.begin_start();
+        for (reads, writes) in &mut self.price {
+            reads.begin_start();
+            writes.begin_start();
+        }
+    }
+
     /// Adds this reader's result of a round; `delays` says whether rounds waited until the write was visible.
     pub fn record(&mut self, round: &StaleRound, read: &StaleRead, delays: bool) {
         match round.phase {
@@ -89,21 +121,26 @@ impl StaleSummary {
         }
         let stale = read.verdict == Verdict::Stale;
         let after = read.begin - round.ack;
-        self.judged += 1;
+        let part = usize::from(round.phase == StalePhase::Curve);
+        let at = self.time[part].of(read.begin);
+        let began = *self.began[part].get_or_insert(at);
         self.backwards += u64::from(read.went_back);
-        self.across += u64::from(read.went_back_across && !read.went_back);
-        self.stale.record(read.begin, stale);
+        self.went_back[part].record(at, read.went_back || read.went_back_across);
         if !judged {
             self.read_delay_error.record(after - round.offset);
         }
         if stale {
             *self.behind.entry(read.behind.min(MAX_BEHIND)).or_default() += 1;
         }
-        let point = self.points.entry(round.offset).or_default();
-        point.share.record(read.begin, stale);
+        let starts = self.starts;
+        let point = self.points.entry(round.offset).or_insert_with(|| Point {
+            share: Share::starting(began, starts),
+            achieved: SignedHistogram::default(),
+        });
+        point.share.record(at, stale);
         point.achieved.record(after);
         if judged || round.phase == StalePhase::AtOnce {
-            self.at_once.record(read.begin, stale);
+            self.at_once.record(at, stale);
             self.read.record(read.end - read.begin);
             if !judged {
                 self.write.record(round.ack - round.send);
@@ -112,11 +149,19 @@ impl StaleSummary {
                 self.delay.record(round.send, shown - round.ack);
             }
         }
-        if let Some(fresh) = read.fresh_begin {
-            self.visible.record(
-                read.last_stale.map(|last| last - round.ack),
-                fresh - round.ack,
-            );
+        if round.phase == StalePhase::AtOnce {
+            self.withheld.record(round, read, &mut self.visible);
+        }
+        let since = |at: Nanos| at - round.ack;
+        // Checked reads of a load do not follow a write.
+        let last_stale = read
+            .last_stale
+            .filter(|_| !judged || read.fresh_begin.is_some())
+            .map(since);
+        let fresh = read.fresh_begin.map(since);
+        match round.phase {
+            StalePhase::AtOnce => self.visible.record_immediate(last_stale, fresh),
+            _ => self.visible.record(last_stale, fresh),
         }
     }
 
@@ -127,9 +172,11 @@ impl StaleSummary {
     }
 
     /// Counts a client that read from two readers one after the other and saw an older version on
-    /// the second.
-    pub fn went_back_across(&mut self) {
-        self.across += 1;
+    /// the second, in a round that was recorded already.
+    pub fn went_back_across(&mut self, round: &StaleRound, read: &StaleRead) {
+        let part = usize::from(round.phase == StalePhase::Curve);
+        let at = self.time[part].of(read.begin);
+        self.went_back[part].add_event(at);
     }
 
     /// Returns the number of counted rounds with an immediate read.
@@ -143,28 +190,29 @@ impl StaleSummary {
     pub fn row(&self) -> StaleRow {
         let share = self.at_once.proportion();
         let some = share.trials > 0;
-        // Immediate reads and those of the curve.
-        let all = self.stale.proportion();
-        let monotonic = self.backwards + self.across;
-        let price = self.price[1].0.count() > 0;
+        let all = self.first_reads();
+        let monotonic = self.monotonic();
+        let price = self.price[1].0.all().count() > 0;
         let [(read_without, write_without), (read_with, write_with)] = &self.price;
         StaleRow {
             rounds: share.trials,
             stale: share.events,
             stale_percent: some.then_some(share.share * 100.0),
             stale_percent_ci95: some.then_some([share.low, share.high].map(|share| share * 100.0)),
+            stale_percent_over_time: self.withheld.percent(),
+            stale_percent_over_time_ci95: self.withheld.percent_ci95(),
+            withheld_rounds: self.withheld.count(),
+            longest_round_us: self.withheld.longest().map(Nanos::as_micros),
             inflation: share.inflation,
             staleness: self.delay.distribution(),
             violations: Violations {
                 read_your_writes: all.events,
                 read_your_writes_of: all.trials,
-                monotonic_reads: monotonic,
-                monotonic_reads_of: self.judged,
+                monotonic_reads: monotonic.events,
+                monotonic_reads_of: monotonic.trials,
                 monotonic_same_connection: self.backwards,
                 read_your_writes_percent_upper_bound: all.high * 100.0,
-                monotonic_reads_percent_upper_bound: wilson(monotonic as f64, self.judged as f64)
-                    [1]
-                    * 100.0,
+                monotonic_reads_percent_upper_bound: monotonic.high * 100.0,
             },
             refused: self.refused,
             conflicts: self.conflicts,
@@ -194,9 +242,42 @@ impl StaleSummary {
         }
     }
 
+    /// Returns the share of stale first reads, immediate ones and those of the curve. Each delay is a stratum, so that
+    /// their different shares do not count as clusters; the residuals of delays that alternate are added up, and those of
+    /// immediate reads, which come before, are pooled with them.
+    fn first_reads(&self) -> Proportion {
+        let (trials, events) = self.points.values().fold((0, 0), |sum, point| {
+            let (trials, events) = point.share.counts();
+            (sum.0 + trials, sum.1 + events)
+        });
+        let in_curve = |(offset, _): &(&Nanos, &Point)| self.began[1].is_some() && offset.0 > 0;
+        let (curve, at_once): (Vec<_>, Vec<_>) = self.points.iter().partition(in_curve);
+        let part = |points: Vec<(&Nanos, &Point)>| {
+            Share::residuals(points.into_iter().map(|(_, point)| &point.share))
+        };
+        let neighbors = dependence::inflation(&[part(at_once), part(curve)]);
+        let starts = sum_of_starts(self.points.values().map(|point| &point.share));
+        Proportion::of(trials, events, dependence::with_starts(neighbors, &starts))
+    }
+
+    /// Returns the share of rounds with a monotonic-reads violation.
+    fn monotonic(&self) -> Proportion {
+        let counts = self.went_back.each_ref().map(Share::counts);
+        let parts = self
+            .went_back
+            .each_ref()
+            .map(|share| Share::residuals([share]));
+        let starts = sum_of_starts(&self.went_back);
+        Proportion::of(
+            counts[0].0 + counts[1].0,
+            counts[0].1 + counts[1].1,
+            dependence::with_starts(dependence::inflation(&parts), &starts),
+        )
+    }
+
     fn rounds_per_s(&self) -> Option<f64> {
-        let (first, last) = self.span?;
-        let seconds = (last - first).0 as f64 / 1e9;
+        let last = self.span.map_or(Nanos(0), |(first, last)| last - first);
+        let seconds = (self.earlier + last).0 as f64 / 1e9;
         (seconds > 0.0 && self.all_at_once > 1).then(|| self.all_at_once as f64 / seconds)
     }
 
@@ -224,15 +305,24 @@ impl StaleSummary {
     /// Returns the time after which a share of reads is fresh: a quantile of the time at which
     /// writes become visible, which reads bracket. Its interval is that of an order statistic: the
     /// quantiles of the estimate that the share `p` may be, given the number of informative
-    /// brackets, reduced by their dependence (Wilson's).
+    /// brackets, reduced by their dependence (Wilson's). None when fewer than ten effective ones
+    /// lie beyond. It reaches at least as far as the variation of the same quantile between starts.
     fn fresh_after(&self) -> FreshAfter {
-        let Some(estimate) = self.visible.estimate() else {
+        let Some(estimate) = self.visible.brackets.estimate() else {
             return FreshAfter::default();
         };
-        let count = self.visible.count();
-        let inflation = self.stale.inflation();
+        let count = self.visible.brackets.count();
+        let inflation = self
+            .first_reads()
+            .inflation
+            .map(|one| one.max(self.withheld.inflation()));
         let of = |p: f64| {
-            if count.saturating_sub(rank_of(p, count)) < BEYOND {
+            // Where one round took more than the share of time beyond the quantile, the quantile describes that round.
+            if count.saturating_sub(rank_of(p, count)) < BEYOND || self.withheld.decides(p) {
+                return (None, None);
+            }
+            // It was not waited for until then.
+            if estimate.quantile(p).high >= NEVER {
                 return (None, None);
             }
             // Without a lower end: it was visible when the first read arrived.
@@ -242,18 +332,28 @@ impl StaleSummary {
                     .low
                     .map_or(0.0, |_| of(quantile).as_micros().max(0.0))
             };
-            let ends = inflation.and_then(|inflation| {
-                let trials = estimate.informative_brackets(p) / inflation.max(1.0);
+            let waits = &self.visible.waits;
+            let between_starts = waits.inflation(estimate.quantile(p).high);
+            let factor = inflation
+                .map(|one| one.max(between_starts))
+                .and_then(|inflation| dependence::of_quantile(inflation, count as f64 * (1.0 - p)));
+            let ends = factor.and_then(|factor| {
+                let trials = estimate.informative_brackets(p) / factor;
                 let [low, high] = wilson(p * trials, trials);
                 // Nothing is known beyond the last observed time.
-                (rank_of(high, count) < count).then(|| {
+                let known = rank_of(high, count) < count && estimate.quantile(high).high < NEVER;
+                known.then(|| {
                     [
                         wait(low, |quantile| quantile.low.unwrap_or(quantile.high)),
                         wait(high, |quantile| quantile.high),
                     ]
                 })
             });
-            (Some(wait(p, |quantile| quantile.point)), ends)
+            let value = wait(p, |quantile| quantile.point);
+            let between = waits
+                .between(p, value)
+                .map(|ends| ends.map(|end| end.max(0.0)));
+            (Some(value), dependence::wider(ends, between))
         };
         let ((p99, p99_ci95), (p999, p999_ci95)) = (of(0.99), of(0.999));
         FreshAfter {
@@ -265,18 +365,29 @@ impl StaleSummary {
     }
 }
 
+/// Returns the trials and events of each start, of all shares together.
+fn sum_of_starts<'a>(shares: impl IntoIterator<Item = &'a Share>) -> Vec<(u64, u64)> {
+    let mut sums = Vec::new();
+    for share in shares {
+        sums.resize(share.starts().len(), (0, 0));
+        for (sum, (trials, events)) in sums.iter_mut().zip(share.starts()) {
+            sum.0 += trials;
+            sum.1 += events;
+        }
+    }
+    sums
+}
+
 /// Returns the figures with the 95 % interval of the median: between the order statistics for a
-/// binomial share of one half. Alternating rounds are treated as independent.
-fn with_interval(histogram: &SignedHistogram) -> Distribution {
-    let figures = distribution(histogram);
-    let count = histogram.count() as f64;
-    let [low, high] = wilson(count / 2.0, count)
-        .map(|share| (share * count).round().clamp(1.0, count.max(1.0)) as u64);
-    let ends = histogram
-        .at_rank(low)
-        .zip(histogram.at_rank(high))
-        .map(|(low, high)| [low.as_micros(), high.as_micros()]);
-    let p50_us_ci95 = figures.p50_us.and(ends);
+/// binomial share of one half, and at least that of the variation between starts. Alternating rounds are treated as
+/// independent.
+fn with_interval(samples: &ByStart) -> Distribution {
+    let figures = distribution(samples.all());
+    let count = samples.all().count() as f64;
+    let ranks = wilson(count / 2.0, count).map(|share| (share * count).round().min(count));
+    let p50_us_ci95 = figures
+        .p50_us
+        .and_then(|p50| dependence::wider(samples.between_ranks(ranks), samples.between(0.5, p50)));
     Distribution {
         p50_us_ci95,
         inflation: p50_us_ci95.map(|_| 1.0),

@@ -10,11 +10,6 @@ pub const MAX_WINDOWS: usize = 60;
 const FIRST_LENGTH: i64 = 100_000_000;
 /// Significant digits inside a window: 0.5 %.
 const DIGITS: u8 = 2;
-/// Minimum samples of a section whose share is compared with the others'.
-const STRETCH: u64 = 5;
-/// Minimum number of sections to compare.
-const STRETCHES: usize = 8;
-
 /// Samples by the time at which their row was sent.
 ///
 /// Starts with windows of 100 ms and doubles their length each time there are more than
@@ -87,62 +82,19 @@ impl Windows {
             .collect()
     }
 
-    /// Returns the factor by which dependence between neighbors inflates the variance of the share
-    /// of samples up to `value`: the Pearson dispersion of that share between sections of the run
-    /// (McCullagh & Nelder 1989, §4.5), which is one on average for independent samples. Never below
-    /// one. Neighboring windows are joined until a section has five samples; `None` when there are
-    /// fewer than eight sections, too few to estimate it.
+    /// Returns the samples of each window, and how many of these are up to `value`.
     #[must_use]
-    pub fn inflation(&self, value: Nanos) -> Option<f64> {
-        let mut stretches: Vec<(f64, f64)> = Vec::new();
-        let (mut count, mut below) = (0, 0);
-        for window in &self.windows {
-            count += window.count();
-            below += window.count_at_most(value);
-            if count >= STRETCH {
-                stretches.push((count as f64, below as f64));
-                (count, below) = (0, 0);
-            }
-        }
-        if let Some(last) = stretches.last_mut() {
-            last.0 += count as f64;
-            last.1 += below as f64;
-        }
-        if stretches.len() < STRETCHES {
-            return None;
-        }
-        let total: f64 = stretches.iter().map(|(count, _)| count).sum();
-        let p = stretches.iter().map(|(_, below)| below).sum::<f64>() / total;
-        if !(p > 0.0 && p < 1.0) {
-            return Some(1.0);
-        }
-        let pearson: f64 = stretches
+    pub fn counts(&self, value: Nanos) -> Vec<(u64, u64)> {
+        self.windows
             .iter()
-            .map(|(count, below)| (below - count * p).powi(2) / (count * p * (1.0 - p)))
-            .sum();
-        Some((pearson / (stretches.len() - 1) as f64).max(1.0))
+            .map(|window| (window.count(), window.count_at_most(value)))
+            .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A small deterministic generator (Marsaglia 2003), for repeatable tests.
-    pub(crate) struct Xorshift(u64);
-
-    impl Xorshift {
-        pub(crate) fn new() -> Self {
-            Self(88_172_645_463_325_252)
-        }
-
-        pub(crate) fn next(&mut self) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0
-        }
-    }
 
     #[test]
     fn run_of_any_length_keeps_sixty_windows() {
@@ -160,35 +112,11 @@ mod tests {
     }
 
     #[test]
-    fn only_clustered_samples_are_inflated() {
-        let mut random = Xorshift::new();
-        let (mut independent, mut clumped) = (Windows::default(), Windows::default());
-        for round in 0..6_000i64 {
-            let at = Nanos(round * 1_000_000);
-            independent.record(at, Nanos((random.next() % 1000) as i64));
-            // Whole windows are slow or fast together.
-            clumped.record(at, Nanos(if (round / 100) % 2 == 0 { 100 } else { 900 }));
+    fn windows_count_samples_up_to_a_value() {
+        let mut windows = Windows::default();
+        for round in 0..4i64 {
+            windows.record(Nanos(round * 50_000_000), Nanos(round));
         }
-        let inflation = independent.inflation(Nanos(500)).unwrap();
-        assert!((1.0..1.8).contains(&inflation), "{inflation}");
-        assert!(clumped.inflation(Nanos(500)).unwrap() > 50.0);
-    }
-
-    #[test]
-    fn sparse_runs_use_longer_windows_and_short_ones_none() {
-        let mut sparse = Windows::default();
-        for round in 0..100i64 {
-            // Two samples a second, ten slow ones after ten fast ones.
-            sparse.record(
-                Nanos(round * 500_000_000),
-                Nanos(if (round / 10) % 2 == 0 { 100 } else { 900 }),
-            );
-        }
-        assert!(sparse.inflation(Nanos(500)).unwrap() > 3.0);
-        let mut short = Windows::default();
-        for round in 0..30i64 {
-            short.record(Nanos(round * 500_000_000), Nanos(round));
-        }
-        assert_eq!(short.inflation(Nanos(15)), None);
+        assert_eq!(windows.counts(Nanos(2)), [(2, 2), (2, 1)]);
     }
 }

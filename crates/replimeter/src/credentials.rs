@@ -214,6 +214,12 @@ fn read_option_file(
                 OptionFileError::Writable { .. } => {
                     "take the right to write from others: chmod 600 FILE"
                 }
+                OptionFileError::TooLarge { .. } => {
+                    "name an option file with --defaults-file; an option file is a short text"
+                }
+                OptionFileError::TooManyFiles { .. } => {
+                    "take out the !include lines of files that include each other or themselves"
+                }
                 OptionFileError::Syntax { .. } => {
                     "write groups such as [client] with user=… and password=\"…\", where \\\" and \\\\ stand for a quote and a backslash"
                 }

@@ -22,6 +22,8 @@ mod tidy;
 
 use std::process::ExitCode;
 
+use replimeter_run::cli_error::CliError;
+
 use crate::cli::{Command, Invocation};
 
 fn main() -> ExitCode {
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
             }
             Invocation::Other(command) => command,
         };
-        match command {
+        let done = match command {
             Command::Run(args) => commands::run::run(registry, &args, &stop),
             Command::Doctor(args) => commands::doctor::run(&args, &stop),
             Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),
@@ -48,7 +50,8 @@ fn main() -> ExitCode {
             Command::Schema(args) => commands::program::schema(registry, &args),
             Command::Completions(args) => commands::program::completions(registry, &args),
             Command::Man(args) => commands::program::man(registry, &args),
-        }
+        };
+        done.map_err(|failure: CliError| failure.of_stopped(&stop))
     });
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -24,6 +24,11 @@ impl ServerSource for Targets {
         }
     }
 
+    fn data_folder(&self) -> Option<PathBuf> {
+        let sandboxes = environment::sandboxes().ok()?;
+        Some(sandboxes.home.root().to_owned())
+    }
+
     fn open(
         &mut self,
         target: &Target,

@@ -52,6 +52,8 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, CliError> {
                     first = Some(Instant::now());
                     told.store(true, Ordering::Relaxed);
                     say("\nstopping and cleaning up; repeat to stop immediately\n");
+                    // The run waits for no server longer than this.
+                    thread::spawn(replimeter_engine::give_up_on_silent_servers);
                 }
                 // A closed terminal sends two hang-ups, and service managers send two signals at once: only
                 // a later one is intended.
@@ -59,10 +61,11 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, CliError> {
                 Some(_) => {
                     // Existing servers first, then sandboxes.
                     let stopped = release_appliers();
-                    replimeter_sandbox::destroy_all();
                     let left = "stopped without cleaning up; on existing servers the table replimeter.lag_probe may remain until the next run removes it, and tables of a load's script may remain";
                     say(&format!("{left}\n"));
                     print(&stopped);
+                    // Without its servers the run itself can end first.
+                    replimeter_sandbox::destroy_all();
                     std::process::exit(FailureKind::Interrupted as i32);
                 }
             }

@@ -261,7 +261,7 @@ fn of_reproduction(cases: &[String]) -> Rendered {
         copy_run(case, &dir.join(case));
         let table = json!({"headings": [], "lines": []});
         experiments.push(json!({
-            "number": number, "title": format!("Experiment {number}"), "question": "What?", "command": "", "run_dir": case,
+            "number": number, "title": format!("Experiment {number}"), "question": "What?", "command": "", "run_dirs": [case],
             "duration_us": 1.0, "error": null, "headline": "", "published": table, "ours": table, "claims": [],
         }));
     }

@@ -92,8 +92,57 @@ fn warnings(ended: CommandOutput) -> String {
     ended.json()["warnings"].to_string()
 }
 
+/// Returns the findings of `doctor`.
+fn findings(sandbox: &Shared) -> String {
+    let [primary, replica] = [0, 1].map(|index| url(&sandbox.nodes()[index], ADMIN));
+    let args = [
+        "doctor",
+        "--json",
+        "--primary",
+        &primary,
+        "--replica",
+        &replica,
+    ];
+    let tool = TestEnvironment::new();
+    let mut command = tool.command(&args);
+    let secret = password(&sandbox.nodes()[0]);
+    let child = command.env("REPLIMETER_PASSWORD", secret).spawn().unwrap();
+    wait(child, LIMIT).json()["findings"].to_string()
+}
+
+/// Checks that `doctor` names the connection that holds a lock of a backup.
+fn backups_are_named(sandbox: &Shared) {
+    let replica = &sandbox.nodes()[1];
+    let version = value(replica, "SELECT VERSION()").unwrap();
+    let mysql = !version.contains("MariaDB");
+    let hidden = "the locks of backups of other clients cannot be seen";
+    assert_eq!(findings(sandbox).contains(hidden), !mysql);
+    let lock = if mysql {
+        "LOCK INSTANCE FOR BACKUP"
+    } else {
+        sql(replica, "INSTALL SONAME 'metadata_lock_info'");
+        "FLUSH TABLES WITH READ LOCK"
+    };
+    let mut backup = session(replica);
+    backup.run("test", lock).unwrap();
+    let name = format!("connection {} ({ADMIN}@", backup.connection_id());
+    let found = findings(sandbox);
+    assert!(
+        found.contains("definitions-may-wait") && found.contains(&name),
+        "{name}: {found}"
+    );
+    drop(backup);
+    if !mysql {
+        sql(replica, "UNINSTALL SONAME 'metadata_lock_info'");
+    }
+}
+
 fn on_the_primary(sandbox: &Shared) {
     let [primary, replica] = [&sandbox.nodes()[0], &sandbox.nodes()[1]];
+    let mut long = session(replica);
+    let snapshot = "START TRANSACTION WITH CONSISTENT SNAPSHOT";
+    long.run("test", snapshot).unwrap();
+    let long_name = format!("connection {} ({ADMIN}@", long.connection_id());
     let tool = TestEnvironment::new();
     let child = spawn(sandbox, &tool, "1s");
     await_rows(primary);
@@ -114,6 +163,13 @@ fn on_the_primary(sandbox: &Shared) {
     open.run("test", "COMMIT").unwrap();
     let found = warnings(ended_in_time(spawn(sandbox, &TestEnvironment::new(), "1s")));
     assert!(found.contains("leftover-removed"), "{found}");
+    // It has been open for longer than 10 s: for three waits of 2 s at the end of a run, and as many at the begin of the next.
+    assert!(
+        found.contains("definitions-may-wait") && found.contains(&long_name),
+        "{long_name}: {found}"
+    );
+    drop(long);
+    backups_are_named(sandbox);
     wait_until("the schema is gone everywhere", LIMIT, || {
         clean(primary) && clean(replica)
     });

@@ -2,13 +2,16 @@
 //! server.
 
 mod access;
+mod crowded;
 mod failures;
+mod frozen;
 mod locks;
 mod preconditions;
 mod replica_tables;
 mod run_files;
 mod runs;
 mod schema;
+mod silent;
 mod unnamed;
 
 use replimeter_engine::Node;
@@ -37,10 +40,21 @@ pub(crate) const TESTS: &[Test] = &[
     test!(preconditions::replica_that_was_behind_is_named on cluster),
     test!(failures::frozen_replica_ends_the_run on cluster),
     test!(failures::replica_that_breaks_ends_the_run on cluster),
+    test!(silent::interrupt_ends_a_run_with_a_frozen_primary on cluster),
+    test!(silent::interrupt_ends_runs_whose_packets_are_lost on cluster).long(),
+    test!(crowded::refused_connections_end_lag on cluster),
+    test!(crowded::refused_connections_end_a_load on cluster),
+    test!(crowded::refused_connections_end_stale on cluster),
+    test!(frozen::stalled_primary_is_in_the_lag on cluster).long(),
+    test!(frozen::stalled_replica_is_in_the_lag on cluster).long(),
+    test!(frozen::stalled_primary_is_in_the_latency_of_a_load on cluster).long(),
+    test!(frozen::stalled_primary_is_in_the_writes_of_stale on cluster).long(),
+    test!(crowded::connections_are_as_many_as_documented on cluster).long(),
     test!(preconditions::filter_that_excludes_the_schema_is_refused on cluster),
     test!(preconditions::delayed_replica_is_refused on cluster),
     test!(preconditions::too_large_payload_is_clamped on cluster),
-    test!(run_files::killed_run_keeps_its_rows on cluster),
+    test!(run_files::killed_run_has_figures on cluster),
+    test!(run_files::full_disk_is_explained_at_every_write on cluster),
     test!(failures::killed_replica_ends_the_run),
     test!(replica_tables::lag_keeps_tables_only_on_a_replica on relaxed),
     test!(replica_tables::load_keeps_tables_only_on_a_replica on relaxed),

@@ -3,10 +3,12 @@
 use std::{process::Child, time::Duration};
 
 use replimeter_engine::Node;
-use replimeter_suites::{LIMIT, TestEnvironment, session, sql, start, value, wait, wait_until};
+use replimeter_suites::{
+    LIMIT, TestEnvironment, password, session, sql, start, url, value, wait, wait_until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{RELAXED, assert_clean, codes, load, load_with, number, pid, spawn};
+use super::{ADMIN, RELAXED, assert_clean, codes, load, load_with, number, pid, spawn};
 
 pub(super) fn existing_data_is_reused(nodes: &[Node]) {
     let rows = || value(&nodes[0], "SELECT COUNT(*) FROM replimeter.post").unwrap();
@@ -219,6 +221,61 @@ pub(super) fn run_that_lost_its_lock_keeps_the_next_runs_tables(nodes: &[Node]) 
     let refused = wait(loses, LIMIT).with_code(3);
     let _ = refused.stderr_contains("another Replimeter run is measuring this server");
     let _ = wait(takes, LIMIT).with_code(0);
+}
+
+pub(super) fn fill_that_lost_its_lock_ends(nodes: &[Node]) {
+    loses_its_lock_while_filling(nodes, |tool| {
+        let large = ["--workload", "point-select", "--data-size", "4GB"];
+        spawn(tool, nodes, &large)
+    });
+}
+
+pub(super) fn fill_of_a_background_load_ends_without_its_lock(nodes: &[Node]) {
+    loses_its_lock_while_filling(nodes, |tool| {
+        let (primary, replica) = (url(&nodes[0], ADMIN), url(&nodes[1], ADMIN));
+        let large = [
+            "--load",
+            "point-select:1@primary",
+            "--load-data-size",
+            "4GB",
+        ];
+        tool.command(
+            &[
+                &["lag", "--primary", &primary, "--replica", &replica],
+                &large[..],
+            ]
+            .concat(),
+        )
+        .env("REPLIMETER_PASSWORD", password(&nodes[0]))
+        .spawn()
+        .unwrap()
+    });
+}
+
+/// Ends the connection that holds the lock of a run while the run fills its tables, and takes the lock as another run.
+fn loses_its_lock_while_filling(nodes: &[Node], begin: impl FnOnce(&TestEnvironment) -> Child) {
+    let tool = TestEnvironment::new();
+    let child = begin(&tool);
+    wait_until("the data set is being filled", LIMIT, || {
+        let rows = session(&nodes[0]).value("test", "SELECT 1 FROM replimeter.sbtest1 LIMIT 1");
+        rows.ok().flatten().is_some()
+    });
+    let holder = value(&nodes[0], "SELECT IS_USED_LOCK('replimeter.run')").unwrap();
+    let mut other_run = session(&nodes[0]);
+    for statement in [
+        &format!("KILL {holder}"),
+        "DO GET_LOCK('replimeter.run', 10)",
+    ] {
+        other_run.run("test", statement).unwrap();
+    }
+    let ended = wait(child, Duration::from_secs(60)).with_code(3);
+    let _ = ended.stderr_contains("another Replimeter run is measuring this server");
+    assert!(
+        tool.runs()
+            .iter()
+            .all(|run| !run.join("samples.parquet").exists()),
+        "nothing was measured"
+    );
 }
 
 pub(super) fn two_loads_on_two_galera_nodes_exclude_each_other() {

@@ -3,10 +3,11 @@
 use std::{fs, thread, time::Duration};
 
 use replimeter_engine::Node;
-use replimeter_suites::{LIMIT, TestEnvironment, password, session, url, wait, wait_until};
+use replimeter_suites::{LIMIT, TestEnvironment, password, session, sql, url, wait, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
-use super::{ADMIN, load_with, spawn};
+use super::{ADMIN, load_with, number, spawn};
 
 pub(super) fn load_plans_and_reports_round_trip(nodes: &[Node]) {
     let tool = TestEnvironment::new();
@@ -120,5 +121,70 @@ pub(super) fn load_runs_during_a_measurement(nodes: &[Node]) {
             .map(|load| load["statements"].as_u64().unwrap())
             .collect::<Vec<_>>(),
         [20, 1, 1]
+    );
+}
+
+/// Runs a statement on the primary for one second without a warm-up; returns the row of the results.
+fn one_second(node: &Node, statement: &str, more: &[&str]) -> Value {
+    let tool = TestEnvironment::new();
+    let table = "size = 1
+        [[table]]
+        name = 'slept'
+        create = 'CREATE TABLE slept (id INT AUTO_INCREMENT PRIMARY KEY, n INT)'
+        columns = {n = 0}
+        [[statement]]";
+    fs::write(
+        tool.folder().join("slow.toml"),
+        format!("{table}\n{statement}"),
+    )
+    .unwrap();
+    let primary = url(node, ADMIN);
+    let mut args = vec!["load", "--json", "--warm-up", "0s", "--duration", "1s"];
+    args.extend([
+        "--reads",
+        "primary",
+        "--workload",
+        "slow.toml",
+        "--primary",
+        &primary,
+    ]);
+    args.extend(more);
+    let mut command = tool.command(&args);
+    let child = command.env("REPLIMETER_PASSWORD", password(node)).spawn();
+    let document = wait(child.unwrap(), LIMIT).with_code(0).json();
+    document["results"]["rows"][0].clone()
+}
+
+/// Each thread starts an operation of 0.7 s at 0 s and at 0.7 s. Counted by their ends, half of them would
+/// be missing.
+pub(super) fn operation_across_the_end_is_counted(nodes: &[Node]) {
+    let statement = "sql = 'INSERT INTO slept (n) SELECT SLEEP(0.7)'";
+    let row = one_second(&nodes[0], statement, &["--threads", "3", "--keep-data"]);
+    let count = "SELECT COUNT(*) - 1 FROM replimeter.slept";
+    let written = session(&nodes[0]).value("test", count).unwrap();
+    sql(&nodes[0], "DROP SCHEMA replimeter");
+    assert_eq!(
+        (&row["passes"], &row["failed"]),
+        (&6.into(), &0.into()),
+        "{row:#}"
+    );
+    assert_eq!(written.as_deref(), Some("6"), "every row has its operation");
+    assert_eq!(row["latency"]["count"], 6);
+    assert!(number(&row["latency"]["mean_us"]) >= 7e5, "{row:#}");
+}
+
+/// The fourth operation of each thread ends long after the run.
+pub(super) fn endless_operation_counts_as_failed(nodes: &[Node]) {
+    let statement = "sql = 'SELECT SLEEP(IF(:pass > 3, 50, 0.05))'\npass = {pass = true}";
+    let row = one_second(&nodes[0], statement, &["--threads", "2"]);
+    assert_eq!(
+        (&row["passes"], &row["failed"]),
+        (&6.into(), &2.into()),
+        "{row:#}"
+    );
+    let error = row["errors"][0]["message"].as_str().unwrap_or_default();
+    assert!(
+        error.contains("had not ended 10 s after the end"),
+        "{row:#}"
     );
 }

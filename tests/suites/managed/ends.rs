@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::Write,
+    net::TcpStream,
     os::unix::fs::PermissionsExt,
     process::{Child, Command},
     thread,
@@ -12,7 +13,7 @@ use std::{
 use replimeter_suites::{LIMIT, servers_below, wait, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::TestUser;
+use super::{TestUser, query};
 
 pub(super) fn killing_the_supervisor_ends_everything() {
     let user = TestUser::new();
@@ -50,6 +51,106 @@ pub(super) fn killing_the_supervisor_ends_everything() {
     assert!(innocent.try_wait().unwrap().is_none(), "it lives on");
     innocent.kill().unwrap();
     innocent.wait().unwrap();
+}
+
+pub(super) fn killing_the_supervisor_ends_a_cut_link() {
+    let user = TestUser::new();
+    for (name, shape) in [("one", "async:1"), ("two", "galera:2")] {
+        let up = ["sandbox", "up", shape, "--name", name, "--link-delay", "0"];
+        let _ = user.run(&up).with_code(0);
+        let _ = user.run(&["sandbox", "link", name, "--cut"]).with_code(0);
+        // A channel of async:1 connects to the link, whose port is in the namespace of the machine.
+        let status = [
+            "sandbox",
+            "exec",
+            name,
+            "replica1",
+            "--",
+            "mysql",
+            "-Ee",
+            "SHOW SLAVE STATUS",
+        ];
+        let port = (shape == "async:1").then(|| {
+            let status = user.run(&status).with_code(0).stdout;
+            let line = |line: &str| Some(line.trim().strip_prefix("Master_Port: ")?.to_owned());
+            let port = status.lines().find_map(line);
+            port.unwrap_or_else(|| panic!("{status}"))
+                .parse::<u16>()
+                .unwrap()
+        });
+        let open = |port| TcpStream::connect(("127.0.0.1", port)).is_ok();
+        assert!(port.is_none_or(open), "the link listens");
+        kill_process(user.supervisor(name), Signal::KILL).unwrap();
+        user.assert_nothing_runs(&format!(
+            "the supervisor of {shape} with a cut link was killed"
+        ));
+        // The system closes a process's sockets after its memory, by which the process was found.
+        wait_until("the link is closed", LIMIT, || !port.is_some_and(open));
+        let _ = user.run(&["sandbox", "down", name]).with_code(0);
+        assert!(user.list().is_empty());
+    }
+}
+
+/// Starts a sandbox and a backlog on it, and cuts its link while the applier is stopped.
+fn backlog_with_a_cut_link(user: &TestUser, build_up: &str) -> Child {
+    let up = [
+        "sandbox",
+        "up",
+        "async:1",
+        "--name",
+        "one",
+        "--link-delay",
+        "0",
+    ];
+    let _ = user.run(&up).with_code(0);
+    let line = [
+        "backlog",
+        "--sandbox",
+        "one",
+        "--workers",
+        "5",
+        "--rate",
+        "50",
+        "--json",
+    ];
+    let child = user
+        .command(&[&line[..], &["--build-up", build_up]].concat())
+        .spawn()
+        .unwrap();
+    wait_until("the applier is stopped", LIMIT, || {
+        applier(user) == ("5".to_owned(), false)
+    });
+    let _ = user.run(&["sandbox", "link", "one", "--cut"]).with_code(0);
+    child
+}
+
+/// Returns the replica's workers, and whether it applies.
+fn applier(user: &TestUser) -> (String, bool) {
+    let workers = query(user, "one", "replica1", "SELECT @@slave_parallel_threads");
+    let threads = "SELECT COUNT(*) FROM information_schema.processlist WHERE command = 'Slave_SQL'";
+    (workers, query(user, "one", "replica1", threads) == "1")
+}
+
+pub(super) fn killed_backlog_with_a_cut_link_starts_the_applier() {
+    let user = TestUser::new();
+    let mut child = backlog_with_a_cut_link(&user, "60s");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("the applier runs again", LIMIT, || {
+        applier(&user) == ("0".to_owned(), true)
+    });
+}
+
+pub(super) fn backlog_outlives_a_link_cut_for_a_minute() {
+    let user = TestUser::new();
+    let child = backlog_with_a_cut_link(&user, "5s");
+    thread::sleep(Duration::from_secs(60));
+    let _ = user.run(&["sandbox", "link", "one", "--heal"]).with_code(0);
+    let document = wait(child, LIMIT).with_code(0).json();
+    let row = &document["results"]["rows"][0];
+    let behind = row["caught_up_after_us"].as_f64().unwrap();
+    assert!(row["complete"] == true && behind > 45e6, "{row:#}");
+    assert_eq!(applier(&user), ("0".to_owned(), true));
 }
 
 fn kill_replica(user: &TestUser) {
@@ -125,7 +226,7 @@ pub(super) fn server_that_ends_during_a_run_is_named() {
 pub(super) fn frozen_supervisor_can_be_ended() {
     let user = TestUser::new();
     let _ = user
-        .run(&["sandbox", "up", "async:0", "--name", "frozen"])
+        .run(&["sandbox", "up", "none", "--name", "frozen"])
         .with_code(0);
     kill_process(user.supervisor("frozen"), Signal::STOP).unwrap();
     let _ = user.run(&["sandbox", "down", "frozen"]).with_code(0);

@@ -157,7 +157,7 @@ pub(super) fn private_folder_longer_than_a_socket_address_works() {
     let user = TestUser::in_folder(&deep);
     assert!(user.home().as_os_str().len() > 200);
     let _ = user
-        .run(&["sandbox", "up", "async:0", "--name", "deep"])
+        .run(&["sandbox", "up", "none", "--name", "deep"])
         .with_code(0);
     assert_eq!(user.list()[0]["state"], "running");
     let _ = user.run(&["sandbox", "down", "deep"]).with_code(0);

@@ -3,7 +3,7 @@
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use replimeter_engine::Session;
@@ -14,7 +14,7 @@ use replimeter_suites::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{args, consistent, number, rows, warned};
+use super::{args, consistent, float, number, rows, warned};
 
 /// Runs a measurement, and an action on its servers in the middle of it.
 fn meanwhile(
@@ -79,6 +79,56 @@ pub(super) fn external_writes_are_distinguished() {
         assert!(number(&row["rounds"]) > 0);
         consistent(row);
     }
+}
+
+/// A global read lock stops the appliers of a node and not its reads: for its time every write is stale there, though it
+/// is one round.
+pub(super) fn stalled_applier_counts_with_its_time() {
+    let sandbox = start("mariadb/galera:2", &[]);
+    let tool = TestEnvironment::new();
+    let mut given = vec!["--writer", "node1", "--reader", "node2"];
+    given.extend(["--read-delays", "none", "--duration", "8s", "--json"]);
+    // At least while the lock is held, at most from its request on: it waits for the appliers, which begin nothing more.
+    let (at_least, at_most) = (AtomicU64::new(0), AtomicU64::new(0));
+    let ended = meanwhile(&sandbox, &tool, &args(&sandbox, true, &given), || {
+        let mut other: Session = session(&sandbox.nodes()[1]);
+        let add = |to: &AtomicU64, since: Instant| {
+            let micros = u64::try_from(since.elapsed().as_micros()).unwrap();
+            to.fetch_add(micros, Ordering::Relaxed);
+        };
+        for _ in 0..3 {
+            let requested = Instant::now();
+            other.run("test", "FLUSH TABLES WITH READ LOCK").unwrap();
+            let held = Instant::now();
+            thread::sleep(Duration::from_millis(700));
+            add(&at_least, held);
+            other.run("test", "UNLOCK TABLES").unwrap();
+            add(&at_most, requested);
+            thread::sleep(Duration::from_millis(700));
+        }
+    });
+    let document = ended.with_code(0).json();
+    let row = &rows(&document)[0];
+    let measured = float(&document["measured_us"]);
+    let percent = |time: &AtomicU64| time.load(Ordering::Relaxed) as f64 / measured * 100.0;
+    let (low, high) = (percent(&at_least), percent(&at_most));
+    let of_rounds = float(&row["stale_percent"]);
+    // Reads outside of the stalls can be stale, too, at most about as often as the rounds.
+    let high = high + of_rounds * (1.0 - high / 100.0);
+    let ends = &row["stale_percent_over_time_ci95"];
+    assert!(
+        float(&ends[0]) <= high && low <= float(&ends[1]),
+        "{low} to {high}: {row:#}"
+    );
+    let over_time = float(&row["stale_percent_over_time"]);
+    assert!(
+        (0.8 * low..1.25 * high).contains(&over_time),
+        "{low} to {high}: {row:#}"
+    );
+    assert!(number(&row["withheld_rounds"]) > 0 && float(&row["longest_round_us"]) > 600_000.0);
+    // One round took more than 1 % of the time.
+    assert!(row["fresh_after_us"]["p99"].is_null(), "{row:#}");
+    consistent(row);
 }
 
 pub(super) fn external_rollback_is_not_counted_as_stale() {

@@ -2,6 +2,7 @@
 
 mod consistency;
 mod interference;
+mod starts;
 mod under_load;
 
 use replimeter_sandbox::Sandbox;
@@ -23,8 +24,10 @@ pub(crate) const TESTS: &[Test] = &[
     test!(interference::external_writes_are_distinguished),
     test!(interference::external_rollback_is_not_counted_as_stale).alone(),
     test!(interference::stalled_reader_ends_the_run_and_keeps_results),
+    test!(interference::stalled_applier_counts_with_its_time).alone(),
     test!(interference::leaving_member_is_named_although_not_read),
     test!(consistency::unsupported_read_consistency_is_omitted),
+    test!(starts::starts_share_the_rounds_and_are_compared),
 ];
 
 /// The command line for the servers of a sandbox as a user's own.

@@ -39,6 +39,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(refusals::tap_checks_privileges_and_server_ids),
     test!(output::tap_streams_end_properly),
     test!(interruptions::purged_positions_are_reported),
+    test!(interruptions::stream_by_gtid_resumes_without_repeats),
 ];
 
 /// Creates tables for the traffic, on the replicas too.

@@ -68,13 +68,24 @@ impl Drop for LogConnection {
     }
 }
 
+/// A stream that was requested.
+pub(super) struct RequestedStream {
+    pub(super) link: LogConnection,
+    /// Where it begins; no file where that was given by GTIDs.
+    pub(super) position: Position,
+    /// What the server had executed just after the position was determined.
+    pub(super) executed: String,
+    /// The transactions before the position, to resume by GTID.
+    pub(super) before: String,
+}
+
 /// Connects, determines the start position, and requests the stream.
 pub(super) fn connect(
     node: &Node,
     engine: Engine,
     server_id: u32,
     from: &StartPosition,
-) -> Result<(LogConnection, Position, String), ServerError> {
+) -> Result<RequestedStream, ServerError> {
     let mut session = Session::open(node)?;
     let from = match from {
         StartPosition::Now => now(&mut session, engine)?,
@@ -87,6 +98,13 @@ pub(super) fn connect(
     };
     let operation = "cannot read which transactions the server has executed";
     let executed = session.value(operation, state)?.unwrap_or_default();
+    let before = match (&from, engine) {
+        (StartPosition::Gtids(gtids), _) => gtids.clone(),
+        (_, Engine::MySql) => executed.clone(),
+        (_, Engine::MariaDb) => session
+            .value(operation, "SELECT @@GLOBAL.gtid_binlog_pos")?
+            .unwrap_or_default(),
+    };
     let tls = session.tls();
     let heartbeat = if tls { HEARTBEAT_TLS } else { HEARTBEAT }.as_nanos();
     // User variables: each engine reads those that it supports.
@@ -99,6 +117,16 @@ pub(super) fn connect(
         offset: 4,
     };
     let (position, gtids) = match from {
+        StartPosition::File(position) if !fits(&position) => {
+            return Err(session.precondition(
+                OPERATION,
+                format!(
+                    "the position {} of {} is beyond 4 GiB, and a request by position has 32 bits",
+                    position.offset, position.file
+                ),
+                "start by GTIDs, or from now",
+            ));
+        }
         StartPosition::File(position) => (position, None),
         StartPosition::Gtids(gtids) => (beginning, Some(gtids)),
         StartPosition::Now => (beginning, None),
@@ -133,17 +161,29 @@ pub(super) fn connect(
     } else {
         plain(node, engine, session, server_id, &position, set.as_ref())?
     };
-    Ok((link, position, executed))
+    Ok(RequestedStream {
+        link,
+        position,
+        executed,
+        before,
+    })
+}
+
+/// Returns whether a request by position can have this offset: it has 32 bits.
+pub(super) fn fits(position: &Position) -> bool {
+    u32::try_from(position.offset).is_ok()
 }
 
 /// Returns the end of the server's log; by GTID when the user may not read the position.
 fn now(session: &mut Session, engine: Engine) -> Result<StartPosition, ServerError> {
     match dialect::binlog_end(engine, session) {
-        // The request has 32 bits for the offset.
-        Ok(Some((file, offset))) if u32::try_from(offset).is_ok() => {
-            return Ok(StartPosition::File(Position { file, offset }));
+        Ok(Some((file, offset))) => {
+            let end = Position { file, offset };
+            if fits(&end) {
+                return Ok(StartPosition::File(end));
+            }
         }
-        Ok(_) => {}
+        Ok(None) => {}
         Err(error) if error.kind == ErrorKind::Privilege => {}
         Err(error) => return Err(error),
     }
@@ -242,7 +282,8 @@ fn plain(
 fn dump_request(server_id: u32, position: &Position, set: Option<&GtidSet>) -> Vec<u8> {
     let Some(set) = set else {
         let mut request = vec![COM_BINLOG_DUMP];
-        request.extend_from_slice(&u32::try_from(position.offset).unwrap_or(4).to_le_bytes());
+        // Larger offsets were refused before.
+        request.extend_from_slice(&(position.offset as u32).to_le_bytes());
         request.extend_from_slice(&0u16.to_le_bytes());
         request.extend_from_slice(&server_id.to_le_bytes());
         request.extend_from_slice(position.file.as_bytes());

@@ -8,9 +8,11 @@ use crate::{
     binlog::{
         connect::{
             HEARTBEAT, LogConnection, OPERATION, READ_TIMEOUT, StartPosition, connect, explain,
+            fits,
         },
         decoder::{CompleteTransaction, Decoder, Position, StreamCounts, StreamError},
         event::{self, HEADER},
+        resume::Resume,
         tables::Tables,
     },
     dialect, driver,
@@ -46,6 +48,10 @@ pub struct Follower {
     /// Reads that timed out since the last byte.
     silent: u32,
     begun: String,
+    resume: Resume,
+    /// Whether the upper half of the position's offset is known: not where the stream began by GTIDs, since events have
+    /// the lower one only.
+    placed: bool,
 }
 
 impl Follower {
@@ -75,21 +81,23 @@ impl Follower {
         from: &StartPosition,
         tables: bool,
     ) -> Result<Self, ServerError> {
-        let (link, from, begun) = connect(node, facts.engine, server_id, from)?;
+        let stream = connect(node, facts.engine, server_id, from)?;
         Ok(Self {
             node: node.clone(),
             engine: facts.engine,
             identity: facts.identity(),
             server_id,
-            link,
-            decoder: Decoder::new(from, tables),
+            link: stream.link,
+            placed: !stream.position.file.is_empty(),
+            decoder: Decoder::new(stream.position, tables),
             silent: 0,
-            begun,
+            begun: stream.executed,
+            resume: Resume::after(stream.before),
         })
     }
 
     /// Reconnects and resumes after the last complete transaction, or at `from`. Counts and names
-    /// of tables are kept.
+    /// of tables are kept. It resumes by position where a request can have it, otherwise by GTID.
     ///
     /// # Errors
     /// As [`open`](Self::open); and when another server answers at the address.
@@ -107,17 +115,28 @@ impl Follower {
                 "start the run again with the current servers",
             ));
         }
+        let own = if self.placed && fits(self.decoder.position()) {
+            StartPosition::File(self.decoder.position().clone())
+        } else {
+            let gtids = self.resume.gtids(self.engine).map_err(|error| {
+                session.precondition(OPERATION, error.to_string(), "report this as a bug")
+            })?;
+            StartPosition::Gtids(gtids)
+        };
         drop(session);
-        let own = StartPosition::File(self.decoder.position().clone());
-        let (link, from, _) = connect(
+        let stream = connect(
             &self.node,
             self.engine,
             self.server_id,
             from.unwrap_or(&own),
         )?;
-        self.link = link;
+        if from.is_some() {
+            self.resume = Resume::after(stream.before);
+        }
+        self.link = stream.link;
         self.silent = 0;
-        self.decoder.restart(from);
+        self.placed = !stream.position.file.is_empty();
+        self.decoder.restart(stream.position);
         Ok(())
     }
 
@@ -132,6 +151,13 @@ impl Follower {
         S: FnMut(CompleteTransaction<'_>),
     {
         let before = self.decoder.counts();
+        let resume = &mut self.resume;
+        let sink = &mut |arrived: CompleteTransaction<'_>| {
+            if let Some(gtid) = arrived.gtid {
+                resume.add(gtid);
+            }
+            sink(arrived);
+        };
         let anything = match &mut self.link {
             LogConnection::Plain { socket, .. } => {
                 match rustix::io::read(socket, self.decoder.space()) {
@@ -194,6 +220,8 @@ impl Follower {
             });
         }
         let after = self.decoder.counts();
+        // Another file begins at its head.
+        self.placed |= after.rotations > before.rotations;
         Ok(ReadProgress {
             anything,
             transactions: after.transactions - before.transactions,
@@ -203,10 +231,17 @@ impl Follower {
         })
     }
 
-    /// Returns the end of the last complete transaction.
+    /// Returns the end of the last complete transaction; where the stream began by GTIDs, its offset is known up to a
+    /// multiple of 4 GiB until the next file.
     #[must_use]
     pub fn position(&self) -> &Position {
         self.decoder.position()
+    }
+
+    /// Returns whether the offset of [`position`](Self::position) is known.
+    #[must_use]
+    pub fn position_is_known(&self) -> bool {
+        self.placed
     }
 
     /// Returns the current end of the server's log, read over another connection; `None` when the

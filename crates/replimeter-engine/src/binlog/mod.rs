@@ -9,6 +9,7 @@ mod event;
 mod follower;
 mod gtid;
 pub mod requirements;
+mod resume;
 mod tables;
 
 pub use connect::StartPosition;

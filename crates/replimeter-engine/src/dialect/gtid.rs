@@ -62,7 +62,7 @@ fn interval(text: &str) -> Option<Interval> {
 }
 
 /// Sorts intervals and merges those that touch.
-fn joined(mut intervals: Vec<Interval>) -> Vec<Interval> {
+pub(crate) fn joined(mut intervals: Vec<Interval>) -> Vec<Interval> {
     intervals.sort_unstable();
     let mut out: Vec<Interval> = Vec::with_capacity(intervals.len());
     for (first, last) in intervals {

@@ -24,7 +24,7 @@ use replimeter_model::engine::Engine;
 
 use crate::{
     ErrorKind, ServerError, Session,
-    error::code,
+    error::{code, one_line},
     facts::Identity,
     filter::{Filters, list},
     session::StatusRow,
@@ -66,6 +66,12 @@ impl Channel {
     #[must_use]
     pub fn running(&self) -> bool {
         self.io_running == "Yes" && self.sql_running == "Yes"
+    }
+
+    /// Returns whether the applier runs while the receiver tries to connect, which it repeats by itself.
+    #[must_use]
+    pub fn reconnecting(&self) -> bool {
+        self.io_running == "Connecting" && self.sql_running == "Yes"
     }
 
     /// Returns whether its source has this identity: by UUID where both have one, else by
@@ -110,7 +116,7 @@ impl Channel {
         let error = |number: &str, message: &str| match (pick(&[number]).as_str(), pick(&[message]))
         {
             ("" | "0", _) => String::new(),
-            (number, message) => format!("{message} (error {number})"),
+            (number, message) => format!("{} (error {number})", one_line(&message)),
         };
         Self {
             name: pick(&["Channel_Name", "Connection_name"]),

@@ -1,6 +1,8 @@
 //! Waiting in a server until it has applied a transaction.
 
-use mysql::{Statement, prelude::Queryable};
+use std::time::Duration;
+
+use mysql::{Statement, Value, prelude::Queryable};
 use replimeter_model::engine::Engine;
 
 use crate::{ServerError, Session, dialect::galera, facts::ServerFacts};
@@ -12,6 +14,8 @@ pub struct PreparedWait {
     statement: Statement,
     /// Values that mean "applied".
     done: &'static [i64],
+    /// Whether the server takes whole seconds only.
+    whole_seconds: bool,
 }
 
 /// Returns the statement with the GTID and the seconds to wait as parameters, and the values that
@@ -56,10 +60,14 @@ impl PreparedWait {
         let (sql, done) = wording(facts.engine, galera);
         let prepared = session.conn().prep(sql);
         let statement = prepared.map_err(|error| session.error(OPERATION, &error))?;
-        Ok(Self { statement, done })
+        Ok(Self {
+            statement,
+            done,
+            whole_seconds: galera,
+        })
     }
 
-    /// Waits for at most `seconds` whole seconds; returns false on timeout.
+    /// Waits for at most this time, on Galera rounded up to whole seconds; returns false on timeout.
     ///
     /// # Errors
     /// When the server refuses or the connection breaks.
@@ -67,8 +75,14 @@ impl PreparedWait {
         &self,
         session: &mut Session,
         gtid: &str,
-        seconds: u32,
+        limit: Duration,
     ) -> Result<bool, ServerError> {
+        let seconds = limit.as_secs_f64();
+        let seconds = if self.whole_seconds {
+            Value::UInt(seconds.ceil() as u64)
+        } else {
+            Value::Double(seconds)
+        };
         let answer: Result<Option<Option<i64>>, mysql::Error> =
             session.conn().exec_first(&self.statement, (gtid, seconds));
         match answer {

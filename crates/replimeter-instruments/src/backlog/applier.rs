@@ -132,7 +132,7 @@ impl<'a> Applier<'a> {
 
     fn forget(&mut self) {
         self.released = true;
-        self.held.restored();
+        self.held.forget();
     }
 
     fn bring_back(&mut self, first: Option<&MeasureError>) -> Result<(), ServerError> {

@@ -35,7 +35,8 @@ impl Connection {
         channel: &str,
         answer: Duration,
     ) -> Result<Self, ServerError> {
-        let session = Session::open(&Node {
+        // The applier must be restored as soon as the server answers again.
+        let session = Session::open_again(&Node {
             answer,
             ..node.clone()
         })?;

@@ -126,9 +126,10 @@ impl HeldApplier {
         Ok(())
     }
 
-    /// Removes it after it was restored, or never changed.
-    pub(super) fn restored(self: &Arc<Self>) {
-        self.unregister();
+    /// Removes it from the list and ends the process that would restore it: it was restored, never changed, or is left to
+    /// the user.
+    pub(super) fn forget(self: &Arc<Self>) {
+        all().retain(|other| !Arc::ptr_eq(other, self));
         if let Some(rescuer) = lock(&self.rescuer).take() {
             rescuer.dismiss();
         }
@@ -139,11 +140,6 @@ impl HeldApplier {
         let held = Arc::new(self);
         all().push(Arc::clone(&held));
         held
-    }
-
-    /// Removes it from the list.
-    fn unregister(self: &Arc<Self>) {
-        all().retain(|other| !Arc::ptr_eq(other, self));
     }
 
     pub(super) fn connect(&self, answer: Duration) -> Result<Connection, ServerError> {
@@ -230,7 +226,7 @@ impl HeldApplier {
         loop {
             let error = match self.attempt(attempt_timeout(began.elapsed(), limit)) {
                 Ok(()) => {
-                    self.restored();
+                    self.forget();
                     if self.doubtful.load(Ordering::Relaxed) {
                         let workers = self
                             .statements
@@ -254,7 +250,7 @@ impl HeldApplier {
             let elapsed = began.elapsed();
             let Some(pause) = pause(failed, elapsed, limit) else {
                 if limit.is_zero() {
-                    self.unregister();
+                    self.forget();
                 }
                 return Err(self.failed(error));
             };
@@ -273,13 +269,17 @@ impl HeldApplier {
 }
 
 /// Restores all registered appliers when the process ends. Returns messages about those that could not
-/// be restored, with the statements that do it. `say` receives messages for the user.
+/// be restored, with the statements that do it; nothing but the user acts on them from then on. `say` receives messages
+/// for the user.
 pub fn restore_all(say: &dyn Fn(&str)) -> Vec<String> {
     // No lock is kept during the attempts: another thread may be about to add or remove one.
     let held = all().clone();
-    let failed = held
-        .iter()
-        .filter_map(|held| held.release(HURRIED_TIMEOUT, None, say).err());
+    let failed = held.iter().filter_map(|held| {
+        let failed = held.release(HURRIED_TIMEOUT, None, say).err();
+        // A STOP of the other process could follow the user's START.
+        held.forget();
+        failed
+    });
     failed
         .map(|error| format!("{error}; {}", error.hint))
         .collect()

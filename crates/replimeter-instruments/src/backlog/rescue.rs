@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{RELEASE_TIMEOUT, release::HeldApplier, restore::RestoreStatements};
 
-/// Follows the order when the applier was restored.
+/// Follows the order when nothing is left to do: the applier was restored, or the user was given the statements.
 const RELEASED: &str = "released";
 
 /// Starts the process, with a pipe as its standard input.
@@ -145,10 +145,10 @@ impl Rescuer {
         pipe.flush()
     }
 
-    /// Ends the process: the applier was restored.
+    /// Ends the process without an attempt.
     pub(super) fn dismiss(mut self) {
         if self.send(RELEASED).is_err() {
-            // It has ended, or would restore the applier again.
+            // It has ended, or would try.
             let _ = self.0.kill();
         }
         drop(self.0.stdin.take());
@@ -156,7 +156,7 @@ impl Rescuer {
     }
 }
 
-/// Runs the process: reads the order, waits until the pipe is closed, and restores the applier unless that was done.
+/// Runs the process: reads the order, waits until the pipe is closed, and restores the applier unless nothing is left to do.
 pub fn rescue(pipe: &mut dyn Read) {
     let mut text = String::new();
     if pipe.read_to_string(&mut text).is_err() {

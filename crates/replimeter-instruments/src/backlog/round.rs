@@ -371,7 +371,8 @@ fn still_applying(replica: &CheckedReplica) -> Result<(), ServerError> {
         Err(error) if matches!(error.kind, ErrorKind::Timeout) => return Ok(()),
         other => other?,
     };
-    if state.running && !state.failed {
+    // A receiver without a connection has a backlog left that the applier works off, or waits for the source.
+    if (state.running || state.reconnecting) && !state.failed {
         return Ok(());
     }
     Err(replica

@@ -156,3 +156,39 @@ fn clock_difference_adds_both_bounds() {
         (Nanos(7), Nanos(7))
     );
 }
+
+#[test]
+fn one_clock_needs_one_name_one_place_and_agreeing_offsets() {
+    let of = |offset: i64| Offset {
+        at: Nanos(0),
+        offset: Nanos(offset),
+        bound: Nanos(50_000),
+        count: 1,
+    };
+    let at = |host: &str| replimeter_model::target::Endpoint {
+        user: None,
+        host: host.to_owned(),
+        port: 3306,
+        tls: replimeter_model::target::TlsOptions::default(),
+    };
+    let one = |offset: i64, hosts: [&str; 2], names: [&str; 2]| {
+        let [first, second] = hosts.map(at);
+        is_one_clock([of(0), of(offset)], [&first, &second], names)
+    };
+    let same = ["db", "db"];
+    assert!(one(90_000, ["127.0.0.1", "localhost"], same));
+    assert!(one(90_000, ["10.0.0.1", "10.0.0.1"], same));
+    assert!(
+        !one(0, ["10.0.0.1", "10.0.0.2"], same),
+        "equal names at other addresses"
+    );
+    assert!(!one(0, ["127.0.0.1", "10.0.0.2"], same));
+    assert!(
+        !one(110_000, ["127.0.0.1", "127.0.0.1"], same),
+        "offsets that disagree"
+    );
+    assert!(
+        !one(0, ["127.0.0.1", "127.0.0.1"], ["db1", "db2"]),
+        "a forwarded port"
+    );
+}

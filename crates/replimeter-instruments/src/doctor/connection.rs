@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     SCHEMA, TABLE,
-    preflight::{PRIMARY_PRIVILEGES, REPLICA_PRIVILEGES, hidden_contents},
+    preflight::{EFFECT, HINT, PRIMARY_PRIVILEGES, REPLICA_PRIVILEGES, hidden_contents},
 };
 
 pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
@@ -28,9 +28,33 @@ pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
             findings.push(about(Severity::Warning, code, server, message, *hint));
         }
         findings.extend(privileges(view, index, server, state));
+        findings.extend(obstacles(server, state));
     }
     findings.extend(identities(view));
     findings
+}
+
+/// Returns findings about transactions and locks that a run's definitions would have to wait for.
+fn obstacles(server: &Examination, state: &ServerState) -> Vec<Finding> {
+    let found = state.obstacles.found.iter().map(|found| {
+        about(
+            Severity::Warning,
+            Code::DefinitionsMayWait,
+            server,
+            format_args!("{found}: {EFFECT}"),
+            HINT,
+        )
+    });
+    let unknown = state.obstacles.unknown.iter().map(|(what, hint)| {
+        about(
+            Severity::Info,
+            Code::NotChecked,
+            server,
+            format_args!("{what} of other clients cannot be seen"),
+            *hint,
+        )
+    });
+    found.chain(unknown).collect()
 }
 
 /// Returns the finding for a server that could not be examined.
@@ -38,7 +62,7 @@ fn absent(server: &Examination, error: &ServerError) -> Option<Finding> {
     let code = match error.kind {
         ErrorKind::AccessDenied => Code::AccessDenied,
         ErrorKind::Tls | ErrorKind::File => Code::TlsFailed,
-        _ if super::examination::is_absent(error) => Code::Unreachable,
+        _ if error.unanswered() => Code::Unreachable,
         _ => Code::ExaminationFailed,
     };
     Some(about(

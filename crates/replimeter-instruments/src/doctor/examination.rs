@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use replimeter_engine::{
-    ErrorKind, ServerError, Session,
+    ServerError, Session,
     dialect::{
         self, Channel,
         galera::NodeState,
         group::GroupState,
         gtid::Executed,
+        locks::{self, Obstacles},
         semi_sync::{PrimaryState, ReplicaState},
         settings,
     },
@@ -114,6 +115,8 @@ pub(super) struct ServerState {
     pub(super) table: Result<SchemaContents, ServerError>,
     /// Connected replicas that are not named.
     pub(super) unnamed: UnnamedReplicas,
+    /// What definitions would have to wait for.
+    pub(super) obstacles: Obstacles,
     /// Whether a run left the table that holds a password.
     pub(super) federated: bool,
     /// The connection that holds the lock of a run.
@@ -275,6 +278,7 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServ
         // Read once the writer is known: from replicas before their sources.
         executed: Executed::Unknown("not queried".to_owned()),
         unnamed: UnnamedReplicas::default(),
+        obstacles: locks::obstacles(facts.engine, session)?,
         federated: schema.as_ref().is_ok_and(|found| found.federated),
         table: schema.map(|found| our_table(&found)),
         measured_by: session.value(
@@ -297,14 +301,6 @@ fn our_table(found: &SchemaState) -> SchemaContents {
         Some(comment) if comment.starts_with(MARK) => SchemaContents::Ours,
         Some(_) => SchemaContents::Foreign,
     }
-}
-
-/// Returns whether the server was unreachable, rather than refusing.
-pub(super) fn is_absent(error: &ServerError) -> bool {
-    matches!(
-        error.kind,
-        ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Lost
-    )
 }
 
 /// Measures round trips of an empty select.

@@ -5,61 +5,127 @@ use replimeter_model::{
     exposure::{AmountDistribution, ExposureRow, ExposureSample},
     time::Nanos,
 };
-use replimeter_stats::{series::distribution, signed::SignedHistogram};
+use replimeter_stats::{
+    over_time::{OverTime, TimeMean},
+    series::distribution,
+    signed::SignedHistogram,
+};
 use serde::{Deserialize, Serialize};
 
 use super::pending::{Pending, Received};
 use crate::record;
 
-/// Statistics of an amount over all polls.
-#[derive(Debug, Default)]
-struct AmountSummary {
-    histogram: SignedHistogram,
-}
-
-impl AmountSummary {
-    fn record(&mut self, amount: u64) {
-        self.histogram
-            .record(Nanos(i64::try_from(amount).unwrap_or(i64::MAX)));
-    }
-
-    fn amount(&self) -> AmountDistribution {
-        let value = |value: Option<Nanos>| value.map(|value| value.0 as f64);
-        let quantile = |p| value(self.histogram.quantile(p));
-        AmountDistribution {
-            mean: self.histogram.mean(),
-            p50: quantile(0.5),
-            p90: quantile(0.9),
-            p99: quantile(0.99),
-            p999: quantile(0.999),
-            max: value(self.histogram.max()),
-        }
+fn amount(over: &OverTime, mean: &TimeMean) -> AmountDistribution {
+    let value = |value: Option<Nanos>| value.map(|value| value.0 as f64);
+    let quantile = |p| value(over.quantile(p));
+    AmountDistribution {
+        mean: mean.mean().or_else(|| over.mean()),
+        mean_ci95: mean.interval(),
+        p50: quantile(0.5),
+        p90: quantile(0.9),
+        p95: quantile(0.95),
+        p99: quantile(0.99),
+        p999: quantile(0.999),
+        max: value(over.max()),
     }
 }
 
-/// Statistics over all polls.
+fn nanos(amount: u64) -> Nanos {
+    Nanos(i64::try_from(amount).unwrap_or(i64::MAX))
+}
+
+/// A poll that awaits the next one, until which half of the time counts with it.
+#[derive(Clone, Copy, Debug)]
+struct HeldPoll {
+    at: Nanos,
+    /// Since the start of the run.
+    since: Nanos,
+    /// Time before it that counts with it.
+    before: Nanos,
+    transactions: u64,
+    bytes: u64,
+    age: Option<Nanos>,
+    semi_sync: Option<bool>,
+}
+
+/// Statistics over time: a poll stands for the time from the middle between it and the one before to the middle
+/// between it and the next one, so polls that a stalled replica delays count with the length of its stall.
 #[derive(Default)]
 pub(super) struct PollSummary {
-    pub(super) looks: u64,
-    exposed: u64,
-    pub(super) ineffective: u64,
+    looks: u64,
+    held: Option<HeldPoll>,
+    exposed: TimeMean,
+    ineffective: TimeMean,
     pub(super) committed: u64,
     bytes_committed: u64,
-    transactions: AmountSummary,
-    bytes: AmountSummary,
-    pub(super) age: SignedHistogram,
+    transactions: (OverTime, TimeMean),
+    bytes: (OverTime, TimeMean),
+    age: OverTime,
     look: SignedHistogram,
 }
 
 impl PollSummary {
-    pub(super) fn fill_row(&self, row: &mut ExposureRow) {
+    /// Counts the last poll, and the time after it until `at`, when the time that counts ends.
+    fn end(&mut self, at: Nanos) {
+        if let Some(held) = self.held.take() {
+            self.count(held, held.before + Nanos((at - held.at).0.max(0)));
+        }
+    }
+
+    /// Adds a poll.
+    fn add(&mut self, poll: HeldPoll) {
+        let before = match self.held.take() {
+            Some(held) => {
+                let gap = poll.at - held.at;
+                let half = Nanos(gap.0 / 2);
+                self.count(held, held.before + half);
+                gap - half
+            }
+            None => Nanos(0),
+        };
+        self.held = Some(HeldPoll { before, ..poll });
+        self.looks += 1;
+    }
+
+    fn count(&mut self, poll: HeldPoll, time: Nanos) {
+        let share = |yes: bool| f64::from(u8::from(yes));
+        let of = |(over, mean): &mut (OverTime, TimeMean), amount: u64| {
+            over.record(nanos(amount), time);
+            mean.record(poll.since, amount as f64, time);
+        };
+        of(&mut self.transactions, poll.transactions);
+        of(&mut self.bytes, poll.bytes);
+        self.age.record(poll.age.unwrap_or_default(), time);
+        self.exposed
+            .record(poll.since, share(poll.transactions > 0), time);
+        self.ineffective
+            .record(poll.since, share(poll.semi_sync == Some(false)), time);
+    }
+
+    /// Returns the share of the time in which the semi-synchronous primary was not in effect, in percent.
+    pub(super) fn ineffective_percent(&self) -> f64 {
+        self.ineffective.mean().unwrap_or_default() * 100.0
+    }
+
+    /// Returns the age of the oldest exposed transaction over time, a count for each 0.1 ms.
+    pub(super) fn age(&self) -> &SignedHistogram {
+        self.age.histogram()
+    }
+
+    /// Fills in the figures, of all polls and the time between them.
+    pub(super) fn fill_row(&mut self, row: &mut ExposureRow) {
+        if let Some(held) = self.held {
+            self.end(held.at);
+        }
+        let percent = |share: f64| share * 100.0;
         row.polls = self.looks;
         row.committed = self.committed;
         row.bytes_committed = self.bytes_committed;
-        row.transactions = self.transactions.amount();
-        row.bytes = self.bytes.amount();
-        row.age = distribution(&self.age);
-        row.exposed_percent = self.exposed as f64 / self.looks.max(1) as f64 * 100.0;
+        row.transactions = amount(&self.transactions.0, &self.transactions.1);
+        row.bytes = amount(&self.bytes.0, &self.bytes.1);
+        row.age = self.age.distribution();
+        row.exposed_percent = percent(self.exposed.mean().unwrap_or_default());
+        row.exposed_percent_ci95 = self.exposed.share_interval().map(|ends| ends.map(percent));
         row.poll_duration_us = distribution(&self.look);
     }
 }
@@ -83,6 +149,8 @@ enum ExposureReading {
     Received { replica: usize, gtids: String },
     /// Received transactions are removed from the logged ones.
     Settled,
+    /// The primary's log cannot be followed since this time.
+    Unfollowed { at: Nanos },
     /// A poll, in a run that began at this time.
     Look {
         began: Nanos,
@@ -126,6 +194,12 @@ impl ExposureSummary {
         self.pending.received(known.into_iter());
     }
 
+    /// Ends the time that the last poll stands for: the primary's log cannot be followed since `at`.
+    pub(super) fn unfollowed(&mut self, at: Nanos) {
+        record::reading(|| ExposureReading::Unfollowed { at });
+        self.figures.end(at);
+    }
+
     pub(super) fn record_poll(
         &mut self,
         began: Nanos,
@@ -143,14 +217,16 @@ impl ExposureSummary {
         });
         let age = self.pending.oldest().map(|oldest| last - oldest);
         let (transactions, bytes) = (self.pending.transactions(), self.pending.bytes());
-        let figures = &mut self.figures;
-        figures.looks += 1;
-        figures.exposed += u64::from(transactions > 0);
-        figures.ineffective += u64::from(semi_sync == Some(false));
-        figures.transactions.record(transactions);
-        figures.bytes.record(bytes);
-        figures.age.record(age.unwrap_or_default());
-        figures.look.record(last - asked);
+        self.figures.add(HeldPoll {
+            at: last,
+            since: last - began,
+            before: Nanos(0),
+            transactions,
+            bytes,
+            age,
+            semi_sync,
+        });
+        self.figures.look.record(last - asked);
         ExposureSample {
             at_us: (last - began).as_micros(),
             poll_duration_us: (last - asked).as_micros(),
@@ -167,6 +243,68 @@ impl ExposureSummary {
 mod tests {
     use super::{super::Outcome, *};
 
+    /// A minute of 1,000 transactions a second, polled every 10 ms; the replica stalls for 6 s, in which a poll waits
+    /// for 100 ms and gets no answer.
+    #[test]
+    fn stall_counts_with_its_time_and_not_with_its_polls() {
+        const MS: i64 = 1_000_000;
+        let mut exposed = ExposureSummary::new(1);
+        let (mut now, mut logged) = (0, 0);
+        while now < 60_000 * MS {
+            while logged * MS < now {
+                logged += 1;
+                let gtid = format!("0-1-{logged}").parse().unwrap();
+                exposed.logged(&gtid, 100, Nanos(logged * MS));
+            }
+            let stalled = (30_000 * MS..36_000 * MS).contains(&now);
+            if !stalled && logged > 0 {
+                exposed.received(0, format!("0-1-{logged}").parse().unwrap());
+            }
+            exposed.drop_settled();
+            let at = Nanos(now);
+            exposed.record_poll(Nanos(0), at, at, u64::from(!stalled), None);
+            now += if stalled { 100 * MS } else { 10 * MS };
+        }
+        let mut row = ExposureRow::default();
+        exposed.figures.fill_row(&mut row);
+        let near = |value: f64, truth: f64| (value - truth).abs() <= truth * 0.02;
+        assert!(near(row.exposed_percent, 10.0), "{row:#?}");
+        assert!(near(row.transactions.mean.unwrap(), 300.0), "{row:#?}");
+        assert!(near(row.transactions.p95.unwrap(), 3000.0), "{row:#?}");
+        assert!(near(row.age.p95_us.unwrap(), 3e6), "{row:#?}");
+        assert_eq!(row.transactions.p50, Some(0.0));
+        for (ends, truth) in [
+            (row.exposed_percent_ci95, 10.0),
+            (row.transactions.mean_ci95, 300.0),
+        ] {
+            let [low, high] = ends.unwrap();
+            assert!(low < truth && truth < high, "{low} {high}");
+        }
+        assert!(row.exposed_percent_ci95.unwrap()[0] > 0.5, "{row:#?}");
+    }
+
+    #[test]
+    fn time_without_the_primarys_log_is_not_counted() {
+        let mut exposed = ExposureSummary::new(1);
+        let gtid = "0-1-1".parse().unwrap();
+        let poll = |exposed: &mut ExposureSummary, ms: i64| {
+            let at = Nanos(ms * 1_000_000);
+            exposed.record_poll(Nanos(0), at, at, 1, None);
+        };
+        for ms in 0..100 {
+            poll(&mut exposed, ms);
+        }
+        exposed.unfollowed(Nanos(100_000_000));
+        exposed.unfollowed(Nanos(5_000_000_000));
+        exposed.logged(&gtid, 1, Nanos(9_000_000_000));
+        for ms in 9_900..=10_000 {
+            poll(&mut exposed, ms);
+        }
+        let mut row = ExposureRow::default();
+        exposed.figures.fill_row(&mut row);
+        assert!((row.exposed_percent - 50.0).abs() < 0.1, "{row:#?}");
+    }
+
     #[test]
     fn recorded_polls_reproduce_the_same_figures() {
         for case in record::cases("exposure") {
@@ -181,6 +319,7 @@ mod tests {
                         exposed.received(replica, gtids.parse().unwrap())
                     }
                     ExposureReading::Settled => exposed.drop_settled(),
+                    ExposureReading::Unfollowed { at } => exposed.unfollowed(at),
                     ExposureReading::Look {
                         began,
                         asked,

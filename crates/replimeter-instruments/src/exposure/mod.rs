@@ -72,7 +72,7 @@ impl Listener<'_> {
 pub struct Outcome {
     /// The figures; the caller fills in the shape.
     pub row: ExposureRow,
-    /// The age of the oldest exposed transaction, at each poll; 0 without one.
+    /// The age of the oldest exposed transaction over time, a count for each 0.1 ms; 0 without one.
     pub age: SignedHistogram,
     /// Duration of polling.
     pub measured: Nanos,

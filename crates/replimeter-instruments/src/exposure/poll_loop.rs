@@ -105,10 +105,10 @@ impl<'a> PollLoop<'a> {
 
     /// Returns the results of the run.
     pub(super) fn finish(self, mut row: ExposureRow, load: &WriterLoad) -> Outcome {
-        let (figures, mut done) = (self.exposed.figures, self.outcome);
+        let (mut figures, mut done) = (self.exposed.figures, self.outcome);
         figures.fill_row(&mut row);
         if self.semi_sync.is_some() {
-            let share = figures.ineffective as f64 / figures.looks.max(1) as f64 * 100.0;
+            let share = figures.ineffective_percent();
             row.fallen_back_percent = Some(share);
             if share > 0.0 {
                 row.zero_by_construction = None;
@@ -131,7 +131,7 @@ impl<'a> PollLoop<'a> {
         }
         Outcome {
             row,
-            age: figures.age,
+            age: figures.age().clone(),
             ..done
         }
     }
@@ -149,7 +149,7 @@ impl<'a> PollLoop<'a> {
             Nanos::from(plan.duration.0),
         );
         let began = clock.now();
-        let mut window = ExposureWindow::default();
+        let mut window = WindowSummary::default();
         let mut window_since = Nanos(0);
         let mut committed = 0;
         for beat in 1u64.. {
@@ -166,18 +166,22 @@ impl<'a> PollLoop<'a> {
             let sample = self.look(beat, beats, answers, began, listener)?;
             if let Some(sample) = &sample {
                 listener.tell(Event::Sample(sample))?;
-                extend(&mut window, sample);
+                window.add(sample);
+            } else {
+                window.previous = None;
             }
             let now = clock.now() - began;
             if now - window_since >= every || now >= end {
-                window.start_us = window_since.as_micros();
-                window.end_us = now.as_micros();
                 let all = self.exposed.figures.committed;
-                window.committed = all - std::mem::replace(&mut committed, all);
-                if window.polls > 0 {
-                    listener.tell(Event::Window(&window))?;
+                let finished = ExposureWindow {
+                    start_us: window_since.as_micros(),
+                    end_us: now.as_micros(),
+                    committed: all - std::mem::replace(&mut committed, all),
+                    ..window.take()
+                };
+                if finished.polls > 0 {
+                    listener.tell(Event::Window(&finished))?;
                 }
-                window = ExposureWindow::default();
                 window_since = now;
             }
             let until = self.lost.as_ref().map_or(now, |(since, _)| *since - began);
@@ -237,7 +241,8 @@ impl<'a> PollLoop<'a> {
         }
         self.logged(last, listener)?;
         self.exposed.drop_settled();
-        if self.lost.is_some() {
+        if let Some((since, _)) = &self.lost {
+            self.exposed.unfollowed(*since);
             return Ok(None);
         }
         let semi_sync = self.semi_sync.as_mut().map(|state| state.now(last));
@@ -341,15 +346,45 @@ fn within(look: Nanos, beat: u64) -> Nanos {
     Nanos((Random::new(beat).uniform() * look.0 as f64) as i64)
 }
 
-/// Adds a poll to its window; `committed` is set at the end of the window.
-fn extend(window: &mut ExposureWindow, sample: &ExposureSample) {
-    let looks = window.polls as f64;
-    window.transactions_mean =
-        (window.transactions_mean * looks + sample.transactions as f64) / (looks + 1.0);
-    window.polls += 1;
-    window.transactions_max = window.transactions_max.max(sample.transactions);
-    window.bytes_max = window.bytes_max.max(sample.bytes);
-    window.age_max_us = window.age_max_us.max(sample.age_us.unwrap_or_default());
+/// The window of the run that polls are added to.
+#[derive(Debug, Default)]
+struct WindowSummary {
+    window: ExposureWindow,
+    /// Time between the polls of the window, in µs, and the integral of the transactions over it.
+    time: f64,
+    integral: f64,
+    /// Time and transactions of the poll before; none where the log could not be followed since.
+    previous: Option<(f64, f64)>,
+}
+
+impl WindowSummary {
+    fn add(&mut self, sample: &ExposureSample) {
+        let transactions = sample.transactions as f64;
+        if let Some((at, before)) = self.previous.replace((sample.at_us, transactions)) {
+            let time = sample.at_us - at;
+            self.time += time;
+            self.integral += time * (before + transactions) / 2.0;
+        }
+        let window = &mut self.window;
+        window.polls += 1;
+        window.transactions_mean = if self.time > 0.0 {
+            self.integral / self.time
+        } else {
+            transactions
+        };
+        window.transactions_max = window.transactions_max.max(sample.transactions);
+        window.bytes_max = window.bytes_max.max(sample.bytes);
+        window.age_max_us = window.age_max_us.max(sample.age_us.unwrap_or_default());
+    }
+
+    /// Returns the window without its times and `committed`, and starts the next one.
+    fn take(&mut self) -> ExposureWindow {
+        let next = Self {
+            previous: self.previous,
+            ..Self::default()
+        };
+        std::mem::replace(self, next).window
+    }
 }
 
 #[cfg(test)]
@@ -366,26 +401,30 @@ mod tests {
     }
 
     #[test]
-    fn window_summarizes_its_polls() {
-        let mut window = ExposureWindow::default();
-        for (transactions, age_us) in [(0, None), (4, Some(10.0)), (2, Some(30.0))] {
-            extend(
-                &mut window,
-                &ExposureSample {
-                    transactions,
-                    bytes: transactions * 10,
-                    age_us,
-                    ..ExposureSample::default()
-                },
-            );
+    fn window_summarizes_the_time_between_its_polls() {
+        let mut window = WindowSummary::default();
+        for (at_us, transactions, age_us) in
+            [(0.0, 0, None), (10.0, 4, Some(10.0)), (40.0, 4, Some(30.0))]
+        {
+            window.add(&ExposureSample {
+                at_us,
+                transactions,
+                bytes: transactions * 10,
+                age_us,
+                ..ExposureSample::default()
+            });
         }
+        let first = window.take();
         assert_eq!(
-            (window.polls, window.transactions_max, window.bytes_max),
+            (first.polls, first.transactions_max, first.bytes_max),
             (3, 4, 40)
         );
-        assert!(
-            (window.transactions_mean - 2.0).abs() < 1e-9
-                && (window.age_max_us - 30.0).abs() < 1e-9
-        );
+        // 10 µs from 0 to 4, 30 µs at 4.
+        assert!((first.transactions_mean - 3.5).abs() < 1e-9 && first.age_max_us == 30.0);
+        window.add(&ExposureSample {
+            at_us: 50.0,
+            ..ExposureSample::default()
+        });
+        assert!((window.take().transactions_mean - 2.0).abs() < 1e-9);
     }
 }

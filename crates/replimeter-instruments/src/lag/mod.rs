@@ -129,6 +129,43 @@ pub struct Outcome {
     pub warnings: Vec<Warning>,
 }
 
+impl Outcome {
+    /// Adds the outcome of another start of the same servers.
+    pub fn absorb(&mut self, other: Self) {
+        let Self {
+            size_limit,
+            held,
+            rounds,
+            interrupted,
+            failure,
+            point_select,
+            point_select_at_ack,
+            lateness,
+            measured,
+            stages,
+            warnings,
+        } = other;
+        self.size_limit = match self.size_limit {
+            0 => size_limit,
+            known => known.min(size_limit),
+        };
+        self.held = held;
+        self.rounds += rounds;
+        self.interrupted |= interrupted;
+        self.failure = self.failure.take().or(failure);
+        self.point_select.merge(&point_select);
+        self.point_select_at_ack.merge(&point_select_at_ack);
+        self.lateness.merge(&lateness);
+        self.measured = self.measured + measured;
+        self.stages.extend(stages);
+        for warning in warnings {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+    }
+}
+
 /// Returns the largest payload that every server accepts, in bytes, and warns when the plan asks for
 /// more.
 fn clamp(cluster: &Cluster, plan: &LagPlan, warnings: &mut Vec<Warning>) -> u64 {
@@ -296,8 +333,13 @@ pub fn run(
                 return Ok(());
             }
             let rows = first_id + 1..first_id + 1 + plan.floor_rounds * 2;
-            outcome.point_select =
-                point_selects(clock, &primary, rows, plan.real_time, listener.stop)?;
+            outcome.point_select = point_selects(
+                clock,
+                &primary,
+                rows,
+                plan.cores.real_time.on,
+                listener.stop,
+            )?;
         }
         let measure = Script::measure(plan);
         part(measure, observed, cluster, &mut outcome, listener).map(drop)

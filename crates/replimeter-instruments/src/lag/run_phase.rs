@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Node, ServerError, Session, dialect::waits, facts::ServerFacts};
+use replimeter_engine::{Node, ServerError, Session, facts::ServerFacts};
 use replimeter_model::{
     plan::{LagPlan, Method, Pace},
     sample::Phase,
@@ -176,7 +176,7 @@ impl RunPhase<'_> {
                 &cluster.primary.facts,
                 stamps,
                 gtids,
-                self.plan.real_time,
+                self.plan.cores.real_time.on,
             )?;
             prepared.writers.push(writer);
         }
@@ -205,14 +205,9 @@ impl RunPhase<'_> {
                         .transpose()?,
                 ),
                 Method::Wait => {
-                    let galera = cluster.primary.galera.is_some();
-                    let null = phase == Phase::Floor || cluster.replicas.is_empty();
-                    let for_nothing = null && !waits::supported_on_writer(facts.engine, galera);
                     // Rows in close succession must not wait for each other's verifying reads.
-                    let connections =
-                        self.writers(phase) + usize::from(script.interval().is_some());
-                    let waiters =
-                        (0..connections).map(|_| Waiter::open(node, facts, index, for_nothing));
+                    let connections = self.writers(phase) + usize::from(script.gaps().is_some());
+                    let waiters = (0..connections).map(|_| Waiter::open(node, facts, index));
                     prepared.waiters.push(waiters.collect::<Result<_, _>>()?);
                 }
                 Method::Tap => prepared.taps.push(LogTap::open(node, facts, replica + 1)?),
@@ -320,7 +315,7 @@ impl RunPhase<'_> {
                 scope,
                 clock: self.clock,
                 shared_state,
-                real_time: self.plan.real_time,
+                real_time: self.plan.cores.real_time.on,
                 sighted,
             };
             let writers = std::mem::take(&mut prepared.writers);

@@ -3,13 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use replimeter_model::{
+    load::Arrivals,
     plan::{LagPlan, Pace, StopCondition, WarmUp, WritePattern},
+    random::Random,
     sample::Phase,
     time::Nanos,
     time_span::TimeSpan,
 };
 
-/// Pace of the floor's rounds: fast, but slow enough for the observer to return to its loop.
+/// Pace of the floor's rounds: fast, but slow enough for the observer to return to its loop. Their intervals are constant:
+/// rounds of reads and of selects must not overlap, and five rounds meet five moments of a quota's usual 10 ms.
 const FLOOR_PACE: Pace = Pace::Interval(TimeSpan::from_millis(2));
 
 /// Consecutive rows of one size.
@@ -34,6 +37,8 @@ pub(super) struct Script {
     /// A warm-up by time, which comes before the steps.
     warm_up: Option<(Step, TimeSpan)>,
     pub(super) pace: Pace,
+    arrivals: Arrivals,
+    seed: u64,
     /// Duration of the part, counted from the first counted row.
     pub(super) elapsed: Option<TimeSpan>,
 }
@@ -60,6 +65,8 @@ impl Script {
             steps,
             warm_up: None,
             pace,
+            arrivals: Arrivals::Constant,
+            seed: 0,
             elapsed,
         }
     }
@@ -129,6 +136,8 @@ impl Script {
         }
         Self {
             warm_up,
+            arrivals: plan.arrivals,
+            seed: plan.seed,
             ..Self::of(steps, plan.pace, elapsed)
         }
     }
@@ -166,11 +175,32 @@ impl Script {
         self.steps.last().map_or(Phase::Measure, |step| step.phase)
     }
 
-    /// Returns the interval between writes, if there is a schedule.
-    pub(super) fn interval(&self) -> Option<Nanos> {
+    /// Returns the intervals between writes, if there is a schedule.
+    pub(super) fn gaps(&self) -> Option<Gaps> {
         match self.pace {
-            Pace::Interval(span) => Some(Nanos::from(span.0)),
+            Pace::Interval(span) => Some(Gaps {
+                mean: Nanos::from(span.0),
+                random: (self.arrivals == Arrivals::Poisson).then(|| Random::numbered(self.seed)),
+            }),
             Pace::Visible | Pace::Ack => None,
+        }
+    }
+}
+
+/// The intervals between the intended starts of writes.
+#[derive(Clone, Debug)]
+pub(super) struct Gaps {
+    mean: Nanos,
+    /// `None` if all are the same.
+    random: Option<Random>,
+}
+
+impl Gaps {
+    /// Returns the next interval.
+    pub(super) fn next(&mut self) -> Nanos {
+        match &mut self.random {
+            Some(random) => Nanos((self.mean.0 as f64 * random.exponential()) as i64),
+            None => self.mean,
         }
     }
 }
@@ -270,6 +300,47 @@ mod tests {
         let endless = Script::measure(&plan("warm-up = 0\nduration = '1s'"));
         let found = endless.row_at(1_000_000, &Warmed::new(&endless));
         assert_eq!(found.map(|(_, row)| row), Some(1_000_001));
+    }
+
+    /// Returns the share of rows in the last 3 ms of each 10 ms, when the first row is at `first` µs.
+    fn share_disturbed(script: &Script, first: i64) -> f64 {
+        let mut gaps = script.gaps().unwrap();
+        let mut at = first * 1_000;
+        let mut disturbed = 0;
+        for _ in 0..1_000 {
+            disturbed += u32::from(at % 10_000_000 >= 7_000_000);
+            at += gaps.next().0;
+        }
+        f64::from(disturbed) / 1_000.0
+    }
+
+    #[test]
+    fn random_intervals_find_the_share_of_a_periodic_stall() {
+        for first in (0..10_000).step_by(500) {
+            let constant = Script::measure(&plan("interval = '10ms'\nrow-arrivals = 'constant'"));
+            let share = share_disturbed(&constant, first);
+            assert!(share == 0.0 || share == 1.0, "{share}");
+            let seed = first + 1;
+            let random = Script::measure(&plan(&format!("interval = '10ms'\nseed = {seed}")));
+            let share = share_disturbed(&random, first);
+            // Five standard errors of 1,000 independent rows.
+            assert!((share - 0.3).abs() < 0.073, "{share}");
+        }
+    }
+
+    #[test]
+    fn random_intervals_have_the_mean_and_repeat() {
+        let script = Script::measure(&plan("interval = '10ms'"));
+        let intervals = || {
+            let mut gaps = script.gaps().unwrap();
+            (0..10_000).map(|_| gaps.next().0).collect::<Vec<_>>()
+        };
+        assert_eq!(intervals(), intervals());
+        let mean = intervals().iter().sum::<i64>() as f64 / 1e4;
+        // Five standard errors, of intervals that scatter as much as they last.
+        assert!((mean / 1e7 - 1.0).abs() < 0.05, "{mean}");
+        let floor = Script::floor(&plan("")).gaps().unwrap();
+        assert!(floor.random.is_none());
     }
 
     #[test]

@@ -61,9 +61,13 @@ impl StageWatcher {
             measured(&mut primary, clock)?,
             measured(&mut replica, clock)?,
         ];
-        // Servers on one host share a clock, so there is no offset between them.
-        let one_host = facts[0].get("hostname") == facts[1].get("hostname");
-        let other = if one_host {
+        // Servers on one machine share a clock, so there is no offset between them.
+        let one_clock = clock_offset::is_one_clock(
+            clocks.each_ref().map(clock_offset::ServerClock::last),
+            nodes.map(|node| &node.endpoint),
+            facts.map(|facts| facts.get("hostname")),
+        );
+        let other = if one_clock {
             0
         } else {
             u8::try_from(index + 1).unwrap_or(u8::MAX)

@@ -27,12 +27,14 @@ use super::{
 };
 use crate::{clock::Clock, sync::lock, table::POINT_SELECT};
 
-/// How long one wait on the server takes before the shared state is checked again, in seconds.
-const SECONDS: u32 = 1;
+/// Longest wait on the server before the row is read again.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// A wait is at least as long as this number of reads, so that the reads between waits take a tenth of the time.
+const MIN_WAIT_READS: i64 = 10;
+/// A wait ends after this part of the time since the row was looked for: so wide is its bracket.
+const WAIT_PART: i64 = 10;
 /// How long an idle waiter sleeps before it checks the shared state again.
 const IDLE_INTERVAL: Duration = Duration::from_millis(20);
-/// A wait of less than this number of round trips may have returned immediately.
-const AT_ONCE: i64 = 2;
 
 const OPERATION: &str = "cannot read the replica";
 
@@ -42,19 +44,17 @@ pub(super) struct Waiter {
     wait: PreparedWait,
     point_select: Statement,
     slot: usize,
-    /// Whether the server does not wait for its own writes: then the wait returns immediately and
-    /// takes the time of any wait except the wake-up.
-    for_nothing: bool,
+}
+
+/// Returns for how long to wait, after looking for a row for the time `waited`, with reads that take `read`.
+fn length_of_wait(waited: Nanos, read: Nanos) -> Duration {
+    let nanos = (waited.0 / WAIT_PART).max(read.0.saturating_mul(MIN_WAIT_READS));
+    Duration::from_nanos(nanos.unsigned_abs()).min(MAX_WAIT)
 }
 
 impl Waiter {
     /// Connects and prepares.
-    pub(super) fn open(
-        node: &Node,
-        facts: &ServerFacts,
-        slot: usize,
-        for_nothing: bool,
-    ) -> Result<Self, ServerError> {
+    pub(super) fn open(node: &Node, facts: &ServerFacts, slot: usize) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
         let wait = PreparedWait::prepare(&mut session, facts)?;
         let prepared = session.conn().prep(POINT_SELECT);
@@ -64,7 +64,6 @@ impl Waiter {
             wait,
             point_select,
             slot,
-            for_nothing,
         })
     }
 
@@ -101,34 +100,8 @@ impl Waiter {
                     continue;
                 }
             };
-            let gtid = if self.for_nothing { "" } else { &*row.gtid };
-            let began = clock.now();
-            let applied = loop {
-                if self.wait.wait(&mut self.session, gtid, SECONDS)? {
-                    break clock.now();
-                }
-                if shared_state.halted() {
-                    return Ok(());
-                }
-            };
-            let Some((trip, at, reads)) = self.verify(clock, shared_state, row.seq)? else {
+            let Some(sighting) = self.find(clock, shared_state, &row)? else {
                 return Ok(());
-            };
-            let waited = (applied - began).0 > AT_ONCE * trip.0;
-            // A wait that returned immediately shows that the transaction was there, but not since
-            // when.
-            let after = if waited {
-                began.max(applied - trip)
-            } else {
-                Nanos(i64::MIN)
-            };
-            let beside = SightingDetail::Readable { at, reads };
-            let sighting = Sighting {
-                seq: row.seq,
-                after,
-                hit_began: began,
-                until: applied,
-                beside,
             };
             let _ = sighted.send(ObserverEvent::Row {
                 slot: self.slot,
@@ -144,36 +117,91 @@ impl Waiter {
         Ok(())
     }
 
-    /// Reads until the row is visible. Returns the first read's round trip, the end of the read that
-    /// showed the row, and the number of reads; `None` when the part was ended.
-    fn verify(
+    /// Reads the row, and waits while no read shows it; `None` when the part was ended.
+    ///
+    /// Only a read that missed the row shows that it was not visible: what bounds the delay of a wait's answer is unknown.
+    /// A long wait is cut into several with a read between them, so that the last of these is recent.
+    fn find(
         &mut self,
         clock: &Clock,
         shared_state: &SharedState,
-        seq: u64,
-    ) -> Result<Option<(Nanos, Nanos, u32)>, ServerError> {
-        let mut trip = None;
-        for reads in 1.. {
+        row: &WrittenRow,
+    ) -> Result<Option<Sighting>, ServerError> {
+        let first = clock.now();
+        let mut after = Nanos(i64::MIN);
+        // Begin and end of the wait that found the transaction applied, and the reads since then.
+        let mut applied: Option<(Nanos, Nanos)> = None;
+        let mut reads = 0;
+        while !shared_state.halted() {
             let began = clock.now();
-            let row = self
-                .session
-                .conn()
-                .exec_first::<u64, _, _>(&self.point_select, (seq,));
-            let ended = clock.now();
-            let row = match row.map_err(|error| self.session.error(OPERATION, &error)) {
-                Ok(row) => row,
+            let shown = match self.read(row.seq) {
+                Ok(shown) => shown,
                 // A cluster member aborted the read in favor of a transaction that it applies.
-                Err(error) if conflict(&error) && !shared_state.halted() => continue,
+                Err(error) if conflict(&error) => continue,
                 Err(error) => return Err(error),
             };
-            let trip = *trip.get_or_insert(ended - began);
-            if row.is_some() {
-                return Ok(Some((trip, ended, reads)));
+            let ended = clock.now();
+            reads += u32::from(applied.is_some());
+            if shown {
+                let (hit_began, until, beside) = match applied {
+                    None => (began, ended, SightingDetail::Nothing),
+                    Some((wait_began, returned)) => {
+                        let at_once = reads == 1;
+                        let beside = SightingDetail::Readable {
+                            at: ended,
+                            reads,
+                            returned: (!at_once).then_some(returned),
+                        };
+                        (wait_began, if at_once { returned } else { ended }, beside)
+                    }
+                };
+                return Ok(Some(Sighting {
+                    seq: row.seq,
+                    after,
+                    hit_began,
+                    until,
+                    beside,
+                }));
             }
-            if shared_state.halted() {
-                break;
+            after = began;
+            if applied.is_none() {
+                let length = length_of_wait(ended - first, ended - began);
+                if self.wait.wait(&mut self.session, &row.gtid, length)? {
+                    applied = Some((ended, clock.now()));
+                }
             }
         }
         Ok(None)
+    }
+
+    /// Returns whether a read shows the row.
+    fn read(&mut self, seq: u64) -> Result<bool, ServerError> {
+        let row = self
+            .session
+            .conn()
+            .exec_first::<u64, _, _>(&self.point_select, (seq,));
+        row.map(|row| row.is_some())
+            .map_err(|error| self.session.error(OPERATION, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_with_the_time_and_exceed_reads() {
+        let us = |us: i64| Nanos(us * 1_000);
+        for (waited, read, wanted_us) in [
+            (0, 60, 600),
+            (5_000, 60, 600),
+            (100_000, 60, 10_000),
+            (100_000, 50_000, 500_000),
+            (60_000_000, 60, 1_000_000),
+            (0, 0, 0),
+        ] {
+            let length = length_of_wait(us(waited), us(read));
+            assert_eq!(length, Duration::from_micros(wanted_us), "{waited} {read}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
         mpsc::Sender,
     },
@@ -21,7 +21,7 @@ use replimeter_model::{
 };
 
 use super::{
-    script::{Script, Step, Warmed},
+    script::{Gaps, Script, Step, Warmed},
     shared_state::SharedState,
 };
 use crate::{
@@ -29,6 +29,7 @@ use crate::{
     pacing::wait_until,
     priority::prepare_measuring_thread,
     stamp::{self, Stamps},
+    sync::lock,
     table::{INSERT, RowBudget, remove_rows},
 };
 
@@ -125,11 +126,19 @@ impl Writer {
     }
 }
 
-/// Base of the schedule.
-struct WriteSchedule {
-    /// The intended start of write number `from`.
-    base: Nanos,
-    from: u64,
+/// The next write of the schedule.
+struct NextWrite {
+    turn: u64,
+    /// Its intended start, if there are intervals.
+    at: Nanos,
+    gaps: Option<Gaps>,
+}
+
+impl NextWrite {
+    /// Sets the intended start to an interval after `at`.
+    fn follow(&mut self, at: Nanos) {
+        self.at = at + self.gaps.as_mut().map_or(Nanos(0), Gaps::next);
+    }
 }
 
 /// State that the writers of one part share.
@@ -142,12 +151,11 @@ pub(super) struct SharedSchedule<'a> {
     shared_state: &'a SharedState,
     bytes: &'a [u8],
     limit: u64,
-    every: Option<Nanos>,
     writers: AtomicUsize,
     next_id: AtomicU64,
-    turns: AtomicU64,
+    next: Mutex<NextWrite>,
     /// Locked for reading while a row is written, and for writing while the table is emptied.
-    beats: RwLock<WriteSchedule>,
+    emptying: RwLock<()>,
     /// The first row that the table may hold.
     held_from: AtomicU64,
     /// Bytes of payload that the table may hold.
@@ -169,7 +177,6 @@ impl<'a> SharedSchedule<'a> {
     ) -> Self {
         let began = clock.now() + LEAD + LEAD;
         Self {
-            every: script.interval(),
             warmed: Warmed::new(script),
             began,
             script,
@@ -179,11 +186,12 @@ impl<'a> SharedSchedule<'a> {
             limit,
             writers: AtomicUsize::new(writers),
             next_id: AtomicU64::new(held.ids.end),
-            turns: AtomicU64::new(0),
-            beats: RwLock::new(WriteSchedule {
-                base: began,
-                from: 0,
+            next: Mutex::new(NextWrite {
+                turn: 0,
+                at: began,
+                gaps: script.gaps(),
             }),
+            emptying: RwLock::new(()),
             held_from: AtomicU64::new(held.ids.start),
             held_bytes: AtomicU64::new(held.bytes),
             counted_since: AtomicI64::new(i64::MAX),
@@ -230,8 +238,21 @@ impl<'a> SharedSchedule<'a> {
         }
     }
 
-    fn reset_beats(&self, base: Nanos, from: u64) {
-        *self.beats.write().unwrap_or_else(PoisonError::into_inner) = WriteSchedule { base, from };
+    /// Takes the next write; returns its number and its intended start.
+    fn take_turn(&self) -> (u64, Nanos) {
+        let mut next = lock(&self.next);
+        let (turn, at) = (next.turn, next.at);
+        next.turn += 1;
+        next.follow(at);
+        match next.gaps {
+            Some(_) => (turn, at),
+            None => (turn, self.clock.now()),
+        }
+    }
+
+    /// Keeps the table from being emptied.
+    fn while_writing(&self) -> RwLockReadGuard<'_, ()> {
+        self.emptying.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -250,15 +271,8 @@ impl ActiveWriter<'_> {
             if schedule.row_budget().full() {
                 self.empty_if_due()?;
             }
-            let held = schedule
-                .beats
-                .read()
-                .unwrap_or_else(PoisonError::into_inner);
-            let turn = schedule.turns.fetch_add(1, Ordering::AcqRel);
-            let mut beat = match schedule.every {
-                Some(every) => held.base + Nanos(every.0 * (turn - held.from).cast_signed()),
-                None => clock.now(),
-            };
+            let held = schedule.while_writing();
+            let (turn, mut beat) = schedule.take_turn();
             schedule.warmed.see(turn, beat - schedule.began);
             let Some((step, row)) = schedule.script.row_at(turn, &schedule.warmed) else {
                 break;
@@ -278,11 +292,8 @@ impl ActiveWriter<'_> {
                     });
                     self.empty(step)?;
                     beat = clock.now();
-                    schedule.reset_beats(beat, turn);
-                    schedule
-                        .beats
-                        .read()
-                        .unwrap_or_else(PoisonError::into_inner)
+                    lock(&schedule.next).follow(beat);
+                    schedule.while_writing()
                 }
                 None => held,
             };
@@ -406,24 +417,23 @@ impl ActiveWriter<'_> {
     /// Empties the table unless another writer already has; the others wait.
     fn empty_if_due(&mut self) -> Result<(), ServerError> {
         let schedule = self.schedule;
-        let mut held = schedule
-            .beats
+        let _held = schedule
+            .emptying
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let turn = schedule.turns.load(Ordering::Acquire);
+        let turn = lock(&schedule.next).turn;
         let Some((step, _)) = schedule.script.row_at(turn, &schedule.warmed) else {
             return Ok(());
         };
         if !schedule.row_budget().full() {
             return Ok(());
         }
+        // The floor's last round may have been one of the reference, in which rows are not read.
+        schedule.shared_state.set_reference_select(false);
         schedule.wait_until_seen();
         self.empty(step)?;
         // This pause is not a stall of the servers and must not count as lag.
-        *held = WriteSchedule {
-            base: schedule.clock.now() + LEAD,
-            from: turn,
-        };
+        lock(&schedule.next).at = schedule.clock.now() + LEAD;
         let _ = self.channels.words.send(WriterEvent::Emptied);
         Ok(())
     }
@@ -433,7 +443,7 @@ impl ActiveWriter<'_> {
     fn empty(&mut self, step: &Step) -> Result<(), ServerError> {
         let schedule = self.schedule;
         let held = schedule.row_budget();
-        remove_rows(&mut self.writer.session, held.ids.clone(), || {
+        remove_rows(&mut self.writer.session, &held, || {
             schedule.shared_state.writer_halted()
         })?;
         if schedule.shared_state.writer_halted() {

@@ -19,7 +19,7 @@ use super::{
     latency_recorder::LatencyRecorders,
     result::{GroupResult, warnings_of},
     worker::Shared,
-    worker_pool::{GroupOutcome, HURRIED, LoadGroup, WorkerPool},
+    worker_pool::{GroupOutcome, LoadGroup, PoolEnd, WorkerPool},
 };
 use crate::clock::Clock;
 
@@ -28,6 +28,8 @@ const RAMP: Duration = Duration::from_secs(1);
 /// Interval between checks for the end of the warm-up.
 const LOOK: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
+/// How long operations in progress at the end may take; a measurement waits for them.
+const TO_COMPLETE: Duration = Duration::from_secs(3);
 
 /// Connected threads that run workloads during another measurement, and the data created for them. When
 /// dropped without [`finish`](Self::finish), as after an error or a panic, it still ends its threads
@@ -190,7 +192,7 @@ impl LoadThreads {
         if !std::mem::take(&mut self.running) {
             return Vec::new();
         }
-        let (mut outcomes, warnings) = self.pool.end(HURRIED);
+        let (mut outcomes, warnings) = self.pool.end(PoolEnd::Complete(TO_COMPLETE));
         for (outcome, waiting) in outcomes.iter_mut().zip(waiting) {
             outcome.waiting_per_second = waiting;
         }

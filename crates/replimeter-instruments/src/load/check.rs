@@ -6,7 +6,7 @@ use replimeter_model::warning::Warning;
 use crate::{
     SCHEMA,
     discovery::{Relation, find_relations, not_running, read_each},
-    preflight::{CheckedReplica, Cluster, unnamed_replicas},
+    preflight::{CheckedReplica, Cluster, unnamed_replicas, warn_of_obstacles},
     table::{refuse_other_run, remove_federated, take_lock},
 };
 
@@ -19,6 +19,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let mut servers = read_each(declared)?;
     let relations = find_relations(&servers, declared)?;
     let (unnamed, mut warnings) = unnamed_replicas(&mut servers)?;
+    warnings.extend(warn_of_obstacles(&mut servers)?);
     let (mut primary, mut replicas) = (None, Vec::new());
     for (server, relation) in servers.into_iter().zip(relations.of) {
         warnings.extend(server.unverified());

@@ -24,12 +24,10 @@ use super::{
     value::{Draw, Generator},
     workload::{Table, Workload},
 };
-use crate::{MeasureError, check_interrupted, kill::kill, sync::lock};
+use crate::{MeasureError, check_interrupted, kill::kill, sync::lock, transaction};
 
 /// Timeout of an ordinary statement.
 const ANSWER: Duration = Duration::from_secs(120);
-/// Maximum bytes of one statement; less if the server accepts less.
-const MAX_BATCH_BYTES: u64 = 1 << 20;
 /// Number of retries of a batch after lock conflicts.
 const RETRIES: u32 = 10;
 /// Interval between progress reports.
@@ -53,6 +51,9 @@ pub struct FillProgress {
     /// Time since filling began.
     pub since: Duration,
 }
+
+/// Takes the progress of filling, twice a second; an error ends it.
+pub(super) type OnFill<'a> = dyn FnMut(&FillProgress) -> Result<(), ServerError> + 'a;
 
 /// The server and context of a table to fill.
 pub(super) struct FillTarget<'a> {
@@ -85,7 +86,7 @@ pub(super) fn fill_table(
     table: &Table,
     rows: u64,
     threads: u32,
-    progress: &mut dyn FnMut(&FillProgress),
+    progress: &mut OnFill<'_>,
     stop: &AtomicBool,
 ) -> Result<u64, MeasureError> {
     if rows == 0 {
@@ -110,9 +111,9 @@ pub(super) fn fill_table(
             of: rows,
             bytes: job.bytes.load(Ordering::Relaxed),
             since: began.elapsed(),
-        });
+        })
     };
-    tell();
+    tell()?;
     let mut channels = vec![first];
     for _ in 1..u64::from(threads.max(1)).min(batch.count()) {
         channels.push(WireConnection::open(&node)?);
@@ -121,7 +122,7 @@ pub(super) fn fill_table(
         .iter_mut()
         .map(|channel| (channel.session().connection_id(), channel.socket()))
         .collect();
-    let full = thread::scope(|scope| {
+    let ended = thread::scope(|scope| {
         let running: Vec<_> = channels
             .into_iter()
             .map(|channel| scope.spawn(|| batch.work(channel, &job)))
@@ -130,7 +131,7 @@ pub(super) fn fill_table(
     });
     // Aborted statements have errors too, but these are not the cause.
     check_interrupted(stop)?;
-    if let Some(error) = full {
+    if let Some(error) = ended {
         return Err(error.into());
     }
     let failed = lock(&job.error).take();
@@ -138,7 +139,7 @@ pub(super) fn fill_table(
         let rows = format!("rows of `{}`", table.name);
         return Err(about(error, workload, table.line, &rows).into());
     }
-    tell();
+    tell()?;
     Ok(job.bytes.load(Ordering::Relaxed))
 }
 
@@ -153,17 +154,17 @@ struct FillJob {
 }
 
 impl FillJob {
-    /// Waits for the threads, reports progress, and ends the threads when the user stops the run or the
-    /// disk is full; returns the error of a full disk.
+    /// Waits for the threads, reports progress, and ends the threads when the user stops the run, the
+    /// disk is full or `tell` fails; returns the error.
     fn watch(
         &self,
         room: &FillTarget<'_>,
         running: &[ScopedJoinHandle<'_, ()>],
         connections: &[Connection],
-        tell: &mut dyn FnMut(),
+        tell: &mut dyn FnMut() -> Result<(), ServerError>,
         stop: &AtomicBool,
     ) -> Option<ServerError> {
-        let mut full = None;
+        let mut failed = None;
         let mut next = Instant::now() + TELL;
         let mut grown = (0, Instant::now());
         let mut ended: Option<Instant> = None;
@@ -173,11 +174,11 @@ impl FillJob {
             if rows != grown.0 {
                 grown = (rows, Instant::now());
             }
-            if full.is_none() && grown.1.elapsed() > STALLED {
+            if failed.is_none() && grown.1.elapsed() > STALLED {
                 grown.1 = Instant::now();
-                full = room.disk.and_then(|disk| disk.full_error(room.session));
+                failed = room.disk.and_then(|disk| disk.full_error(room.session));
             }
-            if stop.load(Ordering::Relaxed) || full.is_some() {
+            if stop.load(Ordering::Relaxed) || failed.is_some() {
                 self.over.store(true, Ordering::Relaxed);
                 // Running statements may take long, or forever.
                 if ended.get_or_insert_with(Instant::now).elapsed() > AFTER_STOP {
@@ -186,11 +187,12 @@ impl FillJob {
                 }
             }
             if Instant::now() >= next {
-                tell();
+                let told = tell();
+                failed = failed.or(told.err());
                 next += TELL;
             }
         }
-        full
+        failed
     }
 }
 
@@ -222,7 +224,7 @@ impl InsertBatch {
         let words_of_row = table
             .columns
             .iter()
-            .map(|(_, source)| source.bytes() + 12)
+            .map(|(_, source)| source.max_bytes() + 12)
             .sum::<u64>();
         Self {
             head: format!(
@@ -232,7 +234,7 @@ impl InsertBatch {
             ),
             columns,
             rows,
-            of: ((packet / 2).min(MAX_BATCH_BYTES) / words_of_row.max(1)).max(1),
+            of: (packet / 2 / words_of_row.max(1)).clamp(1, transaction::rows(words_of_row)),
             sequences,
         }
     }

@@ -34,7 +34,7 @@ use self::worker::OPERATION;
 pub use self::{
     background::{BackgroundLoad, RunningLoad},
     check::{check, claim},
-    fill::{DataSet, fill},
+    fill::{DataSet, fill, fill_sandbox},
     insert::FillProgress,
     latency_recorder::{IntervalLatencies, LatencyRecorders},
     result::GroupResult,

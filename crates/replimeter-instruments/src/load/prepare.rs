@@ -23,8 +23,6 @@ use crate::{MeasureError, clock::Clock, discovery::Relation, preflight::Cluster}
 
 /// How long a lost connection is retried during another measurement: a year.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Connections that fill the data set of a background load.
-const FILLERS: u32 = 4;
 
 impl BackgroundLoad {
     /// Finds the servers, fills each data set and runs each script's setup once, tries every statement
@@ -39,14 +37,13 @@ impl BackgroundLoad {
     pub fn prepare(
         plans: &[RatedLoad],
         workloads: &[Workload],
-        cluster: &Cluster,
+        cluster: &mut Cluster,
         clock: &Clock,
         patience: Duration,
         progress: &mut dyn FnMut(&FillProgress),
         stop: &AtomicBool,
     ) -> Result<Self, MeasureError> {
-        let writer = &cluster.primary.node;
-        let mut made = CreatedObjects::on_server(writer);
+        let mut made = CreatedObjects::on_server(&cluster.primary.node);
         let mut places = Vec::new();
         for (plan, workload) in plans.iter().zip(workloads) {
             let place = place(cluster, &plan.spec.node)?;
@@ -60,15 +57,7 @@ impl BackgroundLoad {
             }
             let size = plan.size.filter(|_| workload.has_data());
             let size = size.unwrap_or_else(|| workload.default_size());
-            let set = fill(
-                writer,
-                &cluster.other_nodes(),
-                workload,
-                size,
-                FILLERS,
-                progress,
-                stop,
-            )?;
+            let set = fill(cluster, workload, size, progress, stop)?;
             made.sets.push(set);
         }
         for (place, workload) in places.iter().zip(workloads) {

@@ -35,13 +35,13 @@ pub struct GroupResult {
     pub began: Nanos,
     /// Duration of the counted part.
     pub counted: Nanos,
-    /// Operations completed in the counted part.
+    /// Operations that started in the counted part and were completed.
     pub operations: u64,
     /// Statements of these operations.
     pub statements: u64,
     /// Operations per second, with a batch-means interval.
     pub throughput: Rate,
-    /// Operations completed in each whole second, for the first ten hours.
+    /// The same by the whole second of their start, for the first ten hours.
     pub per_second: Vec<u64>,
     /// Share of each server.
     pub by_node: Vec<NodeShare>,
@@ -61,6 +61,9 @@ pub struct GroupResult {
     pub waiting_per_second: Vec<u64>,
     /// Processor time of the load's threads in the counted part.
     pub client_cpu: Duration,
+    /// Sum of the threads' times from the start of the first counted operation to the end of the last.
+    #[serde(default, skip_serializing_if = "is_unknown")]
+    pub busy: Nanos,
     /// Time that the threads were ready to run but had no core, in total; `None` where the system does
     /// not report it.
     pub client_delay: Option<Duration>,
@@ -73,6 +76,11 @@ pub struct GroupResult {
     pub failure: Option<ServerError>,
     /// Whether the user stopped it.
     pub interrupted: bool,
+}
+
+/// Returns whether a time was not measured, as in runs that were recorded before it was.
+fn is_unknown(time: &Nanos) -> bool {
+    *time == Nanos(0)
 }
 
 impl GroupResult {
@@ -107,6 +115,18 @@ impl GroupResult {
             waiting_per_second: self.waiting_per_second.clone(),
             client: self.client(),
         }
+    }
+
+    /// Returns the result with the mean time that threads took for their operations as its duration, for a
+    /// closed loop whose threads all started with the counted part. Operations over the planned duration
+    /// would be too many by half an operation per thread, which matters in a short part.
+    #[must_use]
+    pub fn over_threads_time(self) -> Self {
+        let counted = Nanos(self.busy.0 / i64::from(self.threads.max(1)));
+        if counted <= Nanos(0) {
+            return self;
+        }
+        Self { counted, ..self }
     }
 
     /// Returns the client's cost, and its share of the client's limit.

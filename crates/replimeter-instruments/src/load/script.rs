@@ -10,6 +10,9 @@ use super::{
 /// Maximum bytes of one `{text:N}`.
 const MAX_TEXT_LENGTH: u64 = 1 << 20;
 
+/// Maximum characters of a statement in messages.
+const MAX_EXCERPT: usize = 80;
+
 /// A piece of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TemplatePiece {
@@ -97,19 +100,35 @@ impl Template {
 
     /// Returns its beginning, for messages.
     pub(super) fn excerpt(&self) -> String {
+        let mut short = self.clone();
+        for piece in &mut short.pieces {
+            // No more of a text is shown.
+            if let TemplatePiece::Text(length) = piece {
+                *length = (*length).min(MAX_EXCERPT as u64);
+            }
+        }
         let mut text = String::new();
-        self.fill(&mut Draw::new(1, 1, 0), &mut text);
+        short.fill(&mut Draw::new(1, 1, 0), &mut text);
         excerpt(&text)
+    }
+
+    /// Returns its text without the placeholders.
+    pub(super) fn literal(&self) -> String {
+        let literal = |piece: &TemplatePiece| match piece {
+            TemplatePiece::Fixed(text) => Some(text.clone()),
+            _ => None,
+        };
+        self.pieces.iter().filter_map(literal).collect()
     }
 }
 
 /// Returns a statement's beginning, on one line.
 pub(super) fn excerpt(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if words.chars().count() <= 80 {
+    if words.chars().count() <= MAX_EXCERPT {
         words
     } else {
-        words.chars().take(79).chain(['…']).collect()
+        words.chars().take(MAX_EXCERPT - 1).chain(['…']).collect()
     }
 }
 
@@ -257,6 +276,14 @@ mod tests {
             "{text}"
         );
         assert_eq!(filled("{random:5-5}"), "5");
+    }
+
+    #[test]
+    fn excerpt_of_long_texts_is_cheap() {
+        // Filled, this is 64 GiB.
+        let text = format!("SELECT '{}'", "{text:1048576}".repeat(1 << 16));
+        let excerpt = Script::parse(&text).unwrap().run[0].excerpt();
+        assert!(excerpt.starts_with("SELECT '") && excerpt.chars().count() == MAX_EXCERPT);
     }
 
     #[test]

@@ -98,18 +98,18 @@ impl LoadStatistics {
         }
     }
 
-    /// Counts a completed operation, which ended at `since` after counting began.
+    /// Counts a completed operation, by its start; start and end are since counting began.
     #[inline]
     pub(super) fn operation(
         &mut self,
-        since: Nanos,
+        [since, ended]: [Nanos; 2],
         response: Nanos,
         service: Nanos,
         statements: u64,
     ) {
         self.operations += 1;
         self.statements += statements;
-        self.last = since;
+        self.last = ended;
         self.counter.record(since);
         self.service.record(service);
         if let Some(histogram) = &mut self.response {
@@ -238,7 +238,7 @@ pub fn recording_cost(operations: u32) -> std::time::Duration {
         let at = clock.now();
         // From 50 µs to 1 ms.
         let took = 50_000 + (random.bits() >> 44) as i64;
-        statistics.operation(at - began, Nanos(took + 7_000), Nanos(took), 1);
+        statistics.operation([at - began; 2], Nanos(took + 7_000), Nanos(took), 1);
     }
     let took = crate::clock::thread_cpu() - before;
     std::hint::black_box(&statistics);
@@ -254,7 +254,7 @@ mod tests {
     fn of(operations: &[(i64, i64)], open: bool) -> LoadStatistics {
         let mut statistics = LoadStatistics::new(open);
         for (since, service) in operations {
-            statistics.operation(Nanos(*since), Nanos(service + 5), Nanos(*service), 2);
+            statistics.operation([Nanos(*since); 2], Nanos(service + 5), Nanos(*service), 2);
         }
         statistics
     }

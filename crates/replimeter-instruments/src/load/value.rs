@@ -130,6 +130,15 @@ impl Source {
             _ => 4,
         }
     }
+
+    /// Returns the maximum bytes of a value.
+    pub(super) fn max_bytes(&self) -> u64 {
+        match self {
+            Self::Text(_, most) => *most,
+            Self::Choice(literals) => literals.iter().map(literal_bytes).max().unwrap_or(0),
+            other => other.bytes(),
+        }
+    }
 }
 
 fn literal_bytes(literal: &Literal) -> u64 {

@@ -176,7 +176,7 @@ impl Step {
     /// Returns whether it certainly changes nothing.
     pub(super) fn reads(&self) -> bool {
         let text = match self {
-            Self::Words(template) => template.excerpt(),
+            Self::Words(template) => template.literal(),
             Self::Prepared(statement) => statement.sql.clone(),
         };
         let word = text
@@ -359,6 +359,8 @@ mod tests {
         ] {
             assert!(!named(name).reads_only(), "{name}");
         }
+        let long = format!("SELECT '{}', {{pass}} FOR UPDATE", "x".repeat(100));
+        assert!(!Workload::parse("x.sql", &long).unwrap().reads_only());
         assert!(named("select").same_data(&named("post-insert")));
         for name in ["oltp-mix", "update-key", "big-update"] {
             assert!(named("point-select").same_data(&named(name)), "{name}");

@@ -26,6 +26,8 @@ pub struct CheckedReplica {
 pub struct ReplicaState {
     /// Whether it replicates.
     pub running: bool,
+    /// Whether it only waits for its connection to the source, which it repeats by itself.
+    pub reconnecting: bool,
     /// Whether it has failed and does not recover automatically.
     pub failed: bool,
     /// A one-line description.
@@ -79,6 +81,7 @@ impl CheckedReplica {
                 };
                 Ok(ReplicaState {
                     running: now.running(),
+                    reconnecting: now.reconnecting(),
                     failed: !now.sql_error.is_empty(),
                     words: now.state(),
                 })
@@ -86,6 +89,7 @@ impl CheckedReplica {
             Relation::Galera => match galera::node_state(&mut session)? {
                 Some(state) => Ok(ReplicaState {
                     running: state.synced(),
+                    reconnecting: false,
                     failed: false,
                     words: state.description(),
                 }),
@@ -100,6 +104,7 @@ impl CheckedReplica {
                     let own = state.own_member().map_or("", |own| own.state.as_str());
                     Ok(ReplicaState {
                         running: own == "ONLINE",
+                        reconnecting: false,
                         failed: own == "ERROR",
                         words: state.description(),
                     })

@@ -2,6 +2,7 @@
 //! privileges, and settings that would make results invalid.
 
 mod cluster;
+mod obstacles;
 mod unnamed;
 
 use replimeter_engine::{
@@ -18,6 +19,7 @@ use replimeter_model::{
 };
 
 pub use self::cluster::{CheckedReplica, Cluster, ReplicaState};
+pub(crate) use self::obstacles::{EFFECT, HINT, warn_of_obstacles};
 pub(crate) use self::unnamed::{UnnamedReplicas, find_unnamed, unnamed_replicas};
 use crate::{
     SCHEMA, TABLE,
@@ -89,6 +91,7 @@ pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Clus
     }
     let (unnamed, found) = unnamed_replicas(&mut servers)?;
     warnings.extend(found);
+    warnings.extend(warn_of_obstacles(&mut servers)?);
     Ok(Cluster {
         unnamed,
         ..Cluster::of(servers, relations, warnings)

@@ -292,7 +292,7 @@ pub(super) struct Reader {
     /// Whether to wait without a GTID, because the reader is the writer, which has no wait for its own
     /// transactions.
     for_nothing: bool,
-    seconds: u32,
+    limit: Duration,
     rows: RowAllocation,
     origin: PrimaryCheck,
     /// The last round that each row showed on each connection, plain and synchronous.
@@ -331,7 +331,7 @@ impl Reader {
             plain,
             synced,
             for_nothing,
-            seconds: u32::try_from(timeout.as_secs().max(1)).unwrap_or(u32::MAX),
+            limit: timeout.max(Duration::from_secs(1)),
             rows,
             origin: PrimaryCheck {
                 node: writer.clone(),
@@ -377,7 +377,7 @@ impl Reader {
         };
         if let (Some(wait), Some(gtid)) = (&reading.wait, gtid) {
             let gtid = if for_nothing { "" } else { gtid };
-            if !wait.wait(&mut reading.session, gtid, self.seconds)? {
+            if !wait.wait(&mut reading.session, gtid, self.limit)? {
                 return Ok(ReadAttempt::Refused);
             }
         }

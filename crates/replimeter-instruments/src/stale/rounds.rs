@@ -24,9 +24,9 @@ use super::{
 const MAX_OFFSET: Nanos = Nanos(10_000_000_000);
 /// Maximum offset of such a curve when delays are not measured but some reads were stale.
 const UNSEEN: Nanos = Nanos(100_000_000);
-/// Maximum total waiting time of all rounds at one offset of a curve.
+/// Maximum total waiting time of all rounds at one offset of a curve, in all starts.
 const BUDGET: i64 = 10_000_000_000;
-/// Minimum number of rounds at an offset.
+/// Minimum number of rounds at an offset, in all starts.
 const MIN_ROUNDS: u64 = 10;
 /// A warm-up by rounds may take at most the time limit divided by this number.
 const WARM_UP: i64 = 10;
@@ -179,9 +179,12 @@ impl RoundWriter<'_> {
         }
         if synced && self.pool == SessionReset::Keep {
             let pairs = match self.plan.until {
-                StopCondition::Rounds(rounds) => (rounds / 10).clamp(50, 500),
+                StopCondition::Rounds(rounds) => {
+                    (rounds * u64::from(plan.starts) / 10).clamp(50, 500)
+                }
                 StopCondition::Elapsed(_) => 200,
             };
+            let pairs = plan.part(pairs);
             let began = self.shared.clock.now();
             for pair in 0..pairs {
                 if self.spent(began, share(PRICE)) {
@@ -252,7 +255,8 @@ impl RoundWriter<'_> {
             let affordable = u64::try_from(BUDGET / offset.0)
                 .unwrap_or(0)
                 .max(MIN_ROUNDS);
-            let rounds = usize::try_from(self.plan.curve_rounds.min(affordable)).unwrap_or(0);
+            let most = self.plan.part(affordable);
+            let rounds = usize::try_from(self.plan.curve_rounds.min(most)).unwrap_or(0);
             all.extend(std::iter::repeat_n(offset, rounds));
         }
         // Fisher & Yates, so that a stall affects all offsets alike.

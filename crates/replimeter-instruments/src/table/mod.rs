@@ -41,9 +41,6 @@ const HURRIED: Duration = Duration::from_millis(500);
 pub(crate) const SETTLE: Duration = Duration::from_secs(2);
 /// Interval between queries of a server that is waited for.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum rows of one DELETE, which is one transaction: every replica applies it as a whole, and a cluster
-/// certifies it as a whole.
-pub(crate) const SLICE: u64 = 10_000;
 
 /// The statement that writes one row.
 pub const INSERT: &str =

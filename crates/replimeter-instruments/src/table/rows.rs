@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use replimeter_engine::{ServerError, Session};
 
-use super::SLICE;
+use crate::transaction;
 
 /// The rows in the table: it is emptied before they become too many.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,37 +29,42 @@ impl RowBudget {
     /// Payload bytes at which the table is emptied.
     pub const MAX_BYTES: u64 = 64 << 20;
     /// Rows at which the table is emptied: ten transactions, so that the pause is no longer than one for
-    /// [`MAX_BYTES`](Self::MAX_BYTES) in rows of 1,000 bytes (67,000 rows), and a replica has applied them long
-    /// before any usual `--timeout`.
+    /// [`MAX_BYTES`](Self::MAX_BYTES), and a replica has applied them long before any usual `--timeout`.
     pub const MAX_ROWS: u64 = 100_000;
 
     /// Returns whether the table must be emptied.
     #[must_use]
     pub fn full(&self) -> bool {
-        self.bytes >= Self::MAX_BYTES || self.ids.end - self.ids.start >= Self::MAX_ROWS
+        self.bytes >= Self::MAX_BYTES || self.rows() >= Self::MAX_ROWS
+    }
+
+    fn rows(&self) -> u64 {
+        self.ids.end - self.ids.start
+    }
+
+    /// Splits the ids into ranges that one transaction may delete. Rows of one table have the same size, except a few
+    /// small ones.
+    fn slices(&self) -> impl Iterator<Item = Range<u64>> {
+        let step = transaction::rows(self.bytes.div_ceil(self.rows().max(1)));
+        let end = self.ids.end;
+        std::iter::successors(Some(self.ids.start), move |first| first.checked_add(step))
+            .take_while(move |first| *first < end)
+            .map(move |first| first..end.min(first.saturating_add(step)))
     }
 }
 
-/// Splits ids into ranges of at most [`SLICE`] rows.
-fn slices(ids: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let end = ids.end;
-    std::iter::successors(Some(ids.start), |first| first.checked_add(SLICE))
-        .take_while(move |first| *first < end)
-        .map(move |first| first..end.min(first.saturating_add(SLICE)))
-}
-
-/// Removes rows from the table, with one transaction for each [`SLICE`] of them, until `halted`. Not TRUNCATE, which is
-/// DDL and would stall a Galera cluster; and by id, since a DELETE with a LIMIT is unsafe for a statement-based binary
-/// log.
+/// Removes the rows from the table, in transactions of limited size ([`transaction`]), until `halted`. Not TRUNCATE,
+/// which is DDL and would stall a Galera cluster; and by id, since a DELETE with a LIMIT is unsafe for a statement-based
+/// binary log.
 ///
 /// # Errors
 /// When the server refuses.
 pub(crate) fn remove_rows(
     session: &mut Session,
-    ids: Range<u64>,
+    held: &RowBudget,
     halted: impl Fn() -> bool,
 ) -> Result<(), ServerError> {
-    for slice in slices(ids).take_while(|_| !halted()) {
+    for slice in held.slices().take_while(|_| !halted()) {
         let delete = format!(
             "DELETE FROM `replimeter`.`lag_probe` WHERE id >= {} AND id < {}",
             slice.start, slice.end
@@ -105,20 +110,26 @@ mod tests {
 
     #[test]
     fn slices_cover_all_ids_in_order_within_limit() {
-        for (ids, count) in [
-            (1..1, 0),
-            (1..2, 1),
-            (7..10_007, 1),
-            (7..10_008, 2),
-            (1..100_001, 10),
-            (u64::MAX - 3..u64::MAX, 1),
+        for (ids, bytes, count) in [
+            (1..1, 0, 0),
+            (1..2, 8, 1),
+            (7..10_007, 10_000, 1),
+            (7..10_008, 10_000, 2),
+            (1..100_001, 100_000, 10),
+            (1..65, 64 << 20, 64),
+            (1..3, 1 << 30, 2),
+            (u64::MAX - 3..u64::MAX, 0, 1),
         ] {
-            let parts: Vec<_> = slices(ids.clone()).collect();
+            let held = RowBudget {
+                ids: ids.clone(),
+                bytes,
+            };
+            let parts: Vec<_> = held.slices().collect();
             assert_eq!(parts.len(), count, "{ids:?}");
             assert!(
                 parts
                     .iter()
-                    .all(|part| !part.is_empty() && part.end - part.start <= SLICE),
+                    .all(|part| !part.is_empty() && part.end - part.start <= transaction::MAX_ROWS),
                 "{parts:?}"
             );
             assert!(

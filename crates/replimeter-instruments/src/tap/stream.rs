@@ -156,7 +156,10 @@ impl SharedStream {
             }
             if let Err(error) = read {
                 match self.again(&mut follower, error) {
-                    Some(()) => late = Some(follower.end_of_log().ok().flatten()),
+                    Some(()) => {
+                        let end = follower.end_of_log().ok().flatten();
+                        late = Some(end.filter(|_| follower.position_is_known()));
+                    }
                     None => break,
                 }
             }

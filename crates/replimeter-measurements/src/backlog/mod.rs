@@ -21,16 +21,16 @@ use replimeter_instruments::{
 use replimeter_model::{
     backlog::{BacklogDocument, BacklogPhase, BacklogResults, BacklogRow},
     load::LoadRecord,
-    plan::{BacklogPlan, BacklogSettings, Planned},
+    plan::{BacklogPlan, BacklogSettings, CoreUse, Planned},
     target::Target,
     time::Nanos,
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    Client, Concluded, Event, Finished, Measurement, Progress, ProgressDetail, RunContext, Stage,
+    Concluded, Event, Finished, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::CliError,
     compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{PlanEffects, SERVERS},
+    dry_run::{PlanEffects, SERVERS, ServerCost, load_connections},
     each_target, machine,
     options::with_help,
     with_causes,
@@ -114,11 +114,8 @@ Terms of the report:
         )
     }
 
-    fn client(plan: &BacklogPlan) -> Client {
-        Client {
-            keep_awake: plan.keep_awake,
-            real_time: false,
-        }
+    fn client(plan: &BacklogPlan) -> CoreUse {
+        plan.cores
     }
 
     fn check(plan: &Planned<BacklogSettings>) -> Result<(), CliError> {
@@ -134,6 +131,23 @@ Terms of the report:
                 "stops each replica's applier for {} and restarts it with its former settings",
                 work.build_up
             ),
+        );
+        let loads = load_connections(work.load.iter().map(|load| &load.spec));
+        effects.costs(
+            &plan.targets,
+            [
+                ServerCost {
+                    role: "primary",
+                    connections: 3 + loads,
+                    work: "the load, and its position is read during the catch-up".to_owned(),
+                },
+                ServerCost {
+                    role: "each replica",
+                    connections: 4 + loads,
+                    work: "its position is read during the catch-up; its applier is stopped, then applies at full speed"
+                        .to_owned(),
+                },
+            ],
         );
         if !work.workers.is_empty() {
             effects.add_effect(

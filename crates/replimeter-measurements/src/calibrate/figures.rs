@@ -16,10 +16,22 @@ const ROW: &[DimensionSpec] = &[
         .never_compared(),
 ];
 
+const REFERENCE: &[DimensionSpec] = &[
+    METHOD,
+    DimensionSpec::new("observers")
+        .label("{} observers")
+        .never_compared(),
+    DimensionSpec::new("neighbors")
+        .label("{} neighbors")
+        .never_compared(),
+    DimensionSpec::new("delays").never_compared(),
+];
+
 figures! {
     LAG = "calibrate.measured" [p50 p99]: Us, Lower, Ratio, of ROW;
     // An error can have either sign.
     ERROR = "calibrate.error" [p50 p99]: Us, Neither, Difference, of ROW;
+    BIAS = "calibrate.reference_error" [p50]: Us, Neither, Difference, of REFERENCE;
 }
 
 pub(super) fn figures(document: &CalibrateDocument) -> Result<Figures, CliError> {
@@ -36,6 +48,15 @@ pub(super) fn figures(document: &CalibrateDocument) -> Result<Figures, CliError>
             let drawn = value.map(|value| Resampled::of_interval(value, ends, row.rounds));
             figures.add(spec, &of, drawn);
         }
+    }
+    for row in &document.results.reference {
+        let [observers, neighbors] = [row.observers, row.neighbors].map(|count| count.to_string());
+        let of = [row.method.as_str(), &observers, &neighbors, &row.delays];
+        let error = &row.error_us;
+        let drawn = error
+            .p50_us
+            .map(|p50| Resampled::of_interval(p50, error.p50_us_ci95, row.rounds));
+        figures.add(&BIAS[0], &of, drawn);
     }
     Ok(figures)
 }

@@ -2,7 +2,9 @@
 
 pub(crate) mod charts;
 mod figures;
+mod reference;
 pub(crate) mod report;
+mod results;
 
 use std::path::Path;
 
@@ -18,12 +20,11 @@ use replimeter_instruments::{
     table::{ProbeTable, RowBudget},
 };
 use replimeter_model::{
-    calibrate::{CalibrateDocument, CalibrateResults, CalibrateRow},
+    calibrate::{CalibrateDocument, CalibrateResults},
     plan::{
-        CalibratePlan, CalibrateSettings, LagPlan, Method, Pace, Planned, StopCondition,
+        CalibratePlan, CalibrateSettings, CoreUse, LagPlan, Method, Pace, Planned, StopCondition,
         WritePattern,
     },
-    record::Distribution,
     sample::{LagSample, Phase},
     sandbox::LinkSpec,
     target::Target,
@@ -33,7 +34,7 @@ use replimeter_model::{
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    Client, Concluded, Finished, Histograms, Measurement, RunContext,
+    Concluded, Finished, Histograms, Measurement, RunContext,
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS},
@@ -59,6 +60,7 @@ struct Condition {
     turns: Vec<SignedHistogram>,
     rounds: u64,
     missing: u64,
+    unplaced: u64,
 }
 
 impl Condition {
@@ -97,6 +99,13 @@ pub(crate) enum Call {
     Sample(LagSample),
     /// The part is over.
     TurnEnded(Box<Outcome>),
+    /// A part against the reference begins.
+    Reference {
+        condition: reference::Condition,
+        replicas: Vec<String>,
+    },
+    /// One observation of a row of the reference.
+    Observation(reference::Observation),
 }
 
 /// State gathered during the run.
@@ -105,6 +114,8 @@ pub(crate) struct Accumulator {
     mode: String,
     names: Vec<String>,
     cells: Vec<Condition>,
+    /// Parts against the reference.
+    parts: Vec<reference::Part>,
     floors: Vec<(Method, FloorSummary)>,
     delay: TimeSpan,
     turn: usize,
@@ -125,11 +136,14 @@ Examples:
   replimeter calibrate
   replimeter calibrate --sandbox mysql/async:1 --method poll,wait,tap
   replimeter calibrate --link-delay 0,1ms,10ms --rounds 500 --json
+  replimeter calibrate --reference --observers 1,8
 
 Terms of the report:
   injected  delay that the link adds, one way
   measured  lag through the link with this delay
-  error     measured, less that without delay, less injected
+  error     measured, less that without delay, less injected;
+            with --reference: middle of the bracket, less the true instant
+  outside   share of rows whose true instant is not inside the bracket
   floor     the lag that the method shows without replication";
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(|option| match option.get_id().as_str() {
         "sandbox" => true,
@@ -156,11 +170,8 @@ Terms of the report:
         )
     }
 
-    fn client(plan: &CalibratePlan) -> Client {
-        Client {
-            keep_awake: plan.lag.keep_awake,
-            real_time: plan.lag.real_time,
-        }
+    fn client(plan: &CalibratePlan) -> CoreUse {
+        plan.lag.cores
     }
 
     fn effects(
@@ -169,11 +180,6 @@ Terms of the report:
     ) -> Result<(), CliError> {
         let work = &plan.plan;
         effects.targets(&plan.targets);
-        effects.add_effect(
-            SERVERS,
-            "routes replication through a link whose delay it changes",
-        );
-        effects.table(&plan.targets, "lag_probe", "the writer's rows");
         let rounds = match work.lag.writes {
             WritePattern::Rounds {
                 until: StopCondition::Rounds(rounds),
@@ -181,6 +187,25 @@ Terms of the report:
             } => rounds,
             _ => 0,
         };
+        if let Some(reference) = &work.reference {
+            let most = reference.observers.iter().max().copied().unwrap_or(0);
+            let parts = work.lag.methods.wanted().len()
+                * reference.observers.len()
+                * reference.neighbors.len()
+                * reference.delays.len();
+            let all = rounds * parts as u64 * u64::from(work.repetitions);
+            effects.add_effect(
+                SERVERS,
+                format!("serves a primary and up to {most} replicas itself, on loopback"),
+            );
+            effects.add_effect(LOAD, format!("1 writer, {all} rows in total"));
+            return Ok(());
+        }
+        effects.add_effect(
+            SERVERS,
+            "routes replication through a link whose delay it changes",
+        );
+        effects.table(&plan.targets, "lag_probe", "the writer's rows");
         let all = rounds * work.link_delays.len() as u64 * u64::from(work.repetitions);
         effects.add_effect(
             LOAD,
@@ -194,6 +219,9 @@ Terms of the report:
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let work = cx.work;
+        if let Some(plan) = &work.reference {
+            return reference::run(cx, plan);
+        }
         let [Target::Sandbox(spec)] = cx.plan.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
@@ -241,6 +269,7 @@ Terms of the report:
             mode: String::new(),
             names: Vec::new(),
             cells: Vec::new(),
+            parts: Vec::new(),
             floors: Vec::new(),
             delay: TimeSpan::from_secs(0),
             turn: 0,
@@ -273,6 +302,7 @@ Terms of the report:
             Call::Turn { delay, repetition } => {
                 rows.switch(Samples::new(
                     format!("{} +{delay}", accumulator.label),
+                    1,
                     accumulator.names.clone(),
                 ));
                 (accumulator.delay, accumulator.turn) = (delay, repetition);
@@ -281,10 +311,26 @@ Terms of the report:
                 accumulator.record(&sample);
                 rows.add(sample);
             }
+            Call::Reference {
+                condition,
+                replicas,
+            } => {
+                rows.switch(Samples::new(condition.label(), 1, replicas));
+                accumulator.begin(condition);
+            }
+            Call::Observation(observation) => {
+                if let Some(part) = accumulator.parts.last_mut() {
+                    part.record(&observation);
+                }
+                rows.add(observation.sample);
+            }
             Call::TurnEnded(outcome) => {
                 accumulator.lateness.merge(&outcome.lateness);
-                if accumulator.warnings.is_empty() {
-                    accumulator.warnings = outcome.warnings;
+                // Most warnings are the same in each part; a clock that was set is one of a later part, too.
+                for warning in outcome.warnings {
+                    if !accumulator.warnings.contains(&warning) {
+                        accumulator.warnings.push(warning);
+                    }
                 }
             }
         }
@@ -296,6 +342,7 @@ Terms of the report:
 
     fn is_empty(accumulator: &Accumulator) -> bool {
         accumulator.cells.iter().all(|cell| cell.rounds == 0)
+            && accumulator.parts.iter().all(reference::Part::is_empty)
     }
 
     fn conclude(
@@ -307,6 +354,7 @@ Terms of the report:
             mode,
             names,
             cells,
+            parts,
             floors,
             lateness,
             warnings,
@@ -316,17 +364,26 @@ Terms of the report:
         let series = cells
             .iter()
             .map(|cell| (cell.tag(names), cell.all.histogram().clone()));
+        let series = series.chain(parts.iter().map(reference::Part::histogram));
         let floor = |(method, summary): &_| floor(label, *method, summary);
+        let target = if run.work.reference.is_some() {
+            run.target("reference".to_owned(), Vec::new())
+        } else {
+            run.target(label.clone(), vec![mode.clone()])
+        };
+        let mut measured: Vec<_> = parts.iter().filter(|part| !part.is_empty()).collect();
+        measured.sort_by_key(|part| part.condition);
         Concluded {
-            target: run.target(label.clone(), vec![mode.clone()]),
+            target,
             start_lateness: distribution(lateness),
             histograms: Some(Histograms {
                 took: run.ended.at,
                 series: series.collect(),
             }),
             results: CalibrateResults {
-                rows: results(&accumulator, names),
+                rows: results::results(&accumulator, names),
                 floors: floors.iter().map(floor).collect(),
+                reference: measured.into_iter().map(reference::Part::row).collect(),
             },
             ..Concluded::default()
         }
@@ -350,6 +407,19 @@ Terms of the report:
 }
 
 impl Accumulator {
+    /// Makes the part of this condition the last one. Repetitions share a part.
+    fn begin(&mut self, condition: reference::Condition) {
+        let known = self
+            .parts
+            .iter()
+            .position(|part| part.condition == condition);
+        let part = known.map_or_else(
+            || reference::Part::new(condition),
+            |known| self.parts.remove(known),
+        );
+        self.parts.push(part);
+    }
+
     fn record(&mut self, sample: &LagSample) {
         match sample.write.phase {
             Phase::Floor => record_floor(&mut self.floors, sample),
@@ -371,6 +441,7 @@ impl Accumulator {
                             .record(Nanos(self.every.0 * cell.rounds.cast_signed()), lag);
                         of_turn.record(lag);
                     }
+                    _ if sample.untold => cell.unplaced += 1,
                     _ => cell.missing += 1,
                 }
             }
@@ -396,94 +467,11 @@ fn cells(work: &CalibratePlan, replicas: usize, methods: &[Method]) -> Vec<Condi
                 turns: vec![SignedHistogram::default(); work.repetitions as usize],
                 rounds: 0,
                 missing: 0,
+                unplaced: 0,
             })
         })
     });
     cells.collect()
-}
-
-/// Returns the difference of two quantiles less the delay, with its interval.
-fn error(
-    value: [Option<f64>; 2],
-    ends: [Option<[f64; 2]>; 2],
-    injected: f64,
-) -> (Option<f64>, Option<[f64; 2]>) {
-    let [Some(with), Some(without)] = value else {
-        return (None, None);
-    };
-    let error = with - without - injected;
-    let half = |ends: Option<[f64; 2]>| ends.map(|[low, high]| (high - low) / 2.0);
-    let ci = half(ends[0])
-        .zip(half(ends[1]))
-        .map(|(a, b)| (a * a + b * b).sqrt());
-    (Some(error), ci.map(|half| [error - half, error + half]))
-}
-
-fn row(accumulator: &Accumulator, cell: &Condition, names: &[String]) -> CalibrateRow {
-    let injected_us = cell.delay.0.as_secs_f64() * 1e6;
-    let measured = cell.all.distribution();
-    let base = accumulator
-        .cell(cell.replica, cell.method, TimeSpan::from_secs(0))
-        .filter(|base| base.delay != cell.delay);
-    let mut row = CalibrateRow {
-        replica: names[cell.replica].clone(),
-        method: cell.method.name().to_owned(),
-        injected_us,
-        rounds: cell.rounds,
-        timed_out: cell.missing,
-        ..CalibrateRow::default()
-    };
-    if let Some(base) = base {
-        let without = base.all.distribution();
-        let ci = |of: &Distribution, p99: bool| {
-            if p99 { of.p99_us_ci95 } else { of.p50_us_ci95 }
-        };
-        let (p50, p50_ci) = error(
-            [measured.p50_us, without.p50_us],
-            [ci(&measured, false), ci(&without, false)],
-            injected_us,
-        );
-        let (p99, p99_ci) = error(
-            [measured.p99_us, without.p99_us],
-            [ci(&measured, true), ci(&without, true)],
-            injected_us,
-        );
-        (
-            row.error_p50_us,
-            row.error_p50_us_ci95,
-            row.error_p99_us,
-            row.error_p99_us_ci95,
-        ) = (p50, p50_ci, p99, p99_ci);
-        let p50 = |histogram: &SignedHistogram| histogram.quantile(0.5).map(Nanos::as_micros);
-        let turns: Vec<f64> = cell
-            .turns
-            .iter()
-            .zip(&base.turns)
-            .filter_map(|(with, without)| Some(p50(with)? - p50(without)? - injected_us))
-            .collect();
-        let range = turns
-            .iter()
-            .fold([f64::MAX, f64::MIN], |[low, high], error| {
-                [low.min(*error), high.max(*error)]
-            });
-        row.error_p50_range = (!turns.is_empty()).then_some(range);
-    }
-    row.measured = measured;
-    row
-}
-
-/// Returns the rows by replica, method and delay.
-fn results(accumulator: &Accumulator, names: &[String]) -> Vec<CalibrateRow> {
-    let mut cells: Vec<&Condition> = accumulator
-        .cells
-        .iter()
-        .filter(|cell| cell.rounds > 0)
-        .collect();
-    cells.sort_by_key(|cell| (cell.replica, cell.method, cell.delay));
-    cells
-        .into_iter()
-        .map(|cell| row(accumulator, cell, names))
-        .collect()
 }
 
 /// Measures all delays in order and in reverse, so that a drift of the servers affects all delays alike.
@@ -538,4 +526,61 @@ fn turns(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::{
+        plan::{CalibrateSettings, PlanFile, Section},
+        sample::Write,
+        warning::WarningCode,
+    };
+
+    use super::*;
+
+    #[test]
+    fn clock_set_in_a_later_part_is_reported() {
+        let text = "command = 'calibrate'";
+        let file: PlanFile<CalibrateSettings> =
+            PlanFile::from_toml(text, &[Section::of::<CalibrateSettings>()]).unwrap();
+        let planned = file.plan().unwrap();
+        let mut accumulator = Calibrate::accumulator(&planned);
+        accumulator.names = vec!["replica1".to_owned()];
+        accumulator.cells = cells(&planned.plan, 1, &[Method::Stamp]);
+        let sample = |untold| LagSample {
+            replica: 0,
+            method: Method::Stamp,
+            write: Write {
+                seq: 1,
+                phase: Phase::Measure,
+                sweep: 0,
+                step: 0,
+                row_in_step: 1,
+                size_bytes: 1,
+                intended: Nanos(0),
+                send: Nanos(0),
+                ack: Nanos(1),
+            },
+            sighting: None,
+            untold,
+        };
+        accumulator.record(&sample(true));
+        accumulator.record(&sample(false));
+        let row = &results::results(&accumulator, &accumulator.names)[0];
+        assert_eq!((row.rounds, row.unplaced, row.timed_out), (2, 1, 1));
+        let mut rows = Rows::new(Samples::new("", 1, Vec::new()));
+        for code in [
+            WarningCode::PayloadClamped,
+            WarningCode::ClockStepped,
+            WarningCode::PayloadClamped,
+        ] {
+            let outcome = Outcome {
+                warnings: vec![Warning::new(code, "", "")],
+                ..Outcome::default()
+            };
+            let call = Call::TurnEnded(Box::new(outcome));
+            Calibrate::take(&mut accumulator, &planned.plan, call, &mut rows);
+        }
+        assert_eq!(accumulator.warnings.len(), 2, "each once");
+    }
 }

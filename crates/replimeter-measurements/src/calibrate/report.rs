@@ -7,7 +7,7 @@ use replimeter_model::calibrate::CalibrateDocument;
 use crate::lag::methods;
 use replimeter_render::{
     figures::{Unit, count, time},
-    format::Format,
+    format::{Format, number},
     headline::{with_end_note, with_level},
     report::{Block, Cell, Report, Table},
 };
@@ -37,17 +37,66 @@ fn figures(run: &CalibrateDocument) -> Table {
     )
 }
 
+fn reference_figures(run: &CalibrateDocument) -> Table {
+    let us = Format::In(Unit::Micro);
+    Table::of(
+        1,
+        &run.results.reference,
+        &[
+            ("method", &|row| Cell::from(&row.method)),
+            ("observers", &|row| u64::from(row.observers).into()),
+            ("neighbors", &|row| u64::from(row.neighbors).into()),
+            ("delay", &|row| Cell::from(&row.delays)),
+            ("n", &|row| row.rounds.into()),
+            ("outside (%)", &|row| {
+                Format::Share.with_interval_ends(row.outside_percent, row.outside_percent_ci95)
+            }),
+            ("answer outside (%)", &|row| {
+                let ends = row.answer_outside_percent_ci95;
+                Format::Share.with_interval_ends(row.answer_outside_percent, ends)
+            }),
+            ("bracket p50", &|row| us.cell(row.bracket_us.p50_us)),
+            ("error p50", &|row| {
+                us.with_interval_ends(row.error_us.p50_us, row.error_us.p50_us_ci95)
+            }),
+            ("error p99", &|row| us.cell(row.error_us.p99_us)),
+            ("bias of the estimate", &|row| {
+                us.with_interval_ends(row.bias_p50_us, row.bias_p50_us_ci95)
+            }),
+            ("answered late p50", &|row| {
+                us.cell(row.answered_late_us.p50_us)
+            }),
+        ],
+    )
+}
+
 /// Returns the methods of a calibration.
 fn used(run: &CalibrateDocument) -> BTreeSet<&str> {
-    run.results
-        .rows
-        .iter()
-        .map(|row| row.method.as_str())
+    let rows = run.results.rows.iter().map(|row| row.method.as_str());
+    let reference = run.results.reference.iter();
+    rows.chain(reference.map(|row| row.method.as_str()))
         .collect()
 }
 
+/// Describes the reference.
+const REFERENCE: &str = "Servers of Replimeter, a primary and one replica per observer, chose for each row and replica the instant from which \
+     it is visible, on the clock of the run: a read showed the row exactly if the server executed it at that instant or later. \
+     The methods measured them over TCP with the code that measures real servers. Rows became visible in the order of their \
+     writes. Outside is the share of rows whose true instant is not in the bracket (last miss began, first hit ended]; the error \
+     is the middle of the bracket less the true instant; the bias is the median of the estimate less that of the true lags. \
+     Neighbors are threads that computed without a pause on the same cores. For wait, answered late is from the true instant \
+     until the server began to answer, a delay of the server that is part of the error; answer outside is the share of rows in \
+     whose bracket that beginning is not, which is the method's own error. All instants are on the monotonic clock, which setting the \
+     system's time does not change.";
+
 /// Returns the description of the method.
 fn sentences(run: &CalibrateDocument) -> Vec<String> {
+    if !run.results.reference.is_empty() {
+        let methods = methods::descriptions(&used(run));
+        return std::iter::once(REFERENCE.to_owned())
+            .chain(methods)
+            .collect();
+    }
     let mut sentences = vec![
         "A TCP link between primary and replica delays every byte by the injected time, one way. The error is the lag through \
          the link with the delay, less the lag through the same link without delay, less the delay, for p50 and for p99. The \
@@ -60,9 +109,49 @@ fn sentences(run: &CalibrateDocument) -> Vec<String> {
     sentences
 }
 
+/// Returns the headline of a run against the reference.
+fn reference_answer(run: &CalibrateDocument) -> String {
+    let parts = used(run).into_iter().map(|method| {
+        let rows = run
+            .results
+            .reference
+            .iter()
+            .filter(|row| row.method == method);
+        let (all, outside) = rows.clone().fold((0, 0), |(all, outside), row| {
+            (all + row.rounds - row.timed_out, outside + row.outside)
+        });
+        let worst = rows
+            .filter_map(|row| Some((row.bias_p50_us?, row)))
+            .max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
+        let bias = worst.map_or_else(
+            || "too few rounds for a median".to_owned(),
+            |(bias, row)| {
+                format!(
+                    "the largest bias of the estimate is {}, with {}, {} and a delay of {}",
+                    time(bias),
+                    number(row.observers, "observer"),
+                    number(row.neighbors, "neighbor"),
+                    row.delays
+                )
+            },
+        );
+        format!(
+            "by {method}, the true instant is inside the bracket of {} of {} rows; {bias}",
+            count(all - outside),
+            count(all)
+        )
+    });
+    let text = parts.collect::<Vec<_>>().join(". ").replace(". by", ". By");
+    let (first, rest) = text.split_at(text.len().min(1));
+    format!("{}{rest}.", first.to_uppercase())
+}
+
 /// Returns the headline in one sentence.
 #[must_use]
 pub(crate) fn answer(run: &CalibrateDocument) -> String {
+    if !run.results.reference.is_empty() {
+        return with_end_note(reference_answer(run), run.status);
+    }
     let mut parts = Vec::new();
     for method in used(run) {
         let errors = run
@@ -108,17 +197,27 @@ pub(crate) fn answer(run: &CalibrateDocument) -> String {
 /// Returns the report of a run.
 #[must_use]
 pub(crate) fn report(run: &CalibrateDocument) -> Report {
-    let rounds = run.results.rows.iter().map(|row| row.rounds).sum();
+    let reference = run.results.reference.iter().map(|row| row.rounds);
+    let rounds = run.results.rows.iter().map(|row| row.rounds);
+    let rounds = rounds.chain(reference).sum();
     let mut report = Report::of(
         run,
         "Error of each method",
         format!("{} samples", count(rounds)),
     );
-    report.add(Block::table(
-        "figures",
-        "Measured lag and error by injected delay (µs)",
-        figures(run),
-    ));
+    report.add(if run.results.reference.is_empty() {
+        Block::table(
+            "figures",
+            "Measured lag and error by injected delay (µs)",
+            figures(run),
+        )
+    } else {
+        Block::table(
+            "reference",
+            "Error of each method against the true instants (µs)",
+            reference_figures(run),
+        )
+    });
     report.how = sentences(run);
     let floors = run.results.floors.iter();
     report

@@ -166,5 +166,6 @@ fn record(key: &ConditionKey, round: u32, number: u32, block: &Block) -> BlockRe
         all_cpu_us_per_op: per_operation(cpu.iter().copied().sum()),
         client_cpu_us_per_op: per_operation(Some(result.client_cpu.as_secs_f64() * 1e6)),
         behind: block.behind.iter().map(|(_, behind)| *behind).max(),
+        caught_up_after_us: block.caught_up.map(|after| after.as_secs_f64() * 1e6),
     }
 }

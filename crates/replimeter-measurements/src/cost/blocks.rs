@@ -34,9 +34,9 @@ impl Columns for CostBlocks {
             invalid: Word or null = |block, _| block.invalid.as_deref();
             /// Start, on the run's clock
             began_us: Real = |block, _| block.began_us;
-            /// Duration of the measured time
+            /// Mean time from the start of a thread's first operation to the end of its last one
             counted_us: Real = |block, _| block.counted_us;
-            /// Completed operations
+            /// Completed operations that started in the block
             operations: Long = |block, _| block.operations;
             /// Retried operations
             retries: Long = |block, _| block.retries;
@@ -54,14 +54,16 @@ impl Columns for CostBlocks {
             p99_us: Real or null = |block, _| block.latency.p99_us;
             /// Largest latency
             max_us: Real or null = |block, _| block.latency.max_us;
-            /// CPU time per operation of the server that is written to
+            /// CPU time per operation of the server that is written to, until every server had applied the block
             primary_cpu_us_per_op: Real or null = |block, _| block.primary_cpu_us_per_op;
-            /// CPU time per operation of all servers
+            /// The same for all servers
             all_cpu_us_per_op: Real or null = |block, _| block.all_cpu_us_per_op;
             /// CPU time per operation of the client's threads
             client_cpu_us_per_op: Real or null = |block, _| block.client_cpu_us_per_op;
             /// Transactions that the slowest replica had not applied at the end
             behind: Long or null = |block, _| block.behind;
+            /// From the end of the block until every server had applied it; null if that took over 30 s
+            caught_up_after_us: Real or null = |block, _| block.caught_up_after_us;
         },
     };
 }

@@ -29,6 +29,9 @@ pub(crate) struct ConditionKey {
 pub(super) struct StartBlocks {
     /// Operations per second of each block.
     pub(super) throughput: Vec<f64>,
+    /// The same with the time that the other servers took to apply the block; a block that they did not
+    /// apply in time has none.
+    pub(super) sustained: Vec<f64>,
     /// Operations of each block that has any.
     pub(super) operations: Vec<f64>,
     /// Mean latency of each such block, in µs.
@@ -63,6 +66,8 @@ pub(super) struct Condition {
     pub(super) statements: u64,
     pub(super) counted_ns: i64,
     pub(super) invalid: u64,
+    /// Blocks that some server did not apply in time.
+    pub(super) unapplied: u64,
     pub(super) retries: u64,
     pub(super) failed: u64,
     pub(super) errors: Vec<LoadError>,
@@ -82,6 +87,7 @@ impl Condition {
             statements: 0,
             counted_ns: 0,
             invalid: 0,
+            unapplied: 0,
             retries: 0,
             failed: 0,
             errors: Vec::new(),
@@ -136,6 +142,11 @@ impl Condition {
             return;
         };
         start.throughput.push(operations / seconds);
+        let caught_up = block.caught_up.map(|caught_up| caught_up.as_secs_f64());
+        start
+            .sustained
+            .extend(caught_up.map(|caught_up| operations / (seconds + caught_up)));
+        self.unapplied += u64::from(caught_up.is_none() && !block.behind.is_empty());
         self.counted_ns += result.counted.0;
         self.operations += result.operations;
         self.statements += result.statements;

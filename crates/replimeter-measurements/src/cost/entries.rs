@@ -4,7 +4,7 @@ use replimeter_engine::source::{Install, ServerSource, SourceErrorKind};
 use replimeter_model::{
     cost::label,
     engine::Engine,
-    plan::{CostKind, CostMode, CostModes, CostPlan, CostServers, CostSettings, Planned},
+    plan::{CostKind, CostMode, CostPlan, CostServers, CostSettings, Planned},
     sandbox::WaitPoint,
     time_span::TimeSpan,
 };
@@ -90,11 +90,7 @@ pub(super) fn entries(
     for shape in &work.shapes {
         match source.available(&shape.spec) {
             Ok(install) => entries.push(pinned(shape.clone(), install)),
-            Err(error)
-                if error.kind == SourceErrorKind::Unavailable
-                    && work.modes == CostModes::All
-                    && work.self_test.is_none() =>
-            {
+            Err(error) if error.kind == SourceErrorKind::Unavailable && work.skip_unavailable => {
                 let words = format!("{}: {error}", shape.mode);
                 if !left_out.contains(&words) {
                     left_out.push(words);

@@ -1,5 +1,6 @@
 //! Checks whether the figures are valid, and which warnings they need.
 
+use replimeter_instruments::cost::CATCH_UP;
 use replimeter_model::{
     cost::{CostRow, SelfComparison, SelfTest},
     plan::CostPlan,
@@ -94,6 +95,19 @@ pub(super) fn judge(work: &CostPlan, all: &[Condition], results: &[CostRow]) -> 
                 count(condition.invalid())
             ),
             "find out why the replica did not acknowledge before the timeout; `invalid` in samples.parquet has the reason for each block",
+        ));
+    }
+    for condition in all.iter().filter(|condition| condition.unapplied > 0) {
+        warnings.push(Warning::new(
+            WarningCode::ResourcesUnknown,
+            format!(
+                "{} at {} threads: {} blocks were not applied by every server within {} s: resources per operation leave out the rest, and the sustained throughput is unknown",
+                condition.key.kind.name(),
+                condition.key.threads,
+                count(condition.unapplied),
+                CATCH_UP.as_secs()
+            ),
+            "use shorter blocks (--block-duration) or fewer threads",
         ));
     }
     for row in results {

@@ -23,7 +23,7 @@ use replimeter_instruments::load::Workload;
 use replimeter_model::{
     cost::{CostDocument, CostResults},
     load::DataSize,
-    plan::{CostKind, CostModes, CostPlan, CostSettings, Planned},
+    plan::{CoreUse, CostKind, CostPlan, CostSettings, Planned},
     time::Nanos,
     time_span::TimeSpan,
     warning::{Warning, WarningCode},
@@ -32,7 +32,7 @@ use replimeter_render::{
     chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
 };
 use replimeter_run::{
-    Client, Concluded, Finished, Histograms, Measurement, RunContext,
+    Concluded, Finished, Histograms, Measurement, RunContext,
     cli_error::{CliError, FailureKind},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES, started},
@@ -84,7 +84,6 @@ Starts its own servers for each mode, and removes them; it never touches yours."
         ]
         .contains(&option.get_id().as_str())
     });
-    const STARTS: bool = true;
 
     type Settings = CostSettings;
     type Options = ();
@@ -97,11 +96,12 @@ Starts its own servers for each mode, and removes them; it never touches yours."
         with_both_wait_points(command)
     }
 
-    fn client(plan: &CostPlan) -> Client {
-        Client {
-            keep_awake: plan.keep_awake,
-            real_time: false,
-        }
+    fn starts(plan: &CostPlan) -> u32 {
+        plan.starts
+    }
+
+    fn client(plan: &CostPlan) -> CoreUse {
+        plan.cores
     }
 
     fn check(plan: &Planned<CostSettings>) -> Result<(), CliError> {
@@ -142,7 +142,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
                 format!("the baseline `none` of each binary, {times} times"),
             );
         }
-        if work.modes == CostModes::All && work.self_test.is_none() {
+        if work.skip_unavailable {
             effects.add_effect(
                 SERVERS,
                 "modes that the installed servers do not support are left out",

@@ -47,23 +47,17 @@ impl Condition {
     }
 
     fn throughput(&self) -> Rate {
-        let values = self.throughputs();
-        let estimate = of_positive_mean(&values);
-        let blocks = values.concat();
-        let count = blocks.len() as f64;
-        let mean = blocks.iter().sum::<f64>() / count;
-        let stdev = (blocks.len() > 1).then(|| {
-            (blocks
-                .iter()
-                .map(|value| (value - mean).powi(2))
-                .sum::<f64>()
-                / (count - 1.0))
-                .sqrt()
-        });
-        Rate {
-            mean: estimate.value,
-            stdev,
-            ci95: [estimate.ci95.low, estimate.ci95.high].into(),
+        rate(&self.throughputs())
+    }
+
+    /// Returns the operations per second that all servers sustain: written and applied everywhere; unknown if
+    /// a block was not applied in time.
+    fn sustained(&self) -> Rate {
+        let complete = |start: &StartBlocks| start.sustained.len() == start.throughput.len();
+        if self.starts.iter().all(complete) {
+            rate(&self.values(|start| start.sustained.clone()))
+        } else {
+            Rate::default()
         }
     }
 
@@ -165,6 +159,7 @@ impl Condition {
             failed: self.failed,
             errors: self.errors.clone(),
             throughput: self.throughput(),
+            sustained: self.sustained(),
             latency: distribution(&self.latency),
             latency_mean_us: of_positive_mean(&self.means()),
             relative: none.map(|none| self.relative(none)).unwrap_or_default(),
@@ -180,6 +175,27 @@ impl Condition {
             behind: self.behind.clone(),
             client: self.client(limit),
         }
+    }
+}
+
+/// Returns the mean over the starts, with the standard deviation between blocks.
+fn rate(values: &[Vec<f64>]) -> Rate {
+    let estimate = of_positive_mean(values);
+    let blocks = values.concat();
+    let count = blocks.len() as f64;
+    let mean = blocks.iter().sum::<f64>() / count;
+    let stdev = (blocks.len() > 1).then(|| {
+        (blocks
+            .iter()
+            .map(|value| (value - mean).powi(2))
+            .sum::<f64>()
+            / (count - 1.0))
+            .sqrt()
+    });
+    Rate {
+        mean: estimate.value,
+        stdev,
+        ci95: [estimate.ci95.low, estimate.ci95.high].into(),
     }
 }
 
@@ -319,6 +335,7 @@ mod tests {
                 let us = latency + f64::from(block);
                 let start = condition.starts.last_mut().unwrap();
                 start.throughput.push(1e6 / us);
+                start.sustained.push(5e5 / us);
                 start.mean.push(us);
                 start.operations.push(100.0);
                 start.primary_cpu.push(us / 2.0);
@@ -397,6 +414,19 @@ mod tests {
             condition(CostKind::SemiSync, &[300.0, 302.0]),
         ];
         assert_eq!(self::steps(&all)[0].baseline, "async");
+    }
+
+    #[test]
+    fn sustained_rate_is_unknown_if_a_block_was_not_applied() {
+        let mut condition = condition(CostKind::Async, &[100.0, 101.0]);
+        let row = condition.row(None, None, "relaxed");
+        let ratio = row.throughput.mean.unwrap() / row.sustained.mean.unwrap();
+        assert!((ratio - 2.0).abs() < 1e-9);
+        condition.starts[0].sustained.pop();
+        assert_eq!(
+            condition.row(None, None, "relaxed").sustained,
+            Rate::default()
+        );
     }
 
     #[test]

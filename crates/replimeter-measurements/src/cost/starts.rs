@@ -265,7 +265,7 @@ impl Starts<'_> {
         }
         cx.known(&label, servers.record(), bench.records().to_vec())?;
         let found = bench.meter_warnings().into_iter();
-        found.for_each(|warning| cx.warn_once(warning));
+        found.for_each(|warning| cx.warn([warning]));
         if let Some(server) = bench.records().first() {
             let value = |name: &str| {
                 let value = server.variables.get(name);

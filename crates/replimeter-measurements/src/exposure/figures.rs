@@ -6,7 +6,12 @@ use replimeter_run::{
     cli_error::CliError,
     compare::figures::{DimensionSpec, Figures, SHAPE, SampleFile},
 };
-use replimeter_stats::compare::SampleSeries;
+use replimeter_stats::{compare::SampleSeries, over_time::at_regular_times};
+
+/// Interval between polls where the document has none.
+const DEFAULT_INTERVAL_US: f64 = 10_000.0;
+/// Polls farther from an instant than this do not stand for it: the primary's log could not be followed then.
+const MAX_GAP_US: f64 = 500_000.0;
 
 const OF: &[DimensionSpec] = &[SHAPE];
 
@@ -23,31 +28,40 @@ pub(super) fn figures(
     samples: &SampleFile,
 ) -> Result<Figures, CliError> {
     let mut shape = String::new();
-    let (mut transactions, mut bytes, mut ages) = (Vec::new(), Vec::new(), Vec::new());
+    // Time, transactions, bytes, age.
+    let mut polls: Vec<[f64; 4]> = Vec::new();
     if document.results.rows.iter().any(|row| row.polls > 0) {
-        let names = ["shape", "transactions", "bytes", "age_us"];
+        let names = ["shape", "at_us", "transactions", "bytes", "age_us"];
         samples.read(&names, |columns, rows| {
             for row in 0..rows {
                 if shape.is_empty() {
                     columns[0].word(row).clone_into(&mut shape);
                 }
-                transactions.push(columns[1].number(row));
-                bytes.push(columns[2].number(row));
                 // If nothing is exposed, the age is 0, as in the record.
-                let age = columns[3].number(row);
-                ages.push(if age.is_nan() { 0.0 } else { age });
+                let age = columns[4].number(row);
+                polls.push([
+                    columns[1].number(row),
+                    columns[2].number(row),
+                    columns[3].number(row),
+                    if age.is_nan() { 0.0 } else { age },
+                ]);
             }
         })?;
     }
-    let exposed = transactions
-        .iter()
-        .map(|number| if *number > 0.0 { 100.0 } else { 0.0 });
-    let exposed = SampleSeries::new(exposed).mean();
+    let interval = document.settings.poll_interval;
+    let step = interval.map_or(DEFAULT_INTERVAL_US, |interval| {
+        interval.0.as_secs_f64() * 1e6
+    });
+    let over_time = |of: &dyn Fn(&[f64; 4]) -> f64| {
+        let observed: Vec<(f64, f64)> = polls.iter().map(|poll| (poll[0], of(poll))).collect();
+        SampleSeries::new(at_regular_times(&observed, step, MAX_GAP_US))
+    };
+    let exposed = over_time(&|poll| if poll[1] > 0.0 { 100.0 } else { 0.0 }).mean();
     let of = [shape.as_str()];
     let mut figures = Figures::default();
-    figures.course(TRANSACTIONS, &of, &SampleSeries::new(transactions));
-    figures.course(BYTES, &of, &SampleSeries::new(bytes));
-    figures.course(AGE, &of, &SampleSeries::new(ages));
+    figures.course(TRANSACTIONS, &of, &[over_time(&|poll| poll[1])]);
+    figures.course(BYTES, &of, &[over_time(&|poll| poll[2])]);
+    figures.course(AGE, &of, &[over_time(&|poll| poll[3])]);
     figures.add(&PERCENT, &of, exposed);
     Ok(figures)
 }

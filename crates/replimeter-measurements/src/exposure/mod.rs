@@ -15,15 +15,15 @@ use clap::Command;
 use replimeter_instruments::exposure::{self, Event, Listener, Outcome};
 use replimeter_model::{
     exposure::{ExposureDocument, ExposureResults, ExposureRow, ExposureSample, ExposureWindow},
-    plan::{ExposurePlan, ExposureSettings, Planned},
+    plan::{CoreUse, ExposurePlan, ExposureSettings, Planned},
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    self as run, Client, Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail,
+    self as run, Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail,
     RunContext, Stage,
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
+    dry_run::{LOAD, PlanEffects, SERVERS, ServerCost, TIME, WRITES},
     options::one_target,
     outcome_of, to_measure, with_advice,
 };
@@ -72,7 +72,7 @@ Terms of the report:
   exposed  in the primary's binary log and received by no replica: what a crash
            of the primary would lose
   age      time since the oldest exposed transaction was logged
-  p99      the value that 99 % of polls do not exceed; – after too few polls
+  p99      the value not exceeded in 99 % of the time; – after too few polls
 
 Writes nothing on your servers. Needs the binary log and GTIDs on the primary,
 and REPLICATION SLAVE ON *.* there; on the replicas only the privilege to see
@@ -89,11 +89,8 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
         one_target(command)
     }
 
-    fn client(plan: &ExposurePlan) -> Client {
-        Client {
-            keep_awake: plan.keep_awake,
-            real_time: plan.real_time,
-        }
+    fn client(plan: &ExposurePlan) -> CoreUse {
+        plan.cores
     }
 
     fn effects(
@@ -108,6 +105,24 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
                 "follows the primary's binary log as a replica does, and polls every replica each {}",
                 work.poll_interval
             ),
+        );
+        effects.costs(
+            &plan.targets,
+            [
+                ServerCost {
+                    role: "primary",
+                    connections: 3,
+                    work: "sends its binary log once".to_owned(),
+                },
+                ServerCost {
+                    role: "each replica",
+                    connections: 2,
+                    work: format!(
+                        "{:.0} status queries/s",
+                        1.0 / work.poll_interval.0.as_secs_f64().max(f64::MIN_POSITIVE)
+                    ),
+                },
+            ],
         );
         if work.writers == 0 {
             effects.add_effect(WRITES, "nothing");

@@ -17,17 +17,22 @@ fn amount(value: Option<f64>) -> String {
     }
 }
 
+fn percent_ends(ends: Option<[f64; 2]>) -> String {
+    ends.map_or_else(String::new, |[low, high]| format!(" [{low:.1}, {high:.1}]"))
+}
+
 fn figures(run: &ExposureDocument) -> Table {
     let lines = run.results.rows.iter().filter(|row| row.polls > 0);
     let lines = lines.flat_map(|row| {
         let (transactions, bytes, age) = (&row.transactions, &row.bytes, &row.age);
         let amounts = |of: &AmountDistribution| {
-            [of.mean, of.p50, of.p90, of.p99, of.p999, of.max].map(amount)
+            [of.mean, of.p50, of.p90, of.p95, of.p99, of.p999, of.max].map(amount)
         };
         let ages = [
             age.mean_us,
             age.p50_us,
             age.p90_us,
+            age.p95_us,
             age.p99_us,
             age.p999_us,
             age.max_us,
@@ -46,6 +51,7 @@ fn figures(run: &ExposureDocument) -> Table {
         "mean",
         "p50",
         "p90",
+        "p95",
         "p99",
         "p99.9",
         "max",
@@ -80,13 +86,20 @@ fn of_row(row: &ExposureRow) -> String {
         .transactions
         .p99
         .map_or_else(String::new, |p99| format!(", p99 {}", amount(Some(p99))));
+    let mean_ends = row
+        .transactions
+        .mean_ci95
+        .map_or_else(String::new, |[low, high]| {
+            format!(" [{}, {}]", amount(Some(low)), amount(Some(high)))
+        });
     format!(
-        "A crash would have lost {} transactions on average{rate}, {} at most (at most {} bytes, the oldest at most {} old); transactions were exposed {:.1} % of the time.",
+        "A crash would have lost {}{mean_ends} transactions on average{rate}, {} at most (at most {} bytes, the oldest at most {} old); transactions were exposed {:.1}{} % of the time.",
         amount(Some(mean)),
         amount(Some(max)),
         amount(row.bytes.max),
         Format::Time.text(row.age.max_us),
-        row.exposed_percent
+        row.exposed_percent,
+        percent_ends(row.exposed_percent_ci95)
     )
 }
 
@@ -118,6 +131,9 @@ fn sentences(run: &ExposureDocument) -> Vec<String> {
             Format::Time.text(row.poll_duration_us.p99_us),
         ),
         "A transaction is in the log before it is acknowledged, so a crash never loses more acknowledged transactions than this."
+            .to_owned(),
+        "Figures are over time: a poll counts with half of the time since the poll before and half of that until the next, so a stall counts with its \
+         length. Intervals [low, high] are of 95 %, from windows of the run's time."
             .to_owned(),
         format!("{} polls; {} transactions ({} bytes) were logged during the run.", count(row.polls), count(row.committed), count(row.bytes_committed)),
     ];

@@ -30,7 +30,7 @@ figures! {
     LOAD_LATENCY = "lag.load.latency" [mean p50 p95 p99 max]: Us, Lower, Ratio, of load::ROW, needs "a background load (--load)";
 }
 
-/// The rows of one replica by one method.
+/// The rows of one replica by one method, of one start.
 #[derive(Default)]
 struct Subject {
     /// Send times, for the order.
@@ -42,10 +42,13 @@ struct Subject {
     primary: Vec<f64>,
 }
 
-/// By shape, replica and method, then by size.
-type Subjects = BTreeMap<[String; 3], BTreeMap<u64, Subject>>;
+/// The rows of each start.
+type Starts = BTreeMap<u64, Subject>;
 
-const NAMES: [&str; 12] = [
+/// By shape, replica and method, then by size.
+type Subjects = BTreeMap<[String; 3], BTreeMap<u64, Starts>>;
+
+const NAMES: [&str; 13] = [
     "phase",
     "shape",
     "replica",
@@ -58,6 +61,7 @@ const NAMES: [&str; 12] = [
     "write_latency_us",
     "visible_until_ns",
     "primary_ns",
+    "start",
 ];
 
 impl Subject {
@@ -90,28 +94,43 @@ impl Subject {
         order
     }
 
-    /// Adds the figures of the replica; `open` is whether rows had an intended start.
-    fn figures(&self, open: bool, of: &[&str], figures: &mut Figures) {
-        let order = self.order();
-        let course = |values: &[f64]| SampleSeries::new(order.iter().map(|index| values[*index]));
-        figures.course(FROM_ACK, of, &course(&self.ack));
-        figures.course(FROM_SEND, of, &course(&self.from_send));
-        // In a closed loop this equals the time from the send.
-        if open {
-            figures.course(FROM_INTENDED, of, &course(&self.intended));
-        }
-        figures.course(FROM_PRIMARY, of, &course(&self.primary));
-        let trials = order
-            .iter()
-            .map(|index| (self.send[*index] / 1e3, self.ack[*index].is_nan()));
-        figures.add(&TIMED_OUT, of, share(&trials.collect::<Vec<_>>()));
+    /// Returns values of the rows in time order.
+    fn course(&self, values: fn(&Self) -> &[f64]) -> SampleSeries {
+        let values = values(self);
+        SampleSeries::new(self.order().into_iter().map(|index| values[index]))
     }
 
-    /// Adds the figures of the writes, which are the same for every replica and method.
-    fn writes(&self, of: &[&str], figures: &mut Figures) {
-        let insert = self.order().into_iter().map(|index| self.insert[index]);
-        figures.course(WRITE_LATENCY, of, &SampleSeries::new(insert));
+    /// Returns whether each row timed out, in time order in µs.
+    fn trials(&self) -> Vec<(f64, bool)> {
+        let order = self.order().into_iter();
+        let trial = |index: usize| (self.send[index] / 1e3, self.ack[index].is_nan());
+        order.map(trial).collect()
     }
+}
+
+/// Adds the figures of the replica; `open` is whether rows had an intended start.
+fn replica(starts: &Starts, open: bool, of: &[&str], figures: &mut Figures) {
+    let courses = |values: fn(&Subject) -> &[f64]| -> Vec<SampleSeries> {
+        starts.values().map(|start| start.course(values)).collect()
+    };
+    figures.course(FROM_ACK, of, &courses(|start| &start.ack));
+    figures.course(FROM_SEND, of, &courses(|start| &start.from_send));
+    // In a closed loop this equals the time from the send.
+    if open {
+        figures.course(FROM_INTENDED, of, &courses(|start| &start.intended));
+    }
+    figures.course(FROM_PRIMARY, of, &courses(|start| &start.primary));
+    let trials: Vec<_> = starts.values().map(Subject::trials).collect();
+    figures.add(&TIMED_OUT, of, share(&trials));
+}
+
+/// Adds the figures of the writes, which are the same for every replica and method.
+fn writes(starts: &Starts, of: &[&str], figures: &mut Figures) {
+    let insert: Vec<SampleSeries> = starts
+        .values()
+        .map(|start| start.course(|start| &start.insert))
+        .collect();
+    figures.course(WRITE_LATENCY, of, &insert);
 }
 
 fn subjects(samples: &SampleFile) -> Result<Subjects, CliError> {
@@ -122,13 +141,15 @@ fn subjects(samples: &SampleFile) -> Result<Subjects, CliError> {
             // Consecutive rows mostly have the same key, so it is looked up once for all of them.
             let key = |row: usize| [0, 1, 2, 3].map(|column| columns[column].word(row));
             let of = key(begin);
-            let size = columns[4].number(begin);
-            let end = (begin + 1..rows)
-                .find(|row| key(*row) != of || columns[4].number(*row) != size)
-                .unwrap_or(rows);
+            let [size, start] = [4, 12].map(|column: usize| columns[column].number(begin));
+            let same = |row: usize| {
+                key(row) == of && columns[4].number(row) == size && columns[12].number(row) == start
+            };
+            let end = (begin + 1..rows).find(|row| !same(*row)).unwrap_or(rows);
             if of[0] == "measure" {
                 let sizes = subjects.entry([of[1], of[2], of[3]].map(str::to_owned));
-                let subject = sizes.or_default().entry(size as u64).or_default();
+                let starts = sizes.or_default().entry(size as u64).or_default();
+                let subject = starts.entry(start as u64).or_default();
                 (begin..end).for_each(|row| subject.take(columns, row));
             }
             begin = end;
@@ -143,18 +164,25 @@ pub(super) fn figures(document: &LagDocument, samples: &SampleFile) -> Result<Fi
     let mut written: Vec<String> = Vec::new();
     for ([shape, replica, method], mut sizes) in subjects(samples)? {
         let first = !written.contains(&shape);
-        let mut all = Subject::default();
+        let mut all = Starts::new();
         if sizes.len() > 1 {
-            sizes.values().for_each(|subject| all.extend(subject));
+            for (start, subject) in sizes.values().flatten() {
+                all.entry(*start).or_default().extend(subject);
+            }
         } else if let Some((_, only)) = sizes.pop_first() {
             all = only;
         }
         // First all sizes together.
         let sizes = sizes.iter().map(|(size, one)| (size.to_string(), one));
-        for (size, subject) in std::iter::once((String::new(), &all)).chain(sizes) {
-            subject.figures(open, &[&shape, &replica, &method, &size], &mut figures);
+        for (size, starts) in std::iter::once((String::new(), &all)).chain(sizes) {
+            self::replica(
+                starts,
+                open,
+                &[&shape, &replica, &method, &size],
+                &mut figures,
+            );
             if first {
-                subject.writes(&[&shape, &size], &mut figures);
+                writes(starts, &[&shape, &size], &mut figures);
             }
         }
         if first {

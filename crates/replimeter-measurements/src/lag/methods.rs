@@ -30,7 +30,6 @@ pub(crate) fn from_primary(method: &str) -> &'static str {
 pub(crate) fn error(method: &str) -> Option<&'static str> {
     match Method::from_name(method) {
         Some(Method::Tap) => None,
-        Some(Method::Wait) => Some("error (one round trip)"),
         Some(Method::Stamp | Method::StampUdf) => Some("error (clock offset)"),
         _ => Some("error (bracket width)"),
     }
@@ -55,8 +54,9 @@ pub(crate) fn descriptions(used: &BTreeSet<&str>) -> Vec<String> {
              likely time within the brackets (maximum likelihood, Turnbull 1976)."
         }
         Method::Wait => {
-            "wait: a connection waits on the replica for the transaction's GTID; lag ends when the wait returns. The wait starts after the \
-             acknowledgement, so lag is too high for a replica that was faster. A read follows each wait."
+            "wait: a connection waits on the replica for the transaction's GTID; lag ends when the wait returns. Reads before, between and after \
+             waits bracket it: the row became visible after the last read that missed it. The waits start after the acknowledgement, so lag is \
+             too high for a replica that was faster. The estimate is the lag; how much too high it is, only the bracket bounds."
         }
         Method::Stamp => {
             "stamp: the statement runs again on the replica, with SYSDATE(6) in it. Lag from ack uses the replica's timestamp, corrected by \
@@ -106,13 +106,6 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
             us(floor.from_primary.p99_us.or(floor.from_primary.p90_us)),
             us(floor.from_ack.p50_us)
         ),
-        Some(Method::Wait) => {
-            format!(
-                "{head} lag from ack p50 {}, one round trip {}.",
-                us(floor.from_ack.p50_us),
-                us(floor.bracket_us.p50_us)
-            )
-        }
         _ => {
             let selects = match (floor.point_select.p50_us, floor.point_select_at_ack.p50_us) {
                 (None, None) => String::new(),

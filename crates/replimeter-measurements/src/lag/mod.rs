@@ -1,6 +1,7 @@
 //! `lag`: measures when each row becomes visible on each replica.
 
 pub(crate) mod charts;
+mod costs;
 mod figures;
 mod load;
 pub(crate) mod methods;
@@ -23,7 +24,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     lag::{LagDocument, LagResults},
-    plan::{LagPlan, LagSettings, Method, Planned, StopCondition, WarmUp, WritePattern},
+    plan::{CoreUse, LagPlan, LagSettings, Method, Planned, StopCondition, WarmUp, WritePattern},
     sample::Phase,
     target::{NULL_REPLICA, Target},
 };
@@ -32,11 +33,11 @@ use replimeter_render::{
     side_by_side::RunSummary,
 };
 use replimeter_run::{
-    Client, Concluded, Finished, Measurement, Progress, ProgressDetail, RunContext, Stage,
+    Concluded, Finished, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::CliError,
     compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{LOAD, PlanEffects, SERVERS, WRITES},
-    each_target, machine,
+    dry_run::{LOAD, PlanEffects, SERVERS, WRITES, replicas},
+    each_start, machine,
     options::SweepOutputArgs,
     with_causes,
     workloads::{check_loads, workloads},
@@ -73,6 +74,7 @@ Terms of the report:
   estimate   the most probable lag, given the brackets
   floor      the lag that the method shows without replication (--floor-rounds):
              nothing finer can be measured
+  start      servers that are started again; starts share the rounds (--starts)
   timed out  rows that did not become visible within --timeout
   90 to 480  the 95 % interval of a figure, also as [90, 480]
 
@@ -93,11 +95,12 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
         SweepOutputArgs::augment_args(command)
     }
 
-    fn client(plan: &LagPlan) -> Client {
-        Client {
-            keep_awake: plan.keep_awake,
-            real_time: plan.real_time,
-        }
+    fn starts(plan: &LagPlan) -> u32 {
+        plan.starts
+    }
+
+    fn client(plan: &LagPlan) -> CoreUse {
+        plan.cores
     }
 
     fn has_raw(work: &LagPlan) -> bool {
@@ -123,6 +126,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
                 "table `lag_probe_primary` on each replica, whose definition contains the primary's password until it is dropped",
             );
         }
+        effects.costs(&plan.targets, costs::costs(work, replicas(&plan.targets)));
         let methods = work.methods.wanted();
         if methods.contains(&Method::Tap) {
             effects.add_effect(
@@ -135,6 +139,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
         } else {
             format!("{} writers", work.writers)
         };
+        effects.starts(work.starts);
         effects.add_effect(
             LOAD,
             match &work.writes {
@@ -148,15 +153,18 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
                     };
                     format!(
                         "{writers}, {} rows of {size} bytes, {}{more}",
-                        rounds + uncounted + work.floor_rounds,
-                        work.pace
+                        rounds + uncounted * u64::from(work.starts) + work.floor_rounds,
+                        work.schedule()
                     )
                 }
                 WritePattern::Rounds {
                     until: StopCondition::Elapsed(span),
                     size,
                 } => {
-                    format!("{writers} for {span}, rows of {size} bytes, {}", work.pace)
+                    format!(
+                        "{writers} for {span}, rows of {size} bytes, {}",
+                        work.schedule()
+                    )
                 }
                 WritePattern::Sweep {
                     sizes,
@@ -179,7 +187,9 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let workloads = workloads(&cx.work.load)?;
-        each_target(cx, |cx, target| one(cx, target, &workloads))
+        each_start(cx, cx.work.starts, |cx, target, start| {
+            one(cx, target, start, &workloads)
+        })
     }
 
     fn accumulator(plan: &Planned<LagSettings>) -> Accumulator {
@@ -188,6 +198,10 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
 
     fn take(accumulator: &mut Accumulator, _: &LagPlan, call: Call, rows: &mut Rows<Samples>) {
         accumulator.take(call, rows);
+    }
+
+    fn cut_off(accumulator: &mut Accumulator) {
+        accumulator.cut_off();
     }
 
     fn is_empty(accumulator: &Accumulator) -> bool {
@@ -223,13 +237,14 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
     }
 }
 
-/// Measures one target.
+/// Measures one start of a target.
 fn one(
     cx: &mut RunContext<'_, Lag>,
     target: &Target,
+    start: u32,
     workloads: &[Workload],
 ) -> Result<(), CliError> {
-    let work = cx.work;
+    let work = &cx.work.of_start(start);
     let (servers, mut cluster) = cx.open_checked(target)?;
     let names = match cluster.replicas.len() {
         0 => vec![NULL_REPLICA.to_owned()],
@@ -242,6 +257,7 @@ fn one(
     cx.warn(found);
     cx.take(Call::Shape {
         label: servers.label().to_owned(),
+        start,
         mode: cluster.mode.to_owned(),
         replicas: names,
         methods: possible.methods.clone(),
@@ -250,7 +266,7 @@ fn one(
     let before = machine::CoreTime::read();
     let mut load = Vec::new();
     let result = under_load(cx, &mut cluster, workloads, &mut load, |cx, cluster| {
-        measure(cx, cluster, &possible)
+        measure(cx, cluster, work, start, &possible)
     });
     let idle = machine::idle_cores(before);
     let fallen_back = cluster.fall_back_reason();
@@ -285,10 +301,12 @@ fn one(
 fn measure(
     cx: &mut RunContext<'_, Lag>,
     cluster: &mut Cluster,
+    work: &LagPlan,
+    start: u32,
     possible: &AvailableMethods,
 ) -> Result<Outcome, CliError> {
     let panics = cx.fault() == Some("panic-while-measuring");
-    let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
+    let (starts, clock, stop) = (cx.work.starts, cx.clock, cx.stop);
     let mut on = |event: Event<'_>| {
         let call = match event {
             Event::Sample(sample) => {
@@ -300,7 +318,12 @@ fn measure(
             }
             Event::Compared(compared) => Call::Compared(*compared),
             Event::Progress(progress) => {
-                cx.observers.progress(run_progress(progress));
+                let shown = run_progress(progress);
+                cx.observers.progress(if starts > 1 {
+                    shown.part(format!("start {start} of {starts}"))
+                } else {
+                    shown
+                });
                 return Ok(());
             }
         };

@@ -2,11 +2,15 @@
 
 use replimeter_model::{
     lag::{LagDocument, LagRow, missing_rows},
+    load::Arrivals,
     plan::Pace,
     record::{Distribution, Window},
 };
 
-use crate::lag::{methods, shapes, sweep, waterfall};
+use crate::{
+    lag::{methods, shapes, sweep, waterfall},
+    starts::covered,
+};
 use replimeter_render::{
     columns::{HEADINGS, cells},
     figures::{Unit, count, time, time_within},
@@ -48,10 +52,16 @@ fn facts(document: &LagDocument) -> Vec<String> {
     let method = settings.method.clone().unwrap_or_default();
     let mut facts = vec![format!("method {method}")];
     facts.extend(settings.pace.map(|pace| match pace {
+        Pace::Interval(span) if settings.row_arrivals == Some(Arrivals::Poisson) => {
+            format!("one row per {span} on average (Poisson), open loop")
+        }
         Pace::Interval(span) => format!("one row per {span}, open loop"),
         Pace::Visible => "next row when the previous one is visible, closed loop".to_owned(),
         Pace::Ack => "next row when the previous one is acknowledged, closed loop".to_owned(),
     }));
+    if document.target.fresh_starts > 1 {
+        facts.push(format!("{} starts", document.target.fresh_starts));
+    }
     // The actual size of the rows: the requested size may have been reduced.
     let mut sizes = document.results.rows.iter().map(|row| row.size_bytes);
     if let Some(Some(size)) = sizes.next()
@@ -68,7 +78,7 @@ fn add_figures(report: &mut Report, document: &LagDocument, overall: &[&LagRow])
         let title = "Comparison (µs, lag from ack unless noted)";
         let table = Table::new(&shapes::HEADINGS, 3, shapes::lines(document));
         report.add(
-            Block::table("side-by-side", title, table).with_notes(vec![shapes::NOTE.to_owned()]),
+            Block::table("side-by-side", title, table).with_notes(vec![shapes::note(document)]),
         );
     }
     report.add(distributions(document, overall));
@@ -266,6 +276,11 @@ fn how(document: &LagDocument) -> Vec<String> {
          correlated. Quantiles with fewer than ten samples beyond them are omitted."
             .to_owned(),
     );
+    how.push(covered(
+        document.target.fresh_starts,
+        "intervals reach at least as far as Student's t of the starts' quantiles (of their logarithms where all are positive); a quantile \
+         beyond which a start has fewer than five rounds has the starts in its correlation",
+    ));
     how.push(format!(
         "Warm-up: {} rounds, excluded.",
         count(document.results.warm_up_rounds)

@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::lag::samples::Samples;
 use replimeter_instruments::lag::{MethodComparison, Outcome};
 use replimeter_model::{
-    lag::{Floor, LagResults, LagRow, MethodDifference, SweepLoop, SweepTable, missing_rows},
+    host::HostRecord,
+    lag::{Floor, LagResults, LagRow, MethodDifference, missing_rows},
     load::LoadRecord,
-    manifest::Manifest,
+    manifest::{Manifest, ServerRecord},
     plan::{LagPlan, Method, Pace, Planned, Settings, WritePattern},
     record::TargetRecord,
     sample::{LagSample, Phase},
@@ -27,7 +28,8 @@ use replimeter_stats::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::Lag;
+use super::{Lag, sweep::sweep_tables};
+use crate::starts::{first, is_first};
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
@@ -37,6 +39,9 @@ pub(crate) enum Call {
     Shape {
         /// The label in reports.
         label: String,
+        /// The start of these servers, from 1.
+        #[serde(default = "first", skip_serializing_if = "is_first")]
+        start: u32,
         /// The replication mode, as reported by its servers.
         mode: String,
         replicas: Vec<String>,
@@ -59,7 +64,8 @@ pub(crate) enum Call {
 pub(crate) struct Accumulator {
     /// Rows per step, in a sweep.
     per_step: Option<u32>,
-    under_way: Option<ShapeResults>,
+    /// The index of the shape that is measured.
+    under_way: usize,
     parts: Vec<ShapeResults>,
 }
 
@@ -69,12 +75,18 @@ struct ShapeResults {
     mode: String,
     names: Vec<String>,
     delays: Vec<Duration>,
+    /// Starts that ended, perhaps early.
+    starts: u32,
     observed: Vec<ObservedReplica>,
     floors: Vec<(Method, FloorSummary)>,
     warm_up: u64,
     per_step: Option<u32>,
     /// The last row of each step, for experiment 1's table.
     last_rows: Vec<LagSample>,
+    /// From the first counted send to the last acknowledgement of the start under way, and the largest payload, for a
+    /// run that is cut off.
+    span: Option<[Nanos; 2]>,
+    largest: u64,
     outcome: Outcome,
     load: Vec<LoadRecord>,
 }
@@ -97,52 +109,69 @@ impl Accumulator {
         };
         Self {
             per_step,
-            under_way: None,
+            under_way: 0,
             parts: Vec::new(),
         }
     }
 
     /// Returns whether no shape was measured.
     pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+        self.parts.iter().all(|part| part.starts == 0)
+    }
+
+    /// Ends the start under way of a run that was cut off. Its floor has no point selects, and it has no stages.
+    pub(super) fn cut_off(&mut self) {
+        let part = self.parts.get_mut(self.under_way);
+        if let Some(part) = part
+            && let Some([first, last]) = part.span
+        {
+            part.end_start(Outcome {
+                size_limit: part.largest,
+                measured: last - first,
+                ..Outcome::default()
+            });
+        }
     }
 
     /// Adds an event, and its row to the samples.
     pub(super) fn take(&mut self, call: Call, rows: &mut Rows<Samples>) {
-        match (call, &mut self.under_way) {
+        match (call, self.parts.get_mut(self.under_way)) {
             (
                 Call::Shape {
                     label,
+                    start,
                     mode,
                     replicas,
                     methods,
                     delays,
                 },
-                part,
+                _,
             ) => {
-                rows.switch(Samples::new(&label, replicas.clone()));
-                *part = Some(ShapeResults::new(
-                    label,
-                    mode,
-                    replicas,
-                    &methods,
-                    delays,
-                    self.per_step,
-                ));
+                rows.switch(Samples::new(&label, start, replicas.clone()));
+                let known = self.parts.iter().position(|part| part.label == label);
+                self.under_way = known.unwrap_or(self.parts.len());
+                if known.is_none() {
+                    self.parts.push(ShapeResults::new(
+                        label,
+                        mode,
+                        replicas,
+                        &methods,
+                        delays,
+                        self.per_step,
+                    ));
+                }
+                self.parts[self.under_way].begin_start();
             }
             (Call::Sample(sample), Some(part)) => {
                 part.record(&sample);
                 rows.add(sample);
             }
             (Call::Compared(compared), Some(part)) => part.compare(&compared),
-            (Call::ShapeEnded { outcome, load }, part) => {
-                self.parts.extend(part.take().map(|part| ShapeResults {
-                    outcome: *outcome,
-                    load,
-                    ..part
-                }));
+            (Call::ShapeEnded { outcome, load }, Some(part)) => {
+                part.end_start(*outcome);
+                part.load.extend(load);
             }
-            (Call::Sample(_) | Call::Compared(_), None) => {}
+            (Call::Sample(_) | Call::Compared(_) | Call::ShapeEnded { .. }, None) => {}
         }
     }
 }
@@ -170,13 +199,33 @@ impl ShapeResults {
             mode,
             names,
             delays,
+            starts: 0,
             floors: Vec::new(),
             warm_up: 0,
             per_step,
             last_rows: Vec::new(),
+            span: None,
+            largest: 0,
             outcome: Outcome::default(),
             load: Vec::new(),
         }
+    }
+
+    /// Separates the samples that follow from those of earlier starts.
+    fn begin_start(&mut self) {
+        for observed in &mut self.observed {
+            observed.summary.begin_start();
+            if let Some((_, series)) = &mut observed.against {
+                series.begin_start();
+            }
+        }
+    }
+
+    /// Adds how a start ended.
+    fn end_start(&mut self, outcome: Outcome) {
+        self.starts += 1;
+        self.span = None;
+        self.outcome.absorb(outcome);
     }
 
     /// Adds a sample.
@@ -194,6 +243,9 @@ impl ShapeResults {
                 self.warm_up += u64::from(first && sample.write.seq > 1);
             }
             Phase::Measure => {
+                let write = &sample.write;
+                self.span.get_or_insert([write.send; 2])[1] = write.ack;
+                self.largest = self.largest.max(write.size_bytes);
                 let by_size = self.per_step.is_some();
                 if let Some(observed) = self.of(sample.replica, sample.method) {
                     observed.summary.record(sample, by_size);
@@ -218,9 +270,11 @@ impl ShapeResults {
             return;
         }
         if let Some(observed) = self.of(compared.replica, compared.method) {
-            let (_, series) = observed
-                .against
-                .get_or_insert_with(|| (compared.reference, Series::default()));
+            let (_, series) = observed.against.get_or_insert_with(|| {
+                let mut series = Series::default();
+                series.begin_start();
+                (compared.reference, series)
+            });
             series.record(compared.write.send, compared.difference);
         }
     }
@@ -243,7 +297,10 @@ pub(super) fn conclude(
     run: &mut Finished<'_, Lag>,
     accumulator: Accumulator,
 ) -> Concluded<LagResults> {
-    let parts = accumulator.parts;
+    let mut parts = accumulator.parts;
+    parts.retain(|part| part.starts > 0);
+    // An interrupted run has fewer starts than its plan.
+    let starts = parts.iter().map(|part| part.starts).min().unwrap_or(0);
     let mut warnings = Vec::new();
     let mut rows = Vec::new();
     let mut lateness = SignedHistogram::default();
@@ -255,14 +312,20 @@ pub(super) fn conclude(
     let start_lateness = distribution(&lateness);
     warnings.extend(late(run.work.pace, start_lateness.p50_us));
     warnings.extend(missing(run.work, &rows));
+    let servers = &run.manifest.servers;
+    warnings.extend(slow_flushes(&run.ended.host, servers, &rows));
     run.warn(warnings);
     let measured = |part: &ShapeResults| part.outcome.measured;
     let shapes = parts
         .iter()
         .map(|part| (part.label.as_str(), part.mode.as_str()));
+    let target = target(run, shapes);
     Concluded {
         nothing: false,
-        target: target(run, shapes),
+        target: TargetRecord {
+            fresh_starts: target.fresh_starts.min(starts),
+            ..target
+        },
         measured_us: Some(parts.iter().map(|part| measured(part).as_micros()).sum()),
         start_lateness,
         histograms: Some(Histograms {
@@ -277,7 +340,8 @@ pub(super) fn conclude(
             // A sweep has one shape.
             size_sweep: parts
                 .first()
-                .map(|part| sweep_tables(run, part))
+                .filter(|part| part.per_step.is_some())
+                .map(|part| sweep_tables(&part.names, &part.last_rows, run.manifest.origin_unix_us))
                 .unwrap_or_default(),
         },
     }
@@ -300,6 +364,36 @@ fn late(pace: Pace, p50_us: Option<f64>) -> Option<Warning> {
             "use a longer --interval; `from_intended` includes each row's delay",
         )
     })
+}
+
+/// Returns the warning about a replica that flushes, on a disk whose flushes took as long as its lag.
+fn slow_flushes(host: &HostRecord, servers: &[ServerRecord], rows: &[LagRow]) -> Option<Warning> {
+    let flush = host.flush_before?.p50_us.min(host.flush_after?.p50_us);
+    let flushes = |row: &LagRow| {
+        let is_it =
+            |server: &&ServerRecord| (&server.shape, &server.name) == (&row.shape, &row.replica);
+        let setting = |server: &ServerRecord| {
+            let value = server.variables.get("innodb_flush_log_at_trx_commit");
+            value.is_some_and(|value| value == "1")
+        };
+        servers.iter().find(is_it).is_some_and(setting)
+    };
+    let lag = |row: &LagRow| row.from_ack.p50_us.filter(|lag| *lag <= flush);
+    let (row, lag) = rows
+        .iter()
+        .filter(|row| flushes(row))
+        .find_map(|row| Some((row, lag(row)?)))?;
+    Some(Warning::new(
+        WarningCode::MachineDisturbed,
+        format!(
+            "{} {}: a flush of this disk took {} before and after the run, and the median lag is {}: it is that of the disk",
+            row.shape,
+            row.replica,
+            time(flush),
+            time(lag)
+        ),
+        "measure when nothing else writes to this disk, or without flushes (--server-option innodb_flush_log_at_trx_commit=0)",
+    ))
 }
 
 /// Returns the warning about rows that timed out.
@@ -492,39 +586,4 @@ pub(crate) fn floor(shape: &str, method: Method, summary: &FloorSummary) -> Floo
         from_primary: row.from_primary,
         ..Floor::default()
     }
-}
-
-fn sweep_tables(run: &Finished<'_, Lag>, part: &ShapeResults) -> Vec<SweepTable> {
-    if part.per_step.is_none() {
-        return Vec::new();
-    }
-    let origin = run.manifest.origin_unix_us;
-    let line = |sample: &LagSample| -> Option<SweepLoop> {
-        Some(SweepLoop {
-            sweep: sample.write.sweep + 1,
-            step: sample.write.step + 1,
-            size_bytes: sample.write.size_bytes,
-            sequence: sample.write.seq,
-            insert_us: sample.insert().as_micros(),
-            retrieval_us: sample.retrieval()?.as_micros(),
-            total_us: sample.from_send()?.as_micros(),
-            bare_us: sample.bare()?.as_micros(),
-            inserted_unix_us: origin + sample.write.send.0 / 1000,
-            fetched_unix_us: origin + sample.upper()?.0 / 1000,
-        })
-    };
-    let tables = part.names.iter().enumerate().map(|(index, name)| {
-        let mut loops: Vec<SweepLoop> = part
-            .last_rows
-            .iter()
-            .filter(|sample| sample.replica == index)
-            .filter_map(line)
-            .collect();
-        loops.sort_by_key(|row| row.sequence);
-        SweepTable {
-            replica: name.clone(),
-            loops,
-        }
-    });
-    tables.collect()
 }

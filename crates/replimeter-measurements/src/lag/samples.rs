@@ -18,15 +18,17 @@ use replimeter_render::{
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     shape: String,
+    start: u32,
     replicas: Vec<String>,
 }
 
 impl Samples {
-    /// Creates rows of this shape, with the replicas' names by index.
+    /// Creates rows of this start of a shape, from 1, with the replicas' names by index.
     #[must_use]
-    pub fn new(shape: impl Into<String>, replicas: Vec<String>) -> Self {
+    pub fn new(shape: impl Into<String>, start: u32, replicas: Vec<String>) -> Self {
         Self {
             shape: shape.into(),
+            start,
             replicas,
         }
     }
@@ -68,7 +70,7 @@ impl Columns for Samples {
             step: Short = |sample, _| sample.write.step;
             /// The row within its step, from 1
             row_in_step: Short = |sample, _| sample.write.row_in_step;
-            /// The row's number, unique in the run
+            /// The row's number, unique in its start
             seq: Long = |sample, _| sample.write.seq;
             /// Payload size
             size_bytes: Long = |sample, _| sample.write.size_bytes;
@@ -80,7 +82,7 @@ impl Columns for Samples {
             ack_ns: Long = |sample, _| sample.write.ack;
             /// Lower end of the bracket; null for a row that timed out
             visible_after_ns: Long or null = |sample, _| sample.lower();
-            /// Start of the read that returned the row, or of the wait
+            /// Start of the read that returned the row, or of the last wait
             hit_began_ns: Long or null = |sample, _| sample.sighting.map(|seen| seen.hit_began);
             /// Upper end of the bracket; null for a row that timed out
             visible_until_ns: Long or null = |sample, _| sample.upper();
@@ -89,12 +91,12 @@ impl Columns for Samples {
                 SightingDetail::Primary(at) => Some(at),
                 _ => None,
             };
-            /// `wait`: end of the first read that returned the row
+            /// `wait`: end of the first read after the wait that returned the row; null if no wait was needed
             readable_ns: Long or null = |sample, _| match sample.sighting?.beside {
                 SightingDetail::Readable { at, .. } => Some(at),
                 _ => None,
             };
-            /// `wait`: number of reads until then
+            /// `wait`: number of reads from the wait until then
             reads: Short or null = |sample, _| match sample.sighting?.beside {
                 SightingDetail::Readable { reads, .. } => Some(reads),
                 _ => None,
@@ -109,6 +111,8 @@ impl Columns for Samples {
             bracket_us: Real or null = |sample, _| sample.error();
             /// Insert latency, from send to acknowledgement
             write_latency_us: Real = |sample, _| sample.insert();
+            /// The start of the shape's servers, from 1
+            start: Short = |_, labels| labels.start;
         },
     };
 }
@@ -182,6 +186,7 @@ fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> La
         (_, Some(at), Some(_)) => SightingDetail::Readable {
             at,
             reads: small(17),
+            returned: None,
         },
         _ => SightingDetail::Nothing,
     };
@@ -243,7 +248,11 @@ mod tests {
                 beside: match seq % 3 {
                     0 => SightingDetail::Nothing,
                     1 => SightingDetail::Primary(send),
-                    _ => SightingDetail::Readable { at: send, reads: 2 },
+                    _ => SightingDetail::Readable {
+                        at: send,
+                        reads: 2,
+                        returned: None,
+                    },
                 },
             }),
         }
@@ -254,7 +263,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("samples.parquet");
         let names = vec!["replica1".to_owned(), "replica2".to_owned()];
-        let mut rows = Rows::new(Samples::new("async:2", names));
+        let mut rows = Rows::new(Samples::new("async:2", 1, names));
         let samples: Vec<LagSample> = (1..=Samples::TABLE.group as u64 + 10)
             .map(|seq| sample(seq, seq % 7 != 0))
             .collect();

@@ -21,9 +21,21 @@ pub(crate) const HEADINGS: [&str; 11] = [
     "bracket p50",
 ];
 
-/// The note below the table.
-pub(crate) const NOTE: &str = "The shapes were measured one after another, in this order; of servers started for this run, only one shape's ran at a time. \
-     The interval covers this run only, not the variation between starts.";
+/// Returns the note below the table.
+pub(crate) fn note(document: &LagDocument) -> String {
+    let order = match document.target.fresh_starts {
+        0 | 1 => "one after another, in this order".to_owned(),
+        starts => format!("in {starts} starts each, in a random order from the second start on"),
+    };
+    let covered = match document.target.fresh_starts {
+        0 => "this run only, not restarts of the servers",
+        1 => "one start of each shape only, not the variation between starts",
+        _ => "the variation between starts too",
+    };
+    format!(
+        "The shapes were measured {order}; of servers started for this run, only one shape's ran at a time. The interval covers {covered}."
+    )
+}
 
 /// Returns the lines, in the order of the shapes.
 pub(crate) fn lines(document: &LagDocument) -> Vec<Vec<Cell>> {

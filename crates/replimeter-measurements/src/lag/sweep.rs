@@ -1,6 +1,44 @@
 //! The raw lines of a sweep over sizes.
 
-use replimeter_model::lag::SweepTable;
+use replimeter_model::{
+    lag::{SweepLoop, SweepTable},
+    sample::LagSample,
+};
+
+/// Returns the table of each replica: the last rows of all steps. `origin_unix_us` is the beginning of the run.
+pub(super) fn sweep_tables(
+    names: &[String],
+    last_rows: &[LagSample],
+    origin_unix_us: i64,
+) -> Vec<SweepTable> {
+    let line = |sample: &LagSample| -> Option<SweepLoop> {
+        Some(SweepLoop {
+            sweep: sample.write.sweep + 1,
+            step: sample.write.step + 1,
+            size_bytes: sample.write.size_bytes,
+            sequence: sample.write.seq,
+            insert_us: sample.insert().as_micros(),
+            retrieval_us: sample.retrieval()?.as_micros(),
+            total_us: sample.from_send()?.as_micros(),
+            bare_us: sample.bare()?.as_micros(),
+            inserted_unix_us: origin_unix_us + sample.write.send.0 / 1000,
+            fetched_unix_us: origin_unix_us + sample.upper()?.0 / 1000,
+        })
+    };
+    let tables = names.iter().enumerate().map(|(index, name)| {
+        let mut loops: Vec<SweepLoop> = last_rows
+            .iter()
+            .filter(|sample| sample.replica == index)
+            .filter_map(line)
+            .collect();
+        loops.sort_by_key(|row| row.sequence);
+        SweepTable {
+            replica: name.clone(),
+            loops,
+        }
+    });
+    tables.collect()
+}
 
 fn seconds(unix_us: i64) -> (i64, i64) {
     (unix_us.div_euclid(1_000_000), unix_us.rem_euclid(1_000_000))

@@ -10,9 +10,6 @@ use replimeter_run::{RunContext, Stage, cli_error::CliError, workloads::filling}
 
 use super::{Load, accumulator::Call};
 
-/// Number of connections that fill a data set.
-const FILLERS: u32 = 4;
-
 /// The data of all workloads; removed on drop, unless it is to be kept.
 pub(super) struct Data {
     pub(super) primary: Node,
@@ -45,7 +42,7 @@ impl Drop for Data {
 pub(super) fn make_data(
     cx: &mut RunContext<'_, Load>,
     workloads: &[Workload],
-    cluster: &Cluster,
+    cluster: &mut Cluster,
     data: &mut Data,
 ) -> Result<Vec<usize>, CliError> {
     let (work, stop) = (cx.work, cx.stop);
@@ -68,15 +65,7 @@ pub(super) fn make_data(
             .filter(|_| workload.has_data())
             .unwrap_or_else(|| workload.default_size());
         let mut progress = |filled: &FillProgress| observers.progress(filling(filled));
-        let mut set = load::fill(
-            &data.primary,
-            &cluster.other_nodes(),
-            workload,
-            size,
-            FILLERS,
-            &mut progress,
-            stop,
-        )?;
+        let mut set = load::fill(cluster, workload, size, &mut progress, stop)?;
         let record = DataRecord {
             workloads: vec![workload.name.clone()],
             rows: set.rows,

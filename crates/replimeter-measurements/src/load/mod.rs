@@ -26,7 +26,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     load_results::{LoadDocument, LoadResults},
-    plan::{LoadRunPlan, LoadSettings, Planned},
+    plan::{CoreUse, LoadRunPlan, LoadSettings, Planned},
     target::Role,
     time::Nanos,
     warning::Warning,
@@ -35,10 +35,10 @@ use replimeter_render::{
     chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
 };
 use replimeter_run::{
-    Client, Concluded, Finished, Histograms, Measurement, RunContext, Stage,
+    Concluded, Finished, Histograms, Measurement, RunContext, Stage,
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{LOAD, PlanEffects, TIME},
+    dry_run::{LOAD, PlanEffects, ServerCost, TIME},
     options::one_target,
     to_measure, with_advice, with_causes,
     workloads::{refuse_size, workload},
@@ -120,11 +120,8 @@ Terms of the report:
         one_target(command)
     }
 
-    fn client(plan: &LoadRunPlan) -> Client {
-        Client {
-            keep_awake: plan.keep_awake,
-            real_time: false,
-        }
+    fn client(plan: &LoadRunPlan) -> CoreUse {
+        plan.cores
     }
 
     fn check(plan: &Planned<LoadSettings>) -> Result<(), CliError> {
@@ -137,6 +134,19 @@ Terms of the report:
         for name in &work.workloads {
             effects.tables(name, work.keep_data)?;
         }
+        // The threads write on the primary, and as many read on replicas.
+        let most = work.threads.iter().copied().max().map_or(0, u64::from);
+        effects.costs(
+            &plan.targets,
+            [("primary", 2 + most), ("each replica", 1 + most)].map(|(role, connections)| {
+                ServerCost {
+                    role,
+                    connections,
+                    work: "the workload's statements; the data in transactions of at most 1 MiB"
+                        .to_owned(),
+                }
+            }),
+        );
         let threads: Vec<String> = work.threads.iter().map(ToString::to_string).collect();
         let how = work.rate.map_or_else(
             || "back to back".to_owned(),

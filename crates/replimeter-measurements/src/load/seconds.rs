@@ -74,7 +74,7 @@ impl Columns for Seconds {
             threads: Long = |second, _| second.threads;
             /// Second, from 1
             second: Long = |second, _| second.second;
-            /// Operations that ended in this second
+            /// Completed operations that started in this second
             operations: Long or null = |second, _| second.operations;
             /// Operations that were due and not started at its end; null in a closed loop
             waiting: Long or null = |second, _| second.waiting;

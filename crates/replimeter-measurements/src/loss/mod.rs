@@ -18,7 +18,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     loss::{CrashRecord, LossDocument, LossResults, LossRow},
-    plan::{CrashKind, LossCase, LossPlan, LossSettings, Planned},
+    plan::{CoreUse, CrashKind, LossCase, LossPlan, LossSettings, Planned},
     sandbox::SandboxSpec,
     shape::Mode,
     target::Target,
@@ -28,7 +28,7 @@ use replimeter_render::{
     chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
 };
 use replimeter_run::{
-    Client, Concluded, Finished, Measurement, Progress, RunContext, Stage,
+    Concluded, Finished, Measurement, Progress, RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, WRITES, started},
@@ -95,7 +95,6 @@ itself; every crash has new ones. `replimeter exposure` reports what a crash of
 your own primary would lose.";
     const OWN_SERVERS: Option<fn(&Arg) -> bool> =
         Some(|option| option.get_id() == "sandbox" || is_sandbox_option(option));
-    const STARTS: bool = true;
     const HISTOGRAMS: bool = false;
 
     type Settings = LossSettings;
@@ -115,11 +114,12 @@ your own primary would lose.";
         )
     }
 
-    fn client(plan: &LossPlan) -> Client {
-        Client {
-            keep_awake: plan.keep_awake,
-            real_time: false,
-        }
+    fn starts(plan: &LossPlan) -> u32 {
+        plan.crashes
+    }
+
+    fn client(plan: &LossPlan) -> CoreUse {
+        plan.cores
     }
 
     fn effects(effects: &mut PlanEffects, plan: &Planned<LossSettings>) -> Result<(), CliError> {

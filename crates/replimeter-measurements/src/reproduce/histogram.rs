@@ -1,16 +1,21 @@
 //! The histogram of lag.
 
 use replimeter_model::{
-    lag::{LagDocument, LagRow},
+    estimate::Estimate,
+    lag::{HistogramBin, LagDocument, LagRow},
+    record::Distribution,
     reproduce::{Claim, Table},
 };
+use replimeter_stats::share::Proportion;
 
-use super::{claim, judged, table};
+use super::{claim, ratio, shown, table, within};
 use replimeter_render::{
     figures::{count, time},
-    format::or_dash,
     headline::overall_rows,
 };
+
+/// A lag beyond this multiple of the median is far later than the others.
+const FAR: f64 = 5.0;
 
 /// The published histogram: lag to the nearest 0.1 ms, and rows.
 const TENTHS: [(&str, &str); 13] = [
@@ -36,136 +41,169 @@ pub fn histogram_published() -> Table {
     table(&["lag, ms", "rows"], lines)
 }
 
-/// Returns the measured histogram and the findings; it is that of the stamps, as published.
+/// Returns the measured histogram and the findings; it is that of the stamps, as published. `together` is the run in which all
+/// other methods observed the rows, too.
 #[must_use]
-pub fn histogram(document: &LagDocument) -> (Table, Vec<Claim>) {
-    let rows = overall_rows(document);
-    let stamps = ["stamp-udf", "stamp"].iter().find_map(|method| {
-        rows.iter()
-            .find(|row| row.method == *method && !row.histogram_100us.is_empty())
-    });
-    let Some(row) = stamps else {
+pub fn histogram(alone: &LagDocument, together: Option<&LagDocument>) -> (Table, Vec<Claim>) {
+    let Some(row) = of_stamps(alone) else {
         return (Table::default(), Vec::new());
     };
-    let all: u64 = row.histogram_100us.iter().map(|bin| bin.count).sum();
-    let lines = row
-        .histogram_100us
+    let bins = &row.histogram_100us;
+    let lines = bins
         .iter()
         .map(|bin| vec![format!("{:.1}", bin.bin as f64 / 10.0), count(bin.count)]);
-    let peak = row
-        .histogram_100us
-        .iter()
-        .max_by_key(|bin| bin.count)
-        .map(|bin| bin.bin);
-    let near: u64 = row
-        .histogram_100us
-        .iter()
-        .filter(|bin| peak.is_some_and(|peak| (bin.bin - peak).abs() <= 1))
-        .map(|bin| bin.count)
-        .sum();
-    let share = (all > 0).then(|| near as f64 / all as f64);
-    let (shown, tail) = of_stamps(row);
-    let claims = vec![
+    let lag = lag_of(row);
+    let median = median_of(lag);
+    let peak = bins.iter().max_by_key(|bin| bin.count);
+    let peak = peak.map_or(0, |bin| bin.bin);
+    let near = share(row, |bin| (bin.bin - peak).abs() <= 1);
+    let far_from_us = median.value.unwrap_or(f64::INFINITY) * FAR;
+    let far = share(row, |bin| bin.bin as f64 * 100.0 > far_from_us);
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let mut claims = vec![
         claim(
-            "Most rows lie within two or three tenths of a millisecond",
+            "Most rows lie within two or three tenths of a millisecond (half of them at least)",
             "86 % in 0.1 and 0.2 ms; peak at 0.2 ms",
-            or_dash(share, |share| {
-                format!(
-                    "{:.0} % within 0.1 ms of the peak at {:.1} ms",
-                    share * 100.0,
-                    peak.unwrap_or(0) as f64 / 10.0
-                )
-            }),
-            judged(share, |share| share >= 0.7, |share| share < 0.5),
+            format!(
+                "{} within 0.1 ms of the peak at {:.1} ms",
+                shown(near, percent),
+                peak as f64 / 10.0
+            ),
+            within(near, 0.5, 1.0),
             "servers and client share cores here, which spreads the lag",
         ),
         claim(
             "The lag is short: a fraction of a millisecond",
             "0.2 ms at the median",
-            shown,
-            judged(
-                row.from_primary.p50_us.or(row.from_ack.p50_us),
-                |us| us < 1000.0,
-                |us| us >= 2000.0,
-            ),
+            format!("{} at the median", shown(median, time)),
+            within(median, 0.0, 1000.0),
             "the disk or the cores are slower or busier here",
         ),
         claim(
-            "A few rows are far later than all others",
-            "largest 24.3 ms, 120 times the median",
-            or_dash(tail, |(max, ratio)| {
-                format!("largest {}, {ratio:.0} times the median", time(max))
-            }),
-            judged(
-                tail.map(|(_, ratio)| ratio),
-                |ratio| ratio >= 10.0,
-                |ratio| ratio < 4.0,
+            "A few rows are far later than all others (at most 5 % beyond five times the median)",
+            "0.7 % beyond 1 ms, five times the median; largest 24.3 ms",
+            format!(
+                "{} beyond {}; largest {}",
+                shown(far, percent),
+                time(far_from_us),
+                time(lag.max_us.unwrap_or_default())
             ),
-            "nothing stalled the replica during this run",
+            within(far, f64::MIN_POSITIVE, 0.05),
+            "nothing stalled the replica in this run, or it stalled often",
         ),
     ];
+    if let Some(median_together) = together
+        .and_then(of_stamps)
+        .map(|row| median_of(lag_of(row)))
+    {
+        let disturbed = ratio(median_together, median);
+        claims.push(claim(
+            "Polling and the other methods disturb what the stamps show (not published)",
+            "–",
+            format!(
+                "{} times the median with all other methods: {}",
+                shown(disturbed, |ratio| format!("{ratio:.2}")),
+                shown(median_together, time)
+            ),
+            within(disturbed, 1.0, f64::INFINITY),
+            "the methods cost less than the medians differ",
+        ));
+    }
     (table(&["lag, ms", "rows"], lines), claims)
 }
 
-fn of_stamps(row: &LagRow) -> (String, Option<(f64, f64)>) {
-    let lag = if row.from_primary.count > 0 {
+/// Returns the row of the stamps.
+fn of_stamps(document: &LagDocument) -> Option<&LagRow> {
+    let rows = overall_rows(document);
+    ["stamp-udf", "stamp"].iter().find_map(|method| {
+        let mut rows = rows.iter();
+        rows.find(|row| row.method == *method && !row.histogram_100us.is_empty())
+            .copied()
+    })
+}
+
+/// Returns the lag that the histogram is of.
+fn lag_of(row: &LagRow) -> &Distribution {
+    if row.from_primary.count > 0 {
         &row.from_primary
     } else {
         &row.from_ack
-    };
-    let tail = lag
-        .max_us
-        .zip(lag.p50_us)
-        .filter(|(_, p50)| *p50 > 0.0)
-        .map(|(max, p50)| (max, max / p50));
-    (
-        or_dash(lag.p50_us, |us| format!("{} at the median", time(us))),
-        tail,
-    )
+    }
+}
+
+fn median_of(lag: &Distribution) -> Estimate {
+    Estimate::with_ends(lag.p50_us, lag.p50_us_ci95)
+}
+
+/// Returns the share of rows in these bins, with an interval for rows that depend on their neighbors.
+fn share(row: &LagRow, wanted: impl Fn(&HistogramBin) -> bool) -> Estimate {
+    let counted =
+        |bins: &mut dyn Iterator<Item = &HistogramBin>| -> u64 { bins.map(|bin| bin.count).sum() };
+    let all = counted(&mut row.histogram_100us.iter());
+    let these = counted(&mut row.histogram_100us.iter().filter(|bin| wanted(bin)));
+    // Without the factor of dependence the interval would be too narrow.
+    let interval = lag_of(row).inflation.map(|inflation| {
+        let share = Proportion::of(all, these, Some(inflation));
+        [share.low, share.high]
+    });
+    let share = (all > 0).then(|| these as f64 / all as f64);
+    Estimate::with_ends(share, interval.filter(|_| all > 0))
 }
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{
-        lag::{HistogramBin, LagResults},
-        record::Distribution,
-        reproduce::Verdict,
-    };
+    use replimeter_model::{lag::LagResults, reproduce::Verdict};
 
     use super::*;
     use crate::reproduce::tests::verdicts;
 
-    #[test]
-    fn similar_histogram_agrees_with_the_published_one() {
+    fn published(p50_us: f64) -> LagDocument {
         let tenths = TENTHS.iter().map(|(tenth, rows)| HistogramBin {
             bin: (tenth.parse::<f64>().unwrap() * 10.0).round() as i64,
             count: rows.parse().unwrap(),
         });
-        let lag = Distribution {
-            count: 1000,
-            p50_us: Some(200.0),
-            max_us: Some(24_300.0),
-            ..Distribution::default()
-        };
         let row = LagRow {
             method: "stamp-udf".to_owned(),
             histogram_100us: tenths.collect(),
-            from_primary: lag,
+            from_primary: Distribution {
+                count: 1000,
+                p50_us: Some(p50_us),
+                p50_us_ci95: Some([p50_us * 0.95, p50_us * 1.05]),
+                max_us: Some(24_300.0),
+                inflation: Some(1.5),
+                ..Distribution::default()
+            },
             ..LagRow::default()
         };
-        let document = LagDocument {
+        LagDocument {
             results: LagResults {
                 rows: vec![row],
                 ..LagResults::default()
             },
             ..LagDocument::default()
-        };
-        let (ours, claims) = histogram(&document);
-        assert_eq!(verdicts(&claims), [Verdict::Agrees; 3], "{claims:#?}");
+        }
+    }
+
+    #[test]
+    fn similar_histogram_agrees_with_the_published_one() {
+        let (ours, claims) = histogram(&published(200.0), Some(&published(300.0)));
+        assert_eq!(verdicts(&claims), [Verdict::Agrees; 4], "{claims:#?}");
+        assert!(claims[0].ours.starts_with("93.5 % ["), "{claims:#?}");
+        assert!(claims[2].ours.starts_with("0.7 % ["), "{claims:#?}");
+        assert!(claims[3].ours.starts_with("1.50 ["), "{claims:#?}");
         assert_eq!(ours.lines.len(), TENTHS.len());
         assert!(
-            histogram(&LagDocument::default()).1.is_empty(),
+            histogram(&LagDocument::default(), None).1.is_empty(),
             "a run without rows has no finding"
         );
+    }
+
+    #[test]
+    fn figures_without_intervals_have_no_verdict() {
+        let mut alone = published(200.0);
+        let lag = &mut alone.results.rows[0].from_primary;
+        (lag.inflation, lag.p50_us_ci95) = (None, None);
+        let (_, claims) = histogram(&alone, None);
+        assert_eq!(verdicts(&claims), [Verdict::Open; 3]);
     }
 }

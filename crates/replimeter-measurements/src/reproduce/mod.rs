@@ -16,6 +16,7 @@ use replimeter_model::{
     estimate::Estimate,
     reproduce::{Claim, ReproduceDocument, Table, Verdict},
 };
+use replimeter_render::format::or_dash;
 
 pub use self::report::claims_of;
 pub use self::{
@@ -56,33 +57,59 @@ fn claim(claim: &str, published: &str, ours: String, verdict: Verdict, why: &str
     }
 }
 
-/// Agrees above one bound, differs below the other, open between them.
-fn judged(
-    value: Option<f64>,
-    agrees: impl Fn(f64) -> bool,
-    differs: impl Fn(f64) -> bool,
-) -> Verdict {
-    match value {
-        Some(value) if agrees(value) => Verdict::Agrees,
-        Some(value) if differs(value) => Verdict::Differs,
+/// Returns whether a figure lies in a range: agrees if its whole interval does, differs if none of it does,
+/// else open. A figure without an interval decides nothing.
+fn within(estimate: Estimate, least: f64, most: f64) -> Verdict {
+    match estimate.ends() {
+        Some([low, high]) if low >= least && high <= most => Verdict::Agrees,
+        Some([low, high]) if high < least || low > most => Verdict::Differs,
         _ => Verdict::Open,
     }
 }
 
-/// Returns whether a figure lies in a range: agrees if its whole interval does, differs if none of it does,
-/// else open.
-fn within(estimate: Option<Estimate>, least: f64, most: f64) -> Verdict {
-    let Some((value, ends)) =
-        estimate.and_then(|estimate| Some((estimate.value?, estimate.ends())))
-    else {
-        return Verdict::Open;
+/// Returns `of` less `from`, two independent figures, with an interval from theirs: the distances of both ends are
+/// combined as the variances of a difference are (Zou & Donner 2008).
+fn difference(of: Estimate, from: Estimate) -> Estimate {
+    let Some(value) = of.value.zip(from.value).map(|(of, from)| of - from) else {
+        return Estimate::default();
     };
-    let [low, high] = ends.unwrap_or([value, value]);
-    match () {
-        () if low >= least && high <= most => Verdict::Agrees,
-        () if high < least || low > most => Verdict::Differs,
-        () => Verdict::Open,
-    }
+    let distance = |estimate: Estimate| {
+        let (value, [low, high]) = estimate.value.zip(estimate.ends())?;
+        Some([value - low, high - value])
+    };
+    let ends = distance(of).zip(distance(from));
+    let ends = ends.map(|([below, above], [from_below, from_above])| {
+        [
+            value - below.hypot(from_above),
+            value + above.hypot(from_below),
+        ]
+    });
+    Estimate::with_ends(Some(value), ends)
+}
+
+/// Returns the ratio of two independent positive figures, in the same way on their logarithms.
+fn ratio(of: Estimate, to: Estimate) -> Estimate {
+    let logarithm = |estimate: Estimate| {
+        let value = estimate.value.filter(|value| *value > 0.0);
+        let ends = estimate.ends().filter(|[low, _]| *low > 0.0);
+        Estimate::with_ends(value.map(f64::ln), ends.map(|ends| ends.map(f64::ln)))
+    };
+    let of_logarithms = difference(logarithm(of), logarithm(to));
+    Estimate::with_ends(
+        of_logarithms.value.map(f64::exp),
+        of_logarithms.ends().map(|ends| ends.map(f64::exp)),
+    )
+}
+
+/// Formats a figure with its interval; a dash without a figure.
+fn shown(estimate: Estimate, format: impl Fn(f64) -> String) -> String {
+    or_dash(estimate.value, |value| match estimate.ends() {
+        Some(ends) => {
+            let [low, high] = ends.map(&format);
+            format!("{} [{low}, {high}]", format(value))
+        }
+        None => format!("{}, without an interval", format(value)),
+    })
 }
 
 /// Returns the counts of all verdicts in one sentence.
@@ -125,23 +152,49 @@ pub(crate) mod tests {
     use crate::cost::report;
     use replimeter_render::{markdown, terminal};
 
+    pub(super) fn estimate(value: f64, half: f64) -> Estimate {
+        Estimate {
+            value: Some(value),
+            ci95: [value - half, value + half].into(),
+        }
+    }
+
     #[test]
     fn interval_across_the_range_end_is_open() {
-        let judge = |value, low, high| {
-            within(
-                Some(Estimate {
-                    value: Some(value),
-                    ci95: [Some(low), Some(high)].into(),
-                }),
-                2.0,
-                4.0,
-            )
+        let judge = |value, half| within(estimate(value, half), 2.0, 4.0);
+        assert_eq!(judge(3.1, 0.7), Verdict::Agrees);
+        assert_eq!(judge(4.5, 0.6), Verdict::Open);
+        assert_eq!(judge(1.2, 0.3), Verdict::Differs);
+        assert_eq!(within(Estimate::of(3.0), 2.0, 4.0), Verdict::Open);
+        assert_eq!(within(Estimate::default(), 2.0, 4.0), Verdict::Open);
+    }
+
+    #[test]
+    fn combined_interval_has_the_width_of_a_difference() {
+        let close = |found: Estimate, value: f64, low: f64, high: f64| {
+            let [found_low, found_high] = found.ends().unwrap();
+            let pairs = [
+                (found.value.unwrap(), value),
+                (found_low, low),
+                (found_high, high),
+            ];
+            pairs.iter().all(|(one, other)| (one - other).abs() < 1e-9)
         };
-        assert_eq!(judge(3.1, 2.4, 3.8), Verdict::Agrees);
-        assert_eq!(judge(4.5, 3.9, 5.2), Verdict::Open);
-        assert_eq!(judge(1.2, 1.0, 1.5), Verdict::Differs);
-        assert_eq!(within(Some(Estimate::of(3.0)), 2.0, 4.0), Verdict::Agrees);
-        assert_eq!(within(None, 2.0, 4.0), Verdict::Open);
+        // 3 and 4 combine to 5.
+        assert!(close(
+            difference(estimate(30.0, 3.0), estimate(10.0, 4.0)),
+            20.0,
+            15.0,
+            25.0
+        ));
+        // The inverse ratio has the inverse interval.
+        let (one, other) = (estimate(30.0, 3.0), estimate(10.0, 4.0));
+        let [low, high] = ratio(other, one).ends().unwrap();
+        assert!(close(ratio(one, other), 3.0, 1.0 / high, 1.0 / low));
+        let exact = ratio(one, estimate(10.0, 0.0));
+        assert!(close(exact, 3.0, 2.7, 3.3));
+        assert_eq!(ratio(one, Estimate::of(10.0)).ends(), None);
+        assert_eq!(ratio(one, estimate(0.0, 1.0)), Estimate::default());
     }
 
     pub(super) fn verdicts(claims: &[Claim]) -> Vec<Verdict> {

@@ -2,13 +2,13 @@
 
 use replimeter_model::{
     cost::CostDocument,
-    estimate::Estimate,
-    reproduce::{Claim, Table, Verdict},
+    engine::Engine,
+    plan::CostKind,
+    reproduce::{Claim, Table},
 };
 
-use super::{claim, fixed, table, within};
+use super::{claim, difference, fixed, shown, table, within};
 use crate::cost::report;
-use replimeter_render::format::{Format, or_dash};
 
 /// Returns the published table.
 #[must_use]
@@ -32,61 +32,83 @@ pub fn price_published() -> Table {
     )
 }
 
-/// Returns the measured table and the findings.
+/// Returns the measured table, and the findings of each engine.
 #[must_use]
 pub fn price(document: &CostDocument) -> (Table, Vec<Claim>) {
-    let row = |mode: &str| {
-        document
-            .results
-            .rows
-            .iter()
-            .filter(|row| row.threads == 1 && row.mode == mode)
-            .find(|row| row.relative.latency.mean.value.is_some())
+    let mut engines: Vec<&str> = Vec::new();
+    for row in &document.results.rows {
+        if row.mode == CostKind::SemiSync.name() && !engines.contains(&&*row.engine) {
+            engines.push(&row.engine);
+        }
+    }
+    let claims = engines
+        .iter()
+        .flat_map(|engine| claims_of(document, engine));
+    (
+        table(&report::PUBLISHED_HEADINGS, report::published(document)),
+        claims.collect(),
+    )
+}
+
+fn claims_of(document: &CostDocument, engine: &str) -> Vec<Claim> {
+    let rows = document.results.rows.iter();
+    let semi = rows
+        .filter(|row| row.engine == engine && row.threads == 1)
+        .filter(|row| row.mode == CostKind::SemiSync.name())
+        .find_map(|row| {
+            let mean = row.relative.latency.mean;
+            mean.value.is_some().then_some(mean)
+        })
+        .unwrap_or_default();
+    // What a mode adds to another one, in microseconds.
+    let added = |mode: CostKind, to: CostKind| {
+        let mut steps = document.results.steps.iter();
+        let step = steps.find(|step| {
+            step.engine == engine
+                && step.threads == 1
+                && step.mode == mode.name()
+                && step.baseline == to.name()
+        });
+        step.map(|step| step.added.latency_us).unwrap_or_default()
     };
-    let shown = |of: Option<Estimate>| {
-        let of = of.and_then(|of| Some((of.value?, of.ends())));
-        or_dash(of, |(value, ends)| Format::Decimals(2).show(value, ends))
-    };
-    let semi = row("semi-sync").map(|row| row.relative.latency.mean);
-    let ratio = |estimate: Option<Estimate>| estimate.and_then(|estimate| estimate.value);
-    let slower = |estimate: Option<Estimate>| match estimate.and_then(|estimate| estimate.ends()) {
-        Some([low, _]) if low > 1.0 => Verdict::Agrees,
-        Some([_, high]) if high < 1.0 => Verdict::Differs,
-        _ => Verdict::Open,
-    };
-    let asynchronous = row("async").map(|row| row.relative.latency.mean);
-    let wait = semi
-        .zip(asynchronous)
-        .and_then(|(semi, bare)| Some(semi.value? - bare.value?));
-    let claims = vec![
+    let wait = added(CostKind::SemiSync, CostKind::Async);
+    let log = added(CostKind::Binlog, CostKind::None);
+    let name = if engine == Engine::MySql.name() {
+        Engine::MySql
+    } else {
+        Engine::MariaDb
+    }
+    .product();
+    let named = |finding: &str| format!("{name}: {finding}");
+    let times = |ratio: f64| format!("{ratio:.2}");
+    let us = |us: f64| format!("{us:.1}");
+    vec![
         claim(
-            "At one thread an insert takes longer with semi-sync than without replication",
+            &named("at one thread an insert takes longer with semi-sync than without replication"),
             "3.14 times",
-            format!("{} times", shown(semi)),
-            slower(semi),
+            format!("{} times", shown(semi, times)),
+            within(semi, 1.0, f64::INFINITY),
             "too few starts to decide on this machine",
         ),
         claim(
-            "By a factor of two to four",
+            &named("by a factor of two to four"),
             "3.14 times",
-            format!("{} times", shown(semi)),
+            format!("{} times", shown(semi, times)),
             within(semi, 2.0, 4.0),
             "the acknowledgement comes over loopback here, not over a network of 2010, and the replica's threads compete for the same cores",
         ),
         claim(
-            "Most of it is the wait, not the binary log (a question of readers, not published)",
+            &named(
+                "most of it is the wait, not the binary log (a question of readers, not published)",
+            ),
             "–",
-            format!("asynchronous replication: {} times", shown(asynchronous)),
-            match wait.zip(ratio(asynchronous)) {
-                Some((wait, bare)) if wait > bare - 1.0 => Verdict::Agrees,
-                Some(_) => Verdict::Differs,
-                None => Verdict::Open,
-            },
-            "the binary log, or the replica's share of the cores, costs as much here as the wait",
+            format!(
+                "semi-sync adds {} µs to async, the binary log {} µs to none",
+                shown(wait, us),
+                shown(log, us)
+            ),
+            within(difference(wait, log), 0.0, f64::INFINITY),
+            "the binary log costs as much here as the wait, or there are too few starts to decide",
         ),
-    ];
-    (
-        table(&report::PUBLISHED_HEADINGS, report::published(document)),
-        claims,
-    )
+    ]
 }

@@ -1,12 +1,13 @@
 //! Read replicas.
 
 use replimeter_model::{
+    estimate::Estimate,
     plan::ScalePhase,
-    reproduce::{Claim, Table, Verdict},
+    reproduce::{Claim, Table},
     scale::{ScaleDocument, ScaleRow},
 };
 
-use super::{claim, fixed, judged, table};
+use super::{claim, fixed, ratio, shown, table, within};
 use crate::scale::report::{
     FigureOf, INSERTS, INSERTS_OF_NONE, SELECTS, SELECTS_OF_NONE, counts, row,
 };
@@ -44,19 +45,10 @@ fn cell(row: Option<&ScaleRow>, [per_s, of_none]: [FigureOf; 2]) -> String {
     })
 }
 
-/// Formats the percentage of no replica; a value below 100 % agrees.
-fn inserts_of_none(row: Option<&ScaleRow>) -> (String, Verdict) {
-    let (value, ends) = row.map_or((None, None), INSERTS_OF_NONE);
-    let shown = or_dash(value, |value| match ends {
-        Some([low, high]) => format!("{value:.0} % of none [{low:.0}, {high:.0}]"),
-        None => format!("{value:.0} % of none, without an interval"),
-    });
-    let verdict = match ends {
-        Some([_, high]) if high < 100.0 => Verdict::Agrees,
-        Some([low, _]) if low > 100.0 => Verdict::Differs,
-        _ => Verdict::Open,
-    };
-    (shown, verdict)
+/// Returns a figure of a row.
+fn figure(row: Option<&ScaleRow>, pick: FigureOf) -> Estimate {
+    let (value, ends) = row.map_or((None, None), pick);
+    Estimate::with_ends(value, ends)
 }
 
 /// Returns the measured table and the findings.
@@ -79,48 +71,48 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
          --cpus-per-server, selects increase here too)",
         document.client.cores
     );
-    // The second replica relative to the first.
-    let ratio = |phase, pick: FigureOf| {
-        let [one, two] = [1, 2].map(|replicas| row(replicas, phase).and_then(|row| pick(row).0));
-        let ratio = two? / one.filter(|one| *one > 0.0)?;
-        Some(ratio)
+    let of_none = |phase| figure(row(1, phase), INSERTS_OF_NONE);
+    let (alone, mixed) = (of_none(ScalePhase::Insert), of_none(ScalePhase::Mixed));
+    // Two replicas relative to one.
+    let of_one = |phase, pick| {
+        let [two, one] = [2, 1].map(|replicas| figure(row(replicas, phase), pick));
+        ratio(two, one)
     };
-    let of_one = |ratio: f64| format!("{:.0} % of one replica's", ratio * 100.0);
-    let second = ratio(ScalePhase::Insert, INSERTS);
-    let doubled = ratio(ScalePhase::Mixed, SELECTS);
-    let (alone, alone_verdict) = inserts_of_none(row(1, ScalePhase::Insert));
-    let (mixed, mixed_verdict) = inserts_of_none(row(1, ScalePhase::Mixed));
+    let second = of_one(ScalePhase::Insert, INSERTS);
+    let doubled = of_one(ScalePhase::Mixed, SELECTS);
+    let percent = |value: f64| format!("{value:.0} %");
+    let percent_of_none = |estimate| format!("{} of none", shown(estimate, percent));
+    let percent_of_one = |estimate| {
+        let percent = shown(estimate, |ratio| percent(ratio * 100.0));
+        format!("{percent} of one replica's")
+    };
     let claims = vec![
         claim(
             "The first replica lowers pure inserts",
             "49 % of none",
-            alone,
-            alone_verdict,
+            percent_of_none(alone),
+            within(alone, 0.0, 100.0),
             &here,
         ),
         claim(
             "The second lowers them further",
             "80 % of one replica's",
-            or_dash(second, of_one),
-            judged(second, |ratio| ratio < 0.95, |ratio| ratio > 1.05),
+            percent_of_one(second),
+            within(second, 0.0, 1.0),
             &here,
         ),
         claim(
             "Under selects one replica raises inserts, since the primary no longer answers them",
             "173 % of none",
-            mixed,
-            match mixed_verdict {
-                Verdict::Agrees => Verdict::Differs,
-                Verdict::Differs => Verdict::Agrees,
-                Verdict::Open => Verdict::Open,
-            },
+            percent_of_none(mixed),
+            within(mixed, 100.0, f64::INFINITY),
             &here,
         ),
         claim(
-            "Selects under inserts nearly double from one replica to two",
+            "Selects under inserts nearly double from one replica to two (by half at least)",
             "188 % of one replica's",
-            or_dash(doubled, of_one),
-            judged(doubled, |ratio| ratio > 1.5, |ratio| ratio < 1.2),
+            percent_of_one(doubled),
+            within(doubled, 1.5, f64::INFINITY),
             &here,
         ),
     ];
@@ -129,7 +121,10 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::scale::{PercentOfNone, ScaleResults};
+    use replimeter_model::{
+        reproduce::Verdict,
+        scale::{PercentOfNone, ScaleResults},
+    };
 
     use super::*;
     use crate::reproduce::tests::verdicts;
@@ -144,7 +139,9 @@ mod tests {
             replicas,
             phase: phase.to_owned(),
             inserts_per_s: inserts,
+            inserts_per_s_ci95: inserts.map(|per_s| [per_s * 0.95, per_s * 1.05]),
             selects_per_s: selects,
+            selects_per_s_ci95: selects.map(|per_s| [per_s * 0.95, per_s * 1.05]),
             percent_of_none: PercentOfNone {
                 inserts: percent,
                 inserts_ci95: percent.map(|percent| [percent - 5.0, percent + 5.0]),

@@ -72,7 +72,7 @@ fn at_a_glance(experiment: &Experiment) -> Vec<Vec<Cell>> {
             text: named(experiment),
             href: format!("#experiment-{}", experiment.number),
         };
-        let run = experiment.run_dir.as_ref();
+        let run = experiment.run_dirs.first();
         let run = run.map_or(Cell::from("–"), |run| Cell::Link {
             text: run.clone(),
             href: format!("{run}/report.html"),
@@ -106,8 +106,8 @@ fn add_experiment(report: &mut Report, experiment: &Experiment) {
     let mut notes = vec![experiment.question.clone()];
     let error = experiment.error.as_ref();
     notes.extend(error.map(|error| format!("Failed: {error}")));
-    let run = experiment.run_dir.as_ref();
-    notes.extend(run.map(|run| format!("`replimeter {}`, kept in {run}.", experiment.command)));
+    let runs = experiment.run_dirs.iter();
+    notes.extend(runs.map(|run| format!("`replimeter {}`, kept in {run}.", experiment.command)));
     let tables: Vec<_> = tables.collect();
     report.add(if tables.is_empty() {
         Block::list(&id, named(experiment), notes)

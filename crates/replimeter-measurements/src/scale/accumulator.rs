@@ -279,7 +279,7 @@ fn rows(place: &BlockPlace, block: &Block, counts: bool) -> Vec<BlockRow> {
             response.max(),
         ];
         let whole = Operations {
-            ended: result.operations,
+            completed: result.operations,
             latency_us: latency.map(|nanos| nanos.map(Nanos::as_micros)),
             retries: Some(result.retries.iter().map(|retried| retried.count).sum()),
             failed: Some(result.failed),
@@ -288,18 +288,18 @@ fn rows(place: &BlockPlace, block: &Block, counts: bool) -> Vec<BlockRow> {
         rows.push(row(kind, None, BlockSubject::Load(whole)));
         for (second, operations) in (0..).zip(&result.per_second) {
             let load = Operations {
-                ended: *operations,
+                completed: *operations,
                 ..Operations::default()
             };
             rows.push(row(kind, Some(second), BlockSubject::Load(load)));
         }
     }
-    for used in &block.uses {
-        rows.push(row(
-            &used.name,
-            None,
-            BlockSubject::Server(Box::new(used.clone())),
-        ));
+    for used in block.used_until_applied() {
+        let subject = BlockSubject::Server(Box::new(used.clone()));
+        rows.push(BlockRow {
+            length_us: used.length_us,
+            ..row(&used.name, None, subject)
+        });
     }
     for (second, uses) in (0..).zip(&block.course) {
         rows.extend(uses.iter().map(|used| {

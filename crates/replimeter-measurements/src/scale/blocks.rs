@@ -44,8 +44,8 @@ pub(crate) enum BlockSubject {
 /// Operations of one kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Operations {
-    /// Operations that ended.
-    pub(crate) ended: u64,
+    /// Completed operations that started in this time.
+    pub(crate) completed: u64,
     /// p50, p95, p99 and maximum, in µs; null if there are too few samples.
     pub(crate) latency_us: [Option<f64>; 4],
     /// Retried operations; null for a second.
@@ -118,10 +118,10 @@ impl Columns for Blocks {
             second: Long or null = |row, _| row.second;
             /// Start, on the run's clock
             began_us: Real = |row, _| row.began_us;
-            /// Duration of the measured time
+            /// Duration of the measured time; for the server of a whole block, until the replicas had applied it
             length_us: Real = |row, _| row.length_us;
-            /// Operations that ended
-            operations: Long or null = |row, _| Some(row.load()?.ended);
+            /// Completed operations that started in this time
+            operations: Long or null = |row, _| Some(row.load()?.completed);
             /// Median latency
             p50_us: Real or null = |row, _| row.load()?.latency_us[0];
             /// 95th percentile of the latency
@@ -167,7 +167,7 @@ mod tests {
         let path = folder.path().join("samples.parquet");
         let mut writer = Rows::new(Blocks);
         let load = BlockSubject::Load(Operations {
-            ended: 7,
+            completed: 7,
             latency_us: [Some(1.0), None, None, Some(4.0)],
             retries: Some(0),
             ..Operations::default()

@@ -13,6 +13,9 @@ pub(super) struct Condition {
     pub(super) shape: String,
     /// Operations per second of the blocks, by kind of operation and start.
     pub(super) rates: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
+    /// Writes per second of the blocks, by start, over the time in which they were written and applied on
+    /// every replica.
+    pub(super) sustained: BTreeMap<u32, Vec<f64>>,
     pub(super) write_latency: SignedHistogram,
     pub(super) select_latency: SignedHistogram,
     pub(super) blocks: u32,
@@ -24,6 +27,8 @@ pub(super) struct Condition {
     pub(super) errors: Vec<LoadError>,
     pub(super) caught_up_us: Option<f64>,
     pub(super) uses: Vec<ServerUse>,
+    /// The same until every replica had applied the blocks.
+    until_applied: Vec<ServerUse>,
     /// Selects by server.
     pub(super) selects: BTreeMap<String, u64>,
     pub(super) client_us: f64,
@@ -43,14 +48,8 @@ impl Condition {
             let us = caught_up.as_secs_f64() * 1e6;
             self.caught_up_us = Some(self.caught_up_us.map_or(us, |longest| longest.max(us)));
         }
-        if self.uses.is_empty() {
-            self.uses.clone_from(&block.uses);
-        } else {
-            self.uses
-                .iter_mut()
-                .zip(&block.uses)
-                .for_each(|(sum, more)| sum.add(more));
-        }
+        add(&mut self.uses, &block.uses);
+        add(&mut self.until_applied, block.used_until_applied());
         for OperationResult { kind, result } in block.parts {
             let seconds = result.counted.0 as f64 / 1e9;
             if seconds > 0.0 {
@@ -60,6 +59,11 @@ impl Condition {
                     .entry(start)
                     .or_default()
                     .push(result.operations as f64 / seconds);
+            }
+            if kind != "select" && seconds > 0.0 {
+                let applied = block.caught_up.unwrap_or_default().as_secs_f64();
+                let per_s = result.operations as f64 / (seconds + applied);
+                self.sustained.entry(start).or_default().push(per_s);
             }
             if kind == "select" {
                 self.select_latency.merge(&result.response);
@@ -89,13 +93,13 @@ impl Condition {
 
     pub(super) fn servers(&self) -> Vec<ScaleServer> {
         let seconds = self.counted.0 as f64 / 1e9;
-        let one = |used: &ServerUse| {
+        let one = |(used, applied): (&ServerUse, &ServerUse)| {
             let percent = |cpu: Option<f64>| {
                 cpu.filter(|_| used.length_us > 0.0)
                     .map(|cpu| cpu / used.length_us * 100.0)
             };
             ScaleServer {
-                per_operation: used.per_operation(self.operations),
+                per_operation: applied.per_operation(self.operations),
                 cpu_percent: used.cpu_percent(),
                 cpu_system_percent: percent(used.cpu_system_us),
                 read_bytes_per_s: used.per_s(used.read_bytes),
@@ -111,6 +115,17 @@ impl Condition {
                     .map(|count| *count as f64 / seconds),
             }
         };
-        self.uses.iter().map(one).collect()
+        self.uses.iter().zip(&self.until_applied).map(one).collect()
+    }
+}
+
+/// Adds each server's use to the sum.
+fn add(sum: &mut Vec<ServerUse>, more: &[ServerUse]) {
+    if sum.is_empty() {
+        *sum = more.to_vec();
+    } else {
+        sum.iter_mut()
+            .zip(more)
+            .for_each(|(sum, more)| sum.add(more));
     }
 }

@@ -39,7 +39,11 @@ impl Accumulator {
             let starts = self
                 .conditions
                 .get(&(*replicas, phase))
-                .and_then(|condition| condition.rates.get(kind))
+                .and_then(|condition| match kind {
+                    "select" => condition.rates.get(kind),
+                    // Only writes that were applied count.
+                    _ => Some(&condition.sustained),
+                })
                 .cloned()
                 .unwrap_or_default();
             let replicas = *replicas;
@@ -83,7 +87,8 @@ impl Accumulator {
             let Some(phase) = phases.iter().find(|phase| phase.name() == fit.phase) else {
                 continue;
             };
-            let (measured, ends) = self.rate(replicas, *phase, fit.figure.trim_end_matches('s'));
+            let (measured, ends) =
+                self.applied_rate(replicas, *phase, fit.figure.trim_end_matches('s'));
             prediction.measured_per_s = measured;
             prediction.measured_per_s_ci95 = ends;
             let range = prediction

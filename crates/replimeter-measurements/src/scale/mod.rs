@@ -23,7 +23,7 @@ use replimeter_instruments::{
     scale::{BlockError, BlockProgress, PreparedServers, Workloads},
 };
 use replimeter_model::{
-    plan::{Planned, ScalePlan, ScaleSettings},
+    plan::{CoreUse, Planned, ScalePlan, ScaleSettings},
     random::Random,
     scale::{ScaleDocument, ScaleResults},
     target::Target,
@@ -32,8 +32,7 @@ use replimeter_model::{
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    Client, Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail, RunContext,
-    Stage,
+    Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
@@ -76,7 +75,6 @@ Starts its own servers for every number of replicas, and removes them.";
     const OWN_SERVERS: Option<fn(&Arg) -> bool> =
         // Of no mode that scales by its replicas.
         Some(|option| option.get_id() != "multi_primary" && is_sandbox_option(option));
-    const STARTS: bool = true;
 
     type Settings = ScaleSettings;
     type Options = ();
@@ -85,11 +83,12 @@ Starts its own servers for every number of replicas, and removes them.";
     type Columns = Blocks;
     type Results = ScaleResults;
 
-    fn client(plan: &ScalePlan) -> Client {
-        Client {
-            keep_awake: plan.keep_awake,
-            real_time: false,
-        }
+    fn starts(plan: &ScalePlan) -> u32 {
+        plan.starts
+    }
+
+    fn client(plan: &ScalePlan) -> CoreUse {
+        plan.cores
     }
 
     fn effects(effects: &mut PlanEffects, plan: &Planned<ScaleSettings>) -> Result<(), CliError> {

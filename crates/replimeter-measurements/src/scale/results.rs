@@ -29,6 +29,24 @@ impl Accumulator {
         (mean.value, mean.ends())
     }
 
+    /// Returns writes per second that every replica applied, or selects per second, and the ends of the interval.
+    pub(super) fn applied_rate(
+        &self,
+        replicas: u32,
+        phase: ScalePhase,
+        kind: &str,
+    ) -> (Option<f64>, Option<[f64; 2]>) {
+        if kind == "select" {
+            return self.rate(replicas, phase, kind);
+        }
+        let condition = self.conditions.get(&(replicas, phase));
+        let starts: Vec<Vec<f64>> = condition
+            .map(|condition| condition.sustained.values().cloned().collect())
+            .unwrap_or_default();
+        let mean = bootstrap::of_positive_mean(&starts);
+        (mean.value, mean.ends())
+    }
+
     fn percent(
         &self,
         replicas: u32,
@@ -67,6 +85,7 @@ impl Accumulator {
         let (inserts, inserts_of) = self.percent(replicas, phase, "insert");
         let (selects, selects_of) = self.percent(replicas, phase, "select");
         let (updates, updates_of) = self.percent(replicas, phase, "update");
+        let (sustained_writes_per_s, sustained_ci) = self.applied_rate(replicas, phase, "write");
         let counted_us = condition.counted.as_micros();
         ScaleRow {
             shape: condition.shape.clone(),
@@ -87,6 +106,8 @@ impl Accumulator {
             selects_per_s_ci95: selects_ci,
             updates_per_s,
             updates_per_s_ci95: updates_ci,
+            sustained_writes_per_s,
+            sustained_writes_per_s_ci95: sustained_ci,
             percent_of_none: PercentOfNone {
                 inserts,
                 inserts_ci95: inserts_of,

@@ -1,44 +1,32 @@
-//! State of cases during the measurement.
+//! State of the run during the measurement.
 
-use std::time::Duration;
-
-use crate::stale::samples::{SampleLabels, add_round};
-use replimeter_instruments::{
-    load::{GroupResult, Workload},
-    stale::{Outcome, changed_by_others},
-};
+use replimeter_instruments::{load::GroupResult, stale::Outcome};
 use replimeter_model::{
-    load::LoadRecord,
-    plan::{ReadConsistency, SessionReset},
-    stale::{
-        StaleLoad, StaleRead, StaleRound, StaleRow, StaleTimeline, StaleWindow, Verdict,
-        Violations, Witness, WitnessStep,
-    },
+    stale::{StaleResults, StaleRound, StaleWindow},
     time::Nanos,
-    warning::{Warning, WarningCode},
+    warning::Warning,
 };
-use replimeter_render::{figures::count, rows::Rows};
-use replimeter_stats::stale::StaleSummary;
+use replimeter_render::rows::Rows;
 use serde::{Deserialize, Serialize};
 
-use super::load::PlacedLoad;
-use crate::window_series::WindowSeries;
-
-/// Maximum number of windows in the document; adjacent windows are joined above it.
-const MAX_WINDOWS: usize = 1200;
-
-/// A violation, and its delay.
-struct Violation {
-    late: Nanos,
-    witness: Witness,
-}
+use super::case_rounds::{CaseAccumulator, CaseRounds};
+use crate::{
+    stale::samples::{SampleLabels, add_round},
+    starts::{first, is_first},
+};
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
     /// The servers of a shape have started and passed the checks.
-    Shape { label: String, mode: String },
+    Shape {
+        label: String,
+        /// The start of these servers, from 1.
+        #[serde(default = "first", skip_serializing_if = "is_first")]
+        start: u32,
+        mode: String,
+    },
     /// Warnings from servers, data and clean-up.
     Warnings(Vec<Warning>),
     /// A case begins.
@@ -54,45 +42,14 @@ pub(crate) enum Call {
     },
 }
 
-/// One case at one level of read consistency.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct CaseAccumulator {
-    pub(super) shape: String,
-    pub(super) load: String,
-    /// Where its loads run, relative to the measurement.
-    pub(super) load_on: String,
-    /// The requested level of read consistency, and its meaning on these servers.
-    pub(super) asked: ReadConsistency,
-    pub(super) sync_reads: ReadConsistency,
-    /// The reset of connections between rounds.
-    pub(super) pool: SessionReset,
-    /// The servers that are written to.
-    pub(super) writers: Vec<String>,
-    pub(super) readers: Vec<ReaderAccumulator>,
-    /// The statements that write and read a version, of a checked load, with the parameter as `?`.
-    pub(super) judged: Option<[String; 2]>,
-}
-
-/// A server that is read.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct ReaderAccumulator {
-    pub(super) name: String,
-    /// Whether it is also a writer.
-    pub(super) writer: bool,
-    /// How its reads are made to wait, in words, and whether they wait for a GTID.
-    pub(super) guarantee: String,
-    pub(super) gtid: bool,
-    /// Configured delay on the path to it.
-    pub(super) delay: Duration,
-}
-
 /// State gathered during the run.
 #[derive(Default)]
 pub(crate) struct Accumulator {
-    under_way: Option<CaseRounds>,
-    pub(super) results: Vec<StaleRow>,
-    pub(super) series: Vec<StaleTimeline>,
-    pub(super) loads: Vec<StaleLoad>,
+    /// The start of the servers under way.
+    start: u32,
+    /// The index of the case that is measured.
+    under_way: Option<usize>,
+    cases: Vec<CaseRounds>,
     pub(super) modes: Vec<String>,
     pub(super) labels: Vec<String>,
     pub(super) measured: Nanos,
@@ -102,15 +59,19 @@ pub(crate) struct Accumulator {
 impl Accumulator {
     /// Adds an event, and its rows to the samples.
     pub(crate) fn take(&mut self, call: Call, rows: &mut Rows<SampleLabels>) {
-        match (call, &mut self.under_way) {
-            (Call::Shape { label, mode }, _) => {
-                self.labels.push(label);
-                self.modes.push(mode);
+        match call {
+            Call::Shape { label, start, mode } => {
+                self.start = start;
+                if !self.labels.contains(&label) {
+                    self.labels.push(label);
+                    self.modes.push(mode);
+                }
             }
-            (Call::Warnings(warnings), _) => self.warnings.extend(warnings),
-            (Call::Case(case), rounds) => {
+            Call::Warnings(warnings) => self.warnings.extend(warnings),
+            Call::Case(case) => {
                 rows.switch(SampleLabels {
                     shape: case.shape.clone(),
+                    start: self.start,
                     load: case.load.clone(),
                     sync_reads: case.sync_reads.name().to_owned(),
                     pool: case.pool.name().to_owned(),
@@ -120,434 +81,83 @@ impl Accumulator {
                         .map(|reader| reader.name.clone())
                         .collect(),
                 });
-                *rounds = Some(CaseRounds::new(case));
+                let known = self.cases.iter().position(|one| one.case.is(&case));
+                let index = known.unwrap_or(self.cases.len());
+                if known.is_none() {
+                    self.cases.push(CaseRounds::new(case));
+                }
+                self.cases[index].begin_start();
+                self.under_way = Some(index);
             }
-            (Call::Round(round), Some(rounds)) => {
-                rounds.record(&round);
-                add_round(rows, &round);
-            }
-            (Call::Window(window), Some(rounds)) => rounds.window(window),
-            (Call::CaseEnded { outcome, loads }, rounds) => {
-                if let Some(rounds) = rounds.take() {
-                    self.case(rounds, outcome, loads);
+            Call::Round(round) => {
+                if let Some(index) = self.under_way {
+                    self.cases[index].record(&round);
+                    add_round(rows, &round);
                 }
             }
-            (Call::Round(_) | Call::Window(_), None) => {}
+            Call::Window(window) => {
+                if let Some(index) = self.under_way {
+                    self.cases[index].window(window);
+                }
+            }
+            Call::CaseEnded { outcome, loads } => {
+                if let Some(index) = self.under_way.take() {
+                    self.end(index, outcome, loads);
+                }
+            }
         }
     }
 
-    /// Adds a case that ended.
-    fn case(&mut self, rounds: CaseRounds, outcome: Option<Outcome>, loads: Vec<GroupResult>) {
-        let case = rounds.case.clone();
-        let foreign = rounds.foreign();
-        if foreign > 0 && case.judged.is_some() {
-            self.warnings.push(Warning::new(
-                WarningCode::ChangedByOthers,
-                format!(
-                    "{foreign} reads of the load found no version in a written row: another client deletes rows; these reads are excluded"
-                ),
-                "stop other clients that write to the load's tables, then run again",
-            ));
-        } else if foreign > 0 {
-            self.warnings.push(changed_by_others(foreign));
-        }
-        let (rows, windows) = rounds.finish();
-        let (sync_reads, pool) = (case.sync_reads.name(), case.pool.name());
-        for (row, reader) in rows.into_iter().zip(&case.readers) {
-            let row = StaleRow {
-                shape: case.shape.clone(),
-                // Writes of other clients replicate to the first writer too.
-                null_replica: reader.writer && case.writers.len() == 1,
-                load: case.load.clone(),
-                load_on: case.load_on.clone(),
-                read_consistency: sync_reads.to_owned(),
-                session_reset: pool.to_owned(),
-                judged: if case.judged.is_some() {
-                    "load"
-                } else {
-                    "rounds"
-                }
-                .to_owned(),
-                configured_delay_us: (!reader.delay.is_zero())
-                    .then_some(reader.delay.as_secs_f64() * 1e6),
-                ..row
+    /// Returns whether no round was counted.
+    pub(super) fn is_empty(&self) -> bool {
+        let mut ended = self.cases.iter().filter(|rounds| rounds.ended);
+        ended.all(|rounds| rounds.summaries.iter().all(|one| one.rounds() == 0))
+    }
+
+    /// Returns the number of starts in which every case was measured.
+    pub(super) fn starts(&self) -> u32 {
+        let cases = self.cases.iter().map(|rounds| rounds.starts);
+        cases.filter(|starts| *starts > 0).min().unwrap_or(0)
+    }
+
+    /// Ends the case under way of a run that was cut off; its loads have no results.
+    pub(super) fn cut_off(&mut self) {
+        if let Some(index) = self.under_way.take()
+            && let Some([first, last]) = self.cases[index].span
+        {
+            let outcome = Outcome {
+                measured: last - first,
+                ..Outcome::default()
             };
-            self.warnings.extend(broken(&row, &case));
-            self.results.push(row);
+            self.end(index, Some(outcome), Vec::new());
         }
-        let (shape, load) = (case.shape.clone(), case.load.clone());
-        self.series.push(StaleTimeline {
-            shape,
-            load,
-            read_consistency: sync_reads.to_owned(),
-            session_reset: pool.to_owned(),
-            windows,
-        });
+    }
+
+    /// Adds how a start of a case ended; without an outcome it could not be measured at all.
+    fn end(&mut self, index: usize, outcome: Option<Outcome>, loads: Vec<GroupResult>) {
+        let rounds = &mut self.cases[index];
+        rounds.ended = true;
+        self.warnings.extend(rounds.warn_of_foreign());
         let Some(outcome) = outcome else { return };
-        for squad in loads {
-            self.warnings.extend(squad.warnings());
-            if squad.operations == 0 && squad.failed == 0 {
-                let read = if case.asked == ReadConsistency::Off {
-                    String::new()
-                } else {
-                    format!(" (reads: {sync_reads})")
-                };
-                self.warnings.push(Warning::new(
-                    WarningCode::LoadUnfinished,
-                    format!(
-                        "{}: the rounds of the case {}{read} ended before its load completed one operation, so they cover only part of an operation",
-                        case.shape, case.load
-                    ),
-                    "use more --rounds, or a time such as --duration 60s",
-                ));
-            }
-            let record = LoadRecord {
-                shape: case.shape.clone(),
-                ..squad.record()
-            };
-            self.loads.push(StaleLoad {
-                case: case.load.clone(),
-                read_consistency: sync_reads.to_owned(),
-                session_reset: pool.to_owned(),
-                record,
-            });
+        rounds.starts += 1;
+        for load in loads {
+            self.warnings.extend(load.warnings());
+            self.warnings.extend(rounds.unfinished(&load));
+            rounds.add_load(&load);
         }
         self.measured = self.measured + outcome.measured;
         self.warnings.extend(outcome.warnings);
     }
-}
 
-/// Returns the warning about a violated guarantee.
-fn broken(row: &StaleRow, case: &CaseAccumulator) -> Option<Warning> {
-    let violations: &Violations = &row.violations;
-    if case.asked == ReadConsistency::Off
-        || violations.read_your_writes + violations.monotonic_same_connection == 0
-    {
-        return None;
-    }
-    let hint = match case.pool {
-        SessionReset::Keep => {
-            "see the witness in the report, and check for a proxy or load balancer between client and server"
-        }
-        SessionReset::Reset | SessionReset::ChangeUser => {
-            "a pool's reset clears session settings and session tracking of GTIDs: set them again after every reset, or globally"
-        }
-    };
-    let hint = if row.guarantee.contains("WSREP_SYNC_WAIT_UPTO_GTID") {
-        "on Galera this wait can return just before the row is readable; use wsrep_sync_wait=1 (--read-consistency=before)"
-    } else {
-        hint
-    };
-    Some(Warning::new(
-        WarningCode::GuaranteeBroken,
-        format!(
-            "{} {}: the guarantee of synchronous reads was violated: {} of {} reads missed an acknowledged write, {} of {} returned an older \
-             version than their own connection had read before ({}), connections: {}",
-            row.shape,
-            row.reader,
-            count(violations.read_your_writes),
-            count(violations.read_your_writes_of),
-            count(violations.monotonic_same_connection),
-            count(violations.monotonic_reads_of),
-            row.guarantee,
-            row.session_reset
-        ),
-        hint,
-    ))
-}
-
-/// Returns the statements that write and read versions in checked loads.
-pub(super) fn judged(loads: &[PlacedLoad<'_>]) -> [String; 2] {
-    let first = |of: fn(&Workload) -> Option<&str>| {
-        let found = loads.iter().find_map(|load| of(load.workload()));
-        found
-            .unwrap_or_default()
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    [
-        first(Workload::writes_versions),
-        first(Workload::reads_versions),
-    ]
-}
-
-/// The rounds of one case.
-struct CaseRounds {
-    case: CaseAccumulator,
-    writer: String,
-    summaries: Vec<StaleSummary>,
-    violations: Vec<[Option<Violation>; 2]>,
-    course: WindowSeries<StaleWindow>,
-    /// Counted rounds, and others, whose row another client had changed.
-    foreign: [u64; 2],
-}
-
-impl CaseRounds {
-    fn new(case: CaseAccumulator) -> Self {
-        Self {
-            writer: case.writers.join(", "),
-            summaries: vec![StaleSummary::default(); case.readers.len()],
-            violations: case.readers.iter().map(|_| [None, None]).collect(),
-            course: WindowSeries::new(MAX_WINDOWS, StaleWindow::extend),
-            foreign: [0; 2],
-            case,
-        }
-    }
-
-    /// Adds a round.
-    fn record(&mut self, round: &StaleRound) {
-        use replimeter_model::stale::StalePhase::{AtOnce, Curve, Judged};
-        let counted = matches!(round.phase, AtOnce | Curve);
-        if round.phase == Judged && round.reads.is_empty() {
-            self.summaries
-                .iter_mut()
-                .for_each(|summary| summary.wrote(round));
-        }
-        let foreign = round
-            .reads
-            .iter()
-            .any(|read| read.verdict == Verdict::Foreign);
-        self.foreign[usize::from(!counted && round.phase != Judged)] += u64::from(foreign);
-        for read in &round.reads {
-            self.summaries[read.reader].record(round, read, read.fresh_end.is_some());
-            let late = read.begin - round.ack;
-            let counts = matches!(round.phase, AtOnce | Curve | Judged);
-            if counts && read.verdict == Verdict::Stale && self.clearer(read.reader, 0, late) {
-                let witness = self.read_your_writes(round, read);
-                self.violations[read.reader][0] = Some(Violation { late, witness });
-            }
-            if counts
-                && (read.went_back || read.went_back_across)
-                && self.clearer(read.reader, 1, late)
-            {
-                let witness = self.went_back(round, read);
-                self.violations[read.reader][1] = Some(Violation { late, witness });
+    /// Returns the results, and warnings about them.
+    pub(super) fn results(&mut self) -> (StaleResults, Vec<Warning>) {
+        let mut results = StaleResults::default();
+        let mut warnings = Vec::new();
+        for rounds in std::mem::take(&mut self.cases) {
+            if rounds.ended {
+                rounds.finish(&mut results, &mut warnings);
             }
         }
-        if let (true, Some((first, late))) = (counted, round.across()) {
-            self.summaries[late.reader].went_back_across();
-            let after = late
-                .last_stale
-                .zip(first.fresh_end)
-                .map_or(Nanos(0), |(late, first)| late - first);
-            if self.clearer(late.reader, 1, after) {
-                let witness = self.monotonic(round, first, late);
-                self.violations[late.reader][1] = Some(Violation {
-                    late: after,
-                    witness,
-                });
-            }
-        }
-    }
-
-    /// Returns whether a violation is longer after its write than the recorded one, and so clearer.
-    fn clearer(&self, reader: usize, kind: usize, late: Nanos) -> bool {
-        self.violations[reader][kind]
-            .as_ref()
-            .is_none_or(|before| late > before.late)
-    }
-
-    /// Returns the write, after the reset of the connections if there was one.
-    fn write(&self, round: &StaleRound) -> Vec<WitnessStep> {
-        let reset = round.reset.map(|[begin, end]| WitnessStep {
-            node: format!("{} and the readers", self.writer),
-            statement: match self.case.pool {
-                SessionReset::ChangeUser => "COM_CHANGE_USER".to_owned(),
-                SessionReset::Keep | SessionReset::Reset => "COM_RESET_CONNECTION".to_owned(),
-            },
-            begin_us: (begin - round.send).as_micros(),
-            end_us: (end - round.send).as_micros(),
-            value: "session settings are cleared".to_owned(),
-        });
-        let write = WitnessStep {
-            node: self.writer.clone(),
-            statement: match &self.case.judged {
-                Some([write, _]) => format!("{write} (row {})", round.row),
-                None => format!(
-                    "UPDATE replimeter.lag_probe SET k = {} WHERE id = {}",
-                    round.round, round.row
-                ),
-            },
-            begin_us: 0.0,
-            end_us: (round.ack - round.send).as_micros(),
-            value: match &self.case.judged {
-                Some(_) => format!("version {} acknowledged", round.round),
-                None => "acknowledged".to_owned(),
-            },
-        };
-        reset.into_iter().chain([write]).collect()
-    }
-
-    fn read(
-        &self,
-        round: &StaleRound,
-        read: &StaleRead,
-        [begin, end]: [Nanos; 2],
-        value: String,
-    ) -> WitnessStep {
-        let ReaderAccumulator {
-            name,
-            guarantee,
-            gtid,
-            ..
-        } = &self.case.readers[read.reader];
-        let before = if *gtid && read.waited {
-            format!("{guarantee}; ")
-        } else {
-            String::new()
-        };
-        WitnessStep {
-            node: name.clone(),
-            statement: match &self.case.judged {
-                Some([_, read]) => format!("{before}{read} (row {})", round.row),
-                None => format!(
-                    "{before}SELECT k FROM replimeter.lag_probe WHERE id = {}",
-                    round.row
-                ),
-            },
-            begin_us: (begin - round.send).as_micros(),
-            end_us: (end - round.send).as_micros(),
-            value,
-        }
-    }
-
-    fn read_your_writes(&self, round: &StaleRound, read: &StaleRead) -> Witness {
-        let versions = if read.behind == 1 {
-            "one version".to_owned()
-        } else {
-            format!("{} versions", count(read.behind.into()))
-        };
-        let what = if self.case.judged.is_some() {
-            "version"
-        } else {
-            "k ="
-        };
-        let value = format!("{what} {}, {versions} behind", read.seen);
-        let mut steps = self.write(round);
-        steps.push(self.read(round, read, [read.begin, read.end], value));
-        Witness {
-            guarantee: "read-your-writes".to_owned(),
-            round: round.round,
-            steps,
-        }
-    }
-
-    /// Returns the witness of a read that returned an older version than its connection, or another one of
-    /// the load, had read.
-    fn went_back(&self, round: &StaleRound, read: &StaleRead) -> Witness {
-        let what = if self.case.judged.is_some() {
-            "version"
-        } else {
-            "k ="
-        };
-        let who = if read.went_back {
-            "this connection"
-        } else {
-            "another connection"
-        };
-        let value = format!(
-            "{what} {}; {who} had read {what} {} before",
-            read.seen, read.newer
-        );
-        let mut steps = self.write(round);
-        steps.push(self.read(round, read, [read.begin, read.end], value));
-        Witness {
-            guarantee: "monotonic-reads".to_owned(),
-            round: round.round,
-            steps,
-        }
-    }
-
-    fn monotonic(&self, round: &StaleRound, first: &StaleRead, late: &StaleRead) -> Witness {
-        let shown = [first.fresh_begin, first.fresh_end].map(Option::unwrap_or_default);
-        let issued = late.last_stale.unwrap_or_default();
-        let mut steps = self.write(round);
-        steps.extend([
-            self.read(round, first, shown, format!("k = {}", round.round)),
-            // Of the reads after the first one, only the start time is kept.
-            self.read(
-                round,
-                late,
-                [issued, late.fresh_begin.unwrap_or(late.end).max(issued)],
-                "an older version".to_owned(),
-            ),
-        ]);
-        Witness {
-            guarantee: "monotonic-reads".to_owned(),
-            round: round.round,
-            steps,
-        }
-    }
-
-    /// Returns the number of rounds whose row another client had changed; uncounted rounds are included only
-    /// if there are no counted ones.
-    fn foreign(&self) -> u64 {
-        let [counted, before] = self.foreign;
-        if counted > 0 { counted } else { before }
-    }
-
-    /// Adds a window.
-    fn window(&mut self, window: StaleWindow) {
-        self.course.push(&[window]);
-    }
-
-    /// Returns the rows, one per reader, and the windows.
-    fn finish(self) -> (Vec<StaleRow>, Vec<StaleWindow>) {
-        let rows = self.summaries.iter().zip(self.violations).enumerate().map(
-            |(index, (summary, violations))| {
-                let [witness, monotonic_witness] =
-                    violations.map(|violation| Some(violation?.witness));
-                StaleRow {
-                    writer: self.writer.clone(),
-                    reader: self.case.readers[index].name.clone(),
-                    guarantee: self.case.readers[index].guarantee.clone(),
-                    witness,
-                    monotonic_witness,
-                    ..summary.row()
-                }
-            },
-        );
-        (rows.collect(), self.course.windows)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_case_is_merged_into_few_complete_windows() {
-        let case = CaseAccumulator {
-            shape: "async:1".to_owned(),
-            load: "none".to_owned(),
-            load_on: String::new(),
-            asked: ReadConsistency::Off,
-            sync_reads: ReadConsistency::Off,
-            pool: SessionReset::Keep,
-            writers: vec!["a".to_owned()],
-            readers: Vec::new(),
-            judged: None,
-        };
-        let mut accumulator = CaseRounds::new(case);
-        for second in 0..10_007u64 {
-            accumulator.window(StaleWindow {
-                start_us: second as f64,
-                end_us: (second + 1) as f64,
-                rounds: 1,
-                ..StaleWindow::default()
-            });
-        }
-        let windows = accumulator.course.windows;
-        assert!(windows.len() <= MAX_WINDOWS, "{}", windows.len());
-        assert_eq!(
-            windows.iter().map(|window| window.rounds).sum::<u64>(),
-            10_007
-        );
-        assert!(
-            windows
-                .windows(2)
-                .all(|pair| pair[0].end_us == pair[1].start_us)
-        );
+        (results, warnings)
     }
 }

@@ -1,6 +1,10 @@
 //! Measures the cases on a target's servers one after another, at each level of read consistency.
 
-use std::sync::atomic::Ordering;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering,
+    time::Duration,
+};
 
 use replimeter_engine::dialect::sync_reads::Guarantee;
 use replimeter_instruments::{
@@ -9,9 +13,10 @@ use replimeter_instruments::{
     stale::{self, Event, Listener, MeasuredCase, Outcome, ReaderRef},
 };
 use replimeter_model::{
-    plan::{LoadCase, ReadConsistency, SessionReset},
+    plan::{LoadCase, ReadConsistency, ReadDelays, SessionReset, StalePlan},
     stale::{LoadWindow, StalePhase, StaleWindow},
     time::Nanos,
+    time_span::TimeSpan,
     warning::{Warning, WarningCode},
 };
 use replimeter_run::{Progress, ProgressDetail, RunContext, Stage, cli_error::CliError};
@@ -19,15 +24,53 @@ use replimeter_stats::signed::rank_of;
 
 use super::{
     Stale,
-    accumulator::{self, Call, ReaderAccumulator},
+    accumulator::Call,
+    case_rounds::{self, CaseAccumulator, ReaderAccumulator},
     load::{CaseLoads, PlacedLoad, ReadJudging, judged_readers, load_on, writers_of},
 };
+
+/// The delays of each curve in the first start that had one, by shape and condition. Curves of later starts have the same, so
+/// that starts have equal weights at each point and in the wait.
+pub(super) type Curves = BTreeMap<String, BTreeSet<Nanos>>;
+
+/// One start of a target's servers.
+pub(super) struct ServerStart<'a> {
+    /// Its number, from 1.
+    pub(super) number: u32,
+    /// The servers' shape.
+    pub(super) shape: &'a str,
+    /// Its part of the rounds.
+    pub(super) plan: &'a StalePlan,
+    pub(super) curves: &'a mut Curves,
+}
+
+impl ServerStart<'_> {
+    /// Returns the plan of a condition, with the delays of its curve if they are known.
+    fn plan_of(&self, condition: &str) -> StalePlan {
+        let plan = self.plan.clone();
+        match (&plan.read_delays, self.curves.get(condition)) {
+            (ReadDelays::Auto, Some(delays)) => {
+                let spans = delays.iter().map(|delay| delay.0.unsigned_abs());
+                let spans = spans.map(|nanos| TimeSpan(Duration::from_nanos(nanos)));
+                StalePlan {
+                    read_delays: ReadDelays::At(spans.collect()),
+                    ..plan
+                }
+            }
+            _ => plan,
+        }
+    }
+}
 
 /// One case at one level of read consistency.
 struct CaseCondition<'a> {
     case: &'a LoadCase,
     level: ReadConsistency,
     pool: SessionReset,
+    /// What one start measures.
+    plan: StalePlan,
+    /// The condition and the start, in words.
+    what: String,
     placed: &'a [PlacedLoad<'a>],
 }
 
@@ -37,7 +80,7 @@ pub(super) fn cells<'s, 'a: 's>(
     cluster: &mut Cluster,
     readers: &[ReaderRef],
     levels: &[ReadConsistency],
-    shape: &str,
+    start: &mut ServerStart<'_>,
     sets: &mut CaseLoads<'s>,
 ) -> Result<(), CliError> {
     let work = cx.work;
@@ -49,7 +92,7 @@ pub(super) fn cells<'s, 'a: 's>(
                 let hint = "name another server behind the @ of --load, or leave this case out";
                 cx.warn([Warning::new(
                     WarningCode::CaseLeftOut,
-                    format!("{shape}: {reason}"),
+                    format!("{}: {reason}", start.shape),
                     hint,
                 )]);
                 continue;
@@ -83,13 +126,33 @@ pub(super) fn cells<'s, 'a: 's>(
                 if *level == ReadConsistency::Off && *pool != SessionReset::Keep {
                     continue;
                 }
+                let mut what = format!("{case}, {level}");
+                let condition = format!("{}, {what}, {}", start.shape, pool.name());
+                if work.starts > 1 {
+                    what = format!("{what}, start {} of {}", start.number, work.starts);
+                }
                 let cell = CaseCondition {
                     case,
                     level: *level,
                     pool: *pool,
+                    plan: start.plan_of(&condition),
+                    what,
                     placed: &placed,
                 };
-                next_round = measure_cell(cx, cluster, readers, shape, &cell, sets, next_round)?;
+                let mut delays = BTreeSet::new();
+                let next = measure_cell(
+                    cx,
+                    cluster,
+                    readers,
+                    (start.shape, &cell),
+                    sets,
+                    next_round,
+                    &mut delays,
+                );
+                if !delays.is_empty() {
+                    start.curves.entry(condition).or_insert(delays);
+                }
+                next_round = next?;
             }
         }
     }
@@ -101,10 +164,10 @@ fn measure_cell(
     cx: &mut RunContext<'_, Stale>,
     cluster: &mut Cluster,
     readers: &[ReaderRef],
-    shape: &str,
-    cell: &CaseCondition<'_>,
+    (shape, cell): (&str, &CaseCondition<'_>),
     sets: &CaseLoads<'_>,
     first_round: u64,
+    delays: &mut BTreeSet<Nanos>,
 ) -> Result<u64, CliError> {
     let work = cx.work;
     let guarantees = stale::guarantees(cluster, readers, cell.level, work.timeout.0)?;
@@ -134,7 +197,7 @@ fn measure_cell(
     let load = sets.connect(cx, cell.placed, judging.as_ref());
     let result = load
         .map_err(CliError::from)
-        .and_then(|load| under_load(cx, cluster, &part, cell, load));
+        .and_then(|load| under_load(cx, cluster, &part, cell, load, delays));
     // The warnings of the case follow those found earlier.
     let warnings = cx.take_warnings();
     cx.take(Call::Warnings(warnings))?;
@@ -168,7 +231,7 @@ fn case_of(
     shape: &str,
     cell: &CaseCondition<'_>,
     judged: bool,
-) -> accumulator::CaseAccumulator {
+) -> CaseAccumulator {
     let writers = if judged {
         writers_of(cell.placed)
     } else {
@@ -181,7 +244,7 @@ fn case_of(
         gtid: guarantee.gtid,
         delay: reader.delay(cluster),
     };
-    accumulator::CaseAccumulator {
+    CaseAccumulator {
         shape: shape.to_owned(),
         load: cell.case.to_string(),
         load_on: load_on(cell.case, cluster, readers),
@@ -192,7 +255,7 @@ fn case_of(
         pool: cell.pool,
         writers,
         readers: readers.iter().zip(guarantees).map(reader).collect(),
-        judged: judged.then(|| accumulator::judged(cell.placed)),
+        judged: judged.then(|| case_rounds::judged(cell.placed)),
     }
 }
 
@@ -203,6 +266,7 @@ fn under_load(
     part: &MeasuredCase<'_>,
     cell: &CaseCondition<'_>,
     mut load: BackgroundLoad,
+    delays: &mut BTreeSet<Nanos>,
 ) -> Result<(Outcome, Vec<GroupResult>), CliError> {
     let some = !cell.placed.is_empty();
     if some {
@@ -211,7 +275,8 @@ fn under_load(
     let stop = cx.stop;
     let ran = load.run_while(stop, |running| {
         let stopped = || stop.load(Ordering::Relaxed) || running.has_failed();
-        let result = measure(cx, cluster, part, cell, &running.recorders, &stopped);
+        let recorders = &running.recorders;
+        let result = measure(cx, cluster, part, cell, recorders, &stopped, delays);
         if some {
             cx.stage(Stage::CleanUp, "stopping the load");
         }
@@ -244,7 +309,7 @@ fn load_window(load: String, latencies: &IntervalLatencies) -> LoadWindow {
     }
 }
 
-/// Measures one part.
+/// Measures one part; adds the delays of its curve.
 fn measure(
     cx: &mut RunContext<'_, Stale>,
     cluster: &mut Cluster,
@@ -252,10 +317,10 @@ fn measure(
     cell: &CaseCondition<'_>,
     recorders: &[LatencyRecorders],
     stopped: &dyn Fn() -> bool,
+    delays: &mut BTreeSet<Nanos>,
 ) -> Result<Outcome, CliError> {
     let panics = cx.fault() == Some("panic-while-measuring");
-    let (work, clock) = (cx.work, cx.clock);
-    let what = format!("{}, {}", cell.case, cell.level);
+    let clock = cx.clock;
     let mut on = |event: Event<'_>| {
         let call = match event {
             Event::Round(round) => {
@@ -263,6 +328,9 @@ fn measure(
                     !(panics && round.phase == StalePhase::AtOnce),
                     "a fault was requested"
                 );
+                if round.phase == StalePhase::Curve {
+                    delays.insert(round.offset);
+                }
                 Call::Round(round.clone())
             }
             Event::Window(window) => {
@@ -277,7 +345,7 @@ fn measure(
                 let total = progress.total.map(|total| total as f64);
                 cx.observers.progress(
                     Progress::new(Stage::Measure, progress.phase.name())
-                        .part(&what)
+                        .part(&cell.what)
                         .done(progress.done as f64, total, "rounds")
                         .with(ProgressDetail::Count(progress.stale, "stale".into())),
                 );
@@ -290,5 +358,11 @@ fn measure(
         on: &mut on,
         stop: stopped,
     };
-    Ok(stale::run(cluster, work, part, &clock, &mut listener)?)
+    Ok(stale::run(
+        cluster,
+        &cell.plan,
+        part,
+        &clock,
+        &mut listener,
+    )?)
 }

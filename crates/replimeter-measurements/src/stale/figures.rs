@@ -37,7 +37,7 @@ figures! {
     WRITE_LATENCY = "stale.write_latency" [p50 p99]: Us, Lower, Ratio, of CASE;
 }
 
-/// One reader in one case.
+/// One reader in one case, of one start.
 #[derive(Default)]
 struct Reader {
     trials: Vec<(f64, bool)>,
@@ -46,17 +46,20 @@ struct Reader {
     read: Vec<f64>,
 }
 
+/// By the number of the start.
+type Starts<T> = BTreeMap<u64, T>;
+
 /// Read and write times of a case.
 #[derive(Default)]
 struct CaseLatencies {
-    /// By the values of [`ROW`].
-    readers: BTreeMap<[String; 6], Reader>,
-    /// By the values of [`CASE`]: send time of the last write, and write latencies. They are the same for
+    /// By the values of [`ROW`], then by start.
+    readers: BTreeMap<[String; 6], Starts<Reader>>,
+    /// By the values of [`CASE`], then by start: send time of the last write, and write latencies. They are the same for
     /// every reader, so each case has them once.
-    writes: BTreeMap<[String; 5], (f64, Vec<f64>)>,
+    writes: BTreeMap<[String; 5], Starts<(f64, Vec<f64>)>>,
 }
 
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "shape",
     "load",
     "read_consistency",
@@ -70,6 +73,7 @@ const NAMES: [&str; 13] = [
     "verdict",
     "shown_us",
     "went_back",
+    "start",
 ];
 
 impl CaseLatencies {
@@ -84,7 +88,9 @@ impl CaseLatencies {
         };
         let case = [word(0), word(1), word(2), word(3), judged];
         let of = [word(0), word(1), word(2), word(3), judged, word(4)];
-        let reader = self.readers.entry(of.map(str::to_owned)).or_default();
+        let start = number(13) as u64;
+        let starts = self.readers.entry(of.map(str::to_owned)).or_default();
+        let reader = starts.entry(start).or_default();
         let [send, ack, begin, end] = [6, 7, 8, 9].map(number);
         let verdict = word(10);
         if matches!(verdict, "fresh" | "stale") {
@@ -95,7 +101,8 @@ impl CaseLatencies {
         if verdict == "stale" {
             reader.delay.push(number(11) - ack);
         }
-        let (last, taken) = self.writes.entry(case.map(str::to_owned)).or_default();
+        let starts = self.writes.entry(case.map(str::to_owned)).or_default();
+        let (last, taken) = starts.entry(start).or_default();
         if *last != send {
             *last = send;
             taken.push(ack - send);
@@ -109,27 +116,36 @@ pub(super) fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<
         (0..rows).for_each(|row| accumulator.take(columns, row));
     })?;
     let mut figures = Figures::default();
-    for (of, reader) in &accumulator.readers {
+    for (of, starts) in &accumulator.readers {
         let of = of.each_ref().map(String::as_str);
-        figures.add(&PERCENT, &of, share(&reader.trials));
-        figures.add(&MONOTONIC, &of, share(&reader.back));
-        let course = |values: &[f64]| SampleSeries::new(values.iter().copied());
-        figures.course(STALENESS, &of, &course(&reader.delay));
-        figures.course(READ_LATENCY, &of, &course(&reader.read));
+        let trials = |values: fn(&Reader) -> &Vec<(f64, bool)>| {
+            let starts: Vec<_> = starts.values().map(|start| values(start).clone()).collect();
+            share(&starts)
+        };
+        figures.add(&PERCENT, &of, trials(|start| &start.trials));
+        figures.add(&MONOTONIC, &of, trials(|start| &start.back));
+        figures.course(STALENESS, &of, &courses(starts, |start| &start.delay));
+        figures.course(READ_LATENCY, &of, &courses(starts, |start| &start.read));
         if let Some(after) = fresh_after(document, of) {
             let stated = [(after.p99, after.p99_ci95), (after.p999, after.p999_ci95)];
             for (spec, (value, ends)) in FRESH_AFTER.iter().zip(stated) {
-                let trials = reader.trials.len() as u64;
+                let trials = starts.values().map(|start| start.trials.len() as u64).sum();
                 let drawn = value.map(|value| Resampled::of_interval(value, ends, trials));
                 figures.add(spec, &of, drawn);
             }
         }
     }
-    for (of, (_, taken)) in &accumulator.writes {
-        let course = SampleSeries::new(taken.iter().copied());
-        figures.course(WRITE_LATENCY, &of.each_ref().map(String::as_str), &course);
+    for (of, starts) in &accumulator.writes {
+        let of = of.each_ref().map(String::as_str);
+        figures.course(WRITE_LATENCY, &of, &courses(starts, |(_, taken)| taken));
     }
     Ok(figures)
+}
+
+/// Returns the values of each start, in the order of time.
+fn courses<S>(starts: &Starts<S>, values: fn(&S) -> &Vec<f64>) -> Vec<SampleSeries> {
+    let course = |start| SampleSeries::new(values(start).iter().copied());
+    starts.values().map(course).collect()
 }
 
 /// Returns the time until reads are fresh, as recorded for rounds.

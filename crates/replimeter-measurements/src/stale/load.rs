@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use replimeter_engine::{Node, ServerError, dialect::sync_reads::Guarantee};
 use replimeter_instruments::{
     discovery::Relation,
-    load::{BackgroundLoad, DataSet, LoadGroup, Versions, Workload, fill},
+    load::{BackgroundLoad, DataSet, FillProgress, LoadGroup, Versions, Workload, fill},
     preflight::Cluster,
     stale::{self, ReaderRef},
 };
@@ -270,7 +270,7 @@ impl<'a> CaseLoads<'a> {
         &mut self,
         cx: &RunContext<'_, Stale>,
         placed: &[PlacedLoad<'_>],
-        cluster: &Cluster,
+        cluster: &mut Cluster,
     ) -> Result<Vec<Warning>, CliError> {
         let mut warnings = Vec::new();
         for load in placed.iter().filter(|load| load.workload.needs_setup()) {
@@ -281,17 +281,9 @@ impl<'a> CaseLoads<'a> {
                 .work
                 .load_data_size
                 .unwrap_or_else(|| load.workload.default_size());
-            let primary = &cluster.primary.node;
             let replicas = cluster.replica_nodes();
-            let mut set = fill(
-                primary,
-                &cluster.other_nodes(),
-                load.workload,
-                size,
-                2,
-                &mut |filled| cx.observers.progress(filling(filled)),
-                cx.stop,
-            )?;
+            let mut progress = |filled: &FillProgress| cx.observers.progress(filling(filled));
+            let mut set = fill(cluster, load.workload, size, &mut progress, cx.stop)?;
             warnings.append(&mut set.warnings);
             cx.stage(Stage::Prepare, "waiting until every server has the data");
             let arrived = set.wait_on(&replicas, ARRIVAL, cx.stop);

@@ -1,6 +1,7 @@
 //! `stale`: measures how often, and for how long, reads miss acknowledged writes.
 
 mod accumulator;
+mod case_rounds;
 pub(crate) mod charts;
 mod check;
 mod conditions;
@@ -23,7 +24,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     load::LoadSpec,
-    plan::{Planned, StalePlan, StaleSettings, StopCondition},
+    plan::{CoreUse, Planned, ReadConsistency, StalePlan, StaleSettings, StopCondition},
     stale::{StaleDocument, StaleResults},
     target::Target,
     warning::{Warning, WarningCode},
@@ -32,17 +33,17 @@ use replimeter_render::{
     chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
 };
 use replimeter_run::{
-    Client, Concluded, Finished, Measurement, RunContext, Stage,
+    Concluded, Finished, Measurement, RunContext, Stage,
     cli_error::{CliError, FailureKind},
     compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{LOAD, PlanEffects},
-    each_target, to_measure, with_advice, with_causes,
+    dry_run::{LOAD, PlanEffects, ServerCost, load_connections},
+    each_start, to_measure, with_advice, with_causes,
 };
 
 use self::{
     accumulator::{Accumulator, Call},
     check::{check, declare_writer},
-    conditions::cells,
+    conditions::{Curves, ServerStart, cells},
     load::{CaseLoads, workloads},
 };
 
@@ -72,6 +73,8 @@ Terms of the report:
   staleness      from the acknowledgement to the reply that showed the write
   fresh after    the wait after which 99 or 99.9 % of reads show the write
   non-monotonic  a read that showed an older version than an earlier one
+  start          servers that are started again; starts share the rounds
+                 (--starts)
   < 2.50         none was seen: the upper limit of the share, in percent
 
 Writes only to the schema `replimeter`, which it creates and drops.";
@@ -84,11 +87,12 @@ Writes only to the schema `replimeter`, which it creates and drops.";
     type Columns = SampleLabels;
     type Results = StaleResults;
 
-    fn client(plan: &StalePlan) -> Client {
-        Client {
-            keep_awake: plan.keep_awake,
-            real_time: plan.real_time,
-        }
+    fn starts(plan: &StalePlan) -> u32 {
+        plan.starts
+    }
+
+    fn client(plan: &StalePlan) -> CoreUse {
+        plan.cores
     }
 
     fn check(plan: &Planned<StaleSettings>) -> Result<(), CliError> {
@@ -104,6 +108,36 @@ Writes only to the schema `replimeter`, which it creates and drops.";
             "lag_probe",
             &format!("{} rows, updated at random", work.rows),
         );
+        // A second connection of each kind for reads that wait.
+        let waits = u64::from(
+            work.read_consistency
+                .iter()
+                .any(|kind| *kind != ReadConsistency::Off),
+        );
+        let loads = work
+            .cases
+            .iter()
+            .map(|case| load_connections(&case.0))
+            .max();
+        let more = waits + loads.unwrap_or(0);
+        effects.costs(
+            &plan.targets,
+            [
+                ServerCost {
+                    role: "primary",
+                    connections: 4 + more,
+                    work: "an update of one row per round, one after another".to_owned(),
+                },
+                ServerCost {
+                    role: "each replica",
+                    connections: 3 + more,
+                    work:
+                        "a read by key per round, repeated without a pause until the row is visible"
+                            .to_owned(),
+                },
+            ],
+        );
+        effects.starts(work.starts);
         let until = match work.until {
             StopCondition::Rounds(rounds) => format!("{rounds} rounds"),
             StopCondition::Elapsed(span) => format!("rounds for {span}"),
@@ -132,7 +166,10 @@ Writes only to the schema `replimeter`, which it creates and drops.";
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let workloads = workloads(cx.work)?;
-        each_target(cx, |cx, target| one(cx, target, &workloads))
+        let mut curves = Curves::new();
+        each_start(cx, cx.work.starts, |cx, target, start| {
+            one(cx, target, start, &workloads, &mut curves)
+        })
     }
 
     fn accumulator(_: &Planned<StaleSettings>) -> Accumulator {
@@ -148,22 +185,31 @@ Writes only to the schema `replimeter`, which it creates and drops.";
         accumulator.take(call, rows);
     }
 
+    fn cut_off(accumulator: &mut Accumulator) {
+        accumulator.cut_off();
+    }
+
     fn warnings(accumulator: &Accumulator) -> &[Warning] {
         &accumulator.warnings
     }
 
     fn is_empty(accumulator: &Accumulator) -> bool {
-        accumulator.results.iter().all(|row| row.rounds == 0)
+        accumulator.is_empty()
     }
 
     fn conclude(
         run: &mut Finished<'_, Self>,
         mut accumulator: Accumulator,
     ) -> Concluded<StaleResults> {
+        // An interrupted run has fewer starts than its plan.
+        let starts = accumulator.starts();
+        let (results, warnings) = accumulator.results();
         // Warnings of the measurement come first.
+        accumulator.warnings.extend(warnings);
         accumulator.warnings.append(&mut run.ended.warnings);
         run.warn(accumulator.warnings);
         let mut target = run.target(accumulator.labels.join(", "), accumulator.modes);
+        target.fresh_starts = target.fresh_starts.min(starts);
         let sandboxes = run.manifest.sandboxes.iter();
         target.options.extend(
             sandboxes.filter_map(|sandbox| {
@@ -176,11 +222,7 @@ Writes only to the schema `replimeter`, which it creates and drops.";
         Concluded {
             target,
             measured_us: Some(accumulator.measured.as_micros()),
-            results: StaleResults {
-                rows: accumulator.results,
-                timelines: accumulator.series,
-                load: accumulator.loads,
-            },
+            results,
             ..Concluded::default()
         }
     }
@@ -206,13 +248,15 @@ Writes only to the schema `replimeter`, which it creates and drops.";
     }
 }
 
-/// Measures every case on one target.
+/// Measures every case in one start of a target.
 fn one(
     cx: &mut RunContext<'_, Stale>,
     target: &Target,
+    start: u32,
     workloads: &[(String, Workload)],
+    curves: &mut Curves,
 ) -> Result<(), CliError> {
-    let work = cx.work;
+    let work = &cx.work.of_start(start);
     let servers = cx.open(target)?;
     let mut declared = to_measure(servers.as_ref());
     declare_writer(&mut declared, work.writer.as_deref())?;
@@ -258,6 +302,7 @@ fn one(
     }
     cx.take(Call::Shape {
         label: servers.label().to_owned(),
+        start,
         mode: cluster.mode.to_owned(),
     })?;
     let (table, found) = ProbeTable::create_with(&mut cluster, work.timeout.0, rows::COLUMNS)?;
@@ -265,8 +310,13 @@ fn one(
     let mut result = stale::fill(&mut cluster, &readers, work, cx.stop).map_err(CliError::from);
     if result.is_ok() {
         let mut sets = CaseLoads::new(work, workloads);
-        let shape = servers.label();
-        result = cells(cx, &mut cluster, &readers, &levels, shape, &mut sets);
+        let mut start = ServerStart {
+            number: start,
+            shape: servers.label(),
+            plan: work,
+            curves,
+        };
+        result = cells(cx, &mut cluster, &readers, &levels, &mut start, &mut sets);
         cx.stage(Stage::CleanUp, "removing the data of the loads");
         cx.warn(sets.remove(&cluster, servers.is_temporary()));
     }

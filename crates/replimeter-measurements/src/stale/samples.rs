@@ -9,6 +9,8 @@ use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 pub(crate) struct SampleLabels {
     /// The shape.
     pub(crate) shape: String,
+    /// The start of its servers, from 1.
+    pub(crate) start: u32,
     /// The loads.
     pub(crate) load: String,
     /// The level of read consistency.
@@ -64,7 +66,7 @@ impl Columns for SampleLabels {
             /// `warm-up`, `plain` and `synced` (rounds for the overhead), `at-once`, `curve`, or `judged`: a
             /// load's own reads
             phase: Word = |one, _| one.round.phase.name();
-            /// Number of the round, which it wrote into the row
+            /// Number of the round, unique in its start, which it wrote into the row
             round: Long = |one, _| one.round.round;
             /// Id of the row
             row: Long = |one, _| one.round.row;
@@ -96,6 +98,8 @@ impl Columns for SampleLabels {
             conflicts: Short = |one, _| one.round.conflicts;
             /// Whether it returned an older version of the row than this connection had read before
             went_back: Flag = |one, _| one.read.went_back;
+            /// The start of the shape's servers, from 1
+            start: Short = |_, labels| labels.start;
         },
     };
 }

@@ -14,18 +14,18 @@ use crate::tap::{
 use clap::{Args, Command};
 use replimeter_instruments::tap::{self, Event, Listener, Outcome};
 use replimeter_model::{
-    plan::{Planned, TapPlan, TapSettings},
+    plan::{CoreUse, Planned, TapPlan, TapSettings},
     tap::{TapDocument, TapResults, TapRow, TapWindow},
     time::Nanos,
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    self as run, Client, Concluded, Finished, Flow, Histograms, Measurement, Observer,
-    OutputReader, Progress, RunContext, Screen, Stage,
+    self as run, Concluded, Finished, Flow, Histograms, Measurement, Observer, OutputReader,
+    Progress, RunContext, Screen, Stage,
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{PlanEffects, SERVERS, TIME, WRITES},
+    dry_run::{PlanEffects, SERVERS, ServerCost, TIME, WRITES},
     options::{CommandLineSettings, StreamFormat, StreamOutputArgs, one_target},
     outcome_of, to_measure, with_advice,
 };
@@ -111,11 +111,8 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         one_target(command)
     }
 
-    fn client(plan: &TapPlan) -> Client {
-        Client {
-            keep_awake: plan.keep_awake,
-            real_time: plan.real_time,
-        }
+    fn client(plan: &TapPlan) -> CoreUse {
+        plan.cores
     }
 
     fn options(given: &CommandLineSettings) -> Options {
@@ -145,6 +142,24 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         effects.add_effect(
             SERVERS,
             "follows the binary logs of the primary and of each replica, as a replica does",
+        );
+        effects.costs(
+            &plan.targets,
+            [
+                ServerCost {
+                    role: "primary",
+                    connections: 4,
+                    work: format!(
+                        "sends its binary log once, and twice for the first {}",
+                        work.floor_duration
+                    ),
+                },
+                ServerCost {
+                    role: "each replica",
+                    connections: 3,
+                    work: "sends its binary log once".to_owned(),
+                },
+            ],
         );
         effects.add_effect(WRITES, "nothing");
         let until = work.duration.map_or_else(

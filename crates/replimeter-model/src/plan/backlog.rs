@@ -4,9 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    PlanError, Settings, TargetSettings, contradiction, load,
+    PlanError, Settings, TargetSettings, contradiction,
+    core_use::{CoreUse, ServerPlace},
+    load,
     one_or_more::OneOrMore,
-    settings::{on_off, own_servers},
+    settings::on_off,
     units::{self, HOUR},
 };
 use crate::{
@@ -46,9 +48,10 @@ pub struct BacklogSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
 
-    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    /// Keep idle cores awake [default: on for a sandbox with at most one load thread]
     ///
-    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
+    /// one thread keeps the cores busy, and the spinners would cost it throughput.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
@@ -95,8 +98,8 @@ pub struct BacklogPlan {
     pub workers: Vec<u32>,
     /// Timeout for the replicas to receive the data of the measurement.
     pub timeout: TimeSpan,
-    /// Keep every core of this machine from halting.
-    pub keep_awake: bool,
+    /// How the client uses the cores of this machine.
+    pub cores: CoreUse,
     /// The load under which the backlog builds up; never empty.
     pub load: Vec<RatedLoad>,
 }
@@ -130,17 +133,23 @@ impl Settings for BacklogSettings {
                 node: PRIMARY.to_owned(),
             });
         }
+        let load = load::loads(
+            &self.load,
+            &mut self.rate,
+            &mut self.arrivals,
+            self.load_data_size,
+        )?;
         let plan = BacklogPlan {
             build_up,
             workers: self.workers.clone(),
             timeout,
-            keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
-            load: load::loads(
-                &self.load,
-                &mut self.rate,
-                &mut self.arrivals,
-                self.load_data_size,
-            )?,
+            cores: CoreUse::decide(
+                &mut self.keep_awake,
+                None,
+                load.iter().map(|load| load.spec.threads).sum(),
+                ServerPlace::of(&targets),
+            ),
+            load,
         };
         Ok((targets, plan))
     }

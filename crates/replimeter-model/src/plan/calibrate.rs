@@ -1,15 +1,16 @@
 //! The settings of `calibrate`.
 
+use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    LagPlan, LagSettings, Methods, Pace, PlanError, Settings, TargetSettings, WarmUp,
-    contradiction,
+    DelayShape, LagPlan, LagSettings, Method, Methods, Pace, PlanError, Settings, TargetSettings,
+    WarmUp, contradiction,
     settings::on_off,
     units::{self, MINUTE},
 };
-use crate::{shape::Mode, target::Target, time_span::TimeSpan};
+use crate::{load::Arrivals, shape::Mode, target::Target, time_span::TimeSpan};
 
 /// Maximum number of delays, and of repetitions, of a calibration.
 const MAX_CONDITIONS: usize = 100;
@@ -25,12 +26,29 @@ const USUAL: [TimeSpan; 6] = [
     TimeSpan::from_millis(100),
 ];
 
+/// Default numbers of observers of the reference.
+const OBSERVERS: [u32; 3] = [1, 8, 64];
+/// Default numbers of neighbors.
+const NEIGHBORS: [u32; 2] = [0, 2];
+/// Maximum number of observers, and of neighbors.
+const MAX_THREADS: u32 = 256;
+/// Default delays of the reference.
+const ROW_DELAYS: [DelayShape; 5] = [
+    DelayShape::Constant(TimeSpan::from_millis(0)),
+    DelayShape::Constant(TimeSpan::from_millis(1)),
+    DelayShape::Constant(TimeSpan::from_millis(100)),
+    DelayShape::Bimodal,
+    DelayShape::HeavyTailed,
+];
+
 /// The settings of `calibrate`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Measurement")]
 pub struct CalibrateSettings {
     /// How to observe that a row is visible, as for `lag` [default: {default}]
+    ///
+    /// With --reference poll and wait, which is its default.
     #[arg(long, value_name = "METHOD[,…]|all")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<Methods>,
@@ -46,6 +64,8 @@ pub struct CalibrateSettings {
     pub rounds: Option<u64>,
 
     /// Repetitions of all delays, in alternating order [default: {default}]
+    ///
+    /// With --reference the default is 1.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repetitions: Option<u32>,
@@ -57,6 +77,47 @@ pub struct CalibrateSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<TimeSpan>,
 
+    /// Measure servers of Replimeter that choose when each row is visible
+    ///
+    /// Their instants are on the clock of the run, so the error of poll and wait is known apart from what real
+    /// servers add. No sandbox is started.
+    #[arg(long, action = ArgAction::SetTrue)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<bool>,
+
+    /// Replicas of the reference, each with an observer [default: 1,8,64]
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        requires = "reference"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observers: Option<Vec<u32>>,
+
+    /// Threads that compute without a pause, as a load [default: 0,2]
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        requires = "reference"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbors: Option<Vec<u32>>,
+
+    /// Delays of rows [default: 0s,1ms,100ms,bimodal,heavy-tailed]
+    ///
+    /// A time; bimodal: 1 ms for 70 % of the rows, else 20 ms; heavy-tailed: log-normal with a median of 1 ms, σ = 1.5,
+    /// at most 100 ms. Rows become visible in the order of their writes.
+    #[arg(
+        long = "row-delay",
+        value_name = "TIME|SHAPE,…",
+        value_delimiter = ',',
+        requires = "reference"
+    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row_delays: Option<Vec<DelayShape>>,
+
     /// Keep this machine's idle cores from halting [default: {default}]
     ///
     /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
@@ -64,9 +125,10 @@ pub struct CalibrateSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// Give the measuring threads real-time priority [default: on where permitted]
+    /// Give the measuring threads real-time priority [default: on where it helps]
     ///
-    /// They then do not wait behind servers on a busy core.
+    /// They then do not wait behind servers on a busy core. It helps where it is permitted, except where servers run on
+    /// this machine and its idle cores are not kept awake: there the threads would take cores from the servers.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
@@ -75,12 +137,25 @@ pub struct CalibrateSettings {
 /// A `calibrate` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalibratePlan {
+    /// The conditions of the reference; then there are no link delays.
+    pub reference: Option<ReferencePlan>,
     /// One-way delays, ascending, each once; the first is 0.
     pub link_delays: Vec<TimeSpan>,
     /// Number of repetitions of all delays.
     pub repetitions: u32,
     /// The measurement at each delay.
     pub lag: LagPlan,
+}
+
+/// The conditions under which the reference is measured, each combination of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReferencePlan {
+    /// Numbers of observers.
+    pub observers: Vec<u32>,
+    /// Numbers of threads that compute without a pause.
+    pub neighbors: Vec<u32>,
+    /// Delays of the rows.
+    pub delays: Vec<DelayShape>,
 }
 
 impl Settings for CalibrateSettings {
@@ -99,6 +174,14 @@ impl Settings for CalibrateSettings {
         )?;
         let longest = self.link_delays.iter().flatten().max().copied();
         units::check_at_most("link-delays", longest, MAX_LINK_DELAY, "an injected delay")?;
+        if self.reference == Some(true) {
+            return self.reference_plan(target).map(|plan| (Vec::new(), plan));
+        }
+        if self.observers.is_some() || self.neighbors.is_some() || self.row_delays.is_some() {
+            return contradiction(
+                "observers, neighbors and row-delays are those of the reference; add reference = true",
+            );
+        }
         check_target(target)?;
         quiet(target);
         let targets = target.plan()?;
@@ -112,27 +195,98 @@ impl Settings for CalibrateSettings {
         if delays.len() > MAX_CONDITIONS {
             return contradiction("calibrate accepts at most 100 delays");
         }
-        let repetitions = *self.repetitions.get_or_insert(4);
+        let link_delays = delays.clone();
+        self.method.get_or_insert(Methods::All);
+        let plan = CalibratePlan {
+            reference: None,
+            link_delays,
+            repetitions: self.repetitions(4)?,
+            lag: self.lag(&targets)?,
+        };
+        Ok((targets, plan))
+    }
+}
+
+impl CalibrateSettings {
+    fn repetitions(&mut self, usual: u32) -> Result<u32, PlanError> {
+        let repetitions = *self.repetitions.get_or_insert(usual);
         if repetitions == 0 || repetitions as usize > MAX_CONDITIONS {
             return contradiction("repetitions must be from 1 to 100");
         }
+        Ok(repetitions)
+    }
+
+    /// Returns the measurement under each condition.
+    fn lag(&mut self, targets: &[Target]) -> Result<LagPlan, PlanError> {
         // Not near a multiple of a delay: a row would arrive at the time of the next write.
         let interval = *self.interval.get_or_insert(TimeSpan::from_millis(13));
         let mut lag = LagSettings {
-            method: Some(self.method.get_or_insert(Methods::All).clone()),
+            method: self.method.clone(),
+            starts: Some(1),
             rounds: Some(*self.rounds.get_or_insert(200)),
             pace: Some(Pace::Interval(interval)),
+            row_arrivals: Some(Arrivals::Constant),
             warm_up: Some(WarmUp::Rounds(20)),
-            keep_awake: Some(*self.keep_awake.get_or_insert(true)),
-            real_time: Some(*self.real_time.get_or_insert(true)),
+            keep_awake: self.keep_awake,
+            real_time: self.real_time,
             ..LagSettings::default()
         };
-        let plan = CalibratePlan {
-            link_delays: delays.clone(),
-            repetitions,
-            lag: lag.lag_plan(true)?,
+        let plan = lag.lag_plan(targets)?;
+        (self.keep_awake, self.real_time) = (lag.keep_awake, lag.real_time);
+        Ok(plan)
+    }
+
+    /// Fills in the defaults of a run against the reference.
+    fn reference_plan(&mut self, target: &TargetSettings) -> Result<CalibratePlan, PlanError> {
+        if *target != TargetSettings::default() {
+            return contradiction("the reference has servers of its own; remove the target");
+        }
+        if self.link_delays.is_some() {
+            return contradiction("the reference has no link; give its delays as row-delays");
+        }
+        let methods = [Method::Poll, Method::Wait];
+        let wanted = self
+            .method
+            .get_or_insert_with(|| Methods::Named(methods.into()));
+        if !matches!(wanted, Methods::Named(named) if named.iter().all(|one| methods.contains(one)))
+        {
+            return contradiction("the reference supports the methods poll and wait only");
+        }
+        let observers = self.observers.get_or_insert_with(|| OBSERVERS.into());
+        let neighbors = self.neighbors.get_or_insert_with(|| NEIGHBORS.into());
+        let delays = self.row_delays.get_or_insert_with(|| ROW_DELAYS.into());
+        if observers.is_empty() || neighbors.is_empty() || delays.is_empty() {
+            return contradiction("observers, neighbors and row-delays need a value each");
+        }
+        if observers.contains(&0)
+            || observers
+                .iter()
+                .chain(&*neighbors)
+                .any(|one| *one > MAX_THREADS)
+        {
+            return contradiction("observers must be from 1 to 256, neighbors at most 256");
+        }
+        observers.sort_unstable();
+        observers.dedup();
+        neighbors.sort_unstable();
+        neighbors.dedup();
+        delays.sort_unstable();
+        delays.dedup();
+        let reference = ReferencePlan {
+            observers: observers.clone(),
+            neighbors: neighbors.clone(),
+            delays: delays.clone(),
         };
-        Ok((targets, plan))
+        let repetitions = self.repetitions(1)?;
+        let mut lag = self.lag(&[])?;
+        // The floor stands in for the true instants, which are known here.
+        lag.floor_rounds = 0;
+        Ok(CalibratePlan {
+            reference: Some(reference),
+            link_delays: Vec::new(),
+            repetitions,
+            lag,
+        })
     }
 }
 

@@ -2,11 +2,17 @@
 
 mod values;
 
+use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::values::{CostKind, CostMode, CostModes, Durability};
-use super::{PlanError, Settings, TargetSettings, WarmUp, contradiction, settings::on_off, units};
+use super::{
+    PlanError, Settings, TargetSettings, WarmUp, contradiction,
+    core_use::{CoreUse, ServerPlace},
+    settings::on_off,
+    units,
+};
 use crate::{
     load::{DataSize, MAX_THREADS},
     sandbox::{LinkSpec, SandboxSpec, WaitPoint},
@@ -36,6 +42,13 @@ pub struct CostSettings {
     #[arg(long, value_name = "MODE,…|all")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modes: Option<CostModes>,
+
+    /// Leave out modes that the servers found here cannot do; always with --modes all
+    ///
+    /// A warning names them. Without it, a named mode that is not available is an error.
+    #[arg(long, action = ArgAction::SetTrue)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip_unavailable: Option<bool>,
 
     /// Replicas of modes that give no number; clusters have one member more [default: {default}]
     #[arg(long, value_name = "N")]
@@ -112,9 +125,10 @@ pub struct CostSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub self_test: Option<u32>,
 
-    /// Keep this machine's idle cores from halting [default: {default}]
+    /// Keep idle cores awake [default: on with one thread]
     ///
-    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
+    /// one thread keeps the cores busy, and the spinners would cost it throughput.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
@@ -125,6 +139,8 @@ pub struct CostSettings {
 pub struct CostPlan {
     /// The modes.
     pub modes: CostModes,
+    /// Leave out modes that the servers found here cannot do.
+    pub skip_unavailable: bool,
     /// Their servers, in the same order; semi-sync once for each wait point.
     pub shapes: Vec<CostServers>,
     /// Numbers of connections.
@@ -151,8 +167,8 @@ pub struct CostPlan {
     pub seed: u64,
     /// Number of comparisons of the first mode with itself; `None` for no self-test.
     pub self_test: Option<u32>,
-    /// Whether idle cores are kept from halting.
-    pub keep_awake: bool,
+    /// How the client uses the cores of this machine.
+    pub cores: CoreUse,
 }
 
 /// One row of the results and the servers that it is measured on.
@@ -325,6 +341,14 @@ impl CostSettings {
             return contradiction("replicas must be from 1 to 8");
         }
         Ok(CostPlan {
+            cores: CoreUse::decide(
+                &mut self.keep_awake,
+                None,
+                threads.iter().copied().max().unwrap_or(0),
+                ServerPlace::Sandbox,
+            ),
+            skip_unavailable: !tested
+                && (modes == CostModes::All || self.skip_unavailable == Some(true)),
             modes,
             shapes: Vec::new(),
             threads,
@@ -342,7 +366,6 @@ impl CostSettings {
             replicas,
             seed: *self.seed.get_or_insert(1),
             self_test: self.self_test,
-            keep_awake: *self.keep_awake.get_or_insert(true),
         })
     }
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     PlanError, Settings, TargetSettings, contradiction,
-    settings::{on_off, own_servers},
+    core_use::{CoreUse, ServerPlace},
+    settings::on_off,
     units,
 };
 use crate::{target::Target, time_span::TimeSpan};
@@ -63,16 +64,18 @@ pub struct ExposureSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id: Option<u32>,
 
-    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    /// Keep idle cores awake [default: on for a sandbox with at most one writer]
     ///
-    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
+    /// one thread keeps the cores busy, and the spinners would cost it throughput.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// Give the measuring threads real-time priority [default: on where permitted]
+    /// Give the measuring threads real-time priority [default: on where it helps]
     ///
-    /// They then do not wait behind servers on a busy core.
+    /// They then do not wait behind servers on a busy core. It helps where it is permitted, except where servers run on
+    /// this machine and its idle cores are not kept awake: there the threads would take cores from the servers.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
@@ -95,10 +98,8 @@ pub struct ExposurePlan {
     pub row_size: u64,
     /// The `server_id` to follow the primary under.
     pub server_id: Option<u32>,
-    /// Keep every core of this machine from halting.
-    pub keep_awake: bool,
-    /// Give the measuring threads real-time priority.
-    pub real_time: bool,
+    /// How the client uses the cores of this machine.
+    pub cores: CoreUse,
 }
 
 impl Settings for ExposureSettings {
@@ -180,8 +181,12 @@ impl Settings for ExposureSettings {
             rate: self.rate,
             row_size,
             server_id: self.server_id,
-            keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
-            real_time: *self.real_time.get_or_insert(true),
+            cores: CoreUse::decide(
+                &mut self.keep_awake,
+                Some(&mut self.real_time),
+                writers,
+                ServerPlace::of(&targets),
+            ),
         };
         Ok((targets, plan))
     }

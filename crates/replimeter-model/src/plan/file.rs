@@ -30,7 +30,7 @@ pub struct Planned<S: Settings> {
     pub title: Option<String>,
     /// The target with every default.
     pub target: TargetSettings,
-    /// The targets, measured one after another; never empty.
+    /// The targets, measured one after another; empty only for a calibration against the reference.
     pub targets: Vec<Target>,
     /// The settings with every default.
     pub settings: S,

@@ -8,9 +8,13 @@ use serde::{Deserialize, Serialize};
 
 pub use self::values::{Method, Methods, Pace, StampJoin};
 use super::{
-    PlanError, Settings, TargetSettings, WarmUp, contradiction, load,
+    PlanError, Settings, TargetSettings, WarmUp, contradiction,
+    core_use::{CoreUse, ServerPlace},
+    load,
     one_or_more::OneOrMore,
-    settings::{on_off, own_servers},
+    settings::on_off,
+    starts,
+    stop_condition::StopCondition,
     units::{self, HOUR, MINUTE},
 };
 use crate::{
@@ -26,8 +30,6 @@ pub const DEFAULT_SIZE: u64 = 1000;
 const MAX_WRITERS: u32 = 256;
 /// Maximum number of steps of all sweeps together.
 const MAX_STEPS: u64 = 1_000_000;
-/// Default number of rounds.
-pub const DEFAULT_ROUNDS: u64 = 1000;
 
 /// The settings of `lag`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
@@ -73,12 +75,34 @@ pub struct LagSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<TimeSpan>,
 
+    /// Fresh starts of the servers, which share the rounds [default: at most 10]
+    ///
+    /// Starts differ more than the rounds of one, so only several starts show what another run would give. The default
+    /// is one start for each 100 rounds or second. It is 1 for servers that run already, in a sweep, and with --stages
+    /// or --load.
+    #[arg(long, value_name = "N", conflicts_with = "row_sizes")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts: Option<u32>,
+
     /// Write one row per interval (open loop) [default: 10ms; none in a sweep]
     ///
-    /// Rows are written on schedule, without waiting for earlier ones.
+    /// Rows are written on schedule, without waiting for earlier ones. It is a mean, unless --row-arrivals is constant.
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<TimeSpan>,
+
+    /// When rows are due: constant or poisson [default: poisson with an interval]
+    ///
+    /// poisson: at random, with the interval as mean. Rows at a constant interval meet the same moment of everything that
+    /// recurs with it, such as a CPU quota of 10 ms.
+    #[arg(long, value_name = "HOW")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row_arrivals: Option<Arrivals>,
+
+    /// Seed of the random intervals between rows [default: 1 with poisson]
+    #[arg(long, value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
 
     /// Write the next row on this event (closed loop) [default: none; ack in a sweep]
     #[arg(long, value_parser = Pace::closed(), conflicts_with = "interval")]
@@ -112,9 +136,10 @@ pub struct LagSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweeps: Option<u32>,
 
-    /// Uncounted rounds, or time, at the beginning [default: {default}; 0 in a sweep]
+    /// Uncounted rounds, or time, of each start [default: {default}; 50 for one start]
     ///
-    /// A number of rounds (50), or a time (2s): rounds that begin before it has passed are not counted.
+    /// A number of rounds (50), or a time (2s): rounds that begin before it has passed are not counted. A sweep has
+    /// none by default.
     #[arg(long, value_name = "N|TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<WarmUp>,
@@ -133,16 +158,18 @@ pub struct LagSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
 
-    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    /// Keep idle cores awake [default: on for a sandbox with at most one load thread]
     ///
-    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
+    /// one thread keeps the cores busy, and the spinners would cost it throughput.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// Give the measuring threads real-time priority [default: on where permitted]
+    /// Give the measuring threads real-time priority [default: on where it helps]
     ///
-    /// They then do not wait behind servers on a busy core.
+    /// They then do not wait behind servers on a busy core. It helps where it is permitted, except where servers run on
+    /// this machine and its idle cores are not kept awake: there the threads would take cores from the servers.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
@@ -180,36 +207,6 @@ pub struct LagSettings {
     pub load_data_size: Option<DataSize>,
 }
 
-/// Condition that ends the rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopCondition {
-    /// After this number of counted rounds.
-    Rounds(u64),
-    /// After this time.
-    Elapsed(TimeSpan),
-}
-
-impl StopCondition {
-    /// Returns the condition from a number of rounds or a time, one of which may be given.
-    pub(super) fn of(rounds: Option<u64>, duration: Option<TimeSpan>) -> Result<Self, PlanError> {
-        match (rounds, duration) {
-            (Some(_), Some(_)) => contradiction("give either rounds or duration, not both"),
-            (Some(0), None) => contradiction("rounds must be at least 1"),
-            (None, Some(span)) if span.0.is_zero() => contradiction("duration must be above 0"),
-            (None, Some(span)) => Ok(Self::Elapsed(span)),
-            (rounds, None) => Ok(Self::Rounds(rounds.unwrap_or(DEFAULT_ROUNDS))),
-        }
-    }
-
-    /// Returns the number of rounds or the time.
-    pub(super) fn rounds_and_duration(self) -> (Option<u64>, Option<TimeSpan>) {
-        match self {
-            Self::Rounds(rounds) => (Some(rounds), None),
-            Self::Elapsed(span) => (None, Some(span)),
-        }
-    }
-}
-
 /// The rows to write, and their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WritePattern {
@@ -238,6 +235,8 @@ pub enum WritePattern {
 pub struct LagPlan {
     /// Methods that observe visibility.
     pub methods: Methods,
+    /// Fresh starts of the servers, which share the rounds.
+    pub starts: u32,
     /// Number of concurrent writer connections.
     pub writers: u32,
     /// Observe the stages of transactions.
@@ -248,21 +247,44 @@ pub struct LagPlan {
     pub writes: WritePattern,
     /// Event that starts the next write.
     pub pace: Pace,
+    /// When rows of an interval are due.
+    pub arrivals: Arrivals,
+    /// Seed of random intervals.
+    pub seed: u64,
     /// The warm-up, which is not counted.
     pub warm_up: WarmUp,
     /// Rounds that observe the primary as its own replica.
     pub floor_rounds: u64,
     /// Timeout for a row to become visible.
     pub timeout: TimeSpan,
-    /// Keep every core of this machine from halting.
-    pub keep_awake: bool,
-    /// Give the measuring threads real-time priority where that is permitted.
-    pub real_time: bool,
+    /// How the client uses the cores of this machine.
+    pub cores: CoreUse,
     /// Background loads.
     pub load: Vec<RatedLoad>,
 }
 
 impl LagPlan {
+    /// Returns when rows are written, in words.
+    #[must_use]
+    pub fn schedule(&self) -> String {
+        match self.arrivals {
+            Arrivals::Constant => self.pace.to_string(),
+            Arrivals::Poisson => format!("{} on average", self.pace),
+        }
+    }
+
+    /// Returns what the start with this number measures, from 1.
+    #[must_use]
+    pub fn of_start(&self, start: u32) -> Self {
+        let mut plan = self.clone();
+        if let WritePattern::Rounds { until, .. } = &mut plan.writes {
+            *until = starts::part(*until, start, self.starts);
+        }
+        plan.floor_rounds = starts::share_of_start(self.floor_rounds, start, self.starts);
+        plan.seed = starts::seed(self.seed, start);
+        plan
+    }
+
     /// Returns the largest payload, in bytes.
     #[must_use]
     pub fn largest_size(&self) -> u64 {
@@ -308,7 +330,8 @@ impl Settings for LagSettings {
         if targets.len() > 1 && self.row_sizes.is_some() {
             return contradiction("a sweep over sizes accepts one sandbox; run it once for each");
         }
-        let plan = self.lag_plan(!own_servers(&targets))?;
+        starts::only_of_sandboxes(&mut self.starts, &targets)?;
+        let plan = self.lag_plan(&targets)?;
         Ok((targets, plan))
     }
 
@@ -320,9 +343,10 @@ impl Settings for LagSettings {
 
 impl LagSettings {
     /// Fills in the defaults for a sandbox's servers or the user's.
-    pub(super) fn lag_plan(&mut self, sandbox: bool) -> Result<LagPlan, PlanError> {
+    pub(super) fn lag_plan(&mut self, targets: &[Target]) -> Result<LagPlan, PlanError> {
         let writes = self.writes()?;
         let sweep = matches!(writes, WritePattern::Sweep { .. });
+        let starts = self.starts(&writes)?;
         let pace = self.pace.unwrap_or(if sweep {
             Pace::Ack
         } else {
@@ -333,6 +357,7 @@ impl LagSettings {
                 "interval must be above 0; to write without a pause use --pace visible",
             );
         }
+        let arrivals = self.row_arrivals(pace)?;
         let timeout = *self.timeout.get_or_insert(TimeSpan::from_secs(10));
         if timeout.0.is_zero() {
             return contradiction("timeout must be above 0; the default is 10s");
@@ -360,29 +385,71 @@ impl LagSettings {
         if self.join.is_some() && !methods.wanted().iter().any(|method| method.stamps()) {
             return contradiction("join requires stamps; add --method stamp");
         }
+        let load = load::loads(
+            &self.load,
+            &mut self.rate,
+            &mut self.arrivals,
+            self.load_data_size,
+        )?;
         let plan = LagPlan {
             methods,
+            starts,
             writers,
             stages: self.stages.unwrap_or(false),
             federated: self.join == Some(StampJoin::Federated),
             pace,
-            warm_up: self
-                .warm_up
-                .unwrap_or(WarmUp::Rounds(if sweep { 0 } else { 50 })),
+            arrivals,
+            seed: self.seed.unwrap_or(1),
+            warm_up: self.warm_up.unwrap_or(match sweep {
+                true => WarmUp::Rounds(0),
+                false => starts::warm_up(starts),
+            }),
             floor_rounds: self.floor_rounds.unwrap_or(200),
             timeout,
-            keep_awake: *self.keep_awake.get_or_insert(sandbox),
-            real_time: *self.real_time.get_or_insert(true),
+            cores: CoreUse::decide(
+                &mut self.keep_awake,
+                Some(&mut self.real_time),
+                load.iter().map(|load| load.spec.threads).sum(),
+                ServerPlace::of(targets),
+            ),
             writes,
-            load: load::loads(
-                &self.load,
-                &mut self.rate,
-                &mut self.arrivals,
-                self.load_data_size,
-            )?,
+            load,
         };
         self.fill(&plan);
         Ok(plan)
+    }
+
+    /// Fills in when rows are due, and the seed if that is random.
+    fn row_arrivals(&mut self, pace: Pace) -> Result<Arrivals, PlanError> {
+        if !matches!(pace, Pace::Interval(_)) {
+            return match self.row_arrivals.is_some() || self.seed.is_some() {
+                true => contradiction("row-arrivals and seed need an interval between rows"),
+                false => Ok(Arrivals::Constant),
+            };
+        }
+        let arrivals = *self.row_arrivals.get_or_insert(Arrivals::Poisson);
+        match arrivals {
+            Arrivals::Poisson => _ = self.seed.get_or_insert(1),
+            Arrivals::Constant if self.seed.is_some() => {
+                return contradiction("constant row-arrivals use no seed; remove it");
+            }
+            Arrivals::Constant => {}
+        }
+        Ok(arrivals)
+    }
+
+    /// Returns the number of starts of a sandbox.
+    fn starts(&self, writes: &WritePattern) -> Result<u32, PlanError> {
+        // A table that is emptied between steps, a waterfall and a load are of one start.
+        let until = match writes {
+            WritePattern::Rounds { until, .. } => Some(*until),
+            WritePattern::Sweep { .. } => None,
+        };
+        starts::number(
+            self.starts,
+            until.filter(|_| self.stages != Some(true) && self.load.is_empty()),
+            "sweeps, stages and loads are observed in one start: give starts 1, and compare several runs",
+        )
     }
 
     fn writes(&self) -> Result<WritePattern, PlanError> {
@@ -430,6 +497,7 @@ impl LagSettings {
     /// Writes the plan's values into the settings.
     fn fill(&mut self, plan: &LagPlan) {
         self.join = plan.federated.then_some(StampJoin::Federated);
+        self.starts = Some(plan.starts);
         self.writers = Some(plan.writers);
         self.stages = Some(plan.stages);
         self.pace = Some(plan.pace);

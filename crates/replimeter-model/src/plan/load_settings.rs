@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     PlanError, Settings, TargetSettings, WarmUp, contradiction,
+    core_use::{CoreUse, ServerPlace},
     one_or_more::OneOrMore,
-    settings::{on_off, own_servers},
+    settings::on_off,
     units::{self, HOUR},
 };
 use crate::{
@@ -84,9 +85,10 @@ pub struct LoadSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
 
-    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    /// Keep idle cores awake [default: on for a sandbox with one load thread]
     ///
-    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
+    /// one thread keeps the cores busy, and the spinners would cost it throughput.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
@@ -113,8 +115,8 @@ pub struct LoadRunPlan {
     pub keep_data: bool,
     /// Timeout for a replica to receive the data.
     pub timeout: TimeSpan,
-    /// Keep every core of this machine from halting.
-    pub keep_awake: bool,
+    /// How the client uses the cores of this machine.
+    pub cores: CoreUse,
 }
 
 /// A load needs no replica: the user's primary may be a standalone server.
@@ -196,6 +198,11 @@ impl Settings for LoadSettings {
             return contradiction("duration must be above 0");
         }
         self.arrivals = self.rate.map(|_| self.arrivals.unwrap_or_default());
+        let concurrent = u32::try_from(workloads.len()).unwrap_or(u32::MAX);
+        let most_threads = threads
+            .iter()
+            .max()
+            .map_or(0, |threads| threads * concurrent);
         let plan = LoadRunPlan {
             workloads: workloads.clone(),
             threads: threads.clone(),
@@ -209,7 +216,12 @@ impl Settings for LoadSettings {
             reads: *self.reads.get_or_insert_default(),
             keep_data: self.keep_data,
             timeout: *self.timeout.get_or_insert(TimeSpan::from_secs(600)),
-            keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
+            cores: CoreUse::decide(
+                &mut self.keep_awake,
+                None,
+                most_threads,
+                ServerPlace::of(&targets),
+            ),
         };
         Ok((targets, plan))
     }

@@ -3,7 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PlanError, Settings, TargetSettings, contradiction, settings::on_off};
+use super::{
+    PlanError, Settings, TargetSettings, contradiction,
+    core_use::{CoreUse, ServerPlace},
+    settings::on_off,
+};
 use crate::{
     sandbox::{SandboxSpec, WaitPoint},
     shape::{Mode, Shape},
@@ -84,9 +88,10 @@ pub struct LossSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 
-    /// Keep this machine's idle cores from halting [default: {default}]
+    /// Keep idle cores awake [default: on with one writer]
     ///
-    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
+    /// one thread keeps the cores busy, and the spinners would cost it throughput.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
@@ -111,8 +116,8 @@ pub struct LossPlan {
     pub kill_delay: TimeSpan,
     /// Seed of the crash times.
     pub seed: u64,
-    /// Keep every core of this machine from halting.
-    pub keep_awake: bool,
+    /// How the client uses the cores of this machine.
+    pub cores: CoreUse,
 }
 
 /// A replication setup that is crashed.
@@ -211,7 +216,7 @@ impl Settings for LossSettings {
             row_size,
             kill_delay,
             seed: *self.seed.get_or_insert(1),
-            keep_awake: *self.keep_awake.get_or_insert(true),
+            cores: CoreUse::decide(&mut self.keep_awake, None, writers, ServerPlace::Sandbox),
         };
         Ok((targets, plan))
     }

@@ -2,6 +2,7 @@
 
 mod backlog;
 mod calibrate;
+mod core_use;
 mod cost;
 mod explain;
 mod exposure;
@@ -12,9 +13,12 @@ mod load_settings;
 mod loss;
 mod one_or_more;
 mod place;
+mod reference;
 mod scale;
 mod settings;
 mod stale;
+mod starts;
+mod stop_condition;
 mod tap;
 mod target;
 mod units;
@@ -26,23 +30,23 @@ use toml::Table;
 
 pub use self::{
     backlog::{BacklogPlan, BacklogSettings},
-    calibrate::{CalibratePlan, CalibrateSettings},
+    calibrate::{CalibratePlan, CalibrateSettings, ReferencePlan},
+    core_use::{CoreUse, Decision},
     cost::{CostKind, CostMode, CostModes, CostPlan, CostServers, CostSettings, Durability},
     explain::explain,
     exposure::{ExposurePlan, ExposureSettings},
     file::{PlanFile, Planned, command},
-    lag::{
-        DEFAULT_ROUNDS, DEFAULT_SIZE, LagPlan, LagSettings, Method, Methods, Pace, StampJoin,
-        StopCondition, WritePattern,
-    },
+    lag::{DEFAULT_SIZE, LagPlan, LagSettings, Method, Methods, Pace, StampJoin, WritePattern},
     load_settings::{LoadRunPlan, LoadSettings},
     loss::{CrashKind, LossCase, LossPlan, LossSettings},
+    reference::DelayShape,
     scale::{MIN_COUNTS, ReplicaCounts, ScaleMode, ScalePhase, ScalePlan, ScaleSettings},
     settings::{Settings, default_text, with_default},
     stale::{
         CheckedLoadReads, JudgedConnections, LoadCase, READERS, ReadConsistency, ReadDelays,
         SessionReset, StalePace, StalePlan, StaleSettings,
     },
+    stop_condition::{DEFAULT_ROUNDS, StopCondition},
     tap::{GroupBy, TapPlan, TapSettings},
     target::{TargetSettings, check_nodes},
     warm_up::WarmUp,

@@ -7,7 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::values::{ReplicaCounts, ScaleMode, ScalePhase};
-use super::{PlanError, Settings, TargetSettings, WarmUp, contradiction, settings::on_off, units};
+use super::{
+    PlanError, Settings, TargetSettings, WarmUp, contradiction,
+    core_use::{CoreUse, ServerPlace},
+    settings::on_off,
+    units,
+};
 use crate::{
     load::{DataSize, MAX_THREADS, ReadTarget},
     sandbox::SandboxSpec,
@@ -104,9 +109,10 @@ pub struct ScaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 
-    /// Keep this machine's idle cores from halting [default: {default}]
+    /// Keep idle cores awake [default: off]
     ///
-    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
+    /// one thread keeps the cores busy, and the spinners would cost it throughput.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
@@ -139,8 +145,8 @@ pub struct ScalePlan {
     pub check_prediction: bool,
     /// Seed of the random order of the counts.
     pub seed: u64,
-    /// Keep every core of this machine from halting.
-    pub keep_awake: bool,
+    /// How the client uses the cores of this machine.
+    pub cores: CoreUse,
 }
 
 impl Settings for ScaleSettings {
@@ -209,7 +215,12 @@ impl Settings for ScaleSettings {
             updates: *self.updates.get_or_insert(false),
             check_prediction,
             seed: *self.seed.get_or_insert(1),
-            keep_awake: *self.keep_awake.get_or_insert(true),
+            cores: CoreUse::decide(
+                &mut self.keep_awake,
+                None,
+                2 * threads,
+                ServerPlace::Sandbox,
+            ),
         };
         // A client reads from one server: with fewer clients than servers some would have none.
         let readers = plan.readers(plan.replicas.max() + u32::from(check_prediction));

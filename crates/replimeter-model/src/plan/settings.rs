@@ -69,8 +69,3 @@ pub fn with_default(about: &str, key: &str, defaults: &Table) -> String {
 pub(crate) fn on_off() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["on", "off"]).map(|word| word == "on")
 }
-
-/// Whether the user's servers are measured, not a sandbox's.
-pub(crate) fn own_servers(targets: &[Target]) -> bool {
-    matches!(targets, [Target::Nodes(_)])
-}

@@ -10,9 +10,12 @@ pub use self::values::{
     SessionReset, StalePace,
 };
 use super::{
-    PlanError, Settings, StopCondition, TargetSettings, WarmUp, contradiction,
+    PlanError, Settings, TargetSettings, WarmUp, contradiction,
+    core_use::{CoreUse, ServerPlace},
     one_or_more::OneOrMore,
-    settings::{on_off, own_servers},
+    settings::on_off,
+    starts,
+    stop_condition::StopCondition,
     units::{self, HOUR},
 };
 use crate::{
@@ -53,6 +56,14 @@ pub struct StaleSettings {
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<TimeSpan>,
+
+    /// Fresh starts of the servers, which share the rounds [default: at most 10]
+    ///
+    /// Starts differ more than the rounds of one, so only several starts show what another run would give. The default
+    /// is one start for each 100 rounds or second. It is 1 for servers that run already, and with --load or --case.
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts: Option<u32>,
 
     /// Delays of the curve's reads after the acknowledgement [default: {default}]
     ///
@@ -101,7 +112,7 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<u32>,
 
-    /// Uncounted rounds, or time, at the beginning [default: {default}]
+    /// Uncounted rounds, or time, of each start [default: {default}; 50 for one start]
     ///
     /// A number of rounds (50), or a time (2s): rounds that begin before it has passed are not counted.
     #[arg(long, value_name = "N|TIME")]
@@ -120,16 +131,18 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 
-    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    /// Keep idle cores awake [default: on for a sandbox with at most one load thread]
     ///
-    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+    /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
+    /// one thread keeps the cores busy, and the spinners would cost it throughput.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// Give the measuring threads real-time priority [default: on where permitted]
+    /// Give the measuring threads real-time priority [default: on where it helps]
     ///
-    /// They then do not wait behind servers on a busy core.
+    /// They then do not wait behind servers on a busy core. It helps where it is permitted, except where servers run on
+    /// this machine and its idle cores are not kept awake: there the threads would take cores from the servers.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
@@ -195,6 +208,8 @@ pub struct StalePlan {
     pub readers: Vec<String>,
     /// When the rounds with an immediate read end.
     pub until: StopCondition,
+    /// Fresh starts of the servers, which share the rounds.
+    pub starts: u32,
     /// When the next round begins.
     pub pace: StalePace,
     /// Rows of the table.
@@ -221,12 +236,29 @@ pub struct StalePlan {
     pub check_load_reads: bool,
     /// Timeout for a write to become visible.
     pub timeout: TimeSpan,
-    /// Keep every core of this machine from halting.
-    pub keep_awake: bool,
-    /// Give the measuring threads real-time priority.
-    pub real_time: bool,
+    /// How the client uses the cores of this machine.
+    pub cores: CoreUse,
     /// Seed of the random ids and of the order of the read delays.
     pub seed: u64,
+}
+
+impl StalePlan {
+    /// Returns what the start with this number measures, from 1.
+    #[must_use]
+    pub fn of_start(&self, start: u32) -> Self {
+        Self {
+            until: starts::part(self.until, start, self.starts),
+            curve_rounds: starts::share_of_start(self.curve_rounds, start, self.starts),
+            seed: starts::seed(self.seed, start),
+            ..self.clone()
+        }
+    }
+
+    /// Returns a start's part of a number of rounds that the run has at most or at least.
+    #[must_use]
+    pub fn part(&self, rounds: u64) -> u64 {
+        (rounds / u64::from(self.starts)).max(1)
+    }
 }
 
 impl Settings for StaleSettings {
@@ -239,6 +271,7 @@ impl Settings for StaleSettings {
         let what = "the timeout for a write";
         units::check_at_most("timeout", self.timeout, HOUR, what)?;
         let targets = target.plan()?;
+        starts::only_of_sandboxes(&mut self.starts, &targets)?;
         let until = StopCondition::of(self.rounds, self.duration)?;
         let rows = self.rows.unwrap_or(DEFAULT_ROWS);
         if !(1..=MAX_ROWS).contains(&rows) {
@@ -281,6 +314,12 @@ impl Settings for StaleSettings {
         } else {
             until
         };
+        // A load is measured in one start.
+        let starts = starts::number(
+            self.starts,
+            Some(until).filter(|_| cases.iter().all(|case| case.0.is_empty())),
+            "loads are observed in one start: give starts 1, and compare several runs",
+        )?;
         let usual = match until {
             StopCondition::Rounds(rounds) => (rounds / 5).clamp(100, 2000),
             StopCondition::Elapsed(_) => 200,
@@ -291,16 +330,19 @@ impl Settings for StaleSettings {
                 "curve-rounds must be above 0; for no curve give read-delays none",
             );
         }
+        let threads = |case: &LoadCase| case.0.iter().map(|load| load.threads).sum();
+        let most_threads = cases.iter().map(threads).max().unwrap_or(0);
         let plan = StalePlan {
             writer: self.writer.clone(),
             readers,
             until,
+            starts,
             pace: self.pace.unwrap_or_default(),
             // For a load whose reads are checked it was the size of its data.
             rows: if judged { DEFAULT_ROWS } else { rows },
             read_delays: self.read_delays.clone().unwrap_or_default(),
             curve_rounds,
-            warm_up: *self.warm_up.get_or_insert(WarmUp::Rounds(50)),
+            warm_up: *self.warm_up.get_or_insert(starts::warm_up(starts)),
             read_consistency,
             session_resets,
             cases,
@@ -313,8 +355,12 @@ impl Settings for StaleSettings {
             }),
             check_load_reads: judged,
             timeout,
-            keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
-            real_time: *self.real_time.get_or_insert(true),
+            cores: CoreUse::decide(
+                &mut self.keep_awake,
+                Some(&mut self.real_time),
+                most_threads,
+                ServerPlace::of(&targets),
+            ),
             seed: *self.seed.get_or_insert(1),
         };
         self.fill(&plan);
@@ -405,6 +451,7 @@ impl StaleSettings {
     fn fill(&mut self, plan: &StalePlan) {
         let rounds = !plan.check_load_reads;
         (self.rounds, self.duration) = plan.until.rounds_and_duration();
+        self.starts = Some(plan.starts);
         self.pace = rounds.then_some(plan.pace);
         self.rows = rounds.then_some(plan.rows);
         self.read_delays = rounds.then(|| plan.read_delays.clone());
@@ -435,113 +482,4 @@ fn distinct<T: PartialEq + Clone>(values: &[T], what: &str) -> Result<Vec<T>, Pl
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// The settings with all defaults, and the resolved measurement.
-    fn plan(text: &str) -> Result<(StaleSettings, StalePlan), PlanError> {
-        let mut settings: StaleSettings = toml::from_str(text).unwrap();
-        let (_, plan) = settings.plan(&mut TargetSettings::default())?;
-        Ok((settings, plan))
-    }
-
-    #[test]
-    fn cases_print_and_parse_back() {
-        for text in ["none", "oltp-mix:32@node1", "insert:1@a + mix:2@b"] {
-            assert_eq!(text.parse::<LoadCase>().unwrap().to_string(), text);
-        }
-        assert!("insert:1@a + none".parse::<LoadCase>().is_err());
-    }
-
-    #[test]
-    fn offsets_are_sorted_and_unique() {
-        let ReadDelays::At(spans) = "1ms, 0,100us,1ms".parse().unwrap() else {
-            panic!("a list")
-        };
-        assert_eq!(
-            spans,
-            [
-                TimeSpan::from_secs(0),
-                "100us".parse().unwrap(),
-                TimeSpan::from_millis(1)
-            ]
-        );
-        assert!("61s".parse::<ReadDelays>().is_err() && "".parse::<ReadDelays>().is_err());
-    }
-
-    #[test]
-    fn judged_connections_are_parsed_as_loads() {
-        let plan = plan("check-load-reads = '4:8'\nload = ['insert:1@b']\nrows = 70")
-            .unwrap()
-            .1;
-        assert_eq!(
-            plan.cases[0].to_string(),
-            "insert:1@b + versioned-update:4@writer + versioned-select:8@readers"
-        );
-        assert_eq!(
-            (plan.check_load_reads, plan.load_data_size),
-            (true, Some(DataSize::Rows(70)))
-        );
-        assert!(
-            "8".parse::<CheckedLoadReads>()
-                .unwrap_err()
-                .contains("`load`")
-        );
-    }
-
-    #[test]
-    fn contradictory_settings_are_refused() {
-        for (spec, want) in [
-            ("rounds = 1\nduration = '1s'", "not both"),
-            ("rounds = 0", "at least 1"),
-            ("rows = 0", "rows must be"),
-            ("timeout = '0s'", "timeout must be"),
-            ("rate = 5", "requires a load"),
-            (
-                "load = ['insert:1@a']\ncases = ['none']",
-                "either load or cases",
-            ),
-            ("cases = ['none', 'none']", "given twice"),
-            ("session-reset = 'reset'", "add read-consistency"),
-            ("read-consistency = ['off', 'off']", "given twice"),
-            ("reader = ['a', 'a']", "given twice"),
-            ("check-load-reads = '2:2'\nrounds = 5", "give a duration"),
-            (
-                "check-load-reads = '2:2'\nread-delays = '0'",
-                "leave out read-delays",
-            ),
-            ("check-load-reads = 'load'", "add load"),
-            (
-                "check-load-reads = '2:2'\nread-consistency = ['off', 'gtid']",
-                "cannot wait for a GTID",
-            ),
-        ] {
-            let error = plan(spec).unwrap_err().to_string();
-            assert!(error.contains(want), "{error}");
-        }
-    }
-
-    #[test]
-    fn resolved_plan_parses_back() {
-        for text in [
-            "",
-            "duration = '3s'\nread-consistency = ['off', 'on']\nsession-reset = ['keep', 'reset']",
-            "cases = ['none', 'insert:8@writer']\nrate = 10\nread-delays = '0,1ms'\nreader = ['a', 'b']",
-            "check-load-reads = '2:4'\nread-consistency = 'before'\nrows = 50",
-            "check-load-reads = 'load'\nload = ['versioned:4@a', 'versioned:4@b']",
-        ] {
-            let once = plan(text).unwrap();
-            let again = plan(&toml::to_string(&once.0).unwrap()).unwrap();
-            assert_eq!(again, once, "{text}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_text_panics(text in "\\PC{0,40}") {
-            let _ = (text.parse::<LoadCase>(), text.parse::<ReadDelays>(), text.parse::<ReadConsistency>(), text.parse::<CheckedLoadReads>());
-        }
-    }
-}
+mod tests;

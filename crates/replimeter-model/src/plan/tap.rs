@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     PlanError, Settings, TargetSettings, contradiction,
-    settings::{on_off, own_servers},
+    core_use::{CoreUse, ServerPlace},
+    settings::on_off,
     units,
 };
 use crate::{target::Target, time_span::TimeSpan};
@@ -90,9 +91,10 @@ pub struct TapSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// Give the measuring threads real-time priority [default: on where permitted]
+    /// Give the measuring threads real-time priority [default: on where it helps]
     ///
-    /// They then do not wait behind servers on a busy core.
+    /// They then do not wait behind servers on a busy core. It helps where it is permitted, except where servers run on
+    /// this machine and its idle cores are not kept awake: there the threads would take cores from the servers.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
@@ -117,10 +119,8 @@ pub struct TapPlan {
     pub coalesce: TimeSpan,
     /// The first of the `server_id`s to follow under.
     pub server_id: Option<u32>,
-    /// Keep every core of this machine from halting.
-    pub keep_awake: bool,
-    /// Give the measuring threads real-time priority.
-    pub real_time: bool,
+    /// How the client uses the cores of this machine.
+    pub cores: CoreUse,
 }
 
 impl Settings for TapSettings {
@@ -179,8 +179,12 @@ impl Settings for TapSettings {
             exclude: self.exclude.clone(),
             coalesce: *self.coalesce.get_or_insert(TimeSpan::from_secs(0)),
             server_id: self.server_id,
-            keep_awake: *self.keep_awake.get_or_insert(!own_servers(&targets)),
-            real_time: *self.real_time.get_or_insert(true),
+            cores: CoreUse::decide(
+                &mut self.keep_awake,
+                Some(&mut self.real_time),
+                0,
+                ServerPlace::of(&targets),
+            ),
         };
         Ok((targets, plan))
     }

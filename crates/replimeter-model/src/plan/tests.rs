@@ -61,7 +61,7 @@ fn smallest_plan_gets_every_default() {
         }
     );
     assert_eq!(lag.pace, Pace::Interval(TimeSpan::from_millis(10)));
-    assert!(lag.keep_awake);
+    assert!(lag.cores.keep_awake.on);
 }
 
 #[test]
@@ -104,6 +104,41 @@ fn resolved_plan_parses_back() {
 }
 
 #[test]
+fn starts_share_the_rounds_of_a_sandbox() {
+    let plan = |text: &str| planned::<LagSettings>(&format!("command = 'lag'\n{text}")).unwrap();
+    for (text, starts) in [
+        ("", 10),
+        ("[lag]\nrounds = 450", 4),
+        ("[lag]\nrounds = 50", 1),
+        ("[lag]\nduration = '3s'", 3),
+        ("[lag]\nduration = '1h'", 10),
+        ("[lag]\nrow-sizes = '1'", 1),
+        ("[lag]\nstages = true", 1),
+        ("[lag]\nload = ['insert:1@primary']", 1),
+        ("[lag]\nstarts = 7", 7),
+        ("[target]\nsandbox = ['async:1', 'work']", 1),
+        (
+            "[target]\nprimary = 'mysql://u@a/'\nreplicas = ['mysql://u@b/']",
+            1,
+        ),
+    ] {
+        assert_eq!(plan(text).plan.starts, starts, "{text}");
+    }
+    let lag = plan("[lag]\nrounds = 1001\nstarts = 3").plan;
+    let parts = (1..=3).map(|start| match lag.of_start(start).writes {
+        WritePattern::Rounds {
+            until: StopCondition::Rounds(rounds),
+            ..
+        } => rounds,
+        _ => 0,
+    });
+    assert_eq!(parts.collect::<Vec<_>>(), [333, 334, 334]);
+    let own = "command = 'lag'\n[target]\nsandbox = 'work'\n[lag]\nstarts = 2";
+    let error = planned::<LagSettings>(own).unwrap_err().to_string();
+    assert!(error.contains("starts requires a sandbox"), "{error}");
+}
+
+#[test]
 fn contradictory_settings_are_refused() {
     for (lag, want) in [
         ("row-size = 1\nrow-sizes = '1'", "not both"),
@@ -113,10 +148,26 @@ fn contradictory_settings_are_refused() {
         ("row-sizes = '1'\nrounds = 9", "rows-per-step"),
         ("row-size = 0", "at least 1 byte"),
         ("pace = 'interval 0s'", "interval must be above 0"),
+        (
+            "pace = 'ack'\nseed = 2",
+            "row-arrivals and seed need an interval",
+        ),
+        (
+            "row-arrivals = 'constant'\nseed = 2",
+            "constant row-arrivals use no seed",
+        ),
         ("timeout = '0s'", "timeout must be above 0"),
         ("method = 'poke'", "unknown method"),
         ("method = 'poll,poll'", "given twice"),
         ("writers = 0", "from 1 to"),
+        ("starts = 0", "starts must be from 1"),
+        ("starts = 3\nrounds = 2", "at least as many rounds"),
+        ("starts = 2\nstages = true", "observed in one start"),
+        ("starts = 2\nrow-sizes = '1'", "observed in one start"),
+        (
+            "starts = 2\nload = ['insert:1@primary']",
+            "observed in one start",
+        ),
         ("writers = 2\nrow-sizes = '1'", "one writer"),
         ("writers = 2\npace = 'visible'", "one writer"),
         ("rate = 5", "requires a load"),
@@ -205,8 +256,8 @@ fn contradictory_settings_are_refused() {
             "has no replica",
         ),
         (
-            "command = 'loss'\n[target]\nsandbox = ['async:1', 'async:0']",
-            "async:0 has no replica",
+            "command = 'loss'\n[target]\nsandbox = ['async:1', 'mysql/none']",
+            "mysql/none has no replica",
         ),
         (
             "command = 'loss'\n[target]\nsandbox = 'galera:1'",
@@ -256,6 +307,18 @@ fn contradictory_settings_are_refused() {
         (
             "command = 'calibrate'\n[calibrate]\nrepetitions = 0",
             "repetitions",
+        ),
+        (
+            "command = 'calibrate'\n[calibrate]\nneighbors = [1]",
+            "add reference = true",
+        ),
+        (
+            "command = 'calibrate'\n[target]\nsandbox = 'async:1'\n[calibrate]\nreference = true",
+            "remove the target",
+        ),
+        (
+            "command = 'calibrate'\n[calibrate]\nreference = true\nmethod = 'tap'",
+            "poll and wait only",
         ),
         (
             "command = 'calibrate'\n[target]\nsandbox = 'galera:3'",
@@ -522,22 +585,4 @@ fn part_longer_than_the_run_is_refused() {
         said(plan).unwrap();
     }
     said("command = 'tap'\n[tap]\nreport-interval = '10m'").unwrap();
-}
-
-#[test]
-fn only_whole_minutes_are_perhaps_milliseconds() {
-    let refused = |text: &str| {
-        let plan = PlanFile::<LoadSettings>::from_toml(text, &SECTIONS).unwrap();
-        plan.plan().unwrap_err().to_string()
-    };
-    let longer = refused("command = 'load'\n[load]\nwarm-up = '60s'\nduration = '30s'");
-    assert!(
-        longer.contains("is longer than duration = 30s") && !longer.contains("1ms"),
-        "{longer}"
-    );
-    let long = refused("command = 'load'\n[load]\nwarm-up = '120m'\nduration = '3h'");
-    assert!(
-        long.contains("if you wrote 120m") && long.contains("120ms"),
-        "{long}"
-    );
 }

@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use url::Url;
+use url::{ParseError, Url};
 
 use super::tls::{TlsError, TlsOptions, switch};
 use crate::redact;
@@ -173,13 +173,20 @@ impl Endpoint {
         if lacks_brackets(text) {
             return Err(EndpointError::Brackets(redact::url(text)));
         }
-        let url = Url::parse(text).map_err(|error| EndpointError::Syntax {
+        let syntax = |error: ParseError| EndpointError::Syntax {
             url: redact::url(text),
             reason: error.to_string(),
-        })?;
-        if !matches!(url.scheme(), "mysql" | "mariadb") {
-            return Err(EndpointError::Scheme(redact::url(text)));
+        };
+        // The parser would read the host of a web address as an international name, which it asserts to be normalized.
+        let scheme = text.trim_start().split_once(':').map(|(scheme, _)| scheme);
+        match scheme.map(str::to_ascii_lowercase).as_deref() {
+            Some("mysql" | "mariadb") => {}
+            Some(other) if other.starts_with(|first: char| first.is_ascii_alphabetic()) => {
+                return Err(EndpointError::Scheme(redact::url(text)));
+            }
+            _ => return Err(syntax(ParseError::RelativeUrlWithoutBase)),
         }
+        let url = Url::parse(text).map_err(syntax)?;
         let host = url.host_str().filter(|host| !host.is_empty());
         let host = host.ok_or_else(|| EndpointError::Host(redact::url(text)))?;
         // `u:12/secret` can be a user and password whose host was forgotten.
@@ -348,6 +355,24 @@ mod tests {
         for url in ["mysql://u@[::1]/", "mysql://u@[2001:db8::1]:3306/"] {
             assert!(Endpoint::parse(url).is_ok(), "{url}");
         }
+    }
+
+    #[test]
+    fn web_address_is_refused_before_its_host_is_read() {
+        // Found by fuzzing: this host ended a build with assertions.
+        let hostile = "ws:/O\u{fffd}\0\u{fffd}/es";
+        for url in [hostile, " http://h/", "WSS://Ä/", "u:p@h"] {
+            let error = Endpoint::parse(url).unwrap_err();
+            assert!(matches!(error, EndpointError::Scheme(_)), "{url}: {error}");
+        }
+        for url in ["", "h", "127.0.0.1:3306", "://h"] {
+            let error = Endpoint::parse(url).unwrap_err();
+            assert!(
+                matches!(error, EndpointError::Syntax { .. }),
+                "{url}: {error}"
+            );
+        }
+        assert!(Endpoint::parse("MySQL://h").is_ok());
     }
 
     #[test]

@@ -245,6 +245,14 @@ pub fn verdict(row: &CompareRow, among: u64) -> String {
             || "no difference shown".to_owned(),
             |seen| format!("no difference shown; {seen}"),
         ),
+        Change::Unknown if row.a.starts == 1 || row.b.starts == 1 => {
+            let sides = match [row.a.starts, row.b.starts] {
+                [1, 1] => "one start each",
+                [1, _] => "one start of A",
+                _ => "one start of B",
+            };
+            format!("cannot be told from {sides}")
+        }
         Change::Unknown => {
             let why: Vec<String> = [unknown("A", &row.a), unknown("B", &row.b)]
                 .into_iter()

@@ -219,7 +219,15 @@ fn sentences(document: &CompareDocument) -> Vec<String> {
             rate(high, 0.0)
         ));
     }
-    if document.a.runs.len() > 1 || document.b.runs.len() > 1 {
+    let mut figures = document.results.iter().flat_map(|row| [&row.a, &row.b]);
+    let starts = figures.any(|side| side.starts > 1);
+    if starts {
+        sentences.push(
+            "Of fresh starts of servers, each gives one value, and the figure is their geometric mean (arithmetic if one is not positive); its \
+             interval is Student's, between the starts of all runs of a side."
+                .to_owned(),
+        );
+    } else if document.a.runs.len() > 1 || document.b.runs.len() > 1 {
         sentences.push(
             "Of several runs, the figure is their unweighted mean; runs were resampled first, then the samples within them."
                 .to_owned(),

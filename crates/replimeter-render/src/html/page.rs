@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use minijinja::{AutoEscape, Environment, Value, context, value::Serde};
+use minijinja::{AutoEscape, Environment, Value, context, escape_formatter, value::Serde};
 use replimeter_model::manifest::{Manifest, NOTABLE};
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::{
     drawing,
     figures::time,
     report::{Block, Cell, Column, Content, Report, Table},
-    terminal,
+    terminal::{self, controls_terminal},
 };
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -133,12 +133,21 @@ pub fn page(
 ) -> Result<String, HtmlError> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    // Texts of servers change no direction of the page's text, and do not control the terminal that shows its source.
+    environment.set_formatter(|out, state, value| match value.as_str() {
+        Some(text) if !value.is_safe() && text.contains(controls_terminal) => {
+            let plain = Value::from(text.replace(controls_terminal, "\u{fffd}"));
+            escape_formatter(out, state, &plain)
+        }
+        _ => escape_formatter(out, state, value),
+    });
     environment.add_template("page", TEMPLATE)?;
     charts.retain(|chart| !chart.series.is_empty());
     let figures = charts.iter().map(plotly::figure);
     let data = serde_json::to_string(&figures.collect::<Vec<_>>());
     // "<" inside the data must not end the script element that carries it.
     let data = data.unwrap_or_default().replace('<', "\\u003c");
+    let data = data.replace(controls_terminal, "\u{fffd}");
     let sandboxes = manifest.sandboxes.iter().map(|sandbox| {
         context! { record => Value::from(Serde(sandbox)), start => time(sandbox.start_us) }
     });

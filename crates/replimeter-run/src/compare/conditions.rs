@@ -234,6 +234,7 @@ impl FailIf {
         let interval = ends.map_or_else(String::new, |[low, high]| {
             format!(" [{}, {}]", shown(low), shown(high))
         });
+        let one_start = row.a.starts == 1 || row.b.starts == 1;
         let [low, high] = ends.map_or([None, None], |ends| ends.map(Some));
         let finite = |end: Option<f64>| end.filter(|end| end.is_finite());
         Ok(Condition {
@@ -247,7 +248,7 @@ impl FailIf {
             limit,
             ci95: [low, high].map(finite).into(),
             outcome,
-            verdict: format!("{figure}{interval}: {}", words(outcome, when)),
+            verdict: format!("{figure}{interval}: {}", words(outcome, when, one_start)),
         })
     }
 }
@@ -277,8 +278,11 @@ impl ConditionLimit {
 }
 
 /// Returns the outcome in words: the figure, the whole or a part of its interval is beyond or within the limit.
-fn words(outcome: Outcome, when: FailWhen) -> &'static str {
+fn words(outcome: Outcome, when: FailWhen, one_start: bool) -> &'static str {
     match (outcome, when) {
+        (Outcome::NotJudged, FailWhen::Proven) if one_start => {
+            "inconclusive, one start of the servers shows no difference"
+        }
         (Outcome::Failed, FailWhen::Proven) => "failed, the whole interval is beyond the limit",
         (Outcome::Failed, FailWhen::Estimated) => "failed, the figure is beyond the limit",
         (Outcome::Failed, FailWhen::Possible) => {
@@ -390,12 +394,12 @@ mod tests {
             (FailWhen::Estimated, "figure is"),
             (FailWhen::Possible, "interval is"),
         ] {
-            let failed = words(Outcome::Failed, when);
+            let failed = words(Outcome::Failed, when, false);
             assert!(failed.contains(part) && failed.ends_with("beyond the limit"));
-            let passed = words(Outcome::Passed, when);
+            let passed = words(Outcome::Passed, when, false);
             assert!(passed.contains(part) && passed.ends_with("within the limit"));
         }
-        assert!(words(Outcome::NotJudged, FailWhen::Possible).starts_with("failed"));
+        assert!(words(Outcome::NotJudged, FailWhen::Possible, true).starts_with("failed"));
     }
 
     #[test]

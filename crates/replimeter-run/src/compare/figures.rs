@@ -11,7 +11,8 @@ use replimeter_model::{
 };
 use replimeter_render::reading::{self, Column};
 use replimeter_stats::{
-    compare::{Resampled, SampleSeries},
+    compare::{Resampled, SampleSeries, of_starts},
+    measured_time::MeasuredTime,
     share::Share,
 };
 
@@ -144,19 +145,50 @@ impl Statistic {
         }
     }
 
+    /// Returns the statistic of the samples of each start, in time order.
+    fn of_courses(self, starts: &[SampleSeries]) -> Option<Resampled> {
+        if let [course] = starts {
+            return self.of_course(course);
+        }
+        let of = |course: &SampleSeries| match self.quantile() {
+            Some(p) => course.quantile_of_start(p),
+            None if self == Self::Max => course.max(),
+            None => course.mean_of_start(),
+        };
+        let values: Vec<f64> = starts.iter().filter_map(of).collect();
+        if values.len() > 1 {
+            let samples = starts.iter().map(|course| course.count() as u64).sum();
+            return of_starts(&values, samples);
+        }
+        // Too few samples in each start: the figure is that of all, and has no interval.
+        let all = SampleSeries::new(starts.iter().flat_map(SampleSeries::values));
+        let Resampled { value, samples, .. } = self.of_course(&all)?;
+        Some(Resampled::without_resamples(value, samples))
+    }
+
+    /// Returns its level if it is a quantile.
+    fn quantile(self) -> Option<f64> {
+        match self {
+            Self::Mean | Self::Max => None,
+            Self::P50 => Some(0.5),
+            Self::P90 => Some(0.9),
+            Self::P95 => Some(0.95),
+            Self::P99 => Some(0.99),
+            Self::P999 => Some(0.999),
+        }
+    }
+
     /// Returns the statistic of samples in time order.
     fn of_course(self, course: &SampleSeries) -> Option<Resampled> {
+        if let Some(p) = self.quantile() {
+            return course.quantile(p);
+        }
         match self {
-            Self::Mean => course.mean(),
-            Self::P50 => course.quantile(0.5),
-            Self::P90 => course.quantile(0.9),
-            Self::P95 => course.quantile(0.95),
-            Self::P99 => course.quantile(0.99),
-            Self::P999 => course.quantile(0.999),
             Self::Max => Some(Resampled::without_resamples(
                 course.max()?,
                 course.count() as u64,
             )),
+            _ => course.mean(),
         }
     }
 
@@ -304,10 +336,10 @@ impl Figures {
         }
     }
 
-    /// Adds statistics of samples in time order.
-    pub fn course(&mut self, specs: &'static [FigureSpec], of: &[&str], course: &SampleSeries) {
+    /// Adds statistics of the samples of each start, in time order.
+    pub fn course(&mut self, specs: &'static [FigureSpec], of: &[&str], starts: &[SampleSeries]) {
         for spec in specs {
-            let drawn = spec.statistic.and_then(|one| one.of_course(course));
+            let drawn = spec.statistic.and_then(|one| one.of_courses(starts));
             self.add(spec, of, drawn);
         }
     }
@@ -337,12 +369,16 @@ impl Figures {
     }
 }
 
-/// Returns the share of trials in time order, in percent, with a Wilson interval for the effective number of
-/// independent trials.
-pub fn share(trials: &[(f64, bool)]) -> Option<Resampled> {
-    let mut share = Share::default();
-    for (at_us, event) in trials {
-        share.record(Nanos((at_us * 1e3) as i64), *event);
+/// Returns the share of trials of each start in time order, in percent, with a Wilson interval for the effective number
+/// of independent trials: neighbors and starts depend on one another.
+pub fn share(starts: &[Vec<(f64, bool)>]) -> Option<Resampled> {
+    let (mut share, mut time) = (Share::default(), MeasuredTime::default());
+    for start in starts {
+        share.begin_start();
+        time.begin_start();
+        for (at_us, event) in start {
+            share.record(time.of(Nanos((at_us * 1e3) as i64)), *event);
+        }
     }
     let proportion = share.proportion();
     let percent = |share: f64| share * 100.0;
@@ -377,5 +413,57 @@ impl SampleFile {
                 "check that the file is complete; if the run was killed, run its plan.toml again with `replimeter run`",
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::random::Random;
+    use replimeter_stats::compare::difference;
+
+    use super::*;
+
+    /// Returns the share of stale reads of a side: 100 reads a start, whose shares scatter by 30 % around `percent`.
+    fn side(random: &mut Random, starts: u32, percent: f64) -> Resampled {
+        let mut at_us = 0.0;
+        let mut start = |_| {
+            let level = percent / 100.0 * (0.3 * random.normal()).exp();
+            at_us += 2e6;
+            let trial = |_| {
+                at_us += 1e3;
+                (at_us, random.fraction() < level)
+            };
+            (0..100).map(trial).collect::<Vec<_>>()
+        };
+        let starts: Vec<Vec<(f64, bool)>> = (0..starts).map(&mut start).collect();
+        share(&starts).unwrap()
+    }
+
+    /// Returns the share of pairs whose difference excludes 0.
+    fn differ(starts: u32, percents: [f64; 2]) -> f64 {
+        const PAIRS: u32 = 400;
+        let mut random = Random::new(19);
+        let mut differ = 0;
+        for _ in 0..PAIRS {
+            let [a, b] = percents.map(|percent| side(&mut random, starts, percent));
+            let (a, b) = (a.spread().unwrap(), b.spread().unwrap());
+            differ += u32::from(difference(&a, &b).p_value() < 0.05);
+        }
+        f64::from(differ) / f64::from(PAIRS)
+    }
+
+    #[test]
+    fn shares_of_equal_sides_seldom_differ() {
+        // Three standard errors of 5 % of 400 are 3.3 %.
+        for starts in [5, 10] {
+            for percent in [2.0, 20.0] {
+                let alarms = differ(starts, [percent; 2]);
+                println!("{starts} starts, {percent} %: {alarms}");
+                assert!(alarms <= 0.083, "{starts} starts, {percent} %: {alarms}");
+            }
+        }
+        let shown = [5, 10].map(|starts| differ(starts, [20.0, 40.0]));
+        println!("20 and 40 % differ in {shown:?} of pairs with 5 and 10 starts");
+        assert!(shown[1] >= 0.8, "{shown:?}");
     }
 }

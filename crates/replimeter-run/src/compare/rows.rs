@@ -37,6 +37,7 @@ fn side_figure(drawn: &Resampled, runs: usize) -> SideFigure {
         value: drawn.value,
         ci95: estimate.ci95,
         runs: runs as u64,
+        starts: drawn.starts.len() as u64,
         samples: drawn.samples,
         blocks: drawn.blocks,
         block_length: drawn.block_length,

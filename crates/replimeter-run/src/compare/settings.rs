@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use replimeter_model::{
     compare::SettingDifference,
     manifest::{Manifest, NOTABLE},
+    warning::{Warning, WarningCode},
 };
 use serde_json::Value;
 
@@ -59,6 +60,33 @@ pub(super) struct SettingDifferences {
     pub(super) between: Vec<SettingDifference>,
     pub(super) within: Vec<SettingDifference>,
 }
+
+impl SettingDifferences {
+    /// Returns a warning for each side's own use of this machine's cores, which changes most figures.
+    pub(super) fn about_cores(&self) -> Vec<Warning> {
+        let differs = self.between.iter().filter(|found| {
+            found.kind == "machine" && CORE_USE.iter().any(|(name, _)| *name == found.name)
+        });
+        differs
+            .map(|found| {
+                Warning::new(
+                    WarningCode::NotChecked,
+                    format!(
+                        "{}: {} on A, {} on B: this alone changes latencies and throughput",
+                        found.name, found.a, found.b
+                    ),
+                    "give both runs the same --keep-awake and --real-time, and measure again",
+                )
+            })
+            .collect()
+    }
+}
+
+/// The settings of the use of this machine's cores, and their keys.
+const CORE_USE: [(&str, &str); 2] = [
+    ("cores kept awake", "keep_awake"),
+    ("real-time priority", "real_time"),
+];
 
 /// Settings by kind, which determines the order, and name.
 type Settings = BTreeMap<(usize, String), String>;
@@ -211,10 +239,7 @@ fn machine(run: &Documents, set: &mut impl FnMut(&str, &str, String)) {
     ] {
         set("machine", name, value);
     }
-    for (name, key) in [
-        ("cores kept awake", "keep_awake"),
-        ("real-time priority", "real_time"),
-    ] {
+    for (name, key) in CORE_USE {
         if let Some(value) = run.summary["client"][key].as_bool() {
             set("machine", name, value.to_string());
         }
@@ -328,6 +353,23 @@ mod tests {
         assert_eq!(
             (found.within.len(), found.within[0].a.as_str()),
             (1, "5 | 6")
+        );
+    }
+
+    #[test]
+    fn another_use_of_the_cores_is_a_warning() {
+        let with = |awake: bool| Documents {
+            summary: serde_json::json!({"client": {"keep_awake": awake, "real_time": true}}),
+            ..run("", &[])
+        };
+        let (on, off) = (with(true), with(false));
+        assert!(differences(&[&on], &[&on]).about_cores().is_empty());
+        let warnings = differences(&[&on], &[&off]).about_cores();
+        assert_eq!(warnings.len(), 1);
+        let text = &warnings[0].message;
+        assert!(
+            text.starts_with("cores kept awake: true on A, false on B"),
+            "{text}"
         );
     }
 }

@@ -9,6 +9,7 @@ use replimeter_model::{
     compare::ComparedRun,
     manifest::{MANIFEST_SCHEMA, Manifest},
     record::RunStatus,
+    serde_error::plain,
 };
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -17,7 +18,7 @@ use super::figures::{Figure, Figures, SampleFile};
 use crate::{
     AnyRun, Entry, Registry,
     cli_error::CliError,
-    recorded::{require_directory, without_summary},
+    recorded::{complete, require_directory},
     run_dir::{MANIFEST, PLAN, SUMMARY},
 };
 
@@ -115,13 +116,12 @@ impl ComparedDirectory {
         let entries: Vec<&'static dyn Entry> = registry.entries().collect();
         let schemas: Vec<String> = entries.iter().map(|entry| entry.schema()).collect();
         let schemas: Vec<&str> = schemas.iter().map(String::as_str).collect();
-        if let Some(failure) = without_summary(&dir) {
-            return Err(failure);
-        }
+        complete(registry, &dir)?;
         let (place, summary) = document(&dir, SUMMARY, &schemas)?;
         let (_, manifest) = document(&dir, MANIFEST, &[MANIFEST_SCHEMA])?;
-        let manifest: Manifest = serde_json::from_value(manifest)
-            .map_err(|error| incomplete(&dir, &format!("{MANIFEST} is invalid ({error})")))?;
+        let manifest: Manifest = serde_json::from_value(manifest).map_err(|error| {
+            incomplete(&dir, &format!("{MANIFEST} is invalid ({})", plain(&error)))
+        })?;
         let plan = text(&dir, PLAN)?;
         let run = Self {
             dir,
@@ -151,7 +151,7 @@ impl ComparedDirectory {
     pub(super) fn record(&self) -> Result<Box<dyn AnyRun>, CliError> {
         self.measured.read(self.documents.summary.clone()).map_err(|error| {
             CliError::failed(
-                format!("cannot use the record of {}: {error}", self.dir.display()),
+                format!("cannot use the record of {}: {}", self.dir.display(), plain(&error)),
                 "if it was edited, restore it, or run its plan.toml again with `replimeter run`",
             )
         })
@@ -160,6 +160,11 @@ impl ComparedDirectory {
     /// Returns all its figures, in display order.
     pub(super) fn figures(&self) -> Result<Vec<Figure>, CliError> {
         let Figures(mut figures) = self.record()?.figures(&SampleFile(self.dir.clone()))?;
+        if self.fresh_starts() == 1 {
+            for figure in &mut figures {
+                figure.drawn = std::mem::take(&mut figure.drawn).of_one_start();
+            }
+        }
         figures.retain(|figure| figure.drawn.samples > 0 && figure.drawn.value.is_finite());
         if figures.is_empty() {
             return Err(CliError::usage(
@@ -171,6 +176,12 @@ impl ComparedDirectory {
             ));
         }
         Ok(figures)
+    }
+
+    /// Returns how often it started the servers of each shape; 0 if they ran already.
+    pub(super) fn fresh_starts(&self) -> u64 {
+        let starts = self.documents.summary.pointer("/target/fresh_starts");
+        starts.and_then(Value::as_u64).unwrap_or(0)
     }
 
     fn error(&self) -> &str {

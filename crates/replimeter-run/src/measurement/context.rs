@@ -1,10 +1,29 @@
 //! The context of a run: directory, clock, manifest, warnings and gathered state.
 
 use std::{
+    cell::RefCell,
+    path::PathBuf,
+    rc::Rc,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
+use super::{
+    Histograms, Measurement, Plan,
+    cores::{REFUSED, keep_awake, real_time},
+    end::{LastCall, RunEnd, cut_off},
+};
+use crate::{
+    cli_error::CliError,
+    event::{Event, Observer, Observers, Progress, Stage},
+    histograms,
+    journal::Journal,
+    machine,
+    options::OutputArgs,
+    run_dir::{JOURNAL, MANIFEST, PLAN, RunDir, SAMPLES, write_json, write_text},
+    screen::Host,
+    workloads::filling,
+};
 use replimeter_engine::{
     Node,
     source::{Member, OpenContext, ServerSource, Servers},
@@ -12,17 +31,18 @@ use replimeter_engine::{
 use replimeter_instruments::{
     MeasureError,
     clock::Clock,
+    host::{self, HostWatch},
     keep_awake::KeepAwake,
     load::{BackgroundLoad, FillProgress, Workload},
     preflight::{self, Cluster},
-    priority::real_time_permitted,
     record,
     table::ProbeTable,
 };
 use replimeter_model::{
+    host::FlushLatency,
     load::RatedLoad,
     manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
-    plan::{Planned, Settings},
+    plan::{CoreUse, Decision, Planned, Settings},
     target::Target,
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -31,50 +51,12 @@ use replimeter_render::{
     rows::{Batch, RowFile, Rows},
     terminal,
 };
-use serde::{Deserialize, Serialize};
-
-use super::{Histograms, Measurement, Plan};
-use crate::{
-    cli_error::CliError,
-    event::{Event, Observer, Observers, Progress, Stage},
-    histograms, machine,
-    options::OutputArgs,
-    run_dir::{MANIFEST, PLAN, RunDir, SAMPLES, write_json, write_text},
-    screen::Host,
-    workloads::filling,
-};
 
 /// Timeout of a server's replies outside the measuring path.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Timeout for the replicas to apply the removal of the table.
 const REMOVAL: Duration = Duration::from_secs(5);
-
-/// The end of a run, besides its plan, its manifest and the measured state.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RunEnd {
-    /// The run directory.
-    pub run_dir: String,
-    /// Whether idle cores were kept awake.
-    pub keep_awake: bool,
-    /// Whether the measuring threads had real-time priority.
-    pub real_time: bool,
-    /// The clock's resolution.
-    pub clock_step: Duration,
-    /// The clock's last reading.
-    pub at: Nanos,
-    /// Warnings from the checks, the servers and the clean-up.
-    pub warnings: Vec<Warning>,
-    /// The failure or interruption that ended it, if any.
-    pub failure: Option<CliError>,
-}
-
-/// The last line of a recorded run.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum LastCall {
-    Ended(RunEnd),
-}
 
 /// The surroundings of a plan that is run.
 pub(crate) struct RunRequest<'a> {
@@ -112,10 +94,17 @@ pub struct RunContext<'a, M: Measurement> {
     host: &'a Host<'a>,
     /// The text of `plan.toml`.
     plan_text: String,
+    journal: Journal,
+    /// The machine that the client runs on.
+    watch: Rc<RefCell<HostWatch>>,
+    /// The folder of sandboxes and its flushes before the run.
+    flushed: Option<(PathBuf, FlushLatency)>,
     rows: Rows<M::Columns>,
-    /// When the next rows are written even if their group is not full.
+    /// When the next rows and calls are written even if their group is not full.
     rows_due: Nanos,
     awake: Option<KeepAwake>,
+    /// How the client uses the cores, and why.
+    cores: CoreUse,
 }
 
 /// Returns the text of `plan.toml`.
@@ -148,19 +137,36 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         }
         let plan_text = plan_text(plan)?;
         write_text(&run_dir.file(PLAN), &plan_text)?;
+        let journal = Journal::create(&run_dir.file(JOURNAL))?;
+        let clock = Clock::start();
+        let watch = Rc::new(RefCell::new(HostWatch::new(&clock)));
+        let data = servers.data_folder().filter(|_| !are_given(&plan.targets));
+        let flushed = data.and_then(|folder| {
+            let before = watch.borrow_mut().flush(&folder);
+            watch.borrow_mut().flushes(before, None);
+            Some((folder, before?))
+        });
         let mut all: Vec<Box<dyn Observer + 'a>> = vec![
             Box::new(RowFile::create::<M::Columns>(&run_dir.file(SAMPLES))?),
+            Box::new(Rc::clone(&watch)),
             host.screen.progress(),
         ];
         all.extend(M::observer(&options, host.screen));
         let observers = Observers::new(all, stop);
-        let client = M::client(&plan.plan);
-        let awake = match client.keep_awake {
+        let mut cores = M::client(&plan.plan);
+        let awake = match cores.keep_awake.on {
             true => keep_awake(&mut warnings),
             false => None,
         };
-        let real_time = client.real_time && self::real_time(&mut warnings);
-        let clock = Clock::start();
+        if cores.keep_awake.on && awake.is_none() {
+            cores.keep_awake.reason = REFUSED;
+        }
+        if cores.real_time.on && !real_time(&mut warnings) {
+            cores.real_time = Decision {
+                on: false,
+                reason: REFUSED,
+            };
+        }
         let manifest = Manifest {
             schema: MANIFEST_SCHEMA.to_owned(),
             replimeter: env!("CARGO_PKG_VERSION").to_owned(),
@@ -178,7 +184,8 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             options,
             clock,
             stop,
-            real_time,
+            real_time: cores.real_time.on,
+            cores,
             observers,
             run_dir,
             manifest,
@@ -187,6 +194,9 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             servers,
             host,
             plan_text,
+            journal,
+            watch,
+            flushed,
             rows: Rows::new(M::Columns::default()),
             rows_due: next_rows(Nanos(0)),
             awake,
@@ -203,7 +213,9 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             quiet: &|| observers.emit(Event::Quiet),
             stop: self.stop,
         };
-        Ok(self.servers.open(target, &context)?)
+        let opened = self.servers.open(target, &context)?;
+        self.watch.borrow_mut().servers(opened.members());
+        Ok(opened)
     }
 
     /// Returns the servers of a target after checking them.
@@ -229,7 +241,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         &self,
         loads: &[RatedLoad],
         workloads: &[Workload],
-        cluster: &Cluster,
+        cluster: &mut Cluster,
         patience: Duration,
     ) -> Result<BackgroundLoad, CliError> {
         self.stage(Stage::Prepare, "preparing the load");
@@ -277,15 +289,40 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     /// The failure of an observer, such as a full disk.
     pub fn take(&mut self, call: M::Call) -> Result<(), CliError> {
         record::call(&call);
+        let journaled = self.journal.add(&call);
         M::take(&mut self.accumulator, self.work, call, &mut self.rows);
         let now = self.clock.now();
-        let batches = if now < self.rows_due {
-            self.rows.take_full()
-        } else {
-            self.rows_due = next_rows(now);
-            self.rows.take_all()
-        };
-        self.hand_on(batches)
+        if now < self.rows_due {
+            let full = self.rows.take_full();
+            return self.hand_on(full).and(journaled);
+        }
+        self.rows_due = next_rows(now);
+        let all = self.rows.take_all();
+        self.hand_on(all).and(journaled)?;
+        let end = LastCall::CutOff(self.ending(Some(cut_off())));
+        self.journal.add(&end)?;
+        self.journal.hand_on()
+    }
+
+    /// Returns the end of the run at this moment.
+    fn ending(&self, failure: Option<CliError>) -> RunEnd {
+        let host = self.watch.borrow().record();
+        // Servers and loads of a run on sandboxes use its cores by design.
+        let client_only = are_given(&self.plan.targets) && self.awake.is_none();
+        let mut warnings = self.warnings.clone();
+        warnings.extend(host::warnings(&host, client_only));
+        RunEnd {
+            run_dir: self.run_dir.path().display().to_string(),
+            keep_awake: self.awake.is_some(),
+            keep_awake_reason: self.cores.keep_awake.reason.to_owned(),
+            real_time: self.real_time,
+            real_time_reason: self.cores.real_time.reason.to_owned(),
+            clock_step: self.clock.step(),
+            at: self.clock.now(),
+            host,
+            warnings,
+            failure,
+        }
     }
 
     fn hand_on(&self, batches: Vec<Batch<M::Columns>>) -> Result<(), CliError> {
@@ -300,18 +337,13 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         self.observers.progress(Progress::new(stage, operation));
     }
 
-    /// Adds warnings for readers of the report.
+    /// Adds warnings for readers of the report; a repeated one is left out.
     pub fn warn(&mut self, warnings: impl IntoIterator<Item = Warning>) {
         for warning in warnings {
-            self.observers.emit(Event::Warning(&warning));
-            self.warnings.push(warning);
-        }
-    }
-
-    /// Adds a warning, unless there is an equal one.
-    pub fn warn_once(&mut self, warning: Warning) {
-        if !self.warnings.contains(&warning) {
-            self.warn([warning]);
+            if !self.warnings.contains(&warning) {
+                self.observers.emit(Event::Warning(&warning));
+                self.warnings.push(warning);
+            }
         }
     }
 
@@ -363,7 +395,16 @@ impl<'a, M: Measurement> RunContext<'a, M> {
                 ),
                 "set REPLIMETER_HOME to a folder on a disk",
             );
-            self.warn_once(warning);
+            self.warn([warning]);
+        }
+        // Of several starts, the first.
+        if self
+            .manifest
+            .servers
+            .iter()
+            .any(|server| server.shape == label)
+        {
+            return Ok(());
         }
         let shape = label.to_owned();
         self.manifest
@@ -413,7 +454,6 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         mut self,
         failure: Option<CliError>,
     ) -> Result<(CompletedRun, M::Accumulator), CliError> {
-        let keep_awake = self.awake.take().is_some();
         if M::is_empty(&self.accumulator) {
             self.abort();
             return Err(match failure {
@@ -422,6 +462,13 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             });
         }
         self.stage(Stage::Report, "writing the report");
+        if let Some((folder, before)) = &self.flushed {
+            let mut watch = self.watch.borrow_mut();
+            let after = watch.flush(folder);
+            watch.flushes(Some(*before), after);
+        }
+        let mut ended = self.ending(None);
+        drop(self.awake.take());
         M::last_rows(&self.accumulator, &mut self.rows);
         let rest = self.rows.take_all();
         let handed_on = self.hand_on(rest);
@@ -429,22 +476,23 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         // A failure caused by a failing observer hides the observer's own, which comes first.
         let stopped = self.observers.check().err();
         let finished = handed_on.and(self.observers.end());
-        let ended = RunEnd {
-            run_dir: self.run_dir.path().display().to_string(),
-            keep_awake,
-            real_time: self.real_time,
-            clock_step: self.clock.step(),
-            at: self.clock.now(),
-            warnings: self.warnings,
-            failure: stopped.or(failure).or(finished.err()),
-        };
-        record::call(&LastCall::Ended(ended.clone()));
+        ended.at = self.clock.now();
+        ended.failure = stopped.or(failure).or(finished.err());
+        let last = LastCall::Ended(ended.clone());
+        record::call(&last);
         record::finish().map_err(|error| not_recorded(&error))?;
+        // Only a run that fails needs its journal.
+        let _ = self
+            .journal
+            .add(&last)
+            .and_then(|()| self.journal.hand_on())
+            .and_then(|()| self.journal.wait());
         let over = CompletedRun {
             run_dir: self.run_dir,
             manifest: self.manifest,
             plan: self.plan_text,
             ended,
+            journal: self.journal,
         };
         Ok((over, self.accumulator))
     }
@@ -457,6 +505,7 @@ pub(crate) struct CompletedRun {
     /// The text of `plan.toml`.
     pub(crate) plan: String,
     pub(crate) ended: RunEnd,
+    pub(crate) journal: Journal,
 }
 
 impl CompletedRun {
@@ -465,8 +514,14 @@ impl CompletedRun {
         let Some(Histograms { took, series }) = histograms else {
             return Ok(());
         };
-        histograms::keep(&self.run_dir, &self.manifest, *took, series)
+        histograms::keep(self.run_dir.path(), &self.manifest, *took, series)
     }
+}
+
+/// Returns whether the servers are the user's own.
+fn are_given(targets: &[Target]) -> bool {
+    let own = |target: &Target| matches!(target, Target::Nodes(_));
+    targets.iter().any(own)
 }
 
 /// Returns when rows are written again: a killed run loses those of 5 s, or of 1/60 of its time, so that the
@@ -492,30 +547,6 @@ fn not_recorded(error: &std::io::Error) -> CliError {
         format!("cannot record the run: {error}"),
         "name a new folder with REPLIMETER_RECORD, and record one run",
     )
-}
-
-fn real_time(warnings: &mut Vec<Warning>) -> bool {
-    let Err(reason) = real_time_permitted() else {
-        return true;
-    };
-    warnings.push(Warning::new(
-        WarningCode::ClientLimited,
-        format!("the measuring threads have no real-time priority ({reason}): on busy cores they wait for the servers, which widens brackets"),
-        "run as root or with CAP_SYS_NICE, raise the limit (ulimit -r 1), or accept it with --real-time off",
-    ));
-    false
-}
-
-fn keep_awake(warnings: &mut Vec<Warning>) -> Option<KeepAwake> {
-    KeepAwake::start()
-        .map_err(|reason| {
-            warnings.push(Warning::new(
-                WarningCode::ClientLimited,
-                format!("idle cores could not be kept awake: {reason}; every latency includes waking a core"),
-                "compare only with runs that also have this warning",
-            ));
-        })
-        .ok()
 }
 
 /// Returns the outcome of a measurement, and its failure with the hint of the servers' owner. An outcome without one has a warning

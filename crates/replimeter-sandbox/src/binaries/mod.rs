@@ -9,6 +9,7 @@ use std::{
     cmp::Reverse,
     collections::BTreeSet,
     ffi::OsString,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -279,6 +280,12 @@ impl SearchResult {
     /// Returns the error for a search that found nothing suitable (any engine when `None`).
     #[must_use]
     pub fn none(&self, search: &Search, engine: Option<Engine>) -> SandboxError {
+        if let Some(folder) = &search.servers
+            && let Err(source) = fs::read_dir(folder)
+        {
+            let path = folder.clone();
+            return SandboxError::Folder { path, source };
+        }
         SandboxError::NoBinary {
             wanted: engine
                 .map_or("MariaDB or MySQL", Engine::product)

@@ -3,6 +3,8 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
 };
 
+use replimeter_engine::source::{SourceError, SourceErrorKind};
+
 use super::{examine::parse_version, *};
 
 #[test]
@@ -204,4 +206,25 @@ fn folder_without_servers_is_named() {
         "{error}"
     );
     assert!(error.hint().contains("make servers"));
+}
+
+#[test]
+fn named_folder_that_is_none_is_a_mistake_of_the_request() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    for (path, want) in [
+        (PathBuf::from("/no/such"), "No such file"),
+        (file.path().to_owned(), "Not a directory"),
+    ] {
+        let search = Search {
+            servers: Some(path.clone()),
+            ..Search::default()
+        };
+        let error = Install::find(&search, None).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains(want) && text.contains(path.to_str().unwrap()),
+            "{text}"
+        );
+        assert_eq!(SourceError::from(error).kind, SourceErrorKind::Usage);
+    }
 }

@@ -17,6 +17,7 @@ use replimeter_engine::{Node, namespace::Namespace, option_file};
 use replimeter_model::{
     manifest::SandboxRecord,
     sandbox::{SandboxName, SandboxSpec},
+    serde_error::plain,
     shape::Shape,
     target::{Role, Secret},
 };
@@ -125,7 +126,7 @@ fn look(folder: &Path) -> Result<NamedSandbox, SandboxError> {
     };
     let record: ManagedRecord = serde_json::from_str(&text).map_err(|error| SandboxError::Kept {
         name: name.clone(),
-        state: format!("its record cannot be read: {error}"),
+        state: format!("its record cannot be read: {}", plain(&error)),
         hint: format!(
             "end it with `replimeter sandbox down {name}`: another version of Replimeter started it"
         ),

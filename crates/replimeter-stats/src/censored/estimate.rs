@@ -7,7 +7,10 @@ use replimeter_model::{
 };
 
 use super::likelihood::{Fit, Problem};
-use crate::signed::{BEYOND, rank_of};
+use crate::{
+    dependence,
+    signed::{BEYOND, rank_of},
+};
 
 /// Resamples behind an interval, and the steps that each of them gets.
 const RESAMPLES: usize = 100;
@@ -111,18 +114,27 @@ impl Npmle {
         last
     }
 
-    /// Returns 95 % confidence intervals of the quantiles `levels`, each given with the inflation
-    /// of its variance by dependence between neighbors, in microseconds.
+    /// Returns 95 % confidence intervals of the quantiles `levels`, each given with the factor
+    /// by which dependence between neighbors inflates its variance, in microseconds; none for a
+    /// quantile without a factor. They end where the estimate does, and are then widened by
+    /// `systematic`, an error that is the same for all brackets, on either side.
     ///
     /// Percentiles of a bootstrap: 100 resamples of the brackets on the grid, each re-estimated;
     /// from the 2.5 % point of the innermost intervals' lower ends to the 97.5 % point of their
     /// upper ends, since the position within an innermost interval is uncertain, too. The distance
-    /// of both from the estimate is scaled by √inflation. Where brackets are wide the estimate's
+    /// of both from the estimate is scaled by √factor. Where brackets are wide the estimate's
     /// error decreases more slowly than 1/√n (Groeneboom & Wellner 1992), and there the plain
     /// bootstrap is not proved correct; with the outer ends its simulated coverage was 92 to 98 %
     /// (100 to 3,000 rounds, polling periods from half to twice the spread of the lag).
     #[must_use]
-    pub fn bootstrap<const N: usize>(&self, levels: [(f64, f64); N]) -> [[f64; 2]; N] {
+    pub fn bootstrap<const N: usize>(
+        &self,
+        levels: [(f64, Option<f64>); N],
+        systematic: Nanos,
+    ) -> [Option<[f64; 2]>; N] {
+        if levels.iter().all(|(_, factor)| factor.is_none()) {
+            return [None; N];
+        }
         let mut random = Random::new(SEED);
         let mut found: Vec<[(Nanos, Nanos); N]> = Vec::with_capacity(RESAMPLES);
         let even = 1.0 / self.intervals.len() as f64;
@@ -151,8 +163,11 @@ impl Npmle {
                 (quantile.low.unwrap_or(quantile.high), quantile.high)
             }));
         }
+        let held = self.held();
+        let smallest = held.first().map_or(f64::MIN, |(low, _, _)| *low);
+        let largest = held.last().map_or(f64::MAX, |(_, high, _)| *high);
         let mut at = 0;
-        levels.map(|(p, inflation)| {
+        levels.map(|(p, factor)| {
             let own = self.quantile(p);
             let mut lows: Vec<Nanos> = found.iter().map(|levels| levels[at].0).collect();
             let mut highs: Vec<Nanos> = found.iter().map(|levels| levels[at].1).collect();
@@ -166,25 +181,43 @@ impl Npmle {
             };
             let low = lows.get(rank(0.025)).copied().unwrap_or(own.point);
             let high = highs.get(rank(0.975)).copied().unwrap_or(own.point);
-            let stretch = inflation.max(1.0).sqrt();
-            [-1.0, 1.0].map(|side| {
-                let reach = if side < 0.0 {
-                    own.point - low
+            let stretch = factor?.max(1.0).sqrt();
+            Some([-1.0, 1.0].map(|side| {
+                let reach_us = if side < 0.0 {
+                    own.point.micros_since(low)
                 } else {
-                    high - own.point
+                    high.micros_since(own.point)
                 };
-                own.point.as_micros() + side * reach.as_micros().max(0.0) * stretch
-            })
+                let end = own.point.as_micros() + side * reach_us.max(0.0) * stretch;
+                end.clamp(smallest, largest) + side * systematic.as_micros()
+            }))
         })
+    }
+
+    /// Returns the intervals with mass in microseconds, ascending, and their masses. The low end of
+    /// one that has none is its high end.
+    fn held(&self) -> Vec<(f64, f64, f64)> {
+        self.intervals()
+            .filter(|(_, _, mass)| *mass > NOTHING)
+            .map(|(low, high, mass)| {
+                let low = if low.0 == i64::MIN { high } else { low };
+                (low.as_micros(), high.as_micros(), mass)
+            })
+            .collect()
     }
 
     /// Returns the reported figures, and how closely the brackets determine them. `inflation`
     /// returns the factor by which dependence between neighbors inflates the variance of the share
-    /// of samples up to a value; where it is `None` there are no confidence intervals.
+    /// of samples up to a value; where it is `None`, or fewer than ten effective samples lie beyond
+    /// a quantile, there are no confidence intervals; for `systematic` see [`Self::bootstrap`]. `between` returns the interval
+    /// around a quantile, in µs, that the spread between starts of the servers gives; the confidence interval reaches at
+    /// least as far, and by `systematic` farther.
     #[must_use]
     pub fn figures(
         &self,
         inflation: impl Fn(Nanos) -> Option<f64>,
+        between: impl Fn(f64, f64) -> Option<[f64; 2]>,
+        systematic: Nanos,
     ) -> (Distribution, EstimateBounds) {
         let stated = |p: f64| {
             let beyond = self.count.saturating_sub(rank_of(p, self.count));
@@ -196,14 +229,7 @@ impl Npmle {
                 [quantile.low.unwrap_or(quantile.high), quantile.high].map(Nanos::as_micros)
             })
         };
-        let held: Vec<(f64, f64, f64)> = self
-            .intervals()
-            .filter(|(_, _, mass)| *mass > NOTHING)
-            .map(|(low, high, mass)| {
-                let low = if low.0 == i64::MIN { high } else { low };
-                (low.as_micros(), high.as_micros(), mass)
-            })
-            .collect();
+        let held = self.held();
         let mean: f64 = held
             .iter()
             .map(|(low, high, mass)| low.midpoint(*high) * mass)
@@ -214,26 +240,20 @@ impl Npmle {
             .sum();
         let samples = self.count as f64;
         let median = stated(0.5);
-        let intervals = median.as_ref().map(|_| {
-            let of = |p: f64| stated(p).and_then(|quantile| inflation(quantile.point));
-            let inflations = LEVELS.map(of);
-            if inflations[0].is_some() {
-                let mut at = 0;
-                let levels = LEVELS.map(|p| {
-                    at += 1;
-                    (p, inflations[at - 1].unwrap_or(1.0))
-                });
-                let intervals = self.bootstrap(levels);
-                let mut at = 0;
-                intervals.map(|interval| {
-                    at += 1;
-                    inflations[at - 1].map(|_| interval)
-                })
-            } else {
-                [None; LEVELS.len()]
-            }
+        let levels = LEVELS.map(|p| {
+            let factor = stated(p)
+                .and_then(|quantile| inflation(quantile.point))
+                .and_then(|inflation| dependence::of_quantile(inflation, samples * (1.0 - p)));
+            (p, factor)
         });
-        let [p50_us_ci95, p90_us_ci95, p95_us_ci95, p99_us_ci95] = intervals.unwrap_or_default();
+        let mut intervals = self.bootstrap(levels, systematic);
+        let error = systematic.as_micros();
+        for (interval, p) in intervals.iter_mut().zip(LEVELS) {
+            let between = point(p).and_then(|point| between(p, point));
+            let between = between.map(|[low, high]| [low - error, high + error]);
+            *interval = dependence::wider(*interval, between);
+        }
+        let [p50_us_ci95, p90_us_ci95, p95_us_ci95, p99_us_ci95] = intervals;
         let distribution = Distribution {
             count: self.count,
             min_us: held.first().map(|(low, _, _)| *low),
@@ -259,6 +279,7 @@ impl Npmle {
             p99_us: within(0.99),
             steps: self.fit.steps as u64,
             likelihood_gap: self.fit.gap,
+            systematic_us: systematic.as_micros(),
         };
         (distribution, innermost)
     }

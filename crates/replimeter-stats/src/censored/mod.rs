@@ -48,7 +48,15 @@ pub struct Brackets {
     count: u64,
 }
 
+/// High end of a bracket that has none: the time was not reached when it was last looked for.
+pub const NEVER: Nanos = Nanos(1 << 60);
+
 impl Brackets {
+    /// Adds a time that is later than `low`, and of which no more is known.
+    pub fn record_later_than(&mut self, low: Nanos) {
+        self.record(Some(low), NEVER);
+    }
+
     /// Adds a time that lies in (`low`, `high`]; without `low` there is no lower end. Equal ends
     /// mean a time that is known exactly.
     pub fn record(&mut self, low: Option<Nanos>, high: Nanos) {

@@ -144,7 +144,7 @@ fn exact_times_give_the_empirical_distribution() {
             "{p}: {quantile:?}"
         );
     }
-    let (figures, within) = estimate.figures(|_| None);
+    let (figures, within) = estimate.figures(|_| None, |_, _| None, Nanos(0));
     assert_eq!((figures.count, figures.p999_us), (1000, None));
     assert!(
         (figures.mean_us.unwrap() - 500_500.0).abs() < 500.0,
@@ -234,13 +234,63 @@ fn estimate_intervals_cover_the_truth() {
         for (low, high) in polled(&mut random, 300, 30.0, truth) {
             all.record(Some(Nanos(low)), Nanos(high));
         }
-        let intervals = all.estimate().unwrap().bootstrap([(0.5, 1.0), (0.9, 1.0)]);
-        for ((p, [low, high]), covered) in [0.5, 0.9].into_iter().zip(intervals).zip(&mut covered) {
+        let levels = [(0.5, Some(1.0)), (0.9, Some(1.0))];
+        let intervals = all.estimate().unwrap().bootstrap(levels, Nanos(0));
+        for ((p, ends), covered) in [0.5, 0.9].into_iter().zip(intervals).zip(&mut covered) {
+            let [low, high] = ends.unwrap();
             *covered += u32::from(low <= truth(1.0 - p) && truth(1.0 - p) <= high);
         }
     }
     // Nominal 95 of 100; three standard errors are 6.5.
     assert!(covered.iter().all(|covered| *covered >= 89), "{covered:?}");
+}
+
+#[test]
+fn unknown_moment_within_reads_is_covered() {
+    // Reads of 20 µs follow one another, and the server looks at their very begin or end: all times are then later or
+    // earlier than the brackets between the middles of reads, which no number of rounds shows.
+    let truth = |uniform: f64| 100.0 - 50.0 * uniform.ln();
+    let (mut plain, mut wider) = (0, 0);
+    for run in 0..40 {
+        let mut random = Random::new(run);
+        let look = if run % 2 == 0 { 0.0 } else { 20.0 };
+        let mut all = Brackets::default();
+        for _ in 0..2_000 {
+            let time = truth(random.uniform());
+            let phase = random.uniform() * 20.0;
+            // The middle of the last read that looked too early.
+            let missed = ((time - look - phase) / 20.0).ceil() * 20.0 + phase - 10.0;
+            let ns = |us: f64| Nanos((us * 1e3) as i64);
+            all.record(Some(ns(missed)), ns(missed + 20.0));
+        }
+        let estimate = all.estimate().unwrap();
+        let covered = |systematic: Nanos| {
+            let [ends] = estimate.bootstrap([(0.5, Some(1.0))], systematic);
+            let [low, high] = ends.unwrap();
+            u32::from(low <= truth(0.5) && truth(0.5) <= high)
+        };
+        plain += covered(Nanos(0));
+        wider += covered(Nanos(10_000));
+    }
+    assert!(plain <= 20 && wider >= 38, "{plain} {wider}");
+}
+
+#[test]
+fn interval_ends_where_the_estimate_does() {
+    let mut all = Brackets::default();
+    for round in 0..100 {
+        let low = 100 + i64::from(round % 10 == 0) * 50;
+        all.record(Some(Nanos(low * UNIT)), Nanos((low + 10) * UNIT));
+    }
+    let estimate = all.estimate().unwrap();
+    let (figures, _) = estimate.figures(|_| Some(2.0), |_, _| None, Nanos(0));
+    // A tenth of the mass is 50 units away, and the median's interval ends there.
+    let [low, high] = figures.p50_us_ci95.unwrap();
+    assert_eq!(Some(low), figures.min_us, "{figures:?}");
+    assert!(Some(high) <= figures.max_us, "{figures:?}");
+    let (wider, within) = estimate.figures(|_| Some(2.0), |_, _| None, Nanos(UNIT));
+    assert_eq!(wider.p50_us_ci95, Some([low - 64.0, high + 64.0]));
+    assert_eq!(within.systematic_us, 64.0);
 }
 
 #[test]
@@ -281,6 +331,6 @@ proptest! {
             prop_assert!(quantile.point >= last && quantile.high >= quantile.point);
             last = quantile.point;
         }
-        let _ = estimate.figures(|_| Some(2.0));
+        let _ = estimate.figures(|_| Some(2.0), |_, _| None, Nanos(5_000));
     }
 }

@@ -10,6 +10,7 @@
 //!   correct interval, so blocks are [`LONGER`] times as long, and at least the cube root of the number of samples.
 //!   There are at most [`MAX_BLOCKS`] blocks: longer ones do no harm.
 //! - *Blocks that a run already has* ([`of_blocks`], [`of_rates`]) are drawn unchanged.
+//! - *Fresh starts of servers* ([`of_starts`]) give one value each: Student's t of the values, or of their logarithms.
 //! - *Figures recorded with an interval* ([`Resampled::of_interval`]), including shares, are spread according to that
 //!   interval.
 //!
@@ -26,13 +27,15 @@ mod blocks;
 mod resampled;
 mod sample_series;
 mod spread;
+mod starts;
 #[cfg(test)]
 mod tests;
 
 pub use blocks::of_rates_in_time;
-pub use resampled::{Resampled, of_blocks, of_rates, of_units};
+pub use resampled::{Resampled, of_blocks, of_rates, of_starts, of_units};
 pub use sample_series::SampleSeries;
 pub use spread::{Spread, difference, holm, log_ratio};
+pub use starts::between_starts;
 
 /// Resamples behind an interval.
 pub const RESAMPLES: usize = 2000;

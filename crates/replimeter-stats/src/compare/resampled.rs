@@ -3,7 +3,7 @@
 use replimeter_model::{estimate::Estimate, random::Random};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::{LEVEL, RESAMPLES, SEED, Z95, mean, spread::Spread, variance};
+use super::{LEVEL, RESAMPLES, SEED, Z95, mean, spread::Spread, starts, variance};
 
 /// A figure with its resamples.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +14,9 @@ pub struct Resampled {
     pub draws: Vec<f64>,
     /// Degrees of freedom of their spread.
     pub freedom: f64,
+    /// The value of each fresh start of the servers: the figure has no other resamples. Empty for servers that ran already,
+    /// and for figures that have their starts in the resamples.
+    pub starts: Vec<f64>,
     /// Samples behind the figure.
     pub samples: u64,
     /// Blocks that were drawn; 0 if none.
@@ -64,17 +67,30 @@ impl Resampled {
         }
     }
 
+    /// Returns the figure as that of one start, whose interval would leave out the variation between starts.
+    #[must_use]
+    pub fn of_one_start(self) -> Self {
+        Self {
+            starts: vec![self.value],
+            ..Self::without_resamples(self.value, self.samples)
+        }
+    }
+
     /// Returns the same figure in another unit.
     #[must_use]
     pub fn times(mut self, factor: f64) -> Self {
         self.value *= factor;
-        self.draws.iter_mut().for_each(|draw| *draw *= factor);
+        let others = self.draws.iter_mut().chain(&mut self.starts);
+        others.for_each(|value| *value *= factor);
         self
     }
 
     /// Returns the figure's standard deviations; `None` when there were no resamples.
     #[must_use]
     pub fn spread(&self) -> Option<Spread> {
+        if let Some(spread) = starts::spread(&self.starts, self.value) {
+            return Some(spread);
+        }
         if self.draws.is_empty() || self.freedom < 1.0 || !self.value.is_finite() {
             return None;
         }
@@ -100,7 +116,8 @@ impl Resampled {
     /// Returns the figure with its 95 % interval.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
-        let ends = self.spread().map(|spread| spread.interval(LEVEL));
+        let ends = starts::between_starts(&self.starts, self.value)
+            .or_else(|| self.spread().map(|spread| spread.interval(LEVEL)));
         Estimate {
             value: Some(self.value),
             ci95: ends.into(),
@@ -108,8 +125,23 @@ impl Resampled {
     }
 }
 
+/// Returns the figure of starts of which each gave a value: their geometric mean if all are positive, otherwise their
+/// arithmetic mean. The interval is Student's, of the logarithms or of the values.
+///
+/// `None` without a start. A single one has no interval, however many samples it has.
+#[must_use]
+pub fn of_starts(values: &[f64], samples: u64) -> Option<Resampled> {
+    let (value, freedom) = starts::mean_of(values)?;
+    Some(Resampled {
+        starts: values.to_vec(),
+        freedom,
+        ..Resampled::without_resamples(value, samples)
+    })
+}
+
 /// Returns the mean figure of several units (runs or starts) with equal weight: units are drawn
-/// first, and then their resamples.
+/// first, and then their resamples. The starts of all units are equal ([`of_starts`]) where each has
+/// some.
 ///
 /// `None` without a unit. A single one is returned unchanged.
 #[must_use]
@@ -117,6 +149,10 @@ pub fn of_units(units: &[Resampled]) -> Option<Resampled> {
     let (first, rest) = units.split_first()?;
     if rest.is_empty() {
         return Some(first.clone());
+    }
+    if units.iter().all(|unit| !unit.starts.is_empty()) {
+        let starts: Vec<f64> = units.iter().flat_map(|unit| unit.starts.clone()).collect();
+        return of_starts(&starts, units.iter().map(|unit| unit.samples).sum());
     }
     let count = units.len() as f64;
     let values: Vec<f64> = units.iter().map(|unit| unit.value).collect();
@@ -164,6 +200,7 @@ pub fn of_units(units: &[Resampled]) -> Option<Resampled> {
         // Two units that happen to be similar show little of the spread between units, however well each
         // is known.
         freedom: count - 1.0,
+        starts: Vec::new(),
         samples: units.iter().map(|unit| unit.samples).sum(),
         blocks: units.iter().map(|unit| unit.blocks).sum(),
         block_length: mean(

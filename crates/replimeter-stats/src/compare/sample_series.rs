@@ -2,7 +2,7 @@
 
 use replimeter_model::random::Random;
 
-use super::{BEYOND, GRID, MAX_CELLS, RESAMPLES, SEED, blocks::Cut, resampled::Resampled};
+use super::{BEYOND, GRID, MAX_CELLS, RESAMPLES, SEED, blocks::Cut, mean, resampled::Resampled};
 
 /// Samples of one kind in the order of time.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +28,11 @@ impl SampleSeries {
     #[must_use]
     pub fn count(&self) -> usize {
         self.values.len()
+    }
+
+    /// Returns the samples in the order of time.
+    pub fn values(&self) -> impl Iterator<Item = f64> + '_ {
+        self.values.iter().copied()
     }
 
     /// Returns the largest sample.
@@ -60,6 +65,21 @@ impl SampleSeries {
             .map(|range| (self.values[range.clone()].iter().sum(), range.len() as f64))
             .collect();
         cut.rate(&blocks)
+    }
+
+    /// Returns the mean of one of several starts; `None` without samples.
+    #[must_use]
+    pub fn mean_of_start(&self) -> Option<f64> {
+        (!self.values.is_empty()).then(|| mean(&self.values))
+    }
+
+    /// Returns the quantile `p` of one of several starts; `None` when fewer than five samples lie beyond it.
+    #[must_use]
+    pub fn quantile_of_start(&self, p: f64) -> Option<f64> {
+        let count = self.count() as f64;
+        // The small addition keeps 500 × 0.01 from being just below five.
+        let enough = count * (1.0 - p).min(p) + 1e-9 >= BEYOND;
+        enough.then(|| self.sorted[((count * p).ceil() as usize).clamp(1, self.count()) - 1])
     }
 
     /// Returns the quantile `p`, by the inverse of the distribution function. `None` when fewer

@@ -18,7 +18,7 @@ pub struct Spread {
 }
 
 /// Returns the quantile `upper` of Student's distribution.
-fn student(upper: f64, freedom: f64) -> f64 {
+pub(super) fn student(upper: f64, freedom: f64) -> f64 {
     if freedom > 1e6 {
         return Normal::standard().inverse_cdf(upper);
     }

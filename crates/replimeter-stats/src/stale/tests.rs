@@ -1,6 +1,8 @@
 use super::*;
 use replimeter_model::random::Random;
 
+mod starts;
+
 fn round(number: u64, offset: i64, visible: i64) -> StaleRound {
     let send = Nanos(number as i64 * 1_000_000);
     let ack = send + Nanos(100_000);
@@ -160,12 +162,12 @@ fn wait_interval_covers_the_truth() {
 #[test]
 fn wait_interval_excludes_what_reads_exclude() {
     let mut random = Random::new(12);
-    // Visibility times come in clusters of a hundred rounds.
+    // Visibility times come in clusters of twenty rounds.
     let mut left = 0;
     let mut slow = false;
-    let row = run(6_000, || {
+    let row = run(30_000, || {
         if left == 0 {
-            (left, slow) = (100, random.uniform() < 0.4);
+            (left, slow) = (20, random.uniform() < 0.4);
         }
         left -= 1;
         if slow && random.uniform() < 0.7 {
@@ -188,6 +190,72 @@ fn wait_interval_excludes_what_reads_exclude() {
         ),
         "{fresh:?}"
     );
+}
+
+#[test]
+fn delays_of_the_curve_are_no_clusters() {
+    let mut random = Random::new(13);
+    let mut summary = StaleSummary::default();
+    let mut number = 0;
+    let mut record = |offset: i64| {
+        // Half is visible late, by 200 µs on average; 99 % after 200 µs × ln 50.
+        let late = random.uniform() < 0.5;
+        let visible = if late {
+            (-200e3 * random.uniform().ln()) as i64
+        } else {
+            -5
+        };
+        let round = round(number, offset, visible);
+        number += 1;
+        summary.record(&round, &round.reads[0], true);
+    };
+    (0..6_000).for_each(|_| record(0));
+    (0..3_000).for_each(|at| record([100_000, 300_000, 1_000_000][at % 3]));
+    let row = summary.row();
+    let all = summary.first_reads();
+    // Half of the immediate reads are stale and few of the others: taken as one share, these are two long clusters.
+    let mixed = inflation_of_mixture(&summary);
+    assert!(mixed > 100.0, "{mixed}");
+    assert!(all.inflation.unwrap() < 3.0, "{all:?}");
+    let [low, high] = row.fresh_after_us.p99_ci95.unwrap();
+    let truth = 200.0 * 50f64.ln();
+    assert!(
+        low <= truth && truth <= high && high - low < 300.0,
+        "{row:?}"
+    );
+}
+
+/// Returns the factor that all first reads have as one share.
+fn inflation_of_mixture(summary: &StaleSummary) -> f64 {
+    let mut windows: Vec<(u64, u64)> = Vec::new();
+    for (offset, point) in &summary.points {
+        let (trials, events) = point.share.counts();
+        let parts = if offset.0 == 0 { 20 } else { 4 };
+        windows.extend((0..parts).map(|_| (trials / parts, events / parts)));
+    }
+    dependence::inflation(&[dependence::Residuals::of(&windows)]).unwrap()
+}
+
+#[test]
+fn clusters_widen_the_bound_of_monotonic_reads() {
+    let bound = |clusters: bool| {
+        let mut summary = StaleSummary::default();
+        for number in 0..10_000 {
+            let mut round = round(number, 0, -5);
+            round.reads[0].went_back = match clusters {
+                true => number / 50 % 50 == 7,
+                false => number % 50 == 7,
+            };
+            summary.record(&round, &round.reads[0], true);
+        }
+        let violations = summary.row().violations;
+        assert_eq!(violations.monotonic_reads, 200);
+        assert_eq!(violations.monotonic_reads_of, 10_000);
+        violations.monotonic_reads_percent_upper_bound
+    };
+    let (single, clustered) = (bound(false), bound(true));
+    // 2 % of 10,000 independent rounds: at most 2.29 %.
+    assert!(single < 2.35 && clustered > 3.0, "{single} {clustered}");
 }
 
 #[test]

@@ -284,6 +284,7 @@ mod tests {
             others,
             [
                 "calibrate --link-delay",
+                "calibrate --row-delay",
                 "cost --link-delay",
                 "stale --case"
             ]

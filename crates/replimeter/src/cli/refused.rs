@@ -10,13 +10,20 @@ use replimeter_model::{redact, shape::Shape};
 use replimeter_run::Registry;
 
 use super::{Invocation, command, read};
+use crate::print::say;
 
 /// Reads the command line; ends the program when there is nothing to do.
 pub(crate) fn parse(registry: &'static Registry) -> Invocation {
     read(registry, std::env::args_os()).unwrap_or_else(|error| {
         let error = with_owners(registry, with_command(registry, with_tip(error)));
         let error = with_number(error);
-        without_passwords(registry, error).exit()
+        let error = without_passwords(registry, error);
+        if !error.use_stderr() {
+            error.exit()
+        }
+        // Without styles, and without what an argument has to control the terminal.
+        say(&error.render().to_string());
+        std::process::exit(error.exit_code())
     })
 }
 

@@ -34,13 +34,18 @@ struct Published {
     title: &'static str,
     question: &'static str,
     plan: &'static str,
+    /// The plan of a second run, to which the first is compared, and its folder.
+    second: Option<(&'static str, &'static str)>,
     /// Keys of a small run that replace the plan's; `{}` removes one.
     small: &'static str,
     /// Returns the published table.
     table: fn() -> Table,
-    /// Returns the findings of a run.
-    found: fn(&dyn AnyRun) -> Option<Found>,
+    /// Returns the findings of a run, and of the second one.
+    found: fn(&dyn AnyRun, Option<&dyn AnyRun>) -> Option<Found>,
 }
+
+/// The folder of a run, and the run.
+type NamedRun = (&'static str, Box<dyn PlannedRun>);
 
 /// The measured figures, and the findings.
 type Found = (Table, Vec<Claim>);
@@ -52,9 +57,10 @@ const PUBLISHED: [Published; 5] = [
         title: "Size sweep by polling (Giuseppe Maxia, 2006)",
         question: "How long after an insert on the primary is the row readable on the replica?",
         plan: include_str!("../../../../plans/size-sweep.toml"),
-        small: "lag.sweeps = 6",
+        second: None,
+        small: "lag.sweeps = 12",
         table: reproduce::sweep_published,
-        found: |run| Some(reproduce::sweep(run.document().downcast_ref()?)),
+        found: |run, _| Some(reproduce::sweep(run.document().downcast_ref()?)),
     },
     Published {
         number: 2,
@@ -62,21 +68,22 @@ const PUBLISHED: [Published; 5] = [
         title: "Read replicas 0, 1, 2 under mixed load (web scaling test)",
         question: "How does each added read replica change insert and select throughput?",
         plan: include_str!("../../../../plans/read-replica-scaling.toml"),
+        second: None,
         small: r#"
             [target]
             # A fifth of the data, as published; MariaDB takes no less than 6 MB.
             server-options = ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]
             [scale]
             replicas = "0..2"
-            duration = "2s"
+            duration = "3s"
             warm-up = "500ms"
-            starts = 3
+            starts = 5
             data-size = "30MB"
             updates = false
             check-prediction = false
         "#,
         table: reproduce::replicas_published,
-        found: |run| Some(reproduce::replicas(run.document().downcast_ref()?)),
+        found: |run, _| Some(reproduce::replicas(run.document().downcast_ref()?)),
     },
     Published {
         number: 3,
@@ -84,9 +91,16 @@ const PUBLISHED: [Published; 5] = [
         title: "Replication lag without polling (Baron Schwartz, 2007)",
         question: "How late does a statement run on the replica, measured without polling?",
         plan: include_str!("../../../../plans/lag-histogram.toml"),
+        second: Some((
+            "3-lag-methods",
+            include_str!("../../../../plans/lag-methods.toml"),
+        )),
         small: "",
         table: reproduce::histogram_published,
-        found: |run| Some(reproduce::histogram(run.document().downcast_ref()?)),
+        found: |run, second| {
+            let second = second.and_then(|run| run.document().downcast_ref());
+            Some(reproduce::histogram(run.document().downcast_ref()?, second))
+        },
     },
     Published {
         number: 4,
@@ -94,6 +108,7 @@ const PUBLISHED: [Published; 5] = [
         title: "Stale reads on a multi-primary cluster (Peter Zaitsev, 2013)",
         question: "After a write on node 1, how often and for how long is a read on node 2 stale?",
         plan: include_str!("../../../../plans/galera-stale-reads.toml"),
+        second: None,
         small: r#"
             [stale]
             # After a huge update, a round takes seconds, so the limit is a time. The table has no curve.
@@ -103,7 +118,7 @@ const PUBLISHED: [Published; 5] = [
             load-data-size = "50000"
         "#,
         table: reproduce::stale_published,
-        found: |run| Some(reproduce::stale(run.document().downcast_ref()?)),
+        found: |run, _| Some(reproduce::stale(run.document().downcast_ref()?)),
     },
     Published {
         number: 5,
@@ -111,6 +126,7 @@ const PUBLISHED: [Published; 5] = [
         title: "Cost of semi-sync (a MySQL Cluster engineer, 2010)",
         question: "How much latency does waiting for a replica's acknowledgement add?",
         plan: include_str!("../../../../plans/semi-sync-cost.toml"),
+        second: None,
         small: r#"
             [cost]
             duration = "4s"
@@ -118,32 +134,41 @@ const PUBLISHED: [Published; 5] = [
             warm-up = "500ms"
         "#,
         table: reproduce::price_published,
-        found: |run| Some(reproduce::price(run.document().downcast_ref()?)),
+        found: |run, _| Some(reproduce::price(run.document().downcast_ref()?)),
     },
 ];
 
 impl Published {
-    fn plan(
+    /// Returns the plans of its runs, each with its folder.
+    fn plans(
         &self,
         registry: &Registry,
         extent: ReproduceExtent,
-    ) -> Result<Box<dyn PlannedRun>, CliError> {
+    ) -> Result<Vec<NamedRun>, CliError> {
         let small = match extent {
             ReproduceExtent::Small => self.small,
             ReproduceExtent::Full => "",
         };
-        // Uses what is available: named modes would be required. With `all`, methods are those that the
-        // servers permit; stamps use SYSDATE() if there is no NOW_USEC().
-        let udf = if environment::has_udf() {
-            ""
-        } else {
-            "target.udf = {}"
+        let first = (self.name, self.plan);
+        let plans = std::iter::once(first).chain(self.second);
+        let read = |(folder, plan): (&'static str, &str)| {
+            let mut text = changed(plan, small).map_err(PlanError::Syntax)?;
+            // Stamps then use SYSDATE() alone.
+            if !environment::has_udf() {
+                text = changed(&text, "target.udf = {}").map_err(PlanError::Syntax)?;
+                text = text.replace("stamp,stamp-udf", "stamp");
+            }
+            let plan = registry.plan(&text, &CommandLineSettings::default())?;
+            Ok((folder, plan))
         };
-        let mut text = self.plan.to_owned();
-        for keys in [small, "cost.modes = {}", udf] {
-            text = changed(&text, keys).map_err(PlanError::Syntax)?;
-        }
-        Ok(registry.plan(&text, &CommandLineSettings::default())?)
+        plans.map(read).collect()
+    }
+
+    /// Returns the findings of its runs.
+    fn of_runs(&self, runs: &[Recorded]) -> Option<Found> {
+        let (first, others) = runs.split_first()?;
+        let second = others.first().map(|second| second.run.as_ref());
+        (self.found)(first.run.as_ref(), second)
     }
 }
 
@@ -168,10 +193,10 @@ pub(crate) fn run(
 ) -> Result<(), CliError> {
     let wanted =
         |one: &&Published| args.experiments.is_empty() || args.experiments.contains(&one.number);
-    let plans: Vec<(&Published, Box<dyn PlannedRun>)> = PUBLISHED
+    let plans: Vec<(&Published, Vec<_>)> = PUBLISHED
         .iter()
         .filter(wanted)
-        .map(|one| Ok((one, one.plan(registry, args.size)?)))
+        .map(|one| Ok((one, one.plans(registry, args.size)?)))
         .collect::<Result<_, CliError>>()?;
     let mut dir = RunDir::create(args.run_dir.as_deref(), "reproduce")?;
     dir.keep();
@@ -194,7 +219,7 @@ pub(crate) fn run(
     };
     let mut texts = String::new();
     let mut ended: Option<CliError> = None;
-    for (index, (one, plan)) in plans.iter().enumerate() {
+    for (index, (one, runs)) in plans.iter().enumerate() {
         say(&format!(
             "experiment {} ({} of {}): {}\n",
             one.number,
@@ -202,15 +227,8 @@ pub(crate) fn run(
             plans.len(),
             one.title
         ));
-        let (experiment, failure) = carry_out(
-            registry,
-            one,
-            plan.as_ref(),
-            &dir,
-            &mut manifest,
-            &mut texts,
-            stop,
-        );
+        let (experiment, failure) =
+            carry_out(registry, one, runs, &dir, &mut manifest, &mut texts, stop);
         document.experiments.push(experiment);
         if let Some(failure) = failure {
             let interrupted = failure.kind == FailureKind::Interrupted;
@@ -303,18 +321,20 @@ pub(crate) fn again(registry: &Registry, args: &ReportArgs, dir: &Path) -> Resul
     let manifest: Manifest = read_json(&dir, MANIFEST, MANIFEST_SCHEMA)?;
     let mut texts = String::new();
     for experiment in &mut document.experiments {
-        // The findings of a run are kept even if its folder is missing.
-        let Some(run) = &experiment.run_dir else {
-            continue;
-        };
-        let Ok(recorded) = Recorded::open(registry, &dir.join(run)) else {
-            continue;
-        };
+        let runs = experiment.run_dirs.iter();
+        let runs: Vec<Recorded> = runs
+            .filter_map(|run| Recorded::open(registry, &dir.join(run)).ok())
+            .collect();
         let one = PUBLISHED.iter().find(|one| one.number == experiment.number);
-        if let Some(found) = one.and_then(|one| (one.found)(recorded.run.as_ref())) {
+        // The findings of a run are kept even if its folder is missing.
+        if runs.len() == experiment.run_dirs.len()
+            && let Some(found) = one.and_then(|one| one.of_runs(&runs))
+        {
             (experiment.ours, experiment.claims) = found;
         }
-        texts.push_str(&headed(&experiment.title, &recorded.plan));
+        for run in &runs {
+            texts.push_str(&headed(&experiment.title, &run.plan));
+        }
     }
     document.headline = reproduce::answer(&document);
     write_json(&dir.join(SUMMARY), &document)?;
@@ -335,57 +355,70 @@ fn headed(title: &str, plan: &str) -> String {
 fn carry_out(
     registry: &Registry,
     one: &Published,
-    plan: &dyn PlannedRun,
+    runs: &[NamedRun],
     dir: &RunDir,
     manifest: &mut Manifest,
     texts: &mut String,
     stop: &AtomicBool,
 ) -> (Experiment, Option<CliError>) {
-    let path = dir.file(one.name);
-    let given = CommandLineSettings {
-        output: OutputArgs {
-            run_dir: Some(path.clone()),
-            silent: true,
-            ..OutputArgs::default()
-        },
-        ..CommandLineSettings::default()
-    };
     let began = Instant::now();
-    let result = plan.carry_out(&given, &host(), stop);
     let mut experiment = Experiment {
         number: one.number,
         title: one.title.to_owned(),
         question: one.question.to_owned(),
-        command: plan.name().to_owned(),
-        duration_us: began.elapsed().as_secs_f64() * 1e6,
         published: (one.table)(),
-        error: result.as_ref().err().map(|failure| failure.message.clone()),
         ..Experiment::default()
     };
-    // A run that ended early is read too: its results are kept.
-    if let Ok(recorded) = Recorded::open(registry, &path) {
-        let (run, kept) = (recorded.run, recorded.manifest);
-        experiment.run_dir = Some(one.name.to_owned());
-        experiment.headline = run.head().headline.to_owned();
-        if let Some(found) = (one.found)(run.as_ref()) {
-            (experiment.ours, experiment.claims) = found;
-        }
-        let named = |shape: &str| format!("{} {shape}", one.number);
-        manifest
-            .servers
-            .extend(kept.servers.into_iter().map(|server| ServerRecord {
+    let mut read = Vec::new();
+    let mut ended = None;
+    for (folder, plan) in runs {
+        let path = dir.file(folder);
+        let given = CommandLineSettings {
+            output: OutputArgs {
+                run_dir: Some(path.clone()),
+                silent: true,
+                ..OutputArgs::default()
+            },
+            ..CommandLineSettings::default()
+        };
+        plan.name().clone_into(&mut experiment.command);
+        ended = plan.carry_out(&given, &host(), stop).err();
+        // A run that ended early is read too: its results are kept.
+        if let Ok(recorded) = Recorded::open(registry, &path) {
+            experiment.run_dirs.push((*folder).to_owned());
+            let named = |shape: &str| format!("{} {shape}", one.number);
+            let servers = recorded.manifest.servers.iter().cloned();
+            manifest.servers.extend(servers.map(|server| ServerRecord {
                 shape: named(&server.shape),
                 ..server
             }));
-        manifest
-            .sandboxes
-            .extend(kept.sandboxes.into_iter().map(|sandbox| SandboxRecord {
-                shape: named(&sandbox.shape),
-                ..sandbox
-            }));
-        texts.push_str(&headed(one.title, &recorded.plan));
+            let sandboxes = recorded.manifest.sandboxes.iter().cloned();
+            manifest
+                .sandboxes
+                .extend(sandboxes.map(|sandbox| SandboxRecord {
+                    shape: named(&sandbox.shape),
+                    ..sandbox
+                }));
+            texts.push_str(&headed(one.title, &recorded.plan));
+            read.push(recorded);
+        }
+        if ended.is_some() {
+            break;
+        }
     }
-    (experiment, result.err())
+    if let Some(first) = read.first() {
+        first
+            .run
+            .head()
+            .headline
+            .clone_into(&mut experiment.headline);
+    }
+    if let Some(found) = one.of_runs(&read) {
+        (experiment.ours, experiment.claims) = found;
+    }
+    experiment.error = ended.as_ref().map(|failure| failure.message.clone());
+    experiment.duration_us = began.elapsed().as_secs_f64() * 1e6;
+    (experiment, ended)
 }
 
 #[cfg(test)]
@@ -414,7 +447,7 @@ mod tests {
     /// Returns the keys that a small run changes.
     fn changes(one: &Published) -> Vec<String> {
         let [full, small] = [ReproduceExtent::Full, ReproduceExtent::Small]
-            .map(|extent| keys(one.plan(registry(), extent).unwrap().as_ref()));
+            .map(|extent| keys(one.plans(registry(), extent).unwrap()[0].1.as_ref()));
         let missing = "none".to_owned();
         let all: BTreeSet<&String> = full.keys().chain(small.keys()).collect();
         let of = |keys: &BTreeMap<String, String>, key| keys.get(key).unwrap_or(&missing).clone();
@@ -430,12 +463,13 @@ mod tests {
         assert_eq!(numbers, [1, 2, 3, 4, 5]);
         let found = PUBLISHED.each_ref().map(changes);
         let expected: [&[&str]; 5] = [
-            &["lag.sweeps: 20 → 6"],
+            &["lag.sweeps: 20 → 12"],
             &[
                 "scale.check-prediction: true → false",
                 r#"scale.data-size: "300MB" → "30MB""#,
-                r#"scale.duration: "20s" → "2s""#,
+                r#"scale.duration: "10s" → "3s""#,
                 r#"scale.replicas: "0..4" → "0..2""#,
+                "scale.starts: 6 → 5",
                 "scale.updates: true → false",
                 r#"scale.warm-up: "3s" → "500ms""#,
                 r#"target.server-options: ["innodb_buffer_pool_size=64M", "innodb_flush_log_at_trx_commit=1", "sync_binlog=1"] → ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]"#,
@@ -455,12 +489,27 @@ mod tests {
             ],
         ];
         assert_eq!(found, expected);
-        let cost = keys(
-            PUBLISHED[4]
-                .plan(registry(), ReproduceExtent::Full)
-                .unwrap()
-                .as_ref(),
+        let plans = PUBLISHED[4]
+            .plans(registry(), ReproduceExtent::Full)
+            .unwrap();
+        let cost = keys(plans[0].1.as_ref());
+        assert!(
+            cost["cost.modes"].contains("mysql/semi-sync") && cost["cost.modes"].contains("galera")
         );
-        assert_eq!(cost["cost.modes"], "\"all\"", "everything available here");
+        assert_eq!(
+            cost["cost.skip-unavailable"], "true",
+            "uses what is available here"
+        );
+        let plans = PUBLISHED[2]
+            .plans(registry(), ReproduceExtent::Small)
+            .unwrap();
+        let methods: Vec<_> = plans
+            .iter()
+            .map(|(_, plan)| keys(plan.as_ref())["lag.method"].clone())
+            .collect();
+        assert!(
+            methods[0].starts_with("\"stamp") && methods[1] == "\"all\"",
+            "{methods:?}"
+        );
     }
 }

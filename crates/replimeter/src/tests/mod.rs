@@ -81,9 +81,10 @@ fn recorded(dir: &Path, us: i64) -> Box<dyn AnyRun> {
         .unwrap();
     let plan = plan.text().unwrap();
     let run = entry()
-        .replay(&plan, &manifest, &calls, &dir.join(SAMPLES))
+        .replay(&plan, &manifest, &mut calls.into_iter(), &dir.join(SAMPLES))
         .unwrap_or_else(|failure| panic!("{}", failure.message))
-        .run;
+        .run
+        .unwrap();
     fs::write(dir.join(PLAN), &plan).unwrap();
     write_json(&dir.join(MANIFEST), &manifest).unwrap();
     write_text(&dir.join(SUMMARY), &run.json().unwrap()).unwrap();

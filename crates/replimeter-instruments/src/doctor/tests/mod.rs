@@ -31,6 +31,7 @@ use replimeter_model::{
 
 use super::{examination::SchemaContents, *};
 use crate::preflight::UnnamedReplicas;
+use replimeter_engine::dialect::locks::Obstacles;
 
 const UUIDS: [&str; 3] = [
     "00000000-0000-0000-0000-00000000000a",
@@ -124,6 +125,7 @@ fn state(engine: Engine, id: usize) -> ServerState {
         table: Ok(SchemaContents::None),
         federated: false,
         unnamed: UnnamedReplicas::default(),
+        obstacles: Obstacles::default(),
         measured_by: None,
         same_as: Vec::new(),
     }

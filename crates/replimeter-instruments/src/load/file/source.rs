@@ -1,5 +1,7 @@
 //! Sources of parameters and columns.
 
+use std::mem::discriminant;
+
 use toml::{Spanned, de::DeValue};
 
 use super::{
@@ -101,12 +103,7 @@ impl SettingsFile<'_> {
                 ),
             },
             "choice" => match of.get_ref().as_array() {
-                Some(array) if !array.is_empty() => Ok(Source::Choice(
-                    array
-                        .iter()
-                        .map(|item| self.literal(item))
-                        .collect::<Result<_, _>>()?,
-                )),
+                Some(array) if !array.is_empty() => self.choice(array),
                 _ => self.error(
                     of,
                     "a choice must be a list of values, such as [\"a\", \"b\"]",
@@ -132,6 +129,22 @@ impl SettingsFile<'_> {
                 format!("unknown parameter kind `{other}`; a parameter must be one of {KINDS}"),
             )),
         }
+    }
+
+    /// Parses the values of a choice. They are of one type, because a server is sent the types of a
+    /// statement's parameters once.
+    fn choice(&self, array: &[Spanned<DeValue<'_>>]) -> Result<Source, ScriptError> {
+        let mut literals: Vec<Literal> = Vec::with_capacity(array.len());
+        for item in array {
+            let literal = self.literal(item)?;
+            if let Some(first) = literals.first()
+                && discriminant(first) != discriminant(&literal)
+            {
+                return self.error(item, "the values of a choice must be of one type: all whole numbers (true is 1), all with a decimal point (1.0), or all texts and dates (\"1\")");
+            }
+            literals.push(literal);
+        }
+        Ok(Source::Choice(literals))
     }
 
     /// Parses the source of a statement's parameter.

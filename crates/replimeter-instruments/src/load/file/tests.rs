@@ -35,6 +35,26 @@ fn documented_load_file_is_read() {
     assert_eq!(statement.parameters, [Parameter::Drawn(zipf)]);
 }
 
+/// A server is sent the types of parameters once: it would read 1.5 as a whole number of 4.6 × 10¹⁸.
+#[test]
+fn choice_of_mixed_types_is_refused() {
+    let text = |list: &str| format!("[[statement]]\nsql = 'SELECT :a'\na = {{choice = {list}}}");
+    for mixed in [
+        "[1, 'a']",
+        "[1, 1.5]",
+        "[1.5, 2]",
+        "['a', true]",
+        "[1970-01-01, 1]",
+    ] {
+        let (line, reason) = refused(&text(mixed));
+        assert_eq!(line, 3, "{mixed}");
+        assert!(reason.contains("must be of one type"), "{mixed}: {reason}");
+    }
+    for list in ["[1, true]", "[1.0, 1.5]", "['a', 1970-01-01]"] {
+        assert!(parse(&text(list)).is_ok(), "{list}");
+    }
+}
+
 #[test]
 fn shared_same_and_sum_values_are_resolved() {
     let text = r#"

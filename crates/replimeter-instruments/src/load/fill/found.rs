@@ -17,7 +17,7 @@ use crate::{
         workload::{Table, Workload},
     },
     pacing::poll,
-    table::SLICE,
+    transaction,
 };
 
 /// Returns the comment of a table of the schema; `None` when the table does not exist.
@@ -139,17 +139,12 @@ impl DataSet {
     pub(super) fn restore_rows(&self, session: &mut Session) -> Result<bool, ServerError> {
         for table in self.tables() {
             if table.columns.is_empty() {
-                empty(session, &table.name)?;
+                empty(session, table)?;
                 continue;
             }
             if let Some(key) = Self::key(table) {
-                remove_rows(
-                    session,
-                    &format!(
-                        "DELETE FROM `replimeter`.`{}` WHERE `{key}` > {} OR `{key}` < 1",
-                        table.name, self.rows
-                    ),
-                )?;
+                let added = format!("WHERE `{key}` > {} OR `{key}` < 1", self.rows);
+                remove_rows(session, table, &added)?;
             }
             let count = session.value(
                 FILLING,
@@ -227,24 +222,47 @@ impl DataSet {
     }
 }
 
-/// Empties a table: at once where no other node has to wait, otherwise in slices (TRUNCATE is DDL,
-/// which stalls a whole Galera cluster).
-fn empty(session: &mut Session, table: &str) -> Result<(), ServerError> {
-    if is_in_cluster(session, FILLING)? {
-        return remove_rows(session, &format!("DELETE FROM `replimeter`.`{table}`"));
-    }
-    session.run(FILLING, &format!("TRUNCATE TABLE `replimeter`.`{table}`"))
+/// Returns the approximate bytes of a row: what the workload states, or the server's estimate if that is larger.
+fn row_bytes(session: &mut Session, table: &Table) -> Result<u64, ServerError> {
+    // MySQL caches statistics for a day; MariaDB has no such setting.
+    let _ = session.run(FILLING, "SET SESSION information_schema_stats_expiry = 0");
+    let _ = session.rows(FILLING, &format!("ANALYZE LOCAL TABLE `{}`", table.name));
+    let sql = format!(
+        "SELECT avg_row_length FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = '{}'",
+        table.name
+    );
+    let estimated = session.value(FILLING, &sql)?;
+    let estimated = estimated.and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+    Ok(table.row_bytes.max(estimated))
 }
 
-fn remove_rows(session: &mut Session, delete: &str) -> Result<(), ServerError> {
+/// Empties a table: at once where no other node has to wait, otherwise in slices (TRUNCATE is DDL,
+/// which stalls a whole Galera cluster).
+fn empty(session: &mut Session, table: &Table) -> Result<(), ServerError> {
+    if is_in_cluster(session, FILLING)? {
+        return remove_rows(session, table, "");
+    }
+    session.run(
+        FILLING,
+        &format!("TRUNCATE TABLE `replimeter`.`{}`", table.name),
+    )
+}
+
+/// Deletes rows in transactions of limited size.
+fn remove_rows(session: &mut Session, table: &Table, which: &str) -> Result<(), ServerError> {
+    let slice = transaction::rows(row_bytes(session, table)?);
+    let delete = format!(
+        "DELETE FROM `replimeter`.`{}` {which} LIMIT {slice}",
+        table.name
+    );
     loop {
-        session.run(FILLING, &format!("{delete} LIMIT {SLICE}"))?;
+        session.run(FILLING, &delete)?;
         // Fewer rows than a slice were left.
         if session
             .value(FILLING, "SELECT ROW_COUNT()")?
             .and_then(|count| count.parse::<u64>().ok())
             .unwrap_or(0)
-            < SLICE
+            < slice
         {
             return Ok(());
         }

@@ -19,7 +19,7 @@ pub(super) use self::removal::{REMOVAL, open_for_removal, tear_down};
 use super::{
     FILLING, OPERATION, SETS, about,
     disk::Disk,
-    insert::{FillProgress, FillTarget, fill_table},
+    insert::{FillProgress, FillTarget, OnFill, fill_table},
     script::excerpt,
     value::Draw,
     workload::{Table, Workload},
@@ -29,11 +29,16 @@ use crate::{
     attended::attended,
     check_interrupted,
     definition::{bound_lock_waits, define},
-    table::{SETTLE, Schema, lock_schema, unlock_schema},
+    preflight::Cluster,
+    table::{SETTLE, Schema, keep_alive, lock_schema, unlock_schema},
 };
 
 /// Version of the row generator; sets of another version are different sets.
-const MAKING: u64 = 1;
+const MAKING: u64 = 2;
+/// Number of connections that fill a data set.
+const FILLERS: u32 = 4;
+/// Interval between checks that the run still holds its lock: another run replaces the tables.
+const LOCK_CHECK: Duration = Duration::from_secs(1);
 /// Timeout of an index over all rows.
 const LONG: Duration = Duration::from_secs(24 * 3600);
 /// Timeout of removing a set after creating it failed.
@@ -59,23 +64,71 @@ pub struct DataSet {
     /// Identifies the run that creates the tables, in their comments.
     run: String,
     schema: Schema,
+    /// The connection that created it, for its removal when the server refuses another.
+    session: Option<Session>,
 }
 
-/// Creates a workload's tables and rows on `primary`, unless a matching set exists; from an existing
-/// set it removes rows that loads added. It also runs the `-- setup` of a script. `others` are the
-/// named servers to which all of this, and its removal, replicates. `progress` is called twice a
-/// second, from this thread.
+/// Creates a workload's tables and rows on the primary, unless a matching set exists; from an existing
+/// set it removes rows that loads added. It also runs the `-- setup` of a script. All of this, and its
+/// removal, replicates to the other servers. `progress` is called twice a second, from this thread.
 ///
 /// # Errors
-/// When a server cannot be reached or refuses, when a foreign table has the same name, or when the user
-/// stopped the run; nothing that was created is left then.
+/// When a server cannot be reached or refuses, when a foreign table has the same name, when the user
+/// stopped the run, or when another run took the lock; nothing that was created is left then.
 pub fn fill(
+    cluster: &mut Cluster,
+    workload: &Workload,
+    size: DataSize,
+    progress: &mut dyn FnMut(&FillProgress),
+    stop: &AtomicBool,
+) -> Result<DataSet, MeasureError> {
+    let (primary, others) = (cluster.primary.node.clone(), cluster.other_nodes());
+    let mut checked = Instant::now();
+    let progress: &mut OnFill<'_> = &mut |filled| {
+        progress(filled);
+        if checked.elapsed() < LOCK_CHECK {
+            return Ok(());
+        }
+        checked = Instant::now();
+        keep_alive(cluster)
+    };
+    let set = fill_checked(&primary, &others, workload, size, progress, stop)?;
+    // Statements after the rows can take long.
+    if let Err(error) = keep_alive(cluster) {
+        let _ = set.remove(&primary);
+        return Err(error.into());
+    }
+    Ok(set)
+}
+
+/// [`fill`] on servers of a sandbox, which no other run measures: `nodes` begin with the one that is written to.
+///
+/// # Errors
+/// Those of [`fill`], except for the lock.
+pub fn fill_sandbox(
+    nodes: &[Node],
+    workload: &Workload,
+    size: DataSize,
+    progress: &mut dyn FnMut(&FillProgress),
+    stop: &AtomicBool,
+) -> Result<DataSet, MeasureError> {
+    let Some((primary, others)) = nodes.split_first() else {
+        return Err(MeasureError::Thread);
+    };
+    let progress: &mut OnFill<'_> = &mut |filled| {
+        progress(filled);
+        Ok(())
+    };
+    fill_checked(primary, others, workload, size, progress, stop)
+}
+
+/// [`fill`], which an error of `progress` ends.
+fn fill_checked(
     primary: &Node,
     others: &[Node],
     workload: &Workload,
     size: DataSize,
-    threads: u32,
-    progress: &mut dyn FnMut(&FillProgress),
+    progress: &mut OnFill<'_>,
     stop: &AtomicBool,
 ) -> Result<DataSet, MeasureError> {
     let began = Instant::now();
@@ -88,10 +141,11 @@ pub fn fill(
     })?;
     let mut set = attended(primary, &mut session, stop, |session| {
         let mut set = DataSet::new(session, primary, others, workload, size)?;
-        set.make_or_remove(session, primary, threads, progress, stop)?;
+        set.make_or_remove(session, primary, FILLERS, progress, stop)?;
         Ok(set)
     })?;
     set.took = began.elapsed();
+    set.session = Some(session);
     Ok(set)
 }
 
@@ -170,6 +224,7 @@ impl DataSet {
             fingerprint: fingerprint(workload),
             run,
             schema,
+            session: None,
         })
     }
 
@@ -179,7 +234,7 @@ impl DataSet {
         session: &mut Session,
         primary: &Node,
         threads: u32,
-        progress: &mut dyn FnMut(&FillProgress),
+        progress: &mut OnFill<'_>,
         stop: &AtomicBool,
     ) -> Result<(), MeasureError> {
         let made = self.make(session, primary, threads, progress, stop);
@@ -193,7 +248,7 @@ impl DataSet {
             Err(FillError::Failed(error)) => {
                 // The session may be the one that broke. A server that waits for space does not answer this
                 // statement either.
-                drop(self.clean_up(primary, FOR_REMOVAL));
+                drop(self.clean_up(open_for_removal(primary, FOR_REMOVAL), primary));
                 return Err(error);
             }
         }
@@ -216,7 +271,7 @@ impl DataSet {
         session: &mut Session,
         primary: &Node,
         threads: u32,
-        progress: &mut dyn FnMut(&FillProgress),
+        progress: &mut OnFill<'_>,
         stop: &AtomicBool,
     ) -> Result<(), FillError> {
         let comments = self

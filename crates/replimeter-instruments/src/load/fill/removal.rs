@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use replimeter_engine::{Node, ServerError, Session};
+use replimeter_engine::{ErrorKind, Node, ServerError, Session, error::code};
 use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{DataSet, found::comment};
@@ -20,12 +20,26 @@ impl DataSet {
     /// Removes what this set created: its tables, unless they existed before, and the schema, if it was
     /// created with them and no named server has other objects in it; runs the `-- teardown` of a
     /// script. Returns warnings about failures.
-    pub fn remove(self, primary: &Node) -> Vec<Warning> {
-        self.clean_up(primary, REMOVAL)
+    pub fn remove(mut self, primary: &Node) -> Vec<Warning> {
+        let former = self.session.take();
+        let session =
+            open_for_removal(primary, REMOVAL).or_else(|error| match (error.kind, former) {
+                (ErrorKind::Statement(refused), Some(former))
+                    if code::TOO_MANY_CONNECTIONS.contains(&refused) =>
+                {
+                    Ok(former)
+                }
+                _ => Err(error),
+            });
+        self.clean_up(session, primary)
     }
 
-    /// Like [`remove`](Self::remove), with a timeout of each statement.
-    pub(super) fn clean_up(&self, primary: &Node, patience: Duration) -> Vec<Warning> {
+    /// Like [`remove`](Self::remove), over a connection to `primary`.
+    pub(super) fn clean_up(
+        &self,
+        session: Result<Session, ServerError>,
+        primary: &Node,
+    ) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let mut note = |error: ServerError, what: &str| {
             warnings.push(Warning::new(
@@ -34,7 +48,7 @@ impl DataSet {
                 hint(&self.workload),
             ));
         };
-        let mut session = match open_for_removal(primary, patience) {
+        let mut session = match session {
             Ok(session) => session,
             Err(error) => {
                 if self.workload.needs_setup() {

@@ -66,6 +66,8 @@ pub(super) struct WorkerReport {
     pub(super) thread: usize,
     pub(super) statistics: LoadStatistics,
     pub(super) cpu: Duration,
+    /// Time from the start of the first counted operation to the end of the last one.
+    pub(super) busy: Nanos,
     /// Time that the thread was ready to run but had no core.
     pub(super) delay: Option<Duration>,
     /// Number of pings answered per second.
@@ -83,6 +85,8 @@ pub(super) struct Worker {
     pub(super) status: Arc<WorkerStatus>,
     pub(super) draw: Draw,
     pub(super) clock: Clock,
+    /// Whether the current operation started in the counted time.
+    pub(super) counts: bool,
 }
 
 /// Processor time and waiting time for a core, when counting began.
@@ -151,6 +155,7 @@ impl Worker {
         let mut scratch = Scratch::default();
         let mut words = String::new();
         let mut marks: Option<UsageMarks> = None;
+        let (mut first_counted, mut last_counted) = (None, Nanos(0));
         let mut last = clock.now();
         let mut before = self.draw.clone();
         let mut in_a_row = 0u32;
@@ -166,6 +171,20 @@ impl Worker {
                     (turn, clock.now())
                 }
             };
+            let (from, until) = shared.span();
+            if began >= until {
+                if shared.rate.is_some() {
+                    shared.return_due_time();
+                }
+                break;
+            }
+            // An operation counts by its start, however long it takes: counted by their ends, those
+            // that a stall delays beyond the end of the window would be missing from the latencies.
+            self.counts = began >= from;
+            if self.counts && marks.is_none() {
+                marks = Some(UsageMarks::take());
+                first_counted = Some(began);
+            }
             self.draw.pass += 1;
             before.restore(&self.draw);
             let routine = program.choose(&mut self.draw);
@@ -178,10 +197,8 @@ impl Worker {
             if let Some(recorder) = &self.status.recorder {
                 recorder.ended(done.then_some(ended - intended));
             }
-            let (from, until) = shared.span();
-            let counts = ended >= from && ended < until;
-            if counts && marks.is_none() {
-                marks = Some(UsageMarks::take());
+            if self.counts {
+                last_counted = ended;
             }
             if done {
                 in_a_row = 0;
@@ -190,9 +207,9 @@ impl Worker {
                     self.status.operations.load(Ordering::Relaxed) + 1,
                     Ordering::Relaxed,
                 );
-                if counts {
+                if self.counts {
                     statistics.operation(
-                        ended - from,
+                        [began - from, ended - from],
                         ended - intended,
                         ended - began,
                         routine.statements,
@@ -200,7 +217,7 @@ impl Worker {
                 }
             } else if !shared.stopped() {
                 self.status.failed.fetch_add(1, Ordering::Relaxed);
-                statistics.failed += u64::from(counts);
+                statistics.failed += u64::from(self.counts);
                 in_a_row = in_a_row.saturating_add(1);
                 // A client that gets an error continues at once.
                 if in_a_row >= BROKEN {
@@ -208,13 +225,11 @@ impl Worker {
                     last = clock.now();
                 }
             }
-            if ended >= until {
-                break;
-            }
         }
         let (cpu, delay) = marks.map_or((Duration::ZERO, None), |begin| begin.until_now());
         WorkerReport {
             cpu,
+            busy: first_counted.map_or(Nanos(0), |first| last_counted - first),
             delay,
             ..self.report(statistics)
         }
@@ -226,6 +241,7 @@ impl Worker {
             thread: self.index,
             statistics,
             cpu: Duration::ZERO,
+            busy: Nanos(0),
             delay: None,
             pings: 0.0,
         }
@@ -301,7 +317,7 @@ impl Worker {
                 {
                     Some(why) if attempt < RETRIES => {
                         self.status.retries.fetch_add(1, Ordering::Relaxed);
-                        if self.counting() {
+                        if self.counts {
                             statistics.retry(why);
                         }
                         if why == RetryReason::NotReady {
@@ -311,7 +327,7 @@ impl Worker {
                     _ => return false,
                 },
                 StatementError::Broken(error) => {
-                    if self.counting() {
+                    if self.counts {
                         statistics.error(None, &error.cause);
                     }
                     return self.reconnect(Some(error));
@@ -337,18 +353,13 @@ impl Worker {
         }
     }
 
-    fn counting(&self) -> bool {
-        let (from, until) = self.shared.span();
-        (from..until).contains(&self.clock.now())
-    }
-
     /// Records an error and rolls back; returns why the operation may be retried, if it may.
     fn refused(
         &mut self,
         refusal: &ServerRefusal,
         statistics: &mut LoadStatistics,
     ) -> Option<RetryReason> {
-        if self.counting() {
+        if self.counts {
             let ServerRefusal {
                 code,
                 state,
@@ -371,7 +382,7 @@ impl Worker {
         let deadline = Instant::now() + self.shared.patience;
         loop {
             thread::sleep(BEFORE_RECONNECT);
-            if self.shared.stopped() {
+            if self.shared.stopped() || self.clock.now() >= self.shared.span().1 {
                 return false;
             }
             match WorkerConnection::open(&self.place, &self.program) {

@@ -22,7 +22,7 @@ use crate::sync::lock;
 pub(in crate::load) struct Shared {
     /// Whether the window must end.
     stop: AtomicBool,
-    /// Begin of the time in which completed operations count.
+    /// Begin of the time in which started operations count.
     from: AtomicI64,
     until: AtomicI64,
     /// When the open loop's first operation was due.
@@ -68,7 +68,7 @@ impl Shared {
         }
     }
 
-    /// Prepares a window that begins now; operations that end in the span count.
+    /// Prepares a window that begins now; operations that start in the span count.
     pub(in crate::load) fn start(&self, now: Nanos, from: Option<Nanos>, until: Option<Nanos>) {
         self.stop.store(false, Ordering::Release);
         self.from
@@ -87,9 +87,14 @@ impl Shared {
         self.from.store(now.0, Ordering::Release);
     }
 
-    /// Counts operations that end before now, and ends the threads.
-    pub(in crate::load) fn stop(&self, now: Nanos) {
+    /// Lets no operation start from now on; those in progress are completed, with their retries.
+    pub(in crate::load) fn close(&self, now: Nanos) {
         let _ = self.until.fetch_min(now.0, Ordering::AcqRel);
+    }
+
+    /// The same, but operations in progress are not retried.
+    pub(in crate::load) fn stop(&self, now: Nanos) {
+        self.close(now);
         self.stop.store(true, Ordering::Release);
     }
 

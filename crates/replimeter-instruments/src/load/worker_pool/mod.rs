@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::ServerError;
+use replimeter_engine::{ServerError, give_up_on_silent_servers};
 use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -34,11 +34,21 @@ use crate::{clock::Clock, kill::kill};
 /// How long threads may take to end at the regular end.
 const AT_END: Duration = Duration::from_secs(10);
 /// How long they may take after the user's stop.
-pub(super) const HURRIED: Duration = Duration::from_secs(3);
+const HURRIED: Duration = Duration::from_secs(3);
 /// How long they may take after their connections were ended.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 /// Interval between checks for the end of a window.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// How the operations of a pool end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PoolEnd {
+    /// Those in progress are completed; one that takes longer than this is killed, and counts as failed.
+    Complete(Duration),
+    /// The user stops the run: those in progress are not retried, and not counted if they do not end in
+    /// time.
+    Stop,
+}
 
 /// Open connections with prepared statements, and threads that wait for a window. When dropped, the
 /// threads and connections end.
@@ -89,7 +99,8 @@ impl WorkerPool {
     }
 
     /// Runs all load groups concurrently: `ramp` (the warm-up) uncounted, then `length` counted;
-    /// may be called repeatedly. About once a second it calls `second` with the progress, from this
+    /// may be called repeatedly. Operations count by their start, and those in progress at the end are
+    /// completed. About once a second it calls `second` with the progress, from this
     /// thread. It ends early when `stop` is set or when a load group loses its server; the results
     /// include everything until then.
     pub fn run_interval(
@@ -134,8 +145,16 @@ impl WorkerPool {
         if counted {
             ticks.send_progress(now.max(until), &self.worker_groups, second);
         }
-        let patience = if interrupted { HURRIED } else { AT_END };
-        let (outcomes, _) = self.end(patience);
+        if self.failure().is_some_and(|error| error.unanswered()) {
+            // The end of the run does not wait for it with each statement.
+            give_up_on_silent_servers();
+        }
+        let ending = if interrupted {
+            PoolEnd::Stop
+        } else {
+            PoolEnd::Complete(AT_END)
+        };
+        let (outcomes, _) = self.end(ending);
         let worker_groups = self.worker_groups.iter().zip(outcomes).zip(ticks.waiting);
         worker_groups
             .map(
@@ -189,7 +208,7 @@ impl WorkerPool {
         }
     }
 
-    /// Starts every thread; operations that end in the span count.
+    /// Starts every thread; operations that start in the span count.
     pub(super) fn begin(&mut self, from: Option<Nanos>, until: Option<Nanos>) {
         let now = self.clock.now();
         for worker_group in &self.worker_groups {
@@ -211,9 +230,9 @@ impl WorkerPool {
         }
     }
 
-    /// Ends every thread's operations; returns the results of each load group, and warnings about threads
-    /// that did not end.
-    pub(super) fn end(&mut self, patience: Duration) -> (Vec<GroupOutcome>, Vec<Warning>) {
+    /// Lets no further operation start, and waits for those in progress; returns the results of each load
+    /// group, and warnings about threads that did not end.
+    pub(super) fn end(&mut self, ending: PoolEnd) -> (Vec<GroupOutcome>, Vec<Warning>) {
         let now = self.clock.now();
         let waiting: Vec<Option<u64>> = self
             .worker_groups
@@ -224,8 +243,15 @@ impl WorkerPool {
                     .waiting(Nanos(now.0.min(worker_group.shared.span().1.0)))
             })
             .collect();
+        let patience = match ending {
+            PoolEnd::Complete(patience) => patience,
+            PoolEnd::Stop => HURRIED,
+        };
         for worker_group in &self.worker_groups {
-            worker_group.shared.stop(now);
+            match ending {
+                PoolEnd::Complete(_) => worker_group.shared.close(now),
+                PoolEnd::Stop => worker_group.shared.stop(now),
+            }
         }
         let generation = self.generation;
         let deadline = Instant::now() + patience;
@@ -234,6 +260,13 @@ impl WorkerPool {
         let mut heard: Vec<Vec<Option<WorkerReport>>> = Vec::new();
         for worker_group in &self.worker_groups {
             heard.push(worker_group.receive_report(generation, deadline));
+        }
+        let unfinished: Vec<usize> = heard
+            .iter()
+            .map(|reports| reports.iter().filter(|report| report.is_none()).count())
+            .collect();
+        for worker_group in &self.worker_groups {
+            worker_group.shared.stop(now);
         }
         // Running statements end with their connections; the sockets are closed on this side too.
         let missing =
@@ -245,7 +278,9 @@ impl WorkerPool {
                 worker_group.receive_reports(generation, deadline, heard);
             }
         }
-        for ((worker_group, reports), waiting) in self.worker_groups.iter().zip(heard).zip(waiting)
+        let worker_groups = self.worker_groups.iter().zip(heard);
+        for (((worker_group, reports), waiting), unfinished) in
+            worker_groups.zip(waiting).zip(unfinished)
         {
             let stuck = reports.iter().filter(|report| report.is_none()).count();
             if stuck > 0 {
@@ -257,7 +292,18 @@ impl WorkerPool {
                     "check whether the server is stalled; the threads end when it responds",
                 ));
             }
-            outcomes.push(worker_group.outcome(reports.into_iter().flatten(), waiting));
+            let mut outcome = worker_group.outcome(reports.into_iter().flatten(), waiting);
+            if matches!(ending, PoolEnd::Complete(_)) {
+                let words = format!(
+                    "an operation had not ended {} s after the end of the measured time, and its connection was closed",
+                    patience.as_secs()
+                );
+                for _ in 0..unfinished {
+                    outcome.statistics.failed += 1;
+                    outcome.statistics.error(None, &words);
+                }
+            }
+            outcomes.push(outcome);
         }
         (outcomes, warnings)
     }

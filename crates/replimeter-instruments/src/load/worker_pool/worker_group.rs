@@ -45,6 +45,8 @@ pub(in crate::load) struct GroupOutcome {
     pub(in crate::load) counted: Nanos,
     pub(in crate::load) began: Nanos,
     pub(in crate::load) cpu: Duration,
+    /// Sum of the threads' times from the start of the first counted operation to the end of the last.
+    pub(in crate::load) busy: Nanos,
     pub(in crate::load) delay: Option<Duration>,
     pub(in crate::load) waiting: Option<u64>,
     pub(in crate::load) waiting_per_second: Vec<u64>,
@@ -58,6 +60,7 @@ impl GroupOutcome {
         self.statistics.append(&later.statistics, self.counted);
         self.counted = self.counted + later.counted;
         self.cpu += later.cpu;
+        self.busy = self.busy + later.busy;
         self.delay = self.delay.zip(later.delay).map(|(sum, delay)| sum + delay);
         self.waiting = self
             .waiting
@@ -173,6 +176,7 @@ impl WorkerGroup {
             status,
             draw: Draw::new(index as u32 + 1, load_group.threads, program.sequences),
             clock: *clock,
+            counts: false,
         })
     }
 
@@ -218,6 +222,7 @@ impl WorkerGroup {
             counted,
             began: from,
             cpu: Duration::ZERO,
+            busy: Nanos(0),
             delay: Some(Duration::ZERO),
             waiting,
             waiting_per_second: Vec::new(),
@@ -227,6 +232,7 @@ impl WorkerGroup {
             outcome.by_node[report.thread % self.places.len()] += report.statistics.operations;
             outcome.statistics.merge(&report.statistics);
             outcome.cpu += report.cpu;
+            outcome.busy = outcome.busy + report.busy;
             outcome.delay = outcome
                 .delay
                 .zip(report.delay)
@@ -281,6 +287,7 @@ impl WorkerGroup {
             waiting: outcome.waiting,
             waiting_per_second: outcome.waiting_per_second.clone(),
             client_cpu: outcome.cpu,
+            busy: outcome.busy,
             client_delay: outcome.delay,
             cores: thread::available_parallelism().map_or(1, std::num::NonZero::get),
             limit_per_s: self.limit,

@@ -72,6 +72,7 @@ fn list(run: &CostDocument) -> Table {
             ("stdev", &|row| {
                 Format::OneIn(10.0).cell(row.throughput.stdev)
             }),
+            ("sustained/s, 95 %", &|row| throughput(&row.sustained)),
             ("× none, 95 %", &|row| {
                 Format::Ratio.estimate(&relative(row))
             }),

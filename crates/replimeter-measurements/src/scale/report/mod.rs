@@ -23,6 +23,8 @@ type ServerFigureOf = fn(&ScaleServer) -> Option<f64>;
 pub(crate) const INSERTS: FigureOf = |row| (row.inserts_per_s, row.inserts_per_s_ci95);
 pub(crate) const SELECTS: FigureOf = |row| (row.selects_per_s, row.selects_per_s_ci95);
 pub(crate) const UPDATES: FigureOf = |row| (row.updates_per_s, row.updates_per_s_ci95);
+pub(crate) const SUSTAINED: FigureOf =
+    |row| (row.sustained_writes_per_s, row.sustained_writes_per_s_ci95);
 pub(crate) const INSERTS_OF_NONE: FigureOf = |row| {
     (
         row.percent_of_none.inserts,
@@ -102,6 +104,12 @@ fn figures(run: &ScaleDocument) -> Table {
             }),
             ("replicas write", &|&of| {
                 spent(of, "replica", written, Format::BytesPerSecond)
+            }),
+            ("insert alone, sustained/s", &|&of| {
+                per_s(of, Insert, SUSTAINED)
+            }),
+            ("insert while selecting, sustained/s", &|&of| {
+                per_s(of, Mixed, SUSTAINED)
             }),
         ],
     )

@@ -97,6 +97,13 @@ fn figures(run: &StaleDocument) -> Table {
             ("rounds", &|row| row.rounds.into()),
             ("stale", &|row| row.stale.into()),
             ("% [95 %]", &|row| share(row)),
+            ("% of time", &|row| {
+                let (share, ends) = (
+                    row.stale_percent_over_time,
+                    row.stale_percent_over_time_ci95,
+                );
+                Format::Share.with_interval_ends(share, ends)
+            }),
             ("staleness min", &|row| time.cell(row.staleness.min_us)),
             ("max", &|row| time.cell(row.staleness.max_us)),
             ("avg", &|row| time.cell(row.staleness.mean_us)),
@@ -190,6 +197,13 @@ fn finding(run: &StaleDocument, row: &StaleRow) -> Option<String> {
         let share = Format::Share.show(share, Some(ends));
         format!("{name}: {share} % of {rounds} {reads} were stale")
     };
+    if let Some(share) = row
+        .stale_percent_over_time
+        .filter(|_| row.withheld_rounds > 0)
+    {
+        let share = Format::Share.show(share, row.stale_percent_over_time_ci95);
+        let _ = write!(text, ", and {share} % of the time");
+    }
     let fresh = &row.fresh_after_us;
     let surest = fresh.p999.map(|us| (us, fresh.p999_ci95, "99.9"));
     let best = surest.or_else(|| Some((fresh.p99?, fresh.p99_ci95, "99")));
@@ -244,11 +258,11 @@ pub(crate) fn answer(run: &StaleDocument) -> String {
 pub(crate) fn report(run: &StaleDocument) -> Report {
     let rows = &run.results.rows;
     let reads = rows.iter().map(|row| row.rounds).sum();
-    let mut report = Report::of(
-        run,
-        "Stale reads after a write",
-        format!("{} immediate reads", count(reads)),
-    );
+    let mut facts = format!("{} immediate reads", count(reads));
+    if run.target.fresh_starts > 1 {
+        let _ = write!(facts, ", {} starts", run.target.fresh_starts);
+    }
+    let mut report = Report::of(run, "Stale reads after a write", facts);
     report.several = run.target.modes.len() > 1;
     let writers: BTreeSet<&str> = rows.iter().map(|row| row.writer.as_str()).collect();
     let writer = match writers.first() {

@@ -8,6 +8,7 @@ use replimeter_model::{
 };
 
 use super::{label, read_description};
+use crate::starts::covered;
 use replimeter_render::{
     figures::{Unit, count, time},
     report::Content,
@@ -140,6 +141,31 @@ pub(super) fn verdicts(run: &StaleDocument) -> Vec<String> {
         )
     };
     synced.map(verdict).collect()
+}
+
+/// Returns what waiting rounds mean for the figures, for rows where rounds waited.
+fn waits(run: &StaleDocument) -> Vec<String> {
+    let rows = run
+        .results
+        .rows
+        .iter()
+        .filter(|row| row.withheld_rounds > 0);
+    let sentence = |row: &StaleRow| {
+        let longest = row.longest_round_us.unwrap_or_default();
+        let none = if row.fresh_after_us.p99.is_none() {
+            "; it took more than 1 % of the time or not every write was seen, so 99 % fresh has no figure: measure for longer"
+        } else {
+            ""
+        };
+        format!(
+            "{}: while rounds waited, {} others would have begun at the median interval; they count in the share of time and in \
+             the time to wait. The longest round took {}{none}.",
+            label(run, row),
+            count(row.withheld_rounds),
+            time(longest)
+        )
+    };
+    rows.map(sentence).collect()
 }
 
 pub(super) fn bound(percent: f64) -> String {
@@ -308,6 +334,13 @@ pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
                 .to_owned(),
         );
     }
+    sentences.push(covered(
+        run.target.fresh_starts,
+        "the number of rounds behind each interval is divided by the variation between starts, where that is larger than the \
+         correlation within windows (with Student's t); staleness, and the wait, reach at least as far as Student's t of the starts' \
+         quantiles",
+    ));
+    sentences.extend(waits(run));
     sentences.extend(run.results.rows.iter().filter_map(|row| behind(run, row)));
     sentences.extend(run.results.rows.iter().flat_map(|row| troubles(run, row)));
     sentences.extend(

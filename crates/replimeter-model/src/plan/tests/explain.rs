@@ -69,3 +69,21 @@ fn wrong_type_is_explained_without_words_of_the_program() {
         "{error}"
     );
 }
+
+#[test]
+fn only_whole_minutes_are_perhaps_milliseconds() {
+    let refused = |text: &str| {
+        let plan = PlanFile::<LoadSettings>::from_toml(text, &SECTIONS).unwrap();
+        plan.plan().unwrap_err().to_string()
+    };
+    let longer = refused("command = 'load'\n[load]\nwarm-up = '60s'\nduration = '30s'");
+    assert!(
+        longer.contains("is longer than duration = 30s") && !longer.contains("1ms"),
+        "{longer}"
+    );
+    let long = refused("command = 'load'\n[load]\nwarm-up = '120m'\nduration = '3h'");
+    assert!(
+        long.contains("if you wrote 120m") && long.contains("120ms"),
+        "{long}"
+    );
+}

@@ -1,0 +1,241 @@
+//! One connection to a reference server: the login, and the statements that it answers.
+
+use std::{
+    io::{BufReader, Error, ErrorKind, Read, Result, Write},
+    net::TcpStream,
+    sync::{Arc, atomic::Ordering},
+};
+
+use replimeter_model::time::Nanos;
+
+use super::{
+    ReferenceServer, Role,
+    packet::{Answer, Parameter, parameters},
+};
+use crate::{
+    pacing::wait_until,
+    priority::prepare_measuring_thread,
+    table::{INSERT, POINT_SELECT, UNSEEN},
+};
+
+/// The version that the servers report.
+const VERSION: &str = "10.11.0-MariaDB-replimeter-reference";
+/// Longest command, in bytes.
+const MAX_COMMAND: usize = 1 << 24;
+
+const COM_QUIT: u8 = 0x01;
+const COM_QUERY: u8 = 0x03;
+const COM_PING: u8 = 0x0e;
+const COM_STMT_PREPARE: u8 = 0x16;
+const COM_STMT_EXECUTE: u8 = 0x17;
+const COM_STMT_CLOSE: u8 = 0x19;
+
+/// The statements that can be prepared, in the order of their ids, with the number of their parameters.
+const PREPARED: [(&str, u16); 4] = [
+    (INSERT, 4),
+    (UNSEEN, 1),
+    (POINT_SELECT, 1),
+    ("SELECT MASTER_GTID_WAIT(?, ?)", 2),
+];
+
+/// Serves one connection until the client or the server ends it.
+///
+/// # Errors
+/// When the connection breaks, or its bytes are not of the protocol.
+pub(super) fn serve(server: &ReferenceServer, stream: &Arc<TcpStream>, number: u32) -> Result<()> {
+    // A wait must end on time; its thread has ordinary priority, as those of a real server.
+    prepare_measuring_thread(false);
+    stream.set_nodelay(true)?;
+    let mut commands = Commands {
+        input: BufReader::with_capacity(16 << 10, stream),
+        bytes: Vec::new(),
+    };
+    let mut out: &TcpStream = stream;
+    let mut answer = Answer::default();
+    answer.begin(0);
+    answer.greeting(VERSION, number);
+    out.write_all(answer.bytes())?;
+    let sequence = commands.read()?;
+    answer.begin(sequence.wrapping_add(1));
+    answer.ok(0, None);
+    out.write_all(answer.bytes())?;
+    loop {
+        let sequence = commands.read()?;
+        let Some((command, rest)) = commands.bytes.split_first() else {
+            return Err(ErrorKind::InvalidData.into());
+        };
+        answer.begin(sequence.wrapping_add(1));
+        match *command {
+            COM_QUIT => return Ok(()),
+            COM_STMT_CLOSE => continue,
+            COM_PING => answer.ok(0, None),
+            COM_QUERY => query(server, &String::from_utf8_lossy(rest), &mut answer),
+            COM_STMT_PREPARE => prepare(rest, &mut answer),
+            COM_STMT_EXECUTE => execute(server, rest, &mut answer)?,
+            _ => answer.unknown(),
+        }
+        out.write_all(answer.bytes())?;
+    }
+}
+
+/// Reads a client's commands.
+struct Commands<'a> {
+    input: BufReader<&'a TcpStream>,
+    /// The current command.
+    bytes: Vec<u8>,
+}
+
+impl Commands<'_> {
+    /// Reads the next command and returns its sequence number.
+    fn read(&mut self) -> Result<u8> {
+        let mut head = [0; 4];
+        self.input.read_exact(&mut head)?;
+        let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
+        if length >= MAX_COMMAND - 1 {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        self.bytes.resize(length, 0);
+        self.input.read_exact(&mut self.bytes)?;
+        Ok(head[3])
+    }
+}
+
+fn prepare(sql: &[u8], answer: &mut Answer) {
+    match (0..)
+        .zip(PREPARED)
+        .find(|(_, (known, _))| known.as_bytes() == sql)
+    {
+        Some((id, (_, parameters))) => {
+            answer.prepared(id, u16::from(id > 0), parameters);
+        }
+        None => answer.unknown(),
+    }
+}
+
+fn execute(server: &ReferenceServer, command: &[u8], answer: &mut Answer) -> Result<()> {
+    let invalid = || Error::from(ErrorKind::InvalidData);
+    let id = command.first().copied().map(usize::from);
+    let (_, count) = id.and_then(|id| PREPARED.get(id)).ok_or_else(invalid)?;
+    let wanted = if *count == 2 { 2 } else { 1 };
+    let found = parameters(command, usize::from(*count), wanted).ok_or_else(invalid)?;
+    match (id, found.as_slice(), &server.role) {
+        (Some(0), [Parameter::Number(row)], Role::Primary(replicas)) => {
+            for replica in replicas {
+                replica.add(*row);
+            }
+            answer.ok(1, Some(&format!("0-1-{row}")));
+        }
+        (Some(1), [Parameter::Number(above)], Role::Replica(rows)) => {
+            answer.numbers(rows.visible_above(*above).into_iter().map(u64::cast_signed));
+        }
+        (Some(2), [Parameter::Number(row)], Role::Replica(rows)) => {
+            answer.numbers(rows.is_visible(*row).then_some(row.cast_signed()));
+        }
+        (Some(3), [Parameter::Text(gtid), Parameter::Real(seconds)], Role::Replica(_)) => {
+            answer.numbers([await_gtid(server, gtid, *seconds)]);
+        }
+        _ => answer.unknown(),
+    }
+    Ok(())
+}
+
+/// Waits until the transaction is applied; returns 0, or -1 when it is not within the seconds.
+fn await_gtid(server: &ReferenceServer, gtid: &[u8], seconds: f64) -> i64 {
+    let Role::Replica(rows) = &server.role else {
+        return -1;
+    };
+    let number = gtid.rsplit(|byte| *byte == b'-').next();
+    let row = number
+        .and_then(|number| str::from_utf8(number).ok()?.parse().ok())
+        .and_then(|id| Some((id, rows.row(id)?.visible)));
+    let limit = server.clock.now() + Nanos((seconds * 1e9) as i64);
+    let (id, visible) = row.unwrap_or((0, Nanos(i64::MAX)));
+    let until = if visible < limit { visible } else { limit };
+    let ended = || server.ended.load(Ordering::Relaxed);
+    if !wait_until(&server.clock, until, ended) || visible >= limit {
+        return -1;
+    }
+    rows.release(id);
+    0
+}
+
+/// Answers a statement outside of the measuring path. What no answer is known for has no rows: the server has no such
+/// feature.
+fn query(server: &ReferenceServer, sql: &str, answer: &mut Answer) {
+    let texts = |row: &[(&str, String)]| -> (Vec<String>, Vec<String>) {
+        let columns = row.iter().map(|(name, _)| (*name).to_owned());
+        (
+            columns.collect(),
+            row.iter().map(|(_, value)| value.clone()).collect(),
+        )
+    };
+    if sql == "SHOW GLOBAL VARIABLES" {
+        let rows: Vec<_> = variables(server)
+            .map(|(name, value)| vec![name.to_owned(), value])
+            .into();
+        return answer.texts(&["Variable_name", "Value"], &rows);
+    }
+    let one = |value: &str| Some(vec![("value", value.to_owned())]);
+    let row = match (&server.role, sql) {
+        (Role::Replica(_), "SHOW ALL REPLICAS STATUS") => Some(channel(server)),
+        (_, "SHOW GRANTS") => one("GRANT ALL PRIVILEGES ON *.* TO `reference`@`localhost`"),
+        // The run's lock is held, since no other run knows this server.
+        (_, sql) if sql.contains("GET_LOCK") || sql.contains("= CONNECTION_ID()") => one("1"),
+        (Role::Replica(rows), sql) if sql.starts_with("SELECT COUNT(*)") => {
+            let id = sql.rsplit(' ').next().and_then(|id| id.parse().ok());
+            one(if id.is_some_and(|id| rows.is_visible(id)) {
+                "1"
+            } else {
+                "0"
+            })
+        }
+        _ => None,
+    };
+    match row {
+        Some(row) => {
+            let (columns, values) = texts(&row);
+            let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+            answer.texts(&columns, &[values]);
+        }
+        None if sql.starts_with("SELECT") || sql.starts_with("SHOW") => {
+            answer.texts(&["value"], &[]);
+        }
+        None => answer.ok(0, None),
+    }
+}
+
+/// Returns the global variables that the checks read.
+fn variables(server: &ReferenceServer) -> [(&'static str, String); 8] {
+    let on_replica = if matches!(server.role, Role::Replica(_)) {
+        "ON"
+    } else {
+        "OFF"
+    };
+    [
+        ("version", VERSION.to_owned()),
+        ("server_id", server.server_id.to_string()),
+        ("hostname", "reference".to_owned()),
+        ("port", server.port.to_string()),
+        ("datadir", "none".to_owned()),
+        ("log_bin", "ON".to_owned()),
+        ("read_only", on_replica.to_owned()),
+        ("max_allowed_packet", MAX_COMMAND.to_string()),
+    ]
+}
+
+/// Returns the state of a replica's channel.
+fn channel(server: &ReferenceServer) -> Vec<(&'static str, String)> {
+    let primary = server.primary_port.to_string();
+    [
+        ("Connection_name", ""),
+        ("Master_Host", "127.0.0.1"),
+        ("Master_Port", primary.as_str()),
+        ("Master_Server_Id", "1"),
+        ("Slave_IO_Running", "Yes"),
+        ("Slave_SQL_Running", "Yes"),
+        ("Using_Gtid", "Slave_Pos"),
+        ("SQL_Delay", "0"),
+    ]
+    .map(|(name, value)| (name, value.to_owned()))
+    .into()
+}

@@ -1,0 +1,296 @@
+//! A calibration against the reference: servers that choose when each row is visible.
+
+use std::sync::atomic::Ordering;
+
+use replimeter_instruments::{
+    lag::{self, Event, Listener},
+    preflight::{self, Cluster},
+    reference::{BusyNeighbors, Reference, TrueRow},
+    table::RowBudget,
+};
+use replimeter_model::{
+    calibrate::ReferenceRow,
+    plan::{CalibratePlan, DelayShape, LagPlan, Method, Methods, ReferencePlan},
+    sample::{LagSample, Phase},
+    time::Nanos,
+};
+use replimeter_run::{
+    RunContext,
+    cli_error::{CliError, unexpected},
+    to_measure,
+};
+use replimeter_stats::{
+    lag::LagSummary,
+    series::{Series, distribution},
+    share::{Proportion, Share},
+    signed::SignedHistogram,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Calibrate, Call};
+use crate::lag::run_progress;
+
+/// The conditions of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Condition {
+    pub(super) method: Method,
+    pub(super) observers: u32,
+    pub(super) neighbors: u32,
+    pub(super) delays: DelayShape,
+}
+
+impl Condition {
+    /// Returns the name of its samples.
+    pub(super) fn label(&self) -> String {
+        format!(
+            "reference:{} +{}, {} neighbors",
+            self.observers, self.delays, self.neighbors
+        )
+    }
+}
+
+/// An observation of a row, and its true instants.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Observation {
+    pub(super) sample: LagSample,
+    /// The instant from which the row was visible.
+    visible: Nanos,
+    /// When the server began to answer the wait for it.
+    answered: Option<Nanos>,
+}
+
+impl Observation {
+    fn of(sample: &LagSample, row: &TrueRow) -> Self {
+        Self {
+            sample: *sample,
+            visible: row.visible,
+            answered: row.released.filter(|_| sample.method == Method::Wait),
+        }
+    }
+}
+
+/// The observations under one set of conditions.
+pub(super) struct Part {
+    pub(super) condition: Condition,
+    lag: LagSummary,
+    truth: SignedHistogram,
+    outside: Share,
+    answer_outside: Share,
+    error: Series,
+    late: SignedHistogram,
+}
+
+impl Part {
+    pub(super) fn new(condition: Condition) -> Self {
+        Self {
+            condition,
+            lag: LagSummary::default(),
+            truth: SignedHistogram::default(),
+            outside: Share::default(),
+            answer_outside: Share::default(),
+            error: Series::default(),
+            late: SignedHistogram::default(),
+        }
+    }
+
+    /// Adds an observation of the measurement proper.
+    pub(super) fn record(&mut self, observation: &Observation) {
+        let Observation {
+            sample,
+            visible,
+            answered,
+        } = observation;
+        if sample.write.phase != Phase::Measure {
+            return;
+        }
+        self.lag.record(sample);
+        let (Some(low), Some(point), Some(high)) = (sample.lower(), sample.point(), sample.upper())
+        else {
+            return;
+        };
+        let at = sample.write.send;
+        self.truth.record(*visible - sample.write.ack);
+        let outside = |instant: Nanos| instant <= low || instant > high;
+        self.outside.record(at, outside(*visible));
+        self.error.record(at, point - *visible);
+        if let Some(answered) = answered {
+            self.answer_outside.record(at, outside(*answered));
+            self.late.record(*answered - *visible);
+        }
+    }
+
+    /// Returns its lags, for the file of histograms.
+    pub(super) fn histogram(&self) -> (String, SignedHistogram) {
+        let Condition { method, .. } = self.condition;
+        let name = format!("{}/{}/lag", self.condition.label(), method.name());
+        (name, self.lag.lags().clone())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lag.rounds() == 0
+    }
+
+    /// Returns the results.
+    pub(super) fn row(&self) -> ReferenceRow {
+        let Condition {
+            method,
+            observers,
+            neighbors,
+            delays,
+        } = self.condition;
+        let lag = self.lag.row();
+        let truth = distribution(&self.truth);
+        let (outside, answer) = (self.outside.proportion(), self.answer_outside.proportion());
+        let percent = |of: &Proportion| (of.trials > 0).then_some(of.share * 1e2);
+        let ci95 = |of: &Proportion| (of.trials > 0).then_some([of.low * 1e2, of.high * 1e2]);
+        let less = |value: Option<f64>| Some(value? - truth.p50_us?);
+        ReferenceRow {
+            method: method.name().to_owned(),
+            observers,
+            neighbors,
+            delays: delays.to_string(),
+            rounds: lag.rounds,
+            timed_out: lag.timed_out,
+            outside: outside.events,
+            outside_percent: percent(&outside),
+            outside_percent_ci95: ci95(&outside),
+            answer_outside_percent: percent(&answer),
+            answer_outside_percent_ci95: ci95(&answer),
+            bracket_us: lag.bracket_us,
+            error_us: self.error.distribution(),
+            true_p50_us: truth.p50_us,
+            bias_p50_us: less(lag.estimate.p50_us),
+            bias_p50_us_ci95: lag
+                .estimate
+                .p50_us_ci95
+                .and_then(|[low, high]| Some([less(Some(low))?, less(Some(high))?])),
+            answered_late_us: distribution(&self.late),
+        }
+    }
+}
+
+/// Measures under each combination of conditions.
+pub(super) fn run(
+    cx: &mut RunContext<'_, Calibrate>,
+    plan: &ReferencePlan,
+) -> Result<(), CliError> {
+    let work = cx.work;
+    cx.write_manifest()?;
+    for repetition in 0..work.repetitions {
+        for observers in &plan.observers {
+            let servers = Reference::start(cx.clock, *observers)
+                .map_err(|error| failed("the reference", &error))?;
+            let mut cluster = preflight::check(&to_measure(&servers))?;
+            cx.warn(std::mem::take(&mut cluster.warnings));
+            let mut parts = Parts {
+                work,
+                servers,
+                cluster,
+                held: RowBudget::default(),
+                seed: u64::from(repetition),
+            };
+            // Neighbors change last, so that what they compare is close in time.
+            for delays in &plan.delays {
+                for method in work.lag.methods.wanted() {
+                    for neighbors in &plan.neighbors {
+                        parts.measure(
+                            cx,
+                            Condition {
+                                method,
+                                observers: *observers,
+                                neighbors: *neighbors,
+                                delays: *delays,
+                            },
+                        )?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn failed(what: &str, error: &std::io::Error) -> CliError {
+    CliError::failed(
+        format!("cannot start {what}: {error}"),
+        "choose fewer --observers or --neighbors, or raise the limits of processes and open files (ulimit)",
+    )
+}
+
+/// The servers of one number of observers.
+struct Parts<'a> {
+    work: &'a CalibratePlan,
+    servers: Reference,
+    cluster: Cluster,
+    held: RowBudget,
+    seed: u64,
+}
+
+impl Parts<'_> {
+    /// Measures under one set of conditions.
+    fn measure(
+        &mut self,
+        cx: &mut RunContext<'_, Calibrate>,
+        condition: Condition,
+    ) -> Result<(), CliError> {
+        let Self {
+            work,
+            servers,
+            cluster,
+            held,
+            seed,
+        } = self;
+        // Another seed for each part: the same delays would repeat their luck.
+        *seed += 1_000;
+        servers.delay_by(condition.delays, *seed);
+        cx.take(Call::Reference {
+            condition,
+            replicas: cluster.replica_names(),
+        })?;
+        let plan = LagPlan {
+            methods: Methods::Named(vec![condition.method]),
+            ..work.lag.clone()
+        };
+        let neighbors = BusyNeighbors::start(condition.neighbors)
+            .map_err(|error| failed("the neighbors", &error))?;
+        let possible = lag::available_methods(cluster, &plan.methods)?;
+        let (clock, stop, fault) = (cx.clock, cx.stop, cx.fault().map(str::to_owned));
+        let mut on = |event: Event<'_>| match event {
+            Event::Sample(sample) => {
+                if fault.as_deref() == Some("reference-ends") {
+                    servers.end(1);
+                }
+                match servers.row(sample.replica, sample.write.seq) {
+                    Some(row) => cx
+                        .take(Call::Observation(Observation::of(sample, &row)))
+                        .map_err(|failure| failure.message),
+                    None => Err(unexpected("a row is not one of the reference").message),
+                }
+            }
+            Event::Compared(_) => Ok(()),
+            Event::Progress(progress) => {
+                cx.observers.progress(run_progress(progress));
+                Ok(())
+            }
+        };
+        let mut listener = Listener { on: &mut on, stop };
+        let outcome = lag::run(
+            cluster,
+            &plan,
+            &possible,
+            held.clone(),
+            &clock,
+            &mut listener,
+        );
+        drop(neighbors);
+        let outcome = outcome?;
+        *held = outcome.held.clone();
+        let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
+        cx.take(Call::TurnEnded(Box::new(outcome)))?;
+        match failure {
+            Some(failure) => Err(failure.for_shape(&condition.label(), true)),
+            None if stop.load(Ordering::Relaxed) => Err(CliError::partial()),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! How a run's client uses the cores of this machine: by one rule for every command.
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+
+use crate::target::Target;
+
+/// Whether something is on, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether it is on.
+    pub on: bool,
+    /// The reason, for the run's record.
+    pub reason: &'static str,
+}
+
+/// How a run's client uses the cores of this machine; the same for everything that the run compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreUse {
+    /// Whether spinners keep idle cores awake.
+    pub keep_awake: Decision,
+    /// Whether the measuring threads have real-time priority.
+    pub real_time: Decision,
+}
+
+/// The servers of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerPlace {
+    /// Replimeter's own, on this machine.
+    Sandbox,
+    /// The user's, at least one of them on this machine.
+    Local,
+    /// The user's, on other machines.
+    Remote,
+}
+
+impl ServerPlace {
+    /// Returns where these servers are. A host name other than `localhost` is not resolved, and counts as
+    /// another machine.
+    pub(crate) fn of(targets: &[Target]) -> Self {
+        let [Target::Nodes(nodes)] = targets else {
+            return Self::Sandbox;
+        };
+        if nodes.iter().any(|node| is_local(&node.url.host)) {
+            Self::Local
+        } else {
+            Self::Remote
+        }
+    }
+}
+
+fn is_local(host: &str) -> bool {
+    let host = host.trim_matches(['[', ']']);
+    // Only an address of this machine can be bound.
+    host.eq_ignore_ascii_case("localhost")
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback() || TcpListener::bind(SocketAddr::new(ip, 0)).is_ok())
+}
+
+impl CoreUse {
+    /// Decides both, and stores them in the settings that are not given. `threads` is the largest number of
+    /// threads of the run's load at one time; `real_time` is `None` for commands without such threads.
+    ///
+    /// The rule: idle cores are kept awake for sandboxes, unless a load has more than one thread, because such a
+    /// load keeps the cores busy and the spinners cost it throughput. Measuring threads have real-time priority,
+    /// unless servers share their cores and these are not kept awake, because the threads would take the servers'
+    /// cores.
+    pub(crate) fn decide(
+        keep_awake: &mut Option<bool>,
+        real_time: Option<&mut Option<bool>>,
+        threads: u32,
+        servers: ServerPlace,
+    ) -> Self {
+        let awake = match servers {
+            _ if threads > 1 => Decision::no("a load has more than one thread"),
+            ServerPlace::Sandbox => {
+                Decision::yes("a sandbox, and no load has more than one thread")
+            }
+            _ => Decision::no("the servers are not of a sandbox"),
+        };
+        let awake = awake.unless(keep_awake);
+        let Some(real_time) = real_time else {
+            return Self {
+                keep_awake: awake,
+                real_time: Decision::no("the command has no measuring threads"),
+            };
+        };
+        let priority = match servers {
+            ServerPlace::Remote => Decision::yes("no server is known to be on this machine"),
+            _ if awake.on => Decision::yes("idle cores are kept awake"),
+            _ => Decision::no("servers on this machine, whose cores are not kept awake"),
+        };
+        Self {
+            keep_awake: awake,
+            real_time: priority.unless(real_time),
+        }
+    }
+}
+
+impl Decision {
+    fn yes(reason: &'static str) -> Self {
+        Self { on: true, reason }
+    }
+
+    fn no(reason: &'static str) -> Self {
+        Self { on: false, reason }
+    }
+
+    /// Returns the setting's decision if it is another one; stores this one in a setting that is not given.
+    fn unless(self, setting: &mut Option<bool>) -> Self {
+        let on = *setting.get_or_insert(self.on);
+        if on == self.on {
+            return self;
+        }
+        Self { on, reason: "set" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::{Endpoint, NodeSpec};
+
+    fn decided(threads: u32, servers: ServerPlace) -> (bool, bool) {
+        let (mut awake, mut real_time) = (None, None);
+        let cores = CoreUse::decide(&mut awake, Some(&mut real_time), threads, servers);
+        let decided = (cores.keep_awake.on, cores.real_time.on);
+        assert_eq!((awake, real_time), (Some(decided.0), Some(decided.1)));
+        decided
+    }
+
+    #[test]
+    fn cores_are_used_by_load_and_place_of_servers() {
+        use ServerPlace::{Local, Remote, Sandbox};
+        assert_eq!(
+            [0, 1, 2].map(|threads| decided(threads, Sandbox)),
+            [(true, true), (true, true), (false, false)]
+        );
+        assert_eq!(decided(0, Local), (false, false));
+        assert_eq!(decided(8, Remote), (false, true));
+    }
+
+    #[test]
+    fn given_settings_decide_about_the_cores() {
+        let (mut awake, mut real_time) = (Some(true), Some(true));
+        let place = ServerPlace::Local;
+        let cores = CoreUse::decide(&mut awake, Some(&mut real_time), 8, place);
+        assert!(cores.keep_awake.on && cores.real_time.on);
+        // Spinners that the user turned on let the measuring threads have their priority.
+        assert_eq!(
+            (cores.keep_awake.reason, cores.real_time.reason),
+            ("set", "idle cores are kept awake")
+        );
+        let cores = CoreUse::decide(&mut Some(false), Some(&mut real_time), 8, place);
+        assert_eq!((cores.real_time.on, cores.real_time.reason), (true, "set"));
+    }
+
+    #[test]
+    fn servers_of_this_machine_are_recognized() {
+        let node = |url: &str| NodeSpec {
+            name: String::new(),
+            role: None,
+            source: None,
+            url: Endpoint::parse(url).unwrap().0,
+        };
+        let place = |urls: &[&str]| {
+            ServerPlace::of(&[Target::Nodes(urls.iter().map(|url| node(url)).collect())])
+        };
+        assert_eq!(
+            place(&["mysql://u@db1/", "mysql://u@127.0.0.2/"]),
+            ServerPlace::Local
+        );
+        assert_eq!(place(&["mysql://u@localhost/"]), ServerPlace::Local);
+        assert_eq!(place(&["mysql://u@[::1]:3306/"]), ServerPlace::Local);
+        assert_eq!(
+            place(&["mysql://u@192.0.2.1/", "mysql://u@db/"]),
+            ServerPlace::Remote
+        );
+    }
+}

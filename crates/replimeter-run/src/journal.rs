@@ -1,0 +1,268 @@
+//! The journal of a run: its calls as they happen, and from time to time how it would end if it ended then. Of a
+//! run that was cut off, `report` makes the samples and the figures from it, as a replay does.
+//!
+//! A chunk of lines is a gzip member, which is complete or ignored. A thread of its own compresses and syncs
+//! them, so that no other waits for the disk.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+    sync::mpsc::{Receiver, Sender, channel},
+    thread::{self, JoinHandle},
+};
+
+use flate2::{Compression, bufread::GzDecoder, write::GzEncoder};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    cli_error::CliError,
+    run_dir::{create_new, failed, sync_folder_of},
+};
+
+/// Bytes of lines that are held at most, and that a chunk has at most when it is read: a call can be large.
+const CHUNK: usize = 1 << 20;
+const MAX_CHUNK: u64 = 256 << 20;
+
+/// The journal of a run that is under way. Its file is locked until it is dropped.
+pub(crate) struct Journal {
+    path: PathBuf,
+    /// Holds the lock.
+    file: File,
+    held: Vec<u8>,
+    chunks: Option<Sender<Vec<u8>>>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Journal {
+    /// Creates the journal of a run.
+    ///
+    /// # Errors
+    /// If it cannot be created, or the name exists, even as a link.
+    pub(crate) fn create(path: &Path) -> Result<Self, CliError> {
+        let (chunks, received) = channel();
+        let start = || {
+            let file = create_new(path)?;
+            file.try_lock()?;
+            sync_folder_of(path)?;
+            let written = file.try_clone()?;
+            let thread = thread::Builder::new().name("journal".to_owned());
+            Ok((file, thread.spawn(move || keep(written, &received))?))
+        };
+        let (file, thread) = start().map_err(|error| failed("write", path, &error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            held: Vec::new(),
+            chunks: Some(chunks),
+            thread: Some(thread),
+        })
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// If an earlier one could not be written.
+    pub(crate) fn add(&mut self, value: &impl Serialize) -> Result<(), CliError> {
+        serde_json::to_writer(&mut self.held, value)
+            .map_err(|error| failed("write", &self.path, &error.into()))?;
+        self.held.push(b'\n');
+        if self.held.len() < CHUNK {
+            return Ok(());
+        }
+        self.hand_on()
+    }
+
+    /// Has the lines so far written.
+    ///
+    /// # Errors
+    /// If earlier ones could not be written.
+    pub(crate) fn hand_on(&mut self) -> Result<(), CliError> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let chunk = std::mem::take(&mut self.held);
+        let chunks = self.chunks.as_ref();
+        match chunks.is_some_and(|chunks| chunks.send(chunk).is_ok()) {
+            true => Ok(()),
+            false => self.wait(),
+        }
+    }
+
+    /// Returns when all lines are on the disk.
+    ///
+    /// # Errors
+    /// If they could not be written.
+    pub(crate) fn wait(&mut self) -> Result<(), CliError> {
+        self.chunks = None;
+        let ended = self.thread.take().map_or(Ok(Ok(())), JoinHandle::join);
+        ended
+            .unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))
+            .map_err(|error| failed("write", &self.path, &error))
+    }
+
+    /// Removes the journal of a run whose record is complete.
+    pub(crate) fn remove(self) {
+        // If it stays, `report` ignores it.
+        let _ = fs::remove_file(&self.path);
+        drop(self.file);
+    }
+}
+
+/// Writes chunks as they arrive.
+fn keep(mut file: File, chunks: &Receiver<Vec<u8>>) -> io::Result<()> {
+    for chunk in chunks {
+        let mut member = GzEncoder::new(Vec::new(), Compression::fast());
+        member.write_all(&chunk)?;
+        file.write_all(&member.finish()?)?;
+        file.sync_data()?;
+    }
+    Ok(())
+}
+
+/// The journal of a run that has ended, read chunk by chunk.
+pub(crate) enum Found {
+    /// It does not exist.
+    Missing,
+    /// The run is still under way.
+    Active,
+    /// Its lines.
+    Lines(Lines),
+}
+
+/// Opens a journal.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn open(path: &Path) -> io::Result<Found> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Missing),
+        Err(error) => return Err(error),
+    };
+    if file.try_lock().is_err() {
+        return Ok(Found::Active);
+    }
+    Ok(Found::Lines(Lines {
+        file: BufReader::new(file),
+        chunk: Vec::new().into_iter(),
+    }))
+}
+
+/// The lines of a journal, up to the first chunk that is incomplete.
+pub(crate) struct Lines {
+    file: BufReader<File>,
+    chunk: std::vec::IntoIter<Value>,
+}
+
+impl Iterator for Lines {
+    type Item = Value;
+
+    fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(line) = self.chunk.next() {
+                return Some(line);
+            }
+            self.chunk = chunk(&mut self.file)?.into_iter();
+        }
+    }
+}
+
+/// Reads a chunk; `None` at the end, and for a chunk that is incomplete or damaged.
+fn chunk(file: &mut impl BufRead) -> Option<Vec<Value>> {
+    let mut text = Vec::new();
+    let member = GzDecoder::new(file);
+    // Its checksum is compared only when its end is read.
+    let read = member.take(MAX_CHUNK).read_to_end(&mut text).ok()?;
+    if read == 0 || read as u64 == MAX_CHUNK {
+        return None;
+    }
+    let lines = text.split(|byte| *byte == b'\n');
+    let lines = lines.filter(|line| !line.is_empty());
+    lines
+        .map(|line| serde_json::from_slice(line).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_dir::JOURNAL;
+
+    /// Returns the numbers of a journal's lines.
+    fn numbers(path: &Path) -> Vec<u64> {
+        let Ok(Found::Lines(lines)) = open(path) else {
+            panic!("it is there, and not locked");
+        };
+        lines.map(|line| line.as_u64().unwrap()).collect()
+    }
+
+    /// Writes three chunks of three lines, and returns their ends.
+    fn written(path: &Path) -> Vec<usize> {
+        let mut journal = Journal::create(path).unwrap();
+        for number in 0..9_u64 {
+            journal.add(&number).unwrap();
+            if number % 3 == 2 {
+                journal.hand_on().unwrap();
+            }
+        }
+        journal.wait().unwrap();
+        assert!(matches!(open(path).unwrap(), Found::Active));
+        drop(journal);
+        let bytes = fs::read(path).unwrap();
+        let starts = bytes.windows(3).enumerate();
+        let starts = starts.filter(|(_, bytes)| *bytes == [0x1f, 0x8b, 8]);
+        starts
+            .map(|(at, _)| at)
+            .skip(1)
+            .chain([bytes.len()])
+            .collect()
+    }
+
+    #[test]
+    fn truncated_chunk_ends_the_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(JOURNAL);
+        let ends = written(&path);
+        let all = fs::read(&path).unwrap();
+        assert_eq!(ends.len(), 3);
+        for length in 0..=all.len() {
+            fs::write(&path, &all[..length]).unwrap();
+            let whole = ends.iter().filter(|end| **end <= length).count() as u64;
+            assert_eq!(
+                numbers(&path),
+                (0..whole * 3).collect::<Vec<u64>>(),
+                "{length}"
+            );
+        }
+    }
+
+    #[test]
+    fn damaged_chunk_ends_the_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(JOURNAL);
+        let ends = written(&path);
+        let all = fs::read(&path).unwrap();
+        // What a power cut leaves of blocks that were not yet written, and one wrong bit in each byte.
+        let mut zeros = all.clone();
+        zeros[ends[0]..].fill(0);
+        fs::write(&path, &zeros).unwrap();
+        assert_eq!(numbers(&path), [0, 1, 2]);
+        for at in ends[0]..ends[1] {
+            let mut wrong = all.clone();
+            wrong[at] ^= 1;
+            fs::write(&path, &wrong).unwrap();
+            let read = numbers(&path);
+            // Bytes of a member's head say when and where it was written.
+            assert!(
+                read == [0, 1, 2] || read == (0..9).collect::<Vec<u64>>(),
+                "{at}: {read:?}"
+            );
+        }
+        fs::write(&path, "[1]\n").unwrap();
+        assert_eq!(numbers(&path), [0; 0]);
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(open(&path).unwrap(), Found::Missing));
+    }
+}

@@ -1,0 +1,82 @@
+//! Samples of a run together and by fresh start of the servers: starts are independent, and differ more than the samples of
+//! one.
+
+use replimeter_model::time::Nanos;
+
+use crate::{
+    compare,
+    dependence::{self, Z95},
+    signed::{SignedHistogram, rank_of},
+};
+
+/// Samples together, and those of each start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByStart {
+    all: SignedHistogram,
+    /// Empty where starts are not separated.
+    starts: Vec<SignedHistogram>,
+}
+
+impl ByStart {
+    /// Adds a sample.
+    pub(crate) fn record(&mut self, value: Nanos) {
+        self.all.record(value);
+        if let Some(start) = self.starts.last_mut() {
+            start.record(value);
+        }
+    }
+
+    /// Separates the samples that follow, which are of a new start of the servers.
+    pub(crate) fn begin_start(&mut self) {
+        self.starts.push(SignedHistogram::default());
+    }
+
+    /// Returns the samples of all starts.
+    pub(crate) fn all(&self) -> &SignedHistogram {
+        &self.all
+    }
+
+    /// Returns the factor by which the variation between starts increases the variance of the share of samples up to
+    /// `value` ([`dependence::of_starts`]).
+    pub(crate) fn inflation(&self, value: Nanos) -> f64 {
+        let counts = |start: &SignedHistogram| (start.count(), start.count_at_most(value));
+        let starts: Vec<(u64, u64)> = self.starts.iter().map(counts).collect();
+        dependence::of_starts(&starts)
+    }
+
+    /// Returns the samples of these ranks in µs, or the smallest and the largest where a rank lies beyond them.
+    pub(crate) fn between_ranks(&self, [low, high]: [f64; 2]) -> Option<[f64; 2]> {
+        let at = |rank: f64| self.all.at_rank(rank.max(1.0) as u64).map(Nanos::as_micros);
+        Some([at(low)?, at(high)?])
+    }
+
+    /// Returns the 95 % interval around `value`, an estimate of the quantile `p` in µs, that the variation between starts
+    /// gives; `None` below two starts with at least five samples beyond their quantile.
+    ///
+    /// Student's t of the starts' quantiles ([`compare::between_starts`]). In the tail, the quantile of all starts is that of
+    /// the slowest ones rather than a mean, so the interval reaches at least to the order statistics that
+    /// [`dependence::of_starts`] gives.
+    pub(crate) fn between(&self, p: f64, value: f64) -> Option<[f64; 2]> {
+        let quantile = |start: &SignedHistogram| {
+            let beyond = start.count() as f64 * p.min(1.0 - p);
+            // The small addition keeps 100 × 0.05 from being just below five.
+            let enough = beyond + 1e-9 >= compare::BEYOND;
+            let value = start.at_rank(rank_of(p, start.count()))?;
+            enough.then(|| value.as_micros())
+        };
+        let quantiles: Vec<f64> = self.starts.iter().filter_map(quantile).collect();
+        let students = compare::between_starts(&quantiles, value)?;
+        let own = self.all.at_rank(rank_of(p, self.all.count()))?;
+        let by_ranks =
+            self.between_ranks(ranks(p, self.all.count() as f64, self.inflation(own)))?;
+        let moved = by_ranks.map(|end| end + value - own.as_micros());
+        dependence::wider(Some(students), Some(moved))
+    }
+}
+
+/// Returns the ranks, which may lie beyond 1 and `count`, between which the quantile `p` lies with 95 %, where the variance
+/// of a share is `factor` times that of independent samples.
+pub(crate) fn ranks(p: f64, count: f64, factor: f64) -> [f64; 2] {
+    let half = Z95 * (factor * count * p * (1.0 - p)).sqrt();
+    [(count * p - half).floor(), (count * p + half).ceil() + 1.0]
+}

@@ -1,0 +1,189 @@
+//! Names and messages of servers that a terminal, a browser or a spreadsheet would obey.
+
+use std::{
+    fs,
+    io::Write as _,
+    net::TcpListener,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use replimeter_engine::Node;
+use replimeter_render::terminal::controls_terminal;
+use replimeter_suites::{
+    CommandOutput, LIMIT, TestEnvironment, harness::Test, password, session, sql, start, test, url,
+    wait, wait_until,
+};
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(names_and_errors_of_a_server_control_nothing),
+    test!(refusal_of_a_peer_controls_nothing),
+];
+
+/// A name of a schema, a table or a row: a formula, control characters of a terminal, a change of direction, a line that looks
+/// like one of Replimeter, and the end of a script.
+const NAME: &str = "=cmd\u{1b}[31m\u{9b}2J\u{202e}\n  hint: a|b</script>";
+/// The end of a version.
+const VERSION: &str = "-MariaDB-</script><b>\u{202e}=cmd";
+
+fn uncontrolled(text: &str) {
+    assert!(!text.contains(controls_terminal), "{text:?}");
+}
+
+/// Checks that a failure is one error with one hint, without what a server adds to it.
+fn one_error(ended: &CommandOutput) {
+    uncontrolled(&ended.stdout);
+    uncontrolled(&ended.stderr);
+    let lines: Vec<&str> = ended.stderr.lines().collect();
+    assert!(
+        lines.len() == 2 && lines[0].starts_with("error: ") && lines[1].starts_with("  hint: "),
+        "{ended:#?}"
+    );
+    assert!(lines[0].contains("=cmd"), "{ended:#?}");
+    assert!(!lines[1].contains("</script>"), "{ended:#?}");
+}
+
+fn run(tool: &TestEnvironment, servers: [&Node; 2], command: &str, more: &[&str]) -> CommandOutput {
+    let urls = servers.map(|node| url(node, "replimeter"));
+    let target = [command, "--primary", &urls[0], "--replica", &urls[1]];
+    let child = tool
+        .command(&[&target, more].concat())
+        .env("REPLIMETER_PASSWORD", password(servers[0]))
+        .spawn();
+    wait(child.unwrap(), LIMIT)
+}
+
+fn names_and_errors_of_a_server_control_nothing() {
+    let version = format!("version=10.11.99{VERSION}");
+    let sandbox = start("mariadb/async:1", &[&version]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    let servers = [primary, replica];
+    sql(primary, &format!("CREATE DATABASE `{NAME}`"));
+    let table = format!("`{NAME}`.`{NAME}`");
+    sql(
+        primary,
+        &format!("CREATE TABLE {table} (a VARCHAR(99) CHARACTER SET utf8mb4 PRIMARY KEY)"),
+    );
+
+    let tool = TestEnvironment::new();
+    let stop = AtomicBool::new(false);
+    let ended = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = session(primary);
+            for row in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                session
+                    .run("test", &format!("INSERT INTO {table} VALUES ({row})"))
+                    .unwrap();
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let more = [
+            "--duration",
+            "3s",
+            "--floor-duration",
+            "0",
+            "--group-by",
+            "table",
+        ];
+        let ended = run(&tool, servers, "tap", &more);
+        stop.store(true, Ordering::Relaxed);
+        ended
+    })
+    .with_code(0);
+    assert!(ended.stdout.contains("=cmd"), "{ended:#?}");
+    uncontrolled(&ended.stdout);
+    uncontrolled(&ended.stderr);
+    let file = |name: &str| fs::read_to_string(tool.only_run().join(name)).unwrap();
+    let summary: Value = serde_json::from_str(&file("summary.json")).unwrap();
+    let group = &summary["results"]["rows"][0]["group_by"][0];
+    assert_eq!([&group["schema"], &group["table"]], [NAME, NAME]);
+    let manifest: Value = serde_json::from_str(&file("manifest.json")).unwrap();
+    assert!(manifest.to_string().contains(VERSION));
+    let report = file("report.md");
+    uncontrolled(&report);
+    // The whole group is in one line of a table.
+    let rows = report.lines().filter(|line| line.contains("=cmd"));
+    for row in rows {
+        assert!(row.starts_with('|') && row.contains("a\\|b"), "{row}");
+    }
+    let page = file("report.html");
+    assert!(!page.contains(['\u{1b}', '\u{9b}', '\u{202e}']));
+    assert_eq!(
+        page.matches("<script").count(),
+        page.matches("</script").count()
+    );
+    assert!(page.contains("&lt;b&gt;"), "the version is shown");
+
+    // An error of the applier quotes the row.
+    let insert = format!("INSERT INTO {table} VALUES ('{NAME}')");
+    let mut local = session(replica);
+    local.run("test", "SET sql_log_bin = 0").unwrap();
+    local.run("test", &insert).unwrap();
+    sql(primary, &insert);
+    wait_until("the replica stops", LIMIT, || {
+        let status = session(replica).rows("test", "SHOW SLAVE STATUS").unwrap();
+        status[0]["Last_SQL_Errno"] == "1062"
+    });
+    one_error(&run(&tool, servers, "lag", &["--show-errors"]).with_code(3));
+    let ended = run(&tool, servers, "doctor", &["--show-errors"]).with_code(1);
+    assert!(ended.stdout.contains("Duplicate entry '=cmd"), "{ended:#?}");
+    uncontrolled(&ended.stdout);
+    let ended = run(&tool, servers, "doctor", &["--show-errors", "--json"]).with_code(1);
+    uncontrolled(&ended.stdout);
+    let wanted = NAME.replace('\n', " ");
+    assert!(
+        ended
+            .json()
+            .to_string()
+            .contains(Value::from(wanted).to_string().trim_matches('"'))
+    );
+
+    // A statement's error.
+    let signal = format!("SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{NAME}'");
+    fs::write(tool.folder().join("signal.sql"), signal).unwrap();
+    let primary_url = url(primary, "replimeter");
+    let load = [
+        "load",
+        "--primary",
+        &primary_url,
+        "--workload",
+        "signal.sql",
+    ];
+    let child = tool
+        .command(&[&load[..], &["--duration", "1s", "--threads", "1"]].concat())
+        .env("REPLIMETER_PASSWORD", password(primary))
+        .spawn();
+    let ended = wait(child.unwrap(), LIMIT);
+    uncontrolled(&ended.stdout);
+    uncontrolled(&ended.stderr);
+    let all = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(all.contains("=cmd"), "{ended:#?}");
+    assert!(!all.contains("\n  hint: a|b"), "{ended:#?}");
+}
+
+/// A peer that refuses every login with this message.
+fn refusing_peer(message: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            // Error 1130.
+            let payload = [&[0xff, 0x6a, 0x04], message.as_bytes()].concat();
+            let header = [payload.len() as u8, 0, 0, 0];
+            let _ = client.unwrap().write_all(&[&header[..], &payload].concat());
+        }
+    });
+    port
+}
+
+fn refusal_of_a_peer_controls_nothing() {
+    let tool = TestEnvironment::new();
+    let peer = format!("mysql://u@127.0.0.1:{}/", refusing_peer(NAME));
+    let ended = tool.run(&["lag", "--primary", &peer, "--replica", &peer]);
+    one_error(&ended.with_code(3));
+}

@@ -1,0 +1,254 @@
+//! SIGKILL at random moments of every command. `REPLIMETER_TEST_SEED` repeats a run's moments.
+
+use std::{
+    env, fs,
+    path::Path,
+    process::Child,
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use replimeter_engine::Node;
+use replimeter_model::random::Random;
+use replimeter_suites::{
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, shared, sql,
+    test, url, value, wait, wait_until,
+};
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(kill_of_few_commands_leaves_nothing),
+    test!(kill_at_few_moments_on_endpoints_is_explained).long(),
+    test!(kill_of_every_command_leaves_nothing).long(),
+    test!(kill_at_fifty_moments_on_endpoints_is_explained).long(),
+];
+
+/// Every command that starts servers, so that most of its run is after their start.
+const COMMANDS: [&str; 17] = [
+    "lag --duration 60s",
+    "lag --sandbox chain:2 --link-delay 1ms --duration 60s",
+    "lag --sandbox galera:2 --method all --duration 60s",
+    "lag --sandbox mysql/group:2 --duration 60s",
+    "lag --load oltp-mix:2@primary --load-data-size 5000 --duration 60s",
+    "tap --duration 60s",
+    "stale --duration 60s",
+    "stale --sandbox mysql/async:1 --check-load-reads=4:8 --duration 60s",
+    "backlog --build-up 1s",
+    "exposure --sandbox semi-sync:1 --duration 60s",
+    "load --workload oltp-mix --sandbox async:1 --data-size 5000 --duration 60s",
+    "cost",
+    "scale --data-size 1000",
+    "loss",
+    "calibrate",
+    "doctor --sandbox async:2",
+    "reproduce",
+];
+
+/// Returns random numbers whose seed is printed.
+fn random() -> Random {
+    let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let seed =
+        env::var("REPLIMETER_TEST_SEED").map_or_else(|_| now(), |seed| seed.parse().unwrap());
+    println!("REPLIMETER_TEST_SEED={seed}");
+    Random::new(seed)
+}
+
+/// Returns the processes that use a folder: in it, started from it, or with it in their arguments.
+fn processes_of(folder: &Path) -> Vec<String> {
+    let name = folder.to_string_lossy();
+    let all = fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
+    all.filter_map(|process| {
+        let arguments = fs::read(process.join("cmdline")).ok()?;
+        let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
+        let inside = ["cwd", "exe"].iter().any(|link| {
+            fs::read_link(process.join(link)).is_ok_and(|path| path.starts_with(folder))
+        });
+        // A killed process has no arguments until its parent has waited for it.
+        (!arguments.is_empty() && (inside || arguments.contains(&*name)))
+            .then(|| format!("{}: {arguments}", process.display()))
+    })
+    .collect()
+}
+
+fn kill(mut child: Child) -> CommandOutput {
+    child.kill().unwrap();
+    wait(child, LIMIT)
+}
+
+/// Kills commands that started servers.
+fn kills_of_commands(commands: &[&str], kills: u64) {
+    let mut random = random();
+    let tool = TestEnvironment::new();
+    let outer = tool.folder().parent().unwrap().to_owned();
+    let mut with_servers = 0;
+    for number in 0..kills {
+        let command = commands[(number % commands.len() as u64) as usize];
+        let moment = Duration::from_millis(random.between(0, 6000));
+        let mut child = tool
+            .command(&command.split(' ').collect::<Vec<_>>())
+            .spawn()
+            .unwrap();
+        thread::sleep(moment);
+        let context = format!("kill {number} of `{command}` after {moment:?}");
+        with_servers += u64::from(!tool.servers().is_empty());
+        // Only `doctor` ends before the last moment.
+        if let Some(status) = child.try_wait().unwrap() {
+            let ended = wait(child, LIMIT);
+            assert!(
+                command.starts_with("doctor"),
+                "{context}: {status}, {ended:#?}"
+            );
+        } else {
+            let _ = kill(child);
+        }
+        let mut left = Vec::new();
+        for _ in 0..1500 {
+            left = processes_of(&outer);
+            if left.is_empty() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert!(left.is_empty(), "{context}: {left:#?}");
+    }
+    println!("{with_servers} of {kills} kills met running servers");
+    assert!(with_servers >= kills / 4, "the moments are badly chosen");
+    // The next start removes what the last ones left.
+    let _ = tool
+        .run(&[
+            "lag",
+            "--sandbox",
+            "none",
+            "--rounds",
+            "1",
+            "--floor-rounds",
+            "0",
+        ])
+        .with_code(0);
+    let sandboxes = fs::read_dir(tool.home().join("sandboxes")).unwrap();
+    let left: Vec<_> = sandboxes
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(processes_of(&outer), [""; 0]);
+    // A run directory is explained, whenever its run was killed.
+    for run in tool.runs() {
+        assert_explained(&tool, &run, "a sandbox's run");
+    }
+}
+
+fn kill_of_few_commands_leaves_nothing() {
+    kills_of_commands(&["lag --duration 60s", "backlog --build-up 1s"], 2);
+}
+
+fn kill_of_every_command_leaves_nothing() {
+    kills_of_commands(&COMMANDS, 200);
+}
+
+/// Checks that `report` renders a run directory or names what it has.
+fn assert_explained(tool: &TestEnvironment, run: &Path, context: &str) {
+    let report = tool.run(&["report", run.to_str().unwrap()]);
+    let names = || -> Vec<_> {
+        let entries = fs::read_dir(run).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
+    };
+    let explained = matches!(report.code, Some(2 | 3))
+        && report.stderr.contains("error: ")
+        && report.stderr.contains("hint: ");
+    assert!(
+        report.code == Some(0) || explained,
+        "{context}: {:?}, {report:#?}",
+        names()
+    );
+}
+
+/// Commands on a user's servers, and a short run of the same command.
+const ON_ENDPOINTS: [(&str, &str); 4] = [
+    ("lag --duration 60s", "lag --rounds 5 --floor-rounds 5"),
+    ("stale --duration 60s", "stale --rounds 5 --curve-rounds 1"),
+    (
+        "load --workload oltp-mix --data-size 20000 --duration 60s",
+        "load --workload oltp-mix --data-size 100 --duration 1s",
+    ),
+    (
+        "backlog --build-up 1s --load update-key:1@primary --load-data-size 20000",
+        "backlog --build-up 1s --load update-key:1@primary --load-data-size 100",
+    ),
+];
+
+fn spawn(tool: &TestEnvironment, nodes: &[Node], command: &str) -> Child {
+    let primary = url(&nodes[0], "replimeter");
+    let replica = url(&nodes[1], "replimeter");
+    tool.command(&command.split(' ').collect::<Vec<_>>())
+        .args(["--primary", &primary, "--replica", &replica])
+        .env("REPLIMETER_PASSWORD", password(&nodes[0]))
+        .spawn()
+        .unwrap()
+}
+
+/// Kills runs on a user's servers; after each one another run works, and leaves nothing.
+fn kills_on_endpoints(kills: u64) {
+    let mut random = random();
+    let options = ["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"];
+    let sandbox = shared("mariadb/async:1", &options);
+    let nodes = sandbox.nodes();
+    let (mut with_schema, mut directories, mut empty) = (0, 0, 0);
+    for number in 0..kills {
+        let (command, next) = ON_ENDPOINTS[(number % 4) as usize];
+        let tool = TestEnvironment::new();
+        let moment = Duration::from_millis(random.between(0, 3000));
+        let context = format!("kill {number} of `{command}` after {moment:?}");
+        let child = spawn(&tool, nodes, command);
+        thread::sleep(moment);
+        with_schema += u64::from(!clean(&nodes[0]));
+        let ended = kill(child);
+        assert_eq!(ended.code, None, "{context}: {ended:#?}");
+        for run in tool.runs() {
+            directories += 1;
+            assert_explained(&tool, &run, &context);
+        }
+        // The applier that a backlog stopped is started again.
+        wait_until(
+            &format!("the replica applies after {context}"),
+            LIMIT,
+            || {
+                let status = session(&nodes[1])
+                    .rows("test", "SHOW ALL SLAVES STATUS")
+                    .unwrap();
+                status[0]["Slave_SQL_Running"] == "Yes"
+            },
+        );
+        let ended = wait(spawn(&tool, nodes, next), LIMIT);
+        assert_eq!(ended.code, Some(0), "{next}, after {context}: {ended:#?}");
+        // A kill between the creation of the schema and of its first table leaves a schema that may be the user's.
+        let tables =
+            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'replimeter'";
+        if !clean(&nodes[0]) && value(&nodes[0], tables).as_deref() == Some("0") {
+            println!("{context} left the empty schema");
+            empty += 1;
+            sql(&nodes[0], "DROP DATABASE replimeter");
+        }
+        wait_until(
+            &format!("the schema is gone after {context}"),
+            LIMIT,
+            || nodes.iter().all(clean),
+        );
+    }
+    assert!(
+        empty * 10 <= kills,
+        "{empty} of {kills} kills left the empty schema"
+    );
+    println!("{with_schema} of {kills} kills met the schema, {directories} a run directory");
+    assert!(with_schema * 4 >= kills, "the moments are badly chosen");
+}
+
+fn kill_at_few_moments_on_endpoints_is_explained() {
+    kills_on_endpoints(2);
+}
+
+fn kill_at_fifty_moments_on_endpoints_is_explained() {
+    kills_on_endpoints(50);
+}
