@@ -1,0 +1,23 @@
+//! A server's answer to a statement of a load.
+
+#![no_main]
+
+use replimeter_engine::wire::{ResponseScanner, WireError};
+use replimeter_fuzz::server_bytes;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let Some((bytes, read)) = server_bytes(input, |_| {}) else {
+        return;
+    };
+    let mut scanner = ResponseScanner::default();
+    for piece in bytes.chunks(read) {
+        match scanner.push(piece) {
+            Ok(Some(_)) => scanner.begin(),
+            Ok(None) | Err(WireError::WantsFile { .. }) => {}
+            Err(error) => {
+                let _ = error.to_string();
+                break;
+            }
+        }
+    }
+});
