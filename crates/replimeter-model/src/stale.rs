@@ -230,6 +230,10 @@ pub struct FreshAfter {
     pub p99_ci95: Option<[f64; 2]>,
     /// 95 % confidence interval of `p999`.
     pub p999_ci95: Option<[f64; 2]>,
+    /// Longest wait of a round for its write, if it took more than 1 % (0.1 %) of the time: `p99` (`p999`) would describe
+    /// that round alone and is null. Missing where no time is null for this reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_by_us: Option<f64>,
 }
 
 /// Reads that were a number of versions behind.

@@ -44,6 +44,12 @@ impl ByStart {
         dependence::of_starts(&starts)
     }
 
+    /// Returns the quantile `p` of each start with a sample, however few it has.
+    pub(crate) fn quantiles(&self, p: f64) -> Vec<Nanos> {
+        let of = |start: &SignedHistogram| start.at_rank(rank_of(p, start.count()));
+        self.starts.iter().filter_map(of).collect()
+    }
+
     /// Returns the samples of these ranks in µs, or the smallest and the largest where a rank lies beyond them.
     pub(crate) fn between_ranks(&self, [low, high]: [f64; 2]) -> Option<[f64; 2]> {
         let at = |rank: f64| self.all.at_rank(rank.max(1.0) as u64).map(Nanos::as_micros);

@@ -13,6 +13,7 @@ use replimeter_model::{
 use crate::{
     bins::bins,
     censored::Brackets,
+    measured_time::MeasuredTime,
     series::{Series, distribution},
     signed::SignedHistogram,
 };
@@ -32,6 +33,7 @@ pub const UPPER_ENDS: &str = "upper-ends";
 /// The summary of one replica and one row size.
 #[derive(Clone, Debug, Default)]
 pub struct LagSummary {
+    time: MeasuredTime,
     rounds: u64,
     missing: u64,
     untold: u64,
@@ -57,7 +59,7 @@ impl LagSummary {
     pub fn record(&mut self, sample: &LagSample) {
         self.rounds += 1;
         self.insert.record(sample.insert());
-        let at = sample.write.send;
+        let at = self.time.of(sample.write.send);
         match (
             sample.from_ack(),
             sample.from_send(),
@@ -98,10 +100,12 @@ impl LagSummary {
         }
     }
 
-    /// Separates the samples that follow, which are of a new start of the servers.
+    /// Separates the samples that follow, which are of a new start of the servers; the time between starts is in no window.
     pub fn begin_start(&mut self) {
+        self.time.begin_start();
         self.from_ack.begin_start();
         self.from_send.begin_start();
+        self.lower_ends.begin_start();
         self.from_primary.begin_start();
     }
 
@@ -231,6 +235,11 @@ impl FloorSummary {
         }
     }
 
+    /// Separates the samples that follow, which are of a new start of the servers.
+    pub fn begin_start(&mut self) {
+        self.lag.begin_start();
+    }
+
     /// Returns the lag figures of the null replica.
     #[must_use]
     pub fn row(&self) -> LagRow {
@@ -283,7 +292,10 @@ impl ReplicaSummary {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::sample::{Phase, Sighting, SightingDetail, Write};
+    use replimeter_model::{
+        random::Random,
+        sample::{Phase, Sighting, SightingDetail, Write},
+    };
 
     use super::*;
 
@@ -378,6 +390,58 @@ mod tests {
         within(row.estimate.p50_us_ci95, 1_500.0);
         within(row.estimate.p90_us_ci95, 1_900.0);
         assert!((row.estimate_within.systematic_us - 280.0).abs() < 5.0);
+    }
+
+    /// Returns the row of starts whose levels scatter by 30 %, 100 s apart, and which are separated or not. Each has 200 waits
+    /// that answer 0.3 ms after the row became visible, right after the last look that missed it.
+    fn waits_of_starts(random: &mut Random, separated: bool) -> LagRow {
+        let mut summary = LagSummary::default();
+        for start in 0..6 {
+            if separated {
+                summary.begin_start();
+            }
+            let level = 1_000_000.0 * (0.3 * random.normal()).exp();
+            for round in 1..=200 {
+                let mut wait = sample(start * 10_000 + round, true);
+                wait.method = Method::Wait;
+                let lag = Nanos((level * (0.1 * random.normal()).exp()) as i64);
+                let visible = wait.write.ack + lag;
+                wait.sighting = Some(Sighting {
+                    seq: round as u64,
+                    after: visible - Nanos(1_000),
+                    hit_began: wait.write.ack,
+                    until: visible + Nanos(300_000),
+                    beside: SightingDetail::Nothing,
+                });
+                summary.record(&wait);
+            }
+        }
+        summary.row()
+    }
+
+    #[test]
+    fn estimate_of_waits_covers_starts_that_differ() {
+        const RUNS: u32 = 200;
+        let covered = |separated: bool| {
+            let mut random = Random::new(18);
+            let held = (0..RUNS).filter(|_| {
+                let row = waits_of_starts(&mut random, separated);
+                let ends = row.estimate.p50_us_ci95;
+                ends.is_some_and(|[low, high]| low <= 1_000.0 && 1_000.0 <= high)
+            });
+            held.count() as f64 / f64::from(RUNS)
+        };
+        let (apart, as_one) = (covered(true), covered(false));
+        assert!(apart >= 0.9 && as_one < 0.9, "{apart} {as_one}");
+    }
+
+    #[test]
+    fn windows_leave_out_the_time_between_starts() {
+        let row = waits_of_starts(&mut Random::new(1), true);
+        // Six starts of 2 s.
+        let last = row.windows.last().unwrap();
+        assert!(last.end_us <= 13e6, "{last:?}");
+        assert!(row.windows.len() > 30, "{}", row.windows.len());
     }
 
     #[test]

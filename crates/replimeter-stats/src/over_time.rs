@@ -62,12 +62,12 @@ impl OverTime {
     }
 
     /// Returns the value that is not exceeded in the share `p` of the time, for `p` ≥ ½. `None` when fewer than
-    /// [`BEYOND`] observations lie beyond it: those of the `1 − p` of the time with the largest values.
+    /// [`BEYOND`] observations lie at or beyond it: those of the `1 − p` of the time with the largest values.
     #[must_use]
     pub fn quantile(&self, p: f64) -> Option<Nanos> {
         self.observed.quantile(p)?;
         let value = self.histogram().quantile(p)?;
-        let below = self.observed.count_at_most(value - Nanos(1));
+        let below = self.observed.count_below(value);
         (self.observed.count() - below >= BEYOND).then_some(value)
     }
 
@@ -282,6 +282,21 @@ mod tests {
         assert_eq!(over.quantile(0.99), None, "six observations beyond");
         assert_eq!(over.max(), Some(Nanos(5950)));
         assert_eq!(over.distribution().count, 5460);
+    }
+
+    #[test]
+    fn equal_large_observations_have_a_quantile() {
+        // Above 2,048 a bar of the histogram has several values: those of a plateau are all at the quantile, none below.
+        let mut over = OverTime::default();
+        for _ in 0..1_000 {
+            over.record(Nanos(0), Nanos(10_000_000));
+        }
+        for look in 0..100 {
+            over.record(Nanos(5_000_000 + look % 3), Nanos(100_000_000));
+        }
+        let p99 = over.quantile(0.99).unwrap().0;
+        assert!((4_997_000..=5_005_000).contains(&p99), "{p99}");
+        assert!(over.quantile(0.9).is_some());
     }
 
     #[test]

@@ -217,6 +217,19 @@ impl SignedHistogram {
         negative + positive
     }
 
+    /// Returns the number of samples that are less than `value` and distinguished from it by the histogram's precision.
+    #[must_use]
+    pub fn count_below(&self, value: Nanos) -> u64 {
+        let magnitude = value.0.unsigned_abs();
+        let lowest = if value.0 >= 0 {
+            i64::try_from(self.positive.lowest_equivalent(magnitude)).unwrap_or(i64::MAX)
+        } else {
+            // All histograms of as many digits have the same bars.
+            -i64::try_from(self.positive.highest_equivalent(magnitude)).unwrap_or(i64::MAX)
+        };
+        self.count_at_most(Nanos(lowest.saturating_sub(1)))
+    }
+
     /// Returns the bars of the histogram in ascending order: value and count.
     pub fn bars(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
         let mut negative: Vec<(Nanos, u64)> = self
@@ -396,6 +409,7 @@ mod tests {
         assert_eq!(ranked, [-500, -20, -10, 0, 10, 20, 30]);
         assert_eq!(histogram.count_at_most(Nanos(-10)), 3);
         assert_eq!(histogram.count_at_most(Nanos(9)), 4);
+        assert_eq!(histogram.count_below(Nanos(-10)), 2);
         assert_eq!(histogram.bars().map(|(_, count)| count).sum::<u64>(), 7);
     }
 

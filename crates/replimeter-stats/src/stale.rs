@@ -82,8 +82,8 @@ impl StaleSummary {
         let shares = points.chain([&mut self.at_once]).chain(&mut self.went_back);
         shares.for_each(Share::begin_start);
         self.delay.begin_start();
+        self.withheld.begin_start(&mut self.visible);
         self.visible.waits.begin_start();
-        self.withheld.begin_start();
         for (reads, writes) in &mut self.price {
             reads.begin_start();
             writes.begin_start();
@@ -146,7 +146,8 @@ impl StaleSummary {
                 self.write.record(round.ack - round.send);
             }
             if let (true, true, Some(shown)) = (stale, delays, read.fresh_end) {
-                self.delay.record(round.send, shown - round.ack);
+                let sent = self.time[part].of(round.send);
+                self.delay.record(sent, shown - round.ack);
             }
         }
         if round.phase == StalePhase::AtOnce {
@@ -172,8 +173,13 @@ impl StaleSummary {
     }
 
     /// Counts a client that read from two readers one after the other and saw an older version on
-    /// the second, in a round that was recorded already.
+    /// the second, in a round that was recorded already. A round counts once: not if it has a violation of its own, nor if
+    /// its first read was refused.
     pub fn went_back_across(&mut self, round: &StaleRound, read: &StaleRead) {
+        let counted = matches!(read.verdict, Verdict::Fresh | Verdict::Stale);
+        if !counted || read.went_back || read.went_back_across {
+            return;
+        }
         let part = usize::from(round.phase == StalePhase::Curve);
         let at = self.time[part].of(read.begin);
         self.went_back[part].add_event(at);
@@ -193,16 +199,19 @@ impl StaleSummary {
         let all = self.first_reads();
         let monotonic = self.monotonic();
         let price = self.price[1].0.all().count() > 0;
+        // More rounds may follow this row.
+        let (mut withheld, mut visible) = (self.withheld.clone(), self.visible.clone());
+        withheld.close(&mut visible);
         let [(read_without, write_without), (read_with, write_with)] = &self.price;
         StaleRow {
             rounds: share.trials,
             stale: share.events,
             stale_percent: some.then_some(share.share * 100.0),
             stale_percent_ci95: some.then_some([share.low, share.high].map(|share| share * 100.0)),
-            stale_percent_over_time: self.withheld.percent(),
-            stale_percent_over_time_ci95: self.withheld.percent_ci95(),
-            withheld_rounds: self.withheld.count(),
-            longest_round_us: self.withheld.longest().map(Nanos::as_micros),
+            stale_percent_over_time: withheld.percent(),
+            stale_percent_over_time_ci95: withheld.percent_ci95(),
+            withheld_rounds: withheld.count(),
+            longest_round_us: withheld.longest().map(Nanos::as_micros),
             inflation: share.inflation,
             staleness: self.delay.distribution(),
             violations: Violations {
@@ -226,7 +235,7 @@ impl StaleSummary {
                 })
                 .collect(),
             curve: self.curve(),
-            fresh_after_us: self.fresh_after(),
+            fresh_after_us: self.fresh_after(&withheld, &visible),
             write_latency: distribution(&self.write),
             read_latency: distribution(&self.read),
             read_delay_error: distribution(&self.read_delay_error),
@@ -307,23 +316,27 @@ impl StaleSummary {
     /// quantiles of the estimate that the share `p` may be, given the number of informative
     /// brackets, reduced by their dependence (Wilson's). None when fewer than ten effective ones
     /// lie beyond. It reaches at least as far as the variation of the same quantile between starts.
-    fn fresh_after(&self) -> FreshAfter {
-        let Some(estimate) = self.visible.brackets.estimate() else {
+    fn fresh_after(&self, withheld: &Withheld, visible: &Visible) -> FreshAfter {
+        let Some(estimate) = visible.brackets.estimate() else {
             return FreshAfter::default();
         };
-        let count = self.visible.brackets.count();
+        let count = visible.brackets.count();
         let inflation = self
             .first_reads()
             .inflation
-            .map(|one| one.max(self.withheld.inflation()));
+            .map(|one| one.max(withheld.inflation()));
         let of = |p: f64| {
-            // Where one round took more than the share of time beyond the quantile, the quantile describes that round.
-            if count.saturating_sub(rank_of(p, count)) < BEYOND || self.withheld.decides(p) {
-                return (None, None);
+            if count.saturating_sub(rank_of(p, count)) < BEYOND {
+                return (None, None, None);
             }
             // It was not waited for until then.
-            if estimate.quantile(p).high >= NEVER {
-                return (None, None);
+            let unseen = |p: f64| estimate.quantile(p).high >= NEVER;
+            if unseen(p) {
+                return (None, None, None);
+            }
+            // Where one round took more than the share of time beyond the quantile, the quantile describes that round.
+            if let Some(wait) = withheld.decides(p) {
+                return (None, None, Some(wait.as_micros()));
             }
             // Without a lower end: it was visible when the first read arrived.
             let wait = |p: f64, of: fn(Quantile) -> Nanos| {
@@ -332,31 +345,39 @@ impl StaleSummary {
                     .low
                     .map_or(0.0, |_| of(quantile).as_micros().max(0.0))
             };
-            let waits = &self.visible.waits;
+            let waits = &visible.waits;
             let between_starts = waits.inflation(estimate.quantile(p).high);
             let factor = inflation
                 .map(|one| one.max(between_starts))
                 .and_then(|inflation| dependence::of_quantile(inflation, count as f64 * (1.0 - p)));
-            let ends = factor.and_then(|factor| {
+            let shares = factor.map(|factor| {
                 let trials = estimate.informative_brackets(p) / factor;
-                let [low, high] = wilson(p * trials, trials);
+                wilson(p * trials, trials)
+            });
+            let ends = shares.filter(|[_, high]| {
                 // Nothing is known beyond the last observed time.
-                let known = rank_of(high, count) < count && estimate.quantile(high).high < NEVER;
-                known.then(|| {
-                    [
-                        wait(low, |quantile| quantile.low.unwrap_or(quantile.high)),
-                        wait(high, |quantile| quantile.high),
-                    ]
-                })
+                rank_of(*high, count) < count && !unseen(*high)
+            });
+            let ends = ends.map(|[low, high]| {
+                [
+                    wait(low, |quantile| quantile.low.unwrap_or(quantile.high)),
+                    wait(high, |quantile| quantile.high),
+                ]
             });
             let value = wait(p, |quantile| quantile.point);
             let between = waits
                 .between(p, value)
                 .map(|ends| ends.map(|end| end.max(0.0)));
-            (Some(value), dependence::wider(ends, between))
+            // An end, or a start, without an observed time leaves no interval: one from the others would be too short.
+            let ends_unseen = shares.is_some_and(|[_, high]| unseen(high));
+            let open = ends_unseen || visible.some_start_unseen(p);
+            let interval =
+                dependence::wider(ends, between).filter(|ends| !open && visible::seen(ends));
+            (Some(value), interval, None)
         };
-        let ((p99, p99_ci95), (p999, p999_ci95)) = (of(0.99), of(0.999));
+        let ((p99, p99_ci95, of_p99), (p999, p999_ci95, of_p999)) = (of(0.99), of(0.999));
         FreshAfter {
+            decided_by_us: of_p99.or(of_p999),
             p99,
             p999,
             p99_ci95,

@@ -259,6 +259,28 @@ fn clusters_widen_the_bound_of_monotonic_reads() {
 }
 
 #[test]
+fn round_counts_as_one_violation_of_monotonic_reads() {
+    let mut summary = StaleSummary::default();
+    for number in 0..4 {
+        let mut round = round(number, 0, 10_000);
+        let read = &mut round.reads[0];
+        read.went_back = number == 0;
+        read.went_back_across = number == 1;
+        if number == 2 {
+            read.verdict = Verdict::Refused;
+        }
+        summary.record(&round, &round.reads[0], true);
+        // Every round also had another reader that had shown the write before.
+        summary.went_back_across(&round, &round.reads[0]);
+    }
+    let violations = summary.row().violations;
+    assert_eq!(
+        (violations.monotonic_reads, violations.monotonic_reads_of),
+        (3, 3)
+    );
+}
+
+#[test]
 fn too_few_rounds_give_no_tail() {
     let mut summary = StaleSummary::default();
     for number in 0..2_000 {

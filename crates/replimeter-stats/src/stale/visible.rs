@@ -7,6 +7,14 @@ use crate::{
     censored::{Brackets, NEVER},
 };
 
+/// Times from here on are not observed ones, with any rounding and shift.
+const UNSEEN: Nanos = Nanos(NEVER.0 / 2);
+
+/// Returns whether both ends of an interval, in µs, are observed times.
+pub(super) fn seen(ends: &[f64; 2]) -> bool {
+    ends.iter().all(|end| *end < UNSEEN.as_micros())
+}
+
 /// Brackets of all rounds, and the ends of those of immediate reads by start of the servers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Visible {
@@ -28,6 +36,12 @@ impl Visible {
         };
         self.waits.record(wait);
         self.record(last_stale, fresh);
+    }
+
+    /// Returns whether a start of the servers was not observed until its quantile `p`, and there are several.
+    pub(super) fn some_start_unseen(&self, p: f64) -> bool {
+        let quantiles = self.waits.quantiles(p);
+        quantiles.len() > 1 && quantiles.iter().any(|quantile| *quantile >= UNSEEN)
     }
 
     /// Adds a round of any kind.

@@ -33,6 +33,8 @@ struct Previous {
     /// From the acknowledgement: start of the last read that did not show the write, and of the first that did.
     last_stale: Option<Nanos>,
     fresh: Option<Nanos>,
+    /// From the acknowledgement: when it was over, as far as this reader is concerned.
+    over: Nanos,
     stale: bool,
 }
 
@@ -44,6 +46,8 @@ pub(super) struct Withheld {
     origin: Option<Nanos>,
     total: Nanos,
     intervals: SignedHistogram,
+    /// Longest time for which this reader did not show a write.
+    longest_wait: Nanos,
     median: Nanos,
     /// Number of intervals at which the median is computed again.
     again: u64,
@@ -61,6 +65,7 @@ impl Default for Withheld {
             origin: None,
             total: Nanos(0),
             intervals: SignedHistogram::new(DIGITS),
+            longest_wait: Nanos(0),
             median: Nanos(0),
             again: MIN_INTERVALS,
             share: TimeMean::default(),
@@ -72,8 +77,8 @@ impl Default for Withheld {
 
 impl Withheld {
     /// Separates the rounds that follow, which are of a new start of the servers: the time between two starts is no wait.
-    pub(super) fn begin_start(&mut self) {
-        self.previous = None;
+    pub(super) fn begin_start(&mut self, visible: &mut Visible) {
+        self.close(visible);
         self.time.begin_start();
         self.share.begin_start();
     }
@@ -85,6 +90,7 @@ impl Withheld {
             ack: round.ack,
             last_stale: read.last_stale.map(since),
             fresh: read.fresh_begin.map(since),
+            over: since(read.fresh_begin.unwrap_or(read.end)),
             stale: read.verdict == Verdict::Stale,
         };
         if let Some(before) = self.previous.replace(this) {
@@ -92,6 +98,16 @@ impl Withheld {
         }
         self.rounds += 1;
         self.share_of(round.ack, this.stale);
+    }
+
+    /// Ends the round that no other follows, and adds the brackets of the rounds that would have begun during it to
+    /// `visible`: a stall may outlive the rounds.
+    pub(super) fn close(&mut self, visible: &mut Visible) {
+        let last = self.previous.take();
+        let waited = |last: &Previous| self.median.0 > 0 && last.over.0 > WAIT * self.median.0;
+        if let Some(last) = last.filter(waited) {
+            self.between(last, last.ack + last.over, visible);
+        }
     }
 
     fn share_of(&mut self, at: Nanos, stale: bool) {
@@ -105,6 +121,10 @@ impl Withheld {
         let apart = next - before.ack;
         self.total = self.total + Nanos(apart.0.max(0));
         self.intervals.record(apart);
+        // Of a longer interval the rest is a slow write, or another reader's wait.
+        let waited = before.fresh.or(before.last_stale).filter(|_| before.stale);
+        let waited = waited.unwrap_or_default().min(apart);
+        self.longest_wait = self.longest_wait.max(waited);
         if self.intervals.count() >= self.again {
             self.again += (self.again / GROWTH).max(1);
             let middle = self.intervals.count().div_ceil(2);
@@ -149,12 +169,13 @@ impl Withheld {
         self.intervals.max()
     }
 
-    /// Returns whether the longest time between two rounds is more than the share of time beyond the quantile `p`.
-    pub(super) fn decides(&self, p: f64) -> bool {
-        let waited = self
-            .longest()
-            .filter(|longest| longest.0 > WAIT * self.median.0);
-        waited.is_some_and(|longest| longest.0 as f64 > (1.0 - p) * self.total.0 as f64)
+    /// Returns the longest time for which this reader did not show a write, if it is more than the share of time beyond the
+    /// quantile `p`, which then describes this one wait.
+    pub(super) fn decides(&self, p: f64) -> Option<Nanos> {
+        let decides = |wait: &Nanos| {
+            wait.0 > WAIT * self.median.0 && wait.0 as f64 > (1.0 - p) * self.total.0 as f64
+        };
+        Some(self.longest_wait).filter(decides)
     }
 
     /// Returns the factor of dependence between rounds, with the added ones.

@@ -331,6 +331,7 @@ mod tests {
                 p999: Some(3100.0),
                 p99_ci95: None,
                 p999_ci95: Some([2900.0, 3600.0]),
+                ..FreshAfter::default()
             },
             ..StaleRow::default()
         }

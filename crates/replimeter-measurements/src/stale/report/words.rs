@@ -145,27 +145,39 @@ pub(super) fn verdicts(run: &StaleDocument) -> Vec<String> {
 
 /// Returns what waiting rounds mean for the figures, for rows where rounds waited.
 fn waits(run: &StaleDocument) -> Vec<String> {
-    let rows = run
-        .results
-        .rows
-        .iter()
-        .filter(|row| row.withheld_rounds > 0);
-    let sentence = |row: &StaleRow| {
-        let longest = row.longest_round_us.unwrap_or_default();
-        let none = if row.fresh_after_us.p99.is_none() {
+    let rows = run.results.rows.iter();
+    rows.flat_map(|row| waits_of(run, row)).collect()
+}
+
+fn waits_of(run: &StaleDocument, row: &StaleRow) -> Vec<String> {
+    let name = label(run, row);
+    let fresh = &row.fresh_after_us;
+    let longest = row.longest_round_us.unwrap_or_default();
+    let withheld = (row.withheld_rounds > 0).then(|| {
+        let none = if fresh.p99.is_none() && fresh.decided_by_us.is_none() {
             "; it took more than 1 % of the time or not every write was seen, so 99 % fresh has no figure: measure for longer"
         } else {
             ""
         };
         format!(
-            "{}: while rounds waited, {} others would have begun at the median interval; they count in the share of time and in \
+            "{name}: while rounds waited, {} others would have begun at the median interval; they count in the share of time and in \
              the time to wait. The longest round took {}{none}.",
-            label(run, row),
             count(row.withheld_rounds),
             time(longest)
         )
-    };
-    rows.map(sentence).collect()
+    });
+    let decided = fresh.decided_by_us.map(|wait| {
+        let (part, level) = if fresh.p99.is_none() {
+            ("1 %", "99 %")
+        } else {
+            ("0.1 %", "99.9 %")
+        };
+        format!(
+            "{name}: one round waited {} for its write, more than {part} of the time, so {level} fresh has no figure: measure for longer.",
+            time(wait)
+        )
+    });
+    [withheld, decided].into_iter().flatten().collect()
 }
 
 pub(super) fn bound(percent: f64) -> String {
@@ -417,6 +429,8 @@ fn gap(load: &StaleLoad) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use replimeter_model::stale::FreshAfter;
+
     use super::*;
 
     #[test]
@@ -436,6 +450,28 @@ mod tests {
         assert_eq!(
             told.unwrap(),
             "a write at p50 1,000 µs instead of 1,200 µs (-200 µs [-520, 300])"
+        );
+    }
+
+    #[test]
+    fn wait_that_decides_a_figure_is_explained() {
+        let row = StaleRow {
+            reader: "node2".to_owned(),
+            longest_round_us: Some(9e6),
+            fresh_after_us: FreshAfter {
+                p99: Some(0.0),
+                decided_by_us: Some(250_000.0),
+                ..FreshAfter::default()
+            },
+            ..StaleRow::default()
+        };
+        let told = waits_of(&StaleDocument::default(), &row);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].ends_with(
+                "one round waited 250.0 ms for its write, more than 0.1 % of the time, so 99.9 % fresh has no figure: measure for longer."
+            ),
+            "{told:?}"
         );
     }
 

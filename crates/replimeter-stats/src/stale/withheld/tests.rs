@@ -33,7 +33,18 @@ fn stalls(random: &mut Random, length: f64, every: f64, mean: f64) -> Vec<(f64, 
 /// waits until its write is shown; `at_most` is the time of the last round's write in nanoseconds.
 fn rounds(stalls: &[(f64, f64)], at_most: f64, waits: bool) -> StaleRow {
     let mut summary = StaleSummary::default();
-    let mut now = 0.0;
+    add_rounds(&mut summary, stalls, [0.0, at_most], waits);
+    summary.row()
+}
+
+/// Adds such rounds from a time on.
+fn add_rounds(
+    summary: &mut StaleSummary,
+    stalls: &[(f64, f64)],
+    [from, at_most]: [f64; 2],
+    waits: bool,
+) {
+    let mut now = from;
     for number in 0.. {
         let send = now;
         let ack = send + 2e6;
@@ -86,7 +97,6 @@ fn rounds(stalls: &[(f64, f64)], at_most: f64, waits: bool) -> StaleRow {
         summary.record(&round, &round.reads[0], waits);
         now = if waits { begin + 0.5e6 } else { ack + 0.5e6 };
     }
-    summary.row()
 }
 
 #[test]
@@ -99,7 +109,9 @@ fn stall_counts_with_its_time_and_not_as_one_round() {
     assert!(low < 10.0 && 10.0 < high && low > 0.5, "{low} {high}");
     assert!((row.longest_round_us.unwrap() - 6e6).abs() < 0.01e6);
     // A tenth of the writes waited up to 6 s, all for one stall.
-    assert_eq!(row.fresh_after_us.p99, None);
+    let fresh = row.fresh_after_us;
+    assert_eq!(fresh.p99, None);
+    assert!((fresh.decided_by_us.unwrap() - 6e6).abs() < 0.01e6);
 }
 
 #[test]
@@ -136,6 +148,101 @@ fn slow_writes_are_not_counted_as_fresh() {
         withheld.record(&round, &read, &mut visible);
     }
     assert_eq!((withheld.count(), withheld.percent()), (0, Some(50.0)));
+}
+
+#[test]
+fn stall_that_outlives_the_run_counts_with_its_time() {
+    let stall = [(50.0 * S, 60.0 * S)];
+    let row = rounds(&stall, 55.0 * S, true);
+    let percent = row.stale_percent_over_time.unwrap();
+    assert!((percent - 16.7).abs() < 0.1, "{percent}");
+    assert!((row.longest_round_us.unwrap() - 10e6).abs() < 0.01e6);
+    let fresh = row.fresh_after_us;
+    assert_eq!(fresh.p99, None);
+    assert!((fresh.decided_by_us.unwrap() - 10e6).abs() < 0.01e6);
+}
+
+#[test]
+fn stall_that_outlives_a_start_counts_with_its_time() {
+    let mut summary = StaleSummary::default();
+    let stall = [(50.0 * S, 60.0 * S)];
+    for start in 0..2 {
+        summary.begin_start();
+        let from = f64::from(start) * 100.0 * S;
+        add_rounds(&mut summary, &stall, [from, from + 55.0 * S], true);
+    }
+    // 10 s of 60 s and then 55 s.
+    let row = summary.row();
+    let percent = row.stale_percent_over_time.unwrap();
+    assert!((percent - 8.7).abs() < 0.1, "{percent}");
+    assert!((row.longest_round_us.unwrap() - 10e6).abs() < 0.01e6);
+    assert_eq!(row.fresh_after_us.p99, None);
+}
+
+#[test]
+fn row_during_the_run_leaves_later_rounds_alone() {
+    let mut summary = StaleSummary::default();
+    let stall = [(30.0 * S, 36.0 * S)];
+    add_rounds(&mut summary, &stall, [0.0, 33.0 * S], true);
+    let _ = summary.row();
+    add_rounds(&mut summary, &[], [36.0 * S, 60.0 * S], true);
+    let percent = summary.row().stale_percent_over_time.unwrap();
+    assert!((percent - 10.0).abs() < 0.1, "{percent}");
+}
+
+/// Returns the figures of rounds 1 ms apart, of which every tenth is stale for 100 µs; after the round `long`, the next one
+/// is 5 s later.
+fn pause_after(long: u64) -> StaleRow {
+    let mut summary = StaleSummary::default();
+    let mut ack = Nanos(0);
+    for number in 0..10_000 {
+        ack = ack
+            + Nanos(if number == long + 1 {
+                5_000_000_000
+            } else {
+                1_000_000
+            });
+        let stale = number % 10 == 0;
+        let verdict = if stale {
+            Verdict::Stale
+        } else {
+            Verdict::Fresh
+        };
+        let begin = if stale { ack + Nanos(100_000) } else { ack };
+        let read = StaleRead {
+            last_stale: stale.then_some(ack),
+            fresh_begin: Some(begin),
+            fresh_end: Some(begin + Nanos(50_000)),
+            ..StaleRead::new(0, ack, ack + Nanos(50_000), verdict)
+        };
+        let round = StaleRound {
+            phase: StalePhase::AtOnce,
+            round: number,
+            row: 1,
+            offset: Nanos(0),
+            send: ack,
+            ack,
+            conflicts: 0,
+            reset: None,
+            reads: vec![read],
+        };
+        summary.record(&round, &read, true);
+    }
+    summary.row()
+}
+
+#[test]
+fn waits_of_others_do_not_decide_the_time_to_wait() {
+    // The pause is a slow write after a fresh read, or another reader's wait after a read that was stale for 100 µs.
+    for long in [5_001, 5_000] {
+        let row = pause_after(long);
+        assert_eq!(row.longest_round_us, Some(5e6));
+        let fresh = row.fresh_after_us;
+        assert!(
+            fresh.p99.is_some() && fresh.decided_by_us.is_none(),
+            "{fresh:?}"
+        );
+    }
 }
 
 #[test]
