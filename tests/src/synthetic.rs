@@ -54,8 +54,9 @@ impl Default for SyntheticSamples {
 /// Creates a run directory of `lag` with such samples.
 ///
 /// # Panics
-/// If the folder exists, or cannot be written.
+/// If the folder exists, or cannot be written, or the starts would have different numbers of samples.
 pub fn lag_run(dir: &Path, of: SyntheticSamples) {
+    assert_eq!(of.count % i64::from(of.starts.max(1)), 0, "{of:?}");
     fs::create_dir(dir).unwrap();
     let mut random = Random::new(of.seed);
     let columns = |start: u32| Samples::new("async:1", start, vec!["replica1".to_owned()]);

@@ -446,7 +446,7 @@ fn file_error(path: &Path) -> impl Fn(io::Error) -> SamplesError {
     }
 }
 
-/// Writes an entire file.
+/// Writes an entire file, for the tests of all crates that have rows.
 ///
 /// # Errors
 /// If it cannot be written.

@@ -1,10 +1,6 @@
 //! Errors for the user: message, hint and exit code.
 
-use std::{
-    io,
-    process::ExitCode,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::{io, process::ExitCode};
 
 use replimeter_engine::{
     ErrorKind, ServerError,
@@ -45,7 +41,7 @@ pub struct CliError {
     /// The measurement was interrupted with partial results: the beginning of the message, which names the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
-    /// Whether a server gave no answer, which ends a run that the user stops as an interruption.
+    /// Whether a server gave no answer, which [is an interruption](Self::of_stopped) if the user had stopped the command.
     #[serde(skip)]
     pub unanswered: bool,
 }
@@ -133,14 +129,15 @@ impl CliError {
         }
     }
 
-    /// Returns the failure of a command that the user may have stopped: a server that gives no answer is no other failure then.
+    /// Returns the failure of a command; `stopped` is whether the user had stopped it: a server that gives no answer is no other
+    /// failure then.
     #[must_use]
-    pub fn of_stopped(self, stop: &AtomicBool) -> Self {
-        if !self.unanswered || !stop.load(Ordering::Relaxed) {
+    pub fn of_stopped(mut self, stopped: bool) -> Self {
+        // It is decided once.
+        if !std::mem::take(&mut self.unanswered) || !stopped {
             return self;
         }
         Self {
-            unanswered: false,
             hint: self.hint,
             ..Self::interrupted(format!("interrupted; {}", self.message))
         }
@@ -245,5 +242,17 @@ mod tests {
             ended(CliError::failed(text, "")),
             format!("x2: async:1: {text}")
         );
+    }
+    #[test]
+    fn end_by_a_silent_server_is_judged_once() {
+        let silent = CliError {
+            unanswered: true,
+            ..CliError::failed("no answer within 5 s", "")
+        };
+        let interrupted = silent.clone().of_stopped(true);
+        assert_eq!(interrupted.kind, FailureKind::Interrupted);
+        // The user stops the clean-up.
+        let failed = silent.of_stopped(false).of_stopped(true);
+        assert_eq!(failed.kind, FailureKind::Failed);
     }
 }

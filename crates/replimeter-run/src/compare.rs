@@ -10,6 +10,8 @@ mod settings;
 mod sides;
 pub mod starts;
 
+use std::sync::atomic::AtomicBool;
+
 use replimeter_model::{
     compare::{COMPARE_SCHEMA, CompareDocument, CompareRow, CompareSide, Condition},
     manifest::Manifest,
@@ -31,18 +33,19 @@ use crate::{
     run_dir::{PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
 };
 
-/// Compares two sets of runs.
+/// Compares two sets of runs. `stop` ends the completion of runs that were cut off.
 pub fn run(
     registry: &'static Registry,
     args: &CompareArgs,
     screen: &dyn Screen,
+    stop: &AtomicBool,
 ) -> Result<(), CliError> {
     let Compared {
         document,
         mut run_dir,
         manifest,
         plans,
-    } = compare(registry, args)?;
+    } = compare(registry, args, stop)?;
     let shown = report::report(&document);
     let page = html::page(
         &shown,
@@ -147,7 +150,11 @@ pub struct Compared {
 }
 
 /// Compares the runs without output.
-pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compared, CliError> {
+pub fn compare(
+    registry: &'static Registry,
+    args: &CompareArgs,
+    stop: &AtomicBool,
+) -> Result<Compared, CliError> {
     let (a, b) = args.sides()?;
     RunDir::check(args.run_dir.as_deref())?;
     let conditions = args
@@ -155,7 +162,7 @@ pub fn compare(registry: &'static Registry, args: &CompareArgs) -> Result<Compar
         .iter()
         .map(|text| FailIf::parse(text))
         .collect::<Result<Vec<_>, _>>()?;
-    let [a, b] = &sides::read(registry, &a, &b)?;
+    let [a, b] = &sides::read(registry, &a, &b, stop)?;
     let command = a[0].measured.name();
     let conditions = conditions
         .into_iter()

@@ -47,7 +47,7 @@ pub(super) fn run<'a, M: Measurement>(
     let mut cx = RunContext::<M>::begin(plan, request, options, stop)?;
     let failure = M::run(&mut cx)
         .err()
-        .map(|failure| failure.of_stopped(stop));
+        .map(|failure| failure.of_stopped(cx.observers.was_interrupted()));
     let (over, accumulator) = cx.end(failure)?;
     let finished = Finished::<M> {
         plan,

@@ -6,7 +6,7 @@
 use std::{
     any::Any,
     borrow::Cow,
-    cell::RefCell,
+    cell::{Cell, RefCell},
     fmt,
     rc::Rc,
     sync::atomic::{AtomicBool, Ordering},
@@ -63,6 +63,10 @@ pub struct Observers<'a> {
     /// Why one of them ended the run, and the first failure.
     ended: RefCell<(Option<Warning>, Option<CliError>)>,
     stop: &'a AtomicBool,
+    /// Whether an observer has set it, before the user did.
+    stopped_it: Cell<bool>,
+    /// While the clean-up lasts: whether the user had stopped the run when it began.
+    stopped_before: Cell<Option<bool>>,
 }
 
 impl<'a> Observers<'a> {
@@ -72,6 +76,8 @@ impl<'a> Observers<'a> {
             all: RefCell::new(all),
             ended: RefCell::default(),
             stop,
+            stopped_it: Cell::new(false),
+            stopped_before: Cell::new(None),
         }
     }
 
@@ -83,7 +89,9 @@ impl<'a> Observers<'a> {
                 Ok(Flow::Continue) => {}
                 Ok(Flow::Finish(reason)) => {
                     ended.0.get_or_insert(reason);
-                    self.stop.store(true, Ordering::Relaxed);
+                    if !self.stop.swap(true, Ordering::Relaxed) {
+                        self.stopped_it.set(true);
+                    }
                 }
                 Err(failure) => _ = ended.1.get_or_insert(failure),
             }
@@ -92,7 +100,18 @@ impl<'a> Observers<'a> {
 
     /// Sends the current progress.
     pub fn progress(&self, progress: Progress) {
+        if !matches!(progress.stage, Stage::CleanUp | Stage::Report) {
+            self.stopped_before.set(None);
+        }
         self.emit(Event::Progress(&progress));
+    }
+
+    /// Sends the current operation of the run; the clean-up of it, or of a part, begins with the first such one.
+    pub(super) fn stage(&self, stage: Stage, operation: &'static str) {
+        if stage == Stage::CleanUp {
+            self.stopped_before.set(Some(self.was_interrupted()));
+        }
+        self.progress(Progress::new(stage, operation));
     }
 
     /// Returns the failure of an observer, if there was one.
@@ -107,6 +126,12 @@ impl<'a> Observers<'a> {
             result = result.and(observer.end());
         }
         result
+    }
+
+    /// Returns whether the user stopped the run, before its clean-up if that has begun: a failure is earlier than that.
+    pub(super) fn was_interrupted(&self) -> bool {
+        let now = self.stop.load(Ordering::Relaxed) && !self.stopped_it.get();
+        self.stopped_before.get().unwrap_or(now)
     }
 
     /// Returns why an observer ended the run, if one did.
@@ -304,5 +329,24 @@ mod tests {
         observers.emit(Event::Note("the first"));
         observers.emit(Event::Note("the second"));
         assert_eq!(observers.check().unwrap_err().message, "the first");
+        assert!(!observers.was_interrupted(), "the user did not stop it");
+        let observers = Observers::new(vec![Box::new(ActiveStage)], &stop);
+        observers.emit(Event::Quiet);
+        assert!(observers.was_interrupted(), "the user was first");
+    }
+
+    #[test]
+    fn stop_during_the_clean_up_is_no_cause_of_a_failure() {
+        let stop = AtomicBool::new(false);
+        let observers = Observers::new(Vec::new(), &stop);
+        observers.stage(Stage::CleanUp, "stopping the load");
+        stop.store(true, Ordering::Relaxed);
+        observers.stage(Stage::CleanUp, "removing the table");
+        assert!(!observers.was_interrupted());
+        // It was the clean-up of a part.
+        observers.progress(Progress::new(Stage::Measure, "measuring"));
+        assert!(observers.was_interrupted());
+        observers.stage(Stage::CleanUp, "removing the table");
+        assert!(observers.was_interrupted());
     }
 }

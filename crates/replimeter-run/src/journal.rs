@@ -1,14 +1,15 @@
 //! The journal of a run: its calls as they happen, and from time to time how it would end if it ended then. Of a
 //! run that was cut off, `report` makes the samples and the figures from it, as a replay does.
 //!
-//! A chunk of lines is a gzip member, which is complete or ignored. A thread of its own compresses and syncs
-//! them, so that no other waits for the disk.
+//! A chunk of lines is a gzip member, which is complete or ignored. A thread of its own compresses and writes
+//! them. The collecting thread waits for it only when the disk is so slow that [`QUEUE`] chunks wait: no
+//! measuring thread waits, and memory stays bounded.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread::{self, JoinHandle},
 };
 
@@ -24,6 +25,11 @@ use crate::{
 /// Bytes of lines that are held at most, and that a chunk has at most when it is read: a call can be large.
 const CHUNK: usize = 1 << 20;
 const MAX_CHUNK: u64 = 256 << 20;
+/// Chunks that wait for the disk at most.
+const QUEUE: usize = 4;
+
+/// Lines, and whether they are synced as soon as they are written.
+type Chunk = (Vec<u8>, bool);
 
 /// The journal of a run that is under way. Its file is locked until it is dropped.
 pub(crate) struct Journal {
@@ -31,7 +37,7 @@ pub(crate) struct Journal {
     /// Holds the lock.
     file: File,
     held: Vec<u8>,
-    chunks: Option<Sender<Vec<u8>>>,
+    chunks: Option<SyncSender<Chunk>>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -41,14 +47,21 @@ impl Journal {
     /// # Errors
     /// If it cannot be created, or the name exists, even as a link.
     pub(crate) fn create(path: &Path) -> Result<Self, CliError> {
-        let (chunks, received) = channel();
+        Self::with(path, File::sync_data)
+    }
+
+    fn with(
+        path: &Path,
+        sync: impl Fn(&File) -> io::Result<()> + Send + 'static,
+    ) -> Result<Self, CliError> {
+        let (chunks, received) = sync_channel(QUEUE);
         let start = || {
             let file = create_new(path)?;
             file.try_lock()?;
             sync_folder_of(path)?;
             let written = file.try_clone()?;
             let thread = thread::Builder::new().name("journal".to_owned());
-            Ok((file, thread.spawn(move || keep(written, &received))?))
+            Ok((file, thread.spawn(move || keep(written, &received, sync))?))
         };
         let (file, thread) = start().map_err(|error| failed("write", path, &error))?;
         Ok(Self {
@@ -71,18 +84,20 @@ impl Journal {
         if self.held.len() < CHUNK {
             return Ok(());
         }
-        self.hand_on()
+        self.send(false)
     }
 
-    /// Has the lines so far written.
+    /// Has the lines so far written, and synced at once: every few seconds at most, since a sync makes the disk
+    /// slower for a server on it.
     ///
     /// # Errors
     /// If earlier ones could not be written.
     pub(crate) fn hand_on(&mut self) -> Result<(), CliError> {
-        if self.held.is_empty() {
-            return Ok(());
-        }
-        let chunk = std::mem::take(&mut self.held);
+        self.send(true)
+    }
+
+    fn send(&mut self, synced: bool) -> Result<(), CliError> {
+        let chunk = (std::mem::take(&mut self.held), synced);
         let chunks = self.chunks.as_ref();
         match chunks.is_some_and(|chunks| chunks.send(chunk).is_ok()) {
             true => Ok(()),
@@ -111,14 +126,23 @@ impl Journal {
 }
 
 /// Writes chunks as they arrive.
-fn keep(mut file: File, chunks: &Receiver<Vec<u8>>) -> io::Result<()> {
-    for chunk in chunks {
-        let mut member = GzEncoder::new(Vec::new(), Compression::fast());
-        member.write_all(&chunk)?;
-        file.write_all(&member.finish()?)?;
-        file.sync_data()?;
+fn keep(
+    mut file: File,
+    chunks: &Receiver<Chunk>,
+    sync: impl Fn(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    for (chunk, synced) in chunks {
+        // A member without lines would be read as the end.
+        if !chunk.is_empty() {
+            let mut member = GzEncoder::new(Vec::new(), Compression::fast());
+            member.write_all(&chunk)?;
+            file.write_all(&member.finish()?)?;
+        }
+        if synced {
+            sync(&file)?;
+        }
     }
-    Ok(())
+    sync(&file)
 }
 
 /// The journal of a run that has ended, read chunk by chunk.
@@ -141,8 +165,10 @@ pub(crate) fn open(path: &Path) -> io::Result<Found> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Missing),
         Err(error) => return Err(error),
     };
-    if file.try_lock().is_err() {
-        return Ok(Found::Active);
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(Found::Active),
+        Err(TryLockError::Error(error)) => return Err(error),
     }
     Ok(Found::Lines(Lines {
         file: BufReader::new(file),
@@ -187,6 +213,15 @@ fn chunk(file: &mut impl BufRead) -> Option<Vec<Value>> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::{
+            Arc, Mutex,
+            atomic::{AtomicU32, Ordering},
+            mpsc,
+        },
+        time::Duration,
+    };
+
     use super::*;
     use crate::run_dir::JOURNAL;
 
@@ -218,6 +253,56 @@ mod tests {
             .skip(1)
             .chain([bytes.len()])
             .collect()
+    }
+
+    #[test]
+    fn only_lines_that_are_handed_on_are_synced_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let syncs = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&syncs);
+        let sync = move |_: &File| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        let path = folder.path().join(JOURNAL);
+        let mut journal = Journal::with(&path, sync).unwrap();
+        for _ in 0..5 {
+            journal.add(&"-".repeat(CHUNK)).unwrap();
+        }
+        // All lines are under way.
+        journal.hand_on().unwrap();
+        journal.add(&"-".repeat(CHUNK)).unwrap();
+        journal.wait().unwrap();
+        // The last time at the end.
+        assert_eq!(syncs.load(Ordering::Relaxed), 2);
+        drop(journal);
+        let Found::Lines(lines) = open(&path).unwrap() else {
+            panic!("it is there, and not locked");
+        };
+        assert_eq!(lines.count(), 6);
+    }
+
+    #[test]
+    fn slow_disk_holds_the_writer_of_lines_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(JOURNAL);
+        let (all_added, heard) = mpsc::channel();
+        let heard = Mutex::new(Some(heard));
+        let sync = move |_: &File| {
+            // The first takes longer than adding lines.
+            if let Some(heard) = heard.lock().unwrap().take() {
+                let heard = heard.recv_timeout(Duration::from_millis(300));
+                assert!(heard.is_err(), "lines are held without a limit");
+            }
+            Ok(())
+        };
+        let mut journal = Journal::with(&path, sync).unwrap();
+        for _ in 0..QUEUE + 2 {
+            journal.add(&1).unwrap();
+            journal.hand_on().unwrap();
+        }
+        let _ = all_added.send(());
+        journal.wait().unwrap();
     }
 
     #[test]

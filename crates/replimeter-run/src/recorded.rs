@@ -1,6 +1,6 @@
 //! Reads the record of a run from its directory.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::atomic::AtomicBool};
 
 use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest},
@@ -39,8 +39,11 @@ pub struct Recorded {
 
 impl Recorded {
     /// Reads a run directory.
-    pub fn open(registry: &Registry, dir: &Path) -> Result<Self, CliError> {
-        complete(registry, dir)?;
+    ///
+    /// # Errors
+    /// If its files cannot be read, or it was cut off and cannot be completed before `stop` becomes true.
+    pub fn open(registry: &Registry, dir: &Path, stop: &AtomicBool) -> Result<Self, CliError> {
+        complete(registry, dir, stop)?;
         let mut run = read(registry, dir)?;
         // The directory can have been moved or copied since.
         let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
@@ -113,7 +116,7 @@ fn schema_hint(stated: &str, known: &[String]) -> Option<&'static str> {
 
 /// Returns the hint for a run directory that lacks a file.
 pub fn incomplete_hint() -> &'static str {
-    "check that this is a run directory; if the run was killed, run its plan.toml again with `replimeter run`"
+    "check that this is a run directory with whole files; `replimeter report` completes one of a run that was killed"
 }
 
 /// The hint for a path that is not a run directory.
@@ -136,11 +139,11 @@ pub(crate) fn require_directory(dir: &Path) -> Result<(), CliError> {
 }
 
 /// Makes the samples and the record of a run that was cut off from its journal; changes nothing if it has both,
-/// or no journal.
+/// or no journal. A record is kept: it can have more than a journal that could not be written to its end.
 ///
 /// # Errors
-/// If the run is still active, has no results, or its files cannot be read or written.
-pub(crate) fn complete(registry: &Registry, dir: &Path) -> Result<(), CliError> {
+/// If the run is still active, has no results, its files cannot be read or written, or `stop` becomes true.
+pub(crate) fn complete(registry: &Registry, dir: &Path, stop: &AtomicBool) -> Result<(), CliError> {
     if is_complete(dir) {
         return Ok(());
     }
@@ -148,6 +151,7 @@ pub(crate) fn complete(registry: &Registry, dir: &Path) -> Result<(), CliError> 
         let message = format!("the run {} is incomplete: {reason}", dir.display());
         CliError::failed(message, hint)
     };
+    let has_record = dir.join(SUMMARY).exists();
     let again = "for figures, run its plan.toml again with `replimeter run`";
     let path = dir.join(JOURNAL);
     let mut lines = match journal::open(&path) {
@@ -157,6 +161,8 @@ pub(crate) fn complete(registry: &Registry, dir: &Path) -> Result<(), CliError> 
             return Err(CliError::failed(message, "wait for its end"));
         }
         Ok(Found::Lines(lines)) => lines,
+        // Without its samples it has its figures.
+        Err(_) if has_record => return Ok(()),
         Err(error) => {
             let reason = format!("it has no {SUMMARY}, and {JOURNAL} cannot be read: {error}");
             return Err(incomplete(&reason, again));
@@ -171,17 +177,25 @@ pub(crate) fn complete(registry: &Registry, dir: &Path) -> Result<(), CliError> 
     let entry = registry.get(command.name());
     let entry = entry.ok_or_else(|| unexpected("the plan's measurement is not known"))?;
     let samples = dir.join(SAMPLES);
-    // A killed run leaves it.
+    // A killed run leaves it, and a killed `report` the others.
     let _ = fs::remove_file(partial_of(&samples));
     let made = dir.join(".replayed");
-    let _ = fs::remove_file(&made);
-    let replayed = entry.replay(&plan, &manifest, &mut lines, &made)?;
+    for left in [&made, &partial_of(&made)] {
+        let _ = fs::remove_file(left);
+    }
+    let replayed = entry.replay(&plan, &manifest, &mut lines, &made, stop)?;
     // Samples without a record are complete, and can have more than a journal whose end is missing.
     let placed = match replayed.run.is_some() || !samples.exists() {
         true => fs::rename(&made, &samples),
         false => fs::remove_file(&made),
     };
     placed.map_err(|error| failed("write", &samples, &error))?;
+    if has_record {
+        drop(lines);
+        // If it stays, it is ignored.
+        let _ = fs::remove_file(path);
+        return Ok(());
+    }
     let Some(run) = replayed.run else {
         let command = command.name();
         return Err(incomplete(

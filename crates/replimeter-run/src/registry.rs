@@ -1,6 +1,11 @@
 //! The measurements by name.
 
-use std::{fmt, marker::PhantomData, path::Path, sync::atomic::AtomicBool};
+use std::{
+    fmt,
+    marker::PhantomData,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use clap::{
     Arg, ArgMatches, Args, Command, FromArgMatches, builder::StyledStr, parser::ValueSource,
@@ -69,12 +74,16 @@ pub trait Entry: Send + Sync {
     fn read(&self, document: Value) -> serde_json::Result<Box<dyn AnyRun>>;
 
     /// Summarizes the calls of a [recorded](super::Host) run or of a journal again, and writes its samples again.
+    ///
+    /// # Errors
+    /// If a call cannot be read, the samples cannot be written, or `stop` becomes true; then there are no samples.
     fn replay(
         &self,
         plan: &str,
         manifest: &Manifest,
         calls: &mut dyn Iterator<Item = Value>,
         samples: &Path,
+        stop: &AtomicBool,
     ) -> Result<Replayed, CliError>;
 }
 
@@ -202,6 +211,7 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
         manifest: &Manifest,
         calls: &mut dyn Iterator<Item = Value>,
         samples: &Path,
+        stop: &AtomicBool,
     ) -> Result<Replayed, CliError> {
         let plan = PlanFile::<M::Settings>::from_toml(plan, &[self.section()])?.plan_of(plan)?;
         let mut accumulator = M::accumulator(&plan);
@@ -209,6 +219,11 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
         let mut file = RowFile::create::<M::Columns>(samples)?;
         let mut ended = None;
         for call in calls {
+            if stop.load(Ordering::Relaxed) {
+                return Err(CliError::interrupted(
+                    "interrupted while the samples of a run were made from its journal; nothing of them is kept",
+                ));
+            }
             if ["ended", "cut_off"]
                 .iter()
                 .any(|end| call.get(end).is_some())

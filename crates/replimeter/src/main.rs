@@ -20,7 +20,7 @@ mod tests;
 #[cfg(test)]
 mod tidy;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::atomic::Ordering};
 
 use replimeter_run::cli_error::CliError;
 
@@ -42,16 +42,16 @@ fn main() -> ExitCode {
             Command::Doctor(args) => commands::doctor::run(&args, &stop),
             Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),
             Command::Reproduce(args) => commands::reproduce::run(registry, &args, &stop),
-            Command::Report(args) => commands::report::run(registry, &args),
+            Command::Report(args) => commands::report::run(registry, &args, &stop),
             Command::Compare(args) => {
-                replimeter_run::compare::run(registry, &args, &terminal::Terminal)
+                replimeter_run::compare::run(registry, &args, &terminal::Terminal, &stop)
             }
             Command::Servers(args) => commands::servers::run(&args, &stop),
             Command::Schema(args) => commands::program::schema(registry, &args),
             Command::Completions(args) => commands::program::completions(registry, &args),
             Command::Man(args) => commands::program::man(registry, &args),
         };
-        done.map_err(|failure: CliError| failure.of_stopped(&stop))
+        done.map_err(|failure: CliError| failure.of_stopped(stop.load(Ordering::Relaxed)))
     });
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -25,6 +25,7 @@ use std::{
     fs::{self, File},
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
     time::{Duration, SystemTime},
 };
 
@@ -331,6 +332,7 @@ impl Recorded {
                 &self.manifest,
                 &mut self.calls.iter().cloned(),
                 &self.samples(),
+                &AtomicBool::new(false),
             )
             .unwrap_or_else(|failure| panic!("{}", failure.message))
     }

@@ -44,7 +44,7 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, CliError> {
         |error: std::io::Error| CliError::failed(format!("cannot handle signals: {error}"), "");
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let told = Arc::clone(&stop);
-    thread::spawn(move || {
+    let handle = move || {
         let mut first: Option<Instant> = None;
         for signal in signals.forever() {
             match first {
@@ -53,7 +53,9 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, CliError> {
                     told.store(true, Ordering::Relaxed);
                     say("\nstopping and cleaning up; repeat to stop immediately\n");
                     // The run waits for no server longer than this.
-                    thread::spawn(replimeter_engine::give_up_on_silent_servers);
+                    // Without the thread, it waits for each statement.
+                    let _ =
+                        thread::Builder::new().spawn(replimeter_engine::give_up_on_silent_servers);
                 }
                 // A closed terminal sends two hang-ups, and service managers send two signals at once: only
                 // a later one is intended.
@@ -70,6 +72,7 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, CliError> {
                 }
             }
         }
-    });
+    };
+    thread::Builder::new().spawn(handle).map_err(failed)?;
     Ok(stop)
 }

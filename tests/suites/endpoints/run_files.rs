@@ -154,17 +154,20 @@ pub(super) fn full_disk_is_explained_at_every_write(cluster: &Cluster) {
         let names: Vec<String> = names.collect();
         let hidden = |name: &String| name.starts_with('.') || name.ends_with(".partial");
         assert!(!names.iter().any(hidden), "{kib} KiB: {names:?}");
-        // With space, the rest is made.
+        // With space, the rest is made, and a record is kept.
+        let record = || fs::read_to_string(copy.join("summary.json")).ok();
+        let before = record();
         let report = tool.run(&["report", copy.to_str().unwrap()]);
         if report.code == Some(3) {
             // There was no room for the journal either.
             let _ = report.stderr_contains("it was cut off before `lag` had results");
-            assert!(kib <= 96, "{kib} KiB");
+            assert!(kib <= 96 && before.is_none(), "{kib} KiB");
             continue;
         }
         let report = report.with_code(0);
         assert!(report.words().contains("p50"), "{kib} KiB: {report:#?}");
         assert!(results(&copy)["rows"][0]["from_ack"]["count"].as_u64() > Some(0));
+        assert!(before.is_none() || before == record(), "{kib} KiB");
         assert_eq!(fs::read_dir(&copy).unwrap().count(), 7, "{kib} KiB");
     }
     for file in [

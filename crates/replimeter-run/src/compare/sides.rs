@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
 };
 
 use replimeter_model::{
@@ -110,13 +111,13 @@ fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(usize, Value), Cl
 
 impl ComparedDirectory {
     /// Reads a run's documents; its samples are read later.
-    fn read(registry: &'static Registry, dir: &Path) -> Result<Self, CliError> {
+    fn read(registry: &'static Registry, dir: &Path, stop: &AtomicBool) -> Result<Self, CliError> {
         // A run directory can be moved or copied, so its current path is used.
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
         let entries: Vec<&'static dyn Entry> = registry.entries().collect();
         let schemas: Vec<String> = entries.iter().map(|entry| entry.schema()).collect();
         let schemas: Vec<&str> = schemas.iter().map(String::as_str).collect();
-        complete(registry, &dir)?;
+        complete(registry, &dir, stop)?;
         let (place, summary) = document(&dir, SUMMARY, &schemas)?;
         let (_, manifest) = document(&dir, MANIFEST, &[MANIFEST_SCHEMA])?;
         let manifest: Manifest = serde_json::from_value(manifest).map_err(|error| {
@@ -279,6 +280,7 @@ pub(super) fn read(
     registry: &'static Registry,
     a: &[String],
     b: &[String],
+    stop: &AtomicBool,
 ) -> Result<[Vec<ComparedDirectory>; 2], CliError> {
     let dirs = |words: &[String]| {
         Ok::<_, CliError>(
@@ -303,7 +305,7 @@ pub(super) fn read(
     }
     let runs = |dirs: &[PathBuf]| {
         dirs.iter()
-            .map(|dir| ComparedDirectory::read(registry, dir))
+            .map(|dir| ComparedDirectory::read(registry, dir, stop))
             .collect::<Result<Vec<_>, _>>()
     };
     let (a, b) = (runs(&a)?, runs(&b)?);

@@ -105,6 +105,8 @@ pub struct RunContext<'a, M: Measurement> {
     awake: Option<KeepAwake>,
     /// How the client uses the cores, and why.
     cores: CoreUse,
+    /// The clock's resolution.
+    clock_step: Duration,
 }
 
 /// Returns the text of `plan.toml`.
@@ -182,6 +184,8 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             plan,
             work: &plan.plan,
             options,
+            // Once, since it takes many readings.
+            clock_step: clock.step(),
             clock,
             stop,
             real_time: cores.real_time.on,
@@ -307,8 +311,9 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     /// Returns the end of the run at this moment.
     fn ending(&self, failure: Option<CliError>) -> RunEnd {
         let host = self.watch.borrow().record();
-        // Servers and loads of a run on sandboxes use its cores by design.
-        let client_only = are_given(&self.plan.targets) && self.awake.is_none();
+        // Servers on this machine and loads use its cores by design.
+        let own = are_given(&self.plan.targets) && !self.cores.shared;
+        let client_only = own && self.awake.is_none();
         let mut warnings = self.warnings.clone();
         warnings.extend(host::warnings(&host, client_only));
         RunEnd {
@@ -317,7 +322,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             keep_awake_reason: self.cores.keep_awake.reason.to_owned(),
             real_time: self.real_time,
             real_time_reason: self.cores.real_time.reason.to_owned(),
-            clock_step: self.clock.step(),
+            clock_step: self.clock_step,
             at: self.clock.now(),
             host,
             warnings,
@@ -334,7 +339,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
 
     /// Sends the current operation to the observers.
     pub fn stage(&self, stage: Stage, operation: &'static str) {
-        self.observers.progress(Progress::new(stage, operation));
+        self.observers.stage(stage, operation);
     }
 
     /// Adds warnings for readers of the report; a repeated one is left out.

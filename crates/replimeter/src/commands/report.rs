@@ -1,6 +1,6 @@
 //! `replimeter report`: renders a run again.
 
-use std::path::Path;
+use std::{path::Path, sync::atomic::AtomicBool};
 
 use replimeter_model::manifest::{Manifest, SandboxRecord, ServerRecord};
 use replimeter_render::{
@@ -18,7 +18,11 @@ use crate::{
     terminal::Terminal,
 };
 
-pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), CliError> {
+pub(crate) fn run(
+    registry: &Registry,
+    args: &ReportArgs,
+    stop: &AtomicBool,
+) -> Result<(), CliError> {
     if (args.json || args.csv) && args.run_dirs.len() > 1 {
         return Err(CliError::usage(
             "--json and --csv are for a single run",
@@ -41,11 +45,11 @@ pub(crate) fn run(registry: &Registry, args: &ReportArgs) -> Result<(), CliError
     if let [dir] = args.run_dirs.as_slice()
         && reproduce::is_one(dir)
     {
-        return reproduce::again(registry, args, dir);
+        return reproduce::again(registry, args, dir, stop);
     }
     let mut read = Vec::new();
     for dir in &args.run_dirs {
-        let recorded = Recorded::open(registry, dir)?;
+        let recorded = Recorded::open(registry, dir, stop)?;
         if args.raw && !recorded.run.has_raw() {
             return Err(CliError::usage(
                 format!("{} has no sweep over sizes", dir.display()),

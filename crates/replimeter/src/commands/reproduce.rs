@@ -308,7 +308,12 @@ pub(crate) fn is_one(dir: &Path) -> bool {
 }
 
 /// Evaluates and renders a reproduction again, from the runs in it.
-pub(crate) fn again(registry: &Registry, args: &ReportArgs, dir: &Path) -> Result<(), CliError> {
+pub(crate) fn again(
+    registry: &Registry,
+    args: &ReportArgs,
+    dir: &Path,
+    stop: &AtomicBool,
+) -> Result<(), CliError> {
     if args.csv || args.raw {
         return Err(CliError::usage(
             "a reproduction has no rows",
@@ -321,10 +326,14 @@ pub(crate) fn again(registry: &Registry, args: &ReportArgs, dir: &Path) -> Resul
     let manifest: Manifest = read_json(&dir, MANIFEST, MANIFEST_SCHEMA)?;
     let mut texts = String::new();
     for experiment in &mut document.experiments {
-        let runs = experiment.run_dirs.iter();
-        let runs: Vec<Recorded> = runs
-            .filter_map(|run| Recorded::open(registry, &dir.join(run)).ok())
-            .collect();
+        let mut runs = Vec::new();
+        for run in &experiment.run_dirs {
+            match Recorded::open(registry, &dir.join(run), stop) {
+                Ok(run) => runs.push(run),
+                Err(failure) if failure.kind == FailureKind::Interrupted => return Err(failure),
+                Err(_) => {}
+            }
+        }
         let one = PUBLISHED.iter().find(|one| one.number == experiment.number);
         // The findings of a run are kept even if its folder is missing.
         if runs.len() == experiment.run_dirs.len()
@@ -383,25 +392,31 @@ fn carry_out(
         };
         plan.name().clone_into(&mut experiment.command);
         ended = plan.carry_out(&given, &host(), stop).err();
-        // A run that ended early is read too: its results are kept.
-        if let Ok(recorded) = Recorded::open(registry, &path) {
-            experiment.run_dirs.push((*folder).to_owned());
-            let named = |shape: &str| format!("{} {shape}", one.number);
-            let servers = recorded.manifest.servers.iter().cloned();
-            manifest.servers.extend(servers.map(|server| ServerRecord {
-                shape: named(&server.shape),
-                ..server
+        // A run that ended early is read too: its results are kept. Without one of them nothing is told from the others, whose
+        // meaning is their order.
+        let recorded = match Recorded::open(registry, &path, stop) {
+            Ok(recorded) => recorded,
+            Err(failure) => {
+                ended.get_or_insert(failure);
+                break;
+            }
+        };
+        experiment.run_dirs.push((*folder).to_owned());
+        let named = |shape: &str| format!("{} {shape}", one.number);
+        let servers = recorded.manifest.servers.iter().cloned();
+        manifest.servers.extend(servers.map(|server| ServerRecord {
+            shape: named(&server.shape),
+            ..server
+        }));
+        let sandboxes = recorded.manifest.sandboxes.iter().cloned();
+        manifest
+            .sandboxes
+            .extend(sandboxes.map(|sandbox| SandboxRecord {
+                shape: named(&sandbox.shape),
+                ..sandbox
             }));
-            let sandboxes = recorded.manifest.sandboxes.iter().cloned();
-            manifest
-                .sandboxes
-                .extend(sandboxes.map(|sandbox| SandboxRecord {
-                    shape: named(&sandbox.shape),
-                    ..sandbox
-                }));
-            texts.push_str(&headed(one.title, &recorded.plan));
-            read.push(recorded);
-        }
+        texts.push_str(&headed(one.title, &recorded.plan));
+        read.push(recorded);
         if ended.is_some() {
             break;
         }
@@ -423,10 +438,14 @@ fn carry_out(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        sync::atomic::Ordering,
+    };
 
     use super::*;
     use replimeter_measurements::registry;
+    use replimeter_run::Host;
 
     /// Returns the keys of a resolved plan with their values.
     fn keys(plan: &dyn PlannedRun) -> BTreeMap<String, String> {
@@ -455,6 +474,60 @@ mod tests {
             .filter(|key| full.get(*key) != small.get(*key))
             .map(|key| format!("{key}: {} → {}", of(&full, key), of(&small, key)))
             .collect()
+    }
+
+    /// A run that leaves no directory.
+    struct Unreadable(&'static AtomicBool);
+
+    impl PlannedRun for Unreadable {
+        fn name(&self) -> &'static str {
+            "lag"
+        }
+
+        fn check(&self, _: &OutputArgs) -> Result<(), CliError> {
+            Ok(())
+        }
+
+        fn text(&self) -> Result<String, CliError> {
+            Ok(String::new())
+        }
+
+        fn effects(&self, _: &OutputArgs) -> Result<String, CliError> {
+            Ok(String::new())
+        }
+
+        fn carry_out(
+            &self,
+            _: &CommandLineSettings,
+            _: &Host<'_>,
+            _: &AtomicBool,
+        ) -> Result<(), CliError> {
+            self.0.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn unreadable_first_run_ends_its_experiment() {
+        static BEGUN: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+        let folder = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(Some(&folder.path().join("all")), "reproduce").unwrap();
+        let runs = ["first", "second"].into_iter().zip(&BEGUN);
+        let runs = runs.map(|(name, begun)| -> NamedRun { (name, Box::new(Unreadable(begun))) });
+        let (experiment, failure) = carry_out(
+            registry(),
+            &PUBLISHED[2],
+            &runs.collect::<Vec<_>>(),
+            &dir,
+            &mut Manifest::default(),
+            &mut String::new(),
+            &AtomicBool::new(false),
+        );
+        let failure = failure.unwrap();
+        assert!(failure.message.contains("first"), "{}", failure.message);
+        assert_eq!(experiment.error, Some(failure.message));
+        let begun = BEGUN.each_ref().map(|one| one.load(Ordering::Relaxed));
+        assert_eq!(begun, [true, false]);
     }
 
     #[test]

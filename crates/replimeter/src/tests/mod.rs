@@ -1,5 +1,6 @@
 //! Checks that [`ping`], a measurement in one file, has all features of a measurement.
 
+mod cut_off;
 mod ping;
 mod server;
 
@@ -34,6 +35,9 @@ use crate::{commands::program, servers::host};
 
 const PLAN_TEXT: &str = "command = 'ping'\ntitle = 'near'\n[target]\nprimary = 'mysql://u@127.0.0.1:1/?ssl-mode=disabled'\nreplicas = ['mysql://u@127.0.0.1:2/?ssl-mode=disabled']\n[ping]\nquestions = 400\n";
 
+/// The user does not stop the command.
+static GOES_ON: AtomicBool = AtomicBool::new(false);
+
 /// Maximum length of a measurement, without comments and blank lines.
 const MAX_LINES: usize = 150;
 
@@ -53,9 +57,8 @@ fn violations(document: &Value) -> Vec<String> {
     errors.map(|error| error.to_string()).collect()
 }
 
-/// Returns a run with 400 replies from each of two servers, after this many microseconds and up to as many
-/// more.
-fn recorded(dir: &Path, us: i64) -> Box<dyn AnyRun> {
+/// Returns 400 replies from each of two servers, after this many microseconds and up to as many more, and the end of their run.
+fn calls(dir: &Path, us: i64) -> Vec<Value> {
     let trip = |number: i64| {
         let server = ["primary", "replica1"][usize::from(number % 2 == 1)];
         let took = us * 1000 * (100 + number * 7919 % 97) / 100;
@@ -71,6 +74,11 @@ fn recorded(dir: &Path, us: i64) -> Box<dyn AnyRun> {
         "warnings": [],
         "failure": null,
     }}));
+    calls
+}
+
+/// Writes the plan and the manifest of a run, and returns both.
+fn begun(dir: &Path) -> (String, Manifest) {
     let manifest = Manifest {
         schema: MANIFEST_SCHEMA.to_owned(),
         started_at: "2026-11-22T12:00:00Z".to_owned(),
@@ -80,15 +88,22 @@ fn recorded(dir: &Path, us: i64) -> Box<dyn AnyRun> {
         .plan(PLAN_TEXT, &CommandLineSettings::default())
         .unwrap();
     let plan = plan.text().unwrap();
+    fs::write(dir.join(PLAN), &plan).unwrap();
+    write_json(&dir.join(MANIFEST), &manifest).unwrap();
+    (plan, manifest)
+}
+
+/// Returns a run of such calls.
+fn recorded(dir: &Path, us: i64) -> Box<dyn AnyRun> {
+    let (plan, manifest) = begun(dir);
+    let mut calls = calls(dir, us).into_iter();
     let run = entry()
-        .replay(&plan, &manifest, &mut calls.into_iter(), &dir.join(SAMPLES))
+        .replay(&plan, &manifest, &mut calls, &dir.join(SAMPLES), &GOES_ON)
         .unwrap_or_else(|failure| panic!("{}", failure.message))
         .run
         .unwrap();
-    fs::write(dir.join(PLAN), &plan).unwrap();
-    write_json(&dir.join(MANIFEST), &manifest).unwrap();
     write_text(&dir.join(SUMMARY), &run.json().unwrap()).unwrap();
-    Recorded::open(registry(), dir)
+    Recorded::open(registry(), dir, &GOES_ON)
         .unwrap()
         .render(dir)
         .unwrap();
@@ -197,7 +212,7 @@ fn measurement_gets_every_output() {
     assert!(ticket.contains("| replica1 |"), "{ticket}");
     assert!(page.contains("by-server") && page.contains("<table"));
 
-    let again = Recorded::open(registry(), dir.path()).unwrap();
+    let again = Recorded::open(registry(), dir.path(), &GOES_ON).unwrap();
     assert_eq!(terminal::render(&again.run.report(false)), text);
 }
 
@@ -215,7 +230,7 @@ fn measurement_runs_can_be_compared() {
     ];
     let matches = CompareArgs::augment_args(Command::new("compare")).get_matches_from(words);
     let args = CompareArgs::from_arg_matches(&matches).unwrap();
-    let compared = compare::compare(registry(), &args).unwrap();
+    let compared = compare::compare(registry(), &args, &GOES_ON).unwrap();
     let rows = &compared.document.results;
     assert_eq!(rows.len(), 4, "{rows:?}");
     assert!(
@@ -298,7 +313,7 @@ fn measurement_run_is_observed_and_saved() {
         "{lines:?}"
     );
     assert!(rows > 0);
-    let recorded = Recorded::open(registry(), &dir).unwrap();
+    let recorded = Recorded::open(registry(), &dir, &GOES_ON).unwrap();
     let document: Value = serde_json::from_str(&recorded.run.json().unwrap()).unwrap();
     assert_eq!(violations(&document), Vec::<String>::new());
     assert_eq!(document["results"]["rows"][1]["trip"]["count"], 400);
