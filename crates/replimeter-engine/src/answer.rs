@@ -1,7 +1,7 @@
 //! Checks whether servers answer: each is waited for once, and all at the same time.
 
 use std::{
-    sync::mpsc,
+    sync::mpsc::{self, Sender},
     thread,
     time::{Duration, Instant},
 };
@@ -15,36 +15,50 @@ use crate::{
 };
 
 /// Asks every server to which a session is open for an answer, all at the same time, within 5 s. Closes all sessions to those that
-/// give none; until the process ends, what is sent to them fails at once.
+/// give none; until the process ends, what is sent to them fails at once. A failure of this machine says nothing about a server.
 pub fn give_up_on_silent_servers() {
+    give_up_on(driver::watched_nodes());
+}
+
+/// Does so for these servers.
+fn give_up_on(mut waiting: Vec<Node>) {
     let deadline = Instant::now() + PATIENCE;
-    let mut waiting: Vec<Node> = driver::watched_nodes();
-    waiting.retain(|node| !silent::is_silent(node));
     let (send, receive) = mpsc::channel();
-    for node in &waiting {
-        let (node, send) = (node.clone(), send.clone());
-        // Without the thread, the server counts as silent.
-        let _ = thread::Builder::new()
-            .name("answer".to_owned())
-            .spawn(move || {
-                if check_answer(&node, PATIENCE).is_ok() {
-                    let _ = send.send(node.endpoint.address());
-                }
-            });
-    }
+    waiting.retain(|node| !silent::is_silent(node) && ask(node, &send));
     drop(send);
     while !waiting.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
-        let Ok(address) = receive.recv_timeout(left) else {
+        let Ok((address, answer)) = receive.recv_timeout(left) else {
             break;
         };
-        waiting.retain(|node| node.endpoint.address() != address);
+        waiting.retain(|node| {
+            let answered = node.endpoint.address() == address;
+            if answered && let Err(error) = &answer {
+                give_up(node, Some(error.clone()));
+            }
+            !answered
+        });
     }
-    silent::add(&waiting);
-    waiting.iter().for_each(driver::shut_down_all);
+    waiting.iter().for_each(|node| give_up(node, None));
 }
 
-/// Checks that a server answers a new connection. A refusal is an answer.
+/// Asks a server on a thread of its own; returns whether that could be started.
+fn ask(node: &Node, send: &Sender<(String, Result<(), ServerError>)>) -> bool {
+    let (node, send) = (node.clone(), send.clone());
+    thread::Builder::new()
+        .name("answer".to_owned())
+        .spawn(move || {
+            let _ = send.send((node.endpoint.address(), check_answer(&node, PATIENCE)));
+        })
+        .is_ok()
+}
+
+fn give_up(node: &Node, error: Option<ServerError>) {
+    silent::add(node, error);
+    driver::shut_down_all(node);
+}
+
+/// Checks that a server answers a new connection. A refused login is an answer; a failure of this machine counts as one.
 ///
 /// # Errors
 /// When it does not; `patience` is the timeout of each answer.
@@ -55,5 +69,51 @@ pub fn check_answer(node: &Node, patience: Duration) -> Result<(), ServerError> 
     }) {
         Err(error) if error.unanswered() => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use replimeter_model::target::Endpoint;
+
+    use super::*;
+
+    fn node(port: u16) -> Node {
+        let url = format!("mysql://127.0.0.1:{port}/?ssl-mode=disabled");
+        Node {
+            name: "primary".to_owned(),
+            endpoint: Endpoint::parse(&url).unwrap().0,
+            user: "user".to_owned(),
+            password: None,
+            login: None,
+            answer: PATIENCE,
+            namespace: None,
+            show_errors: false,
+        }
+    }
+
+    #[test]
+    fn refused_connection_is_named_as_the_cause() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let node = node(listener.local_addr().unwrap().port());
+        drop(listener);
+        give_up_on(vec![node.clone()]);
+        assert!(silent::is_silent(&node));
+        let error = Session::open(&node).unwrap_err();
+        assert!(error.cause.contains("refused"), "{error:?}");
+        assert!(error.hint.contains("its port"), "{error:?}");
+    }
+
+    #[test]
+    fn timeout_is_named_with_its_length() {
+        // No connection is made to it.
+        let node = node(1);
+        let error = mysql::Error::DriverError(mysql::DriverError::ConnectTimeout);
+        let error = ServerError::from_driver("primary", "127.0.0.1:1", "cannot connect", &error);
+        give_up(&node, Some(error));
+        let error = Session::open(&node).unwrap_err();
+        assert_eq!(error.cause, "no answer within 5 s");
     }
 }

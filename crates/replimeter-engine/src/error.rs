@@ -3,12 +3,15 @@
 use std::io;
 
 use mysql::{DriverError, Error};
+use rustix::io::Errno;
 
 /// The kind of a failure, for callers that react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// No connection could be made.
     Unreachable,
+    /// This machine, or a limit of this process, kept a connection from being made; the server was not asked.
+    Client,
     /// The server refused the user or the password.
     AccessDenied,
     /// Encryption could not be negotiated, or the server could not be verified.
@@ -122,6 +125,9 @@ pub(crate) fn one_line(message: &str) -> String {
     message.replace(['\n', '\r'], " ")
 }
 
+/// The cause if a timeout passed.
+pub(crate) const NO_ANSWER: &str = "no answer in time";
+
 fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
     match error {
         Error::MySqlError(error) => {
@@ -189,7 +195,7 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
         }
         Error::DriverError(DriverError::ConnectTimeout | DriverError::Timeout) => (
             ErrorKind::Unreachable,
-            "no answer in time".to_owned(),
+            NO_ANSWER.to_owned(),
             "check host, port and firewall",
         ),
         Error::IoError(error) => io_cause(error),
@@ -215,7 +221,24 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
 /// The hint for a server that could not be verified.
 const CHECK_TLS: &str = "check that ssl-ca names the authority of the server's certificate, and that the certificate has the host as a subject alternative name; ssl-mode=verify-ca does not compare the name";
 
+/// Returns whether this machine or a limit of this process failed. The driver passes on an error's text and kind only.
+fn is_of_client(cause: &str, kind: io::ErrorKind) -> bool {
+    let has = |errno: Errno| cause.contains(&format!("(os error {})", errno.raw_os_error()));
+    kind == io::ErrorKind::OutOfMemory || has(Errno::MFILE) || has(Errno::NFILE)
+}
+
+fn of_client(cause: &str) -> (ErrorKind, String, &'static str) {
+    (
+        ErrorKind::Client,
+        cause.to_owned(),
+        "raise the limits of open files and threads of this machine's user (ulimit -n, ulimit -u)",
+    )
+}
+
 fn unreachable_cause(cause: &str, kind: io::ErrorKind) -> (ErrorKind, String, &'static str) {
+    if is_of_client(cause, kind) {
+        return of_client(cause);
+    }
     let hint = match kind {
         // The resolver's failures have no kind of their own.
         _ if cause.contains("lookup") => "check the host name",
@@ -228,9 +251,10 @@ fn unreachable_cause(cause: &str, kind: io::ErrorKind) -> (ErrorKind, String, &'
 fn io_cause(error: &io::Error) -> (ErrorKind, String, &'static str) {
     let text = error.to_string();
     match error.kind() {
+        kind if is_of_client(&text, kind) => of_client(&text),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => (
             ErrorKind::Timeout,
-            "no answer in time".to_owned(),
+            NO_ANSWER.to_owned(),
             "check whether the server is stalled or the network is down; --timeout sets the limit",
         ),
         kind if kind == io::ErrorKind::ConnectionRefused || text.contains("lookup") => {
@@ -242,5 +266,33 @@ fn io_cause(error: &io::Error) -> (ErrorKind, String, &'static str) {
             text,
             "check whether the server stopped; see its error log",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_of_the_client_is_no_missing_answer() {
+        let system = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
+        let refused = |error: &io::Error| {
+            let cause = ("db:3306".to_owned(), error.to_string(), error.kind());
+            Error::DriverError(DriverError::CouldNotConnect(Some(cause)))
+        };
+        let no_thread = io::Error::new(io::ErrorKind::OutOfMemory, "cannot start a thread");
+        let (full, silent) = (Errno::MFILE, Errno::TIMEDOUT);
+        for (error, answered) in [
+            (refused(&system(full)), true),
+            (refused(&system(Errno::NFILE)), true),
+            (Error::IoError(system(full)), true),
+            (Error::IoError(no_thread), true),
+            (refused(&system(Errno::CONNREFUSED)), false),
+            (Error::IoError(system(silent)), false),
+            (Error::IoError(system(Errno::AGAIN)), false),
+        ] {
+            let error = ServerError::from_driver("primary", "db:3306", "cannot connect", &error);
+            assert_eq!(error.unanswered(), !answered, "{error:?}");
+        }
     }
 }

@@ -365,7 +365,11 @@ fn connect(node: &Node, tls: bool, given_up: &dyn Fn() -> bool) -> mysql::Result
             };
             let _ = send.send(conn);
         })
-        .map_err(Error::IoError)?;
+        .map_err(|error| {
+            // Its own kind would be that of a server that does not answer.
+            let cause = format!("cannot start a thread: {error}");
+            Error::IoError(io::Error::new(io::ErrorKind::OutOfMemory, cause))
+        })?;
     let deadline = Instant::now() + CONNECT + driver::limit(node.login_timeout());
     loop {
         match receive.recv_timeout(GIVEN_UP_INTERVAL) {
@@ -419,4 +423,4 @@ fn text(value: Value) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,39 +7,53 @@ use std::{
 };
 
 use crate::{
-    error::{ErrorKind, ServerError},
+    error::{ErrorKind, NO_ANSWER, ServerError},
     node::Node,
 };
 
-/// How long a server has to answer.
+/// How long a server has to answer: a login may take longer elsewhere, but the end of a run would take twice as long then.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Addresses of the servers that did not answer.
-static SILENT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Addresses of the servers that did not answer, each with what came instead.
+static SILENT: Mutex<Vec<(String, Option<ServerError>)>> = Mutex::new(Vec::new());
 
-fn all() -> MutexGuard<'static, Vec<String>> {
+fn all() -> MutexGuard<'static, Vec<(String, Option<ServerError>)>> {
     SILENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds servers.
-pub(crate) fn add(nodes: &[Node]) {
-    all().extend(nodes.iter().map(|node| node.endpoint.address()));
+/// Adds a server, with the error of its last connection if that came before the end of [`PATIENCE`].
+pub(crate) fn add(node: &Node, error: Option<ServerError>) {
+    let error = error.filter(|error| error.cause != NO_ANSWER);
+    all().push((node.endpoint.address(), error));
 }
 
 pub(crate) fn is_silent(node: &Node) -> bool {
-    let silent = all();
-    !silent.is_empty() && silent.contains(&node.endpoint.address())
+    let address = node.endpoint.address();
+    all().iter().any(|(known, _)| *known == address)
 }
 
 /// Returns the true cause of an error, if its server is silent.
 pub(crate) fn explained(node: &Node, error: ServerError) -> ServerError {
-    if !error.unanswered() || !is_silent(node) {
+    if !error.unanswered() {
         return error;
     }
-    ServerError {
-        cause: format!("no answer within {} s", PATIENCE.as_secs()),
-        hint: "check whether the server is stalled or the network is down".to_owned(),
-        kind: ErrorKind::Timeout,
-        ..error
+    let address = node.endpoint.address();
+    let cause = match all().iter().find(|(known, _)| *known == address) {
+        None => return error,
+        Some((_, cause)) => cause.clone(),
+    };
+    match cause {
+        Some(known) => ServerError {
+            cause: known.cause,
+            hint: known.hint,
+            kind: known.kind,
+            ..error
+        },
+        None => ServerError {
+            cause: format!("no answer within {} s", PATIENCE.as_secs()),
+            hint: "check whether the server is stalled or the network is down".to_owned(),
+            kind: ErrorKind::Timeout,
+            ..error
+        },
     }
 }

@@ -14,11 +14,18 @@ const MYSQL: &str = "SELECT t.PROCESSLIST_ID AS id, CONCAT(t.PROCESSLIST_USER, '
      AND t.PROCESSLIST_ID <> CONNECTION_ID() AND (m.OBJECT_TYPE = 'TABLE' AND m.OBJECT_SCHEMA = 'replimeter' \
      OR m.OBJECT_TYPE IN ('GLOBAL', 'BACKUP LOCK') AND m.LOCK_TYPE = 'SHARED') GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 3";
 
-/// Connections with an open transaction. MariaDB has no list of metadata locks without a plugin.
-const MARIADB: &str = "SELECT p.ID AS id, CONCAT(p.USER, '@', p.HOST) AS user, \
-     TIMESTAMPDIFF(SECOND, x.trx_started, NOW()) AS seconds FROM information_schema.INNODB_TRX x \
-     JOIN information_schema.PROCESSLIST p ON p.ID = x.trx_mysql_thread_id \
-     WHERE p.ID <> CONNECTION_ID() AND p.USER <> 'system user' ORDER BY x.trx_started LIMIT 3";
+/// Connections with an open transaction, or with one of at least `least_s` seconds, the oldest first. The times of the table are in
+/// the server's time zone.
+fn open_transactions(least_s: Option<u32>) -> String {
+    let age =
+        "TIMESTAMPDIFF(SECOND, x.trx_started, CONVERT_TZ(NOW(), @@session.time_zone, 'SYSTEM'))";
+    let old = least_s.map_or_else(String::new, |least_s| format!("AND {age} >= {least_s} "));
+    format!(
+        "SELECT p.ID AS id, CONCAT(p.USER, '@', p.HOST) AS user, {age} AS seconds FROM information_schema.INNODB_TRX x \
+         JOIN information_schema.PROCESSLIST p ON p.ID = x.trx_mysql_thread_id \
+         WHERE p.ID <> CONNECTION_ID() AND p.USER <> 'system user' {old}ORDER BY 3 DESC LIMIT 3"
+    )
+}
 
 /// Returns a description of the connections that hold, or on MariaDB may hold, a metadata lock on a table in the schema
 /// `replimeter`.
@@ -26,9 +33,11 @@ const MARIADB: &str = "SELECT p.ID AS id, CONCAT(p.USER, '@', p.HOST) AS user, \
 /// # Errors
 /// When the connection breaks.
 pub fn holders(engine: Engine, session: &mut Session) -> Result<String, ServerError> {
+    // MariaDB has no list of metadata locks without a plugin.
+    let transactions = open_transactions(None);
     let (sql, privilege, intro) = match engine {
         Engine::MySql => (MYSQL, "SELECT on performance_schema", "the lock is held by"),
-        Engine::MariaDb => (MARIADB, "PROCESS", "transactions are open in"),
+        Engine::MariaDb => (&*transactions, "PROCESS", "transactions are open in"),
     };
     let rows = match session.rows(OPERATION, sql) {
         Ok(rows) => rows,
@@ -60,17 +69,6 @@ pub fn holders(engine: Engine, session: &mut Session) -> Result<String, ServerEr
 /// Age in seconds from which an open transaction is named.
 const LONG_S: u32 = 10;
 
-/// Transactions that have been open for long. The times of the table are in the server's time zone.
-fn long_transactions() -> String {
-    let age =
-        "TIMESTAMPDIFF(SECOND, x.trx_started, CONVERT_TZ(NOW(), @@session.time_zone, 'SYSTEM'))";
-    format!(
-        "SELECT p.ID AS id, CONCAT(p.USER, '@', p.HOST) AS user, {age} AS seconds FROM information_schema.INNODB_TRX x \
-         JOIN information_schema.PROCESSLIST p ON p.ID = x.trx_mysql_thread_id \
-         WHERE p.ID <> CONNECTION_ID() AND p.USER <> 'system user' AND {age} >= {LONG_S} ORDER BY 3 DESC LIMIT 3"
-    )
-}
-
 /// Locks of `LOCK INSTANCE FOR BACKUP` and `FLUSH TABLES WITH READ LOCK`.
 const MYSQL_BACKUPS: &str = "SELECT t.PROCESSLIST_ID AS id, CONCAT(t.PROCESSLIST_USER, '@', t.PROCESSLIST_HOST) AS user, \
      MAX(t.PROCESSLIST_TIME) AS seconds FROM performance_schema.metadata_locks m \
@@ -78,11 +76,18 @@ const MYSQL_BACKUPS: &str = "SELECT t.PROCESSLIST_ID AS id, CONCAT(t.PROCESSLIST
      WHERE m.LOCK_STATUS = 'GRANTED' AND t.PROCESSLIST_ID <> CONNECTION_ID() \
      AND m.OBJECT_TYPE IN ('GLOBAL', 'BACKUP LOCK') AND m.LOCK_TYPE = 'SHARED' GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 3";
 
-/// The same of a MariaDB, and of the backup stages that block definitions.
+/// Whether a MySQL lists metadata locks. Without `performance_schema` it has no instruments.
+const MYSQL_LISTS_LOCKS: &str = "SELECT COUNT(*) FROM performance_schema.setup_instruments \
+     WHERE NAME = 'wait/lock/metadata/sql/mdl' AND ENABLED = 'YES'";
+
+/// The backups' locks of a MariaDB, and of the backup stages that block definitions.
 const MARIADB_BACKUPS: &str = "SELECT p.ID AS id, CONCAT(p.USER, '@', p.HOST) AS user, MAX(p.TIME) AS seconds \
      FROM information_schema.METADATA_LOCK_INFO m JOIN information_schema.PROCESSLIST p ON p.ID = m.THREAD_ID \
      WHERE p.ID <> CONNECTION_ID() AND (m.LOCK_MODE LIKE '%FTWRL%' OR m.LOCK_MODE LIKE '%BACKUP_BLOCK_DDL%' \
      OR m.LOCK_MODE LIKE '%BACKUP_WAIT_%') GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 3";
+
+/// What may be unknown.
+const BACKUP_LOCKS: &str = "the locks of backups";
 
 /// What definitions on a server would have to wait for, before any is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,10 +113,12 @@ pub fn obstacles(engine: Engine, session: &mut Session) -> Result<Obstacles, Ser
             "INSTALL SONAME 'metadata_lock_info' shows them, to a user with PROCESS",
         ),
     };
+    let refused =
+        |error: &ServerError| matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_));
     let mut obstacles = Obstacles::default();
     for (sql, held, what, hint) in [
         (
-            &*long_transactions(),
+            &*open_transactions(Some(LONG_S)),
             "has had a transaction open",
             "long transactions",
             "GRANT PROCESS ON *.* to the user",
@@ -119,7 +126,7 @@ pub fn obstacles(engine: Engine, session: &mut Session) -> Result<Obstacles, Ser
         (
             backups.0,
             "holds a lock of a backup or of FLUSH TABLES WITH READ LOCK, with its last statement",
-            "the locks of backups",
+            BACKUP_LOCKS,
             backups.1,
         ),
     ] {
@@ -132,9 +139,24 @@ pub fn obstacles(engine: Engine, session: &mut Session) -> Result<Obstacles, Ser
                     get(row, "seconds")
                 )
             })),
-            Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
-                obstacles.unknown.push((what, hint));
-            }
+            Err(error) if refused(&error) => obstacles.unknown.push((what, hint)),
+            Err(error) => return Err(error),
+        }
+    }
+    // An empty list is also that of a server that keeps none.
+    if engine == Engine::MySql
+        && obstacles
+            .unknown
+            .iter()
+            .all(|(what, _)| *what != BACKUP_LOCKS)
+    {
+        match session.value(OPERATION, MYSQL_LISTS_LOCKS) {
+            Ok(count) if count.as_deref() != Some("0") => {}
+            Ok(_) => obstacles.unknown.push((
+                BACKUP_LOCKS,
+                "start the server with performance_schema=ON and performance-schema-instrument='wait/lock/metadata/sql/mdl=ON'",
+            )),
+            Err(error) if refused(&error) => obstacles.unknown.push((BACKUP_LOCKS, backups.1)),
             Err(error) => return Err(error),
         }
     }
@@ -159,5 +181,43 @@ pub fn applier_waits(session: &mut Session) -> Result<bool, ServerError> {
             Ok(false)
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::tests::{column, log_in, peer, receive, send};
+
+    #[test]
+    fn locks_are_unknown_if_the_server_lists_none() {
+        const END: &[u8] = &[0xfe, 0, 0, 2, 0];
+        let server = peer(|mut stream| {
+            log_in(&mut stream)?;
+            // Neither transactions nor locks, and no instrument.
+            for _ in 0..2 {
+                column(&mut stream)?;
+                send(&mut stream, 4, END)?;
+                receive(&mut stream)?;
+            }
+            column(&mut stream)?;
+            send(&mut stream, 4, b"\x010")?;
+            send(&mut stream, 5, END)
+        });
+        let mut session = Session::open(&server).unwrap();
+        let found = obstacles(Engine::MySql, &mut session).unwrap();
+        assert_eq!(found.found, [""; 0]);
+        assert_eq!(found.unknown.len(), 1, "{found:?}");
+        assert_eq!(found.unknown[0].0, BACKUP_LOCKS);
+        assert!(found.unknown[0].1.contains("performance_schema=ON"));
+    }
+
+    #[test]
+    fn ages_of_transactions_are_in_the_servers_time_zone() {
+        for least_s in [None, Some(LONG_S)] {
+            let sql = open_transactions(least_s);
+            assert!(sql.contains("CONVERT_TZ(NOW()"), "{sql}");
+            assert_eq!(sql.contains(">= 10"), least_s.is_some(), "{sql}");
+        }
     }
 }

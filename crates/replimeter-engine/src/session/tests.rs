@@ -17,7 +17,7 @@ const ANSWER: Duration = Duration::from_millis(400);
 const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
 
 /// Starts a server that does `behave` with each connection, and returns how to reach it.
-fn peer(behave: fn(TcpStream) -> Result<()>) -> Node {
+pub(crate) fn peer(behave: fn(TcpStream) -> Result<()>) -> Node {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -39,13 +39,13 @@ fn peer(behave: fn(TcpStream) -> Result<()>) -> Node {
     }
 }
 
-fn send(stream: &mut TcpStream, sequence: u8, payload: &[u8]) -> Result<()> {
+pub(crate) fn send(stream: &mut TcpStream, sequence: u8, payload: &[u8]) -> Result<()> {
     let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
     stream.write_all(&[length[0], length[1], length[2], sequence])?;
     stream.write_all(payload)
 }
 
-fn receive(stream: &mut TcpStream) -> Result<Vec<u8>> {
+pub(crate) fn receive(stream: &mut TcpStream) -> Result<Vec<u8>> {
     let mut header = [0; 4];
     stream.read_exact(&mut header)?;
     let length = u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize;
@@ -55,7 +55,7 @@ fn receive(stream: &mut TcpStream) -> Result<Vec<u8>> {
 }
 
 /// Logs a client in, and returns after the first statement that is not part of the login.
-fn log_in(stream: &mut TcpStream) -> Result<()> {
+pub(crate) fn log_in(stream: &mut TcpStream) -> Result<()> {
     let greeting = [
         b"\x0a8.0.0\0".as_slice(),
         &[1, 0, 0, 0],
@@ -77,7 +77,7 @@ fn log_in(stream: &mut TcpStream) -> Result<()> {
 }
 
 /// Sends the definition of one column.
-fn column(stream: &mut TcpStream) -> Result<()> {
+pub(crate) fn column(stream: &mut TcpStream) -> Result<()> {
     let column = [
         b"\x03def\0\0\0\x01n\0\x0c".as_slice(),
         &[0x21, 0, 20, 0, 0, 0, 0xfd, 0, 0, 0, 0, 0],

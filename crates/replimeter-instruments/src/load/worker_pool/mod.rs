@@ -145,16 +145,18 @@ impl WorkerPool {
         if counted {
             ticks.send_progress(now.max(until), &self.worker_groups, second);
         }
-        if self.failure().is_some_and(|error| error.unanswered()) {
-            // The end of the run does not wait for it with each statement.
-            give_up_on_silent_servers();
-        }
+        let unanswered = self.failure().is_some_and(|error| error.unanswered());
         let ending = if interrupted {
             PoolEnd::Stop
         } else {
             PoolEnd::Complete(AT_END)
         };
         let (outcomes, _) = self.end(ending);
+        if unanswered {
+            // The end of the run does not wait for it with each statement. Afterwards, since the other threads load their
+            // servers until they end.
+            give_up_on_silent_servers();
+        }
         let worker_groups = self.worker_groups.iter().zip(outcomes).zip(ticks.waiting);
         worker_groups
             .map(
