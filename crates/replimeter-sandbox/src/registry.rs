@@ -3,7 +3,9 @@
 use std::{
     path::PathBuf,
     process::{Child, ExitStatus},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+    time::Duration,
 };
 
 use crate::{cpus::ControlGroup, error::SandboxError, home, reaper::Reaper};
@@ -151,11 +153,54 @@ impl Entry {
     }
 }
 
-/// Ends and removes every sandbox of this process, for a second Ctrl-C. The next start removes what
-/// could not be removed.
+/// How long a second Ctrl-C waits for them.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Ends and removes every sandbox of this process, for a second Ctrl-C, and waits for it for at most 10 s: a hung disk can block a
+/// removal. The next start removes what could not be removed; servers end with this process.
 pub fn destroy_all() {
     let entries: Vec<Arc<Entry>> = open(&RUNNING).clone();
+    destroy(entries, LIMIT);
+}
+
+fn destroy(entries: Vec<Arc<Entry>>, limit: Duration) {
+    let (send, ended) = mpsc::channel::<()>();
     for entry in entries {
-        let _ = entry.destroy();
+        // Each thread drops its end of the channel.
+        let (same, send) = (Arc::clone(&entry), send.clone());
+        let started = thread::Builder::new().spawn(move || {
+            let _send = send;
+            let _ = same.destroy();
+        });
+        if started.is_err() {
+            let _ = entry.destroy();
+        }
+    }
+    drop(send);
+    let _ = ended.recv_timeout(limit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removal_that_hangs_delays_neither_the_end_nor_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let entry = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            Entry::register(path, name.to_owned())
+        };
+        let (hanging, other) = (entry("hanging"), entry("other"));
+        // Another thread that removes it.
+        let held = open(&hanging.gone);
+        destroy(
+            vec![Arc::clone(&hanging), Arc::clone(&other)],
+            Duration::from_millis(300),
+        );
+        assert!(!*held && *open(&other.gone));
+        drop(held);
+        destroy(vec![hanging], LIMIT);
     }
 }
