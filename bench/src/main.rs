@@ -34,13 +34,14 @@ fn main() {
     if std::env::args().any(|arg| arg == "--bare") {
         return load::bare();
     }
-    let parts: [(&str, fn()); 15] = [
+    let parts: [(&str, fn()); 16] = [
         ("starts", starts),
         ("shapes", shapes::starts),
         ("links", shapes::links),
         ("floor", floor),
         ("memory", memory),
         ("calibrate", methods::calibrate),
+        ("reference", methods::reference),
         ("writes", methods::writes),
         ("tap", tap::tap),
         ("disturbance", disturbance::disturbance),

@@ -37,6 +37,45 @@ pub(crate) fn calibrate() {
     }
 }
 
+/// Compares what polls and waits show with the instants that the servers of the reference chose.
+pub(crate) fn reference() {
+    let document = run(&[
+        "calibrate",
+        "--reference",
+        "--observers",
+        "1,8,64",
+        "--neighbors",
+        "0,2",
+        "--row-delay",
+        "1ms",
+        "--repetitions",
+        "2",
+        "--json",
+    ]);
+    for row in document["results"]["reference"].as_array().expect("rows") {
+        let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+        let (place, goal) = match row["neighbors"].as_u64() {
+            Some(0) => ("idle", "± 10"),
+            _ => ("next to a load", "± 50"),
+        };
+        let (method, observers) = (row["method"].as_str(), &row["observers"]);
+        let what = format!("{} × {observers}, {place}", method.unwrap_or_default());
+        let [low, high] = [0, 1].map(|end| number(&row["bias_p50_us_ci95"][end]));
+        let bias = number(&row["bias_p50_us"]);
+        line(
+            &format!("{what}: bias of p50 (µs)"),
+            format!("{bias:.0} [{low:.0}, {high:.0}]"),
+            goal,
+        );
+        let inside = 100.0 - number(&row["outside_percent"]);
+        line(
+            &format!("{what}: true instant in the bracket (%)"),
+            format!("{inside:.3}"),
+            "≥ 99.9",
+        );
+    }
+}
+
 /// Measures the writes per second that one process writes and observes over eight connections.
 pub(crate) fn writes() {
     for method in ["poll", "wait", "tap"] {

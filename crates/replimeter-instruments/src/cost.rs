@@ -31,7 +31,7 @@ use crate::{
         DataSet, FillProgress, GroupResult, LoadGroup, LoadProgress, WorkerPool, Workload,
         fill_sandbox,
     },
-    pacing::sparse,
+    pacing,
     resources::Meter,
 };
 
@@ -256,6 +256,7 @@ impl<'a> ServersUnderTest<'a> {
                 let _ = on(Event::Rate(operations as f64 * 1e9 / since.0 as f64));
             }
         };
+        let mut applied = true;
         if !cell.ramp.is_zero() {
             // Separately, so that the meter's readings enclose counted time only.
             one(
@@ -264,9 +265,13 @@ impl<'a> ServersUnderTest<'a> {
                 }),
                 &self.session,
             )?;
-            self.catch_up(stop)?;
+            applied = self.catch_up(stop)?.1.is_some();
         }
         for _ in 0..cell.blocks {
+            // What is left of the load before would count in this block's resources, and in the time to apply it.
+            if !applied {
+                self.wait_until_applied(stop)?;
+            }
             self.await_semi_sync(stop)?;
             let before = (self.meter.read(), self.semi_sync()?);
             let results = pool.run_interval(Duration::ZERO, cell.length, stop, &mut |second| {
@@ -279,6 +284,7 @@ impl<'a> ServersUnderTest<'a> {
             }
             // Read afterwards, the resources include all that the block has the replicas do.
             let (behind, caught_up) = self.catch_up(stop)?;
+            applied = caught_up.is_some();
             let after = self.meter.read();
             let invalid = match (before.1, self.semi_sync()?) {
                 (Some(before), Some(now)) => fallen_back(&before, &now),
@@ -361,24 +367,20 @@ impl<'a> ServersUnderTest<'a> {
         }
         // The server that is written to is asked once: its answers would count among its resources.
         let written = self.written()?;
-        let began = Instant::now();
-        let at_first = self.behind(&written)?;
-        let lacks = |behind: &[(String, u64)]| behind.iter().any(|(_, behind)| *behind > 0);
-        if !lacks(&at_first) {
-            return Ok((at_first, Some(Duration::ZERO)));
-        }
-        loop {
-            let lacked = began.elapsed();
-            thread::sleep(sparse(lacked));
-            check_interrupted(stop)?;
-            if !lacks(&self.behind(&written)?) {
-                return Ok((at_first, Some((lacked + began.elapsed()) / 2)));
+        let mut at_first = None;
+        let took = pacing::catch_up(CATCH_UP, || {
+            if at_first.is_some() {
+                check_interrupted(stop)?;
             }
-            if began.elapsed() > CATCH_UP {
-                self.verify()?;
-                return Ok((at_first, None));
-            }
+            let behind = self.behind(&written)?;
+            let lacks = behind.iter().any(|(_, behind)| *behind > 0);
+            at_first.get_or_insert(behind);
+            Ok(lacks)
+        })?;
+        if took.is_none() {
+            self.verify()?;
         }
+        Ok((at_first.unwrap_or_default(), took))
     }
 
     /// Returns an error when a server no longer replicates correctly.

@@ -39,8 +39,34 @@ pub fn wait_until(clock: &Clock, point: Nanos, stopped: impl Fn() -> bool) -> bo
 
 /// Returns the pause between two readings of servers that catch up, after waiting for this time: a tenth of it, so that
 /// the end is known within a tenth and the readings, which count among the servers' resources, are few.
-pub(crate) fn sparse(waited: Duration) -> Duration {
+fn sparse(waited: Duration) -> Duration {
     (waited / 10).clamp(Duration::from_millis(2), Duration::from_millis(500))
+}
+
+/// Waits while servers lack writes, and returns how long they did from now: the middle between the last reading that found
+/// writes lacking and the first that did not, 0 if the first reading did not, `None` if it took longer than `limit`. `lacks`
+/// reads the servers and returns whether any lacks a write.
+///
+/// # Errors
+/// Those of `lacks`.
+pub(crate) fn catch_up(
+    limit: Duration,
+    mut lacks: impl FnMut() -> Result<bool, MeasureError>,
+) -> Result<Option<Duration>, MeasureError> {
+    let began = Instant::now();
+    if !lacks()? {
+        return Ok(Some(Duration::ZERO));
+    }
+    loop {
+        let lacked = began.elapsed();
+        thread::sleep(sparse(lacked));
+        if !lacks()? {
+            return Ok(Some((lacked + began.elapsed()) / 2));
+        }
+        if began.elapsed() > limit {
+            return Ok(None);
+        }
+    }
 }
 
 /// Calls `ask` until it returns a value, with pauses; returns `None` after `patience`.
@@ -70,6 +96,26 @@ pub(crate) fn poll<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn catching_up_lasts_until_nothing_is_lacking() {
+        let limit = Duration::from_secs(60);
+        assert_eq!(
+            catch_up(limit, || Ok(false)).ok(),
+            Some(Some(Duration::ZERO))
+        );
+        let mut readings = 0;
+        let began = Instant::now();
+        let took = catch_up(limit, || {
+            readings += 1;
+            Ok(readings < 4)
+        });
+        let took = took.ok().flatten().unwrap();
+        assert!(readings == 4 && Duration::ZERO < took && took <= began.elapsed());
+        assert_eq!(catch_up(Duration::ZERO, || Ok(true)).ok(), Some(None));
+        let stopped = catch_up(limit, || Err(MeasureError::Interrupted));
+        assert!(matches!(stopped, Err(MeasureError::Interrupted)));
+    }
 
     #[test]
     fn wait_lasts_until_the_point_or_the_stop() {

@@ -3,7 +3,6 @@
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -37,7 +36,7 @@ use crate::{
         DataSet, FillProgress, GroupResult, LoadGroup, LoadProgress, ScriptError, WorkerPool,
         Workload, fill_sandbox,
     },
-    pacing::{poll, sparse},
+    pacing::{self, poll},
     resources::{Meter, ResourceWatch},
 };
 
@@ -105,8 +104,8 @@ pub struct Block {
     pub until_applied: Vec<ServerUse>,
     /// The same for each whole second.
     pub course: Vec<Vec<ServerUse>>,
-    /// Time from the end of the load until every replica had all of it, at most a tenth too long; `None` where nothing was
-    /// written or replicated.
+    /// Time from the end of the load until every replica had all of it, known within a tenth; `None` where nothing was written
+    /// or replicated.
     pub caught_up: Option<Duration>,
     /// Why the block is invalid.
     pub invalid: Option<String>,
@@ -286,8 +285,6 @@ impl<'a> PreparedServers<'a> {
         for result in &mut results {
             result.ramp = Nanos::from(ramp);
         }
-        let ended = Instant::now();
-        drop(pool);
         let failure = results.iter().find_map(|result| result.failure.clone());
         let interrupted =
             stop.load(Ordering::Relaxed) || results.iter().any(|result| result.interrupted);
@@ -301,11 +298,13 @@ impl<'a> PreparedServers<'a> {
             let until_then = (block.counted.0 > 0).then(|| Box::new(block));
             return Err(BlockError { error, until_then });
         }
-        let mut rest = |block: &mut Block, field: &mut Self| -> Result<(), MeasureError> {
+        let rest = |block: &mut Block, field: &mut Self| -> Result<(), MeasureError> {
             if phase.writes().is_some() {
-                field.catch_up(10 * (ramp + length), step, stop)?;
-                block.caught_up = (!field.followers.is_empty()).then(|| ended.elapsed());
+                let caught_up = field.catch_up(10 * (ramp + length), step, stop)?;
+                block.caught_up = (!field.followers.is_empty()).then_some(caught_up);
                 let applied = field.watch.read();
+                // Not before: closing connections takes time, in which replicas would catch up unobserved.
+                drop(pool);
                 block.until_applied = field.watch.over(block.began, applied.at);
                 block.invalid = field.invalid(before.as_ref())?;
                 field.data.restore(&field.writer, stop)?;
@@ -391,27 +390,28 @@ impl<'a> PreparedServers<'a> {
             .series(began, began + Nanos(i64::from(seconds) * SECOND), seconds)
     }
 
-    /// Waits until every replica has applied all writes.
+    /// Waits until every replica has applied all writes; returns how long that took.
     fn catch_up(
         &mut self,
         patience: Duration,
         step: &mut dyn FnMut(BlockProgress<'_>),
         stop: &AtomicBool,
-    ) -> Result<(), MeasureError> {
+    ) -> Result<Duration, MeasureError> {
         if self.followers.is_empty() {
-            return Ok(());
+            return Ok(Duration::ZERO);
         }
         let written = Position::written(self.engine, &mut self.session)?;
-        let began = Instant::now();
-        let deadline = began + SETTLE + patience;
+        let limit = SETTLE + patience;
         let mut told = Instant::now();
-        for index in 0..self.followers.len() {
-            loop {
-                let follower = &mut self.followers[index];
-                let behind =
+        // The first replica that may lack writes, and how many it lacked when it was last asked.
+        let (mut index, mut behind) = (0, 0);
+        let took = pacing::catch_up(limit, || {
+            while let Some(follower) = self.followers.get_mut(index) {
+                behind =
                     Position::applied(follower.engine, &mut follower.session)?.behind(&written);
                 if behind == 0 {
-                    break;
+                    index += 1;
+                    continue;
                 }
                 check_interrupted(stop)?;
                 if told.elapsed() > Duration::from_millis(200) {
@@ -419,21 +419,21 @@ impl<'a> PreparedServers<'a> {
                     step(BlockProgress::CatchingUp(behind));
                     self.runs(index)?;
                 }
-                if Instant::now() > deadline {
-                    let name = &self.followers[index].name;
-                    return Err(self
-                        .session
-                        .precondition(
-                            "cannot start the next block",
-                            format!("{name} still has {behind} transactions to apply after {} s", (SETTLE + patience).as_secs()),
-                            "measure for a shorter time (--duration), or give the replica more workers (--server-option)",
-                        )
-                        .into());
-                }
-                thread::sleep(sparse(began.elapsed()));
+                return Ok(true);
             }
-        }
-        Ok(())
+            Ok(false)
+        })?;
+        took.ok_or_else(|| {
+            let name = self.followers.get(index).map_or("a replica", |one| &one.name);
+            let cause = format!(
+                "{name} still has {behind} transactions to apply after {} s",
+                limit.as_secs()
+            );
+            let hint = "measure for a shorter time (--duration), or give the replica more workers (--server-option)";
+            self.session
+                .precondition("cannot start the next block", cause, hint)
+                .into()
+        })
     }
 
     /// Returns an error when a replica no longer replicates.

@@ -30,6 +30,9 @@ use serde::{Deserialize, Serialize};
 use super::{Calibrate, Call};
 use crate::lag::run_progress;
 
+/// Number of counted observations before the fault `reference-ends` ends a server.
+const COUNTED_BEFORE_END: u32 = 20;
+
 /// The conditions of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Condition {
@@ -255,9 +258,11 @@ impl Parts<'_> {
             .map_err(|error| failed("the neighbors", &error))?;
         let possible = lag::available_methods(cluster, &plan.methods)?;
         let (clock, stop, fault) = (cx.clock, cx.stop, cx.fault().map(str::to_owned));
+        let mut counted = 0;
         let mut on = |event: Event<'_>| match event {
             Event::Sample(sample) => {
-                if fault.as_deref() == Some("reference-ends") {
+                counted += u32::from(sample.write.phase == Phase::Measure);
+                if fault.as_deref() == Some("reference-ends") && counted == COUNTED_BEFORE_END {
                     servers.end(1);
                 }
                 match servers.row(sample.replica, sample.write.seq) {

@@ -23,6 +23,7 @@ use replimeter_render::{
 use replimeter_run::{Concluded, Finished, Histograms, Measurement};
 use replimeter_stats::{
     lag::{FloorSummary, ReplicaSummary},
+    measured_time::MeasuredTime,
     series::{Series, distribution},
     signed::SignedHistogram,
 };
@@ -96,8 +97,8 @@ struct ObservedReplica {
     replica: usize,
     method: Method,
     summary: ReplicaSummary,
-    /// The method it is compared with, and the differences.
-    against: Option<(Method, Series)>,
+    /// The method it is compared with, and the differences at times of measuring.
+    against: Option<(Method, MeasuredTime, Series)>,
 }
 
 impl Accumulator {
@@ -215,9 +216,13 @@ impl ShapeResults {
     fn begin_start(&mut self) {
         for observed in &mut self.observed {
             observed.summary.begin_start();
-            if let Some((_, series)) = &mut observed.against {
+            if let Some((_, time, series)) = &mut observed.against {
+                time.begin_start();
                 series.begin_start();
             }
+        }
+        for (_, floor) in &mut self.floors {
+            floor.begin_start();
         }
     }
 
@@ -270,12 +275,12 @@ impl ShapeResults {
             return;
         }
         if let Some(observed) = self.of(compared.replica, compared.method) {
-            let (_, series) = observed.against.get_or_insert_with(|| {
+            let (_, time, series) = observed.against.get_or_insert_with(|| {
                 let mut series = Series::default();
                 series.begin_start();
-                (compared.reference, series)
+                (compared.reference, MeasuredTime::default(), series)
             });
-            series.record(compared.write.send, compared.difference);
+            series.record(time.of(compared.write.send), compared.difference);
         }
     }
 }
@@ -286,7 +291,9 @@ pub(crate) fn record_floor(floors: &mut Vec<(Method, FloorSummary)>, sample: &La
         .iter()
         .position(|(method, _)| *method == sample.method)
         .unwrap_or_else(|| {
-            floors.push((sample.method, FloorSummary::default()));
+            let mut floor = FloorSummary::default();
+            floor.begin_start();
+            floors.push((sample.method, floor));
             floors.len() - 1
         });
     floors[index].1.record(sample);
@@ -508,7 +515,7 @@ fn rows_of(run: &Finished<'_, Lag>, part: &ShapeResults) -> Vec<LagRow> {
                 .is_none_or(|_| !sweep)
                 .then_some(())
                 .and(against.as_ref())
-                .map(|(reference, series)| MethodDifference {
+                .map(|(reference, _, series)| MethodDifference {
                     method: reference.name().to_owned(),
                     difference: series.distribution(),
                 }),

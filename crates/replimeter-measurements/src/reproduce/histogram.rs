@@ -4,7 +4,7 @@ use replimeter_model::{
     estimate::Estimate,
     lag::{HistogramBin, LagDocument, LagRow},
     record::Distribution,
-    reproduce::{Claim, Table},
+    reproduce::{Claim, Table, Verdict},
 };
 use replimeter_stats::share::Proportion;
 
@@ -92,11 +92,19 @@ pub fn histogram(alone: &LagDocument, together: Option<&LagDocument>) -> (Table,
             "nothing stalled the replica in this run, or it stalled often",
         ),
     ];
-    if let Some(median_together) = together
-        .and_then(of_stamps)
-        .map(|row| median_of(lag_of(row)))
-    {
+    let beside = together.and_then(|run| Some((run, of_stamps(run)?)));
+    if let Some((together, row)) = beside {
+        let median_together = median_of(lag_of(row));
         let disturbed = ratio(median_together, median);
+        // Starts differ, so those of each run must show by how much.
+        let starts = [alone, together].map(|run| run.target.fresh_starts);
+        let (verdict, why) = if starts.into_iter().any(|starts| starts < 2) {
+            let why = "a run has fewer than two starts, and starts differ as well as methods";
+            (Verdict::Open, why)
+        } else {
+            let why = "the methods cost less than the medians differ";
+            (within(disturbed, 1.0, f64::INFINITY), why)
+        };
         claims.push(claim(
             "Polling and the other methods disturb what the stamps show (not published)",
             "–",
@@ -105,8 +113,8 @@ pub fn histogram(alone: &LagDocument, together: Option<&LagDocument>) -> (Table,
                 shown(disturbed, |ratio| format!("{ratio:.2}")),
                 shown(median_together, time)
             ),
-            within(disturbed, 1.0, f64::INFINITY),
-            "the methods cost less than the medians differ",
+            verdict,
+            why,
         ));
     }
     (table(&["lag, ms", "rows"], lines), claims)
@@ -152,7 +160,7 @@ fn share(row: &LagRow, wanted: impl Fn(&HistogramBin) -> bool) -> Estimate {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{lag::LagResults, reproduce::Verdict};
+    use replimeter_model::{lag::LagResults, record::TargetRecord};
 
     use super::*;
     use crate::reproduce::tests::verdicts;
@@ -176,6 +184,10 @@ mod tests {
             ..LagRow::default()
         };
         LagDocument {
+            target: TargetRecord {
+                fresh_starts: 10,
+                ..TargetRecord::default()
+            },
             results: LagResults {
                 rows: vec![row],
                 ..LagResults::default()
@@ -196,6 +208,17 @@ mod tests {
             histogram(&LagDocument::default(), None).1.is_empty(),
             "a run without rows has no finding"
         );
+    }
+
+    #[test]
+    fn disturbance_of_a_single_start_has_no_verdict() {
+        for single in 0..2 {
+            let mut runs = [published(200.0), published(300.0)];
+            runs[single].target.fresh_starts = 1;
+            let (_, claims) = histogram(&runs[0], Some(&runs[1]));
+            assert_eq!(claims[3].verdict, Verdict::Open, "{claims:#?}");
+            assert!(claims[3].why.contains("fewer than two starts"));
+        }
     }
 
     #[test]

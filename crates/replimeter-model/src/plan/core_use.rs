@@ -20,6 +20,8 @@ pub struct CoreUse {
     pub keep_awake: Decision,
     /// Whether the measuring threads have real-time priority.
     pub real_time: Decision,
+    /// Whether the run has a load, or servers on this machine: both wait for its cores by design.
+    pub shared: bool,
 }
 
 /// The servers of a run.
@@ -79,10 +81,12 @@ impl CoreUse {
             _ => Decision::no("the servers are not of a sandbox"),
         };
         let awake = awake.unless(keep_awake);
+        let shared = threads > 0 || servers != ServerPlace::Remote;
         let Some(real_time) = real_time else {
             return Self {
                 keep_awake: awake,
                 real_time: Decision::no("the command has no measuring threads"),
+                shared,
             };
         };
         let priority = match servers {
@@ -93,6 +97,7 @@ impl CoreUse {
         Self {
             keep_awake: awake,
             real_time: priority.unless(real_time),
+            shared,
         }
     }
 }
@@ -153,6 +158,14 @@ mod tests {
         );
         let cores = CoreUse::decide(&mut Some(false), Some(&mut real_time), 8, place);
         assert_eq!((cores.real_time.on, cores.real_time.reason), (true, "set"));
+    }
+
+    #[test]
+    fn cores_are_shared_with_a_load_or_local_servers() {
+        let shared = |threads, servers| CoreUse::decide(&mut None, None, threads, servers).shared;
+        assert!(!shared(0, ServerPlace::Remote));
+        assert!(shared(64, ServerPlace::Remote) && shared(1, ServerPlace::Remote));
+        assert!(shared(0, ServerPlace::Local) && shared(0, ServerPlace::Sandbox));
     }
 
     #[test]

@@ -341,6 +341,12 @@ impl Settings for LagSettings {
     }
 }
 
+/// Returns the number of threads that write or load at one time; 0 for a lone writer, which is idle between its rows.
+fn threads(load: &[RatedLoad], writers: u32) -> u32 {
+    let loads: u32 = load.iter().map(|load| load.spec.threads).sum();
+    loads.max(if writers > 1 { writers } else { 0 })
+}
+
 impl LagSettings {
     /// Fills in the defaults for a sandbox's servers or the user's.
     pub(super) fn lag_plan(&mut self, targets: &[Target]) -> Result<LagPlan, PlanError> {
@@ -409,7 +415,7 @@ impl LagSettings {
             cores: CoreUse::decide(
                 &mut self.keep_awake,
                 Some(&mut self.real_time),
-                load.iter().map(|load| load.spec.threads).sum(),
+                threads(&load, writers),
                 ServerPlace::of(targets),
             ),
             writes,

@@ -6,6 +6,7 @@ use super::*;
 use crate::{sandbox::SandboxSpec, target::Target, time_span::TimeSpan};
 
 mod explain;
+mod lag;
 
 /// The sections that plans have here.
 const SECTIONS: [Section; 10] = [

@@ -1,0 +1,29 @@
+//! Plans of `lag`.
+
+use super::*;
+
+#[test]
+fn runs_of_the_disturbance_differ_in_methods_only() {
+    let runs = [
+        include_str!("../../../../../plans/lag-histogram.toml"),
+        include_str!("../../../../../plans/lag-methods.toml"),
+    ];
+    let [alone, together] = runs.map(|text| planned::<LagSettings>(text).unwrap());
+    assert_eq!(alone.targets, together.targets);
+    assert!(alone.plan.starts > 1 && alone.plan.methods != together.plan.methods);
+    let together = LagPlan {
+        methods: alone.plan.methods.clone(),
+        ..together.plan
+    };
+    assert_eq!(alone.plan, together);
+}
+
+#[test]
+fn several_writers_of_lag_leave_cores_alone() {
+    let cores = |writers: u32| {
+        let text = format!("command = 'lag'\n[lag]\nwriters = {writers}");
+        planned::<LagSettings>(&text).unwrap().plan.cores
+    };
+    assert!(cores(1).keep_awake.on && cores(1).real_time.on);
+    assert!(!cores(4).keep_awake.on && !cores(4).real_time.on);
+}
