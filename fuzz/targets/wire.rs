@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use replimeter_engine::wire::{ResponseScanner, WireError};
+use replimeter_engine::wire::{Answer, ResponseScanner, WireError};
 use replimeter_fuzz::server_bytes;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
@@ -12,7 +12,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let mut scanner = ResponseScanner::default();
     for piece in bytes.chunks(read) {
         match scanner.push(piece) {
-            Ok(Some(_)) => scanner.begin(),
+            Ok(Some(_)) => scanner.begin(Answer::Counted),
             Ok(None) | Err(WireError::WantsFile { .. }) => {}
             Err(error) => {
                 let _ = error.to_string();

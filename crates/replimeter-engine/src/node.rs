@@ -20,20 +20,20 @@ pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// Timeout of a login, even where statements may take longer: a frozen server accepts connections and does not answer.
 pub(crate) const LOGIN: Duration = Duration::from_secs(10);
 
-/// Seconds of silence after which the peer is probed, then every [`KEEPALIVE_INTERVAL_S`] up to [`KEEPALIVE_PROBES`] times: a peer
+/// Silence after which the peer is probed, then every [`KEEPALIVE_INTERVAL`] up to [`KEEPALIVE_PROBES`] times: a peer
 /// that vanished ends no connection.
-const KEEPALIVE_AFTER_S: u32 = 15;
-const KEEPALIVE_INTERVAL_S: u32 = 5;
-const KEEPALIVE_PROBES: u32 = 6;
+pub(crate) const KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
+pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+pub(crate) const KEEPALIVE_PROBES: u32 = 6;
 
 /// How long sent bytes may stay unacknowledged by the peer's system.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(45);
+pub(crate) const UNACKNOWLEDGED: Duration = Duration::from_secs(45);
 
 /// Prepared statements that a connection caches.
 const STATEMENTS: usize = 1024;
 
 /// The largest packet in either direction, in bytes: the maximum of every server. The limit that a server states is its own.
-const MAX_PACKET: usize = 1 << 30;
+pub(crate) const MAX_PACKET: usize = 1 << 30;
 
 /// A public key that cannot be read (not a folder is in its path), instead of one that the server sends.
 const NO_PUBLIC_KEY: &str = "/dev/null/get-server-public-key";
@@ -164,8 +164,8 @@ impl Node {
             .tcp_connect_timeout(Some(CONNECT))
             .read_timeout(Some(self.login_timeout()))
             .write_timeout(Some(self.login_timeout()))
-            .tcp_keepalive_time_ms(Some(KEEPALIVE_AFTER_S * 1000))
-            .tcp_keepalive_probe_interval_secs(Some(KEEPALIVE_INTERVAL_S))
+            .tcp_keepalive_time_ms(u32::try_from(KEEPALIVE_AFTER.as_millis()).ok())
+            .tcp_keepalive_probe_interval_secs(u32::try_from(KEEPALIVE_INTERVAL.as_secs()).ok())
             .tcp_keepalive_probe_count(Some(KEEPALIVE_PROBES))
             .tcp_user_timeout_ms(u32::try_from(UNACKNOWLEDGED.as_millis()).ok())
             .max_allowed_packet(Some(MAX_PACKET))
@@ -189,7 +189,7 @@ impl Node {
 
     /// Returns the file with the only authorities to trust: the given one, or the system's; `None` when nothing is
     /// verified.
-    fn authorities(&self) -> Option<PathBuf> {
+    pub(crate) fn authorities(&self) -> Option<PathBuf> {
         let tls = &self.endpoint.tls;
         let system = || {
             SYSTEM_AUTHORITIES

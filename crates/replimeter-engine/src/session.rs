@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt, io,
     mem::ManuallyDrop,
+    net::SocketAddr,
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
     sync::mpsc::{self, RecvTimeoutError},
     thread,
@@ -93,36 +94,7 @@ impl Session {
                 tls,
                 show_errors: node.show_errors,
             }),
-            Err(Error::IoError(cause))
-                if !node.takes_public_key() && cause.kind() == io::ErrorKind::NotADirectory =>
-            {
-                Err(ServerError {
-                    kind: ErrorKind::Tls,
-                    ..ServerError::precondition(
-                        &name,
-                        &address,
-                        "cannot connect",
-                        "the server asks for the password without TLS, encrypted with a key that anyone could have sent",
-                        "use TLS (ssl-ca=FILE), or add get-server-public-key=true to the URL if only you use the network",
-                    )
-                })
-            }
-            Err(cause) => {
-                let mut error = ServerError::from_driver(&name, &address, "cannot connect", &cause);
-                if let (ErrorKind::AccessDenied, Some(login)) = (error.kind, &node.login) {
-                    error.cause = format!("{}; {}", error.cause, login.origin);
-                    if matches!(&cause, Error::MySqlError(cause) if cause.code == code::ACCESS_DENIED)
-                    {
-                        error.hint.clone_from(&login.hint);
-                    }
-                }
-                // Before login is complete, a broken connection counts as not made.
-                if matches!(error.kind, ErrorKind::Lost | ErrorKind::Timeout) {
-                    error.kind = ErrorKind::Unreachable;
-                    error.hint = "check that the address is that of a MariaDB or MySQL server, and that the port is right".to_owned();
-                }
-                Err(silent::explained(node, error))
-            }
+            Err(cause) => Err(login_error(node, &cause)),
         }
     }
 
@@ -178,6 +150,21 @@ impl Session {
                 error.to_string(),
                 "raise the limit of open files (ulimit -n)",
             )
+        })
+    }
+
+    /// Returns the address of the server that it is connected to.
+    ///
+    /// # Errors
+    /// When the connection has ended.
+    pub(crate) fn peer(&self) -> Result<SocketAddr, ServerError> {
+        let address = rustix::net::getpeername(socket_of(&self.conn))
+            .ok()
+            .flatten()
+            .and_then(|address| SocketAddr::try_from(address).ok());
+        address.ok_or_else(|| {
+            let lost = io::Error::from(io::ErrorKind::NotConnected);
+            self.error("cannot connect", &Error::IoError(lost))
         })
     }
 
@@ -339,6 +326,42 @@ impl Session {
             .flatten()
             .filter(|value| *value != Value::NULL)
             .map(text))
+    }
+}
+
+/// Returns the error of a login that failed, with where its password came from if that may be the cause.
+pub(crate) fn login_error(node: &Node, cause: &Error) -> ServerError {
+    if let Error::IoError(cause) = cause
+        && !node.takes_public_key()
+        && cause.kind() == io::ErrorKind::NotADirectory
+    {
+        return unverified_key(node);
+    }
+    let address = node.endpoint.address();
+    let mut error = ServerError::from_driver(&node.name, &address, "cannot connect", cause);
+    if let (ErrorKind::AccessDenied, Some(login)) = (error.kind, &node.login) {
+        error.cause = format!("{}; {}", error.cause, login.origin);
+        if matches!(cause, Error::MySqlError(cause) if cause.code == code::ACCESS_DENIED) {
+            error.hint.clone_from(&login.hint);
+        }
+    }
+    // Before login is complete, a broken connection counts as not made.
+    if matches!(error.kind, ErrorKind::Lost | ErrorKind::Timeout) {
+        error.kind = ErrorKind::Unreachable;
+        error.hint = "check that the address is that of a MariaDB or MySQL server, and that the port is right".to_owned();
+    }
+    silent::explained(node, error)
+}
+
+/// Returns the error about a server that asks for the password, encrypted with a key of unknown origin.
+pub(crate) fn unverified_key(node: &Node) -> ServerError {
+    ServerError {
+        kind: ErrorKind::Tls,
+        ..node.precondition(
+            "cannot connect",
+            "the server asks for the password without TLS, encrypted with a key that anyone could have sent",
+            "use TLS (ssl-ca=FILE), or add get-server-public-key=true to the URL if only you use the network",
+        )
     }
 }
 

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{estimate::Interval, record::Distribution, suggest};
 
-/// Maximum number of threads of one load.
-pub const MAX_THREADS: u32 = 1024;
+/// Maximum number of threads, which are connections, of one load.
+pub const MAX_THREADS: u32 = 10_000;
 /// Workloads that need no file, by name.
 pub const BUILT_IN: [&str; 11] = [
     "insert",
@@ -359,6 +359,16 @@ pub struct ClientUse {
     pub limit_per_s: Option<f64>,
     /// The load's statements as a share of that limit.
     pub limit_share: Option<f64>,
+    /// Threads of this machine that served the connections.
+    #[serde(default)]
+    pub loops: Option<u32>,
+    /// Median time for which an answer had arrived before its thread read it, which latencies contain. Several that arrived
+    /// while the thread was busy count as evenly spread over that time.
+    #[serde(default)]
+    pub loop_delay_p50_us: Option<f64>,
+    /// 99 % quantile of the same.
+    #[serde(default)]
+    pub loop_delay_p99_us: Option<f64>,
 }
 
 /// Result of one load. A *pass* is one run of a thread through its script.

@@ -28,7 +28,7 @@ pub(super) fn invalid_load_files_are_refused(nodes: &[Node]) {
         &["--threads", "0"],
     )
     .with_code(2)
-    .stderr_contains("1 to 1024 threads");
+    .stderr_contains("1 to 10000 threads");
     let _ = run_file(
         nodes,
         "[[statement]]\nsql = 'SELECT 1'",
@@ -66,8 +66,7 @@ pub(super) fn too_many_connections_are_refused(nodes: &[Node]) {
     )
     .with_code(3);
     let _ = ended
-        .stderr_contains("of 60 of the load")
-        .stderr_contains("Too many connections")
+        .stderr_contains("the load needs 60 connections")
         .stderr_contains("max_connections");
     // The connection reserved for the administrator is free for this.
     wait_until("connections are available again", LIMIT, || {

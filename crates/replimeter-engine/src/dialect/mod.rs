@@ -2,6 +2,7 @@
 
 pub mod appliers;
 pub mod binlog;
+pub mod connections;
 pub mod counters;
 pub mod flow_control;
 pub mod galera;

@@ -1,7 +1,5 @@
 //! Packets to a server (MySQL client/server protocol, `COM_STMT_EXECUTE`).
 
-use mysql::Value;
-
 /// Maximum payload of one packet; longer payloads are split.
 const MAX_PACKET_LENGTH: usize = 0xff_ffff;
 /// Bytes of a packet's header: length and sequence number.
@@ -85,20 +83,12 @@ fn length(out: &mut Vec<u8>, value: u64) {
 
 /// Takes the parameters of one execution, in order.
 pub struct Binder<'a> {
-    to: PacketTarget<'a>,
+    out: &'a mut Vec<u8>,
+    /// Where the NULL bitmap and the types begin.
+    nulls: usize,
+    types: Option<usize>,
+    parameters: usize,
     next: usize,
-}
-
-enum PacketTarget<'a> {
-    /// Into a packet: where its NULL bitmap and its types begin.
-    Packet {
-        out: &'a mut Vec<u8>,
-        nulls: usize,
-        types: Option<usize>,
-        parameters: usize,
-    },
-    /// For the driver.
-    Values(&'a mut Vec<Value>),
 }
 
 impl<'a> Binder<'a> {
@@ -112,19 +102,10 @@ impl<'a> Binder<'a> {
             out.resize(out.len() + 2 * parameters, 0);
         }
         Self {
-            to: PacketTarget::Packet {
-                out,
-                nulls,
-                types,
-                parameters,
-            },
-            next: 0,
-        }
-    }
-
-    pub(super) fn values(values: &'a mut Vec<Value>) -> Self {
-        Self {
-            to: PacketTarget::Values(values),
+            out,
+            nulls,
+            types,
+            parameters,
             next: 0,
         }
     }
@@ -134,60 +115,43 @@ impl<'a> Binder<'a> {
     #[inline]
     pub fn push(&mut self, value: ParameterValue<'_>) {
         let index = self.next;
+        if index >= self.parameters {
+            return;
+        }
         self.next += 1;
-        match &mut self.to {
-            PacketTarget::Values(values) => values.push(match value {
-                ParameterValue::Null => Value::NULL,
-                ParameterValue::Int(number) => Value::Int(number),
-                ParameterValue::UInt(number) => Value::UInt(number),
-                ParameterValue::Double(number) => Value::Double(number),
-                ParameterValue::Text(bytes) => Value::Bytes(bytes.to_vec()),
-            }),
-            PacketTarget::Packet {
-                out,
-                nulls,
-                types,
-                parameters,
-            } => {
-                if index >= *parameters {
-                    return;
-                }
-                let (kind, sign) = match value {
-                    ParameterValue::Null => {
-                        out[*nulls + index / 8] |= 1 << (index % 8);
-                        (kind::NULL, 0)
-                    }
-                    ParameterValue::Int(number) => {
-                        out.extend_from_slice(&number.to_le_bytes());
-                        (kind::LONGLONG, 0)
-                    }
-                    ParameterValue::UInt(number) => {
-                        out.extend_from_slice(&number.to_le_bytes());
-                        (kind::LONGLONG, kind::UNSIGNED)
-                    }
-                    ParameterValue::Double(number) => {
-                        out.extend_from_slice(&number.to_le_bytes());
-                        (kind::DOUBLE, 0)
-                    }
-                    ParameterValue::Text(bytes) => {
-                        length(out, bytes.len() as u64);
-                        out.extend_from_slice(bytes);
-                        (kind::VAR_STRING, 0)
-                    }
-                };
-                if let Some(types) = types {
-                    let at = *types + 2 * index;
-                    out[at..at + 2].copy_from_slice(&[kind, sign]);
-                }
+        let out = &mut *self.out;
+        let (kind, sign) = match value {
+            ParameterValue::Null => {
+                out[self.nulls + index / 8] |= 1 << (index % 8);
+                (kind::NULL, 0)
             }
+            ParameterValue::Int(number) => {
+                out.extend_from_slice(&number.to_le_bytes());
+                (kind::LONGLONG, 0)
+            }
+            ParameterValue::UInt(number) => {
+                out.extend_from_slice(&number.to_le_bytes());
+                (kind::LONGLONG, kind::UNSIGNED)
+            }
+            ParameterValue::Double(number) => {
+                out.extend_from_slice(&number.to_le_bytes());
+                (kind::DOUBLE, 0)
+            }
+            ParameterValue::Text(bytes) => {
+                length(out, bytes.len() as u64);
+                out.extend_from_slice(bytes);
+                (kind::VAR_STRING, 0)
+            }
+        };
+        if let Some(types) = self.types {
+            let at = types + 2 * index;
+            out[at..at + 2].copy_from_slice(&[kind, sign]);
         }
     }
 
     /// Sets parameters that were not given to NULL.
     pub(super) fn finish(mut self) {
-        while let PacketTarget::Packet { parameters, .. } = &self.to
-            && self.next < *parameters
-        {
+        while self.next < self.parameters {
             self.push(ParameterValue::Null);
         }
     }

@@ -3,6 +3,8 @@
 
 /// Maximum bytes kept of a packet; errors have at most 512 bytes of text.
 const KEPT: usize = 1024;
+/// The same if values are read: a column's definition has five names of up to 256 characters.
+const KEPT_OF_VALUES: usize = 8 << 10;
 /// A payload of this length continues in the next packet.
 const MAX_PACKET_LENGTH: u32 = 0xff_ffff;
 /// The payload of an end-of-rows packet is shorter than this; that of a row with the same first
@@ -22,6 +24,30 @@ pub struct StatementResult {
     pub affected: u64,
     /// Bytes received.
     pub bytes: u64,
+    /// The value of its `LAST_INSERT_ID(…)`; 0 for none.
+    pub last_id: u64,
+    /// The first value of the first row, if it is an integer from 0 on; only in an
+    /// [examined](Answer::Examined) answer.
+    pub first: Option<u64>,
+}
+
+/// What the scanner reads of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Answer {
+    /// The number of rows.
+    #[default]
+    Counted,
+    /// The first value too, of a prepared statement.
+    Examined,
+    /// The answer to the request to prepare a statement.
+    Prepared,
+}
+
+/// A statement that the server has prepared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PreparedId {
+    pub(super) id: u32,
+    pub(super) parameters: u16,
 }
 
 /// A server's error.
@@ -66,6 +92,8 @@ pub enum WireError {
 enum ExpectedPacket {
     /// The first packet of a result.
     First,
+    /// This number of packets that are not examined, then nothing.
+    Skipped(u64),
     /// This number of column definitions, then an end.
     Columns(u64),
     /// The end of the definitions.
@@ -90,6 +118,11 @@ pub struct ResponseScanner {
     /// The previous packet had the maximum length, so this one continues it.
     continued: bool,
     sequence: u8,
+    of: Answer,
+    /// Type of the first column, whether it is unsigned, and the number of columns.
+    column: Option<(u8, bool, usize)>,
+    columns: u64,
+    prepared: PreparedId,
     answer: StatementResult,
 }
 
@@ -101,9 +134,13 @@ impl Default for ResponseScanner {
             header_filled: 0,
             length: 0,
             left: 0,
-            kept: Vec::with_capacity(KEPT),
+            kept: Vec::new(),
             continued: false,
             sequence: 1,
+            of: Answer::Counted,
+            column: None,
+            columns: 0,
+            prepared: PreparedId::default(),
             answer: StatementResult::default(),
         }
     }
@@ -112,7 +149,9 @@ impl Default for ResponseScanner {
 impl ResponseScanner {
     /// Prepares for the answer to a new command.
     #[inline]
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, of: Answer) {
+        self.of = of;
+        self.column = None;
         self.due = ExpectedPacket::First;
         self.header_filled = 0;
         self.left = 0;
@@ -120,6 +159,11 @@ impl ResponseScanner {
         self.continued = false;
         self.sequence = 1;
         self.answer = StatementResult::default();
+    }
+
+    /// Returns the statement of a complete answer to the request to prepare it.
+    pub(super) fn prepared(&self) -> PreparedId {
+        self.prepared
     }
 
     /// Takes the next bytes; returns the answer when they complete it.
@@ -154,9 +198,12 @@ impl ResponseScanner {
                     let first = self.kept.first().or(bytes.first());
                     let row =
                         self.due == ExpectedPacket::Row && !matches!(first, Some(0xfe | 0xff));
-                    let keep = if row { 1 } else { KEPT }
-                        .saturating_sub(self.kept.len())
-                        .min(take);
+                    let limit = match self.of {
+                        Answer::Examined if self.answer.rows == 0 => KEPT_OF_VALUES,
+                        _ if row => 1,
+                        _ => KEPT,
+                    };
+                    let keep = limit.saturating_sub(self.kept.len()).min(take);
                     self.kept.extend_from_slice(&bytes[..keep]);
                 }
                 self.left -= take;
@@ -217,12 +264,29 @@ impl ResponseScanner {
             .ok_or(WireError::Malformed("a packet is empty"))?;
         match self.due {
             ExpectedPacket::First => match first {
+                0x00 if self.of == Answer::Prepared => {
+                    let mut rest = &self.kept[1..];
+                    let id = [short(&mut rest)?, short(&mut rest)?].map(u32::from);
+                    let (columns, parameters) = (short(&mut rest)?, short(&mut rest)?);
+                    self.prepared = PreparedId {
+                        id: id[0] | id[1] << 16,
+                        parameters,
+                    };
+                    // Each kind of definitions has an end.
+                    let definitions = |count: u16| u64::from(count) + u64::from(count > 0);
+                    let definitions = definitions(columns) + definitions(parameters);
+                    self.due = ExpectedPacket::Skipped(definitions);
+                    Ok((definitions == 0).then_some(Ok(self.answer)))
+                }
                 0x00 => {
                     let mut rest = &self.kept[1..];
                     let affected = integer(&mut rest)?;
-                    let _last_id = integer(&mut rest)?;
+                    let last_id = integer(&mut rest)?;
                     let status = short(&mut rest)?;
                     self.answer.affected = self.answer.affected.saturating_add(affected);
+                    if last_id > 0 {
+                        self.answer.last_id = last_id;
+                    }
                     Ok(self.end(status))
                 }
                 0xff => refusal(&self.kept).map(|refusal| Some(Err(refusal))),
@@ -238,16 +302,21 @@ impl ResponseScanner {
                     if columns == 0 || columns > MAX_COLUMNS {
                         return Err(WireError::Malformed("the number of columns is impossible"));
                     }
-                    // MariaDB omits definitions that the client already has, and marks this.
-                    self.due = if rest.first() == Some(&0) {
-                        ExpectedPacket::ColumnsEnd
-                    } else {
-                        ExpectedPacket::Columns(columns)
-                    };
+                    self.columns = columns;
+                    self.due = ExpectedPacket::Columns(columns);
                     Ok(None)
                 }
             },
+            ExpectedPacket::Skipped(left) => {
+                self.due = ExpectedPacket::Skipped(left.saturating_sub(1));
+                Ok((left <= 1).then_some(Ok(self.answer)))
+            }
             ExpectedPacket::Columns(left) => {
+                if self.of == Answer::Examined && left == self.columns && self.answer.rows == 0 {
+                    let columns = usize::try_from(self.columns).unwrap_or(0);
+                    self.column = column_type(&self.kept)
+                        .map(|(kind, is_unsigned)| (kind, is_unsigned, columns));
+                }
                 self.due = if left > 1 {
                     ExpectedPacket::Columns(left - 1)
                 } else {
@@ -275,6 +344,11 @@ impl ResponseScanner {
                 // packet.
                 0xff => refusal(&self.kept).map(|refusal| Some(Err(refusal))),
                 _ => {
+                    if self.of == Answer::Examined && self.answer.rows == 0 {
+                        self.answer.first = self
+                            .column
+                            .and_then(|column| first_integer(column, &self.kept));
+                    }
                     self.answer.rows += 1;
                     Ok(None)
                 }
@@ -323,13 +397,62 @@ fn integer(rest: &mut &[u8]) -> Result<u64, WireError> {
     };
     let bytes = after.get(..width).ok_or(CUT)?;
     *rest = &after[width..];
-    Ok(bytes
-        .iter()
-        .rev()
-        .fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    Ok(little_endian(bytes))
 }
 
-fn refusal(packet: &[u8]) -> Result<ServerRefusal, WireError> {
+/// Returns a column's type and whether it is unsigned, from its definition.
+fn column_type(definition: &[u8]) -> Option<(u8, bool)> {
+    const UNSIGNED: u16 = 0x20;
+    let mut rest = definition;
+    // Catalog, schema, table, original table, name, original name.
+    for _ in 0..6 {
+        let length = usize::try_from(integer(&mut rest).ok()?).ok()?;
+        rest = rest.get(length..)?;
+    }
+    // Length of the rest, character set, maximum length.
+    let [kind, after @ ..] = rest.get(7..)? else {
+        return None;
+    };
+    let flags = short(&mut &*after).ok()?;
+    Some((*kind, flags & UNSIGNED != 0))
+}
+
+/// Returns the first value of a prepared statement's row; `None` for NULL, for a negative number, and for other types than
+/// integers and text.
+fn first_integer((kind, is_unsigned, columns): (u8, bool, usize), row: &[u8]) -> Option<u64> {
+    // The first two bits of the NULL bitmap are not used.
+    let nulls = row.get(1..)?;
+    if nulls.first()? & 0b100 != 0 {
+        return None;
+    }
+    let mut value = nulls.get((columns + 9) / 8..)?;
+    let width = match kind {
+        1 => 1,
+        2 | 13 => 2,
+        3 | 9 => 4,
+        8 => 8,
+        // FLOAT, DOUBLE, NULL, and times, which have lengths of their own.
+        4..=7 | 10..=12 => return None,
+        _ => {
+            let length = usize::try_from(integer(&mut value).ok()?).ok()?;
+            return std::str::from_utf8(value.get(..length)?).ok()?.parse().ok();
+        }
+    };
+    let bytes = value.get(..width)?;
+    if !is_unsigned && bytes.last()? & 0x80 != 0 {
+        return None;
+    }
+    Some(little_endian(bytes))
+}
+
+fn little_endian(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+pub(super) fn refusal(packet: &[u8]) -> Result<ServerRefusal, WireError> {
     let mut rest = &packet[1..];
     let code = short(&mut rest)?;
     let (state, message) = match rest {
@@ -379,7 +502,9 @@ mod tests {
             Ok(Some(Ok(StatementResult {
                 rows: 0,
                 affected: 3,
-                bytes: bytes.len() as u64
+                bytes: bytes.len() as u64,
+                last_id: 257,
+                first: None,
             })))
         );
         let refusal = ServerRefusal {
@@ -391,14 +516,10 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_read_with_and_without_definitions() {
+    fn rows_are_counted() {
         let row: &[u8] = &[0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
         let with = packets(&[&[2], b"def one", b"def two", EOF, row, &[0, 1], row, EOF]);
         assert_eq!(scan(&with).unwrap().unwrap().unwrap().rows, 3);
-        let flagged = packets(&[&[1, 1], b"def one", EOF, row, EOF]);
-        assert_eq!(scan(&flagged).unwrap().unwrap().unwrap().rows, 1);
-        let without = packets(&[&[2, 0], EOF, row, EOF]);
-        assert_eq!(scan(&without).unwrap().unwrap().unwrap().rows, 1);
         // A row may begin like an end: its first value is longer than 16 MiB, or a longer packet.
         let like: &[u8] = &[0xfe, 0, 0, 2, 0, 0, 0, 0, 0, 0];
         assert_eq!(
@@ -431,6 +552,56 @@ mod tests {
         .unwrap()
         .unwrap();
         assert_eq!((answer.rows, answer.affected), (1, 4));
+    }
+
+    /// The answer with one row of two columns, of which the first has this type.
+    fn examined(kind: u8, flags: u8, row: &[u8]) -> Option<u64> {
+        let mut definition = b"\x03def\x01s\x01t\x01t\x01v\x01v\x0c".to_vec();
+        definition.extend_from_slice(&[45, 0, 20, 0, 0, 0, kind, flags, 0, 0, 0, 0]);
+        let bytes = packets(&[&[2], &definition, b"\x03def", EOF, row, row, EOF]);
+        let mut scanner = ResponseScanner::default();
+        scanner.begin(Answer::Examined);
+        let mut answer = None;
+        // Byte by byte, so that nothing depends on the pieces.
+        for byte in &bytes {
+            answer = scanner.push(&[*byte]).unwrap();
+        }
+        let answer = answer.unwrap().unwrap();
+        assert_eq!(answer.rows, 2);
+        answer.first
+    }
+
+    #[test]
+    fn first_integer_is_read_in_every_type() {
+        let long = [0, 0, 7, 1, 0, 0, 0, 0, 0, 0, 1, b'x'];
+        assert_eq!(examined(8, 0, &long), Some(263));
+        assert_eq!(examined(3, 0, &[0, 0, 1, 0, 1, 0, 9]), Some(65_537));
+        assert_eq!(examined(2, 0, &[0, 0, 0xff, 0x7f]), Some(32_767));
+        assert_eq!(examined(1, 0, &[0, 0, 0xff]), None, "-1");
+        assert_eq!(examined(1, 0x20, &[0, 0, 0xff]), Some(255));
+        assert_eq!(examined(253, 0, b"\0\0\x0212"), Some(12));
+        assert_eq!(examined(253, 0, b"\0\0\x02xy"), None);
+        assert_eq!(examined(8, 0, &[0, 0b100, 1, b'x']), None, "NULL");
+        assert_eq!(examined(5, 0, &long), None, "a floating-point number");
+        assert_eq!(examined(8, 0, &[0, 0, 7]), None, "truncated");
+    }
+
+    #[test]
+    fn prepared_statement_is_read_with_its_definitions() {
+        let prepare = |packet: &[u8], definitions: &[&[u8]]| {
+            let mut scanner = ResponseScanner::default();
+            scanner.begin(Answer::Prepared);
+            let payloads: Vec<&[u8]> = [&[packet], definitions].concat();
+            scanner.push(&packets(&payloads)).unwrap().unwrap().unwrap();
+            scanner.prepared()
+        };
+        let found = prepare(
+            &[0, 1, 0, 2, 0, 1, 0, 2, 0, 0, 0, 0],
+            &[b"?", b"?", EOF, b"def", EOF],
+        );
+        assert_eq!((found.id, found.parameters), (0x2_0001, 2));
+        let found = prepare(&[0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[]);
+        assert_eq!((found.id, found.parameters), (9, 0));
     }
 
     #[test]
@@ -468,18 +639,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic_and_memory_is_bounded(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..20)) {
+        fn no_bytes_panic_and_memory_is_bounded(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..20), of in 0usize..3) {
             let mut scanner = ResponseScanner::default();
+            scanner.begin([Answer::Counted, Answer::Examined, Answer::Prepared][of]);
             for piece in &pieces {
                 let _ = scanner.push(piece);
-                prop_assert!(scanner.kept.len() <= KEPT);
+                prop_assert!(scanner.kept.len() <= KEPT_OF_VALUES);
             }
         }
 
         #[test]
-        fn hostile_packets_do_not_panic(payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..20), 1..10)) {
+        fn hostile_packets_do_not_panic(payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..20), 1..10), of in 0usize..3) {
             let refs: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
-            let _ = scan(&packets(&refs));
+            let mut scanner = ResponseScanner::default();
+            scanner.begin([Answer::Counted, Answer::Examined, Answer::Prepared][of]);
+            let _ = scanner.push(&packets(&refs));
         }
 
         #[test]
@@ -490,7 +664,7 @@ mod tests {
             let bytes = packets(&payloads);
             let whole = scan(&bytes).unwrap();
             let mut scanner = ResponseScanner::default();
-            scanner.begin();
+            scanner.begin(Answer::Counted);
             let (mut rest, mut cut, mut got) = (bytes.as_slice(), cuts.iter().cycle(), None);
             while !rest.is_empty() {
                 prop_assert!(got.is_none());

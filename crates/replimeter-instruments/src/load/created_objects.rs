@@ -59,14 +59,14 @@ impl CreatedObjects {
         if inner.setup.is_empty() {
             return Ok(());
         }
-        let mut channel = retry_until(place, patience, stop, || place.open())?;
+        let mut session = retry_until(place, patience, stop, || place.open_session())?;
         let mut words = String::new();
         for statement in &inner.setup {
             if stop.load(Ordering::Relaxed) {
                 return Err(MeasureError::Interrupted);
             }
             statement.fill(&mut Draw::new(0, 1, 0), &mut words);
-            let done = channel.session().run(OPERATION, &words);
+            let done = session.run(OPERATION, &words);
             done.map_err(|error| about(error, workload, statement.line, &statement.excerpt()))?;
         }
         Ok(())

@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Write as _,
-    net::{Shutdown, TcpStream},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -13,18 +12,20 @@ use std::{
 
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
-    wire::{ParameterValue, StatementError, WireConnection},
+    wire::{ParameterValue, StatementError, WireTarget},
 };
 use replimeter_model::random::Random;
 
 use super::{
     FILLING, about,
     disk::Disk,
+    event_loop::{EventLoop, LoopControl, Task},
     statistics::RetryReason,
     value::{Draw, Generator},
+    worker::Channel,
     workload::{Table, Workload},
 };
-use crate::{MeasureError, check_interrupted, kill::kill, sync::lock, transaction};
+use crate::{MeasureError, check_interrupted, clock::Clock, kill::kill, sync::lock, transaction};
 
 /// Timeout of an ordinary statement.
 const ANSWER: Duration = Duration::from_secs(120);
@@ -62,23 +63,6 @@ pub(super) struct FillTarget<'a> {
     pub(super) disk: Option<&'a Disk>,
 }
 
-/// The number of a connection, and its socket.
-type Connection = (u32, Option<TcpStream>);
-
-/// Ends running statements: first on the server, then on this side.
-fn cut(primary: &Node, connections: &[Connection]) {
-    kill(
-        primary,
-        connections
-            .iter()
-            .map(|(connection, _)| u64::from(*connection)),
-        AFTER_STOP,
-    );
-    for socket in connections.iter().filter_map(|(_, socket)| socket.as_ref()) {
-        let _ = socket.shutdown(Shutdown::Both);
-    }
-}
-
 /// Fills one table; returns the bytes sent.
 pub(super) fn fill_table(
     room: &FillTarget<'_>,
@@ -93,13 +77,7 @@ pub(super) fn fill_table(
         return Ok(0);
     }
     let began = Instant::now();
-    let node = Node {
-        answer: ANSWER,
-        ..room.primary.clone()
-    };
-    let mut first = WireConnection::open(&node)?;
-    let packet = first
-        .session()
+    let packet = Session::open(room.primary)?
         .value(FILLING, "SELECT @@max_allowed_packet")?
         .and_then(|bytes| bytes.parse().ok())
         .unwrap_or(1 << 20);
@@ -114,30 +92,27 @@ pub(super) fn fill_table(
         })
     };
     tell()?;
-    let mut channels = vec![first];
-    for _ in 1..u64::from(threads.max(1)).min(batch.count()) {
-        channels.push(WireConnection::open(&node)?);
-    }
-    let connections: Vec<Connection> = channels
-        .iter_mut()
-        .map(|channel| (channel.session().connection_id(), channel.socket()))
-        .collect();
+    let target = WireTarget::new(room.primary)?;
+    let fillers = u64::from(threads.max(1)).min(batch.count());
+    let explain = |error| {
+        about(
+            error,
+            workload,
+            table.line,
+            &format!("rows of `{}`", table.name),
+        )
+    };
     let ended = thread::scope(|scope| {
-        let running: Vec<_> = channels
-            .into_iter()
-            .map(|channel| scope.spawn(|| batch.work(channel, &job)))
+        let running: Vec<_> = (0..fillers)
+            .map(|_| scope.spawn(|| job.end_by(batch.work(&target, &job, &explain))))
             .collect();
-        job.watch(room, &running, &connections, &mut tell, stop)
+        job.watch(room, &running, &mut tell, stop)
     });
     // Aborted statements have errors too, but these are not the cause.
     check_interrupted(stop)?;
-    if let Some(error) = ended {
-        return Err(error.into());
-    }
     let failed = lock(&job.error).take();
-    if let Some(error) = failed {
-        let rows = format!("rows of `{}`", table.name);
-        return Err(about(error, workload, table.line, &rows).into());
+    if let Some(error) = ended.or(failed) {
+        return Err(error.into());
     }
     tell()?;
     Ok(job.bytes.load(Ordering::Relaxed))
@@ -149,18 +124,30 @@ struct FillJob {
     next: AtomicU64,
     rows: AtomicU64,
     bytes: AtomicU64,
+    /// Whether no further batch is sent.
     over: AtomicBool,
+    /// Whether nobody waits for the answers any more.
+    abandoned: AtomicBool,
+    /// The server's numbers of the connections.
+    connections: Mutex<Vec<u32>>,
     error: Mutex<Option<ServerError>>,
 }
 
 impl FillJob {
+    /// Ends all threads when one has failed.
+    fn end_by(&self, done: Result<(), ServerError>) {
+        if let Err(error) = done {
+            lock(&self.error).get_or_insert(error);
+            self.over.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Waits for the threads, reports progress, and ends the threads when the user stops the run, the
     /// disk is full or `tell` fails; returns the error.
     fn watch(
         &self,
         room: &FillTarget<'_>,
         running: &[ScopedJoinHandle<'_, ()>],
-        connections: &[Connection],
         tell: &mut dyn FnMut() -> Result<(), ServerError>,
         stop: &AtomicBool,
     ) -> Option<ServerError> {
@@ -182,7 +169,9 @@ impl FillJob {
                 self.over.store(true, Ordering::Relaxed);
                 // Running statements may take long, or forever.
                 if ended.get_or_insert_with(Instant::now).elapsed() > AFTER_STOP {
-                    cut(room.primary, connections);
+                    let numbers = lock(&self.connections).clone();
+                    kill(room.primary, numbers.into_iter().map(u64::from), AFTER_STOP);
+                    self.abandoned.store(true, Ordering::Relaxed);
                     ended = Some(Instant::now() + ANSWER);
                 }
             }
@@ -245,23 +234,48 @@ impl InsertBatch {
     }
 
     /// Writes batches until none is left.
-    fn work(&self, mut channel: WireConnection, job: &FillJob) {
+    fn work(
+        &self,
+        target: &WireTarget,
+        job: &FillJob,
+        explain: &(dyn Fn(ServerError) -> ServerError + Sync),
+    ) -> Result<(), ServerError> {
+        let events = EventLoop::open(&Clock::start(), target.node())?;
+        let task = events.handle(0);
+        let mut done = Ok(());
+        let filling: Task<'_> = Box::pin(async {
+            done = match Channel::open(target, &task, ANSWER).await {
+                Ok(mut channel) => {
+                    lock(&job.connections).push(channel.connection_id());
+                    self.send_batches(&mut channel, job).await.map_err(explain)
+                }
+                Err(error) => Err(error),
+            };
+        });
+        events.run(
+            vec![filling],
+            &mut || match job.abandoned.load(Ordering::Relaxed) {
+                true => LoopControl::Abandon,
+                false => LoopControl::Continue,
+            },
+        );
+        done
+    }
+
+    async fn send_batches(&self, channel: &mut Channel, job: &FillJob) -> Result<(), ServerError> {
         let mut sql = String::new();
         let mut scratch = Vec::new();
         while !job.over.load(Ordering::Relaxed) {
             let number = job.next.fetch_add(1, Ordering::Relaxed);
             if number >= self.count() {
-                return;
+                break;
             }
             let rows = self.words(number, &mut sql, &mut scratch);
-            if let Err(error) = send(&mut channel, &sql) {
-                lock(&job.error).get_or_insert(error);
-                job.over.store(true, Ordering::Relaxed);
-                return;
-            }
+            send(channel, &sql).await?;
             job.rows.fetch_add(rows, Ordering::Relaxed);
             job.bytes.fetch_add(sql.len() as u64, Ordering::Relaxed);
         }
+        Ok(())
     }
 
     /// Writes the statement of one batch, identical on every thread; returns its number of rows.
@@ -311,10 +325,10 @@ fn write(value: ParameterValue<'_>, sql: &mut String) {
     }
 }
 
-fn send(channel: &mut WireConnection, sql: &str) -> Result<(), ServerError> {
+async fn send(channel: &mut Channel, sql: &str) -> Result<(), ServerError> {
     let mut attempt = 0;
     loop {
-        match channel.query(sql) {
+        match channel.query(sql).await {
             Ok(_) => return Ok(()),
             Err(StatementError::Refused(refusal))
                 if RetryReason::for_refusal(&refusal).is_some() && attempt < RETRIES =>

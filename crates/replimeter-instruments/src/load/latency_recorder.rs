@@ -1,90 +1,98 @@
-//! Counters of a load's threads while they run, and the latencies since the last reading.
+//! Counters of a load's connections while they run, and the latencies since the last reading.
 
-use std::{
-    net::TcpStream,
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicI64, AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
-use replimeter_engine::wire::WireConnection;
 use replimeter_model::time::Nanos;
 use replimeter_stats::signed::SignedHistogram;
 
+use super::worker::Channel;
 use crate::{clock::Clock, sync::lock};
 
 /// Significant digits of a window's latencies: an error of one percent, with a tenth of the memory
 /// of three digits.
 const DIGITS: u8 = 2;
 
-/// Latencies of one thread.
-#[derive(Debug)]
-pub(super) struct LatencyRecorder {
-    /// When the current operation was due; 0 for none.
-    since: AtomicI64,
-    /// Latencies of the operations that ended since the last reading.
-    ended: Mutex<SignedHistogram>,
-}
-
-impl Default for LatencyRecorder {
-    fn default() -> Self {
-        Self {
-            since: AtomicI64::new(0),
-            ended: Mutex::new(SignedHistogram::new(DIGITS)),
-        }
-    }
-}
-
-impl LatencyRecorder {
-    /// Records the start of an operation that was due at this time.
-    pub(super) fn begins(&self, due: Nanos) {
-        self.since.store(due.0, Ordering::Relaxed);
-    }
-
-    /// Records the end of the operation, with its latency if it was completed.
-    pub(super) fn ended(&self, latency: Option<Nanos>) {
-        self.since.store(0, Ordering::Relaxed);
-        if let Some(latency) = latency {
-            lock(&self.ended).record(latency);
-        }
-    }
-}
-
-/// Counters and connection handle of a worker, readable by other threads.
+/// Counters of the connections of one thread, readable by other threads.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(super) struct WorkerStatus {
+pub(super) struct LoopStatus {
     /// Operations completed in the window, including uncounted ones.
-    pub(super) operations: AtomicU64,
+    operations: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) retries: AtomicU64,
+    /// Latencies of the operations that ended since the last reading, if the load group's are recorded.
+    ended: Option<Mutex<SignedHistogram>>,
+    pub(super) connections: Vec<Arc<WorkerStatus>>,
+}
+
+impl LoopStatus {
+    /// Creates the counters of this number of connections.
+    pub(super) fn new(connections: usize, latencies: bool) -> Self {
+        Self {
+            ended: latencies.then(|| Mutex::new(SignedHistogram::new(DIGITS))),
+            connections: (0..connections).map(|_| Arc::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Begins a window.
+    pub(super) fn reset(&self) {
+        for counter in [&self.operations, &self.failed, &self.retries] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts an operation.
+    #[inline]
+    pub(super) fn completed(&self, latency: Nanos) {
+        // There is one writer: a plain addition, visible to all readers.
+        let count = self.operations.load(Ordering::Relaxed) + 1;
+        self.operations.store(count, Ordering::Relaxed);
+        if let Some(ended) = &self.ended {
+            lock(ended).record(latency);
+        }
+    }
+
+    /// Returns the number of operations completed in the window.
+    pub(super) fn operations(&self) -> u64 {
+        self.operations.load(Ordering::Relaxed)
+    }
+}
+
+/// State of one connection, readable by other threads.
+#[derive(Debug, Default)]
+pub(super) struct WorkerStatus {
     /// The server's number of its connection, to kill the connection.
     pub(super) connection: AtomicU64,
-    /// Its socket, to close it when the server does not.
-    pub(super) socket: Mutex<Option<TcpStream>>,
-    /// Latencies of the last window, if the load group's latencies are recorded.
-    pub(super) recorder: Option<LatencyRecorder>,
+    /// When the current operation was due; 0 for none.
+    since: AtomicI64,
 }
 
 impl WorkerStatus {
-    /// Closes the connection on this side.
-    pub(super) fn cut(&self) {
-        if let Some(socket) = &*self.socket() {
-            let _ = socket.shutdown(std::net::Shutdown::Both);
-        }
+    /// Records the connection.
+    pub(super) fn connected(&self, channel: &Channel) {
+        let number = u64::from(channel.connection_id());
+        self.connection.store(number, Ordering::Release);
     }
 
-    fn socket(&self) -> MutexGuard<'_, Option<TcpStream>> {
-        lock(&self.socket)
+    /// Records the start of an operation that was due at this time.
+    #[inline]
+    pub(super) fn begins(&self, due: Nanos) {
+        self.since.store(due.0.max(1), Ordering::Relaxed);
     }
 
-    pub(super) fn takes(&self, channel: &mut WireConnection) {
-        self.connection.store(
-            u64::from(channel.session().connection_id()),
-            Ordering::Release,
-        );
-        *self.socket() = channel.socket();
+    /// Records the end of the operation.
+    #[inline]
+    pub(super) fn ends(&self) {
+        self.since.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns whether an operation is in progress.
+    pub(super) fn busy(&self) -> bool {
+        self.since.load(Ordering::Relaxed) != 0
     }
 }
 
@@ -101,14 +109,14 @@ pub struct IntervalLatencies {
 /// Provides a load group's latencies.
 #[derive(Clone, Debug)]
 pub struct LatencyRecorders {
-    statuses: Vec<Arc<WorkerStatus>>,
+    loops: Vec<Arc<LoopStatus>>,
     clock: Clock,
 }
 
 impl LatencyRecorders {
-    pub(super) fn new(statuses: &[Arc<WorkerStatus>], clock: &Clock) -> Self {
+    pub(super) fn new(loops: &[Arc<LoopStatus>], clock: &Clock) -> Self {
         Self {
-            statuses: statuses.to_vec(),
+            loops: loops.to_vec(),
             clock: *clock,
         }
     }
@@ -118,17 +126,16 @@ impl LatencyRecorders {
     pub fn take(&self) -> IntervalLatencies {
         let mut latency = SignedHistogram::new(DIGITS);
         let mut oldest: Option<i64> = None;
-        for recorder in self
-            .statuses
-            .iter()
-            .filter_map(|status| status.recorder.as_ref())
-        {
-            let ended =
-                std::mem::replace(&mut *lock(&recorder.ended), SignedHistogram::new(DIGITS));
-            latency.merge(&ended);
-            let since = recorder.since.load(Ordering::Relaxed);
-            if since != 0 {
-                oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
+        for status in &self.loops {
+            if let Some(ended) = &status.ended {
+                let ended = std::mem::replace(&mut *lock(ended), SignedHistogram::new(DIGITS));
+                latency.merge(&ended);
+            }
+            for connection in &status.connections {
+                let since = connection.since.load(Ordering::Relaxed);
+                if since != 0 {
+                    oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
+                }
             }
         }
         // In an open loop the next operation may be due in the future.
@@ -145,23 +152,16 @@ mod tests {
 
     #[test]
     fn interval_has_completed_and_pending_operations() {
-        let statuses: Vec<Arc<WorkerStatus>> = (0..2)
-            .map(|_| {
-                Arc::new(WorkerStatus {
-                    recorder: Some(LatencyRecorder::default()),
-                    ..WorkerStatus::default()
-                })
-            })
-            .collect();
+        let status = Arc::new(LoopStatus::new(2, true));
         let clock = Clock::start();
-        let recorders = LatencyRecorders::new(&statuses, &clock);
-        for (status, latency) in statuses.iter().zip([10_000, 30_000]) {
-            let recorder = status.recorder.as_ref().unwrap();
-            recorder.begins(Nanos(1));
-            recorder.ended(Some(Nanos(latency)));
+        let recorders = LatencyRecorders::new(&[Arc::clone(&status)], &clock);
+        for (connection, latency) in status.connections.iter().zip([10_000, 30_000]) {
+            connection.begins(Nanos(1));
+            connection.ends();
+            status.completed(Nanos(latency));
         }
-        let recorder = statuses[1].recorder.as_ref().unwrap();
-        recorder.begins(Nanos(1));
+        let connection = &status.connections[1];
+        connection.begins(Nanos(1));
         let first = recorders.take();
         assert_eq!(
             (first.latency.count(), first.latency.max()),
@@ -170,7 +170,7 @@ mod tests {
         let second = recorders.take();
         assert_eq!(second.latency.count(), 0);
         assert!(second.under_way.unwrap() >= first.under_way.unwrap());
-        recorder.ended(None);
+        connection.ends();
         let third = recorders.take();
         assert_eq!((third.latency.count(), third.under_way), (0, None));
     }

@@ -1,7 +1,7 @@
-//! Load: connections that repeat a workload, each on its own thread; during another measurement
-//! ([`BackgroundLoad`]) or alone ([`WorkerPool`]).
+//! Load: connections that repeat a workload, which share a few threads with an event loop each; during another
+//! measurement ([`BackgroundLoad`]) or alone ([`WorkerPool`]).
 //!
-//! A *closed loop* starts a thread's next operation when its last one is done, and so slows down with
+//! A *closed loop* starts a connection's next operation when its last one is done, and so slows down with
 //! the server. An *open loop* starts operations by a schedule; delays count from the intended start
 //! (coordinated omission).
 
@@ -10,6 +10,7 @@ mod check;
 mod created_objects;
 mod disk;
 mod distribution;
+mod event_loop;
 mod file;
 mod fill;
 mod insert;

@@ -9,13 +9,14 @@ use super::{
     about,
     background::BackgroundLoad,
     created_objects::{CreatedObjects, retry_until},
+    event_loop::EventLoop,
     fill::fill,
     insert::FillProgress,
     program::{Program, Scratch},
     script,
     trial::TRIALS,
     value::Draw,
-    worker::{LoadTarget, OPERATION, WorkerConnection, roll_back, run},
+    worker::{LoadTarget, LoopTarget, OPERATION, WorkerConnection, run},
     worker_pool::{LoadGroup, WorkerPool},
     workload::Workload,
 };
@@ -62,7 +63,7 @@ impl BackgroundLoad {
         }
         for (place, workload) in places.iter().zip(workloads) {
             let rows = made.data(workload).map_or(0, |set| set.rows);
-            try_out(place, workload, rows, patience, stop)?;
+            try_out(place, workload, rows, clock, patience, stop)?;
         }
         let loads = plans.iter().zip(workloads).zip(&places);
         let load_groups: Vec<LoadGroup<'_>> = loads
@@ -134,12 +135,16 @@ fn try_out(
     place: &LoadTarget,
     workload: &Workload,
     rows: u64,
+    clock: &Clock,
     patience: Duration,
     stop: &AtomicBool,
 ) -> Result<(), MeasureError> {
     let program = Program::new(workload, rows);
+    let events = EventLoop::open(clock, &place.node)?;
+    let (task, target) = (events.handle(0), LoopTarget::new(place));
     let open = || {
-        WorkerConnection::open(place, &program).map_err(|(statement, error)| match statement {
+        let opened = events.block_on(WorkerConnection::open(&target, &program, &task));
+        opened.map_err(|(statement, error)| match statement {
             Some(statement) => {
                 let text = &program.statements[statement];
                 about(error, workload, text.line, &script::excerpt(&text.sql))
@@ -157,20 +162,21 @@ fn try_out(
             // The last statement that a pass reached, and the number of passes that ended there.
             let (mut reached, mut stuck) = (0, 0);
             for trial in 1.. {
-                let Err((index, failed)) = run(
+                let done = events.block_on(run(
                     &mut link,
                     &program,
                     routine,
                     &mut draw,
                     &mut scratch,
                     &mut buffer,
-                ) else {
+                ));
+                let Err((index, failed)) = done else {
                     break;
                 };
                 let error = match failed {
                     StatementError::Broken(error) => return Err(error),
                     StatementError::Refused(refusal) => {
-                        roll_back(&mut link.channel);
+                        events.block_on(link.channel.roll_back());
                         link.channel.refused(&refusal)
                     }
                 };

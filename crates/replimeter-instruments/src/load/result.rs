@@ -15,14 +15,19 @@ use serde::{Deserialize, Serialize};
 const LIMITED: f64 = 0.8;
 /// Share of the cores used by load threads above which a warning is given.
 const BUSY: f64 = 0.9;
+/// Share of the median latency above which the client's own delay is warned of.
+const DELAYED: f64 = 0.5;
 
 /// Result of a load group in one window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GroupResult {
     /// The workload's name.
     pub workload: String,
-    /// Number of threads.
+    /// Number of connections.
     pub threads: u32,
+    /// Number of this machine's threads that served them; 0 in runs that were recorded when each connection had one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub loops: u32,
     /// The servers' names.
     pub nodes: Vec<String>,
     /// Schedule of an open loop.
@@ -67,6 +72,9 @@ pub struct GroupResult {
     /// Time that the threads were ready to run but had no core, in total; `None` where the system does
     /// not report it.
     pub client_delay: Option<Duration>,
+    /// How long answers had arrived before their thread read them.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub loop_delay: SignedHistogram,
     /// This machine's cores.
     pub cores: usize,
     /// Pings per second measured before ([`super::WorkerPool::measure_limit`]).
@@ -76,6 +84,14 @@ pub struct GroupResult {
     pub failure: Option<ServerError>,
     /// Whether the user stopped it.
     pub interrupted: bool,
+}
+
+fn is_empty(histogram: &SignedHistogram) -> bool {
+    histogram.count() == 0
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Returns whether a time was not measured, as in runs that were recorded before it was.
@@ -136,16 +152,24 @@ impl GroupResult {
         let cores = self.cores as f64;
         let share = |of: f64, whole: f64| (whole > 0.0).then(|| of / whole);
         let statements_per_s = share(self.statements as f64, seconds);
+        let threads = if self.loops > 0 {
+            self.loops
+        } else {
+            self.threads
+        };
         ClientUse {
             cpu_us_per_op: share(self.client_cpu.as_secs_f64() * 1e6, self.operations as f64),
             cpu_share: share(self.client_cpu.as_secs_f64(), seconds * cores),
             ready_share: self
                 .client_delay
-                .and_then(|delay| share(delay.as_secs_f64(), seconds * f64::from(self.threads))),
+                .and_then(|delay| share(delay.as_secs_f64(), seconds * f64::from(threads))),
             limit_per_s: self.limit_per_s,
             limit_share: statements_per_s
                 .zip(self.limit_per_s)
                 .and_then(|(got, limit)| share(got, limit)),
+            loops: (self.loops > 0).then_some(self.loops),
+            loop_delay_p50_us: self.loop_delay.quantile(0.5).map(Nanos::as_micros),
+            loop_delay_p99_us: self.loop_delay.quantile(0.99).map(Nanos::as_micros),
         }
     }
 
@@ -234,6 +258,17 @@ pub(super) fn warnings_of(record: &LoadRecord) -> Vec<Warning> {
                 share * 100.0
             ),
             "use another machine for the load, or a machine with more cores",
+        ));
+    } else if let (Some(delay), Some(median)) =
+        (record.client.loop_delay_p50_us, record.latency.p50_us)
+        && delay > DELAYED * median
+    {
+        warnings.push(Warning::new(
+            WarningCode::LoadClientBound,
+            format!(
+                "{what}: the client is the bottleneck: half of the answers had arrived {delay:.0} µs or longer before it read them, of a median latency of {median:.0} µs"
+            ),
+            "use fewer threads, or another machine for the load; the latencies contain that delay",
         ));
     }
     warnings

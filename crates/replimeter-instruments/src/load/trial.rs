@@ -1,16 +1,17 @@
 //! Runs every statement of a workload once before the measurement, so that a mistake is reported as
 //! an error with its line instead of failing every operation.
 
-use std::{thread, time::Duration};
+use std::time::Duration;
 
 use replimeter_engine::{ServerError, wire::StatementError};
 
 use super::{
     about,
+    event_loop::TaskHandle,
     program::{Program, Routine, RoutineStep, Scratch},
     statistics::RetryReason,
     value::{Draw, ParameterSink},
-    worker::{WorkerConnection, roll_back, run},
+    worker::{WorkerConnection, run},
     workload::Operation,
 };
 
@@ -21,7 +22,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Tries every operation: each of its statements once in a transaction that is rolled back, or a script
 /// once, for real.
-pub(super) fn try_out(link: &mut WorkerConnection, program: &Program) -> Result<(), ServerError> {
+pub(super) async fn try_out(
+    link: &mut WorkerConnection,
+    program: &Program,
+    task: &TaskHandle,
+) -> Result<(), ServerError> {
     for (routine, operation) in program
         .operations
         .iter()
@@ -31,9 +36,12 @@ pub(super) fn try_out(link: &mut WorkerConnection, program: &Program) -> Result<
             .steps
             .iter()
             .any(|step| matches!(step, RoutineStep::Words(_)));
-        let attempt = if script { try_script } else { try_statements };
         for trial in 1..=TRIALS {
-            let tried = attempt(link, program, routine, operation);
+            let tried = if script {
+                try_script(link, program, routine).await
+            } else {
+                try_statements(link, program, routine, operation).await
+            };
             let error = match tried {
                 Err((_, StatementError::Broken(error))) => return Err(error),
                 Err((step, StatementError::Refused(refusal))) => {
@@ -46,7 +54,7 @@ pub(super) fn try_out(link: &mut WorkerConnection, program: &Program) -> Result<
                 }
                 Ok(()) => None,
             };
-            roll_back(&mut link.channel);
+            link.channel.roll_back().await;
             let Some((step, error, again)) = error else {
                 break;
             };
@@ -56,14 +64,14 @@ pub(super) fn try_out(link: &mut WorkerConnection, program: &Program) -> Result<
                     None => error,
                 });
             }
-            thread::sleep(PAUSE);
+            task.sleep(PAUSE).await;
         }
     }
     Ok(())
 }
 
 /// Runs each statement once in a transaction; an error includes the failed step.
-fn try_statements(
+async fn try_statements(
     link: &mut WorkerConnection,
     program: &Program,
     routine: &Routine,
@@ -72,7 +80,7 @@ fn try_statements(
     let mut draw = Draw::new(1, 1, program.sequences);
     let mut scratch = Scratch::default();
     scratch.share(&routine.shared, &mut draw);
-    let _ = link.channel.query("BEGIN");
+    let _ = link.channel.query("BEGIN").await;
     for (index, (step, written)) in routine.steps.iter().zip(&operation.steps).enumerate() {
         let RoutineStep::Prepared {
             statement,
@@ -87,20 +95,19 @@ fn try_statements(
         if parameters.is_empty() && !written.reads() {
             continue;
         }
-        link.execute_once(program, *statement, &mut |push: ParameterSink<'_>| {
-            scratch.parameters(parameters, *keeps, &mut draw, push)
-        })
-        .map_err(|failed| (index, failed))?;
+        let bind =
+            &mut |push: ParameterSink<'_>| scratch.parameters(parameters, *keeps, &mut draw, push);
+        let done = link.execute_once(program, *statement, bind).await;
+        done.map_err(|failed| (index, failed))?;
     }
     Ok(())
 }
 
 /// Runs a script once: as text, which no server checks before, and with its own transactions.
-fn try_script(
+async fn try_script(
     link: &mut WorkerConnection,
     program: &Program,
     routine: &Routine,
-    _: &Operation,
 ) -> Result<(), (usize, StatementError)> {
     let mut draw = Draw::new(0, 1, program.sequences);
     draw.pass = 1;
@@ -112,4 +119,5 @@ fn try_script(
         &mut Scratch::default(),
         &mut String::new(),
     )
+    .await
 }

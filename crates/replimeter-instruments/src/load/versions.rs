@@ -17,11 +17,11 @@ use std::{
 
 use replimeter_engine::{
     dialect::sync_reads,
-    wire::{ParameterValue, PreparedStatement, StatementError, StatementResult, WireConnection},
+    wire::{Answer, Binder, ParameterValue, PreparedStatement, StatementError, StatementResult},
 };
 use replimeter_model::time::Nanos;
 
-use super::{value::ParameterSink, workload::Version};
+use super::{value::ParameterSink, worker::Channel, workload::Version};
 use crate::{clock::Clock, sync::lock};
 
 /// Number of shards, so that threads seldom wait for one another; a power of two.
@@ -238,10 +238,10 @@ impl ConnectionView {
     }
 
     /// Runs a statement with a version. `own` marks a statement that is its own transaction.
-    pub(super) fn run(
+    pub(super) async fn run(
         &mut self,
-        channel: &mut WireConnection,
-        prepared: &PreparedStatement,
+        channel: &mut Channel,
+        prepared: &mut PreparedStatement,
         version: Version,
         own: bool,
         bind: impl FnOnce(ParameterSink<'_>),
@@ -249,7 +249,7 @@ impl ConnectionView {
         let (Version::Read(wanted) | Version::Written(wanted)) = version;
         let (mut row, mut at, mut before, mut begin) = (None, 0, None, Nanos(0));
         let (versions, clock) = (&self.versions, self.versions.clock);
-        let result = channel.execute_with_status(prepared, |binder| {
+        let bind = |binder: &mut Binder<'_>| {
             bind(&mut |value| {
                 if at == wanted {
                     row = number(value);
@@ -260,18 +260,19 @@ impl ConnectionView {
             // The row is drawn, but the statement is not sent yet.
             before = row.and_then(|row| versions.known(row));
             begin = clock.now();
-        });
+        };
+        let result = channel.execute(prepared, Answer::Examined, bind).await;
         let end = clock.now();
         let Some(row) = row else {
-            return result.map(|examined| examined.answer);
+            return result;
         };
         match (version, result) {
-            (Version::Written(_), Ok(examined)) => {
+            (Version::Written(_), Ok(answer)) => {
                 // A missing row has no version.
-                if examined.last_id > 0 {
+                if answer.last_id > 0 {
                     let write = VersionWrite {
                         row,
-                        version: examined.last_id,
+                        version: answer.last_id,
                         sent: begin,
                         acknowledged: end,
                     };
@@ -282,14 +283,13 @@ impl ConnectionView {
                         self.pending.push((write, before))
                     }
                 }
-                Ok(examined.answer)
+                Ok(answer)
             }
-            (Version::Read(_), Ok(examined)) => {
+            (Version::Read(_), Ok(answer)) => {
                 if let Some(known) = before {
-                    let seen = examined.first.filter(|_| examined.answer.rows > 0);
-                    self.saw(row, known, [begin, end], seen);
+                    self.saw(row, known, [begin, end], answer.first);
                 }
-                Ok(examined.answer)
+                Ok(answer)
             }
             (Version::Read(_), Err(StatementError::Refused(refusal))) => {
                 if let Some(known) = before

@@ -114,6 +114,12 @@ fn client(load: &LoadRecord) -> Option<String> {
         client
             .ready_share
             .map(|share| format!("they waited for a core {} of their time", percent(share))),
+        client
+            .loop_delay_p50_us
+            .zip(client.loop_delay_p99_us)
+            .map(|(half, most)| {
+                format!("answers waited {half:.1} µs for it at the median, {most:.0} µs at p99")
+            }),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| format!("client: {}.", parts.join("; ")))

@@ -1,14 +1,17 @@
 //! Connections of a load, and the statements that run over them.
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::OnceCell, rc::Rc, sync::Arc, time::Duration};
 
 use replimeter_engine::{
-    ErrorKind, Node, ServerError,
-    dialect::galera::is_in_cluster,
-    wire::{PreparedStatement, StatementError, WireConnection},
+    ErrorKind, Node, ServerError, Session,
+    wire::{
+        Answer, Binder, PreparedStatement, ServerRefusal, StatementError, StatementResult,
+        WireConnection, WireTarget,
+    },
 };
 
 use crate::load::{
+    event_loop::TaskHandle,
     program::{Program, Routine, RoutineStep, Scratch},
     value::{Draw, ParameterSink},
     versions::{ConnectionView, Versions},
@@ -16,6 +19,8 @@ use crate::load::{
 
 /// Timeout of a load's statement.
 const ANSWER: Duration = Duration::from_secs(60);
+/// Timeout of a login as a whole.
+const LOGIN: Duration = Duration::from_secs(30);
 /// The server cannot prepare this kind of statement.
 const NOT_PREPARABLE: u16 = 1295;
 
@@ -47,38 +52,164 @@ impl LoadTarget {
         }
     }
 
-    /// Finds out whether it is a member of a Galera cluster: such a member reports other conflicts as
-    /// deadlocks too.
-    pub(in crate::load) fn detect_galera(
-        &mut self,
-        channel: &mut WireConnection,
-    ) -> Result<(), ServerError> {
-        self.galera = is_in_cluster(channel.session(), OPERATION)?;
-        Ok(())
+    /// Returns the statements that begin every session.
+    fn statements(&self) -> impl Iterator<Item = &str> {
+        // Privileged users can write to a read-only server.
+        let read_only = self
+            .reads_only
+            .then_some("SET SESSION TRANSACTION READ ONLY");
+        let session = self.session.iter().map(String::as_str);
+        read_only
+            .into_iter()
+            .chain(["USE `replimeter`"])
+            .chain(session)
     }
 
-    pub(in crate::load) fn open(&self) -> Result<WireConnection, ServerError> {
-        let mut channel = WireConnection::open(&Node {
+    /// Opens a session for statements that are run once.
+    pub(in crate::load) fn open_session(&self) -> Result<Session, ServerError> {
+        let mut session = Session::open(&Node {
             answer: ANSWER,
             ..self.node.clone()
         })?;
-        if self.reads_only {
-            // Privileged users can write to a read-only server.
-            channel
-                .session()
-                .run(OPERATION, "SET SESSION TRANSACTION READ ONLY")?;
+        for sql in self.statements() {
+            session.run(OPERATION, sql)?;
         }
-        channel.session().run(OPERATION, "USE `replimeter`")?;
-        for sql in &self.session {
-            channel.session().run(OPERATION, sql)?;
+        Ok(session)
+    }
+}
+
+/// A connection in an event loop; an answer that takes too long breaks it.
+pub(in crate::load) struct Channel {
+    wire: WireConnection,
+    task: TaskHandle,
+    limit: Duration,
+}
+
+impl Channel {
+    /// Connects, and logs in.
+    ///
+    /// # Errors
+    /// Those of the login.
+    pub(in crate::load) async fn open(
+        target: &WireTarget,
+        task: &TaskHandle,
+        limit: Duration,
+    ) -> Result<Self, ServerError> {
+        let _permit = task.login_permit().await;
+        let mut wire = WireConnection::start(target)?;
+        task.register(&wire).map_err(|error| {
+            target.node().precondition(
+                "cannot connect",
+                format!("the socket cannot be watched: {error}"),
+                "use fewer threads",
+            )
+        })?;
+        let logged_in = task.limited(LOGIN, wire.log_in()).await;
+        logged_in.unwrap_or_else(|| {
+            let late = wire.unanswered(LOGIN);
+            Err(ServerError {
+                operation: "cannot connect".to_owned(),
+                kind: ErrorKind::Unreachable,
+                ..late
+            })
+        })?;
+        Ok(Self {
+            wire,
+            task: task.clone(),
+            limit,
+        })
+    }
+
+    /// Returns the server's number of the connection.
+    pub(in crate::load) fn connection_id(&self) -> u32 {
+        self.wire.connection_id()
+    }
+
+    /// Returns a refusal as this server's error.
+    pub(in crate::load) fn refused(&self, refusal: &ServerRefusal) -> ServerError {
+        self.wire.refused(refusal)
+    }
+
+    /// Prepares a statement.
+    pub(in crate::load) async fn prepare(
+        &mut self,
+        sql: &str,
+    ) -> Result<PreparedStatement, ServerError> {
+        let done = self.task.limited(self.limit, self.wire.prepare(sql)).await;
+        done.unwrap_or_else(|| Err(self.wire.unanswered(self.limit)))
+    }
+
+    /// Runs a prepared statement; `bind` supplies its parameters, in order.
+    #[inline]
+    pub(in crate::load) async fn execute(
+        &mut self,
+        prepared: &mut PreparedStatement,
+        of: Answer,
+        bind: impl FnOnce(&mut Binder<'_>),
+    ) -> Result<StatementResult, StatementError> {
+        let execution = self.wire.execute(prepared, of, bind);
+        let done = self.task.limited(self.limit, execution).await;
+        done.unwrap_or_else(|| Err(self.unanswered()))
+    }
+
+    /// Runs a statement given as text.
+    pub(in crate::load) async fn query(
+        &mut self,
+        sql: &str,
+    ) -> Result<StatementResult, StatementError> {
+        let done = self.task.limited(self.limit, self.wire.query(sql)).await;
+        done.unwrap_or_else(|| Err(self.unanswered()))
+    }
+
+    /// Runs a statement given as text, a refusal of which is this server's error.
+    pub(in crate::load) async fn run(&mut self, sql: &str) -> Result<(), ServerError> {
+        let done = self.query(sql).await;
+        done.map(drop).map_err(|error| self.wire.explained(error))
+    }
+
+    /// Sends the cheapest command that a server answers, and waits for the answer.
+    pub(in crate::load) async fn ping(&mut self) -> Result<StatementResult, StatementError> {
+        let done = self.task.limited(self.limit, self.wire.ping()).await;
+        done.unwrap_or_else(|| Err(self.unanswered()))
+    }
+
+    fn unanswered(&self) -> StatementError {
+        StatementError::Broken(self.wire.unanswered(self.limit))
+    }
+
+    /// After a lock timeout the server keeps the earlier statements of the transaction.
+    pub(in crate::load) async fn roll_back(&mut self) {
+        let _ = self.query("ROLLBACK").await;
+    }
+}
+
+/// The servers of the connections of one thread: names are resolved and files are read once.
+#[derive(Clone)]
+pub(in crate::load) struct LoopTarget {
+    pub(in crate::load) target: Arc<LoadTarget>,
+    wire: Rc<OnceCell<WireTarget>>,
+}
+
+impl LoopTarget {
+    pub(in crate::load) fn new(target: &LoadTarget) -> Self {
+        Self {
+            target: Arc::new(target.clone()),
+            wire: Rc::default(),
         }
-        Ok(channel)
+    }
+
+    fn wire(&self) -> Result<&WireTarget, ServerError> {
+        if let Some(known) = self.wire.get() {
+            return Ok(known);
+        }
+        let found = WireTarget::new(&self.target.node)?;
+        Ok(self.wire.get_or_init(|| found))
     }
 }
 
 /// A connection with its statements prepared.
 pub(in crate::load) struct WorkerConnection {
-    pub(in crate::load) channel: WireConnection,
+    pub(in crate::load) channel: Channel,
     /// `None` for statements that the server accepts only as text.
     prepared: Vec<Option<PreparedStatement>>,
     /// Set if versions that are read are recorded.
@@ -91,14 +222,21 @@ impl WorkerConnection {
     /// # Errors
     /// When the server cannot be reached or refuses a statement; in that case with the statement's
     /// index.
-    pub(in crate::load) fn open(
-        place: &LoadTarget,
+    pub(in crate::load) async fn open(
+        place: &LoopTarget,
         program: &Program,
+        task: &TaskHandle,
     ) -> Result<Self, (Option<usize>, ServerError)> {
-        let mut channel = place.open().map_err(|error| (None, error))?;
+        let other = |error| (None, error);
+        let wire = place.wire().map_err(other)?;
+        let target = &*place.target;
+        let mut channel = Channel::open(wire, task, ANSWER).await.map_err(other)?;
+        for sql in target.statements() {
+            channel.run(sql).await.map_err(other)?;
+        }
         let mut prepared = Vec::with_capacity(program.statements.len());
         for (index, text) in program.statements.iter().enumerate() {
-            prepared.push(match channel.prepare(&text.sql) {
+            prepared.push(match channel.prepare(&text.sql).await {
                 Ok(statement) => Some(statement),
                 Err(error)
                     if error.kind == ErrorKind::Statement(NOT_PREPARABLE)
@@ -109,7 +247,7 @@ impl WorkerConnection {
                 Err(error) => return Err((Some(index), error)),
             });
         }
-        let witness = place
+        let witness = target
             .versions
             .as_ref()
             .map(|(versions, number)| Box::new(ConnectionView::new(versions, *number)));
@@ -121,39 +259,31 @@ impl WorkerConnection {
     }
 
     /// Runs one of the program's statements once; `bind` passes its parameters on.
-    pub(in crate::load) fn execute_once(
+    pub(in crate::load) async fn execute_once(
         &mut self,
         program: &Program,
         statement: usize,
         bind: &mut dyn FnMut(ParameterSink<'_>),
     ) -> Result<(), StatementError> {
-        match &mut self.prepared[statement] {
-            Some(prepared) => self
-                .channel
-                .execute(prepared, |binder| bind(&mut |value| binder.push(value)))
-                .map(drop),
-            None => self
-                .channel
-                .query(&program.statements[statement].sql)
-                .map(drop),
-        }
+        let done = match &mut self.prepared[statement] {
+            Some(prepared) => {
+                let bind = |binder: &mut Binder<'_>| bind(&mut |value| binder.push(value));
+                self.channel.execute(prepared, Answer::Counted, bind).await
+            }
+            None => self.channel.query(&program.statements[statement].sql).await,
+        };
+        done.map(drop)
     }
 
     /// Runs one of the program's statements without parameters.
-    fn plain(&mut self, program: &Program, statement: usize) -> Result<(), StatementError> {
-        match &mut self.prepared[statement] {
-            Some(prepared) => self.channel.execute(prepared, |_| {}).map(drop),
-            None => self
-                .channel
-                .query(&program.statements[statement].sql)
-                .map(drop),
-        }
+    async fn plain(&mut self, program: &Program, statement: usize) -> Result<(), StatementError> {
+        self.execute_once(program, statement, &mut |_| {}).await
     }
 }
 
 /// Runs an operation; an error includes the failed step.
 #[inline]
-pub(in crate::load) fn run(
+pub(in crate::load) async fn run(
     link: &mut WorkerConnection,
     program: &Program,
     routine: &Routine,
@@ -169,15 +299,15 @@ pub(in crate::load) fn run(
         if let Some(witness) = &mut link.witness {
             witness.begins();
         }
-        link.plain(program, begin).map_err(|failed| (0, failed))?;
+        let begun = link.plain(program, begin).await;
+        begun.map_err(|failed| (0, failed))?;
     }
     for (index, step) in routine.steps.iter().enumerate() {
         match step {
             RoutineStep::Words(template) => {
                 template.fill(draw, words);
-                link.channel
-                    .query(words)
-                    .map_err(|failed| (index, failed))?;
+                let done = link.channel.query(words).await;
+                done.map_err(|failed| (index, failed))?;
             }
             RoutineStep::Prepared {
                 statement,
@@ -187,22 +317,25 @@ pub(in crate::load) fn run(
                 version,
             } => {
                 for _ in 0..*repeat {
-                    let done = match &mut link.prepared[*statement] {
-                        Some(prepared) if version.is_some() && link.witness.is_some() => {
-                            let Some((version, witness)) = version.zip(link.witness.as_mut())
-                            else {
-                                continue;
-                            };
+                    let channel = &mut link.channel;
+                    let witness = version.zip(link.witness.as_mut());
+                    let done = match (&mut link.prepared[*statement], witness) {
+                        (Some(prepared), Some((version, witness))) => {
                             let own = !routine.transaction;
-                            witness.run(&mut link.channel, prepared, version, own, |push| {
+                            let bind = |push: ParameterSink<'_>| {
                                 scratch.parameters(parameters, *keeps, draw, push);
-                            })
+                            };
+                            witness.run(channel, prepared, version, own, bind).await
                         }
-                        Some(prepared) => link.channel.execute(prepared, |binder| {
-                            scratch
-                                .parameters(parameters, *keeps, draw, |value| binder.push(value));
-                        }),
-                        None => link.channel.query(&program.statements[*statement].sql),
+                        (Some(prepared), _) => {
+                            let bind = |binder: &mut Binder<'_>| {
+                                scratch.parameters(parameters, *keeps, draw, |value| {
+                                    binder.push(value);
+                                });
+                            };
+                            channel.execute(prepared, Answer::Counted, bind).await
+                        }
+                        (None, _) => channel.query(&program.statements[*statement].sql).await,
                     };
                     if let Err(failed) = done {
                         return Err((index, failed));
@@ -212,16 +345,11 @@ pub(in crate::load) fn run(
         }
     }
     if let Some((_, commit)) = frame {
-        link.plain(program, commit)
-            .map_err(|failed| (routine.steps.len(), failed))?;
+        let committed = link.plain(program, commit).await;
+        committed.map_err(|failed| (routine.steps.len(), failed))?;
         if let Some(witness) = &mut link.witness {
             witness.committed();
         }
     }
     Ok(())
-}
-
-/// After a lock timeout the server keeps the earlier statements of the transaction.
-pub(in crate::load) fn roll_back(channel: &mut WireConnection) {
-    let _ = channel.query("ROLLBACK");
 }

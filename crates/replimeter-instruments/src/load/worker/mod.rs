@@ -1,32 +1,28 @@
-//! One thread of a load: repeats operations on its own connection.
+//! One connection of a load: repeats operations. The connections of a thread share its event loop.
 
 mod connection;
 mod shared;
 
 use std::{
-    collections::HashMap,
+    cell::RefCell,
     fs,
-    sync::{
-        Arc,
-        atomic::Ordering,
-        mpsc::{Receiver, Sender},
-    },
-    thread,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use replimeter_engine::{
-    Node, ServerError,
+    ServerError,
     wire::{ServerRefusal, StatementError},
 };
 use replimeter_model::time::Nanos;
 
 pub(super) use self::{
-    connection::{LoadTarget, OPERATION, WorkerConnection, roll_back, run},
+    connection::{Channel, LoadTarget, LoopTarget, OPERATION, WorkerConnection, run},
     shared::Shared,
 };
 use super::{
-    latency_recorder::WorkerStatus,
+    event_loop::TaskHandle,
+    latency_recorder::{LoopStatus, WorkerStatus},
     program::{Program, Routine, RoutineStep, Scratch},
     statistics::{LoadStatistics, RetryReason},
     value::Draw,
@@ -35,7 +31,7 @@ use crate::clock::{Clock, thread_cpu};
 
 /// Number of retries of an operation after a deadlock or a lock timeout.
 const RETRIES: u32 = 10;
-/// Number of consecutive failures from which a thread pauses after each one.
+/// Number of consecutive failures from which a connection pauses after each one.
 const BROKEN: u32 = 20;
 /// The pause after such a failure, so that a load that always fails does not spin.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
@@ -43,48 +39,57 @@ const AFTER_FAILURE: Duration = Duration::from_millis(10);
 const BEFORE_READY: Duration = Duration::from_millis(10);
 /// Pause before reconnecting.
 const BEFORE_RECONNECT: Duration = Duration::from_millis(100);
-/// The longest sleep, so that the stop is noticed.
-const MAX_SLEEP: Duration = Duration::from_millis(20);
 
-/// A command to a thread.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum WorkerCommand {
-    /// Run operations until stopped.
-    Load,
-    /// Send pings for this time.
-    Ping(Duration),
+/// What the connections of one thread share.
+pub(super) struct WorkerContext {
+    pub(super) program: Arc<Program>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) status: Arc<LoopStatus>,
+    pub(super) clock: Clock,
+    pub(super) window: RefCell<WindowCounts>,
 }
 
-/// A command and its number.
-pub(super) type NumberedCommand = (u64, WorkerCommand);
-
-/// Results of a thread.
-#[derive(Debug)]
-pub(super) struct WorkerReport {
-    /// The number of the command that it answers.
-    pub(super) generation: u64,
-    pub(super) thread: usize,
+/// Counts of one thread in one window.
+pub(super) struct WindowCounts {
     pub(super) statistics: LoadStatistics,
-    pub(super) cpu: Duration,
-    /// Time from the start of the first counted operation to the end of the last one.
+    /// Operations per server.
+    pub(super) by_node: Vec<u64>,
+    marks: Option<UsageMarks>,
+    /// Sum of the connections' times from the start of the first counted operation to the end of the last one.
     pub(super) busy: Nanos,
-    /// Time that the thread was ready to run but had no core.
-    pub(super) delay: Option<Duration>,
-    /// Number of pings answered per second.
+    /// Pings answered per second.
     pub(super) pings: f64,
 }
 
-/// State of a thread.
+impl WindowCounts {
+    pub(super) fn new(open: bool, nodes: usize) -> Self {
+        Self {
+            statistics: LoadStatistics::new(open),
+            by_node: vec![0; nodes],
+            marks: None,
+            busy: Nanos(0),
+            pings: 0.0,
+        }
+    }
+
+    /// Returns the processor time, and the time that the thread was ready to run but had no core, since counting began.
+    pub(super) fn usage(&mut self) -> (Duration, Option<Duration>) {
+        let marks = self.marks.take();
+        marks.map_or((Duration::ZERO, None), UsageMarks::until_now)
+    }
+}
+
+/// State of a connection.
 pub(super) struct Worker {
     /// Its index in the load group, from 0.
     pub(super) index: usize,
+    /// The index of its server in the load group.
+    pub(super) node: usize,
     pub(super) link: Option<WorkerConnection>,
-    pub(super) place: LoadTarget,
-    pub(super) program: Arc<Program>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) place: LoopTarget,
     pub(super) status: Arc<WorkerStatus>,
+    pub(super) task: TaskHandle,
     pub(super) draw: Draw,
-    pub(super) clock: Clock,
     /// Whether the current operation started in the counted time.
     pub(super) counts: bool,
 }
@@ -125,36 +130,31 @@ fn scheduler_delay() -> Option<Duration> {
 }
 
 impl Worker {
-    /// Executes commands until the sender is dropped.
-    pub(super) fn serve(
-        mut self,
-        orders: &Receiver<NumberedCommand>,
-        reports: &Sender<WorkerReport>,
-    ) {
-        // Ordinary priority: a load must not displace the servers. Only its sleeps end on time.
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        while let Ok((generation, order)) = orders.recv() {
-            let report = match order {
-                WorkerCommand::Load => self.load(),
-                WorkerCommand::Ping(length) => self.ping(length),
-            };
-            let report = WorkerReport {
-                generation,
-                ..report
-            };
-            if reports.send(report).is_err() {
-                return;
-            }
-        }
+    /// Connects, and prepares the statements.
+    ///
+    /// # Errors
+    /// Those of [`WorkerConnection::open`].
+    pub(super) async fn connect(
+        &mut self,
+        context: &WorkerContext,
+    ) -> Result<(), (Option<usize>, ServerError)> {
+        let link = WorkerConnection::open(&self.place, &context.program, &self.task).await?;
+        self.status.connected(&link.channel);
+        self.link = Some(link);
+        Ok(())
     }
 
-    fn load(&mut self) -> WorkerReport {
-        let mut statistics = LoadStatistics::new(self.shared.rate.is_some());
-        let shared = Arc::clone(&self.shared);
-        let (clock, program) = (self.clock, Arc::clone(&self.program));
+    /// Runs operations until the window ends.
+    pub(super) async fn load(&mut self, context: &WorkerContext) {
+        let WorkerContext {
+            program,
+            shared,
+            status,
+            clock,
+            window,
+        } = context;
         let mut scratch = Scratch::default();
         let mut words = String::new();
-        let mut marks: Option<UsageMarks> = None;
         let (mut first_counted, mut last_counted) = (None, Nanos(0));
         let mut last = clock.now();
         let mut before = self.draw.clone();
@@ -164,7 +164,7 @@ impl Worker {
                 None => (last, last),
                 Some(open) => {
                     let turn = shared.take_due_time(open);
-                    if !self.sleep_until(turn) {
+                    if !self.sleep_until(context, turn).await {
                         shared.return_due_time();
                         break;
                     }
@@ -181,34 +181,34 @@ impl Worker {
             // An operation counts by its start, however long it takes: counted by their ends, those
             // that a stall delays beyond the end of the window would be missing from the latencies.
             self.counts = began >= from;
-            if self.counts && marks.is_none() {
-                marks = Some(UsageMarks::take());
+            if self.counts && first_counted.is_none() {
                 first_counted = Some(began);
+                window
+                    .borrow_mut()
+                    .marks
+                    .get_or_insert_with(UsageMarks::take);
+                self.task.count_delays();
             }
             self.draw.pass += 1;
             before.restore(&self.draw);
             let routine = program.choose(&mut self.draw);
-            if let Some(recorder) = &self.status.recorder {
-                recorder.begins(intended);
-            }
-            let done = self.one(routine, &mut statistics, &before, &mut scratch, &mut words);
+            self.status.begins(intended);
+            let done = self
+                .one(context, routine, &before, &mut scratch, &mut words)
+                .await;
             let ended = clock.now();
             last = ended;
-            if let Some(recorder) = &self.status.recorder {
-                recorder.ended(done.then_some(ended - intended));
-            }
+            self.status.ends();
             if self.counts {
                 last_counted = ended;
             }
             if done {
                 in_a_row = 0;
-                // There is one writer: a plain addition, visible to all readers.
-                self.status.operations.store(
-                    self.status.operations.load(Ordering::Relaxed) + 1,
-                    Ordering::Relaxed,
-                );
+                status.completed(ended - intended);
                 if self.counts {
-                    statistics.operation(
+                    let window = &mut *window.borrow_mut();
+                    window.by_node[self.node] += 1;
+                    window.statistics.operation(
                         [began - from, ended - from],
                         ended - intended,
                         ended - began,
@@ -216,121 +216,106 @@ impl Worker {
                     );
                 }
             } else if !shared.stopped() {
-                self.status.failed.fetch_add(1, Ordering::Relaxed);
-                statistics.failed += u64::from(self.counts);
+                status.failed.fetch_add(1, Ordering::Relaxed);
+                window.borrow_mut().statistics.failed += u64::from(self.counts);
                 in_a_row = in_a_row.saturating_add(1);
                 // A client that gets an error continues at once.
                 if in_a_row >= BROKEN {
-                    thread::sleep(AFTER_FAILURE);
+                    self.task.sleep(AFTER_FAILURE).await;
                     last = clock.now();
                 }
             }
         }
-        let (cpu, delay) = marks.map_or((Duration::ZERO, None), |begin| begin.until_now());
-        WorkerReport {
-            cpu,
-            busy: first_counted.map_or(Nanos(0), |first| last_counted - first),
-            delay,
-            ..self.report(statistics)
-        }
+        let busy = first_counted.map_or(Nanos(0), |first| last_counted - first);
+        let window = &mut *window.borrow_mut();
+        window.busy = window.busy + busy;
     }
 
-    fn report(&self, statistics: LoadStatistics) -> WorkerReport {
-        WorkerReport {
-            generation: 0,
-            thread: self.index,
-            statistics,
-            cpu: Duration::ZERO,
-            busy: Nanos(0),
-            delay: None,
-            pings: 0.0,
-        }
-    }
-
-    fn ping(&mut self, length: Duration) -> WorkerReport {
+    /// Sends pings for this time.
+    pub(super) async fn ping(&mut self, context: &WorkerContext, length: Duration) {
         let began = Instant::now();
         let mut answered = 0u64;
-        while began.elapsed() < length && !self.shared.stopped() {
+        while began.elapsed() < length && !context.shared.stopped() {
             let Some(link) = &mut self.link else { break };
-            if link.channel.ping().is_err() {
+            if link.channel.ping().await.is_err() {
                 break;
             }
             answered += 1;
         }
         let pings = answered as f64 / began.elapsed().as_secs_f64().max(1e-9);
-        WorkerReport {
-            pings,
-            ..self.report(LoadStatistics::new(false))
-        }
+        context.window.borrow_mut().pings += pings;
     }
 
     /// Sleeps; returns false when the load was stopped before.
-    fn sleep_until(&self, point: Nanos) -> bool {
+    async fn sleep_until(&self, context: &WorkerContext, point: Nanos) -> bool {
         loop {
-            if self.shared.stopped() {
+            if context.shared.stopped() {
                 return false;
             }
-            let now = self.clock.now();
-            if now >= self.shared.span().1 {
+            let now = context.clock.now();
+            let until = context.shared.span().1;
+            if now >= until {
                 return false;
             }
-            let left = point - now;
-            if left <= Nanos(0) {
+            if now >= point {
                 return true;
             }
-            thread::sleep(Duration::from_nanos(left.0.unsigned_abs()).min(MAX_SLEEP));
+            self.task.sleep_until(point.min(until)).await;
         }
     }
 
     /// Runs one operation and retries it with the same values where that may help; returns whether it
     /// was completed.
     #[inline]
-    fn one(
+    async fn one(
         &mut self,
+        context: &WorkerContext,
         routine: &Routine,
-        statistics: &mut LoadStatistics,
         before: &Draw,
         scratch: &mut Scratch,
         words: &mut String,
     ) -> bool {
+        let program = &*context.program;
         for attempt in 0..=RETRIES {
             if attempt > 0 {
                 self.draw.restore(before);
                 // The choice of the operation was drawn too.
-                let _ = self.program.choose(&mut self.draw);
+                let _ = program.choose(&mut self.draw);
             }
             let Some(link) = &mut self.link else {
-                return self.reconnect(None);
+                self.reconnect(context, None).await;
+                return false;
             };
-            let Err((step, failed)) =
-                run(link, &self.program, routine, &mut self.draw, scratch, words)
-            else {
+            let done = run(link, program, routine, &mut self.draw, scratch, words).await;
+            let Err((step, failed)) = done else {
                 return true;
             };
-            if self.shared.stopped() {
+            if context.shared.stopped() {
                 return false;
             }
             match failed {
-                StatementError::Refused(refusal) => match self
-                    .refused(&refusal, statistics)
-                    .map(|why| self.really(why, routine, step))
-                {
-                    Some(why) if attempt < RETRIES => {
-                        self.status.retries.fetch_add(1, Ordering::Relaxed);
-                        if self.counts {
-                            statistics.retry(why);
+                StatementError::Refused(refusal) => {
+                    let why = self.refused(context, &refusal).await;
+                    match why.map(|why| self.really(why, routine, step)) {
+                        Some(why) if attempt < RETRIES => {
+                            context.status.retries.fetch_add(1, Ordering::Relaxed);
+                            if self.counts {
+                                context.window.borrow_mut().statistics.retry(why);
+                            }
+                            if why == RetryReason::NotReady {
+                                self.task.sleep(BEFORE_READY).await;
+                            }
                         }
-                        if why == RetryReason::NotReady {
-                            thread::sleep(BEFORE_READY);
-                        }
+                        _ => return false,
                     }
-                    _ => return false,
-                },
+                }
                 StatementError::Broken(error) => {
                     if self.counts {
+                        let statistics = &mut context.window.borrow_mut().statistics;
                         statistics.error(None, &error.cause);
                     }
-                    return self.reconnect(Some(error));
+                    self.reconnect(context, Some(error)).await;
+                    return false;
                 }
             }
         }
@@ -346,7 +331,7 @@ impl Worker {
             Some(RoutineStep::Prepared { .. }) => !routine.transaction,
             Some(RoutineStep::Words(_)) => routine.steps.len() == 1,
         };
-        if why == RetryReason::Deadlock && self.place.galera && alone {
+        if why == RetryReason::Deadlock && self.place.target.galera && alone {
             RetryReason::Certification
         } else {
             why
@@ -354,10 +339,10 @@ impl Worker {
     }
 
     /// Records an error and rolls back; returns why the operation may be retried, if it may.
-    fn refused(
+    async fn refused(
         &mut self,
+        context: &WorkerContext,
         refusal: &ServerRefusal,
-        statistics: &mut LoadStatistics,
     ) -> Option<RetryReason> {
         if self.counts {
             let ServerRefusal {
@@ -365,49 +350,41 @@ impl Worker {
                 state,
                 message,
             } = refusal;
-            statistics.error(
+            context.window.borrow_mut().statistics.error(
                 Some(*code),
                 &format!("{message} (error {code}, SQLSTATE {state})"),
             );
         }
         if let Some(link) = &mut self.link {
-            roll_back(&mut link.channel);
+            link.channel.roll_back().await;
         }
         RetryReason::for_refusal(refusal)
     }
 
     /// Reconnects, for as long as the load group retries; the current operation fails in any case.
-    fn reconnect(&mut self, mut error: Option<ServerError>) -> bool {
+    async fn reconnect(&mut self, context: &WorkerContext, mut error: Option<ServerError>) {
         self.link = None;
-        let deadline = Instant::now() + self.shared.patience;
+        let shared = &context.shared;
+        let deadline = Instant::now() + shared.patience;
         loop {
-            thread::sleep(BEFORE_RECONNECT);
-            if self.shared.stopped() || self.clock.now() >= self.shared.span().1 {
-                return false;
+            self.task.sleep(BEFORE_RECONNECT).await;
+            if shared.stopped() || context.clock.now() >= shared.span().1 {
+                return;
             }
-            match WorkerConnection::open(&self.place, &self.program) {
-                Ok(mut link) => {
-                    self.status.takes(&mut link.channel);
-                    self.link = Some(link);
-                    return false;
+            let Err((_, again)) = self.connect(context).await else {
+                return;
+            };
+            if Instant::now() >= deadline {
+                // The first message has the cause; the last one only shows that it persists.
+                let mut first = error.unwrap_or_else(|| again.clone());
+                if first.cause != again.cause {
+                    first.cause = format!("{}; then: {}", first.cause, again.cause);
                 }
-                Err((_, again)) => {
-                    if Instant::now() >= deadline {
-                        // The first message has the cause; the last one only shows that it persists.
-                        let mut first = error.unwrap_or_else(|| again.clone());
-                        if first.cause != again.cause {
-                            first.cause = format!("{}; then: {}", first.cause, again.cause);
-                        }
-                        self.shared.fail(first);
-                        return false;
-                    }
-                    // One lost connection counts once, however often reconnecting is tried.
-                    error.get_or_insert(again);
-                }
+                shared.fail(first);
+                return;
             }
+            // One lost connection counts once, however often reconnecting is tried.
+            error.get_or_insert(again);
         }
     }
 }
-
-/// Numbers of connections by their server's name, for killing them.
-pub(super) type Connections = HashMap<String, (Node, Vec<u64>)>;

@@ -107,7 +107,7 @@ impl Shared {
     }
 
     #[inline]
-    pub(super) fn stopped(&self) -> bool {
+    pub(in crate::load) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 

@@ -1,6 +1,7 @@
-//! Threads with their connections, run for any number of windows.
+//! Connections, shared by a few threads, run for any number of windows.
 
 mod load_group;
+mod loop_thread;
 mod progress;
 mod worker_group;
 
@@ -15,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ServerError, give_up_on_silent_servers};
+use replimeter_engine::{Node, ServerError, give_up_on_silent_servers};
 use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -23,12 +24,12 @@ use replimeter_model::{
 
 pub use self::load_group::{GroupProgress, LoadGroup, LoadProgress};
 pub(super) use self::worker_group::GroupOutcome;
-use self::{progress::ProgressTicker, worker_group::WorkerGroup};
-use super::{
-    latency_recorder::LatencyRecorders,
-    result::GroupResult,
-    worker::{Connections, Shared, WorkerCommand, WorkerReport},
+use self::{
+    loop_thread::{LoopCommand, LoopReport},
+    progress::ProgressTicker,
+    worker_group::WorkerGroup,
 };
+use super::{latency_recorder::LatencyRecorders, result::GroupResult, worker::Shared};
 use crate::{clock::Clock, kill::kill};
 
 /// How long threads may take to end at the regular end.
@@ -177,14 +178,14 @@ impl WorkerPool {
         for worker_group in &mut self.worker_groups {
             worker_group.shared.start(now, None, None);
         }
-        self.order(WorkerCommand::Ping(length));
+        self.order(LoopCommand::Ping(length));
         let deadline = Instant::now() + length + AT_END;
         let generation = self.generation;
         let mut limits = Vec::new();
         for worker_group in &mut self.worker_groups {
             let mut sum = 0.0;
             let mut heard = 0;
-            while heard < worker_group.orders.len() {
+            while heard < worker_group.commands.len() {
                 let left = deadline.saturating_duration_since(Instant::now());
                 let Ok(report) = worker_group.reports.recv_timeout(left) else {
                     break;
@@ -194,19 +195,16 @@ impl WorkerPool {
                     heard += 1;
                 }
             }
-            worker_group.limit = (heard == worker_group.orders.len()).then_some(sum);
+            worker_group.limit = (heard == worker_group.commands.len()).then_some(sum);
             limits.push(worker_group.limit);
         }
         limits
     }
 
-    fn order(&mut self, order: WorkerCommand) {
+    fn order(&mut self, command: LoopCommand) {
         self.generation += 1;
         for worker_group in &self.worker_groups {
-            for orders in &worker_group.orders {
-                // A thread that has ended reports nothing either.
-                let _ = orders.send((self.generation, order));
-            }
+            worker_group.order(self.generation, command);
         }
     }
 
@@ -215,13 +213,12 @@ impl WorkerPool {
         let now = self.clock.now();
         for worker_group in &self.worker_groups {
             worker_group.shared.start(now, from, until);
-            for status in &worker_group.statuses {
-                status.operations.store(0, Ordering::Relaxed);
-                status.failed.store(0, Ordering::Relaxed);
-                status.retries.store(0, Ordering::Relaxed);
-            }
+            worker_group
+                .statuses
+                .iter()
+                .for_each(|status| status.reset());
         }
-        self.order(WorkerCommand::Load);
+        self.order(LoopCommand::Load);
     }
 
     /// Starts counting now.
@@ -259,41 +256,41 @@ impl WorkerPool {
         let deadline = Instant::now() + patience;
         let mut warnings = Vec::new();
         let mut outcomes = Vec::new();
-        let mut heard: Vec<Vec<Option<WorkerReport>>> = Vec::new();
+        let mut heard: Vec<Vec<Option<LoopReport>>> = Vec::new();
         for worker_group in &self.worker_groups {
-            heard.push(worker_group.receive_report(generation, deadline));
+            let mut reports: Vec<_> = worker_group.commands.iter().map(|_| None).collect();
+            worker_group.receive_reports(generation, deadline, &mut reports);
+            heard.push(reports);
         }
-        let unfinished: Vec<usize> = heard
+        let unfinished: Vec<usize> = self
+            .worker_groups
             .iter()
-            .map(|reports| reports.iter().filter(|report| report.is_none()).count())
+            .map(|worker_group| worker_group.busy().len())
             .collect();
         for worker_group in &self.worker_groups {
             worker_group.shared.stop(now);
         }
-        // Running statements end with their connections; the sockets are closed on this side too.
+        // Running statements end with their connections; what does not end by then is given up.
         let missing =
-            |heard: &[Vec<Option<WorkerReport>>]| heard.iter().flatten().any(Option::is_none);
+            |heard: &[Vec<Option<LoopReport>>]| heard.iter().flatten().any(Option::is_none);
         if missing(&heard) {
-            self.kill(&heard);
-            let deadline = Instant::now() + AFTER_KILL;
-            for (worker_group, heard) in self.worker_groups.iter().zip(&mut heard) {
-                worker_group.receive_reports(generation, deadline, heard);
+            self.kill();
+            for give_up in [false, true] {
+                let deadline = Instant::now() + AFTER_KILL;
+                for (worker_group, heard) in self.worker_groups.iter().zip(&mut heard) {
+                    if give_up && heard.iter().any(Option::is_none) {
+                        let stuck = worker_group.busy().len();
+                        warnings.extend((stuck > 0).then(|| unended(worker_group, stuck)));
+                        worker_group.abandon();
+                    }
+                    worker_group.receive_reports(generation, deadline, heard);
+                }
             }
         }
         let worker_groups = self.worker_groups.iter().zip(heard);
         for (((worker_group, reports), waiting), unfinished) in
             worker_groups.zip(waiting).zip(unfinished)
         {
-            let stuck = reports.iter().filter(|report| report.is_none()).count();
-            if stuck > 0 {
-                let place = &worker_group.places[0].node;
-                warnings.push(Warning::new(
-                    WarningCode::CleanUpIncomplete,
-                    format!(
-                        "{place}: {stuck} threads of the load did not end; their statements may still be running"),
-                    "check whether the server is stalled; the threads end when it responds",
-                ));
-            }
             let mut outcome = worker_group.outcome(reports.into_iter().flatten(), waiting);
             if matches!(ending, PoolEnd::Complete(_)) {
                 let words = format!(
@@ -310,38 +307,18 @@ impl WorkerPool {
         (outcomes, warnings)
     }
 
-    /// Ends the connections of threads that have not reported.
-    fn kill(&self, heard: &[Vec<Option<WorkerReport>>]) {
-        let silent: Vec<(&WorkerGroup, usize)> = self
-            .worker_groups
-            .iter()
-            .zip(heard)
-            .flat_map(|(worker_group, reports)| {
-                let missing = |index: &usize| reports[*index].is_none();
-                (0..reports.len())
-                    .filter(missing)
-                    .map(move |index| (worker_group, index))
-            })
-            .collect();
-        let mut by_server: Connections = HashMap::new();
-        for (worker_group, index) in &silent {
-            let node = &worker_group.places[index % worker_group.places.len()].node;
-            by_server
-                .entry(node.name.clone())
-                .or_insert_with(|| (node.clone(), Vec::new()))
-                .1
-                .push(
-                    worker_group.statuses[*index]
-                        .connection
-                        .load(Ordering::Acquire),
-                );
+    /// Ends the connections with operations in progress.
+    fn kill(&self) {
+        let mut by_server: HashMap<&str, (&Node, Vec<u64>)> = HashMap::new();
+        for (node, number) in self.worker_groups.iter().flat_map(WorkerGroup::busy) {
+            let (_, numbers) = by_server
+                .entry(&node.name)
+                .or_insert_with(|| (node, Vec::new()));
+            numbers.push(number);
         }
-        for (node, connections) in by_server.values() {
-            kill(node, connections.iter().copied(), AFTER_KILL);
+        for (node, connections) in by_server.into_values() {
+            kill(node, connections, AFTER_KILL);
         }
-        silent
-            .iter()
-            .for_each(|(worker_group, index)| worker_group.statuses[*index].cut());
     }
 
     pub(super) fn result(&self, load_group: usize, outcome: &GroupOutcome) -> GroupResult {
@@ -382,16 +359,28 @@ impl Drop for WorkerPool {
         let now = self.clock.now();
         for worker_group in &mut self.worker_groups {
             worker_group.shared.stop(now);
-            worker_group.orders.clear();
+            worker_group.commands.clear();
         }
         let deadline = Instant::now() + HURRIED;
         for worker_group in &self.worker_groups {
             worker_group.ended_by(deadline);
-            worker_group.statuses.iter().for_each(|status| status.cut());
+            worker_group.abandon();
         }
         let deadline = Instant::now() + AFTER_KILL;
         for worker_group in &self.worker_groups {
             worker_group.ended_by(deadline);
         }
     }
+}
+
+/// Returns the warning about operations that did not end although their connections were ended.
+fn unended(worker_group: &WorkerGroup, stuck: usize) -> Warning {
+    let place = &worker_group.places[0].node;
+    Warning::new(
+        WarningCode::CleanUpIncomplete,
+        format!(
+            "{place}: {stuck} operations of the load did not end; their statements may still be running"
+        ),
+        "check whether the server is stalled; the statements end when it responds",
+    )
 }

@@ -3,41 +3,51 @@
 use std::{
     sync::{
         Arc,
-        atomic::Ordering,
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ErrorKind, Node, ServerError};
+use replimeter_engine::{
+    ErrorKind, Node, ServerError, Session,
+    dialect::{connections::free_connections, galera::is_in_cluster},
+};
 use replimeter_model::{
     load::{MAX_THREADS, NodeShare},
     time::Nanos,
 };
+use replimeter_stats::signed::SignedHistogram;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::load_group::{GroupProgress, LoadGroup};
+use super::{
+    load_group::{GroupProgress, LoadGroup},
+    loop_thread::{LoopCommand, LoopReport, LoopThread},
+};
 use crate::{
     clock::Clock,
     load::{
         about,
-        latency_recorder::{LatencyRecorder, WorkerStatus},
+        event_loop::EventLoop,
+        latency_recorder::LoopStatus,
         program::Program,
         result::GroupResult,
         script::excerpt,
         statistics::LoadStatistics,
         trial::try_out,
-        value::Draw,
-        worker::{
-            LoadTarget, NumberedCommand, OPERATION, Shared, Worker, WorkerConnection, WorkerReport,
-        },
+        worker::{LoadTarget, LoopTarget, OPERATION, Shared, WorkerConnection},
     },
 };
 
-/// A thread's stack, in bytes: operations need little, and there may be a thousand threads.
-const STACK: usize = 256 << 10;
+/// Connections of one thread from which another thread shares them, if there is a core for it.
+const PER_LOOP: usize = 64;
 /// Error number for too many connections.
 const TOO_MANY: u16 = 1040;
+const TOO_MANY_HINT: &str =
+    "raise max_connections on the server, close other clients, or use fewer threads";
+/// Files that this process opens besides the connections of a load, with a margin.
+const OTHER_FILES: u64 = 256;
 
 /// Results of a load group's threads in one window.
 pub(in crate::load) struct GroupOutcome {
@@ -45,9 +55,11 @@ pub(in crate::load) struct GroupOutcome {
     pub(in crate::load) counted: Nanos,
     pub(in crate::load) began: Nanos,
     pub(in crate::load) cpu: Duration,
-    /// Sum of the threads' times from the start of the first counted operation to the end of the last.
+    /// Sum of the connections' times from the start of the first counted operation to the end of the last.
     pub(in crate::load) busy: Nanos,
     pub(in crate::load) delay: Option<Duration>,
+    /// How long answers waited for their thread.
+    pub(in crate::load) loop_delay: SignedHistogram,
     pub(in crate::load) waiting: Option<u64>,
     pub(in crate::load) waiting_per_second: Vec<u64>,
     /// Operations per server.
@@ -61,6 +73,7 @@ impl GroupOutcome {
         self.counted = self.counted + later.counted;
         self.cpu += later.cpu;
         self.busy = self.busy + later.busy;
+        self.loop_delay.merge(&later.loop_delay);
         self.delay = self.delay.zip(later.delay).map(|(sum, delay)| sum + delay);
         self.waiting = self
             .waiting
@@ -78,11 +91,14 @@ pub(super) struct WorkerGroup {
     program: Arc<Program>,
     pub(super) shared: Arc<Shared>,
     pub(super) places: Vec<LoadTarget>,
-    pub(super) orders: Vec<Sender<NumberedCommand>>,
-    pub(super) statuses: Vec<Arc<WorkerStatus>>,
+    connections: usize,
+    pub(super) commands: Vec<Sender<(u64, LoopCommand)>>,
+    pub(super) statuses: Vec<Arc<LoopStatus>>,
     threads: Vec<JoinHandle<()>>,
-    pub(super) reports: Receiver<WorkerReport>,
+    pub(super) reports: Receiver<LoopReport>,
     pub(super) limit: Option<f64>,
+    /// Set to drop operations in progress.
+    abandon: Arc<AtomicBool>,
 }
 
 impl WorkerGroup {
@@ -97,33 +113,71 @@ impl WorkerGroup {
             || load_group.workload.rows(load_group.workload.default_size()),
             |data| data.rows,
         );
-        let place = |node: &Node| LoadTarget {
-            session: load_group.session.clone(),
-            versions: load_group.versions.clone(),
-            ..LoadTarget::new(node.clone(), load_group.reads_only)
-        };
+        let program = Program::new(load_group.workload, rows);
+        raise_file_limit(load_group)?;
+        let mut places = Vec::new();
+        for (index, node) in (0..).zip(&load_group.nodes) {
+            let mut place = LoadTarget {
+                session: load_group.session.clone(),
+                versions: load_group.versions.clone(),
+                ..LoadTarget::new(node.clone(), load_group.reads_only)
+            };
+            let mut session = Session::open(node)?;
+            place.galera = is_in_cluster(&mut session, OPERATION)?;
+            let own = (index..load_group.threads).step_by(load_group.nodes.len());
+            check_room(&mut session, own.len() as u64)?;
+            drop(session);
+            if trial {
+                try_place(&place, &program, clock)?;
+            }
+            places.push(place);
+        }
         let (reporter, reports) = channel();
         let mut worker_group = Self {
-            program: Program::new(load_group.workload, rows),
+            program,
             shared: Arc::new(Shared::new(load_group.rate, load_group.patience, number)),
-            places: load_group.nodes.iter().map(place).collect(),
-            orders: Vec::new(),
+            places,
+            connections: load_group.threads as usize,
+            commands: Vec::new(),
             statuses: Vec::new(),
             threads: Vec::new(),
             reports,
             limit: None,
+            abandon: Arc::default(),
         };
-        // All are connected before the first thread starts.
-        let workers = (0..load_group.threads as usize)
-            .map(|index| worker_group.connect(load_group, index, clock, trial))
-            .collect::<Result<Vec<_>, _>>()?;
-        for worker in workers {
-            let (orders, taken) = channel();
+        worker_group.start(load_group, clock, &reporter)?;
+        worker_group.connect(load_group)?;
+        Ok(worker_group)
+    }
+
+    /// Starts the threads, which have no connections yet.
+    fn start(
+        &mut self,
+        load_group: &LoadGroup<'_>,
+        clock: &Clock,
+        reporter: &Sender<LoopReport>,
+    ) -> Result<(), ServerError> {
+        let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let loops = self.connections.div_ceil(PER_LOOP).min(cores);
+        for index in 0..loops {
+            let own = (index..self.connections).step_by(loops).len();
+            let status = Arc::new(LoopStatus::new(own, load_group.latencies));
+            let (commands, taken) = channel();
             let reporter = reporter.clone();
+            let work = LoopThread {
+                index,
+                loops,
+                connections: self.connections,
+                places: self.places.clone(),
+                program: Arc::clone(&self.program),
+                shared: Arc::clone(&self.shared),
+                status: Arc::clone(&status),
+                clock: *clock,
+                abandon: Arc::clone(&self.abandon),
+            };
             let spawned = thread::Builder::new()
                 .name("load".to_owned())
-                .stack_size(STACK)
-                .spawn(move || worker.serve(&taken, &reporter));
+                .spawn(move || work.serve(&taken, &reporter));
             let thread = spawned.map_err(|error| {
                 precondition(
                     load_group,
@@ -131,71 +185,69 @@ impl WorkerGroup {
                     "use fewer threads",
                 )
             })?;
-            worker_group.threads.push(thread);
-            worker_group.orders.push(orders);
+            self.threads.push(thread);
+            self.commands.push(commands);
+            self.statuses.push(status);
         }
-        Ok(worker_group)
+        Ok(())
     }
 
-    /// Connects the thread of this number, and tries the program if it is the first on its server.
-    fn connect(
-        &mut self,
-        load_group: &LoadGroup<'_>,
-        index: usize,
-        clock: &Clock,
-        trial: bool,
-    ) -> Result<Worker, ServerError> {
-        let program = &self.program;
-        let at = index % self.places.len();
-        let mut link =
-            WorkerConnection::open(&self.places[at], program).map_err(|(statement, error)| {
-                let Some(statement) = statement else {
-                    return connection_refused(error, index, load_group.threads);
-                };
-                let text = &program.statements[statement];
-                about(error, &program.workload, text.line, &excerpt(&text.sql))
-            })?;
-        if index < self.places.len() {
-            self.places[at].detect_galera(&mut link.channel)?;
-            if trial {
-                try_out(&mut link, program)?;
+    /// Opens every connection.
+    fn connect(&mut self, load_group: &LoadGroup<'_>) -> Result<(), ServerError> {
+        self.order(0, LoopCommand::Connect);
+        let mut refused: Option<(usize, ServerError)> = None;
+        for _ in 0..self.commands.len() {
+            let Ok(report) = self.reports.recv() else {
+                break;
+            };
+            if let Some((index, error)) = report.refused
+                && refused.as_ref().is_none_or(|(first, _)| index < *first)
+            {
+                refused = Some((index, error));
             }
         }
-        let status = Arc::new(WorkerStatus {
-            recorder: load_group.latencies.then(LatencyRecorder::default),
-            ..WorkerStatus::default()
-        });
-        status.takes(&mut link.channel);
-        self.statuses.push(Arc::clone(&status));
-        Ok(Worker {
-            index,
-            link: Some(link),
-            place: self.places[at].clone(),
-            program: Arc::clone(program),
-            shared: Arc::clone(&self.shared),
-            status,
-            draw: Draw::new(index as u32 + 1, load_group.threads, program.sequences),
-            clock: *clock,
-            counts: false,
-        })
+        let Some((index, error)) = refused else {
+            return Ok(());
+        };
+        Err(connection_refused(error, index, load_group.threads))
     }
 
-    /// Returns the reports on this command that arrive in time.
-    pub(super) fn receive_report(
-        &self,
-        generation: u64,
-        deadline: Instant,
-    ) -> Vec<Option<WorkerReport>> {
-        let mut heard: Vec<Option<WorkerReport>> = self.orders.iter().map(|_| None).collect();
-        self.receive_reports(generation, deadline, &mut heard);
-        heard
+    /// Gives every thread a command.
+    pub(super) fn order(&self, generation: u64, command: LoopCommand) {
+        self.abandon.store(false, Ordering::Relaxed);
+        for commands in &self.commands {
+            // A thread that has ended reports nothing either.
+            let _ = commands.send((generation, command));
+        }
     }
 
+    /// Drops the operations in progress.
+    pub(super) fn abandon(&self) {
+        self.abandon.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the server and the number of each connection with an operation in progress.
+    pub(super) fn busy(&self) -> Vec<(&Node, u64)> {
+        let loops = self.statuses.len();
+        let mut busy = Vec::new();
+        for (first, status) in self.statuses.iter().enumerate() {
+            for (own, connection) in status.connections.iter().enumerate() {
+                if connection.busy() {
+                    let place = (first + own * loops) % self.places.len();
+                    let number = connection.connection.load(Ordering::Acquire);
+                    busy.push((&self.places[place].node, number));
+                }
+            }
+        }
+        busy
+    }
+
+    /// Receives the reports on a command that arrive in time.
     pub(super) fn receive_reports(
         &self,
         generation: u64,
         deadline: Instant,
-        heard: &mut [Option<WorkerReport>],
+        heard: &mut [Option<LoopReport>],
     ) {
         while heard.iter().any(Option::is_none) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -203,7 +255,7 @@ impl WorkerGroup {
                 return;
             };
             if report.generation == generation
-                && let Some(place) = heard.get_mut(report.thread)
+                && let Some(place) = heard.get_mut(report.index)
             {
                 *place = Some(report);
             }
@@ -212,7 +264,7 @@ impl WorkerGroup {
 
     pub(super) fn outcome(
         &self,
-        reports: impl Iterator<Item = WorkerReport>,
+        reports: impl Iterator<Item = LoopReport>,
         waiting: Option<u64>,
     ) -> GroupOutcome {
         let (from, until) = self.shared.span();
@@ -224,15 +276,19 @@ impl WorkerGroup {
             cpu: Duration::ZERO,
             busy: Nanos(0),
             delay: Some(Duration::ZERO),
+            loop_delay: SignedHistogram::default(),
             waiting,
             waiting_per_second: Vec::new(),
             by_node: vec![0; self.places.len()],
         };
         for report in reports {
-            outcome.by_node[report.thread % self.places.len()] += report.statistics.operations;
+            for (sum, operations) in outcome.by_node.iter_mut().zip(&report.by_node) {
+                *sum += operations;
+            }
             outcome.statistics.merge(&report.statistics);
             outcome.cpu += report.cpu;
             outcome.busy = outcome.busy + report.busy;
+            outcome.loop_delay.merge(&report.loop_delay);
             outcome.delay = outcome
                 .delay
                 .zip(report.delay)
@@ -263,7 +319,8 @@ impl WorkerGroup {
             });
         GroupResult {
             workload: self.program.workload.name.clone(),
-            threads: self.statuses.len() as u32,
+            threads: self.connections as u32,
+            loops: self.statuses.len() as u32,
             nodes: self
                 .places
                 .iter()
@@ -289,6 +346,7 @@ impl WorkerGroup {
             client_cpu: outcome.cpu,
             busy: outcome.busy,
             client_delay: outcome.delay,
+            loop_delay: outcome.loop_delay.clone(),
             cores: thread::available_parallelism().map_or(1, std::num::NonZero::get),
             limit_per_s: self.limit,
             failure: self.shared.failure(),
@@ -308,10 +366,9 @@ impl WorkerGroup {
     }
 
     pub(super) fn totals(&self) -> GroupProgress {
-        let sum =
-            |of: fn(&WorkerStatus) -> u64| self.statuses.iter().map(|status| of(status)).sum();
+        let sum = |of: fn(&LoopStatus) -> u64| self.statuses.iter().map(|status| of(status)).sum();
         GroupProgress {
-            operations: sum(|status| status.operations.load(Ordering::Relaxed)),
+            operations: sum(LoopStatus::operations),
             failed: sum(|status| status.failed.load(Ordering::Relaxed)),
             retries: sum(|status| status.retries.load(Ordering::Relaxed)),
             waiting: None,
@@ -350,6 +407,68 @@ fn check(load_group: &LoadGroup<'_>) -> Result<(), ServerError> {
     Ok(())
 }
 
+/// Lets this process open a socket for every connection.
+fn raise_file_limit(load_group: &LoadGroup<'_>) -> Result<(), ServerError> {
+    let needed = u64::from(load_group.threads) + OTHER_FILES;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if let Some(maximum) = limit.maximum.filter(|maximum| *maximum < needed) {
+        return Err(precondition(
+            load_group,
+            format!(
+                "{} threads need {needed} open files, and this process may have {maximum}",
+                load_group.threads
+            ),
+            "use fewer threads, or raise the limit of open files (ulimit -Hn)",
+        ));
+    }
+    let raised = Rlimit {
+        current: Some(needed),
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised).map_err(|error| {
+        precondition(
+            load_group,
+            format!("the limit of open files cannot be raised to {needed}: {error}"),
+            "use fewer threads, or raise the limit of open files (ulimit -n)",
+        )
+    })
+}
+
+/// Checks that the server takes this number of further connections.
+fn check_room(session: &mut Session, needed: u64) -> Result<(), ServerError> {
+    let Some((free, maximum)) = free_connections(session, OPERATION)? else {
+        return Ok(());
+    };
+    if needed <= free {
+        return Ok(());
+    }
+    Err(session.precondition(
+        OPERATION,
+        format!("the load needs {needed} connections, and the server has {free} free ones (max_connections={maximum})"),
+        TOO_MANY_HINT,
+    ))
+}
+
+/// Tries the program on a server, over a connection of its own.
+fn try_place(place: &LoadTarget, program: &Program, clock: &Clock) -> Result<(), ServerError> {
+    let events = EventLoop::open(clock, &place.node)?;
+    let (task, target) = (events.handle(0), LoopTarget::new(place));
+    events.block_on(async {
+        let opened = WorkerConnection::open(&target, program, &task).await;
+        let mut link = opened.map_err(|(statement, error)| {
+            let Some(statement) = statement else {
+                return error;
+            };
+            let text = &program.statements[statement];
+            about(error, &program.workload, text.line, &excerpt(&text.sql))
+        })?;
+        try_out(&mut link, program, &task).await
+    })
+}
+
 /// Returns an error about the first server.
 fn precondition(load_group: &LoadGroup<'_>, cause: impl Into<String>, hint: &str) -> ServerError {
     let first = &load_group.nodes[0];
@@ -358,14 +477,16 @@ fn precondition(load_group: &LoadGroup<'_>, cause: impl Into<String>, hint: &str
 
 /// Adds the number of the connection, and a hint for the server's limit.
 fn connection_refused(mut error: ServerError, index: usize, threads: u32) -> ServerError {
+    if error.operation.starts_with(OPERATION) {
+        // A statement was refused, not the connection.
+        return error;
+    }
     error.operation = format!(
         "cannot open connection {} of {threads} of the load",
         index + 1
     );
     if error.kind == ErrorKind::Statement(TOO_MANY) {
-        error.hint =
-            "raise max_connections on the server, close other clients, or use fewer threads"
-                .to_owned();
+        error.hint = TOO_MANY_HINT.to_owned();
     }
     error
 }

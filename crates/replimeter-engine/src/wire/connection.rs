@@ -1,0 +1,526 @@
+//! A connection of a load.
+
+use std::{
+    cell::RefCell,
+    fmt,
+    future::poll_fn,
+    io::{self, ErrorKind as Io},
+    net::{SocketAddr, ToSocketAddrs},
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use replimeter_model::target::SslMode;
+
+use super::{
+    login::{Greeting, LoginError, Reaction},
+    packet::{self, Binder},
+    scan::{Answer, ResponseScanner, ServerRefusal, StatementResult, WireError},
+    stream::Stream,
+    tls::TlsTarget,
+};
+use crate::{
+    ErrorKind, Node, ServerError, Session,
+    session::{login_error, unverified_key},
+    silent,
+};
+
+const OPERATION: &str = "cannot run the load";
+/// Bytes of the buffer into which all connections of a thread read.
+const BUFFER: usize = 16 << 10;
+/// Maximum length of a packet of the login.
+const MAX_LOGIN_PACKET: usize = 64 << 10;
+
+const COM_QUIT: u8 = 0x01;
+const COM_QUERY: u8 = 0x03;
+const COM_PING: u8 = 0x0e;
+const COM_STMT_PREPARE: u8 = 0x16;
+const COM_STMT_EXECUTE: u8 = 0x17;
+
+thread_local! {
+    static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into());
+}
+
+/// A server to which connections are opened: its name is resolved, and the files of its TLS are read, once.
+#[derive(Clone, Debug)]
+pub struct WireTarget(Arc<Target>);
+
+#[derive(Debug)]
+struct Target {
+    node: Node,
+    address: SocketAddr,
+    tls: Option<TlsTarget>,
+}
+
+impl WireTarget {
+    /// Resolves the server's name, and reads the files of its TLS. Of several addresses it takes the one to which a
+    /// [`Session`] connects.
+    ///
+    /// # Errors
+    /// When the name has no address, a file cannot be used, or none of several addresses answers.
+    pub fn new(node: &Node) -> Result<Self, ServerError> {
+        let failed = |error: io::Error| login_error(node, &mysql::Error::IoError(error));
+        let endpoint = &node.endpoint;
+        let addresses: Vec<SocketAddr> = (endpoint.host.as_str(), endpoint.port)
+            .to_socket_addrs()
+            .map_err(failed)?
+            .collect();
+        let address = match addresses.as_slice() {
+            [] => return Err(failed(Io::NotFound.into())),
+            [only] => *only,
+            _ => Session::open(node)?.peer()?,
+        };
+        let tls = match endpoint.tls.mode() {
+            SslMode::Disabled => None,
+            _ => Some(TlsTarget::new(node).map_err(failed)?),
+        };
+        Ok(Self(Arc::new(Target {
+            node: node.clone(),
+            address,
+            tls,
+        })))
+    }
+
+    /// Returns the server.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.0.node
+    }
+}
+
+/// A prepared statement of a [`WireConnection`].
+#[derive(Debug)]
+pub struct PreparedStatement {
+    id: u32,
+    parameters: usize,
+    /// Whether the server has the parameters' types.
+    bound: bool,
+}
+
+impl PreparedStatement {
+    /// Returns the server's id for it.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Returns the number of its parameters.
+    #[must_use]
+    pub fn parameters(&self) -> usize {
+        self.parameters
+    }
+}
+
+/// Why a statement has no result.
+#[derive(Debug)]
+pub enum StatementError {
+    /// The server refused it; the connection is still usable.
+    Refused(ServerRefusal),
+    /// The connection is no longer usable.
+    Broken(ServerError),
+}
+
+/// A connection for statements that are run repeatedly. Its socket does not block: a future of its methods is pending until
+/// the socket can be read from or written to, and must then be polled again. A future that is dropped before it is complete
+/// leaves the connection unusable.
+pub struct WireConnection {
+    target: WireTarget,
+    stream: Stream,
+    id: u32,
+    scanner: ResponseScanner,
+    /// The command, and how much of it is sent.
+    out: Vec<u8>,
+    sent: usize,
+    written: bool,
+    /// Whether it is logged in and no answer is outstanding.
+    idle: bool,
+}
+
+impl fmt::Debug for WireConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WireConnection({})", self.target.node())
+    }
+}
+
+impl AsFd for WireConnection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl WireConnection {
+    /// Begins to connect; [`log_in`](Self::log_in) completes it. A server
+    /// [that stopped answering](crate::give_up_on_silent_servers) is not asked again.
+    ///
+    /// # Errors
+    /// When the system refuses a socket, or the address cannot be reached.
+    pub fn start(target: &WireTarget) -> Result<Self, ServerError> {
+        let Target { node, address, .. } = &*target.0;
+        let failed = |error| login_error(node, &mysql::Error::IoError(error));
+        if silent::is_silent(node) {
+            return Err(failed(Io::TimedOut.into()));
+        }
+        Ok(Self {
+            target: target.clone(),
+            stream: Stream::start(node, address).map_err(failed)?,
+            id: 0,
+            scanner: ResponseScanner::default(),
+            out: Vec::new(),
+            sent: 0,
+            written: false,
+            idle: false,
+        })
+    }
+
+    /// Connects, and logs in.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or verified, or refuses the user.
+    pub async fn log_in(&mut self) -> Result<(), ServerError> {
+        let done = self.try_log_in().await;
+        done.map_err(|failure| {
+            let node = self.target.node();
+            let driver = |error| login_error(node, &error);
+            match failure {
+                LoginFailure::Io(error) => driver(mysql::Error::IoError(error)),
+                LoginFailure::Login(LoginError::UnverifiedKey) => unverified_key(node),
+                LoginFailure::Login(LoginError::Refused(refusal)) => driver(driver_error(&refusal)),
+                LoginFailure::Login(LoginError::NoTls) => driver(mysql::Error::DriverError(
+                    mysql::DriverError::TlsNotSupported,
+                )),
+                LoginFailure::Login(LoginError::Method(name)) => driver(mysql::Error::DriverError(
+                    mysql::DriverError::UnknownAuthPlugin(name),
+                )),
+                LoginFailure::Login(LoginError::Malformed(what)) => {
+                    driver(mysql::Error::IoError(io::Error::new(Io::InvalidData, what)))
+                }
+            }
+        })?;
+        self.idle = true;
+        // One statement must be one transaction, whatever the server's default.
+        self.run("SET SESSION autocommit=1").await
+    }
+
+    async fn try_log_in(&mut self) -> Result<(), LoginFailure> {
+        unblocked(|| self.stream.connected()).await?;
+        let mut packets = Packets::default();
+        let greeting = Greeting::parse(&packets.receive(&mut self.stream).await?)?;
+        self.id = greeting.connection;
+        let target = Arc::clone(&self.target.0);
+        let required = target.node.endpoint.tls.mode() != SslMode::Preferred;
+        if let Some(tls) = &target.tls {
+            if greeting.offers_tls() {
+                packets
+                    .send(&mut self.stream, &greeting.tls_request())
+                    .await?;
+                self.stream.encrypt(tls.connection()?);
+                unblocked(|| self.stream.handshake()).await?;
+            } else if required {
+                return Err(LoginError::NoTls.into());
+            }
+        }
+        let encrypted = self.stream.encrypted();
+        let (response, mut authentication) = greeting.response(&target.node, encrypted)?;
+        packets.send(&mut self.stream, &response).await?;
+        loop {
+            let packet = packets.receive(&mut self.stream).await?;
+            match authentication.answer(&packet)? {
+                Reaction::Send(payload) => packets.send(&mut self.stream, &payload).await?,
+                Reaction::Wait => {}
+                Reaction::Done => return Ok(()),
+            }
+        }
+    }
+
+    /// Returns the server's number of the connection.
+    #[must_use]
+    pub fn connection_id(&self) -> u32 {
+        self.id
+    }
+
+    /// Returns whether the connection is encrypted.
+    #[must_use]
+    pub fn encrypted(&self) -> bool {
+        self.stream.encrypted()
+    }
+
+    /// Prepares a statement, its parameters as `?`.
+    ///
+    /// # Errors
+    /// When the server refuses it, or the connection breaks.
+    pub async fn prepare(&mut self, sql: &str) -> Result<PreparedStatement, ServerError> {
+        packet::begin(&mut self.out, COM_STMT_PREPARE);
+        self.out.extend_from_slice(sql.as_bytes());
+        match self.exchange(Answer::Prepared).await {
+            Ok(_) => {
+                let prepared = self.scanner.prepared();
+                Ok(PreparedStatement {
+                    id: prepared.id,
+                    parameters: usize::from(prepared.parameters),
+                    bound: false,
+                })
+            }
+            Err(error) => Err(self.explained(error)),
+        }
+    }
+
+    /// Runs a prepared statement; `bind` supplies its parameters, in order.
+    ///
+    /// # Errors
+    /// When the server refuses it or the connection breaks.
+    #[inline]
+    pub async fn execute(
+        &mut self,
+        prepared: &mut PreparedStatement,
+        of: Answer,
+        bind: impl FnOnce(&mut Binder<'_>),
+    ) -> Result<StatementResult, StatementError> {
+        packet::begin(&mut self.out, COM_STMT_EXECUTE);
+        self.out.extend_from_slice(&prepared.id.to_le_bytes());
+        // No cursor; one iteration.
+        self.out.extend_from_slice(&[0, 1, 0, 0, 0]);
+        if prepared.parameters > 0 {
+            let mut binder = Binder::new(&mut self.out, prepared.parameters, !prepared.bound);
+            bind(&mut binder);
+            binder.finish();
+        }
+        let answer = self.exchange(of).await?;
+        prepared.bound = true;
+        Ok(answer)
+    }
+
+    /// Runs a statement given as text.
+    ///
+    /// # Errors
+    /// When the server refuses it or the connection breaks.
+    pub async fn query(&mut self, sql: &str) -> Result<StatementResult, StatementError> {
+        packet::begin(&mut self.out, COM_QUERY);
+        self.out.extend_from_slice(sql.as_bytes());
+        self.exchange(Answer::Counted).await
+    }
+
+    /// Runs a statement given as text, a refusal of which is this server's error.
+    ///
+    /// # Errors
+    /// When the server refuses it or the connection breaks.
+    pub async fn run(&mut self, sql: &str) -> Result<(), ServerError> {
+        let done = self.query(sql).await;
+        done.map(drop).map_err(|error| self.explained(error))
+    }
+
+    /// Sends the cheapest command that a server answers, and waits for the answer.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub async fn ping(&mut self) -> Result<StatementResult, StatementError> {
+        packet::begin(&mut self.out, COM_PING);
+        self.exchange(Answer::Counted).await
+    }
+
+    /// Sends the contents of `out`, and waits for the whole answer.
+    #[inline]
+    async fn exchange(&mut self, of: Answer) -> Result<StatementResult, StatementError> {
+        packet::finish(&mut self.out);
+        self.scanner.begin(of);
+        (self.sent, self.written, self.idle) = (0, false, false);
+        let answer = poll_fn(|_| self.poll_exchange()).await;
+        self.idle = !matches!(answer, Err(StatementError::Broken(_)));
+        answer
+    }
+
+    #[inline]
+    fn poll_exchange(&mut self) -> Poll<Result<StatementResult, StatementError>> {
+        if !self.written {
+            match self.stream.write(&self.out, &mut self.sent) {
+                // No answer can be there yet; its arrival is an event.
+                Ok(()) => self.written = true,
+                Err(error) if error.kind() == Io::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(self.broken(&error))),
+            }
+            return Poll::Pending;
+        }
+        READ.with_borrow_mut(|buffer| {
+            loop {
+                let count = match self.stream.read(buffer) {
+                    Ok(0) => return Poll::Ready(Err(self.broken(&Io::UnexpectedEof.into()))),
+                    Ok(count) => count,
+                    Err(error) if error.kind() == Io::WouldBlock => return Poll::Pending,
+                    Err(error) => return Poll::Ready(Err(self.broken(&error))),
+                };
+                match self.scanner.push(&buffer[..count]) {
+                    Ok(None) => {}
+                    Ok(Some(Ok(answer))) => return Poll::Ready(Ok(answer)),
+                    Ok(Some(Err(refusal))) => {
+                        return Poll::Ready(Err(StatementError::Refused(refusal)));
+                    }
+                    Err(WireError::WantsFile { sequence }) => {
+                        // An empty packet: the client sends no file.
+                        self.out.clear();
+                        self.out.extend_from_slice(&[0, 0, 0, sequence]);
+                        self.sent = 0;
+                        match self.stream.write(&self.out, &mut self.sent) {
+                            Ok(()) => {}
+                            Err(error) if error.kind() == Io::WouldBlock => {
+                                self.written = false;
+                                return Poll::Pending;
+                            }
+                            Err(error) => return Poll::Ready(Err(self.broken(&error))),
+                        }
+                    }
+                    Err(error) => return Poll::Ready(Err(self.invalid(&error))),
+                }
+            }
+        })
+    }
+
+    fn invalid(&self, error: &WireError) -> StatementError {
+        let cause = format!("invalid answer: {error}");
+        let hint =
+            "check that the address is that of a MariaDB or MySQL server; if it is, report a bug";
+        StatementError::Broken(ServerError {
+            kind: ErrorKind::Lost,
+            ..self.target.node().precondition(OPERATION, cause, hint)
+        })
+    }
+
+    fn broken(&self, error: &io::Error) -> StatementError {
+        let copy = io::Error::new(error.kind(), error.to_string());
+        let mut words = self.error(&mysql::Error::IoError(copy));
+        if error.kind() == Io::UnexpectedEof {
+            words.cause = "the server closed the connection".to_owned();
+        }
+        StatementError::Broken(words)
+    }
+
+    fn error(&self, error: &mysql::Error) -> ServerError {
+        let node = self.target.node();
+        let address = node.endpoint.address();
+        let error = ServerError::from_driver(&node.name, &address, OPERATION, error);
+        silent::explained(node, error)
+    }
+
+    /// Returns the error of a statement that was not answered within this time. The connection is not usable any more.
+    #[must_use]
+    pub fn unanswered(&self, limit: Duration) -> ServerError {
+        let mut error = self.error(&mysql::Error::IoError(Io::TimedOut.into()));
+        error.cause = format!("no answer within {} s", limit.as_secs());
+        error
+    }
+
+    /// Returns a refusal as this server's error.
+    #[must_use]
+    pub fn refused(&self, refusal: &ServerRefusal) -> ServerError {
+        self.error(&driver_error(refusal))
+    }
+
+    /// Returns a statement's error as this server's.
+    #[must_use]
+    pub fn explained(&self, error: StatementError) -> ServerError {
+        match error {
+            StatementError::Refused(refusal) => self.refused(&refusal),
+            StatementError::Broken(error) => error,
+        }
+    }
+}
+
+impl Drop for WireConnection {
+    fn drop(&mut self) {
+        if self.idle {
+            // Otherwise the server would count an aborted connection.
+            let _ = self.stream.write(&[1, 0, 0, 0, COM_QUIT], &mut 0);
+        }
+    }
+}
+
+fn driver_error(refusal: &ServerRefusal) -> mysql::Error {
+    mysql::Error::MySqlError(mysql::MySqlError {
+        state: refusal.state.clone(),
+        message: refusal.message.clone(),
+        code: refusal.code,
+    })
+}
+
+/// Repeats an operation that would block, each time the future is polled.
+async fn unblocked<T>(mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    poll_fn(|_| match operation() {
+        Err(error) if error.kind() == Io::WouldBlock => Poll::Pending,
+        done => Poll::Ready(done),
+    })
+    .await
+}
+
+/// Why a connection is not logged in.
+enum LoginFailure {
+    Io(io::Error),
+    Login(LoginError),
+}
+
+impl From<io::Error> for LoginFailure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<LoginError> for LoginFailure {
+    fn from(error: LoginError) -> Self {
+        Self::Login(error)
+    }
+}
+
+/// Packets of the login, which are kept whole.
+#[derive(Default)]
+struct Packets {
+    received: Vec<u8>,
+    /// The number of the next packet.
+    sequence: u8,
+}
+
+impl Packets {
+    /// Returns the next packet's payload, without its header.
+    async fn receive(&mut self, stream: &mut Stream) -> Result<Vec<u8>, LoginFailure> {
+        loop {
+            if let [a, b, c, sequence, payload @ ..] = self.received.as_slice() {
+                let length = u32::from_le_bytes([*a, *b, *c, 0]) as usize;
+                if *sequence != self.sequence {
+                    return Err(
+                        LoginError::Malformed("a packet of the login is out of order").into(),
+                    );
+                }
+                if length > MAX_LOGIN_PACKET {
+                    return Err(LoginError::Malformed("a packet of the login is too long").into());
+                }
+                if let Some(payload) = payload.get(..length) {
+                    let payload = payload.to_vec();
+                    self.received.drain(..4 + length);
+                    self.sequence = self.sequence.wrapping_add(1);
+                    return Ok(payload);
+                }
+            }
+            let received = &mut self.received;
+            let count = unblocked(|| {
+                READ.with_borrow_mut(|buffer| {
+                    let count = stream.read(buffer)?;
+                    received.extend_from_slice(&buffer[..count]);
+                    Ok(count)
+                })
+            })
+            .await?;
+            if count == 0 {
+                return Err(io::Error::from(Io::UnexpectedEof).into());
+            }
+        }
+    }
+
+    async fn send(&mut self, stream: &mut Stream, payload: &[u8]) -> Result<(), LoginFailure> {
+        let length = u32::try_from(payload.len())
+            .unwrap_or(u32::MAX)
+            .to_le_bytes();
+        let header = [length[0], length[1], length[2], self.sequence];
+        let bytes = [&header, payload].concat();
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut sent = 0;
+        Ok(unblocked(|| stream.write(&bytes, &mut sent)).await?)
+    }
+}
