@@ -1,6 +1,7 @@
 //! `make bench`: measures the performance goals of a version, as ratios and counts, next to
 //! the alternatives in the same run. Run it on an otherwise idle machine.
 
+mod bare;
 mod compare;
 mod disturbance;
 mod load;
@@ -32,7 +33,7 @@ fn main() {
         return tap::pending();
     }
     if std::env::args().any(|arg| arg == "--bare") {
-        return load::bare();
+        return bare::bare();
     }
     let parts: [(&str, fn()); 16] = [
         ("starts", starts),

@@ -360,14 +360,14 @@ pub struct ClientUse {
     /// The load's statements as a share of that limit.
     pub limit_share: Option<f64>,
     /// Threads of this machine that served the connections.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loops: Option<u32>,
     /// Median time for which an answer had arrived before its thread read it, which latencies contain. Several that arrived
     /// while the thread was busy count as evenly spread over that time.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_delay_p50_us: Option<f64>,
     /// 99 % quantile of the same.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_delay_p99_us: Option<f64>,
 }
 

@@ -14,7 +14,7 @@ use crate::{
 
 /// Version of the protocol.
 const PROTOCOL: u8 = 10;
-/// The character set `utf8mb4_general_ci`, which every server knows.
+/// The character set `utf8mb4_general_ci`, which every server has.
 const UTF8MB4: u8 = 45;
 /// Bytes of the challenge that passwords are combined with, except for ed25519.
 const CHALLENGE: usize = 20;
@@ -229,7 +229,7 @@ impl Authentication {
         })
     }
 
-    /// Continues `caching_sha2_password`: the server knows the password, or needs it.
+    /// Continues `caching_sha2_password`: the password is in the server's cache, or the server needs it.
     fn continued(&mut self, data: &[u8]) -> Result<Reaction, LoginError> {
         const KNOWN: u8 = 3;
         const NEEDED: u8 = 4;

@@ -18,11 +18,11 @@ use replimeter_model::random::Random;
 
 use super::{
     FILLING, about,
+    channel::Channel,
     disk::Disk,
     event_loop::{EventLoop, LoopControl, Task},
     statistics::RetryReason,
     value::{Draw, Generator},
-    worker::Channel,
     workload::{Table, Workload},
 };
 use crate::{MeasureError, check_interrupted, clock::Clock, kill::kill, sync::lock, transaction};
@@ -126,7 +126,7 @@ struct FillJob {
     bytes: AtomicU64,
     /// Whether no further batch is sent.
     over: AtomicBool,
-    /// Whether nobody waits for the answers any more.
+    /// Whether the answers are not waited for any more.
     abandoned: AtomicBool,
     /// The server's numbers of the connections.
     connections: Mutex<Vec<u32>>,

@@ -8,7 +8,7 @@ use std::sync::{
 use replimeter_model::time::Nanos;
 use replimeter_stats::signed::SignedHistogram;
 
-use super::worker::Channel;
+use super::channel::Channel;
 use crate::{clock::Clock, sync::lock};
 
 /// Significant digits of a window's latencies: an error of one percent, with a tenth of the memory

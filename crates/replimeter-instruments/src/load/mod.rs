@@ -6,6 +6,7 @@
 //! (coordinated omission).
 
 mod background;
+mod channel;
 mod check;
 mod created_objects;
 mod disk;

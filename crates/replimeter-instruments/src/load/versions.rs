@@ -21,7 +21,7 @@ use replimeter_engine::{
 };
 use replimeter_model::time::Nanos;
 
-use super::{value::ParameterSink, worker::Channel, workload::Version};
+use super::{channel::Channel, value::ParameterSink, workload::Version};
 use crate::{clock::Clock, sync::lock};
 
 /// Number of shards, so that threads seldom wait for one another; a power of two.

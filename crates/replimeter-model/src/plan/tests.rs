@@ -241,7 +241,10 @@ fn contradictory_settings_are_refused() {
             "command = 'tap'\n[target]\nsandbox = ['async:1', 'async:2']",
             "one target",
         ),
-        ("command = 'load'\n[load]\nthreads = 0", "1 to 10000 threads"),
+        (
+            "command = 'load'\n[load]\nthreads = 0",
+            "1 to 10000 threads",
+        ),
         ("command = 'load'\n[load]\nrate = 0", "rate must be above 0"),
         (
             "command = 'load'\n[load]\narrivals = 'poisson'",

@@ -4,13 +4,11 @@ use std::{cell::OnceCell, rc::Rc, sync::Arc, time::Duration};
 
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
-    wire::{
-        Answer, Binder, PreparedStatement, ServerRefusal, StatementError, StatementResult,
-        WireConnection, WireTarget,
-    },
+    wire::{Answer, Binder, PreparedStatement, StatementError, WireTarget},
 };
 
 use crate::load::{
+    channel::Channel,
     event_loop::TaskHandle,
     program::{Program, Routine, RoutineStep, Scratch},
     value::{Draw, ParameterSink},
@@ -19,8 +17,6 @@ use crate::load::{
 
 /// Timeout of a load's statement.
 const ANSWER: Duration = Duration::from_secs(60);
-/// Timeout of a login as a whole.
-const LOGIN: Duration = Duration::from_secs(30);
 /// The server cannot prepare this kind of statement.
 const NOT_PREPARABLE: u16 = 1295;
 
@@ -75,111 +71,6 @@ impl LoadTarget {
             session.run(OPERATION, sql)?;
         }
         Ok(session)
-    }
-}
-
-/// A connection in an event loop; an answer that takes too long breaks it.
-pub(in crate::load) struct Channel {
-    wire: WireConnection,
-    task: TaskHandle,
-    limit: Duration,
-}
-
-impl Channel {
-    /// Connects, and logs in.
-    ///
-    /// # Errors
-    /// Those of the login.
-    pub(in crate::load) async fn open(
-        target: &WireTarget,
-        task: &TaskHandle,
-        limit: Duration,
-    ) -> Result<Self, ServerError> {
-        let _permit = task.login_permit().await;
-        let mut wire = WireConnection::start(target)?;
-        task.register(&wire).map_err(|error| {
-            target.node().precondition(
-                "cannot connect",
-                format!("the socket cannot be watched: {error}"),
-                "use fewer threads",
-            )
-        })?;
-        let logged_in = task.limited(LOGIN, wire.log_in()).await;
-        logged_in.unwrap_or_else(|| {
-            let late = wire.unanswered(LOGIN);
-            Err(ServerError {
-                operation: "cannot connect".to_owned(),
-                kind: ErrorKind::Unreachable,
-                ..late
-            })
-        })?;
-        Ok(Self {
-            wire,
-            task: task.clone(),
-            limit,
-        })
-    }
-
-    /// Returns the server's number of the connection.
-    pub(in crate::load) fn connection_id(&self) -> u32 {
-        self.wire.connection_id()
-    }
-
-    /// Returns a refusal as this server's error.
-    pub(in crate::load) fn refused(&self, refusal: &ServerRefusal) -> ServerError {
-        self.wire.refused(refusal)
-    }
-
-    /// Prepares a statement.
-    pub(in crate::load) async fn prepare(
-        &mut self,
-        sql: &str,
-    ) -> Result<PreparedStatement, ServerError> {
-        let done = self.task.limited(self.limit, self.wire.prepare(sql)).await;
-        done.unwrap_or_else(|| Err(self.wire.unanswered(self.limit)))
-    }
-
-    /// Runs a prepared statement; `bind` supplies its parameters, in order.
-    #[inline]
-    pub(in crate::load) async fn execute(
-        &mut self,
-        prepared: &mut PreparedStatement,
-        of: Answer,
-        bind: impl FnOnce(&mut Binder<'_>),
-    ) -> Result<StatementResult, StatementError> {
-        let execution = self.wire.execute(prepared, of, bind);
-        let done = self.task.limited(self.limit, execution).await;
-        done.unwrap_or_else(|| Err(self.unanswered()))
-    }
-
-    /// Runs a statement given as text.
-    pub(in crate::load) async fn query(
-        &mut self,
-        sql: &str,
-    ) -> Result<StatementResult, StatementError> {
-        let done = self.task.limited(self.limit, self.wire.query(sql)).await;
-        done.unwrap_or_else(|| Err(self.unanswered()))
-    }
-
-    /// Runs a statement given as text, a refusal of which is this server's error.
-    pub(in crate::load) async fn run(&mut self, sql: &str) -> Result<(), ServerError> {
-        let done = self.query(sql).await;
-        done.map(drop).map_err(|error| self.wire.explained(error))
-    }
-
-    /// Sends the cheapest command that a server answers, and waits for the answer.
-    pub(in crate::load) async fn ping(&mut self) -> Result<StatementResult, StatementError> {
-        let done = self.task.limited(self.limit, self.wire.ping()).await;
-        done.unwrap_or_else(|| Err(self.unanswered()))
-    }
-
-    fn unanswered(&self) -> StatementError {
-        StatementError::Broken(self.wire.unanswered(self.limit))
-    }
-
-    /// After a lock timeout the server keeps the earlier statements of the transaction.
-    pub(in crate::load) async fn roll_back(&mut self) {
-        let _ = self.query("ROLLBACK").await;
     }
 }
 

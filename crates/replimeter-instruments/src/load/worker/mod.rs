@@ -17,7 +17,7 @@ use replimeter_engine::{
 use replimeter_model::time::Nanos;
 
 pub(super) use self::{
-    connection::{Channel, LoadTarget, LoopTarget, OPERATION, WorkerConnection, run},
+    connection::{LoadTarget, LoopTarget, OPERATION, WorkerConnection, run},
     shared::Shared,
 };
 use super::{

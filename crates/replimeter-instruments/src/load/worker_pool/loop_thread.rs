@@ -128,7 +128,7 @@ impl LoopThread {
         }
     }
 
-    /// Creates the state of this thread's connections: every so many of the load group.
+    /// Creates the state of this thread's connections, which alternate with those of the other threads.
     fn workers(&self, events: &EventLoop) -> Vec<Worker> {
         let targets: Vec<LoopTarget> = self.places.iter().map(LoopTarget::new).collect();
         let indices = (self.index..self.connections).step_by(self.loops);
