@@ -165,12 +165,12 @@ fn beside(node: &Node, workload: &str, connections: u32) {
     );
     if !bare.is_empty() {
         line(
-            &format!("{what}: client CPU / bare socket loop"),
+            &format!("{what}: client CPU / bare event loop"),
             ratio(&ours, &bare, |turn| turn.cpu_us),
             "≤ 1.15",
         );
         line(
-            &format!("{what}: throughput / bare socket loop"),
+            &format!("{what}: throughput / bare event loop"),
             ratio(&ours, &bare, |turn| turn.per_s),
             "",
         );
