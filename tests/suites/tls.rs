@@ -128,6 +128,29 @@ fn every_ssl_mode_works_where_tls_is_required() {
         "?ssl-mode=verify-ca&ssl-ca={ours}/ca.pem&ssl-cert={ours}/cert.pem&ssl-key={ours}/key.pem"
     ));
 
+    // The connections of a load have a login and a TLS of their own.
+    for parameters in [
+        "?ssl-mode=required".to_owned(),
+        format!(
+            "?ssl-mode=verify-ca&ssl-ca={ours}/ca.pem&ssl-cert={ours}/cert.pem&ssl-key={ours}/key.pem"
+        ),
+    ] {
+        let tool = TestEnvironment::new();
+        let url = format!(
+            "mysql://secure@127.0.0.1:{}/{parameters}",
+            primary.endpoint.port
+        );
+        let mut args = vec!["load", "--primary", &url, "--workload", "point-select"];
+        args.extend(["--threads", "4", "--duration", "1s", "--data-size", "1000"]);
+        args.push("--json");
+        let mut command = tool.command(&args);
+        let child = command.env("REPLIMETER_PASSWORD", "pw").spawn().unwrap();
+        let document = wait(child, LIMIT).with_code(0).json();
+        let row = &document["results"]["rows"][0];
+        assert!(row["passes"].as_u64() > Some(100), "{row:#}");
+        assert_eq!(row["failed"].as_u64(), Some(0), "{row:#}");
+    }
+
     let refused = |parameters: &str, wanted: &str| {
         let (ended, manifest) = run(parameters);
         let _ = ended
