@@ -450,7 +450,7 @@ mod tests {
             "insert:8@",
             "insert:0@a",
             "insert:+1@a",
-            "insert:9999@a",
+            "insert:10001@a",
         ] {
             assert!(text.parse::<LoadSpec>().is_err(), "{text}");
         }

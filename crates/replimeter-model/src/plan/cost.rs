@@ -540,7 +540,7 @@ mod tests {
     #[test]
     fn contradictory_cost_settings_are_refused() {
         for (cost, want) in [
-            ("[cost]\nthreads = [0]", "1 to 1024"),
+            ("[cost]\nthreads = [0]", "1 to 10000"),
             ("[cost]\nthreads = []", "numbers of threads"),
             ("[cost]\nthreads = [2, 2]", "twice"),
             ("[cost]\nstarts = 0", "1 to 1000"),
