@@ -13,7 +13,6 @@ use super::{
     fill::fill,
     insert::FillProgress,
     program::{Program, Scratch},
-    script,
     trial::TRIALS,
     value::Draw,
     worker::{LoadTarget, LoopTarget, OPERATION, WorkerConnection, run},
@@ -144,13 +143,7 @@ fn try_out(
     let (task, target) = (events.handle(0), LoopTarget::new(place));
     let open = || {
         let opened = events.block_on(WorkerConnection::open(&target, &program, &task));
-        opened.map_err(|(statement, error)| match statement {
-            Some(statement) => {
-                let text = &program.statements[statement];
-                about(error, workload, text.line, &script::excerpt(&text.sql))
-            }
-            None => error,
-        })
+        opened.map_err(|error| program.explain(error))
     };
     // A replica may not have received the tables yet.
     let mut link = retry_until(place, patience, stop, open)?;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use replimeter_engine::wire::ParameterValue;
+use replimeter_engine::{ServerError, wire::ParameterValue};
 
 use super::{
-    script::Template,
+    about,
+    script::{Template, excerpt},
     value::{Draw, Generator, Place, ReferencedValues},
     workload::{Parameter, Step, Version, Workload},
 };
@@ -147,6 +148,15 @@ impl Program {
                 });
                 self.statements.len() - 1
             })
+    }
+
+    /// Adds the line and the statement to the error of a connection that could not be opened, if a statement was refused.
+    pub(super) fn explain(&self, (statement, error): (Option<usize>, ServerError)) -> ServerError {
+        let Some(statement) = statement else {
+            return error;
+        };
+        let text = &self.statements[statement];
+        about(error, &self.workload, text.line, &excerpt(&text.sql))
     }
 
     /// Returns a thread's next operation.

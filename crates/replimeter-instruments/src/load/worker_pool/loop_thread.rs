@@ -17,11 +17,9 @@ use replimeter_stats::signed::SignedHistogram;
 use crate::{
     clock::Clock,
     load::{
-        about,
         event_loop::{EventLoop, LoopControl, Task},
         latency_recorder::LoopStatus,
         program::Program,
-        script::excerpt,
         statistics::LoadStatistics,
         value::Draw,
         worker::{LoadTarget, LoopTarget, Shared, WindowCounts, Worker, WorkerContext},
@@ -193,18 +191,10 @@ impl LoopThread {
         if failed() {
             return;
         }
-        if let Err((statement, error)) = worker.connect(context).await
+        if let Err(error) = worker.connect(context).await
             && !failed()
         {
-            let error = match statement {
-                None => error,
-                Some(statement) => {
-                    let text = &self.program.statements[statement];
-                    let workload = &self.program.workload;
-                    about(error, workload, text.line, &excerpt(&text.sql))
-                }
-            };
-            refused.replace(Some((worker.index, error)));
+            refused.replace(Some((worker.index, self.program.explain(error))));
             // The threads stop together.
             self.abandon.store(true, Ordering::Relaxed);
         }

@@ -28,12 +28,10 @@ use super::{
 use crate::{
     clock::Clock,
     load::{
-        about,
         event_loop::EventLoop,
         latency_recorder::LoopStatus,
         program::Program,
         result::GroupResult,
-        script::excerpt,
         statistics::LoadStatistics,
         trial::try_out,
         worker::{LoadTarget, LoopTarget, OPERATION, Shared, WorkerConnection},
@@ -458,13 +456,7 @@ fn try_place(place: &LoadTarget, program: &Program, clock: &Clock) -> Result<(),
     let (task, target) = (events.handle(0), LoopTarget::new(place));
     events.block_on(async {
         let opened = WorkerConnection::open(&target, program, &task).await;
-        let mut link = opened.map_err(|(statement, error)| {
-            let Some(statement) = statement else {
-                return error;
-            };
-            let text = &program.statements[statement];
-            about(error, &program.workload, text.line, &excerpt(&text.sql))
-        })?;
+        let mut link = opened.map_err(|error| program.explain(error))?;
         try_out(&mut link, program, &task).await
     })
 }
