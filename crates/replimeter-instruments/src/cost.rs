@@ -178,13 +178,13 @@ impl<'a> ServersUnderTest<'a> {
     /// cannot run more statements than that on this server.
     ///
     /// # Errors
-    /// When the server fails.
-    pub fn ping_limit(&self, threads: u32) -> Result<Option<f64>, MeasureError> {
+    /// When the server fails, or the user stops the run.
+    pub fn ping_limit(&self, threads: u32, stop: &AtomicBool) -> Result<Option<f64>, MeasureError> {
         let load_group = LoadGroup {
             data: Some(&self.data),
             ..LoadGroup::new(self.workload, vec![self.writer.clone()], threads)
         };
-        let mut pool = WorkerPool::open(&[load_group], &self.clock)?;
+        let mut pool = WorkerPool::open(&[load_group], &self.clock, stop)?;
         Ok(pool.measure_limit(LIMIT).first().copied().flatten())
     }
 
@@ -236,7 +236,7 @@ impl<'a> ServersUnderTest<'a> {
             data: Some(&self.data),
             ..LoadGroup::new(self.workload, vec![self.writer.clone()], cell.threads)
         };
-        let mut pool = WorkerPool::open(&[load_group], &self.clock)?;
+        let mut pool = WorkerPool::open(&[load_group], &self.clock, listener.stop)?;
         let Listener { on, stop } = listener;
         let mut last = Nanos(0);
         let mut rate = |second: &LoadProgress, on: &mut dyn FnMut(Event) -> Result<(), String>| {

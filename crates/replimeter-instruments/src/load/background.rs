@@ -21,7 +21,7 @@ use super::{
     worker::Shared,
     worker_pool::{GroupOutcome, LoadGroup, PoolEnd, WorkerPool},
 };
-use crate::clock::Clock;
+use crate::{MeasureError, clock::Clock};
 
 /// How long a load runs before it counts, and before the other measurement starts.
 const RAMP: Duration = Duration::from_secs(1);
@@ -80,9 +80,13 @@ impl BackgroundLoad {
     ///
     /// # Errors
     /// Those of [`WorkerPool::open`].
-    pub fn open(load_groups: &[LoadGroup<'_>], clock: &Clock) -> Result<Self, ServerError> {
+    pub fn open(
+        load_groups: &[LoadGroup<'_>],
+        clock: &Clock,
+        stop: &AtomicBool,
+    ) -> Result<Self, MeasureError> {
         Ok(Self::new(
-            WorkerPool::open(load_groups, clock)?,
+            WorkerPool::open(load_groups, clock, stop)?,
             clock,
             CreatedObjects::default(),
         ))

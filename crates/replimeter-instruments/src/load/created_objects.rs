@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ErrorKind, Node, ServerError, error::code};
+use replimeter_engine::{ErrorKind, Node, error::code};
 use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{
@@ -59,7 +59,7 @@ impl CreatedObjects {
         if inner.setup.is_empty() {
             return Ok(());
         }
-        let mut session = retry_until(place, patience, stop, || place.open_session())?;
+        let mut session = retry_until(place, patience, stop, || Ok(place.open_session()?))?;
         let mut words = String::new();
         for statement in &inner.setup {
             if stop.load(Ordering::Relaxed) {
@@ -127,18 +127,18 @@ pub(super) fn retry_until<T>(
     place: &LoadTarget,
     patience: Duration,
     stop: &AtomicBool,
-    mut step: impl FnMut() -> Result<T, ServerError>,
+    mut step: impl FnMut() -> Result<T, MeasureError>,
 ) -> Result<T, MeasureError> {
     let deadline = Instant::now() + patience;
     loop {
         let absent = ErrorKind::Statement(code::NO_SUCH_TABLE);
         match step() {
-            Err(error)
+            Err(MeasureError::Server(error))
                 if place.reads_only
                     && (error.kind == absent
                         || error.kind == ErrorKind::Statement(code::UNKNOWN_SCHEMA))
                     && Instant::now() < deadline => {}
-            other => return Ok(other?),
+            other => return other,
         }
         if stop.load(Ordering::Relaxed) {
             return Err(MeasureError::Interrupted);

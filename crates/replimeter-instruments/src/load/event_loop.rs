@@ -13,6 +13,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     pin::{Pin, pin},
     rc::Rc,
+    sync::atomic::{AtomicBool, Ordering},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -278,16 +279,19 @@ impl EventLoop {
         })
     }
 
-    /// Polls one future, with the handle of index 0, until it is complete.
-    pub(super) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+    /// Polls one future, with the handle of index 0, until it is complete; `None` if the user stops the run first.
+    pub(super) fn block_on<T>(
+        &self,
+        future: impl Future<Output = T>,
+        stop: &AtomicBool,
+    ) -> Option<T> {
         let mut output = None;
         let task: Task<'_> = Box::pin(async { output = Some(future.await) });
-        self.run(vec![task], &mut || LoopControl::Continue);
-        #[allow(
-            clippy::expect_used,
-            reason = "a loop that nothing abandons ends when its futures are complete"
-        )]
-        output.expect("the future is complete")
+        self.run(vec![task], &mut || match stop.load(Ordering::Relaxed) {
+            true => LoopControl::Abandon,
+            false => LoopControl::Continue,
+        });
+        output
     }
 }
 

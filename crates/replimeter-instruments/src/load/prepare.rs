@@ -75,7 +75,7 @@ impl BackgroundLoad {
             })
             .collect();
         // Every statement has already been tried in whole passes.
-        let pool = WorkerPool::open_after_trial(&load_groups, clock, false)?;
+        let pool = WorkerPool::open_after_trial(&load_groups, clock, false, stop)?;
         drop(load_groups);
         Ok(Self::new(pool, clock, made))
     }
@@ -141,9 +141,11 @@ fn try_out(
     let program = Program::new(workload, rows);
     let events = EventLoop::open(clock, &place.node)?;
     let (task, target) = (events.handle(0), LoopTarget::new(place));
+    let interrupted = || MeasureError::Interrupted;
     let open = || {
-        let opened = events.block_on(WorkerConnection::open(&target, &program, &task));
-        opened.map_err(|error| program.explain(error))
+        let opening = WorkerConnection::open(&target, &program, &task);
+        let opened = events.block_on(opening, stop).ok_or_else(interrupted)?;
+        opened.map_err(|error| program.explain(error).into())
     };
     // A replica may not have received the tables yet.
     let mut link = retry_until(place, patience, stop, open)?;
@@ -155,21 +157,23 @@ fn try_out(
             // The last statement that a pass reached, and the number of passes that ended there.
             let (mut reached, mut stuck) = (0, 0);
             for trial in 1.. {
-                let done = events.block_on(run(
+                let pass = run(
                     &mut link,
                     &program,
                     routine,
                     &mut draw,
                     &mut scratch,
                     &mut buffer,
-                ));
+                );
+                let done = events.block_on(pass, stop).ok_or_else(interrupted)?;
                 let Err((index, failed)) = done else {
                     break;
                 };
                 let error = match failed {
-                    StatementError::Broken(error) => return Err(error),
+                    StatementError::Broken(error) => return Err(error.into()),
                     StatementError::Refused(refusal) => {
-                        events.block_on(link.channel.roll_back());
+                        let rolled_back = events.block_on(link.channel.roll_back(), stop);
+                        rolled_back.ok_or_else(interrupted)?;
                         link.channel.refused(&refusal)
                     }
                 };
@@ -181,7 +185,7 @@ fn try_out(
                 reached = reached.max(index);
                 if stuck >= TRIALS || trial >= TRIALS * 10 {
                     let step = &operation.steps[index.min(operation.steps.len() - 1)];
-                    return Err(about(error, workload, step.line(), &step.excerpt()));
+                    return Err(about(error, workload, step.line(), &step.excerpt()).into());
                 }
             }
             Ok(())

@@ -311,7 +311,7 @@ fn limits(
         let operation = format!("ping limit of the client at {threads} threads");
         let limit = Progress::new(Stage::Prepare, operation);
         cx.observers.progress(limit.part(&start.what));
-        if let Some(per_s) = bench.ping_limit(*threads)? {
+        if let Some(per_s) = bench.ping_limit(*threads, cx.stop)? {
             cx.take(Call::Limit {
                 engine,
                 threads: *threads,

@@ -108,7 +108,7 @@ fn stretch(
 ) -> Result<(Call, Result<(), ServerError>), CliError> {
     let work = cx.work;
     cx.stage(Stage::Prepare, "connecting the threads");
-    let mut pool = WorkerPool::open(load_groups, &cx.clock)?;
+    let mut pool = WorkerPool::open(load_groups, &cx.clock, cx.stop)?;
     let before = pool.measure_limit(LIMIT);
     let (mut lock, mut checked) = (Ok(()), Instant::now());
     let mut told = |second: &LoadProgress| {

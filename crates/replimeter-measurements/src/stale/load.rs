@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use replimeter_engine::{Node, ServerError, dialect::sync_reads::Guarantee};
 use replimeter_instruments::{
+    MeasureError,
     discovery::Relation,
     load::{BackgroundLoad, DataSet, FillProgress, LoadGroup, Versions, Workload, fill},
     preflight::Cluster,
@@ -312,7 +313,7 @@ impl<'a> CaseLoads<'a> {
         cx: &RunContext<'_, Stale>,
         placed: &[PlacedLoad<'_>],
         judging: Option<&ReadJudging<'_>>,
-    ) -> Result<BackgroundLoad, ServerError> {
+    ) -> Result<BackgroundLoad, MeasureError> {
         let load_groups: Vec<LoadGroup<'_>> = placed
             .iter()
             .map(|load| LoadGroup {
@@ -334,6 +335,6 @@ impl<'a> CaseLoads<'a> {
         if !placed.is_empty() {
             cx.stage(Stage::Prepare, "connecting the load");
         }
-        BackgroundLoad::open(&load_groups, &cx.clock)
+        BackgroundLoad::open(&load_groups, &cx.clock, cx.stop)
     }
 }

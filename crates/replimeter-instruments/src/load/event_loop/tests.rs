@@ -7,6 +7,9 @@ use std::{
 
 use super::*;
 
+/// No user stops the run.
+static CONTINUES: AtomicBool = AtomicBool::new(false);
+
 #[test]
 fn sockets_and_times_wake_their_futures() {
     let clock = Clock::start();
@@ -85,9 +88,11 @@ fn silent_peer_reaches_the_limit() {
     let events = EventLoop::new(&clock).unwrap();
     let handle = events.handle(0);
     let limited = handle.limited(Duration::from_millis(100), std::future::pending::<()>());
-    assert_eq!(events.block_on(limited), None);
+    assert_eq!(events.block_on(limited, &CONTINUES), Some(None));
     let ready = handle.limited(Duration::from_millis(100), async { 7 });
-    assert_eq!(events.block_on(ready), Some(7));
+    assert_eq!(events.block_on(ready, &CONTINUES), Some(Some(7)));
+    let silent = std::future::pending::<()>();
+    assert_eq!(events.block_on(silent, &AtomicBool::new(true)), None);
 }
 
 #[test]

@@ -30,7 +30,7 @@ use self::{
     worker_group::WorkerGroup,
 };
 use super::{latency_recorder::LatencyRecorders, result::GroupResult, worker::Shared};
-use crate::{clock::Clock, kill::kill};
+use crate::{MeasureError, clock::Clock, kill::kill};
 
 /// How long threads may take to end at the regular end.
 const AT_END: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ const HURRIED: Duration = Duration::from_secs(3);
 /// How long they may take after their connections were ended.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 /// Interval between checks for the end of a window.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// How the operations of a pool end.
 #[derive(Clone, Copy, Debug)]
@@ -67,23 +67,28 @@ impl WorkerPool {
     ///
     /// # Errors
     /// When a server cannot be reached, has no more connections, or refuses a statement: with its
-    /// message, the statement and its line.
-    pub fn open(load_groups: &[LoadGroup<'_>], clock: &Clock) -> Result<Self, ServerError> {
-        Self::open_after_trial(load_groups, clock, true)
+    /// message, the statement and its line; or when the user stops the run.
+    pub fn open(
+        load_groups: &[LoadGroup<'_>],
+        clock: &Clock,
+        stop: &AtomicBool,
+    ) -> Result<Self, MeasureError> {
+        Self::open_after_trial(load_groups, clock, true, stop)
     }
 
     pub(super) fn open_after_trial(
         load_groups: &[LoadGroup<'_>],
         clock: &Clock,
         trial: bool,
-    ) -> Result<Self, ServerError> {
+        stop: &AtomicBool,
+    ) -> Result<Self, MeasureError> {
         let mut pool = Self {
             clock: *clock,
             worker_groups: Vec::new(),
             generation: 0,
         };
         for (number, load_group) in (0..).zip(load_groups) {
-            let worker_group = WorkerGroup::open(load_group, number, clock, trial)?;
+            let worker_group = WorkerGroup::open(load_group, number, clock, trial, stop)?;
             pool.worker_groups.push(worker_group);
         }
         Ok(pool)

@@ -22,10 +22,12 @@ use replimeter_stats::signed::SignedHistogram;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{
+    LOOK,
     load_group::{GroupProgress, LoadGroup},
     loop_thread::{LoopCommand, LoopReport, LoopThread},
 };
 use crate::{
+    MeasureError,
     clock::Clock,
     load::{
         event_loop::EventLoop,
@@ -105,7 +107,8 @@ impl WorkerGroup {
         number: u64,
         clock: &Clock,
         trial: bool,
-    ) -> Result<Self, ServerError> {
+        stop: &AtomicBool,
+    ) -> Result<Self, MeasureError> {
         check(load_group)?;
         let rows = load_group.data.map_or_else(
             || load_group.workload.rows(load_group.workload.default_size()),
@@ -126,7 +129,7 @@ impl WorkerGroup {
             check_room(&mut session, own.len() as u64)?;
             drop(session);
             if trial {
-                try_place(&place, &program, clock)?;
+                try_place(&place, &program, clock, stop)?;
             }
             places.push(place);
         }
@@ -144,7 +147,7 @@ impl WorkerGroup {
             abandon: Arc::default(),
         };
         worker_group.start(load_group, clock, &reporter)?;
-        worker_group.connect(load_group)?;
+        worker_group.connect(load_group, stop)?;
         Ok(worker_group)
     }
 
@@ -190,24 +193,27 @@ impl WorkerGroup {
         Ok(())
     }
 
-    /// Opens every connection.
-    fn connect(&mut self, load_group: &LoadGroup<'_>) -> Result<(), ServerError> {
+    /// Opens every connection, unless the user stops the run.
+    fn connect(&self, load_group: &LoadGroup<'_>, stop: &AtomicBool) -> Result<(), MeasureError> {
         self.order(0, LoopCommand::Connect);
-        let mut refused: Option<(usize, ServerError)> = None;
-        for _ in 0..self.commands.len() {
-            let Ok(report) = self.reports.recv() else {
-                break;
-            };
-            if let Some((index, error)) = report.refused
-                && refused.as_ref().is_none_or(|(first, _)| index < *first)
-            {
-                refused = Some((index, error));
+        let mut reports: Vec<_> = self.commands.iter().map(|_| None).collect();
+        while reports.iter().any(Option::is_none) {
+            self.receive_reports(0, Instant::now() + LOOK, &mut reports);
+            if stop.load(Ordering::Relaxed) {
+                self.abandon();
+                return Err(MeasureError::Interrupted);
             }
         }
-        let Some((index, error)) = refused else {
-            return Ok(());
-        };
-        Err(connection_refused(error, index, load_group.threads))
+        let refused = reports.into_iter().flatten();
+        let first = refused
+            .filter_map(|report| report.refused)
+            .min_by_key(|(index, _)| *index);
+        match first {
+            Some((index, error)) => {
+                Err(connection_refused(error, index, load_group.threads).into())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Gives every thread a command.
@@ -451,14 +457,23 @@ fn check_room(session: &mut Session, needed: u64) -> Result<(), ServerError> {
 }
 
 /// Tries the program on a server, over a connection of its own.
-fn try_place(place: &LoadTarget, program: &Program, clock: &Clock) -> Result<(), ServerError> {
+fn try_place(
+    place: &LoadTarget,
+    program: &Program,
+    clock: &Clock,
+    stop: &AtomicBool,
+) -> Result<(), MeasureError> {
     let events = EventLoop::open(clock, &place.node)?;
     let (task, target) = (events.handle(0), LoopTarget::new(place));
-    events.block_on(async {
+    let trial = async {
         let opened = WorkerConnection::open(&target, program, &task).await;
         let mut link = opened.map_err(|error| program.explain(error))?;
         try_out(&mut link, program, &task).await
-    })
+    };
+    let tried = events
+        .block_on(trial, stop)
+        .ok_or(MeasureError::Interrupted)?;
+    Ok(tried?)
 }
 
 /// Returns an error about the first server.
