@@ -272,8 +272,8 @@ impl fmt::Display for Endpoint {
             Err(_) => return write!(f, "mysql://{}/", self.address()),
         };
         if let Some(user) = &self.user {
-            // Fails only for URLs without a host, which this one has.
-            let _ = url.set_username(user);
+            // It encodes everything but a percent sign. Fails only for URLs without a host, which this one has.
+            let _ = url.set_username(&user.replace('%', "%25"));
         }
         if let Some(mode) = self.tls.mode {
             url.query_pairs_mut()
@@ -400,6 +400,7 @@ mod tests {
             "mysql://h:3306/",
             "mysql://u@[::1]:3307/?ssl-mode=required",
             "mysql://a%2Fb@h:1/?ssl-mode=verify-ca&ssl-ca=%2Fx",
+            "mysql://a%2541@h:1/",
             "mysql://h:1/?ssl-ca=%2Fx&get-server-public-key=false",
         ] {
             let (endpoint, _) = Endpoint::parse(text).unwrap();
