@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::Read,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     slice,
     sync::atomic::AtomicBool,
@@ -12,10 +12,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::Node;
-use replimeter_instruments::load::{Workload, fill_sandbox, recording_cost};
-use replimeter_model::load::DataSize;
+use replimeter_engine::{Node, source::Servers};
+use replimeter_instruments::{
+    clock::Clock,
+    load::{Workload, fill_sandbox, loop_accuracy, recording_cost},
+    reference::Reference,
+};
+use replimeter_model::{load::DataSize, time::Nanos};
+use replimeter_stats::signed::SignedHistogram;
 use replimeter_suites::{TestEnvironment, password, sql, start, url};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
 use crate::line;
@@ -77,6 +83,12 @@ pub(crate) fn load() {
         format!("{:.0}", cost.as_nanos()),
         "≤ 100",
     );
+    if wanted("loop") {
+        event_loop();
+    }
+    if wanted("connections") {
+        many_connections();
+    }
     let sandbox = start("mariadb/none", &OPTIONS);
     let node = &sandbox.nodes()[0];
     let stop = AtomicBool::new(false);
@@ -102,6 +114,48 @@ pub(crate) fn load() {
         memory(node);
     }
     drop(sandbox);
+}
+
+/// Compares the delay that an event loop measures with arrivals that are known, at about half a core.
+fn event_loop() {
+    for connections in [1, 8, 64] {
+        let found = loop_accuracy(
+            connections,
+            50_000.0,
+            Duration::from_micros(5),
+            Duration::from_secs(5),
+        )
+        .unwrap();
+        let what = format!("load: loop delay, {connections} connections");
+        let us = |delay: Option<Nanos>| delay.map_or(f64::NAN, Nanos::as_micros);
+        let [truth, known] = [&found.true_delay, &found.measured_delay];
+        let mean = |delays: &SignedHistogram| delays.mean().unwrap_or(f64::NAN) / 1e3;
+        line(
+            &format!(
+                "{what}: mean, true and measured (µs, share of a core {:.2})",
+                found.share
+            ),
+            format!("{:.2} {:.2}", mean(truth), mean(known)),
+            "",
+        );
+        line(
+            &format!(
+                "{what}: true minus measured, mean (µs, ± {:.1})",
+                found.uncertainty.as_micros()
+            ),
+            format!("{:.2}", mean(truth) - mean(known)),
+            "± 2",
+        );
+        line(
+            &format!("{what}: p99, true and measured (µs)"),
+            format!(
+                "{:.1} {:.1}",
+                us(truth.quantile(0.99)),
+                us(known.quantile(0.99))
+            ),
+            "≤ 50",
+        );
+    }
 }
 
 /// Operations per second, and the client's processor time per operation, in µs.
@@ -369,6 +423,88 @@ fn bare_loop(node: &Node, connections: u32) -> LoadResult {
     }
 }
 
+/// Measures the memory and the processor time of the tool with 10,000 connections to the reference server, of which few are
+/// busy at a time.
+fn many_connections() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    )
+    .unwrap();
+    let reference = Reference::start(Clock::start(), 0).unwrap();
+    let node = &reference.members()[0].node;
+    let tool = TestEnvironment::new();
+    fs::write(
+        tool.folder().join("one.toml"),
+        "[[statement]]\nsql = 'SELECT 1'",
+    )
+    .unwrap();
+    let address = format!(
+        "mysql://reference@127.0.0.1:{}/?ssl-mode=disabled",
+        node.endpoint.port
+    );
+    let args = [
+        "load",
+        "--primary",
+        &address,
+        "--workload",
+        "one.toml",
+        "--threads",
+        "10000",
+        "--rate",
+        "100",
+        "--duration",
+        "20s",
+        "--json",
+    ];
+    let mut child = tool
+        .command(&args)
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let mut most = 0.0f64;
+    while child.try_wait().unwrap().is_none() {
+        most = most.max(resident(&child).unwrap_or(0.0));
+        thread::sleep(LOOK);
+    }
+    assert!(child.wait().unwrap().success());
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let row = &document["results"]["rows"][0];
+    assert_eq!(
+        (&row["failed"], &row["threads"]),
+        (&0.into(), &10_000.into()),
+        "{row:#}"
+    );
+    line(
+        "load: memory with 10,000 connections (MB)",
+        format!("{most:.0}"),
+        "≤ 150",
+    );
+    let share = row["client"]["cpu_share"].as_f64().unwrap_or(f64::NAN);
+    line(
+        "load: share of the cores for 10,000 connections, 100 operations per s (%)",
+        format!("{:.2}", share * 100.0),
+        "",
+    );
+}
+
+/// Returns the resident memory of a process, in MB.
+fn resident(child: &Child) -> Option<f64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let text = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: f64 = text.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib * 1.024e-3)
+}
+
 /// Compares the rates of filling 300 MB of sysbench's rows.
 fn filling(node: &Node) {
     let workload = Workload::named("point-select").unwrap();
@@ -453,16 +589,10 @@ fn memory(node: &Node) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let folder = PathBuf::from(format!("/proc/{}/status", child.id()));
     let mut readings = Vec::new();
     for after in [early, late] {
         thread::sleep(Duration::from_secs(after).saturating_sub(began.elapsed()));
-        let status = fs::read_to_string(&folder).unwrap();
-        let kib = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .and_then(|text| text.trim().strip_suffix(" kB"));
-        readings.push(kib.unwrap().trim().parse::<f64>().unwrap() * 1.024e-3);
+        readings.push(resident(&child).unwrap());
     }
     assert!(child.wait().unwrap().success());
     line(

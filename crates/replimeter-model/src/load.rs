@@ -9,6 +9,83 @@ use crate::{estimate::Interval, record::Distribution, suggest};
 
 /// Maximum number of threads, which are connections, of one load.
 pub const MAX_THREADS: u32 = 10_000;
+/// The word for a number of threads that is found by measuring.
+const AUTO: &str = "auto";
+
+/// A number of threads, each with a connection of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadCount {
+    /// This number.
+    Number(u32),
+    /// 1, 2, 4 and so on, until the throughput no longer rises.
+    Auto,
+}
+
+impl FromStr for ThreadCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == AUTO {
+            return Ok(Self::Auto);
+        }
+        let number = text.parse().map_err(|_| {
+            format!("`{text}` is not a number of threads; write a number, or {AUTO} to find where the throughput no longer rises")
+        });
+        number.map(Self::Number)
+    }
+}
+
+impl fmt::Display for ThreadCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Auto => f.write_str(AUTO),
+        }
+    }
+}
+
+impl Serialize for ThreadCount {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(number) => serializer.serialize_u32(*number),
+            Self::Auto => serializer.serialize_str(AUTO),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ThreadCount {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Notation {
+            Number(u32),
+            Text(String),
+        }
+        let notation = Notation::deserialize(deserializer)
+            .map_err(|_| serde::de::Error::custom("write a number of threads, or \"auto\""))?;
+        match notation {
+            Notation::Number(number) => Ok(Self::Number(number)),
+            Notation::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+impl JsonSchema for ThreadCount {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ThreadCount".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": MAX_THREADS},
+                {"type": "string", "const": AUTO}
+            ],
+            "description": "A number of threads, or `auto`: 1, 2, 4 and so on, until the throughput no longer rises"
+        })
+    }
+}
+
 /// Workloads that need no file, by name.
 pub const BUILT_IN: [&str; 11] = [
     "insert",

@@ -34,6 +34,18 @@ pub struct LoadRow {
     pub servers: Vec<PerOperation>,
 }
 
+/// Where the throughput no longer rises with the number of threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Saturation {
+    /// The smallest measured number of threads whose throughput no other one exceeds by 10 %.
+    pub threads: u32,
+    /// Operations per second of all workloads with this number of threads.
+    pub per_s: f64,
+    /// Whether the throughput had stopped rising: two further doublings of the threads raised it by less than 10 %.
+    /// Otherwise the run ended before, and more threads may reach more.
+    pub reached: bool,
+}
+
 /// The record of a `load` run.
 pub type LoadDocument = Envelope<LoadSettings, LoadResults>;
 
@@ -44,4 +56,7 @@ pub struct LoadResults {
     pub rows: Vec<LoadRow>,
     /// Data sets.
     pub data: Vec<DataRecord>,
+    /// Where the throughput no longer rises, of a run with `threads` `auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saturation: Option<Saturation>,
 }

@@ -59,6 +59,8 @@ pub enum WarningCode {
     UnevenLoad,
     /// The client was the bottleneck of a load.
     LoadClientBound,
+    /// A server has few free connections left during a load.
+    ConnectionsScarce,
     /// A data set of another size, or an incomplete one, was replaced.
     DataReplaced,
     /// A server's resource use could not be read, or only in part.

@@ -5,6 +5,7 @@ mod data;
 mod failures;
 mod refusals;
 mod runs;
+mod threads;
 mod workloads;
 
 use std::{fs, process::Child};
@@ -26,6 +27,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(refusals::invalid_load_files_are_refused on mariadb),
     test!(failures::deadlocks_are_retried on mariadb),
     test!(refusals::too_many_connections_are_refused on mariadb),
+    test!(threads::connections_are_opened_at_their_rate on mariadb),
+    test!(threads::threads_are_doubled_until_the_throughput_no_longer_rises on mariadb).alone(),
     test!(runs::load_plans_and_reports_round_trip on mariadb),
     test!(runs::interrupted_run_is_saved on mariadb),
     test!(runs::load_runs_during_a_measurement on mariadb),

@@ -32,6 +32,10 @@ use rustix::{
 
 use crate::clock::Clock;
 
+mod accuracy;
+
+pub use self::accuracy::{LoopAccuracy, loop_accuracy};
+
 /// How often the end of a load is checked, and the resolution of the limits of answers.
 const TICK: Duration = Duration::from_millis(20);
 /// Ticks between two checks of the limits of answers.

@@ -36,6 +36,7 @@ use self::worker::OPERATION;
 pub use self::{
     background::{BackgroundLoad, RunningLoad},
     check::{check, claim},
+    event_loop::{LoopAccuracy, loop_accuracy},
     fill::{DataSet, fill, fill_sandbox},
     insert::FillProgress,
     latency_recorder::{IntervalLatencies, LatencyRecorders},
@@ -43,7 +44,7 @@ pub use self::{
     split::ScriptError,
     statistics::recording_cost,
     versions::{VersionEvent, VersionRead, VersionWrite, Versions},
-    worker_pool::{GroupProgress, LoadGroup, LoadProgress, WorkerPool},
+    worker_pool::{GroupProgress, LoadGroup, LoadProgress, WorkerPool, connection_limit},
     workload::{MAX_FILE_SIZE, Workload},
 };
 

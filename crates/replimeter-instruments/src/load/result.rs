@@ -18,6 +18,17 @@ const BUSY: f64 = 0.9;
 /// Share of the median latency above which the client's own delay is warned of.
 const DELAYED: f64 = 0.5;
 
+/// A server with few connections left when a load's were open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScarceConnections {
+    /// The server's name.
+    pub name: String,
+    /// Connections that it still took.
+    pub left: u64,
+    /// Its `max_connections`.
+    pub maximum: u64,
+}
+
 /// Result of a load group in one window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GroupResult {
@@ -79,6 +90,9 @@ pub struct GroupResult {
     pub cores: usize,
     /// Pings per second measured before ([`super::WorkerPool::measure_limit`]).
     pub limit_per_s: Option<f64>,
+    /// Servers that had few connections left for others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scarce: Vec<ScarceConnections>,
     /// The error that ended the load early.
     #[serde(skip)]
     pub failure: Option<ServerError>,
@@ -178,6 +192,16 @@ impl GroupResult {
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = warnings_of(&self.record());
         warnings.extend(uneven(&self.workload, self.threads, &self.nodes));
+        warnings.extend(self.scarce.iter().map(|scarce| {
+            Warning::new(
+                WarningCode::ConnectionsScarce,
+                format!(
+                    "{}: the load of {} threads left {} of its {} connections (max_connections) free",
+                    scarce.name, self.threads, scarce.left, scarce.maximum
+                ),
+                "raise max_connections on the server, or use fewer threads: the server refuses other clients when none is free",
+            )
+        }));
         warnings
     }
 }

@@ -9,7 +9,7 @@ use replimeter_engine::{Node, ServerError};
 use replimeter_instruments::{
     MeasureError,
     discovery::Relation,
-    load::{GroupResult, LoadGroup, LoadProgress, WorkerPool, Workload},
+    load::{self, GroupResult, LoadGroup, LoadProgress, WorkerPool, Workload},
     preflight::Cluster,
     resources::ResourceWatch,
     table::keep_alive,
@@ -24,6 +24,7 @@ use super::{
     Load,
     accumulator::Call,
     data::{Data, make_data},
+    saturation::saturation,
 };
 
 /// How long the client's ping limit is measured before each number of threads.
@@ -52,6 +53,7 @@ pub(super) fn measure(
                     data: Some(&data.sets[*set]),
                     rate: work.rate,
                     reads_only,
+                    connect_rate: work.connect_rate,
                     ..LoadGroup::new(workload, nodes, *threads)
                 }
             })
@@ -63,6 +65,9 @@ pub(super) fn measure(
         if failure.is_some_and(|failure| failure.kind != FailureKind::Invalid)
             || cx.stop.load(Ordering::Relaxed)
         {
+            return Ok(());
+        }
+        if work.until_saturated && is_last(cx, &load_groups, *threads)? {
             return Ok(());
         }
         if work.threads.last() != Some(threads) {
@@ -77,6 +82,22 @@ pub(super) fn measure(
         }
     }
     Ok(())
+}
+
+/// Returns whether the throughput no longer rises with the number of threads, or a server takes no more connections.
+fn is_last(
+    cx: &mut RunContext<'_, Load>,
+    load_groups: &[LoadGroup<'_>],
+    threads: u32,
+) -> Result<bool, CliError> {
+    if saturation(&cx.accumulator.results).is_some_and(|found| found.reached) {
+        return Ok(true);
+    }
+    let Some(limit) = load::connection_limit(load_groups, threads * 2)? else {
+        return Ok(false);
+    };
+    cx.take(Call::Warnings(vec![limit]))?;
+    Ok(true)
 }
 
 /// Returns the servers that a workload runs on, and whether it is read-only there.

@@ -6,6 +6,7 @@ pub(crate) mod charts;
 mod data;
 pub(super) mod figures;
 pub(crate) mod report;
+mod saturation;
 mod seconds;
 
 use std::{path::Path, time::Duration};
@@ -48,6 +49,7 @@ use self::{
     accumulator::{Accumulator, Call},
     blocks::measure,
     data::Data,
+    saturation::saturation,
 };
 
 /// How often the servers' resources are read.
@@ -85,6 +87,7 @@ impl Measurement for Load {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter load --workload point-select --threads 1,8,64
+  replimeter load --sandbox mariadb/none --workload update-key --threads auto
   replimeter load --sandbox async:2 --workload post-insert --workload select
   replimeter load --workload insert --threads 16 --rate 2000 --arrivals poisson
   replimeter load --workload orders.toml --data-size 1GB --keep-data
@@ -148,6 +151,11 @@ Terms of the report:
             }),
         );
         let threads: Vec<String> = work.threads.iter().map(ToString::to_string).collect();
+        let connections = if work.until_saturated {
+            "1, 2, 4 and so on".to_owned()
+        } else {
+            threads.join(", then ")
+        };
         let how = work.rate.map_or_else(
             || "back to back".to_owned(),
             |open| format!("{} per second", open.rate),
@@ -159,9 +167,8 @@ Terms of the report:
         effects.add_effect(
             LOAD,
             format!(
-                "{} with {} connections each, {how}; {size}",
+                "{} with {connections} connections each, {how}; {size}",
                 work.workloads.join(", "),
-                threads.join(", then ")
             ),
         );
         effects.add_effect(
@@ -258,6 +265,11 @@ Terms of the report:
                 series: accumulator.histograms,
             }),
             results: LoadResults {
+                saturation: run
+                    .work
+                    .until_saturated
+                    .then(|| saturation(&results))
+                    .flatten(),
                 rows: results,
                 data,
             },

@@ -169,7 +169,7 @@ fn sentences(run: &LoadDocument) -> Vec<String> {
         .first()
         .map_or(0.0, |row| row.load.warm_up_us / 1e6);
     let mut sentences = vec![format!(
-        "Blocking connections, one thread each, prepared statements. Measured after a warm-up of {ramp:.1} s. Response is from an operation's \
+        "Each thread is a connection with prepared statements. Measured after a warm-up of {ramp:.1} s. Response is from an operation's \
          intended start, service from its actual start; in a closed loop an operation is due when the previous one ends, so \
          both are equal and a server stall also delays the load. Both include retries. The interval (batch \
          means) covers this run only, not the variation between starts."
@@ -247,8 +247,21 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
             with_interval(&load.throughput)
         )
     };
-    let parts: Vec<String> = run.results.rows.iter().map(part).collect();
-    let mut answer = parts.join("; ");
+    let saturation = run.results.saturation.as_ref();
+    let shown =
+        run.results.rows.iter().filter(|row| {
+            saturation.is_none_or(|saturation| saturation.threads == row.load.threads)
+        });
+    let mut answer = shown.map(part).collect::<Vec<_>>().join("; ");
+    if let Some(saturation) = saturation {
+        let most = run.results.rows.last().map_or(0, |row| row.load.threads);
+        answer.push_str(&match saturation.reached {
+            true => format!("; up to {most} threads raised that by less than 10 %"),
+            false => format!(
+                "; with {most} threads, the most that were measured, the throughput may still rise"
+            ),
+        });
+    }
     if answer.is_empty() {
         answer = "Nothing was measured".to_owned();
     }

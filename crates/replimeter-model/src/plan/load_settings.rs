@@ -11,7 +11,7 @@ use super::{
     units::{self, HOUR},
 };
 use crate::{
-    load::{Arrivals, DataSize, MAX_THREADS, OpenLoop, ReadTarget},
+    load::{Arrivals, DataSize, MAX_THREADS, OpenLoop, ReadTarget, ThreadCount},
     target::{NodeSpec, PRIMARY, Role, Target},
     time_span::TimeSpan,
 };
@@ -32,9 +32,21 @@ pub struct LoadSettings {
     pub workload: Option<Vec<String>>,
 
     /// Connections of each workload; several numbers run one after another [default: {default}]
-    #[arg(long, value_name = "T,…", value_delimiter = ',')]
-    #[serde(with = "OneOrMore::<u32>", skip_serializing_if = "Option::is_none")]
-    pub threads: Option<Vec<u32>>,
+    ///
+    /// `auto` measures 1, 2, 4 and so on, until the throughput no longer rises.
+    #[arg(long, value_name = "T,…|auto", value_delimiter = ',')]
+    #[serde(
+        with = "OneOrMore::<ThreadCount>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub threads: Option<Vec<ThreadCount>>,
+
+    /// Connections of each workload that are opened per second [default: as fast as the servers take them]
+    ///
+    /// At most 32 of a client thread log in at a time, also when lost connections are opened again.
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_rate: Option<u32>,
 
     /// Operations of each workload per second (open loop) [default: back to back]
     ///
@@ -51,7 +63,7 @@ pub struct LoadSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
 
-    /// Count for this time, after the warm-up [default: {default}]
+    /// Count for this time, after the warm-up [default: {default}; threads auto: 5s]
     #[arg(long, value_name = "TIME", help_heading = "Measurement")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<TimeSpan>,
@@ -101,6 +113,10 @@ pub struct LoadRunPlan {
     pub workloads: Vec<String>,
     /// Connections of each workload, one number after another; never empty.
     pub threads: Vec<u32>,
+    /// Whether the run ends with the number from which the throughput no longer rises.
+    pub until_saturated: bool,
+    /// Connections of each workload that are opened per second.
+    pub connect_rate: Option<u32>,
     /// Schedule of each workload; `None` for a closed loop.
     pub rate: Option<OpenLoop>,
     /// Counted duration.
@@ -134,6 +150,14 @@ fn alone(target: &mut TargetSettings) {
     }
 }
 
+/// Returns 1, 2, 4 and so on, to the maximum number of threads.
+fn doublings() -> Vec<u32> {
+    let numbers = std::iter::successors(Some(1), |number| Some(number * 2));
+    numbers
+        .take_while(|number| *number <= MAX_THREADS)
+        .collect()
+}
+
 impl Settings for LoadSettings {
     const NAME: &'static str = "load";
     type Plan = LoadRunPlan;
@@ -142,7 +166,12 @@ impl Settings for LoadSettings {
         &mut self,
         target: &mut TargetSettings,
     ) -> Result<(Vec<Target>, LoadRunPlan), PlanError> {
-        let duration = *self.duration.get_or_insert(TimeSpan::from_secs(30));
+        let threads = self
+            .threads
+            .get_or_insert_with(|| vec![ThreadCount::Number(8)]);
+        let until_saturated = threads.contains(&ThreadCount::Auto);
+        let length = if until_saturated { 5 } else { 30 };
+        let duration = *self.duration.get_or_insert(TimeSpan::from_secs(length));
         let warm_up = self
             .warm_up
             .get_or_insert(WarmUp::Time(TimeSpan::from_secs(2)))
@@ -162,7 +191,18 @@ impl Settings for LoadSettings {
         let workloads = self
             .workload
             .get_or_insert_with(|| vec!["insert".to_owned()]);
-        let threads = self.threads.get_or_insert_with(|| vec![8]);
+        let threads = match threads.as_slice() {
+            [ThreadCount::Auto] => doublings(),
+            threads => threads
+                .iter()
+                .map(|threads| match threads {
+                    ThreadCount::Number(number) => Ok(*number),
+                    ThreadCount::Auto => contradiction(
+                        "threads is either `auto` or numbers: `auto` measures all that are needed",
+                    ),
+                })
+                .collect::<Result<_, _>>()?,
+        };
         if workloads.is_empty() || threads.is_empty() {
             return contradiction("load requires a workload and a number of threads");
         }
@@ -191,6 +231,16 @@ impl Settings for LoadSettings {
         if self.rate == Some(0) {
             return contradiction("rate must be above 0; omit it for a closed loop");
         }
+        if self.rate.is_some() && until_saturated {
+            return contradiction(
+                "threads `auto` requires a closed loop: the throughput of an open loop is its rate; remove the rate, or name the threads",
+            );
+        }
+        if self.connect_rate == Some(0) {
+            return contradiction(
+                "connect-rate must be above 0; omit it to open connections as fast as the servers take them",
+            );
+        }
         if self.rate.is_none() && self.arrivals.is_some() {
             return contradiction("arrivals requires an open loop; add a rate");
         }
@@ -202,10 +252,12 @@ impl Settings for LoadSettings {
         let most_threads = threads
             .iter()
             .max()
-            .map_or(0, |threads| threads * concurrent);
+            .map_or(0, |threads| threads.saturating_mul(concurrent));
         let plan = LoadRunPlan {
             workloads: workloads.clone(),
-            threads: threads.clone(),
+            threads,
+            until_saturated,
+            connect_rate: self.connect_rate,
             rate: self
                 .rate
                 .zip(self.arrivals)
@@ -228,5 +280,47 @@ impl Settings for LoadSettings {
 
     fn workloads(&mut self) -> Vec<&mut String> {
         self.workload.iter_mut().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{PlanFile, Section};
+
+    fn resolve(load: &str) -> Result<LoadRunPlan, String> {
+        PlanFile::<LoadSettings>::from_toml(
+            &format!("command = 'load'\n[load]\n{load}"),
+            &[Section::of::<LoadSettings>()],
+        )
+        .and_then(PlanFile::plan)
+        .map(|planned| planned.plan)
+        .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn threads_are_numbers_or_doubled_until_saturation() {
+        let plan = resolve("threads = 'auto'").unwrap();
+        assert_eq!(plan.threads[..5], [1, 2, 4, 8, 16]);
+        assert_eq!(plan.threads.last(), Some(&8192));
+        assert_eq!(
+            (plan.until_saturated, plan.duration),
+            (true, TimeSpan::from_secs(5))
+        );
+        let plan = resolve("threads = [4, 1]").unwrap();
+        assert_eq!(
+            (plan.threads.as_slice(), plan.until_saturated, plan.duration),
+            ([4, 1].as_slice(), false, TimeSpan::from_secs(30))
+        );
+        for (wrong, said) in [
+            ("threads = ['auto', 8]", "either `auto` or numbers"),
+            ("threads = 'auto'\nrate = 5", "requires a closed loop"),
+            ("threads = 'many'", "is not a number of threads"),
+            ("threads = 20000", "1 to 10000 threads"),
+            ("connect-rate = 0", "connect-rate must be above 0"),
+        ] {
+            let error = resolve(wrong).unwrap_err();
+            assert!(error.contains(said), "{wrong}: {error}");
+        }
     }
 }

@@ -96,6 +96,7 @@ fn resolved_plan_parses_back() {
         "command = 'lag'\n[lag]\nload = ['insert:8@primary']\nrate = 100\narrivals = 'poisson'\nload-data-size = '300MB'",
         "command = 'load'",
         "command = 'load'\n[load]\nworkload = ['post-insert', 'select']\nthreads = [1, 8]\nrate = 50\narrivals = 'poisson'\ndata-size = 1000\nkeep-data = true",
+        "command = 'load'\n[load]\nthreads = 'auto'\nconnect-rate = 100",
         "command = 'load'\n[target]\nprimary = 'mysql://a/'",
         "command = 'lag'\n[[target.nodes]]\nname = 'a'\nurl = 'mysql://a/'\n[[target.nodes]]\nname = 'b'\nrole = 'node'\nsource = 'a'\nurl = 'mysql://b/'",
     ] {

@@ -34,6 +34,8 @@ pub struct LoadGroup<'a> {
     /// The recorder of the versions that are read, and the index of these nodes in it; the same for all
     /// of them.
     pub versions: Option<(Arc<Versions>, usize)>,
+    /// Connections that are opened per second; `None` as fast as the servers take them.
+    pub connect_rate: Option<u32>,
     /// Whether latencies can be [read](super::WorkerPool::recorders) while it runs.
     pub latencies: bool,
 }
@@ -52,6 +54,7 @@ impl<'a> LoadGroup<'a> {
             patience: RECONNECT_TIMEOUT,
             session: Vec::new(),
             versions: None,
+            connect_rate: None,
             latencies: false,
         }
     }

@@ -71,6 +71,8 @@ pub(super) struct LoopThread {
     pub(super) shared: Arc<Shared>,
     pub(super) status: Arc<LoopStatus>,
     pub(super) clock: Clock,
+    /// Time between the openings of two connections of the load group.
+    pub(super) connect_interval: Nanos,
     /// Set to drop operations in progress, with their connections.
     pub(super) abandon: Arc<AtomicBool>,
 }
@@ -159,11 +161,15 @@ impl LoopThread {
         context: &WorkerContext,
     ) -> Option<(usize, ServerError)> {
         let refused: RefCell<Option<(usize, ServerError)>> = RefCell::default();
+        let began = self.clock.now();
         let futures: Vec<Task<'_>> = workers
             .iter_mut()
             .map(|worker| -> Task<'_> {
                 match command {
-                    LoopCommand::Connect => Box::pin(self.connect(worker, context, &refused)),
+                    LoopCommand::Connect => {
+                        let due = began + Nanos(self.connect_interval.0 * worker.index as i64);
+                        Box::pin(self.connect(worker, context, due, &refused))
+                    }
                     LoopCommand::Load => Box::pin(worker.load(context)),
                     LoopCommand::Ping(length) => Box::pin(worker.ping(context, length)),
                 }
@@ -180,14 +186,16 @@ impl LoopThread {
         refused.into_inner()
     }
 
-    /// Connects one connection, unless another one could not be opened.
+    /// Connects one connection when it is due, unless another one could not be opened.
     async fn connect(
         &self,
         worker: &mut Worker,
         context: &WorkerContext,
+        due: Nanos,
         refused: &RefCell<Option<(usize, ServerError)>>,
     ) {
         let failed = || refused.borrow().is_some() || self.abandon.load(Ordering::Relaxed);
+        worker.task.sleep_until(due).await;
         if failed() {
             return;
         }

@@ -1,5 +1,6 @@
 //! Connections, shared by a few threads, run for any number of windows.
 
+mod free_connections;
 mod load_group;
 mod loop_thread;
 mod progress;
@@ -22,6 +23,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 
+pub use self::free_connections::connection_limit;
 pub use self::load_group::{GroupProgress, LoadGroup, LoadProgress};
 pub(super) use self::worker_group::GroupOutcome;
 use self::{

@@ -10,10 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{
-    ErrorKind, Node, ServerError, Session,
-    dialect::{connections::free_connections, galera::is_in_cluster},
-};
+use replimeter_engine::{ErrorKind, Node, ServerError, Session, dialect::galera::is_in_cluster};
 use replimeter_model::{
     load::{MAX_THREADS, NodeShare},
     time::Nanos,
@@ -23,6 +20,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{
     LOOK,
+    free_connections::{TOO_MANY_HINT, check_room},
     load_group::{GroupProgress, LoadGroup},
     loop_thread::{LoopCommand, LoopReport, LoopThread},
 };
@@ -33,7 +31,7 @@ use crate::{
         event_loop::EventLoop,
         latency_recorder::LoopStatus,
         program::Program,
-        result::GroupResult,
+        result::{GroupResult, ScarceConnections},
         statistics::LoadStatistics,
         trial::try_out,
         worker::{LoadTarget, LoopTarget, OPERATION, Shared, WorkerConnection},
@@ -44,8 +42,6 @@ use crate::{
 const PER_LOOP: usize = 64;
 /// Error number for too many connections.
 const TOO_MANY: u16 = 1040;
-const TOO_MANY_HINT: &str =
-    "raise max_connections on the server, close other clients, or use fewer threads";
 /// Files that this process opens besides the connections of a load, with a margin.
 const OTHER_FILES: u64 = 256;
 
@@ -97,6 +93,8 @@ pub(super) struct WorkerGroup {
     threads: Vec<JoinHandle<()>>,
     pub(super) reports: Receiver<LoopReport>,
     pub(super) limit: Option<f64>,
+    /// Servers of which it takes nearly all connections.
+    scarce: Vec<ScarceConnections>,
     /// Set to drop operations in progress.
     abandon: Arc<AtomicBool>,
 }
@@ -116,7 +114,7 @@ impl WorkerGroup {
         );
         let program = Program::new(load_group.workload, rows);
         raise_file_limit(load_group)?;
-        let mut places = Vec::new();
+        let (mut places, mut scarce) = (Vec::new(), Vec::new());
         for (index, node) in (0..).zip(&load_group.nodes) {
             let mut place = LoadTarget {
                 session: load_group.session.clone(),
@@ -126,7 +124,7 @@ impl WorkerGroup {
             let mut session = Session::open(node)?;
             place.galera = is_in_cluster(&mut session, OPERATION)?;
             let own = (index..load_group.threads).step_by(load_group.nodes.len());
-            check_room(&mut session, own.len() as u64)?;
+            scarce.extend(check_room(node, &mut session, own.len() as u64)?);
             drop(session);
             if trial {
                 try_place(&place, &program, clock, stop)?;
@@ -144,6 +142,7 @@ impl WorkerGroup {
             threads: Vec::new(),
             reports,
             limit: None,
+            scarce,
             abandon: Arc::default(),
         };
         worker_group.start(load_group, clock, &reporter)?;
@@ -174,6 +173,11 @@ impl WorkerGroup {
                 shared: Arc::clone(&self.shared),
                 status: Arc::clone(&status),
                 clock: *clock,
+                connect_interval: Nanos(
+                    load_group
+                        .connect_rate
+                        .map_or(0, |rate| 1_000_000_000 / i64::from(rate.max(1))),
+                ),
                 abandon: Arc::clone(&self.abandon),
             };
             let spawned = thread::Builder::new()
@@ -353,6 +357,7 @@ impl WorkerGroup {
             loop_delay: outcome.loop_delay.clone(),
             cores: thread::available_parallelism().map_or(1, std::num::NonZero::get),
             limit_per_s: self.limit,
+            scarce: self.scarce.clone(),
             failure: self.shared.failure(),
             interrupted: false,
         }
@@ -439,21 +444,6 @@ fn raise_file_limit(load_group: &LoadGroup<'_>) -> Result<(), ServerError> {
             "use fewer threads, or raise the limit of open files (ulimit -n)",
         )
     })
-}
-
-/// Checks that the server takes this number of further connections.
-fn check_room(session: &mut Session, needed: u64) -> Result<(), ServerError> {
-    let Some((free, maximum)) = free_connections(session, OPERATION)? else {
-        return Ok(());
-    };
-    if needed <= free {
-        return Ok(());
-    }
-    Err(session.precondition(
-        OPERATION,
-        format!("the load needs {needed} connections, and the server has {free} free ones (max_connections={maximum})"),
-        TOO_MANY_HINT,
-    ))
 }
 
 /// Tries the program on a server, over a connection of its own.
