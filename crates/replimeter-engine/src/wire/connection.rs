@@ -8,7 +8,7 @@ use std::{
     net::{SocketAddr, ToSocketAddrs},
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
-    task::Poll,
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -30,6 +30,8 @@ use crate::{
 const OPERATION: &str = "cannot run the load";
 /// Bytes of the buffer into which all connections of a thread read.
 const BUFFER: usize = 16 << 10;
+/// Number of reads after which a long answer lets other connections of its thread continue.
+const READS: usize = 16;
 /// Maximum length of a packet of the login.
 const MAX_LOGIN_PACKET: usize = 64 << 10;
 
@@ -124,7 +126,7 @@ pub enum StatementError {
 
 /// A connection for statements that are run repeatedly. Its socket does not block: a future of its methods is pending until
 /// the socket can be read from or written to, and must then be polled again. A future that is dropped before it is complete
-/// leaves the connection unusable.
+/// leaves the connection unusable. Such a future wakes itself during a long answer, so that others are polled in between.
 pub struct WireConnection {
     target: WireTarget,
     stream: Stream,
@@ -240,6 +242,12 @@ impl WireConnection {
         self.id
     }
 
+    /// Returns whether it is logged in and no answer is outstanding.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.idle
+    }
+
     /// Returns whether the connection is encrypted.
     #[must_use]
     pub fn encrypted(&self) -> bool {
@@ -325,13 +333,16 @@ impl WireConnection {
         packet::finish(&mut self.out);
         self.scanner.begin(of);
         (self.sent, self.written, self.idle) = (0, false, false);
-        let answer = poll_fn(|_| self.poll_exchange()).await;
+        let answer = poll_fn(|context| self.poll_exchange(context)).await;
         self.idle = !matches!(answer, Err(StatementError::Broken(_)));
         answer
     }
 
     #[inline]
-    fn poll_exchange(&mut self) -> Poll<Result<StatementResult, StatementError>> {
+    fn poll_exchange(
+        &mut self,
+        context: &Context<'_>,
+    ) -> Poll<Result<StatementResult, StatementError>> {
         if !self.written {
             match self.stream.write(&self.out, &mut self.sent) {
                 // No answer can be there yet; its arrival is an event.
@@ -342,7 +353,7 @@ impl WireConnection {
             return Poll::Pending;
         }
         READ.with_borrow_mut(|buffer| {
-            loop {
+            for _ in 0..READS {
                 let count = match self.stream.read(buffer) {
                     Ok(0) => return Poll::Ready(Err(self.broken(&Io::UnexpectedEof.into()))),
                     Ok(count) => count,
@@ -369,9 +380,19 @@ impl WireConnection {
                             Err(error) => return Poll::Ready(Err(self.broken(&error))),
                         }
                     }
+                    Err(WireError::Closing(refusal)) => {
+                        let error = ServerError {
+                            kind: ErrorKind::Lost,
+                            ..self.refused(&refusal)
+                        };
+                        return Poll::Ready(Err(StatementError::Broken(error)));
+                    }
                     Err(error) => return Poll::Ready(Err(self.invalid(&error))),
                 }
             }
+            // No event announces the rest, which may have arrived.
+            context.waker().wake_by_ref();
+            Poll::Pending
         })
     }
 

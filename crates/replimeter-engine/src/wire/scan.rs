@@ -72,6 +72,9 @@ pub enum WireError {
         /// The expected number.
         wanted: u8,
     },
+    /// The server closes the connection, and sent this before the command arrived.
+    #[error("the server closes the connection: {}", .0.message)]
+    Closing(ServerRefusal),
     /// Bytes after the end of the answer.
     #[error("{0} bytes follow the end of the answer")]
     Beyond(usize),
@@ -118,6 +121,8 @@ pub struct ResponseScanner {
     /// The previous packet had the maximum length, so this one continues it.
     continued: bool,
     sequence: u8,
+    /// The packet is no answer to the command: it has the number of a packet that begins an exchange.
+    unasked: bool,
     of: Answer,
     /// Type of the first column, whether it is unsigned, and the number of columns.
     column: Option<(u8, bool, usize)>,
@@ -137,6 +142,7 @@ impl Default for ResponseScanner {
             kept: Vec::new(),
             continued: false,
             sequence: 1,
+            unasked: false,
             of: Answer::Counted,
             column: None,
             columns: 0,
@@ -158,6 +164,7 @@ impl ResponseScanner {
         self.kept.clear();
         self.continued = false;
         self.sequence = 1;
+        self.unasked = false;
         self.answer = StatementResult::default();
     }
 
@@ -237,11 +244,10 @@ impl ResponseScanner {
     #[inline]
     fn header_of_packet(&mut self) -> Result<(), WireError> {
         let [a, b, c, got] = self.header;
-        if got != self.sequence {
-            return Err(WireError::Sequence {
-                got,
-                wanted: self.sequence,
-            });
+        let wanted = self.sequence;
+        self.unasked = got == 0 && wanted == 1 && self.due == ExpectedPacket::First;
+        if got != wanted && !self.unasked {
+            return Err(WireError::Sequence { got, wanted });
         }
         self.sequence = self.sequence.wrapping_add(1);
         self.length = u32::from_le_bytes([a, b, c, 0]);
@@ -262,6 +268,13 @@ impl ResponseScanner {
             .kept
             .first()
             .ok_or(WireError::Malformed("a packet is empty"))?;
+        if self.unasked {
+            // Servers say so to idle connections, and when they stop.
+            return Err(match first {
+                0xff => WireError::Closing(refusal(&self.kept)?),
+                _ => WireError::Sequence { got: 0, wanted: 1 },
+            });
+        }
         match self.due {
             ExpectedPacket::First => match first {
                 0x00 if self.of == Answer::Prepared => {

@@ -165,6 +165,59 @@ fn invalid_response_is_refused() {
     assert!(scan(&packets(&[&[0, 0xfc, 1]])).is_err());
 }
 
+#[test]
+fn error_before_the_command_is_no_answer() {
+    // As MySQL sends it to an idle connection.
+    let payload = b"\xff\xbf\x0f#HY000The client was disconnected";
+    let mut bytes = packets(&[payload]);
+    bytes[3] = 0;
+    let Err(WireError::Closing(refusal)) = scan(&bytes) else {
+        panic!("{:?}", scan(&bytes));
+    };
+    assert_eq!(
+        (refusal.code, refusal.message.as_str()),
+        (4031, "The client was disconnected")
+    );
+    let mut other = packets(&[OK]);
+    other[3] = 0;
+    assert_eq!(scan(&other), Err(WireError::Sequence { got: 0, wanted: 1 }));
+}
+
+/// A row of more than 100 MB, and as many short ones, in the pieces in which a connection reads them.
+#[test]
+fn answer_of_100_mb_is_counted_and_not_kept() {
+    let mut scanner = ResponseScanner::default();
+    let head = packets(&[&[1], b"def", EOF]);
+    assert_eq!(scanner.push(&head), Ok(None));
+    let mut sequence = 4u8;
+    let mut header = |length: u32| {
+        let [a, b, c, _] = length.to_le_bytes();
+        let header = [a, b, c, sequence];
+        sequence = sequence.wrapping_add(1);
+        header
+    };
+    let piece = [7; 16 << 10];
+    for packet in 0..7u8 {
+        let length = if packet < 6 { MAX_PACKET_LENGTH } else { 100 };
+        assert_eq!(scanner.push(&header(length)), Ok(None));
+        let mut left = length as usize;
+        while left > 0 {
+            let take = left.min(piece.len());
+            assert_eq!(scanner.push(&piece[..take]), Ok(None));
+            left -= take;
+        }
+    }
+    for _ in 0..100_000 {
+        assert_eq!(scanner.push(&header(1000)), Ok(None));
+        assert_eq!(scanner.push(&piece[..1000]), Ok(None));
+    }
+    let end = [&header(EOF.len() as u32), EOF].concat();
+    let answer = scanner.push(&end).unwrap().unwrap().unwrap();
+    assert_eq!(answer.rows, 100_001);
+    assert!(answer.bytes > 200_000_000, "{answer:?}");
+    assert!(scanner.kept.capacity() <= KEPT_OF_VALUES);
+}
+
 proptest! {
     #[test]
     fn no_bytes_panic_and_memory_is_bounded(pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..20), of in 0usize..3) {
