@@ -185,7 +185,7 @@ impl<'a> ServersUnderTest<'a> {
             ..LoadGroup::new(self.workload, vec![self.writer.clone()], threads)
         };
         let mut pool = WorkerPool::open(&[load_group], &self.clock, stop)?;
-        Ok(pool.measure_limit(LIMIT).first().copied().flatten())
+        Ok(pool.measure_limit(LIMIT, stop).first().copied().flatten())
     }
 
     /// Waits until every other server has applied all writes.

@@ -263,7 +263,7 @@ impl<'a> PreparedServers<'a> {
         let (ramp, length) = (self.plan.warm_up.0, self.plan.duration.0);
         let (kinds, load_groups) = self.load_groups(phase);
         let mut pool = WorkerPool::open(&load_groups, &self.clock, stop)?;
-        pool.measure_limit(LIMIT);
+        pool.measure_limit(LIMIT, stop);
         // The warm-up is separate, so that the replicas begin the counted part without a backlog.
         let warm_up = pool.run_interval(Duration::ZERO, ramp, stop, &mut |second| {
             let second = LoadProgress {

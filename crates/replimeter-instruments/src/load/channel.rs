@@ -108,8 +108,19 @@ impl Channel {
         StatementError::Broken(self.wire.unanswered(self.limit))
     }
 
-    /// After a lock timeout the server keeps the earlier statements of the transaction.
-    pub(super) async fn roll_back(&mut self) {
-        let _ = self.query("ROLLBACK").await;
+    /// Rolls back: after a lock timeout the server keeps the earlier statements of the transaction.
+    ///
+    /// # Errors
+    /// When the connection breaks; a refusal is ignored.
+    pub(super) async fn roll_back(&mut self) -> Result<(), ServerError> {
+        match self.query("ROLLBACK").await {
+            Err(StatementError::Broken(error)) => Err(error),
+            Ok(_) | Err(StatementError::Refused(_)) => Ok(()),
+        }
+    }
+
+    /// Returns whether no answer is outstanding. Otherwise the next statement would get the answer to an earlier one.
+    pub(super) fn is_idle(&self) -> bool {
+        self.wire.is_idle()
     }
 }

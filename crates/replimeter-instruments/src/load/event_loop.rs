@@ -1,7 +1,7 @@
 //! One thread that runs many operations: it polls futures when their sockets are ready or their times have come.
 //!
-//! There are no wakers: a socket's event, a timer and a permit each name the future to poll. A future is therefore also polled
-//! when it waits for something else, and must check what it waits for.
+//! A socket's event, a timer and a permit each name the future to poll. A future is therefore also polled when it waits for
+//! something else, and must check what it waits for. One that wakes itself is polled again after the others.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,8 +13,11 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     pin::{Pin, pin},
     rc::Rc,
-    sync::atomic::{AtomicBool, Ordering},
-    task::{Context, Poll, Waker},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
@@ -182,9 +185,13 @@ impl EventLoop {
         control: &mut dyn FnMut() -> LoopControl,
     ) -> usize {
         let state = &*self.state;
+        let woken = Arc::<Woken>::default();
         let mut running = Running {
             left: futures.len(),
             tasks: futures.into_iter().map(Some).collect(),
+            waker: Waker::from(Arc::clone(&woken)),
+            woken,
+            state,
         };
         state.timers.borrow_mut().clear();
         for index in 0..running.tasks.len() {
@@ -299,10 +306,27 @@ impl EventLoop {
     }
 }
 
+/// Whether a future woke itself while it was polled.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The futures of one run.
 struct Running<'f> {
     tasks: Vec<Option<Task<'f>>>,
     left: usize,
+    waker: Waker,
+    woken: Arc<Woken>,
+    state: &'f LoopState,
 }
 
 impl Running<'_> {
@@ -312,13 +336,13 @@ impl Running<'_> {
             return;
         };
         let Some(task) = slot else { return };
-        if task
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-            .is_ready()
-        {
+        let mut context = Context::from_waker(&self.waker);
+        if task.as_mut().poll(&mut context).is_ready() {
             *slot = None;
             self.left -= 1;
+        } else if self.woken.0.load(Ordering::Relaxed) {
+            self.woken.0.store(false, Ordering::Relaxed);
+            self.state.ready.borrow_mut().push(index as u32);
         }
     }
 }

@@ -65,8 +65,8 @@ impl LoopStatus {
 /// State of one connection, readable by other threads.
 #[derive(Debug, Default)]
 pub(super) struct WorkerStatus {
-    /// The server's number of its connection, to kill the connection.
-    pub(super) connection: AtomicU64,
+    /// The server's number of its connection, to kill the connection; 0 for none.
+    connection: AtomicU64,
     /// When the current operation was due; 0 for none.
     since: AtomicI64,
 }
@@ -76,6 +76,16 @@ impl WorkerStatus {
     pub(super) fn connected(&self, channel: &Channel) {
         let number = u64::from(channel.connection_id());
         self.connection.store(number, Ordering::Release);
+    }
+
+    /// Records the loss of the connection: after a restart of the server its number can be that of another client.
+    pub(super) fn disconnected(&self) {
+        self.connection.store(0, Ordering::Release);
+    }
+
+    /// Returns the server's number of the connection, if there is one.
+    pub(super) fn connection(&self) -> Option<u64> {
+        Some(self.connection.load(Ordering::Acquire)).filter(|number| *number > 0)
     }
 
     /// Records the start of an operation that was due at this time.

@@ -173,7 +173,7 @@ fn try_out(
                     StatementError::Broken(error) => return Err(error.into()),
                     StatementError::Refused(refusal) => {
                         let rolled_back = events.block_on(link.channel.roll_back(), stop);
-                        rolled_back.ok_or_else(interrupted)?;
+                        rolled_back.ok_or_else(interrupted)??;
                         link.channel.refused(&refusal)
                     }
                 };

@@ -54,8 +54,9 @@ pub(super) async fn try_out(
                 }
                 Ok(()) => None,
             };
-            link.channel.roll_back().await;
+            let rolled_back = link.channel.roll_back().await;
             let Some((step, error, again)) = error else {
+                rolled_back?;
                 break;
             };
             if !again {
@@ -64,6 +65,7 @@ pub(super) async fn try_out(
                     None => error,
                 });
             }
+            rolled_back?;
             task.sleep(PAUSE).await;
         }
     }

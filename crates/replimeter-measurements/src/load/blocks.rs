@@ -130,7 +130,7 @@ fn stretch(
     let work = cx.work;
     cx.stage(Stage::Prepare, "connecting the threads");
     let mut pool = WorkerPool::open(load_groups, &cx.clock, cx.stop)?;
-    let before = pool.measure_limit(LIMIT);
+    let before = pool.measure_limit(LIMIT, cx.stop);
     let (mut lock, mut checked) = (Ok(()), Instant::now());
     let mut told = |second: &LoadProgress| {
         cx.observers.progress(shown(work, load_groups, second));
@@ -157,7 +157,7 @@ fn stretch(
     let whole = |result: &GroupResult| result.failure.is_none() && !result.interrupted;
     if results.iter().all(whole) {
         // The higher of two readings is the limit: interference can only lower one.
-        let after = pool.measure_limit(LIMIT);
+        let after = pool.measure_limit(LIMIT, cx.stop);
         for ((result, before), after) in results.iter_mut().zip(before).zip(after) {
             result.limit_per_s = before
                 .zip(after)

@@ -83,6 +83,31 @@ fn wake_and_abandon_end_long_waits() {
 }
 
 #[test]
+fn future_that_wakes_itself_lets_others_continue() {
+    let clock = Clock::start();
+    let events = EventLoop::new(&clock).unwrap();
+    let handles = [events.handle(0), events.handle(1)];
+    let (polls, slept) = (Cell::new(0u64), Cell::new(false));
+    let futures: Vec<Task<'_>> = vec![
+        Box::pin(poll_fn(|context| {
+            polls.set(polls.get() + 1);
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })),
+        Box::pin(async {
+            handles[1].sleep(Duration::from_millis(5)).await;
+            slept.set(true);
+        }),
+    ];
+    let left = events.run(futures, &mut || match slept.get() {
+        true => LoopControl::Abandon,
+        false => LoopControl::Continue,
+    });
+    assert_eq!(left, 1);
+    assert!(polls.get() > 10, "{polls:?}");
+}
+
+#[test]
 fn silent_peer_reaches_the_limit() {
     let clock = Clock::start();
     let events = EventLoop::new(&clock).unwrap();

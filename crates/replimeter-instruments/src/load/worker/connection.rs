@@ -31,6 +31,8 @@ pub(in crate::load) struct LoadTarget {
     pub(in crate::load) reads_only: bool,
     /// Whether it is a member of a Galera cluster.
     pub(in crate::load) galera: bool,
+    /// How long an answer may take.
+    pub(in crate::load) answer: Duration,
     /// Statements that open every session.
     pub(in crate::load) session: Vec<String>,
     /// The recorder of the versions that are read here, and the index of this server in it.
@@ -43,6 +45,7 @@ impl LoadTarget {
             node,
             reads_only,
             galera: false,
+            answer: ANSWER,
             session: Vec::new(),
             versions: None,
         }
@@ -64,7 +67,7 @@ impl LoadTarget {
     /// Opens a session for statements that are run once.
     pub(in crate::load) fn open_session(&self) -> Result<Session, ServerError> {
         let mut session = Session::open(&Node {
-            answer: ANSWER,
+            answer: self.answer,
             ..self.node.clone()
         })?;
         for sql in self.statements() {
@@ -121,7 +124,8 @@ impl WorkerConnection {
         let other = |error| (None, error);
         let wire = place.wire().map_err(other)?;
         let target = &*place.target;
-        let mut channel = Channel::open(wire, task, ANSWER).await.map_err(other)?;
+        let opened = Channel::open(wire, task, target.answer).await;
+        let mut channel = opened.map_err(other)?;
         for sql in target.statements() {
             channel.run(sql).await.map_err(other)?;
         }

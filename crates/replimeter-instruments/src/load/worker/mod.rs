@@ -310,11 +310,7 @@ impl Worker {
                     }
                 }
                 StatementError::Broken(error) => {
-                    if self.counts {
-                        let statistics = &mut context.window.borrow_mut().statistics;
-                        statistics.error(None, &error.cause);
-                    }
-                    self.reconnect(context, Some(error)).await;
+                    self.broken(context, error).await;
                     return false;
                 }
             }
@@ -355,15 +351,28 @@ impl Worker {
                 &format!("{message} (error {code}, SQLSTATE {state})"),
             );
         }
-        if let Some(link) = &mut self.link {
-            link.channel.roll_back().await;
+        if let Some(link) = &mut self.link
+            && let Err(error) = link.channel.roll_back().await
+        {
+            self.broken(context, error).await;
+            return None;
         }
         RetryReason::for_refusal(refusal)
+    }
+
+    /// Records the loss of the connection, and reconnects.
+    async fn broken(&mut self, context: &WorkerContext, error: ServerError) {
+        if self.counts {
+            let statistics = &mut context.window.borrow_mut().statistics;
+            statistics.error(None, &error.cause);
+        }
+        self.reconnect(context, Some(error)).await;
     }
 
     /// Reconnects, for as long as the load group retries; the current operation fails in any case.
     async fn reconnect(&mut self, context: &WorkerContext, mut error: Option<ServerError>) {
         self.link = None;
+        self.status.disconnected();
         let shared = &context.shared;
         let deadline = Instant::now() + shared.patience;
         loop {
@@ -379,6 +388,10 @@ impl Worker {
                 let mut first = error.unwrap_or_else(|| again.clone());
                 if first.cause != again.cause {
                     first.cause = format!("{}; then: {}", first.cause, again.cause);
+                    if !again.unanswered() {
+                        // The server is there, and this is what to mend.
+                        (first.kind, first.hint) = (again.kind, again.hint);
+                    }
                 }
                 shared.fail(first);
                 return;

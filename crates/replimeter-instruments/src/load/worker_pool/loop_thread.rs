@@ -22,7 +22,9 @@ use crate::{
         program::Program,
         statistics::LoadStatistics,
         value::Draw,
-        worker::{LoadTarget, LoopTarget, Shared, WindowCounts, Worker, WorkerContext},
+        worker::{
+            LoadTarget, LoopTarget, Shared, WindowCounts, Worker, WorkerConnection, WorkerContext,
+        },
     },
 };
 
@@ -177,9 +179,13 @@ impl LoopThread {
             .collect();
         let unfinished = events.run(futures, &mut || self.control());
         if unfinished > 0 {
-            // A connection with a statement in progress cannot be used again.
-            for worker in workers.iter_mut().filter(|worker| worker.status.busy()) {
-                worker.link = None;
+            for worker in workers {
+                // A connection that waits for an answer, or is in a transaction, cannot be used again.
+                let used = worker.status.busy();
+                let lost = |link: &mut WorkerConnection| used || !link.channel.is_idle();
+                if worker.link.take_if(lost).is_some() {
+                    worker.status.disconnected();
+                }
                 worker.status.ends();
             }
         }

@@ -4,6 +4,8 @@ mod free_connections;
 mod load_group;
 mod loop_thread;
 mod progress;
+#[cfg(test)]
+mod tests;
 mod worker_group;
 
 use std::{
@@ -29,7 +31,7 @@ pub(super) use self::worker_group::GroupOutcome;
 use self::{
     loop_thread::{LoopCommand, LoopReport},
     progress::ProgressTicker,
-    worker_group::WorkerGroup,
+    worker_group::{WorkerGroup, check, raise_file_limit},
 };
 use super::{latency_recorder::LatencyRecorders, result::GroupResult, worker::Shared};
 use crate::{MeasureError, clock::Clock, kill::kill};
@@ -89,6 +91,8 @@ impl WorkerPool {
             worker_groups: Vec::new(),
             generation: 0,
         };
+        load_groups.iter().try_for_each(check)?;
+        raise_file_limit(load_groups)?;
         for (number, load_group) in (0..).zip(load_groups) {
             let worker_group = WorkerGroup::open(load_group, number, clock, trial, stop)?;
             pool.worker_groups.push(worker_group);
@@ -179,8 +183,9 @@ impl WorkerPool {
     }
 
     /// Pings over every connection for this time, and so measures how many statements per second this
-    /// client can get answered at most. Returns it for each load group, and keeps it for the results.
-    pub fn measure_limit(&mut self, length: Duration) -> Vec<Option<f64>> {
+    /// client can get answered at most. Returns it for each load group, and keeps it for the results; `None` if a server did
+    /// not answer, or the user stops the run.
+    pub fn measure_limit(&mut self, length: Duration, stop: &AtomicBool) -> Vec<Option<f64>> {
         let now = self.clock.now();
         for worker_group in &mut self.worker_groups {
             worker_group.shared.start(now, None, None);
@@ -190,20 +195,23 @@ impl WorkerPool {
         let generation = self.generation;
         let mut limits = Vec::new();
         for worker_group in &mut self.worker_groups {
-            let mut sum = 0.0;
-            let mut heard = 0;
-            while heard < worker_group.commands.len() {
-                let left = deadline.saturating_duration_since(Instant::now());
-                let Ok(report) = worker_group.reports.recv_timeout(left) else {
-                    break;
-                };
-                if report.generation == generation {
-                    sum += report.pings;
-                    heard += 1;
-                }
+            let mut reports: Vec<_> = worker_group.commands.iter().map(|_| None).collect();
+            while reports.iter().any(Option::is_none)
+                && Instant::now() < deadline
+                && !stop.load(Ordering::Relaxed)
+            {
+                let next = deadline.min(Instant::now() + LOOK);
+                worker_group.receive_reports(generation, next, &mut reports);
             }
-            worker_group.limit = (heard == worker_group.commands.len()).then_some(sum);
+            let pings = reports.iter().map(|report| Some(report.as_ref()?.pings));
+            worker_group.limit = pings.sum();
             limits.push(worker_group.limit);
+            if worker_group.limit.is_none() {
+                // What follows does not wait for these answers.
+                worker_group.abandon();
+                let deadline = Instant::now() + AFTER_KILL;
+                worker_group.receive_reports(generation, deadline, &mut reports);
+            }
         }
         limits
     }
@@ -317,7 +325,8 @@ impl WorkerPool {
     /// Ends the connections with operations in progress.
     fn kill(&self) {
         let mut by_server: HashMap<&str, (&Node, Vec<u64>)> = HashMap::new();
-        for (node, number) in self.worker_groups.iter().flat_map(WorkerGroup::busy) {
+        let busy = self.worker_groups.iter().flat_map(WorkerGroup::busy);
+        for (node, number) in busy.filter_map(|(node, number)| Some((node, number?))) {
             let (_, numbers) = by_server
                 .entry(&node.name)
                 .or_insert_with(|| (node, Vec::new()));

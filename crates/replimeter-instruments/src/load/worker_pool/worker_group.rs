@@ -107,13 +107,11 @@ impl WorkerGroup {
         trial: bool,
         stop: &AtomicBool,
     ) -> Result<Self, MeasureError> {
-        check(load_group)?;
         let rows = load_group.data.map_or_else(
             || load_group.workload.rows(load_group.workload.default_size()),
             |data| data.rows,
         );
         let program = Program::new(load_group.workload, rows);
-        raise_file_limit(load_group)?;
         let (mut places, mut scarce) = (Vec::new(), Vec::new());
         for (index, node) in (0..).zip(&load_group.nodes) {
             let mut place = LoadTarget {
@@ -131,6 +129,19 @@ impl WorkerGroup {
             }
             places.push(place);
         }
+        let opened = Self::open_connections(load_group, places, program, number, clock, stop)?;
+        Ok(Self { scarce, ..opened })
+    }
+
+    /// Opens the connections to servers that were checked.
+    pub(super) fn open_connections(
+        load_group: &LoadGroup<'_>,
+        places: Vec<LoadTarget>,
+        program: Arc<Program>,
+        number: u64,
+        clock: &Clock,
+        stop: &AtomicBool,
+    ) -> Result<Self, MeasureError> {
         let (reporter, reports) = channel();
         let mut worker_group = Self {
             program,
@@ -142,7 +153,7 @@ impl WorkerGroup {
             threads: Vec::new(),
             reports,
             limit: None,
-            scarce,
+            scarce: Vec::new(),
             abandon: Arc::default(),
         };
         worker_group.start(load_group, clock, &reporter)?;
@@ -234,16 +245,15 @@ impl WorkerGroup {
         self.abandon.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the server and the number of each connection with an operation in progress.
-    pub(super) fn busy(&self) -> Vec<(&Node, u64)> {
+    /// Returns the server of each operation in progress, and the number of its connection unless that is lost.
+    pub(super) fn busy(&self) -> Vec<(&Node, Option<u64>)> {
         let loops = self.statuses.len();
         let mut busy = Vec::new();
         for (first, status) in self.statuses.iter().enumerate() {
             for (own, connection) in status.connections.iter().enumerate() {
                 if connection.busy() {
                     let place = (first + own * loops) % self.places.len();
-                    let number = connection.connection.load(Ordering::Acquire);
-                    busy.push((&self.places[place].node, number));
+                    busy.push((&self.places[place].node, connection.connection()));
                 }
             }
         }
@@ -386,7 +396,7 @@ impl WorkerGroup {
 }
 
 /// Checks that there are servers, threads and a rate.
-fn check(load_group: &LoadGroup<'_>) -> Result<(), ServerError> {
+pub(super) fn check(load_group: &LoadGroup<'_>) -> Result<(), ServerError> {
     if load_group.nodes.is_empty() {
         return Err(ServerError::precondition(
             "load",
@@ -416,9 +426,16 @@ fn check(load_group: &LoadGroup<'_>) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Lets this process open a socket for every connection.
-fn raise_file_limit(load_group: &LoadGroup<'_>) -> Result<(), ServerError> {
-    let needed = u64::from(load_group.threads) + OTHER_FILES;
+/// Lets this process open a socket for every connection of these groups.
+pub(super) fn raise_file_limit(load_groups: &[LoadGroup<'_>]) -> Result<(), ServerError> {
+    let Some(load_group) = load_groups.first() else {
+        return Ok(());
+    };
+    let threads: u64 = load_groups
+        .iter()
+        .map(|group| u64::from(group.threads))
+        .sum();
+    let needed = threads + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return Ok(());
@@ -427,8 +444,7 @@ fn raise_file_limit(load_group: &LoadGroup<'_>) -> Result<(), ServerError> {
         return Err(precondition(
             load_group,
             format!(
-                "{} threads need {needed} open files, and this process may have {maximum}",
-                load_group.threads
+                "{threads} threads need {needed} open files, and this process may have {maximum}"
             ),
             "use fewer threads, or raise the limit of open files (ulimit -Hn)",
         ));

@@ -1,0 +1,251 @@
+//! A server of a test: it logs clients in, prepares their statements, and answers executions as the test describes.
+
+use std::{
+    io::{ErrorKind, Read, Result, Write},
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::Node;
+use replimeter_model::target::Endpoint;
+use rustix::net::sockopt;
+
+use crate::sync::lock;
+
+const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
+const END: &[u8] = &[0xfe, 0, 0, 2, 0];
+
+/// What a connection must be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// A connection, before the greeting.
+    Login,
+    /// An execution of a statement; its number over this connection, from 1.
+    Execution(u64),
+    Ping,
+}
+
+/// A connection that waits for an answer.
+pub(super) struct Client<'p> {
+    stream: TcpStream,
+    /// Its number, from 1.
+    pub(super) number: u64,
+    pub(super) asked: Asked,
+    pub(super) peer: &'p Counts,
+}
+
+/// What the peer has seen.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// Connections that were opened, and those that are open.
+    pub(super) connections: AtomicU64,
+    pub(super) open: AtomicU64,
+    /// Logins in progress, and their maximum.
+    logins: AtomicU64,
+    pub(super) most_logins: AtomicU64,
+    pub(super) executions: AtomicU64,
+    /// Statements that were sent as text, apart from those that begin a session.
+    pub(super) texts: Mutex<Vec<String>>,
+}
+
+impl Client<'_> {
+    pub(super) fn ok(&mut self) -> Result<()> {
+        self.send(1, OK)
+    }
+
+    /// Sends one packet.
+    pub(super) fn send(&mut self, sequence: u8, payload: &[u8]) -> Result<()> {
+        let [a, b, c, _] = u32::try_from(payload.len()).unwrap().to_le_bytes();
+        let packet = [&[a, b, c, sequence], payload].concat();
+        self.stream.write_all(&packet)
+    }
+
+    /// Sends an error with this packet number.
+    pub(super) fn error(&mut self, sequence: u8, code: u16, message: &str) -> Result<()> {
+        let [low, high] = code.to_le_bytes();
+        self.send(
+            sequence,
+            &[&[0xff, low, high], b"#HY000".as_slice(), message.as_bytes()].concat(),
+        )
+    }
+
+    /// Begins a result of one column, and sends a row; the next packet has number 5.
+    pub(super) fn begin_rows(&mut self) -> Result<()> {
+        self.send(1, &[1])?;
+        self.send(2, b"\x03def\0\0\0\x01n\0\x0c\x21\0\x14\0\0\0\xfd\0\0\0\0\0")?;
+        self.send(3, END)?;
+        self.send(4, &[0, 0, 1, b'x'])
+    }
+
+    /// Sends rows until the client closes the connection.
+    pub(super) fn rows_without_end(&mut self) -> Result<()> {
+        self.begin_rows()?;
+        let row = [vec![0, 0, 0xfc, 0xe8, 3], vec![b'x'; 1000]].concat();
+        let mut sequence = 5u8;
+        loop {
+            let mut rows = Vec::new();
+            for _ in 0..1000 {
+                let [a, b, c, _] = (row.len() as u32).to_le_bytes();
+                rows.extend_from_slice(&[a, b, c, sequence]);
+                rows.extend_from_slice(&row);
+                sequence = sequence.wrapping_add(1);
+            }
+            self.stream.write_all(&rows)?;
+        }
+    }
+
+    /// Waits until the client closes the connection.
+    pub(super) fn hang(&mut self) -> Result<()> {
+        while self.stream.read(&mut [0; 64])? > 0 {}
+        self.close()
+    }
+
+    /// Closes the connection.
+    pub(super) fn close(&self) -> Result<()> {
+        Err(ErrorKind::ConnectionAborted.into())
+    }
+
+    /// Resets the connection.
+    pub(super) fn reset(&self) -> Result<()> {
+        sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO))?;
+        self.close()
+    }
+
+    fn receive(&mut self) -> Result<Vec<u8>> {
+        let mut header = [0; 4];
+        self.stream.read_exact(&mut header)?;
+        let length = u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize;
+        let mut payload = vec![0; length];
+        self.stream.read_exact(&mut payload)?;
+        Ok(payload)
+    }
+
+    fn log_in(&mut self, behave: &Behavior) -> Result<()> {
+        let now = self.peer.logins.fetch_add(1, Ordering::Relaxed) + 1;
+        self.peer.most_logins.fetch_max(now, Ordering::Relaxed);
+        let done = self.greet(behave);
+        // The client may begin another one as soon as it has the last packet.
+        self.peer.logins.fetch_sub(1, Ordering::Relaxed);
+        done?;
+        self.send(2, OK)
+    }
+
+    fn greet(&mut self, behave: &Behavior) -> Result<()> {
+        behave(self)?;
+        let number = u32::try_from(self.number).unwrap().to_le_bytes();
+        let greeting = [
+            b"\x0a8.0.0\0".as_slice(),
+            &number,
+            b"12345678\0",
+            &0xa20f_u16.to_le_bytes(),
+            &[0x21, 2, 0],
+            &0x0008_u16.to_le_bytes(),
+            &[21],
+            &[0; 10],
+            b"123456789012\0mysql_native_password\0",
+        ];
+        self.send(0, &greeting.concat())?;
+        self.receive().map(drop)
+    }
+
+    fn serve(&mut self, behave: &Behavior) -> Result<()> {
+        self.log_in(behave)?;
+        let mut executions = 0;
+        loop {
+            let command = self.receive()?;
+            match command.split_first() {
+                Some((0x03, text)) => {
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    if !text.starts_with("SET ") && !text.starts_with("USE ") {
+                        lock(&self.peer.texts).push(text);
+                    }
+                    self.ok()?;
+                }
+                Some((0x16, _)) => self.send(1, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])?,
+                Some((0x17, _)) => {
+                    executions += 1;
+                    self.peer.executions.fetch_add(1, Ordering::Relaxed);
+                    self.asked = Asked::Execution(executions);
+                    behave(self)?;
+                }
+                Some((0x0e, _)) => {
+                    self.asked = Asked::Ping;
+                    behave(self)?;
+                }
+                _ => return self.close(),
+            }
+        }
+    }
+}
+
+/// Answers a client; an error closes the connection. Nothing is sent for a login.
+type Behavior = dyn Fn(&mut Client<'_>) -> Result<()> + Send + Sync;
+
+/// The server; its threads end with their connections.
+pub(super) struct Peer {
+    pub(super) node: Node,
+    pub(super) counts: Arc<Counts>,
+}
+
+impl Peer {
+    pub(super) fn start(
+        behave: impl Fn(&mut Client<'_>) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let counts = Arc::<Counts>::default();
+        let (seen, behave) = (Arc::clone(&counts), Arc::new(behave));
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (seen, behave) = (Arc::clone(&seen), Arc::clone(&behave));
+                thread::spawn(move || {
+                    stream.set_nodelay(true).unwrap();
+                    seen.open.fetch_add(1, Ordering::Relaxed);
+                    let mut client = Client {
+                        stream,
+                        number: seen.connections.fetch_add(1, Ordering::Relaxed) + 1,
+                        asked: Asked::Login,
+                        peer: &seen,
+                    };
+                    let _: Result<()> = client.serve(&*behave);
+                    drop(client);
+                    seen.open.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+        });
+        let address = format!("mysql://127.0.0.1:{port}/?ssl-mode=disabled");
+        let node = Node {
+            name: "primary".to_owned(),
+            endpoint: Endpoint::parse(&address).unwrap().0,
+            user: "user".to_owned(),
+            password: None,
+            login: None,
+            answer: Duration::from_secs(5),
+            namespace: None,
+            show_errors: false,
+        };
+        Self { node, counts }
+    }
+
+    pub(super) fn connections(&self) -> u64 {
+        self.counts.connections.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn texts(&self) -> Vec<String> {
+        lock(&self.counts.texts).clone()
+    }
+
+    /// Waits until the client has closed every connection.
+    pub(super) fn await_no_connection(&self) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.counts.open.load(Ordering::Relaxed) > 0 {
+            assert!(Instant::now() < deadline, "connections are left open");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
