@@ -29,6 +29,11 @@ pub(crate) const KEEPALIVE_PROBES: u32 = 6;
 /// How long sent bytes may stay unacknowledged by the peer's system.
 pub(crate) const UNACKNOWLEDGED: Duration = Duration::from_secs(45);
 
+/// What begins every session. One statement must be one transaction, whatever the server's default; and no session of a run may end
+/// because it is idle for some seconds, as the one that holds its lock.
+const SESSION: &str =
+    "SET SESSION autocommit=1, wait_timeout=GREATEST(@@SESSION.wait_timeout, 3600)";
+
 /// Prepared statements that a connection caches.
 const STATEMENTS: usize = 1024;
 
@@ -159,8 +164,7 @@ impl Node {
             .tcp_nodelay(true)
             // The answer to a write contains its GTID for sessions that request it.
             .additional_capabilities(CapabilityFlags::CLIENT_SESSION_TRACK)
-            // One statement must be one transaction, whatever the server's default.
-            .init(vec!["SET SESSION autocommit=1"])
+            .init(vec![SESSION])
             .tcp_connect_timeout(Some(CONNECT))
             .read_timeout(Some(self.login_timeout()))
             .write_timeout(Some(self.login_timeout()))
