@@ -3,6 +3,7 @@
 
 mod data;
 mod failures;
+mod faults;
 mod refusals;
 mod runs;
 mod threads;
@@ -35,6 +36,10 @@ pub(crate) const TESTS: &[Test] = &[
     test!(runs::operation_across_the_end_is_counted on mariadb),
     test!(runs::endless_operation_counts_as_failed on mariadb).long(),
     test!(failures::errors_do_not_slow_a_load on mariadb),
+    test!(faults::closed_idle_connections_are_opened_again on mariadb),
+    test!(faults::long_answers_need_little_memory on mariadb),
+    test!(faults::too_few_open_files_are_refused on mariadb),
+    test!(faults::closed_idle_connections_of_mysql_are_opened_again).long(),
     test!(refusals::refused_script_ends_before_measuring on mariadb),
     test!(data::run_that_lost_its_lock_keeps_the_next_runs_tables on mariadb),
     test!(data::fill_that_lost_its_lock_ends on mariadb),
