@@ -1,6 +1,8 @@
 //! Compares the load engine with sysbench 1.0, alternately on one server: throughput, processor
 //! time and memory of the client, and the rate of filling a data set.
 
+mod fill;
+
 use std::{
     fs,
     io::Read,
@@ -36,10 +38,6 @@ const ROUNDS: usize = 9;
 const CONNECTIONS: [u32; 3] = [1, 8, 64];
 /// Time between two readings of a client's processor time.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
-/// Size of the data set that is filled, in bytes.
-const FILLED: u64 = 300_000_000;
-/// Connections that fill it, on both sides.
-const FILLERS: u32 = 4;
 /// The 97.5 % points of Student's distribution for 1 to 9 degrees of freedom.
 const T95: [f64; 9] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262,
@@ -107,13 +105,15 @@ pub(crate) fn load() {
         }
     }
     drop(set.remove(node));
-    if wanted("fill") {
-        filling(node);
-    }
     if wanted("memory") {
         memory(node);
     }
     drop(sandbox);
+    for engine in ["mariadb", "mysql"] {
+        if wanted("fill") {
+            fill::filling(engine);
+        }
+    }
 }
 
 /// Compares the delay that an event loop measures with arrivals that are known, at about half a core.
@@ -503,57 +503,6 @@ fn resident(child: &Child) -> Option<f64> {
         .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: f64 = text.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib * 1.024e-3)
-}
-
-/// Compares the rates of filling 300 MB of sysbench's rows.
-fn filling(node: &Node) {
-    let workload = Workload::named("point-select").unwrap();
-    let stop = AtomicBool::new(false);
-    let rows = workload.rows(DataSize::Bytes(FILLED));
-    let (mut ours, mut theirs, mut alone) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..rounds().min(3) {
-        let set = fill_sandbox(
-            slice::from_ref(node),
-            &workload,
-            DataSize::Rows(rows),
-            &mut |_| {},
-            &stop,
-        )
-        .unwrap();
-        ours.push(set.rows as f64 / set.took.as_secs_f64());
-        let bytes = set.bytes;
-        drop(set.remove(node));
-        line(
-            "load: filled data set (MB on disk)",
-            format!("{:.0}", bytes as f64 / 1e6),
-            "",
-        );
-        for (tables, rates) in [(u64::from(FILLERS), &mut theirs), (1, &mut alone)] {
-            sql(node, "CREATE DATABASE sysbench");
-            let began = Instant::now();
-            let mut command = sysbench_command(node, "sysbench");
-            command
-                .arg(format!("--threads={FILLERS}"))
-                .arg(format!("--tables={tables}"));
-            command
-                .arg(format!("--table-size={}", rows / tables))
-                .args(["oltp_read_write", "prepare"]);
-            assert!(command.stdout(Stdio::null()).status().unwrap().success());
-            rates.push(rows as f64 / began.elapsed().as_secs_f64());
-            sql(node, "DROP DATABASE sysbench");
-        }
-    }
-    // sysbench fills a table with one thread: several threads need as many tables, each with its own index.
-    line(
-        "load: rows filled per s / sysbench prepare, one table per thread",
-        ratio(&ours, &theirs),
-        "≥ 0.9",
-    );
-    line(
-        "load: rows filled per s / sysbench prepare, also one table",
-        ratio(&ours, &alone),
-        "≥ 0.9",
-    );
 }
 
 /// Measures the resident memory of the tool in MB, with 64 connections, early and late in a run.

@@ -1,10 +1,10 @@
-//! Fills one table of a data set over several connections.
+//! Fills the tables of a data set over several connections.
 
 use std::{
     fmt::Write as _,
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, ScopedJoinHandle},
     time::{Duration, Instant},
@@ -38,14 +38,14 @@ const STALLED: Duration = Duration::from_secs(5);
 /// How long running statements may take after the stop.
 const AFTER_STOP: Duration = Duration::from_secs(1);
 
-/// Progress of filling a table.
+/// Progress of filling a data set.
 #[derive(Clone, Debug)]
 pub struct FillProgress {
-    /// The table's name.
+    /// The table's name, or the number of tables.
     pub table: String,
     /// Rows written so far.
     pub rows: u64,
-    /// Rows that the table will have.
+    /// Rows that the tables will have.
     pub of: u64,
     /// Bytes of the statements sent.
     pub bytes: u64,
@@ -63,17 +63,18 @@ pub(super) struct FillTarget<'a> {
     pub(super) disk: Option<&'a Disk>,
 }
 
-/// Fills one table; returns the bytes sent.
-pub(super) fn fill_table(
+/// Fills the tables with this number of rows each; returns the bytes sent.
+pub(super) fn fill_tables(
     room: &FillTarget<'_>,
     workload: &Workload,
-    table: &Table,
     rows: u64,
     threads: u32,
     progress: &mut OnFill<'_>,
     stop: &AtomicBool,
 ) -> Result<u64, MeasureError> {
-    if rows == 0 {
+    let tables = workload.inner.tables.iter();
+    let tables: Vec<&Table> = tables.filter(|table| !table.columns.is_empty()).collect();
+    if rows == 0 || tables.is_empty() {
         return Ok(0);
     }
     let began = Instant::now();
@@ -81,30 +82,37 @@ pub(super) fn fill_table(
         .value(FILLING, "SELECT @@max_allowed_packet")?
         .and_then(|bytes| bytes.parse().ok())
         .unwrap_or(1 << 20);
-    let (batch, job) = (InsertBatch::new(table, rows, packet), FillJob::default());
+    let job = FillJob {
+        tables: tables
+            .iter()
+            .map(|table| TableJob {
+                batch: InsertBatch::new(table, rows, packet),
+                table,
+                next: AtomicU64::new(0),
+            })
+            .collect(),
+        ..FillJob::default()
+    };
+    let name = match tables.as_slice() {
+        [table] => table.name.clone(),
+        tables => format!("{} tables", tables.len()),
+    };
     let mut tell = || {
         progress(&FillProgress {
-            table: table.name.clone(),
+            table: name.clone(),
             rows: job.rows.load(Ordering::Relaxed),
-            of: rows,
+            of: rows * tables.len() as u64,
             bytes: job.bytes.load(Ordering::Relaxed),
             since: began.elapsed(),
         })
     };
     tell()?;
     let target = WireTarget::new(room.primary)?;
-    let fillers = u64::from(threads.max(1)).min(batch.count());
-    let explain = |error| {
-        about(
-            error,
-            workload,
-            table.line,
-            &format!("rows of `{}`", table.name),
-        )
-    };
+    let batches = job.tables.iter().map(|table| table.batch.count()).sum();
+    let fillers = u64::from(threads.max(1)).min(batches);
     let ended = thread::scope(|scope| {
         let running: Vec<_> = (0..fillers)
-            .map(|_| scope.spawn(|| job.end_by(batch.work(&target, &job, &explain))))
+            .map(|_| scope.spawn(|| job.end_by(job.work(&target, workload))))
             .collect();
         job.watch(room, &running, &mut tell, stop)
     });
@@ -118,10 +126,20 @@ pub(super) fn fill_table(
     Ok(job.bytes.load(Ordering::Relaxed))
 }
 
-/// State that the threads filling a table share.
-#[derive(Default)]
-struct FillJob {
+/// A table while it is filled.
+struct TableJob<'a> {
+    table: &'a Table,
+    batch: InsertBatch,
+    /// The next batch.
     next: AtomicU64,
+}
+
+/// State that the threads filling the tables share.
+#[derive(Default)]
+struct FillJob<'a> {
+    tables: Vec<TableJob<'a>>,
+    /// The first table that no thread has begun.
+    next: AtomicUsize,
     rows: AtomicU64,
     bytes: AtomicU64,
     /// Whether no further batch is sent.
@@ -133,13 +151,70 @@ struct FillJob {
     error: Mutex<Option<ServerError>>,
 }
 
-impl FillJob {
+impl FillJob<'_> {
     /// Ends all threads when one has failed.
     fn end_by(&self, done: Result<(), ServerError>) {
         if let Err(error) = done {
             lock(&self.error).get_or_insert(error);
             self.over.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Writes batches until none is left.
+    fn work(&self, target: &WireTarget, workload: &Workload) -> Result<(), ServerError> {
+        let events = EventLoop::open(&Clock::start(), target.node())?;
+        let task = events.handle(0);
+        let mut done = Ok(());
+        let filling: Task<'_> = Box::pin(async {
+            done = match Channel::open(target, &task, ANSWER).await {
+                Ok(mut channel) => {
+                    lock(&self.connections).push(channel.connection_id());
+                    self.fill(&mut channel, workload).await
+                }
+                Err(error) => Err(error),
+            };
+        });
+        events.run(
+            vec![filling],
+            &mut || match self.abandoned.load(Ordering::Relaxed) {
+                true => LoopControl::Abandon,
+                false => LoopControl::Continue,
+            },
+        );
+        done
+    }
+
+    /// Fills tables that no other thread has begun, then helps with the others: threads that write to one
+    /// table wait for each other.
+    async fn fill(&self, channel: &mut Channel, workload: &Workload) -> Result<(), ServerError> {
+        let own = std::iter::from_fn(|| self.tables.get(self.next.fetch_add(1, Ordering::Relaxed)));
+        for job in own.chain(&self.tables) {
+            self.send_batches(channel, job).await.map_err(|error| {
+                let what = format!("rows of `{}`", job.table.name);
+                about(error, workload, job.table.line, &what)
+            })?;
+        }
+        Ok(())
+    }
+
+    async fn send_batches(
+        &self,
+        channel: &mut Channel,
+        job: &TableJob<'_>,
+    ) -> Result<(), ServerError> {
+        let mut sql = String::new();
+        let mut scratch = Vec::new();
+        while !self.over.load(Ordering::Relaxed) {
+            let number = job.next.fetch_add(1, Ordering::Relaxed);
+            if number >= job.batch.count() {
+                break;
+            }
+            let rows = job.batch.words(number, &mut sql, &mut scratch);
+            send(channel, &sql).await?;
+            self.rows.fetch_add(rows, Ordering::Relaxed);
+            self.bytes.fetch_add(sql.len() as u64, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Waits for the threads, reports progress, and ends the threads when the user stops the run, the
@@ -231,51 +306,6 @@ impl InsertBatch {
     /// Returns the number of batches.
     fn count(&self) -> u64 {
         self.rows.div_ceil(self.of)
-    }
-
-    /// Writes batches until none is left.
-    fn work(
-        &self,
-        target: &WireTarget,
-        job: &FillJob,
-        explain: &(dyn Fn(ServerError) -> ServerError + Sync),
-    ) -> Result<(), ServerError> {
-        let events = EventLoop::open(&Clock::start(), target.node())?;
-        let task = events.handle(0);
-        let mut done = Ok(());
-        let filling: Task<'_> = Box::pin(async {
-            done = match Channel::open(target, &task, ANSWER).await {
-                Ok(mut channel) => {
-                    lock(&job.connections).push(channel.connection_id());
-                    self.send_batches(&mut channel, job).await.map_err(explain)
-                }
-                Err(error) => Err(error),
-            };
-        });
-        events.run(
-            vec![filling],
-            &mut || match job.abandoned.load(Ordering::Relaxed) {
-                true => LoopControl::Abandon,
-                false => LoopControl::Continue,
-            },
-        );
-        done
-    }
-
-    async fn send_batches(&self, channel: &mut Channel, job: &FillJob) -> Result<(), ServerError> {
-        let mut sql = String::new();
-        let mut scratch = Vec::new();
-        while !job.over.load(Ordering::Relaxed) {
-            let number = job.next.fetch_add(1, Ordering::Relaxed);
-            if number >= self.count() {
-                break;
-            }
-            let rows = self.words(number, &mut sql, &mut scratch);
-            send(channel, &sql).await?;
-            job.rows.fetch_add(rows, Ordering::Relaxed);
-            job.bytes.fetch_add(sql.len() as u64, Ordering::Relaxed);
-        }
-        Ok(())
     }
 
     /// Writes the statement of one batch, identical on every thread; returns its number of rows.

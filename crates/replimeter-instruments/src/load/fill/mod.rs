@@ -1,5 +1,6 @@
 //! Data sets: generated tables that are created once and reused by later runs.
 
+mod after;
 mod found;
 mod removal;
 
@@ -14,12 +15,13 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 
+use self::after::run_after;
 use self::found::{comment, own_comment, refuse_foreign, size_of, size_on_disk};
 pub(super) use self::removal::{REMOVAL, open_for_removal, tear_down};
 use super::{
     FILLING, OPERATION, SETS, about,
     disk::Disk,
-    insert::{FillProgress, FillTarget, OnFill, fill_table},
+    insert::{FillProgress, FillTarget, OnFill, fill_tables},
     script::excerpt,
     value::Draw,
     workload::{Table, Workload},
@@ -303,26 +305,13 @@ impl DataSet {
         }
         // From now on a table shows other runs that the schema is in use.
         unlock_schema(session);
-        let workload = self.workload.clone();
-        for table in workload
-            .inner
-            .tables
-            .iter()
-            .filter(|table| !table.columns.is_empty())
-        {
-            let place = FillTarget {
-                primary,
-                session,
-                disk: disk.as_ref(),
-            };
-            self.sent += fill_table(&place, &workload, table, self.rows, threads, progress, stop)?;
-            for statement in &table.after {
-                session.run(FILLING, statement).map_err(|error| {
-                    about(error, &self.workload, table.line, &excerpt(statement))
-                })?;
-            }
-            check_interrupted(stop)?;
-        }
+        let place = FillTarget {
+            primary,
+            session,
+            disk: disk.as_ref(),
+        };
+        self.sent = fill_tables(&place, &self.workload, self.rows, threads, progress, stop)?;
+        run_after(session, primary, &self.workload, stop)?;
         if self.workload.has_data() {
             self.note_whole(session)?;
         }
