@@ -46,6 +46,40 @@ pub struct Saturation {
     pub reached: bool,
 }
 
+/// Work that the storage engine of a server has postponed; null where the server does not show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PostponedWork {
+    /// Pages that are changed in memory and not yet on disk.
+    pub dirty_pages: Option<u64>,
+    /// Transactions whose old row versions are not yet purged.
+    pub history: Option<u64>,
+}
+
+/// A server that had work to do before a load began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SettledServer {
+    /// The server's name.
+    pub name: String,
+    /// Its postponed work when the wait began.
+    pub before: PostponedWork,
+    /// Its postponed work when the wait ended.
+    pub after: PostponedWork,
+    /// Whether the work no longer decreased then; otherwise the limit of the wait was reached.
+    pub settled: bool,
+}
+
+/// A wait, before a load began, for the work that filling or an earlier number of threads had left to the
+/// servers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SettlingRecord {
+    /// The number of threads that began after it.
+    pub threads: u32,
+    /// Duration of the wait.
+    pub settled_us: f64,
+    /// The servers.
+    pub servers: Vec<SettledServer>,
+}
+
 /// The record of a `load` run.
 pub type LoadDocument = Envelope<LoadSettings, LoadResults>;
 
@@ -59,4 +93,7 @@ pub struct LoadResults {
     /// Where the throughput no longer rises, of a run with `threads` `auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saturation: Option<Saturation>,
+    /// Waits for the servers to settle; none where they had nothing to do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settling: Vec<SettlingRecord>,
 }

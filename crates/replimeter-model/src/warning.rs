@@ -94,6 +94,8 @@ pub enum WarningCode {
     ReplicaNotNamed,
     /// Something else used this machine during the measurement, or a quota limited it.
     MachineDisturbed,
+    /// A server still flushed or purged what was written before the measurement.
+    NotSettled,
 }
 
 /// One warning of a run.

@@ -6,6 +6,7 @@ mod failures;
 mod faults;
 mod refusals;
 mod runs;
+mod settling;
 mod threads;
 mod workloads;
 
@@ -54,6 +55,9 @@ pub(crate) const TESTS: &[Test] = &[
     test!(failures::server_killed_under_load_leaves_partial_result),
     test!(failures::replica_stopped_under_load_is_a_failure),
     test!(data::full_disk_ends_the_fill),
+    test!(settling::load_waits_until_mariadb_has_settled),
+    test!(settling::load_waits_until_mysql_has_settled),
+    test!(settling::interrupt_ends_the_wait_for_settling),
     test!(failures::certification_failures_are_counted),
 ];
 

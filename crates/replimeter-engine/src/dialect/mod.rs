@@ -11,6 +11,7 @@ pub mod gtid;
 pub mod locks;
 mod mariadb;
 mod mysql;
+pub mod postponed;
 pub mod semi_sync;
 pub mod settings;
 pub mod stages;

@@ -21,6 +21,7 @@ mod prepare;
 mod program;
 mod result;
 mod script;
+mod settling;
 mod split;
 mod statistics;
 mod trial;
@@ -41,6 +42,7 @@ pub use self::{
     insert::FillProgress,
     latency_recorder::{IntervalLatencies, LatencyRecorders},
     result::GroupResult,
+    settling::{Settled, Settling},
     split::ScriptError,
     statistics::recording_cost,
     versions::{VersionEvent, VersionRead, VersionWrite, Versions},

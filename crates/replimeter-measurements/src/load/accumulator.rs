@@ -3,7 +3,7 @@
 use crate::load::seconds::ServerSeconds;
 use replimeter_instruments::load::GroupResult;
 use replimeter_model::{
-    load_results::{DataRecord, LoadRow},
+    load_results::{DataRecord, LoadRow, SettlingRecord},
     resources::{PerOperation, ServerUse},
     warning::Warning,
 };
@@ -21,6 +21,8 @@ pub(crate) enum Call {
     Warnings(Vec<Warning>),
     /// A data set is complete.
     Data(DataRecord),
+    /// The servers have settled.
+    Settled(SettlingRecord),
     /// Another workload uses the data set of this number.
     Shared { data: usize, workload: String },
     /// Every workload ran with this number of threads; the resources of each server, in total and per whole
@@ -39,6 +41,7 @@ pub(crate) struct Accumulator {
     pub(super) label: String,
     pub(super) mode: String,
     pub(super) data: Vec<DataRecord>,
+    pub(super) settling: Vec<SettlingRecord>,
     pub(super) results: Vec<LoadRow>,
     pub(super) histograms: Vec<(String, SignedHistogram)>,
     pub(super) uses: Vec<ServerSeconds>,
@@ -54,6 +57,7 @@ impl Accumulator {
             Call::Shape { label, mode } => (self.label, self.mode) = (label, mode),
             Call::Warnings(warnings) => self.warnings.extend(warnings),
             Call::Data(record) => self.data.push(record),
+            Call::Settled(record) => self.settling.push(record),
             Call::Shared { data, workload } => {
                 let data = self.data.get_mut(data);
                 data.into_iter()

@@ -9,7 +9,7 @@ use replimeter_engine::{Node, ServerError};
 use replimeter_instruments::{
     MeasureError,
     discovery::Relation,
-    load::{self, GroupResult, LoadGroup, LoadProgress, WorkerPool, Workload},
+    load::{self, GroupResult, LoadGroup, LoadProgress, Settling, WorkerPool, Workload},
     preflight::Cluster,
     resources::ResourceWatch,
     table::keep_alive,
@@ -23,7 +23,7 @@ use replimeter_run::{
 use super::{
     Load,
     accumulator::Call,
-    data::{Data, make_data},
+    data::{Data, make_data, settle},
     saturation::saturation,
 };
 
@@ -42,8 +42,18 @@ pub(super) fn measure(
     data: &mut Data,
 ) -> Result<(), CliError> {
     let work = cx.work;
+    let mut settling = Settling::begin(cluster);
     let set_of = make_data(cx, workloads, cluster, data)?;
     for threads in &work.threads {
+        match settle(cx, &mut settling, cluster, *threads) {
+            // The blocks so far are complete.
+            Err(error)
+                if error.kind == FailureKind::Interrupted && !cx.accumulator.results.is_empty() =>
+            {
+                return Ok(());
+            }
+            settled => settled?,
+        }
         let load_groups: Vec<LoadGroup<'_>> = workloads
             .iter()
             .zip(&set_of)

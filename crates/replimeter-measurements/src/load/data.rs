@@ -2,11 +2,16 @@
 
 use replimeter_engine::Node;
 use replimeter_instruments::{
-    load::{self, DataSet, FillProgress, Workload},
+    load::{self, DataSet, FillProgress, Settling, Workload},
     preflight::Cluster,
 };
-use replimeter_model::{load_results::DataRecord, warning::Warning};
-use replimeter_run::{RunContext, Stage, cli_error::CliError, workloads::filling};
+use replimeter_model::{
+    load_results::{DataRecord, PostponedWork, SettlingRecord},
+    warning::Warning,
+};
+use replimeter_run::{
+    Progress, ProgressDetail, RunContext, Stage, cli_error::CliError, workloads::filling,
+};
 
 use super::{Load, accumulator::Call};
 
@@ -88,4 +93,39 @@ pub(super) fn make_data(
         set.wait_on(&replicas, work.timeout.0, stop)?;
     }
     Ok(set_of)
+}
+
+/// Waits until the servers have settled, before the load begins with this number of threads.
+pub(super) fn settle(
+    cx: &mut RunContext<'_, Load>,
+    settling: &mut Settling,
+    cluster: &mut Cluster,
+    threads: u32,
+) -> Result<(), CliError> {
+    let observers = &cx.observers;
+    let mut progress = |work: PostponedWork| observers.progress(shown(work));
+    if let Some(settled) = settling.wait(cluster, &mut progress, cx.stop)? {
+        cx.take(Call::Warnings(settled.warnings()))?;
+        cx.take(Call::Settled(SettlingRecord {
+            threads,
+            settled_us: settled.took.as_secs_f64() * 1e6,
+            servers: settled.servers,
+        }))?;
+    }
+    Ok(())
+}
+
+/// Converts the work of servers for display.
+fn shown(work: PostponedWork) -> Progress {
+    let counts = [
+        (work.dirty_pages, "dirty pages"),
+        (work.history, "transactions to purge"),
+    ];
+    let shown = Progress::new(Stage::Prepare, "waiting for the servers to settle");
+    counts
+        .into_iter()
+        .fold(shown, |shown, (count, what)| match count {
+            Some(count) => shown.with(ProgressDetail::Count(count, what.into())),
+            None => shown,
+        })
 }

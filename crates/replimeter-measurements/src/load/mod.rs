@@ -249,6 +249,7 @@ Terms of the report:
             label,
             mode,
             data,
+            settling,
             mut results,
             measured_us,
             ..
@@ -272,6 +273,7 @@ Terms of the report:
                     .flatten(),
                 rows: results,
                 data,
+                settling,
             },
             ..Concluded::default()
         }

@@ -2,7 +2,7 @@
 
 use replimeter_model::{
     load::{Arrivals, LoadRecord},
-    load_results::{LoadDocument, LoadRow},
+    load_results::{LoadDocument, LoadRow, PostponedWork, SettlingRecord},
     record::RunStatus,
 };
 
@@ -207,7 +207,35 @@ fn sentences(run: &LoadDocument) -> Vec<String> {
             format!("Data of {names}: {size}, created in {seconds:.1} s ({speed:.0} MB of statements per second).")
         });
     }
+    sentences.extend(run.results.settling.iter().map(settling));
     sentences
+}
+
+/// Returns the sentence on a wait for servers.
+fn settling(wait: &SettlingRecord) -> String {
+    let work = |work: &PostponedWork| {
+        let counts = [
+            (work.dirty_pages, "dirty pages"),
+            (work.history, "transactions to purge"),
+        ];
+        let counts = counts.into_iter();
+        let known = counts.filter_map(|(number, what)| Some(format!("{} {what}", count(number?))));
+        known.collect::<Vec<_>>().join(", ")
+    };
+    let servers = wait.servers.iter().map(|server| {
+        format!(
+            "{}: {} at first, then {}",
+            server.name,
+            work(&server.before),
+            work(&server.after)
+        )
+    });
+    format!(
+        "Waited {:.1} s before the load with {} threads, until the servers had settled ({}).",
+        wait.settled_us / 1e6,
+        wait.threads,
+        servers.collect::<Vec<_>>().join("; ")
+    )
 }
 
 /// Returns the headline in one sentence.
