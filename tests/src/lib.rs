@@ -2,12 +2,14 @@
 //! servers.
 
 pub mod binlog;
+mod connections;
 mod folders;
 pub mod harness;
 pub mod net;
 mod shared;
 pub mod synthetic;
 
+pub use connections::most_connections;
 pub use folders::{binary, folder, home, private_home, scratch, server_folder, servers};
 pub use shared::{Shared, shared};
 

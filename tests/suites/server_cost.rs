@@ -11,8 +11,8 @@ use std::{
 use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    LIMIT, TestEnvironment, binlog::binlog_end, harness::Test, session, sql, start, test, url,
-    value, wait,
+    LIMIT, TestEnvironment, binlog::binlog_end, harness::Test, most_connections, session, sql,
+    start, test, url, value, wait,
 };
 
 pub(crate) const TESTS: &[Test] = &[
@@ -35,9 +35,6 @@ const COMMANDS: [&str; 8] = [
 /// The account of the tool; the tests' sessions have another.
 const USER: &str = "probe";
 const PASSWORD: &str = "probe";
-
-/// Interval between counts of connections.
-const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 
 fn spawn(tool: &TestEnvironment, nodes: &[Node], command: &str, more: &[&str]) -> Child {
     tool.command(&command.split(' ').collect::<Vec<_>>())
@@ -74,24 +71,9 @@ fn servers(shape: &str) -> Sandbox {
 /// Runs a command to its end; returns the largest number of its connections to each server, and its duration.
 fn counted(nodes: &[Node], command: &str) -> (Vec<u64>, Duration) {
     let tool = TestEnvironment::new();
-    let mut sessions: Vec<_> = nodes.iter().map(session).collect();
-    let mut most = vec![0; nodes.len()];
     let began = Instant::now();
     let mut child = spawn(&tool, nodes, command, &[]);
-    let count =
-        format!("SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{USER}'");
-    while child.try_wait().unwrap().is_none() {
-        for (session, most) in sessions.iter_mut().zip(&mut most) {
-            let now: u64 = session
-                .value("test", &count)
-                .unwrap()
-                .unwrap()
-                .parse()
-                .unwrap();
-            *most = now.max(*most);
-        }
-        thread::sleep(COUNT_INTERVAL);
-    }
+    let most = most_connections(&nodes.iter().collect::<Vec<_>>(), USER, &mut child);
     let took = began.elapsed();
     let ended = wait(child, LIMIT);
     assert!(matches!(ended.code, Some(0 | 1)), "{command}: {ended:#?}");

@@ -12,7 +12,8 @@ use std::{
 use replimeter_engine::{ErrorKind, Node, Session};
 use replimeter_model::target::Secret;
 use replimeter_suites::{
-    LIMIT, TestEnvironment, assert_run_described, session, sql, url, wait, wait_until,
+    LIMIT, TestEnvironment, assert_run_described, most_connections, session, sql, url, wait,
+    wait_until,
 };
 use serde_json::Value;
 
@@ -179,7 +180,7 @@ pub(super) fn refused_connections_end_stale(cluster: &Cluster) {
 }
 
 /// `docs/reference/privileges.md` has these numbers, for the primary and for each replica.
-const DOCUMENTED: [(&[&str], [u32; 2]); 4] = [
+const DOCUMENTED: [(&[&str], [u64; 2]); 4] = [
     (&["lag", "--floor-rounds", "50", "--duration", "1s"], [4, 2]),
     (
         &["stale", "--read-delays", "none", "--duration", "1s"],
@@ -200,17 +201,8 @@ pub(super) fn connections_are_as_many_as_documented(cluster: &Cluster) {
             let servers = ["--primary", &primary, "--replica", &replica];
             let mut command = tool.command(&[line, &servers].concat());
             let mut child = command.env("REPLIMETER_PASSWORD", SECRET).spawn().unwrap();
-            let count = format!(
-                "SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{USER}'"
-            );
-            let mut servers = [cluster.primary(), cluster.replica()].map(session);
-            let mut seen = [0u32; 2];
-            while child.try_wait().unwrap().is_none() {
-                for (server, seen) in servers.iter_mut().zip(&mut seen) {
-                    let now = server.value("test", &count).unwrap().unwrap();
-                    *seen = (*seen).max(now.parse().unwrap());
-                }
-            }
+            let nodes = [cluster.primary(), cluster.replica()];
+            let seen = most_connections(&nodes, USER, &mut child);
             let _ = wait(child, LIMIT).with_code(0);
             assert!(
                 seen.iter()

@@ -17,7 +17,7 @@ fn waits(shape: &str, more: &[&str]) {
     let nodes = sandbox.nodes();
     let run = || {
         let args =
-            "--workload point-select --data-size 60000 --keep-data --duration 1s --threads 1,2";
+            "--workload point-select --data-size 60000 --keep-data --duration 3s --threads 1,2";
         let document = load(nodes, &args.split(' ').collect::<Vec<_>>());
         document.with_code(0).json()
     };
