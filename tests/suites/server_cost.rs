@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     fs,
     process::Child,
-    thread,
     time::{Duration, Instant},
 };
 
