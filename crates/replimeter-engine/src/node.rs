@@ -29,7 +29,7 @@ pub(crate) const KEEPALIVE_PROBES: u32 = 6;
 /// How long sent bytes may stay unacknowledged by the peer's system.
 pub(crate) const UNACKNOWLEDGED: Duration = Duration::from_secs(45);
 
-/// What begins every session. One statement must be one transaction, whatever the server's default; and no session of a run may end
+/// What begins every session. One statement must be one transaction, regardless of the server's default; and no session of a run may end
 /// because it is idle for some seconds, as the one that holds its lock: the time is the default of every server.
 const SESSION: &str = "SET SESSION autocommit=1, wait_timeout=28800";
 

@@ -41,7 +41,7 @@ pub struct LoadSettings {
     )]
     pub threads: Option<Vec<ThreadCount>>,
 
-    /// Connections of each workload that are opened per second [default: as fast as the servers take them]
+    /// Connections that each workload opens per second [default: no limit]
     ///
     /// At most 32 of a client thread log in at a time, also when lost connections are opened again.
     #[arg(long, value_name = "N")]
