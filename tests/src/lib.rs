@@ -9,7 +9,7 @@ pub mod net;
 mod shared;
 pub mod synthetic;
 
-pub use connections::most_connections;
+pub use connections::{await_no_connections, most_connections};
 pub use folders::{binary, folder, home, private_home, scratch, server_folder, servers};
 pub use shared::{Shared, shared};
 

@@ -10,8 +10,8 @@ use std::{
 use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    LIMIT, TestEnvironment, binlog::binlog_end, harness::Test, most_connections, session, sql,
-    start, test, url, value, wait,
+    LIMIT, TestEnvironment, await_no_connections, binlog::binlog_end, harness::Test,
+    most_connections, session, sql, start, test, url, value, wait,
 };
 
 pub(crate) const TESTS: &[Test] = &[
@@ -70,9 +70,11 @@ fn servers(shape: &str) -> Sandbox {
 /// Runs a command to its end; returns the largest number of its connections to each server, and its duration.
 fn counted(nodes: &[Node], command: &str) -> (Vec<u64>, Duration) {
     let tool = TestEnvironment::new();
+    let all: Vec<&Node> = nodes.iter().collect();
+    await_no_connections(&all, USER);
     let began = Instant::now();
     let mut child = spawn(&tool, nodes, command, &[]);
-    let most = most_connections(&nodes.iter().collect::<Vec<_>>(), USER, &mut child);
+    let most = most_connections(&all, USER, &mut child);
     let took = began.elapsed();
     let ended = wait(child, LIMIT);
     assert!(matches!(ended.code, Some(0 | 1)), "{command}: {ended:#?}");

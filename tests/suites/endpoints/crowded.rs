@@ -12,8 +12,8 @@ use std::{
 use replimeter_engine::{ErrorKind, Node, Session};
 use replimeter_model::target::Secret;
 use replimeter_suites::{
-    LIMIT, TestEnvironment, assert_run_described, most_connections, session, sql, url, wait,
-    wait_until,
+    LIMIT, TestEnvironment, assert_run_described, await_no_connections, most_connections, session,
+    sql, url, wait, wait_until,
 };
 use serde_json::Value;
 
@@ -199,9 +199,10 @@ pub(super) fn connections_are_as_many_as_documented(cluster: &Cluster) {
             let tool = TestEnvironment::new();
             let (primary, replica) = (url(cluster.primary(), USER), url(cluster.replica(), USER));
             let servers = ["--primary", &primary, "--replica", &replica];
+            let nodes = [cluster.primary(), cluster.replica()];
+            await_no_connections(&nodes, USER);
             let mut command = tool.command(&[line, &servers].concat());
             let mut child = command.env("REPLIMETER_PASSWORD", SECRET).spawn().unwrap();
-            let nodes = [cluster.primary(), cluster.replica()];
             let seen = most_connections(&nodes, USER, &mut child);
             let _ = wait(child, LIMIT).with_code(0);
             assert!(

@@ -82,6 +82,8 @@ pub(super) fn stalled_primary_is_in_the_latency_of_a_load(cluster: &Cluster) {
         "insert",
         "--threads",
         "2",
+        "--warm-up",
+        "0s",
         "--duration",
         "20s",
     ];
