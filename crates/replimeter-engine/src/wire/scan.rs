@@ -121,8 +121,6 @@ pub struct ResponseScanner {
     /// The previous packet had the maximum length, so this one continues it.
     continued: bool,
     sequence: u8,
-    /// The packet is no answer to the command: it has the number of a packet that begins an exchange.
-    unasked: bool,
     of: Answer,
     /// Type of the first column, whether it is unsigned, and the number of columns.
     column: Option<(u8, bool, usize)>,
@@ -142,7 +140,6 @@ impl Default for ResponseScanner {
             kept: Vec::new(),
             continued: false,
             sequence: 1,
-            unasked: false,
             of: Answer::Counted,
             column: None,
             columns: 0,
@@ -164,7 +161,6 @@ impl ResponseScanner {
         self.kept.clear();
         self.continued = false;
         self.sequence = 1;
-        self.unasked = false;
         self.answer = StatementResult::default();
     }
 
@@ -245,8 +241,9 @@ impl ResponseScanner {
     fn header_of_packet(&mut self) -> Result<(), WireError> {
         let [a, b, c, got] = self.header;
         let wanted = self.sequence;
-        self.unasked = got == 0 && wanted == 1 && self.due == ExpectedPacket::First;
-        if got != wanted && !self.unasked {
+        // A packet that begins an exchange is no answer to the command.
+        let unasked = got == 0 && wanted == 1 && self.due == ExpectedPacket::First;
+        if got != wanted && !unasked {
             return Err(WireError::Sequence { got, wanted });
         }
         self.sequence = self.sequence.wrapping_add(1);
@@ -268,8 +265,9 @@ impl ResponseScanner {
             .kept
             .first()
             .ok_or(WireError::Malformed("a packet is empty"))?;
-        if self.unasked {
-            // Servers say so to idle connections, and when they stop.
+        let [.., got] = self.header;
+        if got.wrapping_add(1) != self.sequence {
+            // Unasked; servers say so to idle connections, and when they stop.
             return Err(match first {
                 0xff => WireError::Closing(refusal(&self.kept)?),
                 _ => WireError::Sequence { got: 0, wanted: 1 },
