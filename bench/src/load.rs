@@ -22,7 +22,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{load::DataSize, time::Nanos};
 use replimeter_stats::signed::SignedHistogram;
-use replimeter_suites::{TestEnvironment, password, sql, start, url};
+use replimeter_suites::{TestEnvironment, memory_kib, password, sql, start, url};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
@@ -497,12 +497,7 @@ fn many_connections() {
 
 /// Returns the resident memory of a process, in MB.
 fn resident(child: &Child) -> Option<f64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
-    let text = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: f64 = text.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kib * 1.024e-3)
+    Some(memory_kib(child.id(), "VmRSS")? as f64 * 1.024e-3)
 }
 
 /// Measures the resident memory of the tool in MB, with 64 connections, early and late in a run.

@@ -22,7 +22,7 @@ use std::{
 };
 
 use replimeter_sandbox::{Home, Install, Sandbox, Search, Settings};
-use replimeter_suites::{TestEnvironment, home};
+use replimeter_suites::{TestEnvironment, home, memory_kib};
 use serde_json::Value;
 
 /// Repetitions of short measurements.
@@ -303,15 +303,8 @@ fn watched(tool: &TestEnvironment, args: &[&str]) -> (f64, f64) {
     let mut peak = 0.0f64;
     let status = loop {
         // The peak can be read until the process has ended.
-        let told = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let kib = told.lines().find_map(|line| {
-            line.strip_prefix("VmHWM:")?
-                .trim()
-                .strip_suffix(" kB")?
-                .parse::<f64>()
-                .ok()
-        });
-        peak = peak.max(kib.unwrap_or(0.0) / 1024.0);
+        let kib = memory_kib(child.id(), "VmHWM").unwrap_or(0);
+        peak = peak.max(kib as f64 / 1024.0);
         if let Some(status) = child.try_wait().expect("it is waited for") {
             break status;
         }

@@ -1,26 +1,18 @@
 //! Every shape: duration of a warm start, memory of its servers, and the difference between
 //! an injected delay and the measured lag.
 
-use std::{fs, sync::atomic::AtomicBool};
+use std::sync::atomic::AtomicBool;
 
 use replimeter_sandbox::{Home, Sandbox, Search, Settings};
-use replimeter_suites::home;
+use replimeter_suites::{home, memory_kib};
 use serde_json::Value;
 
 use crate::{TIMES, line, run, spread};
 
 /// Returns the resident memory of processes, in MB; shared pages count in each process.
 fn resident(pids: &[u32]) -> f64 {
-    let of = |pid: &u32| -> Option<f64> {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let kib = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?
-            .trim()
-            .strip_suffix(" kB")?;
-        Some(kib.trim().parse::<f64>().ok()? * 1024.0 / 1e6)
-    };
-    pids.iter().filter_map(of).sum()
+    let kib = pids.iter().filter_map(|pid| memory_kib(*pid, "VmRSS"));
+    kib.sum::<u64>() as f64 * 1024.0 / 1e6
 }
 
 /// Measures warm starts until all servers report that they replicate and show the sentinel

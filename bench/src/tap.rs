@@ -1,7 +1,6 @@
 //! Processor time and memory of following the binary logs.
 
 use std::{
-    fs,
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -10,7 +9,7 @@ use std::{
 
 use replimeter_instruments::tap::{Arrival, Match, Matcher};
 use replimeter_model::time::Nanos;
-use replimeter_suites::{TestEnvironment, password, session, sql, start, url};
+use replimeter_suites::{TestEnvironment, memory_kib, password, session, sql, start, url};
 use serde_json::Value;
 
 use crate::line;
@@ -207,15 +206,10 @@ pub(crate) fn pending() {
             matcher.expire(Nanos(0));
         }
     }
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap();
-    let kib: f64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    let peak = memory_kib(std::process::id(), "VmHWM").unwrap();
     println!(
         "{} {} {}",
-        kib * 1024.0 / 1e6,
+        peak as f64 * 1024.0 / 1e6,
         spilled as f64 / 1e6,
         matched as f64 / BEHIND as f64 * 100.0
     );

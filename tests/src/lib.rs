@@ -5,12 +5,14 @@ pub mod binlog;
 mod connections;
 mod folders;
 pub mod harness;
+mod memory;
 pub mod net;
 mod shared;
 pub mod synthetic;
 
 pub use connections::{await_no_connections, most_connections};
 pub use folders::{binary, folder, home, private_home, scratch, server_folder, servers};
+pub use memory::memory_kib;
 pub use shared::{Shared, shared};
 
 use std::{

@@ -1,9 +1,10 @@
 //! Memory does not grow with the length of a run.
 
-use std::{fs, process::Child, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use replimeter_suites::{
-    LIMIT, TestEnvironment, harness::Test, password, shared, test, url, wait, wait_until,
+    LIMIT, TestEnvironment, harness::Test, memory_kib, password, shared, test, url, wait,
+    wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -15,15 +16,6 @@ const EARLY: Duration = Duration::from_secs(60);
 const LATER: Duration = Duration::from_secs(540);
 /// Largest allowed increase: the variation of the allocator, less than the rows would need.
 const MORE_KIB: u64 = 4096;
-
-/// Returns the resident memory of a process, in KiB.
-fn resident_kib(child: &Child) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let kib = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-    kib.unwrap().parse().unwrap()
-}
 
 fn memory_does_not_grow_with_duration() {
     let servers = shared(
@@ -63,9 +55,9 @@ fn memory_does_not_grow_with_duration() {
             .is_some_and(|run| run.join("samples.partial").exists())
     });
     thread::sleep(EARLY);
-    let early = resident_kib(&child);
+    let early = memory_kib(child.id(), "VmRSS").unwrap();
     thread::sleep(LATER);
-    let late = resident_kib(&child);
+    let late = memory_kib(child.id(), "VmRSS").unwrap();
     println!("resident after {EARLY:?}: {early} KiB, after {LATER:?} more: {late} KiB");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let document = wait(child, LIMIT).with_code(130).json();

@@ -104,6 +104,6 @@ fn sysbench(node: &Node, rows: u64, tables: u64) -> f64 {
     let began = Instant::now();
     assert!(command.status().unwrap().success());
     let rate = (rows * tables) as f64 / began.elapsed().as_secs_f64();
-    sql(node, "DROP DATABASE IF EXISTS sysbench");
+    sql(node, "DROP DATABASE sysbench");
     rate
 }
