@@ -9,18 +9,10 @@ use std::{
 
 use replimeter_engine::Node;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, password, sql, start, url, value, wait,
+    CommandOutput, LIMIT, TestEnvironment, memory_kib, password, start, url, wait,
 };
 
-use super::{ADMIN, RELAXED, codes, spawn};
-
-/// Sets a global variable, for new connections, while `case` runs.
-fn with_global(node: &Node, name: &str, setting: u32, case: impl FnOnce()) {
-    let was = value(node, &format!("SELECT @@GLOBAL.{name}")).unwrap();
-    sql(node, &format!("SET GLOBAL {name} = {setting}"));
-    case();
-    sql(node, &format!("SET GLOBAL {name} = {was}"));
-}
+use super::{ADMIN, RELAXED, codes, spawn, with_global};
 
 fn spawn_file(tool: &TestEnvironment, nodes: &[Node], text: &str, more: &[&str]) -> Child {
     fs::write(tool.folder().join("own.toml"), text).unwrap();
@@ -70,11 +62,7 @@ pub(super) fn closed_idle_connections_of_mysql_are_opened_again() {
 fn peak_kib(child: &mut Child) -> u64 {
     let mut peak = 0;
     while child.try_wait().unwrap().is_none() {
-        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let kib = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-        peak = peak.max(kib.map_or(0, |kib| kib.parse().unwrap()));
+        peak = peak.max(memory_kib(child.id(), "VmHWM").unwrap_or(0));
         thread::sleep(Duration::from_millis(20));
     }
     peak

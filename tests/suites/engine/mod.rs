@@ -12,10 +12,10 @@ mod workloads;
 
 use std::{fs, process::Child};
 
-use replimeter_engine::Node;
+use replimeter_engine::{Node, Session};
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, shared, test, url, wait,
-    wait_until,
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, shared, sql, test, url,
+    value, wait, wait_until,
 };
 use rustix::process::Pid;
 use serde_json::Value;
@@ -74,6 +74,20 @@ const BUILT_IN: [&str; 8] = [
     "big-update",
     "mix",
 ];
+
+/// Sets a global variable while `case` runs; it is set back also if the case has taken every connection, of which one is
+/// reserved for the administrator.
+fn with_global<T>(node: &Node, name: &str, setting: u32, case: impl FnOnce() -> T) -> T {
+    let was = value(node, &format!("SELECT @@GLOBAL.{name}")).unwrap();
+    sql(node, &format!("SET GLOBAL {name} = {setting}"));
+    let done = case();
+    wait_until("the server accepts a connection again", LIMIT, || {
+        Session::open(node)
+            .and_then(|mut session| session.run("test", &format!("SET GLOBAL {name} = {was}")))
+            .is_ok()
+    });
+    done
+}
 
 fn spawn(tool: &TestEnvironment, nodes: &[Node], more: &[&str]) -> Child {
     let urls: Vec<String> = nodes.iter().map(|node| url(node, ADMIN)).collect();

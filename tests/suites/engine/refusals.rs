@@ -3,9 +3,9 @@
 use std::fs;
 
 use replimeter_engine::Node;
-use replimeter_suites::{LIMIT, TestEnvironment, sql, value, wait_until};
+use replimeter_suites::TestEnvironment;
 
-use super::{assert_clean, codes, load, load_with, run_file};
+use super::{assert_clean, codes, load, load_with, run_file, with_global};
 
 pub(super) fn invalid_load_files_are_refused(nodes: &[Node]) {
     let more = ["--duration", "1s", "--threads", "1"];
@@ -51,31 +51,19 @@ pub(super) fn invalid_load_files_are_refused(nodes: &[Node]) {
 }
 
 pub(super) fn too_many_connections_are_refused(nodes: &[Node]) {
-    let was = value(&nodes[0], "SELECT @@max_connections").unwrap();
-    sql(&nodes[0], "SET GLOBAL max_connections = 20");
-    let ended = load(
-        nodes,
-        &[
-            "--workload",
-            "insert",
-            "--threads",
-            "60",
-            "--duration",
-            "1s",
-        ],
-    )
-    .with_code(3);
+    let args = [
+        "--workload",
+        "insert",
+        "--threads",
+        "60",
+        "--duration",
+        "1s",
+    ];
+    let ended = with_global(&nodes[0], "max_connections", 20, || load(nodes, &args));
     let _ = ended
+        .with_code(3)
         .stderr_contains("the load needs 60 connections")
         .stderr_contains("max_connections");
-    // The connection reserved for the administrator is free for this.
-    wait_until("connections are available again", LIMIT, || {
-        replimeter_engine::Session::open(&nodes[0])
-            .and_then(|mut session| {
-                session.run("test", &format!("SET GLOBAL max_connections = {was}"))
-            })
-            .is_ok()
-    });
 }
 
 pub(super) fn refused_script_ends_before_measuring(nodes: &[Node]) {

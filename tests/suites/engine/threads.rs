@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use replimeter_engine::Node;
-use replimeter_suites::{LIMIT, sql, value, wait_until};
 
-use super::{codes, load};
+use super::{codes, load, with_global};
 
 pub(super) fn connections_are_opened_at_their_rate(nodes: &[Node]) {
     let args = [
@@ -55,15 +54,8 @@ pub(super) fn threads_are_doubled_until_the_throughput_no_longer_rises(nodes: &[
         "{found:#}"
     );
     // The server takes fewer connections than the throughput needs to saturate.
-    let was = value(&nodes[0], "SELECT @@max_connections").unwrap();
-    sql(&nodes[0], "SET GLOBAL max_connections = 12");
-    let ended = load(nodes, &[&args[..], &["--duration", "300ms"]].concat());
-    wait_until("connections are available again", LIMIT, || {
-        replimeter_engine::Session::open(&nodes[0])
-            .and_then(|mut session| {
-                session.run("test", &format!("SET GLOBAL max_connections = {was}"))
-            })
-            .is_ok()
+    let ended = with_global(&nodes[0], "max_connections", 12, || {
+        load(nodes, &[&args[..], &["--duration", "300ms"]].concat())
     });
     let document = ended.with_code(0).json();
     let most = document["results"]["rows"]
