@@ -1,7 +1,7 @@
 //! One connection to a reference server: the login, and the statements that it answers.
 
 use std::{
-    io::{BufReader, Error, ErrorKind, Read, Result, Write},
+    io::{BufReader, Error, ErrorKind, Result, Write},
     net::TcpStream,
     sync::{Arc, atomic::Ordering},
 };
@@ -10,7 +10,7 @@ use replimeter_model::time::Nanos;
 
 use super::{
     ReferenceServer, Role,
-    packet::{Answer, Parameter, parameters},
+    packet::{Answer, MAX_PACKET, Parameter, parameters, read_packet},
 };
 use crate::{
     pacing::wait_until,
@@ -20,8 +20,6 @@ use crate::{
 
 /// The version that the servers report.
 const VERSION: &str = "10.11.0-MariaDB-replimeter-reference";
-/// Longest command, in bytes.
-const MAX_COMMAND: usize = 1 << 24;
 
 const COM_QUIT: u8 = 0x01;
 const COM_QUERY: u8 = 0x03;
@@ -91,15 +89,7 @@ struct Commands<'a> {
 impl Commands<'_> {
     /// Reads the next command and returns its sequence number.
     fn read(&mut self) -> Result<u8> {
-        let mut head = [0; 4];
-        self.input.read_exact(&mut head)?;
-        let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
-        if length >= MAX_COMMAND - 1 {
-            return Err(ErrorKind::InvalidData.into());
-        }
-        self.bytes.resize(length, 0);
-        self.input.read_exact(&mut self.bytes)?;
-        Ok(head[3])
+        read_packet(&mut self.input, &mut self.bytes)
     }
 }
 
@@ -226,7 +216,7 @@ fn variables(server: &ReferenceServer) -> [(&'static str, String); 8] {
         ("datadir", "none".to_owned()),
         ("log_bin", "ON".to_owned()),
         ("read_only", on_replica.to_owned()),
-        ("max_allowed_packet", MAX_COMMAND.to_string()),
+        ("max_allowed_packet", MAX_PACKET.to_string()),
     ]
 }
 

@@ -7,7 +7,7 @@
 
 mod connection;
 mod neighbors;
-mod packet;
+pub(crate) mod packet;
 mod rows;
 #[cfg(test)]
 mod tests;

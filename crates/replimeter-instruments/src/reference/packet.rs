@@ -1,5 +1,7 @@
 //! Packets of the server's side of the MySQL protocol: as much as the measuring path needs.
 
+use std::io::{ErrorKind, Read, Result};
+
 /// Types of columns and parameters, as the protocol numbers them.
 mod kind {
     pub(super) const TINY: u8 = 1;
@@ -22,26 +24,43 @@ const CAPABILITIES_HIGH: u16 = 0x0088;
 /// Number of the error for a statement that is not known.
 const SYNTAX: u16 = 1064;
 
+/// Longest packet that is read, in bytes.
+pub(super) const MAX_PACKET: usize = 1 << 24;
+
+/// Reads a client's packet; returns its sequence number.
+pub(crate) fn read_packet(input: &mut impl Read, bytes: &mut Vec<u8>) -> Result<u8> {
+    let mut head = [0; 4];
+    input.read_exact(&mut head)?;
+    let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
+    if length >= MAX_PACKET - 1 {
+        return Err(ErrorKind::InvalidData.into());
+    }
+    bytes.resize(length, 0);
+    input.read_exact(bytes)?;
+    Ok(head[3])
+}
+
 /// The packets of one answer, which are written together.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     bytes: Vec<u8>,
     sequence: u8,
 }
 
 impl Answer {
     /// Begins an answer whose first packet has this sequence number.
-    pub(super) fn begin(&mut self, sequence: u8) {
+    pub(crate) fn begin(&mut self, sequence: u8) {
         self.bytes.clear();
         self.sequence = sequence;
     }
 
     /// Returns the answer's bytes.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    fn packet(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+    /// Adds a packet.
+    pub(crate) fn packet(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(&[0, 0, 0, self.sequence]);
         fill(&mut self.bytes);
@@ -52,7 +71,7 @@ impl Answer {
     }
 
     /// Adds the greeting.
-    pub(super) fn greeting(&mut self, version: &str, connection: u32) {
+    pub(crate) fn greeting(&mut self, version: &str, connection: u32) {
         self.packet(|out| {
             out.push(10);
             out.extend_from_slice(version.as_bytes());
@@ -70,7 +89,7 @@ impl Answer {
     }
 
     /// Adds an acknowledgement of this number of rows; with the GTID of the write, as MariaDB gives it.
-    pub(super) fn ok(&mut self, rows: u8, gtid: Option<&str>) {
+    pub(crate) fn ok(&mut self, rows: u8, gtid: Option<&str>) {
         self.packet(|out| {
             out.extend_from_slice(&[0, rows, 0]);
             let changed = if gtid.is_some() { STATE_CHANGED } else { 0 };
@@ -89,13 +108,24 @@ impl Answer {
         });
     }
 
-    /// Adds the error that the statement is not known.
-    pub(super) fn unknown(&mut self) {
+    /// Adds an error with its number and state.
+    pub(crate) fn error(&mut self, code: u16, state: &str, message: &str) {
         self.packet(|out| {
             out.push(0xff);
-            out.extend_from_slice(&SYNTAX.to_le_bytes());
-            out.extend_from_slice(b"#42000the reference does not support this statement");
+            out.extend_from_slice(&code.to_le_bytes());
+            out.push(b'#');
+            out.extend_from_slice(state.as_bytes());
+            out.extend_from_slice(message.as_bytes());
         });
+    }
+
+    /// Adds the error that the statement is not known.
+    pub(super) fn unknown(&mut self) {
+        self.error(
+            SYNTAX,
+            "42000",
+            "the reference does not support this statement",
+        );
     }
 
     /// Adds rows as text.
@@ -120,7 +150,7 @@ impl Answer {
     }
 
     /// Adds the description of a prepared statement.
-    pub(super) fn prepared(&mut self, id: u32, columns: u16, parameters: u16) {
+    pub(crate) fn prepared(&mut self, id: u32, columns: u16, parameters: u16) {
         self.packet(|out| {
             out.push(0);
             out.extend_from_slice(&id.to_le_bytes());

@@ -15,9 +15,11 @@ use replimeter_engine::Node;
 use replimeter_model::target::Endpoint;
 use rustix::net::sockopt;
 
-use crate::sync::lock;
+use crate::{
+    reference::packet::{Answer, read_packet},
+    sync::lock,
+};
 
-const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
 const END: &[u8] = &[0xfe, 0, 0, 2, 0];
 
 /// What a connection must be answered.
@@ -55,23 +57,27 @@ pub(super) struct Counts {
 
 impl Client<'_> {
     pub(super) fn ok(&mut self) -> Result<()> {
-        self.send(1, OK)
+        self.answer(1, |answer| answer.ok(0, None))
+    }
+
+    /// Sends an answer whose first packet has this number.
+    fn answer(&mut self, sequence: u8, fill: impl FnOnce(&mut Answer)) -> Result<()> {
+        let mut answer = Answer::default();
+        answer.begin(sequence);
+        fill(&mut answer);
+        self.stream.write_all(answer.bytes())
     }
 
     /// Sends one packet.
-    pub(super) fn send(&mut self, sequence: u8, payload: &[u8]) -> Result<()> {
-        let [a, b, c, _] = u32::try_from(payload.len()).unwrap().to_le_bytes();
-        let packet = [&[a, b, c, sequence], payload].concat();
-        self.stream.write_all(&packet)
+    fn send(&mut self, sequence: u8, payload: &[u8]) -> Result<()> {
+        self.answer(sequence, |answer| {
+            answer.packet(|out| out.extend_from_slice(payload));
+        })
     }
 
     /// Sends an error with this packet number.
     pub(super) fn error(&mut self, sequence: u8, code: u16, message: &str) -> Result<()> {
-        let [low, high] = code.to_le_bytes();
-        self.send(
-            sequence,
-            &[&[0xff, low, high], b"#HY000".as_slice(), message.as_bytes()].concat(),
-        )
+        self.answer(sequence, |answer| answer.error(code, "HY000", message))
     }
 
     /// Begins a result of one column, and sends a row; the next packet has number 5.
@@ -117,11 +123,8 @@ impl Client<'_> {
     }
 
     fn receive(&mut self) -> Result<Vec<u8>> {
-        let mut header = [0; 4];
-        self.stream.read_exact(&mut header)?;
-        let length = u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize;
-        let mut payload = vec![0; length];
-        self.stream.read_exact(&mut payload)?;
+        let mut payload = Vec::new();
+        read_packet(&mut self.stream, &mut payload)?;
         Ok(payload)
     }
 
@@ -132,24 +135,13 @@ impl Client<'_> {
         // The client may begin another one as soon as it has the last packet.
         self.peer.logins.fetch_sub(1, Ordering::Relaxed);
         done?;
-        self.send(2, OK)
+        self.answer(2, |answer| answer.ok(0, None))
     }
 
     fn greet(&mut self, behave: &Behavior) -> Result<()> {
         behave(self)?;
-        let number = u32::try_from(self.number).unwrap().to_le_bytes();
-        let greeting = [
-            b"\x0a8.0.0\0".as_slice(),
-            &number,
-            b"12345678\0",
-            &0xa20f_u16.to_le_bytes(),
-            &[0x21, 2, 0],
-            &0x0008_u16.to_le_bytes(),
-            &[21],
-            &[0; 10],
-            b"123456789012\0mysql_native_password\0",
-        ];
-        self.send(0, &greeting.concat())?;
+        let number = u32::try_from(self.number).unwrap();
+        self.answer(0, |answer| answer.greeting("8.0.0", number))?;
         self.receive().map(drop)
     }
 
@@ -166,7 +158,7 @@ impl Client<'_> {
                     }
                     self.ok()?;
                 }
-                Some((0x16, _)) => self.send(1, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])?,
+                Some((0x16, _)) => self.answer(1, |answer| answer.prepared(1, 0, 0))?,
                 Some((0x17, _)) => {
                     executions += 1;
                     self.peer.executions.fetch_add(1, Ordering::Relaxed);
