@@ -466,16 +466,12 @@ fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{PlanFile, Section};
+    use crate::plan::tests::planned;
 
     fn resolve(cost: &str) -> Result<CostPlan, String> {
-        PlanFile::<CostSettings>::from_toml(
-            &format!("command = 'cost'\n{cost}"),
-            &[Section::of::<CostSettings>()],
-        )
-        .and_then(PlanFile::plan)
-        .map(|planned| planned.plan)
-        .map_err(|error| error.to_string())
+        planned::<CostSettings>(&format!("command = 'cost'\n{cost}"))
+            .map(|planned| planned.plan)
+            .map_err(|error| error.to_string())
     }
 
     #[test]

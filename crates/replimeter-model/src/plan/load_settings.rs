@@ -286,16 +286,12 @@ impl Settings for LoadSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{PlanFile, Section};
+    use crate::plan::tests::planned;
 
     fn resolve(load: &str) -> Result<LoadRunPlan, String> {
-        PlanFile::<LoadSettings>::from_toml(
-            &format!("command = 'load'\n[load]\n{load}"),
-            &[Section::of::<LoadSettings>()],
-        )
-        .and_then(PlanFile::plan)
-        .map(|planned| planned.plan)
-        .map_err(|error| error.to_string())
+        planned::<LoadSettings>(&format!("command = 'load'\n[load]\n{load}"))
+            .map(|planned| planned.plan)
+            .map_err(|error| error.to_string())
     }
 
     #[test]

@@ -23,7 +23,7 @@ const SECTIONS: [Section; 10] = [
 ];
 
 /// Returns the plan in a text, for this measurement.
-fn planned<S: Settings>(text: &str) -> Result<Planned<S>, PlanError> {
+pub(super) fn planned<S: Settings>(text: &str) -> Result<Planned<S>, PlanError> {
     PlanFile::from_toml(text, &SECTIONS)?.plan_of(text)
 }
 
