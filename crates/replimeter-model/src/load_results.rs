@@ -55,6 +55,18 @@ pub struct PostponedWork {
     pub history: Option<u64>,
 }
 
+impl PostponedWork {
+    /// Returns each count that is known, and what it counts.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, &'static str)> {
+        let counts = [
+            (self.dirty_pages, "dirty pages"),
+            (self.history, "transactions to purge"),
+        ];
+        let counts = counts.into_iter();
+        counts.filter_map(|(count, what)| Some((count?, what)))
+    }
+}
+
 /// A server that had work to do before a load began.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SettledServer {

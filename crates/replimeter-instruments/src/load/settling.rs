@@ -121,16 +121,8 @@ impl Settled {
         let unsettled = self.servers.iter().filter(|server| !server.settled);
         unsettled
             .map(|server| {
-                let left = |count: Option<u64>, what: &str| {
-                    count.map(|count| format!("{count} {what}"))
-                };
-                let left: Vec<String> = [
-                    left(server.after.dirty_pages, "dirty pages"),
-                    left(server.after.history, "transactions to purge"),
-                ]
-                .into_iter()
-                .flatten()
-                .collect();
+                let left = server.after.counts();
+                let left: Vec<String> = left.map(|(count, what)| format!("{count} {what}")).collect();
                 Warning::new(
                     WarningCode::NotSettled,
                     format!(

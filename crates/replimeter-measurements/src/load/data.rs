@@ -117,15 +117,8 @@ pub(super) fn settle(
 
 /// Converts the work of servers for display.
 fn shown(work: PostponedWork) -> Progress {
-    let counts = [
-        (work.dirty_pages, "dirty pages"),
-        (work.history, "transactions to purge"),
-    ];
     let shown = Progress::new(Stage::Prepare, "waiting for the servers to settle");
-    counts
-        .into_iter()
-        .fold(shown, |shown, (count, what)| match count {
-            Some(count) => shown.with(ProgressDetail::Count(count, what.into())),
-            None => shown,
-        })
+    work.counts().fold(shown, |shown, (count, what)| {
+        shown.with(ProgressDetail::Count(count, what.into()))
+    })
 }

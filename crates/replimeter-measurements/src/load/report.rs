@@ -214,13 +214,9 @@ fn sentences(run: &LoadDocument) -> Vec<String> {
 /// Returns the sentence on a wait for servers.
 fn settling(wait: &SettlingRecord) -> String {
     let work = |work: &PostponedWork| {
-        let counts = [
-            (work.dirty_pages, "dirty pages"),
-            (work.history, "transactions to purge"),
-        ];
-        let counts = counts.into_iter();
-        let known = counts.filter_map(|(number, what)| Some(format!("{} {what}", count(number?))));
-        known.collect::<Vec<_>>().join(", ")
+        let counts = work.counts();
+        let counts = counts.map(|(number, what)| format!("{} {what}", count(number)));
+        counts.collect::<Vec<_>>().join(", ")
     };
     let servers = wait.servers.iter().map(|server| {
         format!(
