@@ -33,7 +33,7 @@ use rustix::{
     },
 };
 
-use crate::clock::Clock;
+use crate::{MeasureError, clock::Clock};
 
 mod accuracy;
 
@@ -290,19 +290,22 @@ impl EventLoop {
         })
     }
 
-    /// Polls one future, with the handle of index 0, until it is complete; `None` if the user stops the run first.
+    /// Polls one future, with the handle of index 0, until it is complete.
+    ///
+    /// # Errors
+    /// When the user stops the run first.
     pub(super) fn block_on<T>(
         &self,
         future: impl Future<Output = T>,
         stop: &AtomicBool,
-    ) -> Option<T> {
+    ) -> Result<T, MeasureError> {
         let mut output = None;
         let task: Task<'_> = Box::pin(async { output = Some(future.await) });
         self.run(vec![task], &mut || match stop.load(Ordering::Relaxed) {
             true => LoopControl::Abandon,
             false => LoopControl::Continue,
         });
-        output
+        output.ok_or(MeasureError::Interrupted)
     }
 }
 

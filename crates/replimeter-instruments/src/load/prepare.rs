@@ -141,10 +141,9 @@ fn try_out(
     let program = Program::new(workload, rows);
     let events = EventLoop::open(clock, &place.node)?;
     let (task, target) = (events.handle(0), LoopTarget::new(place));
-    let interrupted = || MeasureError::Interrupted;
     let open = || {
         let opening = WorkerConnection::open(&target, &program, &task);
-        let opened = events.block_on(opening, stop).ok_or_else(interrupted)?;
+        let opened = events.block_on(opening, stop)?;
         opened.map_err(|error| program.explain(error).into())
     };
     // A replica may not have received the tables yet.
@@ -165,15 +164,14 @@ fn try_out(
                     &mut scratch,
                     &mut buffer,
                 );
-                let done = events.block_on(pass, stop).ok_or_else(interrupted)?;
+                let done = events.block_on(pass, stop)?;
                 let Err((index, failed)) = done else {
                     break;
                 };
                 let error = match failed {
                     StatementError::Broken(error) => return Err(error.into()),
                     StatementError::Refused(refusal) => {
-                        let rolled_back = events.block_on(link.channel.roll_back(), stop);
-                        rolled_back.ok_or_else(interrupted)??;
+                        events.block_on(link.channel.roll_back(), stop)??;
                         link.channel.refused(&refusal)
                     }
                 };

@@ -55,17 +55,17 @@ pub(super) async fn try_out(
                 Ok(()) => None,
             };
             let rolled_back = link.channel.roll_back().await;
-            let Some((step, error, again)) = error else {
-                rolled_back?;
-                break;
-            };
-            if !again {
+            let again = error.is_some();
+            if let Some((step, error, false)) = error {
                 return Err(match operation.steps.get(step) {
                     Some(step) => about(error, &program.workload, step.line(), &step.excerpt()),
                     None => error,
                 });
             }
             rolled_back?;
+            if !again {
+                break;
+            }
             task.sleep(PAUSE).await;
         }
     }

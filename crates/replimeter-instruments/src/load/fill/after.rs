@@ -10,11 +10,9 @@ use std::{
 
 use replimeter_engine::{Node, ServerError, Session};
 
-use super::{FILLERS, LONG};
+use super::{FILLERS, with_long_session};
 use crate::{
-    MeasureError,
-    attended::attended,
-    check_interrupted,
+    MeasureError, check_interrupted,
     load::{
         FILLING, about,
         script::excerpt,
@@ -43,12 +41,7 @@ pub(super) fn run_after(
     }
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
     let work = || -> Result<(), MeasureError> {
-        let mut session = Session::open(&Node {
-            answer: LONG,
-            ..primary.clone()
-        })?;
-        attended(primary, &mut session, stop, |session| {
-            session.run(FILLING, "USE `replimeter`")?;
+        with_long_session(primary, stop, |session| {
             while let Some(table) = tables.get(next.fetch_add(1, Ordering::Relaxed)) {
                 finish(session, workload, table, stop)?;
             }

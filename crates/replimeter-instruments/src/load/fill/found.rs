@@ -7,10 +7,9 @@ use std::{
 
 use replimeter_engine::{Node, ServerError, Session, dialect::galera::is_in_cluster};
 
-use super::{DataSet, FillError, LONG};
+use super::{DataSet, FillError, with_long_session};
 use crate::{
     MARK, MeasureError,
-    attended::attended,
     load::{
         FILLING, SETS,
         value::Source,
@@ -164,12 +163,7 @@ impl DataSet {
     /// # Errors
     /// When the server refuses, rows of the set are missing, or the user stops the run.
     pub fn restore(&self, primary: &Node, stop: &AtomicBool) -> Result<(), MeasureError> {
-        let mut session = Session::open(&Node {
-            answer: LONG,
-            ..primary.clone()
-        })?;
-        attended(primary, &mut session, stop, |session| {
-            session.run(FILLING, "USE `replimeter`")?;
+        with_long_session(primary, stop, |session| {
             if self.restore_rows(session)? {
                 return Ok(());
             }

@@ -137,10 +137,7 @@ fn fill_checked(
     for other in others {
         refuse_foreign(other, workload)?;
     }
-    let mut session = Session::open(&Node {
-        answer: LONG,
-        ..primary.clone()
-    })?;
+    let mut session = open_long(primary)?;
     let mut set = attended(primary, &mut session, stop, |session| {
         let mut set = DataSet::new(session, primary, others, workload, size)?;
         set.make_or_remove(session, primary, FILLERS, progress, stop)?;
@@ -149,6 +146,27 @@ fn fill_checked(
     set.took = began.elapsed();
     set.session = Some(session);
     Ok(set)
+}
+
+/// Opens a session whose statements may take long.
+fn open_long(primary: &Node) -> Result<Session, ServerError> {
+    Session::open(&Node {
+        answer: LONG,
+        ..primary.clone()
+    })
+}
+
+/// Calls `work` with a session in the schema, whose statements may take long; the user's stop ends them.
+fn with_long_session(
+    primary: &Node,
+    stop: &AtomicBool,
+    work: impl FnOnce(&mut Session) -> Result<(), MeasureError>,
+) -> Result<(), MeasureError> {
+    let mut session = open_long(primary)?;
+    attended(primary, &mut session, stop, |session| {
+        session.run(FILLING, "USE `replimeter`")?;
+        work(session)
+    })
 }
 
 /// Why a set could not be created.

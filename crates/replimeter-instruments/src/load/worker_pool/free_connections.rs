@@ -48,8 +48,7 @@ pub fn connection_limit(
     let mut needed: BTreeMap<&str, (&Node, u64)> = BTreeMap::new();
     for load_group in load_groups {
         for (index, node) in (0..).zip(&load_group.nodes) {
-            let own = (index..threads).step_by(load_group.nodes.len()).len() as u64;
-            needed.entry(&node.name).or_insert((node, 0)).1 += own;
+            needed.entry(&node.name).or_insert((node, 0)).1 += load_group.share(index, threads);
         }
     }
     for (node, needed) in needed.into_values() {

@@ -58,6 +58,11 @@ impl<'a> LoadGroup<'a> {
             latencies: false,
         }
     }
+
+    /// Returns how many of this number of threads the server of this index gets.
+    pub(super) fn share(&self, index: u32, threads: u32) -> u64 {
+        (index..threads).step_by(self.nodes.len()).len() as u64
+    }
 }
 
 /// Progress of a load group in one second.

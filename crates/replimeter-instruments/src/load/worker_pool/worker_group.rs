@@ -121,8 +121,8 @@ impl WorkerGroup {
             };
             let mut session = Session::open(node)?;
             place.galera = is_in_cluster(&mut session, OPERATION)?;
-            let own = (index..load_group.threads).step_by(load_group.nodes.len());
-            scarce.extend(check_room(node, &mut session, own.len() as u64)?);
+            let needed = load_group.share(index, load_group.threads);
+            scarce.extend(check_room(node, &mut session, needed)?);
             drop(session);
             if trial {
                 try_place(&place, &program, clock, stop)?;
@@ -476,10 +476,7 @@ fn try_place(
         let mut link = opened.map_err(|error| program.explain(error))?;
         try_out(&mut link, program, &task).await
     };
-    let tried = events
-        .block_on(trial, stop)
-        .ok_or(MeasureError::Interrupted)?;
-    Ok(tried?)
+    Ok(events.block_on(trial, stop)??)
 }
 
 /// Returns an error about the first server.
