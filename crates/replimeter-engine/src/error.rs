@@ -74,6 +74,8 @@ pub mod code {
     pub const TOO_MANY_CONNECTIONS: [u16; 3] = [1040, 1203, 1226];
     /// A lock was not free in time.
     pub const LOCK_WAIT_TIMEOUT: u16 = 1205;
+    /// A value is not one of the column, as a character that its character set lacks.
+    pub const INCORRECT_VALUE: u16 = 1366;
     /// The server rolled back a transaction to resolve a deadlock.
     pub const DEADLOCK: u16 = 1213;
 }

@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mysql::{Conn, DriverError, Error, Row, Value, prelude::Queryable};
+use mysql::{
+    Conn, DriverError, Error, QueryResult, Row, Value,
+    prelude::{Protocol, Queryable},
+};
 use replimeter_model::target::SslMode;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
@@ -196,13 +199,23 @@ impl Session {
         &mut self,
         operation: &str,
         sql: &str,
+        keep: impl FnMut(Row) -> T,
+    ) -> Result<Vec<T>, ServerError> {
+        self.answer_to(operation, |conn| conn.query_iter(sql), keep)
+    }
+
+    /// Sends a statement by `ask` and keeps what `keep` takes of each row, up to [`MAX_ANSWER`] bytes in all.
+    fn answer_to<T, P: Protocol>(
+        &mut self,
+        operation: &str,
+        ask: impl FnOnce(&mut Conn) -> mysql::Result<QueryResult<'_, '_, '_, P>>,
         mut keep: impl FnMut(Row) -> T,
     ) -> Result<Vec<T>, ServerError> {
         self.watch.begin();
         let (conn, watch) = (&mut self.conn, &self.watch);
         let read = driver::call(|| {
             // Dropping the result reads the rest of it, which must not happen after a panic.
-            let mut result = ManuallyDrop::new(conn.query_iter(sql)?);
+            let mut result = ManuallyDrop::new(ask(conn)?);
             let mut bytes = 0;
             let rows = result.by_ref().map(|row| {
                 let row = row.map_err(Some)?;
@@ -326,6 +339,59 @@ impl Session {
             .flatten()
             .filter(|value| *value != Value::NULL)
             .map(text))
+    }
+
+    /// Runs a statement with values for its `?`, prepared once per connection, and returns the columns of its rows; NULL becomes "".
+    ///
+    /// # Errors
+    /// When the server refuses it or the connection breaks.
+    pub fn bound(
+        &mut self,
+        operation: &str,
+        sql: &str,
+        values: &[Bound<'_>],
+    ) -> Result<Vec<Vec<String>>, ServerError> {
+        let values: Vec<Value> = values.iter().map(Value::from).collect();
+        self.answer_to(
+            operation,
+            |conn| conn.exec_iter(sql, values),
+            |row| row.unwrap().into_iter().map(text).collect(),
+        )
+    }
+
+    /// Runs an insert with values for its `?`, and returns the number that the row got.
+    ///
+    /// # Errors
+    /// Like [`bound`](Self::bound).
+    pub fn insert(
+        &mut self,
+        operation: &str,
+        sql: &str,
+        values: &[Bound<'_>],
+    ) -> Result<u64, ServerError> {
+        self.bound(operation, sql, values)?;
+        Ok(self.conn.last_insert_id())
+    }
+}
+
+/// A value for a `?` of a statement.
+#[derive(Clone, Copy, Debug)]
+pub enum Bound<'a> {
+    /// A text.
+    Text(&'a str),
+    /// A number.
+    Number(u64),
+    /// No value.
+    Null,
+}
+
+impl From<&Bound<'_>> for Value {
+    fn from(bound: &Bound<'_>) -> Self {
+        match bound {
+            Bound::Text(text) => Self::Bytes(text.as_bytes().to_vec()),
+            Bound::Number(number) => Self::UInt(*number),
+            Bound::Null => Self::NULL,
+        }
     }
 }
 
