@@ -5,6 +5,7 @@ pub mod binlog;
 mod connections;
 mod folders;
 pub mod harness;
+pub mod http;
 mod memory;
 pub mod net;
 mod shared;

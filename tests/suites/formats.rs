@@ -26,7 +26,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(package_contains_a_working_program).long(),
 ];
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "lag",
     "backlog",
     "calibrate",
@@ -37,6 +37,7 @@ const COMMANDS: [&str; 10] = [
     "stale",
     "loss",
     "exposure",
+    "front",
 ];
 
 /// The root of the repository.

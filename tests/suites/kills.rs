@@ -23,7 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Every command that starts servers, so that most of its run is after their start.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "lag --duration 60s",
     "lag --sandbox chain:2 --link-delay 1ms --duration 60s",
     "lag --sandbox galera:2 --method all --duration 60s",
@@ -34,6 +34,7 @@ const COMMANDS: [&str; 17] = [
     "stale --sandbox mysql/async:1 --check-load-reads=4:8 --duration 60s",
     "backlog --build-up 1s",
     "exposure --sandbox semi-sync:1 --duration 60s",
+    "front --sandbox async:1 --duration 60s --listen 127.0.0.1:0",
     "load --workload oltp-mix --sandbox async:1 --data-size 5000 --duration 60s",
     "cost",
     "scale --data-size 1000",

@@ -8,6 +8,7 @@ mod endpoints;
 mod engine;
 mod exposure;
 mod formats;
+mod front;
 mod hostile;
 mod kills;
 mod links;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         engine,
         exposure,
         formats,
+        front,
         hostile,
         managed,
         kills,

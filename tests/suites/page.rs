@@ -307,6 +307,7 @@ fn every_command_has_a_working_page() {
         "stale-galera",
         "loss",
         "exposure",
+        "front",
         "calibrate",
         "lag-methods",
         "backlog",

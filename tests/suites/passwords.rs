@@ -178,6 +178,7 @@ fn password_is_nowhere_but_in_its_source() {
         ("exposure", "--duration 1s", false),
         ("stale", "--duration 1s", false),
         ("load", "--duration 1s --warm-up 0s", false),
+        ("front", "--duration 1s --listen 127.0.0.1:0", false),
     ]);
 }
 

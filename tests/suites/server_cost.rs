@@ -20,13 +20,14 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Every command that accepts a user's servers, with its defaults; those without an end have one.
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 9] = [
     "doctor",
     "lag",
     "lag --method all --stages",
     "stale",
     "tap --duration 15s",
     "exposure --duration 15s",
+    "front --duration 15s --listen 127.0.0.1:0",
     "load --workload oltp-mix --duration 15s",
     "backlog --build-up 10s",
 ];
@@ -110,6 +111,7 @@ fn dry_run_states_the_connections() {
         "stale --rounds 100 --curve-rounds 10 --read-consistency",
         "tap --duration 2s",
         "exposure --duration 2s",
+        "front --duration 2s --listen 127.0.0.1:0 --connections 5",
         "load --workload oltp-mix --data-size 1000 --duration 1s",
         "backlog --build-up 1s",
     ] {

@@ -211,7 +211,7 @@ fn tiny_rows_are_small_transactions_in_a_group() {
 }
 
 /// Short runs of every command that accepts a user's servers, and of their options that write.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "doctor",
     "lag --rounds 20 --floor-rounds 20 --method all --stages",
     "lag --duration 1s --floor-rounds 20 --load oltp-mix:2@primary --load-data-size 1000",
@@ -224,6 +224,7 @@ const COMMANDS: [&str; 12] = [
     "backlog --build-up 1s --load update-key:2@primary --load-data-size 1000",
     "tap --duration 1s",
     "exposure --duration 1s",
+    "front --duration 1s --listen 127.0.0.1:0",
 ];
 
 /// Runs every command, and checks each event of both servers' logs.

@@ -6,7 +6,7 @@ use replimeter_engine::{Node, Session};
 
 /// Kills these connections, by their numbers on the server. Waits up to `patience` for each answer; a
 /// refusal is ignored.
-pub(crate) fn kill(node: &Node, numbers: impl IntoIterator<Item = u64>, patience: Duration) {
+pub fn kill(node: &Node, numbers: impl IntoIterator<Item = u64>, patience: Duration) {
     let Ok(mut session) = Session::open(&Node {
         answer: patience,
         ..node.clone()

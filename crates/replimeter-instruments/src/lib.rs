@@ -15,7 +15,7 @@ pub mod error;
 pub mod exposure;
 pub mod host;
 pub mod keep_awake;
-mod kill;
+pub mod kill;
 pub mod lag;
 pub mod load;
 pub mod loss;

@@ -3,7 +3,9 @@
 mod backlog;
 mod calibrate;
 mod cost;
+mod data;
 mod exposure;
+mod front;
 pub mod lag;
 mod load;
 mod loss;
@@ -35,6 +37,7 @@ pub fn registry() -> &'static Registry {
             .with::<stale::Stale>()
             .with::<loss::Loss>()
             .with::<exposure::Exposure>()
+            .with::<front::Front>()
     });
     &ALL
 }

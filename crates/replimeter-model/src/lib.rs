@@ -13,6 +13,7 @@ pub mod engine;
 pub mod envelope;
 pub mod estimate;
 pub mod exposure;
+pub mod front;
 pub mod host;
 pub mod lag;
 pub mod load;

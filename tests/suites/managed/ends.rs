@@ -180,6 +180,7 @@ pub(super) fn ended_server_is_named_with_its_sandbox() {
         &["stale", "--sandbox", "one"],
         &["tap", "--sandbox", "one"],
         &["exposure", "--sandbox", "one"],
+        &["front", "--sandbox", "one", "--listen", "127.0.0.1:0"],
         &["doctor", "--sandbox", "one"],
         &[
             "sandbox", "exec", "one", "replica1", "--", "sh", "-c", "exit 3",

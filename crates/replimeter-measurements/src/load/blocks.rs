@@ -23,9 +23,10 @@ use replimeter_run::{
 use super::{
     Load,
     accumulator::Call,
-    data::{Data, make_data, settle},
+    data::{make_data, settle},
     saturation::saturation,
 };
+use crate::data::Data;
 
 /// How long the client's ping limit is measured before each number of threads.
 const LIMIT: Duration = Duration::from_millis(400);

@@ -1,47 +1,16 @@
-//! The data of the workloads: created before them, removed after them.
+//! Creates the data of the workloads, and waits until the servers have settled.
 
-use replimeter_engine::Node;
 use replimeter_instruments::{
-    load::{self, DataSet, FillProgress, Settling, Workload},
+    load::{self, FillProgress, Settling, Workload},
     preflight::Cluster,
 };
-use replimeter_model::{
-    load_results::{DataRecord, PostponedWork, SettlingRecord},
-    warning::Warning,
-};
+use replimeter_model::load_results::{DataRecord, PostponedWork, SettlingRecord};
 use replimeter_run::{
     Progress, ProgressDetail, RunContext, Stage, cli_error::CliError, workloads::filling,
 };
 
 use super::{Load, accumulator::Call};
-
-/// The data of all workloads; removed on drop, unless it is to be kept.
-pub(super) struct Data {
-    pub(super) primary: Node,
-    pub(super) sets: Vec<DataSet>,
-    pub(super) stays: bool,
-}
-
-impl Data {
-    pub(super) fn remove(&mut self) -> Vec<Warning> {
-        let stays = self.stays;
-        let sets = std::mem::take(&mut self.sets).into_iter().rev();
-        sets.flat_map(|set| {
-            if stays {
-                Vec::new()
-            } else {
-                set.remove(&self.primary)
-            }
-        })
-        .collect()
-    }
-}
-
-impl Drop for Data {
-    fn drop(&mut self) {
-        let _ = self.remove();
-    }
-}
+use crate::data::Data;
 
 /// Creates the data of every workload; returns the data set of each workload.
 pub(super) fn make_data(

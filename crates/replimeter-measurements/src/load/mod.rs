@@ -11,6 +11,7 @@ mod seconds;
 
 use std::{path::Path, time::Duration};
 
+use crate::data::Data;
 use crate::load::{
     report::{answer, report},
     seconds::{Seconds, add_all},
@@ -48,7 +49,6 @@ use replimeter_run::{
 use self::{
     accumulator::{Accumulator, Call},
     blocks::measure,
-    data::Data,
     saturation::saturation,
 };
 

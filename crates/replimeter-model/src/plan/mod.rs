@@ -7,6 +7,7 @@ mod cost;
 mod explain;
 mod exposure;
 mod file;
+mod front;
 mod lag;
 mod load;
 mod load_settings;
@@ -36,6 +37,7 @@ pub use self::{
     explain::explain,
     exposure::{ExposurePlan, ExposureSettings},
     file::{PlanFile, Planned, command},
+    front::{FrontPlan, FrontSettings, Remedy},
     lag::{DEFAULT_SIZE, LagPlan, LagSettings, Method, Methods, Pace, StampJoin, WritePattern},
     load_settings::{LoadRunPlan, LoadSettings},
     loss::{CrashKind, LossCase, LossPlan, LossSettings},

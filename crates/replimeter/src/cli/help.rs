@@ -14,7 +14,9 @@ const MAX_WIDTH: usize = 100;
 const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Measure your servers, or a sandbox",
-        &["lag", "tap", "stale", "backlog", "exposure", "load"],
+        &[
+            "lag", "tap", "stale", "backlog", "exposure", "load", "front",
+        ],
     ),
     (
         "Measure in sandboxes only",

@@ -1,0 +1,398 @@
+//! The connections to one server: threads that take requests from a bounded queue.
+
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{
+    ErrorKind, Interrupter, Node, ServerError, Session,
+    dialect::{waits::PreparedWait, written_gtid::GtidSource},
+    facts::ServerFacts,
+};
+use replimeter_instruments::{clock::Clock, kill::kill};
+use replimeter_model::time::Nanos;
+use tokio::sync::oneshot;
+
+use super::posts::{self, Form, Post};
+
+/// Requests that may wait for a connection.
+const MAX_WAITING: usize = 1000;
+/// How long a replica may take to apply a visitor's post before the primary is read instead.
+pub(super) const WAIT_LIMIT: Duration = Duration::from_secs(1);
+/// Timeout of an answer of the server.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Time for statements in progress when the pool ends.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout of ending statements on the server.
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a server is asked for.
+pub(super) enum Work {
+    Insert(Form),
+    /// Posts of a form from this number on.
+    Select(Form, u64),
+    /// The newest posts, and this one.
+    Newest(Option<u64>),
+}
+
+/// What it answered.
+pub(super) enum Done {
+    Inserted { post: u64, gtid: Option<String> },
+    Posts(Vec<Post>),
+}
+
+/// Why it did not.
+#[derive(Clone, Debug)]
+pub(super) enum Refusal {
+    /// Too many requests wait already, or the front ends.
+    Busy,
+    /// The server is not in use.
+    Out(String),
+    /// It had not applied the awaited transaction in time.
+    NotApplied,
+    Failed(ServerError),
+}
+
+/// What a server took for a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Took {
+    /// The wait for a transaction.
+    pub(super) wait: Nanos,
+    /// The statement.
+    pub(super) statement: Nanos,
+}
+
+/// An answer, and the time that the server took for it.
+pub(super) type Reply = (Result<Done, Refusal>, Took);
+
+struct Job {
+    work: Work,
+    after: Option<String>,
+    reply: oneshot::Sender<Reply>,
+}
+
+/// A server, and what its connections have to be able to do.
+#[derive(Clone)]
+pub(super) struct PoolSpec {
+    pub(super) node: Node,
+    pub(super) facts: ServerFacts,
+    /// Whether writes return their GTIDs.
+    pub(super) tells_gtid: bool,
+    /// Whether reads can wait for a GTID.
+    pub(super) can_wait: bool,
+}
+
+/// The connections to a server.
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    spec: PoolSpec,
+    clock: Clock,
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+    /// Why the server is not in use; `None` while it is.
+    out: Mutex<Option<String>>,
+    /// Counts how often it came back: older connections are opened again.
+    returned: AtomicU64,
+    /// The number on the server of each thread's connection, and what closes it.
+    connections: Mutex<Vec<Option<(u32, Interrupter)>>>,
+    ended: AtomicBool,
+}
+
+type Queue = VecDeque<Job>;
+
+/// An open connection.
+struct Connection {
+    session: Session,
+    returned: u64,
+    gtid: Option<GtidSource>,
+    wait: Option<PreparedWait>,
+}
+
+impl PoolSpec {
+    fn connect(&self) -> Result<(Session, Option<GtidSource>, Option<PreparedWait>), ServerError> {
+        // A server that did not answer for a while may be back.
+        let mut session = Session::open_again(&Node {
+            answer: ANSWER,
+            ..self.node.clone()
+        })?;
+        let gtid = self
+            .tells_gtid
+            .then(|| GtidSource::prepare(&mut session, &self.facts));
+        let gtid = gtid.transpose()?;
+        let wait = self
+            .can_wait
+            .then(|| PreparedWait::prepare(&mut session, &self.facts));
+        let wait = wait.transpose()?;
+        Ok((session, gtid, wait))
+    }
+}
+
+impl Pool {
+    /// Opens the connections, each with its thread.
+    ///
+    /// # Errors
+    /// When the server refuses one, cannot do what `spec` asks for, or the system refuses a thread.
+    pub(super) fn start(
+        name: &str,
+        spec: PoolSpec,
+        connections: u32,
+        clock: Clock,
+    ) -> Result<Self, ServerError> {
+        let shared = Arc::new(Shared {
+            clock,
+            queue: Mutex::default(),
+            arrived: Condvar::new(),
+            out: Mutex::default(),
+            returned: AtomicU64::new(0),
+            connections: Mutex::new((0..connections).map(|_| None).collect()),
+            ended: AtomicBool::new(false),
+            spec,
+        });
+        let pool = Self {
+            shared: Arc::clone(&shared),
+            threads: Mutex::default(),
+        };
+        for index in 0..connections as usize {
+            let connection = Some(shared.connect(index)?);
+            let shared = Arc::clone(&shared);
+            let thread = thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(move || shared.serve(index, connection));
+            let thread = thread.map_err(|error| no_thread(&pool.shared.spec.node, &error))?;
+            lock(&pool.threads).push(thread);
+        }
+        Ok(pool)
+    }
+
+    /// Returns the server's name.
+    pub(super) fn name(&self) -> &str {
+        &self.shared.spec.node.name
+    }
+
+    /// Returns why the server is not in use; `None` while it is.
+    pub(super) fn out(&self) -> Option<String> {
+        lock(&self.shared.out).clone()
+    }
+
+    /// Takes the server into use, or out of it for a reason. Returns whether that changed.
+    pub(super) fn set_out(&self, reason: Option<String>) -> bool {
+        self.shared.set_out(reason)
+    }
+
+    /// Asks the server, after it has applied `after`.
+    pub(super) async fn ask(&self, work: Work, after: Option<String>) -> Reply {
+        let refused = |refusal| (Err(refusal), Took::default());
+        if let Some(reason) = self.out() {
+            return refused(Refusal::Out(reason));
+        }
+        let (reply, answered) = oneshot::channel();
+        {
+            let mut queue = lock(&self.shared.queue);
+            if self.shared.ended.load(Ordering::Relaxed) || queue.len() >= MAX_WAITING {
+                return refused(Refusal::Busy);
+            }
+            queue.push_back(Job { work, after, reply });
+        }
+        self.shared.arrived.notify_one();
+        answered.await.unwrap_or_else(|_| refused(Refusal::Busy))
+    }
+
+    /// Ends the threads. Statements in progress have some time, then they are ended on the server too, so that none of them
+    /// runs after this.
+    pub(super) fn end(&self) {
+        {
+            let mut queue = lock(&self.shared.queue);
+            self.shared.ended.store(true, Ordering::Relaxed);
+            // Their requests are answered: the senders are dropped.
+            queue.clear();
+        }
+        self.shared.arrived.notify_all();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        let all_ended = || threads.iter().all(JoinHandle::is_finished);
+        let deadline = Instant::now() + END_TIMEOUT;
+        while !all_ended() && Instant::now() < deadline {
+            thread::sleep(POLL_INTERVAL);
+        }
+        if !all_ended() {
+            let open = std::mem::take(&mut *lock(&self.shared.connections));
+            let numbers = open.iter().flatten().map(|(number, _)| u64::from(*number));
+            kill(&self.shared.spec.node, numbers, KILL_TIMEOUT);
+            for (_, interrupter) in open.into_iter().flatten() {
+                interrupter.shut_down();
+            }
+        }
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn no_thread(node: &Node, error: &io::Error) -> ServerError {
+    node.precondition(
+        "cannot start a connection",
+        format!("the system refuses a thread: {error}"),
+        "use fewer --connections, or raise the limit of processes (ulimit -u)",
+    )
+}
+
+impl Shared {
+    fn set_out(&self, reason: Option<String>) -> bool {
+        let mut out = lock(&self.out);
+        let changed = out.is_some() != reason.is_some();
+        if changed && reason.is_none() {
+            self.returned.fetch_add(1, Ordering::Relaxed);
+        }
+        *out = reason;
+        changed
+    }
+
+    /// Returns the next request; `None` when the pool has ended.
+    fn next(&self) -> Option<Job> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if self.ended.load(Ordering::Relaxed) {
+                return None;
+            }
+            if let Some(job) = queue.pop_front() {
+                return Some(job);
+            }
+            let waited = self.arrived.wait(queue);
+            queue = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Takes requests until the pool ends.
+    fn serve(&self, index: usize, mut connection: Option<Connection>) {
+        while let Some(job) = self.next() {
+            // The request has ended.
+            if job.reply.is_closed() {
+                continue;
+            }
+            let mut took = Took::default();
+            let result = self.perform(index, &mut connection, &job, &mut took);
+            let _ = job.reply.send((result, took));
+        }
+    }
+
+    /// Opens the connection of a thread.
+    fn connect(&self, index: usize) -> Result<Connection, ServerError> {
+        let returned = self.returned.load(Ordering::Relaxed);
+        let (session, gtid, wait) = self.spec.connect()?;
+        let mut connections = lock(&self.connections);
+        // They are gone when the pool has ended.
+        if let Some(known) = connections.get_mut(index) {
+            *known = Some((session.connection_id(), session.interrupter()));
+        } else {
+            session.interrupter().shut_down();
+        }
+        Ok(Connection {
+            session,
+            returned,
+            gtid,
+            wait,
+        })
+    }
+
+    /// Performs a request over the thread's connection, which is opened again if it ended or the server was away. A server that
+    /// refuses even a new connection is taken out of use.
+    fn perform(
+        &self,
+        index: usize,
+        connection: &mut Option<Connection>,
+        job: &Job,
+        took: &mut Took,
+    ) -> Result<Done, Refusal> {
+        // A read whose connection broke is repeated once, since others can close idle connections.
+        let attempts = if matches!(job.work, Work::Insert(_)) {
+            1
+        } else {
+            2
+        };
+        let mut last = Refusal::Busy;
+        for _ in 0..attempts {
+            if let Some(reason) = lock(&self.out).clone() {
+                return Err(Refusal::Out(reason));
+            }
+            let returned = self.returned.load(Ordering::Relaxed);
+            let known = connection.take().filter(|open| open.returned == returned);
+            let open = match known.map_or_else(|| self.connect(index), Ok) {
+                Ok(open) => connection.insert(open),
+                Err(error) => {
+                    if error.unanswered() {
+                        self.set_out(Some(error.to_string()));
+                    }
+                    return Err(Refusal::Failed(error));
+                }
+            };
+            match open.perform(job, &self.clock, took) {
+                Err(Refusal::Failed(error)) if error.unanswered() => {
+                    // One connection that breaks, or one slow statement, is no absence of the server.
+                    *connection = self.connect(index).ok();
+                    if connection.is_none() {
+                        self.set_out(Some(error.to_string()));
+                    }
+                    let is_lost = error.kind == ErrorKind::Lost;
+                    last = Refusal::Failed(error);
+                    if !is_lost {
+                        break;
+                    }
+                }
+                result => return result,
+            }
+        }
+        Err(last)
+    }
+}
+
+impl Connection {
+    fn perform(&mut self, job: &Job, clock: &Clock, took: &mut Took) -> Result<Done, Refusal> {
+        let session = &mut self.session;
+        let began = clock.now();
+        if let (Some(gtid), Some(wait)) = (&job.after, &self.wait) {
+            let applied = wait.wait(session, gtid, WAIT_LIMIT);
+            took.wait = clock.now() - began;
+            if !applied.map_err(Refusal::Failed)? {
+                return Err(Refusal::NotApplied);
+            }
+        }
+        let began = clock.now();
+        let done = match &job.work {
+            Work::Insert(form) => {
+                posts::insert(session, form).map(|post| Done::Inserted { post, gtid: None })
+            }
+            Work::Select(form, first) => posts::select(session, form, *first).map(Done::Posts),
+            Work::Newest(own) => posts::newest(session, *own).map(Done::Posts),
+        };
+        took.statement = clock.now() - began;
+        match (done, self.gtid) {
+            // The post exists, even if its GTID cannot be read.
+            (Ok(Done::Inserted { post, .. }), Some(gtid)) => Ok(Done::Inserted {
+                post,
+                gtid: gtid.last_gtid(session).ok().flatten(),
+            }),
+            (done, _) => done.map_err(Refusal::Failed),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Which server answers a read, by the remedy against stale reads.
+
+use std::time::Duration;
+
+use replimeter_model::{plan::Remedy, time::Nanos};
+
+use super::visitor::{LastPost, Visitor};
+
+/// The primary's position among the servers.
+pub(super) const PRIMARY: usize = 0;
+
+/// The server of a read, and the transaction that it has to have applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) server: usize,
+    pub(super) after: Option<String>,
+    /// Whether the primary stands in for a replica, none of which can be asked for the visitor's post.
+    pub(super) instead: bool,
+}
+
+impl Route {
+    fn to(server: usize) -> Self {
+        Self {
+            server,
+            after: None,
+            instead: false,
+        }
+    }
+}
+
+/// The rule for reads.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) remedy: Remedy,
+    /// The time after a post for which `primary-for` reads from the primary.
+    pub(super) primary_for: Duration,
+    /// The positions of the servers that take reads.
+    pub(super) readers: Vec<usize>,
+}
+
+impl Rule {
+    /// Returns the server for a visitor's read now; `turn` counts reads. `None` when no server that may take it is available.
+    pub(super) fn route(
+        &self,
+        visitor: &Visitor,
+        now: Nanos,
+        turn: usize,
+        is_available: impl Fn(usize) -> bool,
+    ) -> Option<Route> {
+        let on = |server| is_available(server).then_some(Route::to(server));
+        let in_turn = || {
+            let readers = self.readers.iter().copied();
+            let available: Vec<usize> = readers.filter(|server| is_available(*server)).collect();
+            let server = *available.get(turn % available.len().max(1))?;
+            Some(Route::to(server))
+        };
+        match self.remedy {
+            Remedy::None => in_turn(),
+            Remedy::PrimaryAlways => on(PRIMARY),
+            Remedy::Sticky => {
+                let known = visitor
+                    .reader
+                    .filter(|reader| self.readers.contains(reader));
+                known.and_then(on).or_else(in_turn)
+            }
+            Remedy::PrimaryFor => {
+                let limit = Nanos::from(self.primary_for);
+                // Anyone can send any time.
+                let recent =
+                    |post: &LastPost| (0..limit.0).contains(&now.0.saturating_sub(post.at.0));
+                if visitor.post.as_ref().is_some_and(recent) {
+                    on(PRIMARY)
+                } else {
+                    in_turn()
+                }
+            }
+            Remedy::WaitForGtid => match &visitor.post {
+                // Without its GTID, no replica can be asked for the post.
+                Some(LastPost { gtid: None, .. }) => on(PRIMARY).map(|route| Route {
+                    instead: true,
+                    ..route
+                }),
+                post => in_turn().map(|route| Route {
+                    after: post
+                        .as_ref()
+                        .and_then(|post| post.gtid.clone())
+                        .filter(|_| route.server != PRIMARY),
+                    ..route
+                }),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(remedy: Remedy) -> Rule {
+        Rule {
+            remedy,
+            primary_for: Duration::from_secs(2),
+            readers: vec![1, 2],
+        }
+    }
+
+    fn servers(rule: &Rule, visitor: &Visitor, up: &[usize]) -> Vec<Option<usize>> {
+        let route = |turn| rule.route(visitor, NOW, turn, |server| up.contains(&server));
+        (0..3).map(|turn| Some(route(turn)?.server)).collect()
+    }
+
+    const NOW: Nanos = Nanos(10_000_000_000);
+
+    fn posted(seconds_ago: i64) -> Visitor {
+        Visitor {
+            post: Some(LastPost {
+                number: 1,
+                at: NOW - Nanos(seconds_ago * 1_000_000_000),
+                gtid: Some("0-1-2".to_owned()),
+            }),
+            ..Visitor::default()
+        }
+    }
+
+    #[test]
+    fn readers_take_reads_in_turn_and_absent_ones_none() {
+        let (none, new) = (rule(Remedy::None), Visitor::default());
+        assert_eq!(
+            servers(&none, &new, &[0, 1, 2]),
+            [Some(1), Some(2), Some(1)]
+        );
+        assert_eq!(servers(&none, &new, &[0, 2]), [Some(2); 3]);
+        assert_eq!(servers(&none, &new, &[0]), [None; 3]);
+    }
+
+    #[test]
+    fn sticky_reader_stays_until_it_fails() {
+        let sticky = rule(Remedy::Sticky);
+        let visitor = |reader| Visitor {
+            reader: Some(reader),
+            ..Visitor::default()
+        };
+        assert_eq!(servers(&sticky, &visitor(2), &[0, 1, 2]), [Some(2); 3]);
+        assert_eq!(servers(&sticky, &visitor(2), &[0, 1]), [Some(1); 3]);
+        assert_eq!(
+            servers(&sticky, &visitor(0), &[0, 1]),
+            [Some(1); 3],
+            "no reader"
+        );
+        assert_eq!(servers(&sticky, &visitor(99), &[0, 1]), [Some(1); 3]);
+    }
+
+    #[test]
+    fn recent_post_is_read_from_the_primary() {
+        let rule = rule(Remedy::PrimaryFor);
+        assert_eq!(servers(&rule, &posted(1), &[0, 1, 2]), [Some(0); 3]);
+        assert_eq!(servers(&rule, &posted(2), &[0, 1, 2])[0], Some(1));
+        assert_eq!(servers(&rule, &posted(1), &[1, 2]), [None; 3]);
+        assert_eq!(
+            servers(&rule, &posted(-1), &[0, 1, 2])[0],
+            Some(1),
+            "forged"
+        );
+    }
+
+    #[test]
+    fn gtid_is_awaited_on_replicas_only() {
+        let mut rule = rule(Remedy::WaitForGtid);
+        let after = |rule: &Rule, turn| rule.route(&posted(1), NOW, turn, |_| true).unwrap().after;
+        assert_eq!(after(&rule, 0).as_deref(), Some("0-1-2"));
+        rule.readers = vec![0, 1];
+        assert_eq!(after(&rule, 0), None);
+        assert_eq!(after(&rule, 1).as_deref(), Some("0-1-2"));
+        let mut unknown = posted(1);
+        unknown.post.as_mut().unwrap().gtid = None;
+        assert_eq!(servers(&rule, &unknown, &[0, 1]), [Some(0); 3]);
+    }
+}

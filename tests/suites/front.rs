@@ -1,0 +1,515 @@
+//! `replimeter front`: the site in front of real servers, as browsers and `ab` use it.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener},
+    process::{Child, Command},
+    thread,
+};
+
+use replimeter_engine::Node;
+use replimeter_suites::{
+    CommandOutput, LIMIT, TestEnvironment, browser, clean,
+    harness::{Test, skip},
+    http::{Visitor, connect, raw, read_answer},
+    memory_kib, password, shared, sql, start, test, url, value, wait, wait_until,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(posts_are_served_counted_and_removed),
+    test!(remedies_show_the_visitors_own_post),
+    test!(remedies_of_mysql_show_the_visitors_own_post).long(),
+    test!(remedies_of_galera_show_the_visitors_own_post).long(),
+    test!(invalid_requests_are_refused),
+    test!(idle_and_slow_clients_hold_nobody_up).alone(),
+    test!(stopped_replica_is_out_of_use_until_it_replicates),
+    test!(killed_servers_cause_errors_and_no_hang),
+    test!(port_in_use_is_refused_before_a_server_starts),
+    test!(posts_added_to_kept_data_are_removed),
+    test!(page_works_in_a_browser),
+];
+
+/// A running front.
+struct Front {
+    child: Child,
+    address: SocketAddr,
+    /// Reads the rest of standard error.
+    rest: thread::JoinHandle<String>,
+}
+
+/// Starts a front at a free port, and waits until it serves.
+fn serve(tool: &TestEnvironment, nodes: Option<&[Node]>, args: &[&str]) -> Front {
+    let mut command = tool.command(&["front", "--listen", "127.0.0.1:0", "--json"]);
+    if let Some((primary, replicas)) = nodes.and_then(<[Node]>::split_first) {
+        command.args(["--primary", &url(primary, "replimeter")]);
+        for replica in replicas {
+            command.args(["--replica", &url(replica, "replimeter")]);
+        }
+        command.env("REPLIMETER_PASSWORD", password(primary));
+    }
+    let mut child = command.args(args).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut before = String::new();
+    let address = loop {
+        let mut line = String::new();
+        if stderr.read_line(&mut line).unwrap() == 0 {
+            panic!("the front ended: {before}");
+        }
+        if let Some((_, rest)) = line.split_once("serving at http://") {
+            break rest.split('/').next().unwrap().parse().unwrap();
+        }
+        before.push_str(&line);
+    };
+    let rest = thread::spawn(move || {
+        let mut rest = before;
+        stderr.read_to_string(&mut rest).unwrap();
+        rest
+    });
+    Front {
+        child,
+        address,
+        rest,
+    }
+}
+
+impl Front {
+    fn visitor(&self) -> Visitor {
+        Visitor::new(self.address)
+    }
+
+    /// Ends it as Ctrl-C does; returns its document and what it wrote to standard error.
+    fn end(self) -> (Value, String) {
+        let process = Pid::from_raw(self.child.id().cast_signed()).unwrap();
+        kill_process(process, Signal::INT).unwrap();
+        let output: CommandOutput = wait(self.child, LIMIT);
+        let rest = self.rest.join().unwrap();
+        let document = output.with_code(0).json();
+        assert_eq!(document["schema"], "replimeter.front/1", "{rest}");
+        (document, rest)
+    }
+}
+
+fn row<'a>(document: &'a Value, request: &str, server: &str) -> &'a Value {
+    let rows = document["results"]["rows"].as_array().unwrap();
+    let mut rows = rows.iter();
+    rows.find(|row| row["request"] == request && row["server"] == server)
+        .unwrap_or_else(|| panic!("{document:#}"))
+}
+
+fn posts_are_served_counted_and_removed() {
+    for shape in ["async:1", "mysql/async:1"] {
+        let sandbox = shared(shape, &[]);
+        let tool = TestEnvironment::new();
+        let front = serve(&tool, Some(sandbox.nodes()), &["--data-size", "100"]);
+        let mut visitor = front.visitor();
+        let title = "%3Cb%3E%27%3B+DROP+TABLE+post%3B+--+%22";
+        let posted = visitor.form(
+            "/insert",
+            &format!("title={title}&date=2001-02-03+04:05:06"),
+        );
+        assert_eq!(posted.status, 200, "{posted:?}");
+        let post = posted.json()["post"].as_u64().unwrap();
+        assert!(
+            post > 100 && posted.json()["server"] == "primary",
+            "{posted:?}"
+        );
+        wait_until("the post is on the replica", LIMIT, || {
+            visitor.page().json()["own"]["shown"] == true
+        });
+        let page = visitor.page();
+        let first = &page.json()["posts"][0];
+        assert_eq!(first["title"], "<b>'; DROP TABLE post; -- \"", "{page:?}");
+        assert_eq!(first["created"], "2001-02-03 04:05:06");
+        assert_eq!(page.json()["server"], "replica1");
+        let html = visitor.ask("GET", "/", "Accept: text/html\r\n", "");
+        assert!(
+            html.body.contains("&lt;b&gt;") && !html.body.contains("<b>"),
+            "{html:?}"
+        );
+        assert!(html.header("content-security-policy")[0].starts_with("default-src 'none'"));
+        let selected = visitor.form("/select", "title=%25A+post%25&date=1964-12-31+16:00:00");
+        let posts = selected.json()["posts"].as_array().unwrap().len();
+        assert!(
+            selected.status == 200 && (1..=100).contains(&posts),
+            "{selected:?}"
+        );
+        assert_eq!(visitor.ask("GET", "/healthz", "", "").body, "ok\n");
+        // A reload of what a browser sees after a post does not post again.
+        let seen = visitor.form("/post", "title=from+the+page");
+        assert_eq!((seen.status, seen.header("location")), (303, vec!["/"]));
+        let (document, _) = front.end();
+        assert_eq!(row(&document, "insert", "primary")["requests"], 2);
+        assert_eq!(row(&document, "select", "replica1")["requests"], 1);
+        let pages = row(&document, "page", "replica1")["requests"]
+            .as_u64()
+            .unwrap();
+        let freshness = &document["results"]["freshness"];
+        assert_eq!(freshness["age"]["count"], pages);
+        let own = freshness["own_missing"].as_array().unwrap();
+        let of_author: u64 = own
+            .iter()
+            .map(|of| of["missing"]["pages"].as_u64().unwrap())
+            .sum();
+        assert_eq!(of_author, pages);
+        assert!(document["results"]["cpu_per_request_us"].as_f64().unwrap() > 0.0);
+        assert_eq!(document["status"], "complete");
+        assert!(clean(&sandbox.nodes()[0]), "{shape}");
+    }
+}
+
+fn remedies_show_the_visitors_own_post() {
+    show_own_posts("async:1");
+}
+
+fn remedies_of_mysql_show_the_visitors_own_post() {
+    show_own_posts("mysql/async:1");
+}
+
+fn remedies_of_galera_show_the_visitors_own_post() {
+    show_own_posts("galera:2");
+}
+
+/// Posts and reloads at once on servers with slow links, with each remedy.
+fn show_own_posts(shape: &str) {
+    for (remedy, shows, server) in [
+        ("none", false, None),
+        ("sticky", false, None),
+        ("wait-for-gtid", true, None),
+        ("primary-for", true, Some("primary")),
+        ("primary-always", true, Some("primary")),
+    ] {
+        // A commit of a cluster waits for its messages, so that its lag is what the other node still has to apply.
+        let clustered = shape.starts_with("galera");
+        if clustered && !shows {
+            continue;
+        }
+        let tool = TestEnvironment::new();
+        let delay = if clustered { "20ms" } else { "60ms" };
+        let front = serve(
+            &tool,
+            None,
+            &[
+                "--sandbox",
+                shape,
+                "--link-delay",
+                delay,
+                "--remedy",
+                remedy,
+            ],
+        );
+        let mut visitor = front.visitor();
+        for round in 0..2 {
+            let posted = visitor.form("/insert", "title=mine");
+            assert_eq!(posted.status, 200, "{remedy} {posted:?}");
+            let page = visitor.page();
+            let case = format!("{shape} {remedy}, round {round}: {page:?}");
+            assert_eq!(page.json()["own"]["shown"], shows, "{case}");
+            assert_eq!(page.json()["own"]["post"], posted.json()["post"], "{case}");
+            if !shows {
+                assert!(page.json()["age_us"].as_f64().unwrap() > 0.0, "{case}");
+            }
+            if let Some(server) = server {
+                assert_eq!(page.json()["server"], server, "{case}");
+            } else {
+                assert_ne!(page.json()["server"], "primary", "{case}");
+            }
+        }
+        let (document, _) = front.end();
+        let freshness = &document["results"]["freshness"];
+        assert_eq!(freshness["fell_back"], 0, "{shape} {remedy}");
+        let missing = &freshness["own_missing"][0]["missing"];
+        if !shows {
+            assert_eq!(
+                (&missing["pages"], &missing["count"]),
+                (&2.into(), &2.into())
+            );
+        }
+        if remedy == "wait-for-gtid" && !clustered {
+            let waits = &row(&document, "page", "replica1")["wait"];
+            assert!(waits["min_us"].as_f64().unwrap() > 30_000.0, "{waits}");
+        }
+    }
+}
+
+fn invalid_requests_are_refused() {
+    let sandbox = shared("async:1", &[]);
+    let tool = TestEnvironment::new();
+    let front = serve(
+        &tool,
+        Some(sandbox.nodes()),
+        &["--data-size", "10", "--max-rows", "2"],
+    );
+    let mut visitor = front.visitor();
+    let address = front.address;
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    for (method, path, headers, body, status) in [
+        ("GET", "/nothing", "", "", 404),
+        ("GET", "/insert", "", "", 405),
+        ("DELETE", "/", "", "", 405),
+        (
+            "POST",
+            "/insert",
+            "Content-Type: application/json\r\n",
+            "{}",
+            415,
+        ),
+        ("POST", "/insert", form, "", 400),
+        ("POST", "/insert", form, "title=a&date=yesterday", 400),
+        ("POST", "/insert", form, "title=a&admin=1", 400),
+        ("GET", "/", "Host: evil.example\r\n", "", 421),
+    ] {
+        let answer = visitor.ask(method, path, headers, body);
+        assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
+    }
+    let elsewhere = format!("{form}Origin: http://evil.example\r\n");
+    assert_eq!(
+        visitor.ask("POST", "/insert", &elsewhere, "title=a").status,
+        403
+    );
+    let own = format!("{form}Origin: http://{address}\r\n");
+    assert_eq!(visitor.ask("POST", "/insert", &own, "title=a").status, 200);
+    let long = format!("title={}", "a".repeat(20_000));
+    assert_eq!(visitor.form("/insert", &long).status, 413);
+    // A body whose end never comes, by its length.
+    let huge = raw(
+        address,
+        &format!(
+            "POST /insert HTTP/1.1\r\nHost: {address}\r\n{form}Content-Length: 9999999999\r\n\r\n{}",
+            "a".repeat(20_000)
+        ),
+    );
+    assert_eq!(huge.status, 413);
+    assert_eq!(raw(address, "nonsense\r\n\r\n").status, 400);
+    let head = format!(
+        "GET / HTTP/1.1\r\nHost: {address}\r\nX: {}\r\n\r\n",
+        "a".repeat(40_000)
+    );
+    assert_eq!(raw(address, &head).status, 431);
+    assert_eq!(visitor.form("/insert", "title=b").status, 200);
+    let full = visitor.form("/insert", "title=c");
+    assert!(
+        full.status == 503 && full.body.contains("--max-rows"),
+        "{full:?}"
+    );
+    // ab speaks HTTP/1.0 and keeps the connection only if the answer says so.
+    let mut stream = BufReader::new(connect(address));
+    for _ in 0..2 {
+        let request = format!(
+            "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\nHost: {address}\r\nAccept: */*\r\n\r\n"
+        );
+        stream.get_mut().write_all(request.as_bytes()).unwrap();
+        let answer = read_answer(&mut stream);
+        assert_eq!(
+            (answer.status, answer.header("connection")),
+            (200, vec!["keep-alive"])
+        );
+    }
+    let rows = value(&sandbox.nodes()[0], "SELECT COUNT(*) FROM replimeter.post");
+    assert_eq!(rows.as_deref(), Some("12"));
+    drop(stream);
+    let (document, _) = front.end();
+    let results = &document["results"];
+    assert!(results["invalid"].as_u64().unwrap() >= 10, "{results:#}");
+    assert_eq!(row(&document, "insert", "primary")["requests"], 2);
+    assert_eq!(
+        results["errors"].as_object().unwrap().len(),
+        1,
+        "{results:#}"
+    );
+}
+
+fn idle_and_slow_clients_hold_nobody_up() {
+    let tool = TestEnvironment::new();
+    let front = serve(&tool, None, &["--sandbox", "async:1"]);
+    let mut idle: Vec<_> = (0..1000).map(|_| connect(front.address)).collect();
+    for slow in &mut idle[..100] {
+        slow.write_all(b"GET / HT").unwrap();
+    }
+    for _ in 0..20 {
+        assert_eq!(front.visitor().page().status, 200);
+    }
+    let memory = memory_kib(front.child.id(), "VmRSS").unwrap();
+    assert!(memory < 50 << 10, "{memory} KiB at 1,000 connections");
+    // What is left of a client that sends no request is closed.
+    let mut last = [0];
+    assert_eq!(idle[500].read(&mut last).unwrap_or_default(), 0);
+    drop(idle);
+    front.end();
+}
+
+fn stopped_replica_is_out_of_use_until_it_replicates() {
+    let sandbox = start("async:2", &[]);
+    let tool = TestEnvironment::new();
+    let front = serve(&tool, Some(sandbox.nodes()), &[]);
+    let mut visitor = front.visitor();
+    let mut servers = || {
+        let answers = (0..4).map(|_| visitor.page().json()["server"].as_str().unwrap().to_owned());
+        let mut servers: Vec<String> = answers.collect();
+        servers.sort();
+        servers.dedup();
+        servers
+    };
+    assert_eq!(servers(), ["replica1", "replica2"]);
+    sql(&sandbox.nodes()[1], "STOP SLAVE");
+    wait_until("the replica is out of use", LIMIT, || {
+        servers() == ["replica2"]
+    });
+    sql(&sandbox.nodes()[1], "START SLAVE");
+    wait_until("the replica is in use", LIMIT, || {
+        servers() == ["replica1", "replica2"]
+    });
+    let (document, notes) = front.end();
+    assert!(
+        notes.contains("replica1 is out of use: it does not replicate"),
+        "{notes}"
+    );
+    assert!(notes.contains("replica1 is in use again"), "{notes}");
+    assert!(
+        document["results"]["errors"]
+            .as_object()
+            .unwrap()
+            .is_empty(),
+        "{document:#}"
+    );
+}
+
+fn killed_servers_cause_errors_and_no_hang() {
+    let sandbox = start("async:2", &[]);
+    let tool = TestEnvironment::new();
+    let front = serve(&tool, Some(sandbox.nodes()), &[]);
+    let kill = |member: usize| {
+        let process = Pid::from_raw(sandbox.members()[member].pid.cast_signed()).unwrap();
+        kill_process(process, Signal::KILL).unwrap();
+    };
+    let mut visitor = front.visitor();
+    assert_eq!(visitor.form("/insert", "title=a").status, 200);
+    kill(1);
+    // Another replica answers, at once.
+    for _ in 0..10 {
+        assert_eq!(visitor.page().status, 200);
+    }
+    kill(0);
+    let refused = visitor.form("/insert", "title=b");
+    assert!(
+        refused.status == 503 && refused.body.contains("primary"),
+        "{refused:?}"
+    );
+    wait_until("the primary is out of use", LIMIT, || {
+        visitor.ask("GET", "/healthz", "", "").status == 503
+    });
+    assert_eq!(visitor.page().status, 200, "the last replica still has all");
+    kill(2);
+    let none = visitor.page();
+    assert_eq!(none.status, 503, "{none:?}");
+    let (document, _) = front.end();
+    let errors = document["results"]["errors"].as_object().unwrap();
+    assert!(
+        errors
+            .values()
+            .map(|count| count.as_u64().unwrap())
+            .sum::<u64>()
+            >= 2,
+        "{errors:?}"
+    );
+}
+
+fn port_in_use_is_refused_before_a_server_starts() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let tool = TestEnvironment::new();
+    let output = tool.run(&["front", "--sandbox", "async:1", "--listen", &address]);
+    let _ = output
+        .with_code(2)
+        .stderr_contains("cannot listen at 127.0.0.1:");
+    assert!(!tool.home().join("sandboxes").join("async-1").exists() && tool.servers().is_empty());
+    let remote = tool.run(&["front", "--sandbox", "async:1", "--listen", "0.0.0.0:0"]);
+    let _ = remote.with_code(2).stderr_contains("allow-remote");
+}
+
+fn posts_added_to_kept_data_are_removed() {
+    let sandbox = shared("async:1", &[]);
+    let primary = &sandbox.nodes()[0];
+    let tool = TestEnvironment::new();
+    let mut load = tool.command(&[
+        "load",
+        "--workload",
+        "post-insert",
+        "--data-size",
+        "50",
+        "--keep-data",
+    ]);
+    load.args([
+        "--primary",
+        &url(primary, "replimeter"),
+        "--duration",
+        "200ms",
+        "--warm-up",
+        "0s",
+    ])
+    .args(["--replica", &url(&sandbox.nodes()[1], "replimeter")])
+    .env("REPLIMETER_PASSWORD", password(primary));
+    let _ = wait(load.spawn().unwrap(), LIMIT).with_code(0);
+    let front = serve(&tool, Some(sandbox.nodes()), &["--data-size", "50"]);
+    assert_eq!(front.visitor().form("/insert", "title=a").status, 200);
+    front.end();
+    let rows = value(primary, "SELECT COUNT(*) FROM replimeter.post");
+    assert_eq!(rows.as_deref(), Some("50"));
+    sql(primary, "DROP DATABASE replimeter");
+}
+
+/// Returns the final document of a page, and the browser's messages.
+fn visit(address: &str, tool: &TestEnvironment) -> (String, String) {
+    let profile = tempfile::tempdir_in(tool.folder()).unwrap();
+    let output = Command::new(browser().unwrap())
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ])
+        .args([
+            "--disable-dev-shm-usage",
+            "--enable-logging=stderr",
+            "--v=0",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(address)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr))
+}
+
+fn page_works_in_a_browser() {
+    if browser().is_none() {
+        return skip("no Chromium on PATH; on Debian: apt-get install chromium");
+    }
+    let sandbox = shared("async:1", &[]);
+    let tool = TestEnvironment::new();
+    let front = serve(&tool, Some(sandbox.nodes()), &["--data-size", "30"]);
+    front
+        .visitor()
+        .form("/insert", "title=%3Cscript%3Ealert(1)%3C/script%3E");
+    let (page, messages) = visit(&format!("http://{}/", front.address), &tool);
+    assert!(
+        page.contains("<caption>The newest posts</caption>"),
+        "{page}"
+    );
+    assert!(
+        page.contains("answered by") && page.contains("autofocus"),
+        "{page}"
+    );
+    assert_eq!(page.matches("<script").count(), 0, "{page}");
+    let complaints = messages.lines().filter(|line| line.contains("CONSOLE"));
+    assert_eq!(complaints.collect::<Vec<_>>(), Vec::<&str>::new());
+    front.end();
+}
