@@ -4,6 +4,7 @@
 mod bare;
 mod compare;
 mod disturbance;
+mod front;
 mod load;
 mod loss;
 mod methods;
@@ -35,7 +36,7 @@ fn main() {
     if std::env::args().any(|arg| arg == "--bare") {
         return bare::bare();
     }
-    let parts: [(&str, fn()); 16] = [
+    let parts: [(&str, fn()); 17] = [
         ("starts", starts),
         ("shapes", shapes::starts),
         ("links", shapes::links),
@@ -50,6 +51,7 @@ fn main() {
         ("loss", loss::loss),
         ("exposure", loss::exposure),
         ("stale", stale::stale),
+        ("front", front::front),
         ("page", page::page),
         ("compare", compare::compare),
     ];

@@ -3,7 +3,12 @@
 //! A measurement asks a [`ServerSource`] for the servers of its target; it does not depend on how
 //! they are started, found or reached.
 
-use std::{path::PathBuf, sync::atomic::AtomicBool, time::Duration};
+use std::{
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+    time::Duration,
+};
 
 use replimeter_model::{
     engine::Engine,
@@ -34,6 +39,18 @@ pub trait ServerSource {
         None
     }
 
+    /// Returns the path of an installed program other than a server.
+    ///
+    /// # Errors
+    /// [`SourceErrorKind::Unavailable`] when it is not installed.
+    fn program(&self, name: &str) -> Result<PathBuf, SourceError>;
+
+    /// Starts such a program.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn start_program(&self, spec: ProgramSpec<'_>) -> Result<Box<dyn Program>, SourceError>;
+
     /// Starts, finds or prepares to reach the servers of a target.
     ///
     /// # Errors
@@ -43,6 +60,30 @@ pub trait ServerSource {
         target: &Target,
         context: &OpenContext<'_>,
     ) -> Result<Box<dyn Servers>, SourceError>;
+}
+
+/// A program to start.
+pub struct ProgramSpec<'a> {
+    /// Its path.
+    pub path: &'a Path,
+    /// Its arguments; files are named relative to its folder.
+    pub arguments: &'a [&'a str],
+    /// Files of its folder, and their texts.
+    pub files: &'a [(&'a str, &'a str)],
+    /// What it gets as standard input.
+    pub stdin: Option<OwnedFd>,
+}
+
+/// A running program, which ends with the tool. Dropping it kills it.
+pub trait Program: Send {
+    /// Returns its process.
+    fn pid(&self) -> u32;
+
+    /// Returns how it ended and what it wrote last, if it has ended: whether it succeeded, and the text.
+    fn ended(&mut self) -> Option<(bool, String)>;
+
+    /// Removes its folder: it has read its files.
+    fn remove_files(&mut self);
 }
 
 /// Callbacks for opening servers.

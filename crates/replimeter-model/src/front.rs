@@ -124,7 +124,7 @@ pub type FrontDocument = Envelope<FrontSettings, FrontResults>;
 pub struct FrontResults {
     /// Figures, one row for each kind of request and server.
     pub rows: Vec<FrontRow>,
-    /// The address that the front listened at.
+    /// The address that the front, or the load balancer of several, listened at.
     pub address: String,
     /// Requests, those with errors included.
     pub requests: u64,
@@ -136,6 +136,8 @@ pub struct FrontResults {
     pub errors: BTreeMap<String, u64>,
     /// Processor time of the front's threads per request; null without requests.
     pub cpu_per_request_us: Option<f64>,
+    /// Processor time of the load balancer per request; null without one, or without requests.
+    pub balancer_cpu_per_request_us: Option<f64>,
     /// How current the pages were.
     pub freshness: FreshnessRecord,
     /// Consecutive windows of the run; neighboring ones are joined when there are many.

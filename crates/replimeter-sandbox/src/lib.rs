@@ -21,6 +21,7 @@ mod member;
 mod network;
 mod ports;
 mod process;
+pub mod programs;
 pub mod reaper;
 mod registry;
 mod sandbox;

@@ -2,6 +2,7 @@
 //!
 //! The only crate with an asynchronous runtime, which stays on the threads of its servers.
 
+pub mod balancer;
 pub mod front;
 mod host;
 mod server;

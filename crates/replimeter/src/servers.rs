@@ -2,9 +2,12 @@
 
 use std::{path::PathBuf, sync::atomic::AtomicBool};
 
-use replimeter_engine::source::{Install, Member, OpenContext, ServerSource, Servers, SourceError};
+use replimeter_engine::source::{
+    Install, Member, OpenContext, Program, ProgramSpec, ServerSource, Servers, SourceError,
+};
 use replimeter_model::{sandbox::SandboxSpec, target::Target};
 use replimeter_run::{Host, options::CommandLineSettings};
+use replimeter_sandbox::programs;
 
 use crate::{credentials::Credentials, environment, progress::StatusLine, terminal::Terminal};
 
@@ -27,6 +30,14 @@ impl ServerSource for Targets {
     fn data_folder(&self) -> Option<PathBuf> {
         let sandboxes = environment::sandboxes().ok()?;
         Some(sandboxes.home.root().to_owned())
+    }
+
+    fn program(&self, name: &str) -> Result<PathBuf, SourceError> {
+        programs::find(&environment::sandboxes()?.search, name)
+    }
+
+    fn start_program(&self, spec: ProgramSpec<'_>) -> Result<Box<dyn Program>, SourceError> {
+        programs::start(spec)
     }
 
     fn open(

@@ -22,6 +22,13 @@ struct Times {
     wait: Series,
 }
 
+/// Processor time that was used, in µs.
+pub(super) struct ProcessorTime {
+    pub(super) fronts_us: f64,
+    /// `None` without a load balancer.
+    pub(super) balancer_us: Option<f64>,
+}
+
 /// All requests so far.
 #[derive(Default)]
 pub(super) struct Gathered {
@@ -98,14 +105,14 @@ impl Gathered {
         }
     }
 
-    /// Returns the figures so far, without windows. `shape` and `address` are those of the run, `seconds` its length, `cpu_us` the
-    /// processor time of the front.
+    /// Returns the figures so far, without windows. `shape` and `address` are those of the run, `seconds` its length, `used` the
+    /// processor time.
     pub(super) fn results(
         &self,
         shape: &str,
         address: &str,
         seconds: f64,
-        cpu_us: f64,
+        used: &ProcessorTime,
     ) -> FrontResults {
         let rows = self.times.iter().map(|((kind, server), times)| {
             let requests = times.response.histogram().count();
@@ -130,6 +137,8 @@ impl Gathered {
         });
         let errors: u64 = self.errors.values().sum();
         let requests = self.answered + self.invalid + self.abandoned + errors;
+        let per_request =
+            |us: Option<f64>| us.filter(|_| requests > 0).map(|us| us / requests as f64);
         FrontResults {
             rows: rows.collect(),
             address: address.to_owned(),
@@ -137,7 +146,8 @@ impl Gathered {
             invalid: self.invalid,
             abandoned: self.abandoned,
             errors: self.errors.clone(),
-            cpu_per_request_us: (requests > 0).then(|| cpu_us / requests as f64),
+            cpu_per_request_us: per_request(Some(used.fronts_us)),
+            balancer_cpu_per_request_us: per_request(used.balancer_us),
             freshness: FreshnessRecord {
                 own_missing: own.filter(|own| own.missing.pages > 0).collect(),
                 behind: page_share(&self.behind),
@@ -200,7 +210,11 @@ mod tests {
         let window = gathered.add(traffic, Nanos(0), Nanos(1_000_000_000));
         assert_eq!((window.requests, window.errors, window.pages), (10, 3, 5));
         assert_eq!((window.own_missing, window.age_max_us), (1, Some(4_000.0)));
-        let results = gathered.results("async:1", "127.0.0.1:1", 2.0, 500.0);
+        let used = ProcessorTime {
+            fronts_us: 500.0,
+            balancer_us: None,
+        };
+        let results = gathered.results("async:1", "127.0.0.1:1", 2.0, &used);
         assert_eq!(
             (results.requests, results.cpu_per_request_us),
             (10, Some(50.0))

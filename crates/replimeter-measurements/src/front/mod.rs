@@ -4,54 +4,36 @@ mod charts;
 mod figures;
 mod gathered;
 mod report;
+mod serve;
 mod windows;
 
-use std::{
-    net::TcpListener,
-    path::Path,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Duration,
-};
+use std::{path::Path, sync::atomic::AtomicBool};
 
 use clap::Command;
-use replimeter_engine::{Node, give_up_on_silent_servers};
-use replimeter_instruments::load::{self, FillProgress};
-use replimeter_instruments::preflight::Cluster;
-use replimeter_instruments::table::keep_alive;
+use replimeter_instruments::load;
 use replimeter_model::{
     front::{FrontDocument, FrontResults, FrontWindow},
     plan::{CoreUse, FrontPlan, FrontSettings, Planned},
-    time::Nanos,
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    Concluded, Event, Finished, Measurement, Progress, ProgressDetail, RunContext, Stage,
+    Concluded, Finished, Measurement, RunContext, Stage,
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS, ServerCost, TIME},
     options::one_target,
     to_measure, with_advice,
-    workloads::{filling, workload},
 };
-use replimeter_web::front::{Front as WebFront, FrontError, FrontServers, FrontSpec};
 use serde::{Deserialize, Serialize};
 
-use self::{gathered::Gathered, windows::FrontWindows};
+use self::windows::FrontWindows;
 use crate::{data::Data, window_series::WindowSeries};
 
 /// The workload whose table the posts are in.
 const WORKLOAD: &str = "post-insert";
 /// Maximum number of windows in the document; adjacent windows are joined above it.
 const MAX_WINDOWS: usize = 1800;
-/// Timeout for a replica to receive the first rows.
-const FILL_TIMEOUT: Duration = Duration::from_secs(600);
-/// Interval between checks whether the run ends.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Interval between checks of the run's lock.
-const LOCK_INTERVAL: Nanos = Nanos(10_000_000_000);
-
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -89,6 +71,7 @@ Examples:
   replimeter front --sandbox async:2
   replimeter front --sandbox async:1 --link-delay 50ms --remedy wait-for-gtid
   replimeter front --topology cluster.toml --listen 127.0.0.1:9000
+  replimeter front --sandbox async:2 --fronts 2
   ab -n 10000 -c 10 -l http://127.0.0.1:8080/
 
 Requests: GET / (the newest posts, as a page or as JSON), POST /insert and
@@ -125,11 +108,17 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
         effects.add_effect(
             SERVERS,
             format!(
-                "serves HTTP at {}; each POST to /insert adds a row, {} at most",
-                work.listen, work.max_rows
+                "serves HTTP at {}{}; each POST to /insert adds a row, {} at most",
+                work.listen,
+                if work.fronts > 1 {
+                    format!(" by {} fronts behind HAProxy", work.fronts)
+                } else {
+                    String::new()
+                },
+                work.max_rows
             ),
         );
-        let connections = u64::from(work.connections);
+        let connections = u64::from(work.connections) * u64::from(work.fronts);
         effects.costs(
             &plan.targets,
             [("primary", 3), ("each replica", 2)].map(|(role, more)| ServerCost {
@@ -148,17 +137,11 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let work = cx.work;
         let [target] = cx.plan.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
         // Before anything is changed.
-        let listener = TcpListener::bind(work.listen).map_err(|error| {
-            CliError::usage(
-                format!("cannot listen at {}: {error}", work.listen),
-                "give another address with --listen; port 0 is any free port",
-            )
-        })?;
+        let listener = serve::listen(cx)?;
         let servers = cx.open(target)?;
         cx.stage(Stage::Servers, "checking the servers");
         let mut cluster = load::check(&to_measure(servers.as_ref()))
@@ -175,7 +158,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
             sets: Vec::new(),
             stays: servers.is_temporary(),
         };
-        let result = serve(cx, listener, &mut cluster, &mut data);
+        let result = serve::serve(cx, listener, &mut cluster, &mut data);
         cx.stage(Stage::CleanUp, "removing the posts");
         let mut warnings = restore(&data);
         warnings.extend(data.remove());
@@ -265,145 +248,4 @@ fn restore(data: &Data) -> Vec<Warning> {
             )
         })
         .collect()
-}
-
-/// Creates the table, serves, and ends the front and what it runs on the servers.
-fn serve(
-    cx: &mut RunContext<'_, Front>,
-    listener: TcpListener,
-    cluster: &mut Cluster,
-    data: &mut Data,
-) -> Result<(), CliError> {
-    let work = cx.work;
-    let observers = &cx.observers;
-    let mut progress = |filled: &FillProgress| observers.progress(filling(filled));
-    let mut set = load::fill(
-        cluster,
-        &workload(WORKLOAD)?,
-        work.data_size,
-        &mut progress,
-        cx.stop,
-    )?;
-    let warnings = std::mem::take(&mut set.warnings);
-    let rows = set.rows;
-    data.sets.push(set);
-    cx.take(Call::Warnings(warnings))?;
-    cx.stage(
-        Stage::Prepare,
-        "waiting for the replicas to receive the data",
-    );
-    let replicas: Vec<Node> = cluster.replica_nodes();
-    for set in &data.sets {
-        set.wait_on(&replicas, FILL_TIMEOUT, cx.stop)?;
-    }
-    let names = std::iter::once(cluster.primary.node.name.clone()).chain(cluster.replica_names());
-    let gathered = Gathered::of(names.collect());
-    let servers = FrontServers {
-        primary: (cluster.primary.node.clone(), cluster.primary.facts.clone()),
-        replicas: std::mem::take(&mut cluster.replicas),
-    };
-    let spec = FrontSpec {
-        names: work.allow_host.clone(),
-        reads: work.reads,
-        remedy: work.remedy,
-        primary_for: work.primary_for.0,
-        connections: work.connections,
-        cost: work.cost.0,
-        max_rows: work.max_rows,
-        rows,
-        run: cx.clock.origin_unix_us() as u64,
-    };
-    let front =
-        WebFront::start(listener, servers, &spec, cx.clock).map_err(|error| match error {
-            FrontError::Server(error) => CliError::from(error),
-            FrontError::System(error) => CliError::failed(
-                format!("cannot start the front: {error}"),
-                "raise the limits of processes and open files (ulimit -u, ulimit -n)",
-            ),
-        })?;
-    let watched = watch(cx, &front, gathered, cluster);
-    if front.misses_a_server() {
-        // So that the end of the run is bounded.
-        give_up_on_silent_servers();
-    }
-    front.end();
-    watched
-}
-
-/// Takes the front's requests window by window, until the run ends.
-fn watch(
-    cx: &mut RunContext<'_, Front>,
-    front: &WebFront,
-    mut gathered: Gathered,
-    cluster: &mut Cluster,
-) -> Result<(), CliError> {
-    let work = cx.work;
-    let label = cx.accumulator.label.clone();
-    let address = front.address().to_string();
-    cx.observers.emit(Event::Note(&format!(
-        "serving at http://{address}/ {}",
-        work.duration
-            .map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"))
-    )));
-    let (began, cpu_before) = (cx.clock.now(), WebFront::processor_time());
-    let end = work
-        .duration
-        .map(|duration| began + Nanos::from(duration.0));
-    let mut start = began;
-    let mut lock_due = began + LOCK_INTERVAL;
-    loop {
-        let due = start + Nanos::from(work.report_interval.0);
-        let due = end.map_or(due, |end| if end < due { end } else { due });
-        while cx.clock.now() < due && !cx.stop.load(Ordering::Relaxed) && !front.is_finished() {
-            thread::sleep(CHECK_INTERVAL);
-        }
-        for change in front.take_changes() {
-            cx.observers.emit(Event::Note(&change));
-        }
-        let now = cx.clock.now();
-        let window = gathered.add(front.take_traffic(), start - began, now - began);
-        let seconds = (now - began).as_micros() / 1e6;
-        let cpu = WebFront::processor_time().saturating_sub(cpu_before);
-        let cpu_us = Nanos::from(cpu).as_micros();
-        cx.observers.progress(
-            Progress::new(Stage::Measure, format!("serving at http://{address}/"))
-                .done(seconds, work.duration.map(|time| time.0.as_secs_f64()), "s")
-                .with(ProgressDetail::Count(window.requests, "requests".into())),
-        );
-        let so_far = gathered.results(&label, &address, seconds, cpu_us);
-        cx.take(Call::Window {
-            window,
-            so_far: Box::new(so_far),
-        })?;
-        if front.is_finished() {
-            return Err(CliError::failed(
-                "internal error: the front ended unexpectedly",
-                "report this as a bug, with the messages above",
-            ));
-        }
-        let interrupted = cx.stop.load(Ordering::Relaxed);
-        if interrupted || end.is_some_and(|end| now >= end) {
-            break;
-        }
-        start = now;
-        if now >= lock_due {
-            keep_alive(cluster)?;
-            lock_due = now + LOCK_INTERVAL;
-        }
-    }
-    if gathered.left_out() > 0 {
-        cx.take(Call::Warnings(vec![Warning::new(
-            WarningCode::LoadClientBound,
-            format!(
-                "{} requests are in no figure: they came faster than they could be recorded",
-                gathered.left_out()
-            ),
-            "use a shorter --report-interval",
-        )]))?;
-    }
-    // Without a requested end, an interruption by the user is the normal end.
-    if work.duration.is_some() && cx.stop.load(Ordering::Relaxed) {
-        return Err(CliError::partial());
-    }
-    Ok(())
 }

@@ -157,7 +157,7 @@ fn method(run: &FrontDocument) -> Vec<String> {
     let remedy = settings.remedy.map_or("none", |remedy| remedy.name());
     let mut method = vec![
         format!(
-            "The front listened at {}, with {} connections to each server; remedy: {remedy}. Responses are timed from the complete request to \
+            "The site listened at {}, with {} connections of each front to each server; remedy: {remedy}. Responses are timed from the complete request to \
              its answer, including the wait for a connection; the time that a connection waits before the front reads from it is not in them.",
             results.address,
             settings.connections.unwrap_or_default(),
@@ -169,6 +169,12 @@ fn method(run: &FrontDocument) -> Vec<String> {
     if let Some(cpu) = results.cpu_per_request_us {
         method.push(format!(
             "The front used {cpu:.0} µs of processor time per request, its connections to the servers included."
+        ));
+    }
+    if let Some(cpu) = results.balancer_cpu_per_request_us {
+        method.push(format!(
+            "{} fronts were behind HAProxy, which used {cpu:.0} µs of processor time per request.",
+            settings.fronts.unwrap_or_default()
         ));
     }
     if results.freshness.fell_back > 0 {

@@ -19,6 +19,8 @@ use crate::{
 /// The address without `--listen`.
 const LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+/// Maximum number of fronts.
+const MAX_FRONTS: u32 = 16;
 /// Maximum number of connections to each server.
 const MAX_CONNECTIONS: u32 = 1000;
 /// Maximum processor time that a request may be made to cost.
@@ -57,6 +59,13 @@ pub struct FrontSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,
+
+    /// Number of fronts, with HAProxy as the load balancer in front of several [default: {default}]
+    ///
+    /// Each has connections of its own.
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fronts: Option<u32>,
 
     /// Accept an address that other machines can reach
     ///
@@ -122,6 +131,8 @@ pub struct FrontPlan {
     pub duration: Option<TimeSpan>,
     /// The address to listen at.
     pub listen: SocketAddr,
+    /// Number of fronts.
+    pub fronts: u32,
     /// Host names that are answered besides addresses and `localhost`.
     pub allow_host: Vec<String>,
     /// Servers that reads use.
@@ -178,6 +189,12 @@ impl Settings for FrontSettings {
                 name.escape_default()
             )));
         }
+        let fronts = *self.fronts.get_or_insert(1);
+        if fronts == 0 || fronts > MAX_FRONTS {
+            return Err(PlanError::Contradiction(format!(
+                "fronts must be from 1 to {MAX_FRONTS}"
+            )));
+        }
         let remedy = *self.remedy.get_or_insert(Remedy::None);
         if self.primary_for.is_some() && remedy != Remedy::PrimaryFor {
             return contradiction("primary-for requires remedy = primary-for");
@@ -214,6 +231,7 @@ impl Settings for FrontSettings {
         let plan = FrontPlan {
             duration: self.duration,
             listen,
+            fronts,
             allow_host: self.allow_host.clone(),
             reads,
             remedy,

@@ -9,7 +9,7 @@ use std::{
 use super::{Origin, Search, UnusableServer};
 
 /// Folders in which distributions and vendors put servers that are not on PATH.
-pub(super) const USUAL: [&str; 8] = [
+pub(crate) const USUAL: [&str; 8] = [
     "/usr/sbin",
     "/usr/local/sbin",
     "/usr/libexec",

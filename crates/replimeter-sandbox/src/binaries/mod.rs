@@ -21,10 +21,10 @@ use crate::{
     error::SandboxError,
     process,
 };
-use folders::{USUAL, folders, programs};
+use folders::{folders, programs};
 
 pub(crate) use examine::complaint;
-pub(crate) use folders::programs_of;
+pub(crate) use folders::{USUAL, programs_of};
 
 /// Where to look.
 #[derive(Clone, Debug, Default)]

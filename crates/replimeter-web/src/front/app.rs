@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{
     Site, lock,
     page::{STYLE, Shown},
-    pool::{Done, Refusal, Reply, Took, WAIT_LIMIT, Work},
+    pool::{Done, Pool, Refusal, Reply, Took, WAIT_LIMIT, Work},
     posts::{Form, Post},
     remedy::{PRIMARY, Route},
     traffic::{Answered, PageState, add_error},
@@ -162,7 +162,7 @@ impl Site {
     async fn insert(&self, asked: &Asked, began: Nanos) -> Result<Answer, Failed> {
         let form = form(asked)?;
         spend(self.cost);
-        if self.added.fetch_add(1, Ordering::Relaxed) >= self.max_rows {
+        if self.posted.added.fetch_add(1, Ordering::Relaxed) >= self.max_rows {
             return Err(Failed::Unavailable(format!(
                 "the front has added {} rows, its limit (--max-rows)",
                 self.max_rows
@@ -179,7 +179,7 @@ impl Site {
             Err(refusal) => return Err(self.unavailable(PRIMARY, &refusal)),
         };
         let now = self.clock.now();
-        lock(&self.acknowledged).add(post, now);
+        lock(&self.posted.acknowledged).add(post, now);
         let body = json!({"post": post, "server": self.shown(PRIMARY)});
         let mut done = answer(StatusCode::OK, JSON, body.to_string());
         let last = LastPost {
@@ -216,7 +216,7 @@ impl Site {
         let read = self.read(&visitor, || Work::Newest(number)).await?;
         let newest = read.posts.first().map_or(0, |post| post.id);
         let is_there = |number| read.posts.iter().any(|post| post.id == number);
-        let age = lock(&self.acknowledged).age(newest, read_at);
+        let age = lock(&self.posted.acknowledged).age(newest, read_at);
         let own = last.map(|last| (last.number, is_there(last.number)));
         let mut done = if wants_html(asked) {
             let html = self.pages.html(&Shown {
@@ -303,12 +303,9 @@ impl Site {
 
     /// Returns the failure of a read for which no server is in use.
     fn none_left(&self) -> Failed {
-        let reasons = self.rule.readers.iter().filter_map(|server| {
-            let pool = &self.pools[*server];
-            Some(format!("{}: {}", pool.name(), pool.out()?))
-        });
-        let reasons: Vec<String> = reasons.collect();
-        Failed::Unavailable(format!("no server takes reads: {}", reasons.join("; ")))
+        let out = |pool: &Pool| Some(format!("{}: {}", pool.name(), pool.out()?));
+        let reasons: Vec<String> = self.pools.iter().filter_map(out).collect();
+        Failed::Unavailable(format!("no server takes this read: {}", reasons.join("; ")))
     }
 
     fn unavailable(&self, server: usize, refusal: &Refusal) -> Failed {

@@ -37,7 +37,7 @@ use crate::server::HttpServer;
 /// The names of the front's threads begin with this.
 const THREADS: &str = "front";
 
-/// A front that is to be started.
+/// Fronts that are to be started.
 #[derive(Clone, Debug)]
 pub struct FrontSpec {
     /// Host names that are answered besides addresses and `localhost`.
@@ -58,6 +58,8 @@ pub struct FrontSpec {
     pub rows: u64,
     /// A random number of the run, for the names of its cookies.
     pub run: u64,
+    /// Whether names of servers and reasons of errors are shown.
+    pub shows_servers: bool,
 }
 
 /// The servers of a front.
@@ -77,12 +79,20 @@ pub enum FrontError {
     System(io::Error),
 }
 
-/// A running front; dropping it ends it, after the requests in progress.
-pub struct Front {
-    // Before the site, whose pools its requests use.
-    http: HttpServer,
+/// Running fronts of the same servers; dropping them ends them, after the requests in progress.
+pub struct Fronts {
+    // Before the sites, whose pools their requests use.
+    https: Vec<HttpServer>,
     monitor: Monitor,
-    site: Arc<Site>,
+    sites: Arc<[Arc<Site>]>,
+}
+
+/// What all fronts share.
+#[derive(Default)]
+struct Posted {
+    /// Counts posts.
+    added: AtomicU64,
+    acknowledged: Mutex<Acknowledged>,
 }
 
 /// What the requests of a front share.
@@ -102,9 +112,7 @@ struct Site {
     rows: u64,
     random: Mutex<Random>,
     cookies: CookieNames,
-    /// Counts posts.
-    added: AtomicU64,
-    acknowledged: Mutex<Acknowledged>,
+    posted: Arc<Posted>,
     traffic: Mutex<Traffic>,
 }
 
@@ -122,91 +130,62 @@ fn readers(reads: ReadTarget, servers: usize) -> Vec<usize> {
     }
 }
 
-impl Front {
-    /// Opens connections to the servers, whose table of posts exists, and serves at a bound address.
+impl Fronts {
+    /// Opens connections to the servers, whose table of posts exists, and serves at each bound address. Every front has
+    /// connections of its own.
     ///
     /// # Errors
     /// When a server refuses or cannot do what the remedy needs, or the system refuses threads.
     pub fn start(
-        listener: TcpListener,
+        listeners: Vec<TcpListener>,
         servers: FrontServers,
         spec: &FrontSpec,
         clock: Clock,
     ) -> Result<Self, FrontError> {
-        let address = listener.local_addr().map_err(FrontError::System)?;
-        let waits = spec.remedy == Remedy::WaitForGtid;
-        let replicas = servers.replicas.iter().map(|replica| &replica.server);
-        let replicas = replicas.map(|server| (&server.node, &server.facts));
-        let all = std::iter::once((&servers.primary.0, &servers.primary.1)).chain(replicas);
-        let pool = |(index, (node, facts)): (usize, (&Node, &ServerFacts))| {
-            let spec_of = PoolSpec {
-                node: node.clone(),
-                facts: facts.clone(),
-                tells_gtid: waits && index == PRIMARY,
-                can_wait: waits && index != PRIMARY,
-            };
-            let name = format!("{THREADS}-{}", node.name);
-            Pool::start(&name, spec_of, spec.connections, clock).map_err(|mut error| {
-                if waits {
-                    "choose another --remedy, or turn on GTIDs and binary logs"
-                        .clone_into(&mut error.hint);
-                }
-                FrontError::Server(error)
-            })
-        };
-        let pools = all.enumerate().map(pool).collect::<Result<Vec<_>, _>>()?;
-        let site = Arc::new(Site {
-            rule: Rule {
-                remedy: spec.remedy,
-                primary_for: spec.primary_for,
-                readers: readers(spec.reads, pools.len()),
-            },
-            cost: spec.cost,
-            max_rows: spec.max_rows,
-            shows_servers: address.ip().is_loopback(),
-            pools,
-            pages: Pages::new(),
-            clock,
-            turn: AtomicUsize::new(0),
-            rows: spec.rows,
-            random: Mutex::new(Random::new(spec.run)),
-            cookies: CookieNames::of(spec.run),
-            added: AtomicU64::new(0),
-            acknowledged: Mutex::default(),
-            traffic: Mutex::default(),
-        });
-        let handler = Arc::clone(&site);
-        let http = HttpServer::start(THREADS, listener, spec.names.clone(), move |asked| {
-            let site = Arc::clone(&handler);
-            async move { site.answer(asked).await }
-        })
-        .map_err(FrontError::System)?;
-        let monitor = Monitor::start(&site, servers).map_err(FrontError::System)?;
+        let posted = Arc::<Posted>::default();
+        let (mut https, mut sites) = (Vec::new(), Vec::new());
+        for (number, listener) in (1..).zip(listeners) {
+            let name = format!("{THREADS}{number}");
+            let site = Arc::new(Site::new(&name, &servers, spec, clock, &posted)?);
+            let handler = Arc::clone(&site);
+            let http = HttpServer::start(&name, listener, spec.names.clone(), move |asked| {
+                let site = Arc::clone(&handler);
+                async move { site.answer(asked).await }
+            });
+            https.push(http.map_err(FrontError::System)?);
+            sites.push(site);
+        }
+        let sites = Arc::from(sites);
+        let monitor = Monitor::start(&sites, servers).map_err(FrontError::System)?;
         Ok(Self {
-            http,
+            https,
             monitor,
-            site,
+            sites,
         })
     }
 
-    /// Returns the address that it listens at.
+    /// Returns the addresses that they listen at.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.http.address()
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.https.iter().map(HttpServer::address).collect()
     }
 
-    /// Returns whether it has ended by a defect.
+    /// Returns whether one has ended by a defect.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.http.is_finished()
+        self.https.iter().any(HttpServer::is_finished)
     }
 
-    /// Returns the traffic since the last call.
+    /// Returns the traffic of all since the last call.
     #[must_use]
     pub fn take_traffic(&self) -> Traffic {
-        let mut traffic = std::mem::take(&mut *lock(&self.site.traffic));
-        traffic.invalid += self.http.take_refused();
-        traffic
+        let mut all = Traffic::default();
+        for (http, site) in self.https.iter().zip(self.sites.iter()) {
+            let mut traffic = std::mem::take(&mut *lock(&site.traffic));
+            traffic.invalid += http.take_refused();
+            all.append(traffic);
+        }
+        all
     }
 
     /// Returns the changes of servers since the last call, each in a sentence.
@@ -218,14 +197,17 @@ impl Front {
     /// Returns whether a server is out of use.
     #[must_use]
     pub fn misses_a_server(&self) -> bool {
-        self.site.pools.iter().any(|pool| pool.out().is_some())
+        let mut pools = self.sites.iter().flat_map(|site| &site.pools);
+        pools.any(|pool| pool.out().is_some())
     }
 
     /// Stops answering, then ends the connections to the servers, with what runs on them.
     pub fn end(self) {
-        drop(self.http);
+        drop(self.https);
         self.monitor.end();
-        self.site.pools.iter().for_each(Pool::end);
+        for site in self.sites.iter() {
+            site.pools.iter().for_each(Pool::end);
+        }
     }
 
     /// Returns the processor time of all fronts of this process so far.
@@ -244,6 +226,58 @@ impl Front {
                 name.starts_with(THREADS).then(|| Duration::from_nanos(run))
             })
             .sum()
+    }
+}
+
+impl Site {
+    /// Opens the connections of a front.
+    fn new(
+        name: &str,
+        servers: &FrontServers,
+        spec: &FrontSpec,
+        clock: Clock,
+        posted: &Arc<Posted>,
+    ) -> Result<Self, FrontError> {
+        let waits = spec.remedy == Remedy::WaitForGtid;
+        let replicas = servers.replicas.iter().map(|replica| &replica.server);
+        let replicas = replicas.map(|server| (&server.node, &server.facts));
+        let all = std::iter::once((&servers.primary.0, &servers.primary.1)).chain(replicas);
+        let pool = |(index, (node, facts)): (usize, (&Node, &ServerFacts))| {
+            let spec_of = PoolSpec {
+                node: node.clone(),
+                facts: facts.clone(),
+                tells_gtid: waits && index == PRIMARY,
+                can_wait: waits && index != PRIMARY,
+            };
+            let name = format!("{name}-{}", node.name);
+            Pool::start(&name, spec_of, spec.connections, clock).map_err(|mut error| {
+                if waits {
+                    "choose another --remedy, or turn on GTIDs and binary logs"
+                        .clone_into(&mut error.hint);
+                }
+                FrontError::Server(error)
+            })
+        };
+        let pools = all.enumerate().map(pool).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            rule: Rule {
+                remedy: spec.remedy,
+                primary_for: spec.primary_for,
+                readers: readers(spec.reads, pools.len()),
+            },
+            cost: spec.cost,
+            max_rows: spec.max_rows,
+            shows_servers: spec.shows_servers,
+            pools,
+            pages: Pages::new(),
+            clock,
+            turn: AtomicUsize::new(0),
+            rows: spec.rows,
+            random: Mutex::new(Random::new(spec.run)),
+            cookies: CookieNames::of(spec.run),
+            posted: Arc::clone(posted),
+            traffic: Mutex::default(),
+        })
     }
 }
 

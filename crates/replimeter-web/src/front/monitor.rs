@@ -36,7 +36,7 @@ struct Shared {
 }
 
 impl Monitor {
-    pub(super) fn start(site: &Arc<Site>, servers: FrontServers) -> io::Result<Self> {
+    pub(super) fn start(sites: &Arc<[Arc<Site>]>, servers: FrontServers) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let primary: Box<dyn FnMut() -> Option<String> + Send> = {
             let node = Node {
@@ -54,11 +54,11 @@ impl Monitor {
             ask
         });
         for (index, mut ask) in std::iter::once(primary).chain(replicas).enumerate() {
-            let (site, shared) = (Arc::clone(site), Arc::clone(&shared));
+            let (sites, shared) = (Arc::clone(sites), Arc::clone(&shared));
             // It is not joined: a server that hangs may hold it for some seconds.
             thread::Builder::new()
                 .name("monitor".to_owned())
-                .spawn(move || shared.watch(&site, index, &mut *ask))?;
+                .spawn(move || shared.watch(&sites, index, &mut *ask))?;
         }
         Ok(Self { shared })
     }
@@ -89,9 +89,8 @@ fn absence(replica: &CheckedReplica) -> Option<String> {
 }
 
 impl Shared {
-    /// Asks a server until the front ends.
-    fn watch(&self, site: &Site, index: usize, ask: &mut dyn FnMut() -> Option<String>) {
-        let pool = &site.pools[index];
+    /// Asks a server until the fronts end.
+    fn watch(&self, sites: &[Arc<Site>], index: usize, ask: &mut dyn FnMut() -> Option<String>) {
         loop {
             for _ in 0..INTERVAL.as_millis() / CHECK_INTERVAL.as_millis() {
                 thread::sleep(CHECK_INTERVAL);
@@ -100,11 +99,16 @@ impl Shared {
                 }
             }
             let reason = ask();
-            let change = match &reason {
-                Some(reason) => format!("{} is out of use: {reason}", pool.name()),
-                None => format!("{} is in use again", pool.name()),
-            };
-            if pool.set_out(reason) {
+            let pools = || sites.iter().map(|site| &site.pools[index]);
+            // Each of them, also after the first change.
+            let changed = pools().filter(|pool| pool.set_out(reason.clone())).count();
+            if changed > 0
+                && let Some(pool) = pools().next()
+            {
+                let change = match &reason {
+                    Some(reason) => format!("{} is out of use: {reason}", pool.name()),
+                    None => format!("{} is in use again", pool.name()),
+                };
                 let mut changes = lock(&self.changes);
                 if changes.len() < MAX_CHANGES {
                     changes.push(change);

@@ -126,8 +126,7 @@ struct Connection {
 
 impl PoolSpec {
     fn connect(&self) -> Result<(Session, Option<GtidSource>, Option<PreparedWait>), ServerError> {
-        // A server that did not answer for a while may be back.
-        let mut session = Session::open_again(&Node {
+        let mut session = Session::open(&Node {
             answer: ANSWER,
             ..self.node.clone()
         })?;

@@ -74,6 +74,17 @@ impl Traffic {
             self.left_out += 1;
         }
     }
+
+    /// Adds the traffic of another front.
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.answered.append(&mut other.answered);
+        self.left_out += other.left_out;
+        self.invalid += other.invalid;
+        self.abandoned += other.abandoned;
+        for (text, count) in &other.errors {
+            add_error(&mut self.errors, text, *count);
+        }
+    }
 }
 
 /// The posts that fronts acknowledged last, by number.

@@ -1,5 +1,7 @@
 //! `replimeter front`: the site in front of real servers, as browsers and `ab` use it.
 
+mod balancer;
+
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener},
@@ -29,6 +31,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(port_in_use_is_refused_before_a_server_starts),
     test!(posts_added_to_kept_data_are_removed),
     test!(page_works_in_a_browser),
+    test!(balancer::several_fronts_share_the_work_behind_a_balancer),
+    test!(balancer::killed_balancer_ends_the_run_and_leaves_nothing),
 ];
 
 /// A running front.

@@ -1,0 +1,274 @@
+//! Serves until the run ends.
+
+use std::{fs, net::TcpListener, sync::atomic::Ordering, thread, time::Duration};
+
+use replimeter_engine::{Node, give_up_on_silent_servers};
+use replimeter_instruments::{
+    load::{self, FillProgress},
+    preflight::Cluster,
+    table::keep_alive,
+};
+use replimeter_model::{
+    time::Nanos,
+    warning::{Warning, WarningCode},
+};
+use replimeter_run::{
+    Event, Progress, ProgressDetail, RunContext, Stage,
+    cli_error::CliError,
+    workloads::{filling, workload},
+};
+use replimeter_web::{
+    balancer::{self, Balancer},
+    front::{FrontError, FrontServers, FrontSpec, Fronts},
+};
+
+use super::{
+    Call, Front, WORKLOAD,
+    gathered::{Gathered, ProcessorTime},
+};
+use crate::data::Data;
+
+/// Timeout for a replica to receive the first rows.
+const FILL_TIMEOUT: Duration = Duration::from_secs(600);
+/// Interval between checks whether the run ends.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Interval between checks of the run's lock.
+const LOCK_INTERVAL: Nanos = Nanos(10_000_000_000);
+
+/// Takes the address, and checks that the load balancer is there if one is needed.
+pub(super) fn listen(cx: &RunContext<'_, Front>) -> Result<TcpListener, CliError> {
+    if cx.work.fronts > 1 {
+        balancer::find(cx.source())?;
+    }
+    TcpListener::bind(cx.work.listen).map_err(|error| {
+        CliError::usage(
+            format!("cannot listen at {}: {error}", cx.work.listen),
+            "give another address with --listen; port 0 is any free port",
+        )
+    })
+}
+
+/// Creates the table, serves, and ends the front and what it runs on the servers.
+pub(super) fn serve(
+    cx: &mut RunContext<'_, Front>,
+    listener: TcpListener,
+    cluster: &mut Cluster,
+    data: &mut Data,
+) -> Result<(), CliError> {
+    let work = cx.work;
+    let observers = &cx.observers;
+    let mut progress = |filled: &FillProgress| observers.progress(filling(filled));
+    let mut set = load::fill(
+        cluster,
+        &workload(WORKLOAD)?,
+        work.data_size,
+        &mut progress,
+        cx.stop,
+    )?;
+    let warnings = std::mem::take(&mut set.warnings);
+    let rows = set.rows;
+    data.sets.push(set);
+    cx.take(Call::Warnings(warnings))?;
+    cx.stage(
+        Stage::Prepare,
+        "waiting for the replicas to receive the data",
+    );
+    let replicas: Vec<Node> = cluster.replica_nodes();
+    for set in &data.sets {
+        set.wait_on(&replicas, FILL_TIMEOUT, cx.stop)?;
+    }
+    let names = std::iter::once(cluster.primary.node.name.clone()).chain(cluster.replica_names());
+    let gathered = Gathered::of(names.collect());
+    let servers = FrontServers {
+        primary: (cluster.primary.node.clone(), cluster.primary.facts.clone()),
+        replicas: std::mem::take(&mut cluster.replicas),
+    };
+    let spec = FrontSpec {
+        names: work.allow_host.clone(),
+        reads: work.reads,
+        remedy: work.remedy,
+        primary_for: work.primary_for.0,
+        connections: work.connections,
+        cost: work.cost.0,
+        max_rows: work.max_rows,
+        rows,
+        run: cx.clock.origin_unix_us() as u64,
+        shows_servers: work.listen.ip().is_loopback(),
+    };
+    cx.stage(Stage::Prepare, "starting the fronts");
+    let mut site = Site::start(cx, listener, servers, &spec)?;
+    let watched = watch(cx, &mut site, gathered, cluster);
+    drop(site.balancer.take());
+    if site.fronts.misses_a_server() {
+        // So that the end of the run is bounded.
+        give_up_on_silent_servers();
+    }
+    site.fronts.end();
+    watched
+}
+
+/// The fronts, and the load balancer of several.
+struct Site {
+    balancer: Option<Balancer>,
+    fronts: Fronts,
+    address: String,
+}
+
+impl Site {
+    fn start(
+        cx: &RunContext<'_, Front>,
+        listener: TcpListener,
+        servers: FrontServers,
+        spec: &FrontSpec,
+    ) -> Result<Self, CliError> {
+        let address = listener.local_addr().map_err(FrontError::System);
+        let address = address.map_err(not_started)?.to_string();
+        let behind = || (0..cx.work.fronts).map(|_| TcpListener::bind("127.0.0.1:0"));
+        let (own, public) = match cx.work.fronts {
+            1 => (vec![listener], None),
+            _ => {
+                let own = behind().collect::<Result<Vec<_>, _>>();
+                (
+                    own.map_err(|error| not_started(FrontError::System(error)))?,
+                    Some(listener),
+                )
+            }
+        };
+        let fronts = Fronts::start(own, servers, spec, cx.clock).map_err(not_started)?;
+        let balancer = public
+            .map(|listener| balance(cx, listener, &fronts))
+            .transpose()?;
+        Ok(Self {
+            balancer,
+            fronts,
+            address,
+        })
+    }
+
+    /// Returns the processor time of the fronts and of the load balancer so far.
+    fn processor_time(&self) -> (Duration, Option<Duration>) {
+        let balancer = self.balancer.as_ref().map(Balancer::processor_time);
+        (Fronts::processor_time(), balancer)
+    }
+
+    /// Returns why it cannot serve any more.
+    fn failure(&mut self) -> Option<CliError> {
+        if let Some(text) = self.balancer.as_mut().and_then(Balancer::ended) {
+            return Some(CliError::failed(text, "run again"));
+        }
+        self.fronts.is_finished().then(|| {
+            CliError::failed(
+                "internal error: the front ended unexpectedly",
+                "report this as a bug, with the messages above",
+            )
+        })
+    }
+}
+
+/// Starts the load balancer; its configuration stays in the run directory.
+fn balance(
+    cx: &RunContext<'_, Front>,
+    listener: TcpListener,
+    fronts: &Fronts,
+) -> Result<Balancer, CliError> {
+    let text = balancer::configuration(&fronts.addresses());
+    let file = cx.run_dir.file(balancer::CONFIGURATION);
+    fs::write(&file, &text).map_err(|error| {
+        CliError::failed(
+            format!("cannot write {}: {error}", file.display()),
+            "free disk space, or choose another folder with --run-dir",
+        )
+    })?;
+    Ok(Balancer::start(cx.source(), listener, &text, cx.stop)?)
+}
+
+fn not_started(error: FrontError) -> CliError {
+    match error {
+        FrontError::Server(error) => CliError::from(error),
+        FrontError::System(error) => CliError::failed(
+            format!("cannot start the front: {error}"),
+            "raise the limits of processes and open files (ulimit -u, ulimit -n)",
+        ),
+    }
+}
+
+/// Takes the fronts' requests window by window, until the run ends.
+fn watch(
+    cx: &mut RunContext<'_, Front>,
+    site: &mut Site,
+    mut gathered: Gathered,
+    cluster: &mut Cluster,
+) -> Result<(), CliError> {
+    let work = cx.work;
+    let label = cx.accumulator.label.clone();
+    let address = site.address.clone();
+    cx.observers.emit(Event::Note(&format!(
+        "serving at http://{address}/ {}",
+        work.duration
+            .map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"))
+    )));
+    let (began, before) = (cx.clock.now(), site.processor_time());
+    let end = work
+        .duration
+        .map(|duration| began + Nanos::from(duration.0));
+    let mut start = began;
+    let mut lock_due = began + LOCK_INTERVAL;
+    loop {
+        let due = start + Nanos::from(work.report_interval.0);
+        let due = end.map_or(due, |end| if end < due { end } else { due });
+        let mut failure = None;
+        while cx.clock.now() < due && !cx.stop.load(Ordering::Relaxed) && failure.is_none() {
+            thread::sleep(CHECK_INTERVAL);
+            failure = site.failure();
+        }
+        for change in site.fronts.take_changes() {
+            cx.observers.emit(Event::Note(&change));
+        }
+        let now = cx.clock.now();
+        let window = gathered.add(site.fronts.take_traffic(), start - began, now - began);
+        let seconds = (now - began).as_micros() / 1e6;
+        let after = site.processor_time();
+        let us = |from: Duration, to: Duration| Nanos::from(to.saturating_sub(from)).as_micros();
+        let used = ProcessorTime {
+            fronts_us: us(before.0, after.0),
+            balancer_us: before.1.zip(after.1).map(|(from, to)| us(from, to)),
+        };
+        cx.observers.progress(
+            Progress::new(Stage::Measure, format!("serving at http://{address}/"))
+                .done(seconds, work.duration.map(|time| time.0.as_secs_f64()), "s")
+                .with(ProgressDetail::Count(window.requests, "requests".into())),
+        );
+        let so_far = gathered.results(&label, &address, seconds, &used);
+        cx.take(Call::Window {
+            window,
+            so_far: Box::new(so_far),
+        })?;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        let interrupted = cx.stop.load(Ordering::Relaxed);
+        if interrupted || end.is_some_and(|end| now >= end) {
+            break;
+        }
+        start = now;
+        if now >= lock_due {
+            keep_alive(cluster)?;
+            lock_due = now + LOCK_INTERVAL;
+        }
+    }
+    if gathered.left_out() > 0 {
+        cx.take(Call::Warnings(vec![Warning::new(
+            WarningCode::LoadClientBound,
+            format!(
+                "{} requests are in no figure: they came faster than they could be recorded",
+                gathered.left_out()
+            ),
+            "use a shorter --report-interval",
+        )]))?;
+    }
+    // Without a requested end, an interruption by the user is the normal end.
+    if work.duration.is_some() && cx.stop.load(Ordering::Relaxed) {
+        return Err(CliError::partial());
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! Programs other than servers, such as a load balancer.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+};
+
+use replimeter_engine::source::{Program, ProgramSpec, SourceError, SourceErrorKind};
+use tempfile::TempDir;
+
+use crate::{
+    binaries::{Search, USUAL},
+    process,
+    user::SystemUser,
+};
+
+/// The most that is kept of what a program wrote last, in bytes.
+const MAX_OUTPUT: u64 = 4096;
+
+/// Returns the path of an installed program: on PATH, where distributions put servers, or in the private folder.
+///
+/// # Errors
+/// When it is not installed.
+pub fn find(search: &Search, name: &str) -> Result<PathBuf, SourceError> {
+    let usual = USUAL.iter().map(PathBuf::from);
+    let private = fs::read_dir(&search.private)
+        .into_iter()
+        .flatten()
+        .flatten();
+    let private =
+        private.flat_map(|root| ["usr/sbin", "usr/bin"].map(|folder| root.path().join(folder)));
+    let folders = search.path.iter().cloned().chain(usual).chain(private);
+    let runs = |path: &PathBuf| {
+        fs::metadata(path)
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    folders
+        .map(|folder| folder.join(name))
+        .find(runs)
+        .ok_or_else(|| {
+            SourceError::new(
+                SourceErrorKind::Unavailable,
+                format!("the program {name} is not installed"),
+                format!(
+                    "install it; on Debian and Ubuntu: apt-get install {}",
+                    package(name)
+                ),
+            )
+        })
+}
+
+/// Returns the package of Debian that contains a program.
+fn package(program: &str) -> &str {
+    match program {
+        "ab" => "apache2-utils",
+        other => other,
+    }
+}
+
+/// Returns the folders of the libraries that were unpacked with a program of the private folder, joined by colons.
+fn libraries(program: &Path) -> Option<String> {
+    let root = program.parent()?.parent()?.parent()?;
+    if root == Path::new("/") || root == Path::new("/usr") {
+        return None;
+    }
+    let below = ["usr/lib", "lib"].map(|folder| root.join(folder));
+    let folders = below
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let folders = folders
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir());
+    let texts: Vec<String> = folders.map(|path| path.display().to_string()).collect();
+    (!texts.is_empty()).then(|| texts.join(":"))
+}
+
+/// Starts a program in a new folder, as the user of servers.
+///
+/// # Errors
+/// When the system refuses.
+pub fn start(spec: ProgramSpec<'_>) -> Result<Box<dyn Program>, SourceError> {
+    let name = spec.path.display().to_string();
+    let started = begin(spec).map_err(|error| {
+        SourceError::new(
+            SourceErrorKind::Failed,
+            format!("cannot start {name}: {error}"),
+            "check the free space and the limits of processes and open files",
+        )
+    })?;
+    Ok(Box::new(started))
+}
+
+fn begin(spec: ProgramSpec<'_>) -> io::Result<StartedProgram> {
+    let user = SystemUser::choose();
+    let folder = tempfile::Builder::new().prefix("replimeter-").tempdir()?;
+    user.own(folder.path())?;
+    for (name, text) in spec.files {
+        let path = folder.path().join(name);
+        fs::write(&path, text)?;
+        user.own(&path)?;
+    }
+    let log = tempfile::tempfile()?;
+    let mut command = process::command(spec.path);
+    if let Some(libraries) = libraries(spec.path) {
+        command.env("LD_LIBRARY_PATH", libraries);
+    }
+    command
+        .args(spec.arguments)
+        .current_dir(folder.path())
+        .stdin(spec.stdin.map_or_else(Stdio::null, Stdio::from))
+        .stdout(log.try_clone()?)
+        .stderr(log.try_clone()?);
+    Ok(StartedProgram {
+        child: process::spawn(command, &user, None)?,
+        folder: Some(folder),
+        log,
+    })
+}
+
+struct StartedProgram {
+    child: Child,
+    folder: Option<TempDir>,
+    /// Its output; the file has no name.
+    log: File,
+}
+
+impl StartedProgram {
+    fn output(&mut self) -> io::Result<String> {
+        let length = self.log.seek(SeekFrom::End(0))?;
+        self.log
+            .seek(SeekFrom::Start(length.saturating_sub(MAX_OUTPUT)))?;
+        let mut bytes = Vec::new();
+        self.log.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+}
+
+impl Program for StartedProgram {
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn ended(&mut self) -> Option<(bool, String)> {
+        let status = self.child.try_wait().ok().flatten()?;
+        let output = self.output().unwrap_or_default();
+        let ended = process::describe(status);
+        Some((status.success(), format!("{ended}: {output}")))
+    }
+
+    fn remove_files(&mut self) {
+        self.folder = None;
+    }
+}
+
+impl Drop for StartedProgram {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, time::Duration};
+
+    use super::*;
+
+    fn run(script: &str) -> (bool, String) {
+        let mut program = start(ProgramSpec {
+            path: Path::new("/bin/sh"),
+            arguments: &["script"],
+            files: &[("script", script)],
+            stdin: None,
+        })
+        .unwrap();
+        loop {
+            if let Some(ended) = program.ended() {
+                return ended;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn output_and_end_of_a_program_are_known() {
+        let (succeeded, text) = run("echo one; echo two >&2; exit 3");
+        assert!(
+            !succeeded && text.contains("exit status: 3") && text.ends_with("one\ntwo"),
+            "{text}"
+        );
+        assert!(run("cat script").0);
+    }
+
+    #[test]
+    fn dropped_program_is_killed_and_its_folder_removed() {
+        let mut program = start(ProgramSpec {
+            path: Path::new("/bin/sleep"),
+            arguments: &["1000"],
+            files: &[("file", "text")],
+            stdin: None,
+        })
+        .unwrap();
+        assert!(program.ended().is_none());
+        let process = PathBuf::from(format!("/proc/{}", program.pid()));
+        let folder = fs::read_link(process.join("cwd")).unwrap();
+        assert!(folder.join("file").exists());
+        drop(program);
+        assert!(!folder.exists() && !process.exists());
+    }
+
+    #[test]
+    fn missing_program_is_named_with_its_package() {
+        let search = Search {
+            servers: None,
+            path: vec![PathBuf::from("/nowhere")],
+            private: PathBuf::from("/nowhere"),
+            udf: Vec::new(),
+        };
+        let error = find(&search, "ab").unwrap_err();
+        // Where it is installed in a usual folder, this machine has it.
+        assert!(error.hint.contains("apache2-utils"), "{error:?}");
+    }
+}

@@ -1,0 +1,198 @@
+//! HAProxy as the load balancer in front of several fronts.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::source::{Program, ProgramSpec, ServerSource, SourceError, SourceErrorKind};
+
+/// The program.
+const NAME: &str = "haproxy";
+/// The file of its configuration.
+pub const CONFIGURATION: &str = "haproxy.cfg";
+/// Timeout of its start.
+const READY: Duration = Duration::from_secs(20);
+/// Timeout of one question to it.
+const ANSWER: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Returns the path of HAProxy.
+///
+/// # Errors
+/// When it is not installed.
+pub fn find(source: &dyn ServerSource) -> Result<PathBuf, SourceError> {
+    source.program(NAME)
+}
+
+/// Returns the configuration: the fronts take requests in turn, over connections that are kept. The listening socket is its
+/// standard input, so that the address is taken before anything is started.
+#[must_use]
+pub fn configuration(fronts: &[SocketAddr]) -> String {
+    let servers = (1..)
+        .zip(fronts)
+        .map(|(number, address)| format!("    server front{number} {address} check inter 500ms\n"));
+    let head = "\
+global
+    maxconn 4000
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 30s
+    timeout server 40s
+    timeout http-request 10s
+    timeout http-keep-alive 10s
+    option http-keep-alive
+    http-reuse safe
+frontend site
+    bind fd@0
+    default_backend fronts
+backend fronts
+    balance roundrobin
+";
+    std::iter::once(head.to_owned()).chain(servers).collect()
+}
+
+/// A running HAProxy.
+pub struct Balancer {
+    program: Box<dyn Program>,
+    address: SocketAddr,
+}
+
+fn failed(message: String) -> SourceError {
+    SourceError::new(
+        SourceErrorKind::Failed,
+        message,
+        "check the version of HAProxy: `haproxy -v` should be 2.0 or newer",
+    )
+}
+
+impl Balancer {
+    /// Checks the configuration with HAProxy, starts it at a bound address, and waits until it answers.
+    ///
+    /// # Errors
+    /// When it is not installed, refuses the configuration, or does not answer in time.
+    pub fn start(
+        source: &dyn ServerSource,
+        listener: TcpListener,
+        configuration: &str,
+        stop: &AtomicBool,
+    ) -> Result<Self, SourceError> {
+        let path = find(source)?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| failed(error.to_string()))?;
+        let run = |arguments: &[&str]| -> Result<Box<dyn Program>, SourceError> {
+            let socket = listener
+                .try_clone()
+                .map_err(|error| failed(error.to_string()))?;
+            source.start_program(ProgramSpec {
+                path: &path,
+                arguments,
+                files: &[(CONFIGURATION, configuration)],
+                stdin: Some(OwnedFd::from(socket)),
+            })
+        };
+        let mut check = run(&["-c", "-f", CONFIGURATION])?;
+        let deadline = Instant::now() + READY;
+        loop {
+            match check.ended() {
+                Some((true, _)) => break,
+                Some((false, text)) => {
+                    return Err(failed(format!("HAProxy refuses its configuration: {text}")));
+                }
+                None => wait(stop, deadline)?,
+            }
+        }
+        let mut balancer = Self {
+            program: run(&["-db", "-f", CONFIGURATION])?,
+            address,
+        };
+        while !balancer.answers() {
+            if let Some(text) = balancer.ended() {
+                return Err(failed(text));
+            }
+            wait(stop, deadline)?;
+        }
+        balancer.program.remove_files();
+        Ok(balancer)
+    }
+
+    /// Returns whether a request gets an answer.
+    fn answers(&self) -> bool {
+        let ask = || -> std::io::Result<[u8; 5]> {
+            let mut stream = TcpStream::connect_timeout(&self.address, ANSWER)?;
+            stream.set_read_timeout(Some(ANSWER))?;
+            stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n")?;
+            let mut start = [0; 5];
+            stream.read_exact(&mut start)?;
+            Ok(start)
+        };
+        ask().is_ok_and(|start| &start == b"HTTP/")
+    }
+
+    /// Returns the address that it listens at.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns how it ended, if it has.
+    pub fn ended(&mut self) -> Option<String> {
+        let (_, text) = self.program.ended()?;
+        Some(format!("HAProxy ended ({text})"))
+    }
+
+    /// Returns its processor time so far, in steps of the system's tick; zero when it cannot be read.
+    #[must_use]
+    pub fn processor_time(&self) -> Duration {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.program.pid()));
+        let times = tasks.into_iter().flatten().flatten().filter_map(|task| {
+            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split(' ').next()?.parse().ok()
+        });
+        times.map(Duration::from_nanos).sum()
+    }
+}
+
+/// Waits a moment.
+fn wait(stop: &AtomicBool, deadline: Instant) -> Result<(), SourceError> {
+    if stop.load(Ordering::Relaxed) {
+        let message = "interrupted while HAProxy was starting";
+        return Err(SourceError::new(SourceErrorKind::Interrupted, message, ""));
+    }
+    if Instant::now() > deadline {
+        return Err(failed(format!(
+            "HAProxy did not answer within {} s",
+            READY.as_secs()
+        )));
+    }
+    thread::sleep(POLL_INTERVAL);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_has_every_front() {
+        let fronts = ["127.0.0.1:1001", "127.0.0.1:1002"].map(|one| one.parse().unwrap());
+        let text = configuration(&fronts);
+        assert!(
+            text.contains("server front1 127.0.0.1:1001 check"),
+            "{text}"
+        );
+        assert!(
+            text.contains("server front2 127.0.0.1:1002 check"),
+            "{text}"
+        );
+        assert!(text.contains("bind fd@0\n"), "{text}");
+    }
+}
