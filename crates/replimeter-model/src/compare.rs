@@ -54,6 +54,8 @@ pub enum Change {
     NotShown,
     /// A difference on its own, but possibly chance among this many figures.
     NotAmongAll,
+    /// A difference on its own, but the client was later too, which explains it: the machine may have been slower.
+    NotBeyondClient,
     /// Not determined: one side has no interval.
     #[default]
     Unknown,
@@ -115,8 +117,15 @@ pub struct CompareRow {
     pub difference: Estimate,
     /// B divided by A; null where one of them is not surely positive.
     pub ratio: Estimate,
+    /// What remains of the ratio, or of the difference where that is judged, beyond what the client's own lateness explains; null
+    /// where that is unknown, and with few starts.
+    #[serde(default)]
+    pub beyond_lateness: Estimate,
+    /// The client's lateness on B's side, divided by that on A's; null where it is unknown.
+    #[serde(default)]
+    pub lateness_ratio: Option<f64>,
     /// Probability of such a difference, or a larger one, if there were none; null without
-    /// intervals.
+    /// intervals. The larger one of the difference and of what remains of it beyond the client's lateness.
     pub p_value: Option<f64>,
     /// The p-value corrected for the number of figures (Holm 1979).
     pub p_adjusted: Option<f64>,

@@ -40,6 +40,8 @@ struct Subject {
     intended: Vec<f64>,
     insert: Vec<f64>,
     primary: Vec<f64>,
+    /// How late each row was sent; NaN without a schedule.
+    late: Vec<f64>,
 }
 
 /// The rows of each start.
@@ -48,7 +50,7 @@ type Starts = BTreeMap<u64, Subject>;
 /// By shape, replica and method, then by size.
 type Subjects = BTreeMap<[String; 3], BTreeMap<u64, Starts>>;
 
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "phase",
     "shape",
     "replica",
@@ -62,6 +64,7 @@ const NAMES: [&str; 13] = [
     "visible_until_ns",
     "primary_ns",
     "start",
+    "intended_ns",
 ];
 
 impl Subject {
@@ -74,6 +77,7 @@ impl Subject {
         self.intended.push(number(8));
         self.insert.push(number(9));
         self.primary.push((number(10) - number(11)) / 1e3);
+        self.late.push((number(5) - number(13)) / 1e3);
     }
 
     fn extend(&mut self, other: &Self) {
@@ -83,6 +87,12 @@ impl Subject {
         self.intended.extend(&other.intended);
         self.insert.extend(&other.insert);
         self.primary.extend(&other.primary);
+        self.late.extend(&other.late);
+    }
+
+    /// Returns how late rows were sent, by the median.
+    fn lateness(&self) -> Option<f64> {
+        SampleSeries::new(self.late.iter().copied()).quantile_of_start(0.5)
     }
 
     /// Returns the row numbers in time order.
@@ -98,6 +108,7 @@ impl Subject {
     fn course(&self, values: fn(&Self) -> &[f64]) -> SampleSeries {
         let values = values(self);
         SampleSeries::new(self.order().into_iter().map(|index| values[index]))
+            .with_lateness(self.lateness())
     }
 
     /// Returns whether each row timed out, in time order in µs.

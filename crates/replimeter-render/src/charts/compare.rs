@@ -20,7 +20,11 @@ const CHANGES: [(&str, usize, &[Change]); 4] = [
     (
         "no difference shown",
         2,
-        &[Change::NotShown, Change::NotAmongAll],
+        &[
+            Change::NotShown,
+            Change::NotAmongAll,
+            Change::NotBeyondClient,
+        ],
     ),
     ("inconclusive", 3, &[Change::Unknown]),
 ];

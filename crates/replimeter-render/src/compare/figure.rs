@@ -241,6 +241,12 @@ pub fn verdict(row: &CompareRow, among: u64) -> String {
                 size_of(row)
             )
         }
+        Change::NotBeyondClient => format!(
+            "no difference shown: {} is significant alone, but not beyond the client's own lateness ({}): the machine may have changed",
+            size_of(row),
+            row.lateness_ratio
+                .map_or_else(String::new, |ratio| percent((ratio - 1.0) * 100.0))
+        ),
         Change::NotShown => detectable_difference(row).map_or_else(
             || "no difference shown".to_owned(),
             |seen| format!("no difference shown; {seen}"),

@@ -227,6 +227,14 @@ fn sentences(document: &CompareDocument) -> Vec<String> {
              interval is Student's, between the starts of all runs of a side."
                 .to_owned(),
         );
+        let mut rows = document.results.iter();
+        if let Some(ratio) = rows.find_map(|row| row.lateness_ratio) {
+            sentences.push(format!(
+                "A machine that is slower for some minutes delays all starts of a run, and the client as well: how late it sent its writes, by start, is \
+                 a covariate (analysis of covariance), and a difference counts only if it remains beyond that. The client was {} later in B.",
+                percent((ratio - 1.0) * 100.0)
+            ));
+        }
     } else if document.a.runs.len() > 1 || document.b.runs.len() > 1 {
         sentences.push(
             "Of several runs, the figure is their unweighted mean; runs were resampled first, then the samples within them."

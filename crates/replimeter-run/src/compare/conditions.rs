@@ -5,7 +5,7 @@ use replimeter_model::{
     suggest,
 };
 use replimeter_render::compare::{amount, percent};
-use replimeter_stats::compare::{Resampled, difference, log_ratio};
+use replimeter_stats::compare::{Resampled, beyond_lateness, difference, log_ratio};
 
 use super::figures::FigureSpec;
 use crate::cli_error::CliError;
@@ -257,10 +257,18 @@ impl ConditionLimit {
     /// Returns the value to compare, the limit, and the interval of the value.
     fn against(self, a: &Resampled, b: &Resampled, level: f64) -> (f64, f64, Option<[f64; 2]>) {
         let both = a.spread().zip(b.spread());
+        // What the client's lateness explains is not proven to be the servers'.
+        let wider = |[low, high]: [f64; 2], logarithms| match beyond_lateness(a, b, logarithms) {
+            Some(beyond) => {
+                let [other_low, other_high] = beyond.interval(level);
+                [low.min(other_low), high.max(other_high)]
+            }
+            None => [low, high],
+        };
         match self {
             Self::Relative(limit) => {
                 let ratio = both.and_then(|(a, b)| log_ratio(&a, &b));
-                let ends = ratio.map(|ratio| ratio.interval(level).map(f64::exp_m1));
+                let ends = ratio.map(|ratio| wider(ratio.interval(level), true).map(f64::exp_m1));
                 let value = if a.value > 0.0 {
                     b.value / a.value - 1.0
                 } else {
@@ -269,7 +277,7 @@ impl ConditionLimit {
                 (value, limit, ends)
             }
             Self::Difference(limit) => {
-                let ends = both.map(|(a, b)| difference(&a, &b).interval(level));
+                let ends = both.map(|(a, b)| wider(difference(&a, &b).interval(level), false));
                 (b.value - a.value, limit, ends)
             }
             Self::Value(limit) => (b.value, limit, b.spread().map(|b| b.interval(level))),

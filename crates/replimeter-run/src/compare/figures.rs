@@ -155,10 +155,16 @@ impl Statistic {
             None if self == Self::Max => course.max(),
             None => course.mean_of_start(),
         };
-        let values: Vec<f64> = starts.iter().filter_map(of).collect();
+        let known = || {
+            starts
+                .iter()
+                .filter_map(|course| Some((of(course)?, course.lateness())))
+        };
+        let values: Vec<f64> = known().map(|(value, _)| value).collect();
         if values.len() > 1 {
             let samples = starts.iter().map(|course| course.count() as u64).sum();
-            return of_starts(&values, samples);
+            let lateness = known().filter_map(|(_, lateness)| lateness).collect();
+            return of_starts(&values, samples).map(|figure| figure.with_lateness(lateness));
         }
         // Too few samples in each start: the figure is that of all, and has no interval.
         let all = SampleSeries::new(starts.iter().flat_map(SampleSeries::values));

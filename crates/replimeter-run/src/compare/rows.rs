@@ -5,7 +5,9 @@ use replimeter_model::{
     estimate::Estimate,
 };
 use replimeter_render::compare::verdict;
-use replimeter_stats::compare::{LEVEL, Resampled, Spread, difference, holm, log_ratio};
+use replimeter_stats::compare::{
+    LEVEL, Resampled, Spread, beyond_lateness, difference, holm, log_ratio,
+};
 
 use super::{
     figures::{DimensionValue, JudgedBy},
@@ -18,8 +20,29 @@ pub(super) const ALPHA: f64 = 1.0 - LEVEL;
 /// The test of a row.
 struct Judgment {
     spread: Spread,
-    /// Whether it is of the ratio's logarithm, not of the difference.
+    /// What remains of it beyond the client's lateness, where that is known.
+    beyond: Option<Spread>,
+    /// Whether both are of the ratio's logarithm, not of the difference.
     logarithm: bool,
+}
+
+impl Judgment {
+    /// Returns the p-value: a difference counts only if it remains beyond the client's lateness, in the same direction.
+    fn p_value(&self) -> f64 {
+        let alone = self.spread.p_value();
+        match &self.beyond {
+            Some(beyond) if beyond.value * self.spread.value <= 0.0 => 1.0,
+            Some(beyond) => alone.max(beyond.p_value()),
+            None => alone,
+        }
+    }
+
+    /// Returns the smallest difference that both would have shown.
+    fn detectable_from(&self, level: f64) -> f64 {
+        let alone = self.spread.detectable_from(level);
+        let beyond = self.beyond.map(|beyond| beyond.detectable_from(level));
+        beyond.map_or(alone, |beyond| beyond.max(alone))
+    }
 }
 
 /// Returns a row for each pair, all tested together, and the number of tested figures.
@@ -67,6 +90,9 @@ fn row(pair: &Pair, label: String) -> (CompareRow, Option<Judgment>) {
         None if positive && both.is_none() => Estimate::of(b.value / a.value),
         None => Estimate::default(),
     };
+    let logarithm = times.is_some() && pair.spec.by == JudgedBy::Ratio;
+    let beyond = beyond_lateness(a, b, logarithm);
+    let shown = |value: f64| if logarithm { value.exp() } else { value };
     let row = CompareRow {
         figure: pair.spec.name.to_owned(),
         of: pair.of.iter().map(DimensionValue::recorded).collect(),
@@ -77,28 +103,41 @@ fn row(pair: &Pair, label: String) -> (CompareRow, Option<Judgment>) {
         b: side_figure(b, pair.runs[1]),
         difference: of(b.value - a.value, apart.as_ref().map(ends)),
         ratio,
+        beyond_lateness: beyond.as_ref().map_or_else(Estimate::default, |beyond| {
+            of(shown(beyond.value), Some(ends(beyond).map(shown)))
+        }),
+        lateness_ratio: beyond.map(|_| middle(&b.lateness) / middle(&a.lateness)),
         ..CompareRow::default()
     };
-    let logarithm = times.is_some() && pair.spec.by == JudgedBy::Ratio;
     let spread = if logarithm { times } else { apart };
-    (row, spread.map(|spread| Judgment { spread, logarithm }))
+    let judgment = spread.map(|spread| Judgment {
+        spread,
+        beyond,
+        logarithm,
+    });
+    (row, judgment)
+}
+
+/// Returns the geometric mean.
+fn middle(values: &[f64]) -> f64 {
+    let sum: f64 = values.iter().map(|value| value.ln()).sum();
+    (sum / values.len() as f64).exp()
 }
 
 /// Tests all rows together.
 fn judge(rows: &mut [CompareRow], judged: &[Option<Judgment>]) -> u64 {
-    let p_values: Vec<f64> = judged
-        .iter()
-        .flatten()
-        .map(|judged| judged.spread.p_value())
-        .collect();
+    let p_values: Vec<f64> = judged.iter().flatten().map(Judgment::p_value).collect();
     let mut adjusted = holm(&p_values).into_iter();
     let among = p_values.len() as u64;
     for (row, judged) in rows.iter_mut().zip(judged) {
-        if let Some(Judgment { spread, logarithm }) = judged {
-            let (p, corrected) = (spread.p_value(), adjusted.next().unwrap_or(1.0));
+        if let Some(judgment) = judged {
+            let Judgment {
+                spread, logarithm, ..
+            } = judgment;
+            let (p, corrected) = (judgment.p_value(), adjusted.next().unwrap_or(1.0));
             row.p_value = Some(p);
             row.p_adjusted = Some(corrected);
-            let seen = spread.detectable_from(1.0 - ALPHA / among as f64);
+            let seen = judgment.detectable_from(1.0 - ALPHA / among as f64);
             // Figures compared by difference have no percentage of A: a share "203 % higher" would be
             // meaningless.
             let (absolute, percent) = if *logarithm {
@@ -112,6 +151,7 @@ fn judge(rows: &mut [CompareRow], judged: &[Option<Judgment>]) -> u64 {
                 (true, _) if spread.value > 0.0 => Change::Higher,
                 (true, _) => Change::Lower,
                 (false, true) => Change::NotAmongAll,
+                (false, false) if spread.p_value() < ALPHA => Change::NotBeyondClient,
                 (false, false) => Change::NotShown,
             };
         }

@@ -14,6 +14,9 @@
 //! - *Figures recorded with an interval* ([`Resampled::of_interval`]), including shares, are spread according to that
 //!   interval.
 //!
+//! Fresh starts are only independent within the minutes of a run: a machine that is slower for some minutes, as virtual ones are, moves
+//! all starts of one run. It delays the client as well, so [`beyond_lateness`] compares starts of equal lateness of the client.
+//!
 //! Several runs, or starts of servers, are drawn before the blocks in them ([`of_units`]), as [`crate::bootstrap`]
 //! explains.
 //!
@@ -24,6 +27,7 @@
 //! "no difference". [`holm`] corrects many figures at once.
 
 mod blocks;
+mod lateness;
 mod resampled;
 mod sample_series;
 mod spread;
@@ -32,6 +36,7 @@ mod starts;
 mod tests;
 
 pub use blocks::of_rates_in_time;
+pub use lateness::beyond_lateness;
 pub use resampled::{Resampled, of_blocks, of_rates, of_starts, of_units};
 pub use sample_series::SampleSeries;
 pub use spread::{Spread, difference, holm, log_ratio};

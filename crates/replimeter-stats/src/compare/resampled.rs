@@ -17,6 +17,8 @@ pub struct Resampled {
     /// The value of each fresh start of the servers: the figure has no other resamples. Empty for servers that ran already,
     /// and for figures that have their starts in the resamples.
     pub starts: Vec<f64>,
+    /// The client's median lateness in each of these starts; empty if one is unknown.
+    pub lateness: Vec<f64>,
     /// Samples behind the figure.
     pub samples: u64,
     /// Blocks that were drawn; 0 if none.
@@ -64,6 +66,16 @@ impl Resampled {
             draws,
             freedom: f64::INFINITY,
             ..bare
+        }
+    }
+
+    /// Adds the client's median lateness in each start, unless one is missing.
+    #[must_use]
+    pub fn with_lateness(self, lateness: Vec<f64>) -> Self {
+        let complete = lateness.len() == self.starts.len();
+        Self {
+            lateness: if complete { lateness } else { Vec::new() },
+            ..self
         }
     }
 
@@ -152,7 +164,12 @@ pub fn of_units(units: &[Resampled]) -> Option<Resampled> {
     }
     if units.iter().all(|unit| !unit.starts.is_empty()) {
         let starts: Vec<f64> = units.iter().flat_map(|unit| unit.starts.clone()).collect();
-        return of_starts(&starts, units.iter().map(|unit| unit.samples).sum());
+        let lateness = units
+            .iter()
+            .flat_map(|unit| unit.lateness.clone())
+            .collect();
+        let joined = of_starts(&starts, units.iter().map(|unit| unit.samples).sum())?;
+        return Some(joined.with_lateness(lateness));
     }
     let count = units.len() as f64;
     let values: Vec<f64> = units.iter().map(|unit| unit.value).collect();
@@ -201,6 +218,7 @@ pub fn of_units(units: &[Resampled]) -> Option<Resampled> {
         // is known.
         freedom: count - 1.0,
         starts: Vec::new(),
+        lateness: Vec::new(),
         samples: units.iter().map(|unit| unit.samples).sum(),
         blocks: units.iter().map(|unit| unit.blocks).sum(),
         block_length: mean(
