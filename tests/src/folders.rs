@@ -85,7 +85,8 @@ pub fn servers() -> &'static Path {
         let _ = fs::remove_dir_all(&folder);
         open_folder(&folder);
         let wanted = std::env::var("REPLIMETER_TEST_SERVERS").unwrap_or_default();
-        for engine in ["mariadb-", "mysql-"] {
+        // HAProxy and `ab`, which are no servers, have one version.
+        for engine in ["mariadb-", "mysql-", "web-"] {
             let prefix = wanted.split(' ').find(|name| name.starts_with(engine));
             let entries = fs::read_dir(home().join("servers"));
             let mut found: Vec<String> = entries

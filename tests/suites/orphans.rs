@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::ErrorKind,
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -90,9 +91,16 @@ impl TestUser {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
+            .stderr(Stdio::piped());
+        loop {
+            match command.spawn() {
+                // A child of another test can have the copy of the program open until it executes its own.
+                Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                spawned => return spawned.unwrap(),
+            }
+        }
     }
 
     fn sandboxes(&self) -> PathBuf {
