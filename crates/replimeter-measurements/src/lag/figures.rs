@@ -108,7 +108,6 @@ impl Subject {
     fn course(&self, values: fn(&Self) -> &[f64]) -> SampleSeries {
         let values = values(self);
         SampleSeries::new(self.order().into_iter().map(|index| values[index]))
-            .with_lateness(self.lateness())
     }
 
     /// Returns whether each row timed out, in time order in µs.
@@ -121,8 +120,12 @@ impl Subject {
 
 /// Adds the figures of the replica; `open` is whether rows had an intended start.
 fn replica(starts: &Starts, open: bool, of: &[&str], figures: &mut Figures) {
+    let lateness: Vec<Option<f64>> = starts.values().map(Subject::lateness).collect();
     let courses = |values: fn(&Subject) -> &[f64]| -> Vec<SampleSeries> {
-        starts.values().map(|start| start.course(values)).collect()
+        let courses = starts.values().map(|start| start.course(values));
+        let late = courses.zip(&lateness);
+        late.map(|(course, lateness)| course.with_lateness(*lateness))
+            .collect()
     };
     figures.course(FROM_ACK, of, &courses(|start| &start.ack));
     figures.course(FROM_SEND, of, &courses(|start| &start.from_send));
@@ -139,7 +142,11 @@ fn replica(starts: &Starts, open: bool, of: &[&str], figures: &mut Figures) {
 fn writes(starts: &Starts, of: &[&str], figures: &mut Figures) {
     let insert: Vec<SampleSeries> = starts
         .values()
-        .map(|start| start.course(|start| &start.insert))
+        .map(|start| {
+            start
+                .course(|start| &start.insert)
+                .with_lateness(start.lateness())
+        })
         .collect();
     figures.course(WRITE_LATENCY, of, &insert);
 }

@@ -260,7 +260,7 @@ impl ConditionLimit {
         // What the client's lateness explains is not proven to be the servers'.
         let wider = |[low, high]: [f64; 2], logarithms| match beyond_lateness(a, b, logarithms) {
             Some(beyond) => {
-                let [other_low, other_high] = beyond.interval(level);
+                let [other_low, other_high] = beyond.remains.interval(level);
                 [low.min(other_low), high.max(other_high)]
             }
             None => [low, high],

@@ -104,24 +104,19 @@ fn row(pair: &Pair, label: String) -> (CompareRow, Option<Judgment>) {
         difference: of(b.value - a.value, apart.as_ref().map(ends)),
         ratio,
         beyond_lateness: beyond.as_ref().map_or_else(Estimate::default, |beyond| {
-            of(shown(beyond.value), Some(ends(beyond).map(shown)))
+            let remains = &beyond.remains;
+            of(shown(remains.value), Some(ends(remains).map(shown)))
         }),
-        lateness_ratio: beyond.map(|_| middle(&b.lateness) / middle(&a.lateness)),
+        lateness_ratio: beyond.map(|beyond| beyond.lateness_ratio),
         ..CompareRow::default()
     };
     let spread = if logarithm { times } else { apart };
     let judgment = spread.map(|spread| Judgment {
         spread,
-        beyond,
+        beyond: beyond.map(|beyond| beyond.remains),
         logarithm,
     });
     (row, judgment)
-}
-
-/// Returns the geometric mean.
-fn middle(values: &[f64]) -> f64 {
-    let sum: f64 = values.iter().map(|value| value.ln()).sum();
-    (sum / values.len() as f64).exp()
 }
 
 /// Tests all rows together.

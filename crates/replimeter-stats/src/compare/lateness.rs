@@ -25,11 +25,20 @@ impl Deviations {
     }
 }
 
+/// A difference of starts beyond what the client's lateness explains.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BeyondLateness {
+    /// What remains.
+    pub remains: Spread,
+    /// The client's lateness in `b`, divided by that in `a`.
+    pub lateness_ratio: f64,
+}
+
 /// Returns `b` − `a` beyond what the client's lateness explains, or the logarithm of `b` over `a` for `logarithms`: the analysis of covariance
 /// of the starts, with the logarithm of the client's median lateness in each as the covariate and one slope for both sides (Snedecor &
 /// Cochran 1989, §18.2). `None` when the lateness of a start is unknown, there are fewer than seven starts, or values have no logarithm.
 #[must_use]
-pub fn beyond_lateness(a: &Resampled, b: &Resampled, logarithms: bool) -> Option<Spread> {
+pub fn beyond_lateness(a: &Resampled, b: &Resampled, logarithms: bool) -> Option<BeyondLateness> {
     let known =
         |side: &Resampled| !side.starts.is_empty() && side.lateness.len() == side.starts.len();
     let counts = [a, b].map(|side| side.starts.len() as f64);
@@ -52,11 +61,14 @@ pub fn beyond_lateness(a: &Resampled, b: &Resampled, logarithms: bool) -> Option
     let [later, apart] = [0, 1].map(|index| sides[1].means[index] - sides[0].means[index]);
     let residual = ((yy - slope * xy) / freedom).max(0.0);
     let error = (residual * (1.0 / counts[0] + 1.0 / counts[1] + later * later / xx)).sqrt();
-    Some(Spread {
-        value: apart - slope * later,
-        below: error,
-        above: error,
-        freedom,
+    Some(BeyondLateness {
+        remains: Spread {
+            value: apart - slope * later,
+            below: error,
+            above: error,
+            freedom,
+        },
+        lateness_ratio: later.exp(),
     })
 }
 
@@ -93,7 +105,7 @@ mod tests {
             let beyond = beyond_lateness(&a, &b, true).unwrap();
             let is_alone = alone.p_value() < 0.05;
             found[0] += u32::from(is_alone);
-            found[1] += u32::from(is_alone && beyond.p_value() < 0.05);
+            found[1] += u32::from(is_alone && beyond.remains.p_value() < 0.05);
         }
         found.map(|found| f64::from(found) / f64::from(PAIRS))
     }
@@ -128,8 +140,8 @@ mod tests {
         };
         let (a, b) = (side([1.0, 2.0, 3.0, 4.0]), side([2.0, 3.0, 5.0, 8.0]));
         let beyond = beyond_lateness(&a, &b, true).unwrap();
-        assert!(beyond.value.abs() < 1e-9, "{beyond:?}");
-        assert!((beyond.freedom - 5.0).abs() < 1e-9);
+        assert!(beyond.remains.value.abs() < 1e-9, "{beyond:?}");
+        assert!((beyond.remains.freedom - 5.0).abs() < 1e-9);
         let without = of_starts(&[1.0, 2.0, 3.0, 4.0], 4).unwrap();
         assert_eq!(beyond_lateness(&a, &without, true), None);
         let joined = of_units(&[a.clone(), b]).unwrap();

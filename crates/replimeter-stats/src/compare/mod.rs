@@ -36,7 +36,7 @@ mod starts;
 mod tests;
 
 pub use blocks::of_rates_in_time;
-pub use lateness::beyond_lateness;
+pub use lateness::{BeyondLateness, beyond_lateness};
 pub use resampled::{Resampled, of_blocks, of_rates, of_starts, of_units};
 pub use sample_series::SampleSeries;
 pub use spread::{Spread, difference, holm, log_ratio};
