@@ -1,5 +1,8 @@
 //! Windows of a run in bounded memory.
 
+/// Maximum number of windows in a document of one long run; adjacent windows are joined above it.
+pub(crate) const MAX_WINDOWS: usize = 1800;
+
 /// Windows of a run in time order; adjacent windows are joined when there are too many.
 pub(crate) struct WindowSeries<W> {
     /// The first window of every server, then the second of every server, and so on.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use replimeter_model::{load::LoadSpec, sandbox::SandboxSpec, target::Target};
+use replimeter_model::{load::LoadSpec, sandbox::SandboxSpec, target::Target, time_span::TimeSpan};
 
 use crate::{
     cli_error::CliError,
@@ -110,6 +110,15 @@ impl PlanEffects {
         for target in targets {
             self.add_effect(SERVERS, servers(target));
         }
+    }
+
+    /// Adds the duration of a run that may have no end of its own.
+    pub fn until(&mut self, duration: Option<TimeSpan>) {
+        let until = duration.map_or_else(
+            || "until interrupted".to_owned(),
+            |duration| format!("for {duration}"),
+        );
+        self.add_effect(TIME, until);
     }
 
     /// Adds that sandboxes are started several times.

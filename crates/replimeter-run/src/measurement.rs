@@ -1,5 +1,6 @@
 //! The trait of all measurements.
 
+mod advice;
 mod context;
 mod cores;
 mod end;
@@ -29,7 +30,8 @@ use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
-    context::{RunContext, outcome_of, to_measure, with_advice},
+    advice::{outcome_of, with_advice},
+    context::{RunContext, to_measure},
     end::RunEnd,
 };
 pub(super) use self::{

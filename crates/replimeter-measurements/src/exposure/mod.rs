@@ -25,14 +25,11 @@ use replimeter_run::{
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, ServerCost, TIME, WRITES},
     options::one_target,
-    outcome_of, to_measure, with_advice,
+    outcome_of,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::window_series::WindowSeries;
-
-/// Maximum number of windows in the document; adjacent windows are joined above it.
-const MAX_WINDOWS: usize = 1800;
+use crate::window_series::{MAX_WINDOWS, WindowSeries};
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
@@ -149,10 +146,7 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
         let [target] = cx.plan.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
-        let servers = cx.open(target)?;
-        cx.stage(Stage::Servers, "checking the servers");
-        let mut cluster = exposure::check(&to_measure(servers.as_ref()))
-            .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
+        let (servers, mut cluster) = cx.open_checked_by(target, exposure::check)?;
         cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         cx.take(Call::Shape {
             label: servers.label().to_owned(),

@@ -21,19 +21,19 @@ use replimeter_run::{
     Concluded, Finished, Measurement, RunContext, Stage,
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{PlanEffects, SERVERS, ServerCost, TIME},
+    dry_run::{PlanEffects, SERVERS, ServerCost},
     options::one_target,
-    to_measure, with_advice,
 };
 use serde::{Deserialize, Serialize};
 
 use self::windows::FrontWindows;
-use crate::{data::Data, window_series::WindowSeries};
+use crate::{
+    data::Data,
+    window_series::{MAX_WINDOWS, WindowSeries},
+};
 
 /// The workload whose table the posts are in.
 const WORKLOAD: &str = "post-insert";
-/// Maximum number of windows in the document; adjacent windows are joined above it.
-const MAX_WINDOWS: usize = 1800;
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -128,11 +128,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
                     .to_owned(),
             }),
         );
-        let until = work.duration.map_or_else(
-            || "until interrupted".to_owned(),
-            |duration| format!("for {duration}"),
-        );
-        effects.add_effect(TIME, until);
+        effects.until(work.duration);
         Ok(())
     }
 
@@ -142,10 +138,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
         };
         // Before anything is changed.
         let listener = serve::listen(cx)?;
-        let servers = cx.open(target)?;
-        cx.stage(Stage::Servers, "checking the servers");
-        let mut cluster = load::check(&to_measure(servers.as_ref()))
-            .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
+        let (servers, mut cluster) = cx.open_checked_by(target, load::check)?;
         let found = load::claim(&mut cluster)?;
         cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         cx.take(Call::Warnings(found))?;

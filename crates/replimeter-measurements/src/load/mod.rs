@@ -42,7 +42,7 @@ use replimeter_run::{
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, ServerCost, TIME},
     options::one_target,
-    to_measure, with_advice, with_causes,
+    with_causes,
     workloads::{refuse_size, workload},
 };
 
@@ -188,10 +188,7 @@ Terms of the report:
             return Err(unexpected("expected exactly one target"));
         };
         let workloads = workloads(work)?;
-        let servers = cx.open(target)?;
-        cx.stage(Stage::Servers, "checking the servers");
-        let mut cluster = load::check(&to_measure(servers.as_ref()))
-            .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
+        let (servers, mut cluster) = cx.open_checked_by(target, load::check)?;
         let found = load::claim(&mut cluster)?;
         cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         cx.take(Call::Warnings(found))?;

@@ -25,16 +25,13 @@ use replimeter_run::{
     Progress, RunContext, Screen, Stage,
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{PlanEffects, SERVERS, ServerCost, TIME, WRITES},
+    dry_run::{PlanEffects, SERVERS, ServerCost, WRITES},
     options::{CommandLineSettings, StreamFormat, StreamOutputArgs, one_target},
-    outcome_of, to_measure, with_advice,
+    outcome_of,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::window_series::WindowSeries;
-
-/// Maximum number of windows in the document; adjacent windows are joined above it.
-const MAX_WINDOWS: usize = 1800;
+use crate::window_series::{MAX_WINDOWS, WindowSeries};
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
@@ -162,11 +159,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
             ],
         );
         effects.add_effect(WRITES, "nothing");
-        let until = work.duration.map_or_else(
-            || "until interrupted".to_owned(),
-            |duration| format!("for {duration}"),
-        );
-        effects.add_effect(TIME, until);
+        effects.until(work.duration);
         Ok(())
     }
 
@@ -175,10 +168,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         let [target] = cx.plan.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
-        let servers = cx.open(target)?;
-        cx.stage(Stage::Servers, "checking the servers");
-        let mut cluster = tap::check(&to_measure(servers.as_ref()))
-            .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
+        let (servers, mut cluster) = cx.open_checked_by(target, tap::check)?;
         cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         let delays = cluster.replicas.iter().map(|replica| replica.delay());
         cx.take(Call::Shape {

@@ -11,8 +11,6 @@ use super::{
 };
 use crate::{target::Target, time_span::TimeSpan};
 
-/// Minimum report interval.
-const MIN_REPORT_INTERVAL: TimeSpan = TimeSpan::from_millis(100);
 /// Minimum poll interval.
 const CLOSEST: TimeSpan = TimeSpan::from_millis(1);
 /// Maximum poll interval.
@@ -111,12 +109,7 @@ impl Settings for ExposureSettings {
         target: &mut TargetSettings,
     ) -> Result<(Vec<Target>, ExposurePlan), PlanError> {
         let duration = *self.duration.get_or_insert(TimeSpan::from_secs(60));
-        units::check_within(
-            "report-interval",
-            self.report_interval,
-            TimeSpan::from_secs(1),
-            Some(duration),
-        )?;
+        let report_interval = units::report_interval(&mut self.report_interval, Some(duration))?;
         let targets = target.plan()?;
         let [only] = targets.as_slice() else {
             return contradiction("exposure measures one target; run it once for each");
@@ -130,12 +123,6 @@ impl Settings for ExposureSettings {
         }
         if duration == TimeSpan::from_secs(0) {
             return contradiction("duration must be above 0");
-        }
-        let report_interval = *self.report_interval.get_or_insert(TimeSpan::from_secs(1));
-        if report_interval < MIN_REPORT_INTERVAL {
-            return Err(PlanError::Contradiction(format!(
-                "report-interval must be at least {MIN_REPORT_INTERVAL}"
-            )));
         }
         let poll_interval = *self.poll_interval.get_or_insert(TimeSpan::from_millis(10));
         if poll_interval < CLOSEST || poll_interval > FARTHEST {

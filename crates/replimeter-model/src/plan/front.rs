@@ -163,16 +163,7 @@ impl Settings for FrontSettings {
         if self.duration == Some(TimeSpan::from_secs(0)) {
             return contradiction("duration must be above 0; omit it to serve until Ctrl-C");
         }
-        units::check_within(
-            "report-interval",
-            self.report_interval,
-            TimeSpan::from_secs(1),
-            self.duration,
-        )?;
-        let report_interval = *self.report_interval.get_or_insert(TimeSpan::from_secs(1));
-        if report_interval < TimeSpan::from_millis(100) {
-            return contradiction("report-interval must be at least 100ms");
-        }
+        let report_interval = units::report_interval(&mut self.report_interval, self.duration)?;
         let targets = target.plan()?;
         if targets.len() > 1 {
             return contradiction("front serves one target; run it once for each");

@@ -11,9 +11,6 @@ use super::{
 };
 use crate::{target::Target, time_span::TimeSpan};
 
-/// Minimum report interval.
-const MIN_REPORT_INTERVAL: TimeSpan = TimeSpan::from_millis(100);
-
 /// Maximum pause between two reads of a stream.
 const MAX_COALESCE: TimeSpan = TimeSpan::from_millis(100);
 
@@ -134,12 +131,7 @@ impl Settings for TapSettings {
             MAX_COALESCE,
             "a pause, by which stamps are late,",
         )?;
-        units::check_within(
-            "report-interval",
-            self.report_interval,
-            TimeSpan::from_secs(1),
-            self.duration,
-        )?;
+        let report_interval = units::report_interval(&mut self.report_interval, self.duration)?;
         units::check_within(
             "floor-duration",
             self.floor_duration,
@@ -149,12 +141,6 @@ impl Settings for TapSettings {
         let targets = target.plan()?;
         if targets.len() > 1 {
             return contradiction("tap measures one target; run it once for each");
-        }
-        let report_interval = *self.report_interval.get_or_insert(TimeSpan::from_secs(1));
-        if report_interval < MIN_REPORT_INTERVAL {
-            return Err(PlanError::Contradiction(format!(
-                "report-interval must be at least {MIN_REPORT_INTERVAL}"
-            )));
         }
         if self.duration == Some(TimeSpan::from_secs(0)) {
             return contradiction("duration must be above 0; omit it to follow until Ctrl-C");

@@ -38,6 +38,25 @@ pub(super) fn check_within(
     }
 }
 
+/// Minimum report interval.
+const MIN_REPORT_INTERVAL: TimeSpan = TimeSpan::from_millis(100);
+
+/// Fills in the report interval of a run of this duration, 1 s, and returns it.
+pub(super) fn report_interval(
+    given: &mut Option<TimeSpan>,
+    duration: Option<TimeSpan>,
+) -> Result<TimeSpan, PlanError> {
+    let default = TimeSpan::from_secs(1);
+    check_within("report-interval", *given, default, duration)?;
+    let interval = *given.get_or_insert(default);
+    if interval < MIN_REPORT_INTERVAL {
+        return Err(PlanError::Contradiction(format!(
+            "report-interval must be at least {MIN_REPORT_INTERVAL}"
+        )));
+    }
+    Ok(interval)
+}
+
 /// Whole minutes, perhaps written with `m` for milliseconds; a unit is not known afterwards.
 fn meant(span: TimeSpan) -> String {
     let seconds = span.0.as_secs();

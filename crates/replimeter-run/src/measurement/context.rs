@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use super::advice::with_advice;
 use super::{
     Histograms, Measurement, Plan,
     cores::{REFUSED, keep_awake, real_time},
@@ -25,11 +26,10 @@ use crate::{
     workloads::filling,
 };
 use replimeter_engine::{
-    Node,
+    Node, ServerError,
     source::{Member, OpenContext, ServerSource, Servers},
 };
 use replimeter_instruments::{
-    MeasureError,
     clock::Clock,
     host::{self, HostWatch},
     keep_awake::KeepAwake,
@@ -222,15 +222,25 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         Ok(opened)
     }
 
+    /// Returns the servers of a target after a measurement's own check, not yet recorded.
+    pub fn open_checked_by(
+        &mut self,
+        target: &Target,
+        check: impl FnOnce(&[Member]) -> Result<Cluster, ServerError>,
+    ) -> Result<(Box<dyn Servers>, Cluster), CliError> {
+        let servers = self.open(target)?;
+        self.stage(Stage::Servers, "checking the servers");
+        let cluster = check(&to_measure(servers.as_ref()))
+            .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
+        Ok((servers, cluster))
+    }
+
     /// Returns the servers of a target after checking them.
     pub fn open_checked(
         &mut self,
         target: &Target,
     ) -> Result<(Box<dyn Servers>, Cluster), CliError> {
-        let servers = self.open(target)?;
-        self.stage(Stage::Servers, "checking the servers");
-        let mut cluster = preflight::check(&to_measure(servers.as_ref()))
-            .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
+        let (servers, mut cluster) = self.open_checked_by(target, preflight::check)?;
         if self.stop.load(Ordering::Relaxed) {
             return Err(CliError::interrupted(
                 "interrupted before the measurement began",
@@ -552,47 +562,4 @@ fn not_recorded(error: &std::io::Error) -> CliError {
         format!("cannot record the run: {error}"),
         "name a new folder with REPLIMETER_RECORD, and record one run",
     )
-}
-
-/// Returns the outcome of a measurement, and its failure with the hint of the servers' owner. An outcome without one has a warning
-/// instead if the owner has a hint. `parts` takes the failure from the outcome and returns the warnings.
-///
-/// # Errors
-/// When there is no outcome.
-pub fn outcome_of<O>(
-    result: Result<O, MeasureError>,
-    servers: &dyn Servers,
-    parts: impl FnOnce(&mut O) -> (Option<MeasureError>, &mut Vec<Warning>),
-) -> Result<(O, Option<CliError>), CliError> {
-    let advised = |error: MeasureError| with_advice(error.into(), servers);
-    let mut outcome = result.map_err(advised)?;
-    let (failure, warnings) = parts(&mut outcome);
-    if failure.is_none() {
-        warnings.extend(lost_servers(servers));
-    }
-    Ok((outcome, failure.map(advised)))
-}
-
-/// Returns the warning of a run that continued although its servers' owner has a hint about them.
-fn lost_servers(servers: &dyn Servers) -> Option<Warning> {
-    let advice = servers.advice()?;
-    let message = "a server of the target ended during the run, or a link is cut; the figures cover only what the others showed";
-    Some(Warning::new(
-        WarningCode::ServerLost,
-        message.to_owned(),
-        advice,
-    ))
-}
-
-/// Returns a failure of using servers, with the hint of their owner if it has one.
-pub fn with_advice(mut failure: CliError, servers: &dyn Servers) -> CliError {
-    if let Some(advice) = servers.advice() {
-        // The measurement's own hint is kept: it may explain how to restart an applier.
-        failure.hint = if failure.hint.is_empty() {
-            advice
-        } else {
-            format!("{advice}; {}", failure.hint)
-        };
-    }
-    failure
 }
