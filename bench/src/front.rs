@@ -2,17 +2,16 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    net::SocketAddr,
     process::{Child, Command, Stdio},
-    thread,
     time::Duration,
 };
 
 use replimeter_sandbox::Sandbox;
-use replimeter_suites::{TestEnvironment, password, start, url, wait};
+use replimeter_suites::{TestEnvironment, http::served_address, password, start, url, wait};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{line, spread};
+use crate::{line, load::cpu_of, spread};
 
 /// Repetitions; the front and the statements alone alternate.
 const TIMES: usize = 5;
@@ -82,24 +81,11 @@ fn alone(sandbox: &Sandbox, workload: &str) -> f64 {
         .unwrap()
 }
 
-/// Returns the processor time of a process, in µs.
-fn processor_us(child: &Child) -> f64 {
-    let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
-    let times = tasks.flatten().map(|task| {
-        let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        text.split(' ')
-            .next()
-            .and_then(|run| run.parse().ok())
-            .unwrap_or(0.0)
-    });
-    times.sum::<f64>() / 1e3
-}
-
 /// Returns requests per second, and the front's processor time per request in µs.
-fn ab(front: &Child, address: &str, path: &str, form: &str) -> (f64, f64) {
+fn ab(front: &Child, address: SocketAddr, path: &str, form: &str) -> (f64, f64) {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(&file, form).unwrap();
-    let before = processor_us(front);
+    let before = cpu_of(front).unwrap();
     let mut command = Command::new("ab");
     command.args(["-q", "-k", "-l", "-c", CLIENTS, "-n", &REQUESTS.to_string()]);
     if !form.is_empty() {
@@ -125,7 +111,10 @@ fn ab(front: &Child, address: &str, path: &str, form: &str) -> (f64, f64) {
         .unwrap()
         .parse()
         .unwrap();
-    (rate, (processor_us(front) - before) / REQUESTS as f64)
+    (
+        rate,
+        1e6 * (cpu_of(front).unwrap() - before) / REQUESTS as f64,
+    )
 }
 
 /// Serves, and measures every kind of request.
@@ -134,16 +123,9 @@ fn served(sandbox: &Sandbox) -> Vec<(f64, f64)> {
     let args = ["front", "--listen", "127.0.0.1:0", "--data-size", ROWS];
     let mut command = tool(&environment, sandbox, &args);
     let mut front = command.stdout(Stdio::null()).spawn().unwrap();
-    let mut lines = BufReader::new(front.stderr.take().unwrap()).lines();
-    let address = lines.find_map(|line| {
-        let line = line.unwrap();
-        let (_, rest) = line.split_once("serving at http://")?;
-        Some(rest.split('/').next()?.to_owned())
-    });
-    let address = address.expect("the front serves");
-    let rest = thread::spawn(move || lines.for_each(drop));
+    let (address, rest) = served_address(&mut front);
     let measured = KINDS
-        .map(|(_, path, form, _)| ab(&front, &address, path, form))
+        .map(|(_, path, form, _)| ab(&front, address, path, form))
         .to_vec();
     kill_process(
         Pid::from_raw(front.id().cast_signed()).unwrap(),

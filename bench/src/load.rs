@@ -256,7 +256,7 @@ fn ratio(ours: &[f64], theirs: &[f64]) -> String {
 }
 
 /// Returns the processor time of all tasks of a process, in seconds.
-fn cpu_of(child: &Child) -> Option<f64> {
+pub(crate) fn cpu_of(child: &Child) -> Option<f64> {
     let tasks = fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
     let mut sum = 0.0;
     for task in tasks {

@@ -1,8 +1,10 @@
 //! A small HTTP client for the tests, which can also send what no client would.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    process::Child,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -36,6 +38,31 @@ impl HttpAnswer {
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
+}
+
+/// Waits until a front serves; returns its address, and what reads the rest of its standard error.
+///
+/// # Panics
+/// If it ends before.
+#[must_use]
+pub fn served_address(front: &mut Child) -> (SocketAddr, JoinHandle<String>) {
+    let mut stderr = BufReader::new(front.stderr.take().unwrap());
+    let mut text = String::new();
+    let address = loop {
+        let mut line = String::new();
+        if stderr.read_line(&mut line).unwrap() == 0 {
+            panic!("the front ended: {text}");
+        }
+        if let Some((_, rest)) = line.split_once("serving at http://") {
+            break rest.split('/').next().unwrap().parse().unwrap();
+        }
+        text.push_str(&line);
+    };
+    let rest = thread::spawn(move || {
+        stderr.read_to_string(&mut text).unwrap();
+        text
+    });
+    (address, rest)
 }
 
 /// A visitor who keeps cookies.

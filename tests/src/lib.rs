@@ -2,6 +2,7 @@
 //! servers.
 
 pub mod binlog;
+mod browser;
 mod connections;
 mod folders;
 pub mod harness;
@@ -11,6 +12,7 @@ pub mod net;
 mod shared;
 pub mod synthetic;
 
+pub use browser::{browser, headless};
 pub use connections::{await_no_connections, most_connections};
 pub use folders::{binary, folder, home, private_home, scratch, server_folder, servers};
 pub use memory::memory_kib;
@@ -485,16 +487,6 @@ pub fn url(node: &Node, user: &str) -> String {
 #[must_use]
 pub fn password(node: &Node) -> &str {
     node.password.as_ref().unwrap().reveal()
-}
-
-/// Returns Chromium, under any of its names on PATH.
-#[must_use]
-pub fn browser() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap();
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    std::env::split_paths(&path)
-        .flat_map(|folder| names.map(|name| folder.join(name)))
-        .find(|program| program.exists())
 }
 
 /// Returns the process ids of database servers whose data is below a folder.

@@ -1,12 +1,12 @@
 //! The page in a real browser: charts are drawn and interactive, no requests, no
 //! messages of the browser, hostile names have no effect.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use replimeter_suites::{
     TestEnvironment, browser,
     harness::{Test, skip},
-    net,
+    headless, net,
     synthetic::{SyntheticSamples, lag_run},
     test,
 };
@@ -84,28 +84,8 @@ function act() {
 fn visit(page: &Path, folder: &Path) -> (String, String, Vec<String>) {
     let profile = tempfile::tempdir_in(folder).unwrap();
     let network = profile.path().join("network.json");
-    let output = Command::new(browser().expect(NO_BROWSER))
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-        ])
-        .args([
-            "--disable-component-update",
-            "--disable-sync",
-            "--disable-dev-shm-usage",
-            "--enable-logging=stderr",
-            "--v=0",
-        ])
-        .args([
-            "--virtual-time-budget=15000",
-            "--window-size=1200,2400",
-            "--dump-dom",
-        ])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
+    let output = headless(profile.path())
+        .args(["--virtual-time-budget=15000", "--window-size=1200,2400"])
         .arg(format!("--log-net-log={}", network.display()))
         .arg(format!("file://{}", page.display()))
         .output()

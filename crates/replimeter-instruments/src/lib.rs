@@ -28,7 +28,7 @@ pub mod resources;
 pub mod scale;
 pub mod stale;
 pub mod stamp;
-mod sync;
+pub mod sync;
 pub mod table;
 pub mod tap;
 mod transaction;

@@ -73,7 +73,7 @@ pub(crate) fn catch_up(
 ///
 /// # Errors
 /// Those of `ask`, and when the user stops the run.
-pub(crate) fn poll<T>(
+pub fn poll<T>(
     patience: Duration,
     pause: Duration,
     stop: &AtomicBool,

@@ -135,19 +135,20 @@ pub(crate) fn log_to(command: &mut Command, log: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the end of a file, at most this number of bytes.
+pub(crate) fn tail(file: &mut File, most: u64) -> io::Result<String> {
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Returns the last lines of a log, or why there are none.
 pub(crate) fn log_tail(log: &Path) -> String {
     const MAX_BYTES: u64 = 16 * 1024;
     const MAX_LINES: usize = 15;
-    let read = || -> io::Result<String> {
-        let mut file = File::open(log)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(MAX_BYTES)))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    };
-    match read() {
+    match File::open(log).and_then(|mut file| tail(&mut file, MAX_BYTES)) {
         Ok(text) => {
             let lines: Vec<&str> = text
                 .lines()

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read, Seek, SeekFrom},
+    io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Stdio},
@@ -12,7 +12,7 @@ use replimeter_engine::source::{Program, ProgramSpec, SourceError, SourceErrorKi
 use tempfile::TempDir;
 
 use crate::{
-    binaries::{Search, USUAL},
+    binaries::{Search, USUAL, own_libraries},
     process,
     user::SystemUser,
 };
@@ -60,21 +60,11 @@ fn package(program: &str) -> &str {
     }
 }
 
-/// Returns the folders of the libraries that were unpacked with a program of the private folder, joined by colons.
-fn libraries(program: &Path) -> Option<String> {
+/// Returns the folder of the libraries that were unpacked with a program of the private folder.
+fn libraries(program: &Path) -> Option<PathBuf> {
     let root = program.parent()?.parent()?.parent()?;
-    if root == Path::new("/") || root == Path::new("/usr") {
-        return None;
-    }
-    let below = ["usr/lib", "lib"].map(|folder| root.join(folder));
-    let folders = below
-        .into_iter()
-        .flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
-    let folders = folders
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir());
-    let texts: Vec<String> = folders.map(|path| path.display().to_string()).collect();
-    (!texts.is_empty()).then(|| texts.join(":"))
+    let is_private = root != Path::new("/") && root != Path::new("/usr");
+    is_private.then(|| own_libraries(root).1).flatten()
 }
 
 /// Starts a program in a new folder, as the user of servers.
@@ -127,17 +117,6 @@ struct StartedProgram {
     log: File,
 }
 
-impl StartedProgram {
-    fn output(&mut self) -> io::Result<String> {
-        let length = self.log.seek(SeekFrom::End(0))?;
-        self.log
-            .seek(SeekFrom::Start(length.saturating_sub(MAX_OUTPUT)))?;
-        let mut bytes = Vec::new();
-        self.log.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
-    }
-}
-
 impl Program for StartedProgram {
     fn pid(&self) -> u32 {
         self.child.id()
@@ -145,9 +124,9 @@ impl Program for StartedProgram {
 
     fn ended(&mut self) -> Option<(bool, String)> {
         let status = self.child.try_wait().ok().flatten()?;
-        let output = self.output().unwrap_or_default();
+        let output = process::tail(&mut self.log, MAX_OUTPUT).unwrap_or_default();
         let ended = process::describe(status);
-        Some((status.success(), format!("{ended}: {output}")))
+        Some((status.success(), format!("{ended}: {}", output.trim())))
     }
 
     fn remove_files(&mut self) {

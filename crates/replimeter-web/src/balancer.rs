@@ -1,17 +1,16 @@
 //! HAProxy as the load balancer in front of several fronts.
 
 use std::{
-    fs,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::OwnedFd,
     path::PathBuf,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant},
+    sync::atomic::AtomicBool,
+    time::Duration,
 };
 
 use replimeter_engine::source::{Program, ProgramSpec, ServerSource, SourceError, SourceErrorKind};
+use replimeter_instruments::{MeasureError, pacing::poll, resources::processor_time};
 
 /// The program.
 const NAME: &str = "haproxy";
@@ -73,6 +72,21 @@ fn failed(message: String) -> SourceError {
     )
 }
 
+/// Asks until there is an answer.
+fn within(
+    stop: &AtomicBool,
+    mut ask: impl FnMut() -> Result<Option<()>, SourceError>,
+) -> Result<(), MeasureError> {
+    let answer = poll(READY, POLL_INTERVAL, stop, || Ok(ask()?))?;
+    let late = || {
+        failed(format!(
+            "HAProxy did not answer within {} s",
+            READY.as_secs()
+        ))
+    };
+    answer.ok_or_else(|| late().into())
+}
+
 impl Balancer {
     /// Checks the configuration with HAProxy, starts it at a bound address, and waits until it answers.
     ///
@@ -83,7 +97,7 @@ impl Balancer {
         listener: TcpListener,
         configuration: &str,
         stop: &AtomicBool,
-    ) -> Result<Self, SourceError> {
+    ) -> Result<Self, MeasureError> {
         let path = find(source)?;
         let address = listener
             .local_addr()
@@ -100,26 +114,21 @@ impl Balancer {
             })
         };
         let mut check = run(&["-c", "-f", CONFIGURATION])?;
-        let deadline = Instant::now() + READY;
-        loop {
-            match check.ended() {
-                Some((true, _)) => break,
-                Some((false, text)) => {
-                    return Err(failed(format!("HAProxy refuses its configuration: {text}")));
-                }
-                None => wait(stop, deadline)?,
+        within(stop, || match check.ended() {
+            Some((true, _)) => Ok(Some(())),
+            Some((false, text)) => {
+                Err(failed(format!("HAProxy refuses its configuration: {text}")))
             }
-        }
+            None => Ok(None),
+        })?;
         let mut balancer = Self {
             program: run(&["-db", "-f", CONFIGURATION])?,
             address,
         };
-        while !balancer.answers() {
-            if let Some(text) = balancer.ended() {
-                return Err(failed(text));
-            }
-            wait(stop, deadline)?;
-        }
+        within(stop, || match balancer.failure() {
+            Some(failure) => Err(failure),
+            None => Ok(balancer.answers().then_some(())),
+        })?;
         balancer.program.remove_files();
         Ok(balancer)
     }
@@ -144,37 +153,16 @@ impl Balancer {
     }
 
     /// Returns how it ended, if it has.
-    pub fn ended(&mut self) -> Option<String> {
+    pub fn failure(&mut self) -> Option<SourceError> {
         let (_, text) = self.program.ended()?;
-        Some(format!("HAProxy ended ({text})"))
+        Some(failed(format!("HAProxy ended ({text})")))
     }
 
-    /// Returns its processor time so far, in steps of the system's tick; zero when it cannot be read.
+    /// Returns its processor time so far; `None` if it has ended.
     #[must_use]
-    pub fn processor_time(&self) -> Duration {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.program.pid()));
-        let times = tasks.into_iter().flatten().flatten().filter_map(|task| {
-            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split(' ').next()?.parse().ok()
-        });
-        times.map(Duration::from_nanos).sum()
+    pub fn processor_time(&self) -> Option<Duration> {
+        processor_time(self.program.pid())
     }
-}
-
-/// Waits a moment.
-fn wait(stop: &AtomicBool, deadline: Instant) -> Result<(), SourceError> {
-    if stop.load(Ordering::Relaxed) {
-        let message = "interrupted while HAProxy was starting";
-        return Err(SourceError::new(SourceErrorKind::Interrupted, message, ""));
-    }
-    if Instant::now() > deadline {
-        return Err(failed(format!(
-            "HAProxy did not answer within {} s",
-            READY.as_secs()
-        )));
-    }
-    thread::sleep(POLL_INTERVAL);
-    Ok(())
 }
 
 #[cfg(test)]

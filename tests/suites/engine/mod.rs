@@ -75,6 +75,16 @@ const BUILT_IN: [&str; 8] = [
     "mix",
 ];
 
+/// A load of sixty connections.
+const SIXTY: [&str; 6] = [
+    "--workload",
+    "insert",
+    "--threads",
+    "60",
+    "--duration",
+    "1s",
+];
+
 /// Sets a global variable while `case` runs; it is set back also if the case has taken every connection, of which one is
 /// reserved for the administrator.
 fn with_global<T>(node: &Node, name: &str, setting: u32, case: impl FnOnce() -> T) -> T {

@@ -5,7 +5,7 @@ use std::fs;
 use replimeter_engine::Node;
 use replimeter_suites::TestEnvironment;
 
-use super::{assert_clean, codes, load, load_with, run_file, with_global};
+use super::{SIXTY, assert_clean, codes, load, load_with, run_file, with_global};
 
 pub(super) fn invalid_load_files_are_refused(nodes: &[Node]) {
     let more = ["--duration", "1s", "--threads", "1"];
@@ -51,15 +51,7 @@ pub(super) fn invalid_load_files_are_refused(nodes: &[Node]) {
 }
 
 pub(super) fn too_many_connections_are_refused(nodes: &[Node]) {
-    let args = [
-        "--workload",
-        "insert",
-        "--threads",
-        "60",
-        "--duration",
-        "1s",
-    ];
-    let ended = with_global(&nodes[0], "max_connections", 20, || load(nodes, &args));
+    let ended = with_global(&nodes[0], "max_connections", 20, || load(nodes, &SIXTY));
     let _ = ended
         .with_code(3)
         .stderr_contains("the load needs 60 connections")

@@ -4,19 +4,11 @@ use std::time::{Duration, Instant};
 
 use replimeter_engine::Node;
 
-use super::{codes, load, with_global};
+use super::{SIXTY, codes, load, with_global};
 
 pub(super) fn connections_are_opened_at_their_rate(nodes: &[Node]) {
-    let args = [
-        "--workload",
-        "insert",
-        "--threads",
-        "60",
-        "--duration",
-        "1s",
-    ];
     let began = Instant::now();
-    let _ = load(nodes, &[&args[..], &["--connect-rate", "20"]].concat()).with_code(0);
+    let _ = load(nodes, &[&SIXTY[..], &["--connect-rate", "20"]].concat()).with_code(0);
     // The last one opens 59/20 s after the first.
     assert!(began.elapsed() >= Duration::from_millis(2950 + 1000));
 }

@@ -1,9 +1,10 @@
 //! Several fronts behind HAProxy.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
+use replimeter_sandbox::{Search, binaries::split_path, programs};
 use replimeter_suites::{
-    LIMIT, TestEnvironment, harness::skip, home, shared, value, wait, wait_until,
+    LIMIT, TestEnvironment, harness::skip, servers, shared, value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -12,16 +13,12 @@ use super::{Front, row, serve};
 const NO_HAPROXY: &str = "no HAProxy: run scripts/get-servers web";
 
 fn has_haproxy() -> bool {
-    let private = fs::read_dir(home().join("servers"));
-    let private = private
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|root| root.path().join("usr/sbin"));
-    let usual = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"].map(PathBuf::from);
-    private
-        .chain(usual)
-        .any(|folder| folder.join("haproxy").exists())
+    let search = Search {
+        path: split_path(std::env::var_os("PATH")),
+        private: servers().to_owned(),
+        ..Search::default()
+    };
+    programs::find(&search, "haproxy").is_ok()
 }
 
 /// Returns the process of HAProxy that a front started.

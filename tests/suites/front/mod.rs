@@ -3,9 +3,9 @@
 mod balancer;
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufReader, Read, Write},
     net::{SocketAddr, TcpListener},
-    process::{Child, Command},
+    process::Child,
     thread,
 };
 
@@ -13,7 +13,8 @@ use replimeter_engine::Node;
 use replimeter_suites::{
     CommandOutput, LIMIT, TestEnvironment, browser, clean,
     harness::{Test, skip},
-    http::{Visitor, connect, raw, read_answer},
+    headless,
+    http::{Visitor, connect, raw, read_answer, served_address},
     memory_kib, password, shared, sql, start, test, url, value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,7 +26,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(remedies_of_mysql_show_the_visitors_own_post).long(),
     test!(remedies_of_galera_show_the_visitors_own_post).long(),
     test!(invalid_requests_are_refused),
-    test!(idle_and_slow_clients_hold_nobody_up).alone(),
+    test!(idle_and_slow_clients_delay_no_other).alone(),
     test!(stopped_replica_is_out_of_use_until_it_replicates),
     test!(killed_servers_cause_errors_and_no_hang),
     test!(port_in_use_is_refused_before_a_server_starts),
@@ -54,23 +55,7 @@ fn serve(tool: &TestEnvironment, nodes: Option<&[Node]>, args: &[&str]) -> Front
         command.env("REPLIMETER_PASSWORD", password(primary));
     }
     let mut child = command.args(args).spawn().unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut before = String::new();
-    let address = loop {
-        let mut line = String::new();
-        if stderr.read_line(&mut line).unwrap() == 0 {
-            panic!("the front ended: {before}");
-        }
-        if let Some((_, rest)) = line.split_once("serving at http://") {
-            break rest.split('/').next().unwrap().parse().unwrap();
-        }
-        before.push_str(&line);
-    };
-    let rest = thread::spawn(move || {
-        let mut rest = before;
-        stderr.read_to_string(&mut rest).unwrap();
-        rest
-    });
+    let (address, rest) = served_address(&mut child);
     Front {
         child,
         address,
@@ -321,7 +306,7 @@ fn invalid_requests_are_refused() {
     );
 }
 
-fn idle_and_slow_clients_hold_nobody_up() {
+fn idle_and_slow_clients_delay_no_other() {
     let tool = TestEnvironment::new();
     let front = serve(&tool, None, &["--sandbox", "async:1"]);
     let mut idle: Vec<_> = (0..1000).map(|_| connect(front.address)).collect();
@@ -463,29 +448,7 @@ fn posts_added_to_kept_data_are_removed() {
 /// Returns the final document of a page, and the browser's messages.
 fn visit(address: &str, tool: &TestEnvironment) -> (String, String) {
     let profile = tempfile::tempdir_in(tool.folder()).unwrap();
-    let output = Command::new(browser().unwrap())
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-        ])
-        .args([
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-        ])
-        .args([
-            "--disable-dev-shm-usage",
-            "--enable-logging=stderr",
-            "--v=0",
-            "--dump-dom",
-        ])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(address)
-        .output()
-        .unwrap();
+    let output = headless(profile.path()).arg(address).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (text(output.stdout), text(output.stderr))
 }

@@ -32,6 +32,13 @@ use crate::clock::Clock;
 /// Timeout for reading a server's counters during a run.
 const ANSWER: Duration = Duration::from_secs(1);
 
+/// Returns the processor time of all threads of a process, including ended ones; `None` if there is no such process.
+#[must_use]
+pub fn processor_time(pid: u32) -> Option<Duration> {
+    let nanos = process::cpu_clock(i32::try_from(pid).ok()?)?;
+    Some(Duration::from_nanos(nanos))
+}
+
 /// One server and the source of its counters.
 struct CounterSource {
     node: Node,

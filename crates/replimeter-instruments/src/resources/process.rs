@@ -140,7 +140,7 @@ fn switches(status: &[u8]) -> Option<[u64; 2]> {
 /// Returns the processor time of a process in nanoseconds, by the kernel's clock for it. The clock
 /// id is computed like `MAKE_PROCESS_CPUCLOCK` (Linux, `posix-timers.h`), which
 /// `clock_getcpuclockid` uses.
-fn cpu_clock(pid: i32) -> Option<u64> {
+pub(super) fn cpu_clock(pid: i32) -> Option<u64> {
     const SCHED: i32 = 2;
     let clock = (!pid << 3) | SCHED;
     let mut time = libc::timespec {

@@ -147,14 +147,14 @@ impl Site {
 
     /// Returns the processor time of the fronts and of the load balancer so far.
     fn processor_time(&self) -> (Duration, Option<Duration>) {
-        let balancer = self.balancer.as_ref().map(Balancer::processor_time);
+        let balancer = self.balancer.as_ref().and_then(Balancer::processor_time);
         (Fronts::processor_time(), balancer)
     }
 
     /// Returns why it cannot serve any more.
     fn failure(&mut self) -> Option<CliError> {
-        if let Some(text) = self.balancer.as_mut().and_then(Balancer::ended) {
-            return Some(CliError::failed(text, "run again"));
+        if let Some(failure) = self.balancer.as_mut().and_then(Balancer::failure) {
+            return Some(CliError::failed(failure.message, "run again"));
         }
         self.fronts.is_finished().then(|| {
             CliError::failed(

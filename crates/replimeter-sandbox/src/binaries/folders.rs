@@ -154,7 +154,7 @@ pub(super) fn tools(root: &Path, base: &Path, foreign: bool, path: &[PathBuf]) -
 }
 
 /// Returns the loader and library folder of an unpacked server's own root.
-pub(super) fn own_libraries(root: &Path) -> (Option<PathBuf>, Option<PathBuf>) {
+pub(crate) fn own_libraries(root: &Path) -> (Option<PathBuf>, Option<PathBuf>) {
     let triplets = ["x86_64-linux-gnu", "aarch64-linux-gnu"];
     let folder = triplets
         .into_iter()

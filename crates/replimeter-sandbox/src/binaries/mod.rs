@@ -24,7 +24,7 @@ use crate::{
 use folders::{folders, programs};
 
 pub(crate) use examine::complaint;
-pub(crate) use folders::{USUAL, programs_of};
+pub(crate) use folders::{USUAL, own_libraries, programs_of};
 
 /// Where to look.
 #[derive(Clone, Debug, Default)]

@@ -7,12 +7,12 @@ use hyper::{
     header::{self, HeaderValue},
 };
 use replimeter_engine::{ErrorKind, ServerError, error::code};
-use replimeter_instruments::clock::thread_cpu;
+use replimeter_instruments::{clock::thread_cpu, sync::lock};
 use replimeter_model::{front::RequestKind, time::Nanos};
 use serde_json::json;
 
 use super::{
-    Site, lock,
+    Site,
     page::{STYLE, Shown},
     pool::{Done, Pool, Refusal, Reply, Took, WAIT_LIMIT, Work},
     posts::{Form, Post},
@@ -37,8 +37,13 @@ enum Failed {
 
 /// A read that a server answered.
 struct Read {
-    server: usize,
     posts: Vec<Post>,
+    served: Served,
+}
+
+/// Who answered a request, and for how long.
+struct Served {
+    server: usize,
     took: Took,
     /// Whether the primary answered because no replica could be asked for the visitor's post, or had not applied it.
     fell_back: bool,
@@ -188,7 +193,12 @@ impl Site {
             gtid,
         };
         remember(&mut done, &self.cookies.post, &last.to_string());
-        self.count(RequestKind::Insert, PRIMARY, began, took);
+        let served = Served {
+            server: PRIMARY,
+            took,
+            fell_back: false,
+        };
+        self.count(RequestKind::Insert, &served, began, None);
         Ok(done)
     }
 
@@ -200,10 +210,14 @@ impl Site {
         let read = self
             .read(&visitor, || Work::Select(form.clone(), first))
             .await?;
-        let body = json!({"server": self.shown(read.server), "posts": read.posts});
+        let body = json!({"server": self.shown(read.served.server), "posts": read.posts});
         let mut done = answer(StatusCode::OK, JSON, body.to_string());
-        remember(&mut done, &self.cookies.reader, &read.server.to_string());
-        self.count_read(RequestKind::Select, &read, began, None);
+        remember(
+            &mut done,
+            &self.cookies.reader,
+            &read.served.server.to_string(),
+        );
+        self.count(RequestKind::Select, &read.served, began, None);
         Ok(done)
     }
 
@@ -222,7 +236,7 @@ impl Site {
             let html = self.pages.html(&Shown {
                 posts: &read.posts,
                 own,
-                server: self.shown(read.server),
+                server: self.shown(read.served.server),
                 age_ms: (age > Nanos(0)).then(|| age.as_micros() / 1e3),
                 remedy: self.rule.remedy.name(),
             });
@@ -231,14 +245,18 @@ impl Site {
             answer(StatusCode::OK, HTML, html)
         } else {
             let body = json!({
-                "server": self.shown(read.server),
+                "server": self.shown(read.served.server),
                 "own": own.map(|(post, is_there)| json!({"post": post, "shown": is_there})),
                 "age_us": age.as_micros(),
                 "posts": read.posts,
             });
             answer(StatusCode::OK, JSON, body.to_string())
         };
-        remember(&mut done, &self.cookies.reader, &read.server.to_string());
+        remember(
+            &mut done,
+            &self.cookies.reader,
+            &read.served.server.to_string(),
+        );
         // A post of the future is forged, or of a page that was asked for before it.
         let since = last.map(|last| Nanos(read_at.0.saturating_sub(last.at.0)));
         let since = since.filter(|since| *since >= Nanos(0));
@@ -246,7 +264,7 @@ impl Site {
             own: since.zip(own.map(|(_, is_there)| is_there)),
             age,
         };
-        self.count_read(RequestKind::Page, &read, began, Some(page));
+        self.count(RequestKind::Page, &read.served, began, Some(page));
         Ok(done)
     }
 
@@ -274,13 +292,15 @@ impl Site {
             let (result, took) = self.pools[server].ask(work(), after).await;
             let read = |result: Reply, server, waited: Nanos, fell_back| match result {
                 (Ok(Done::Posts(posts)), took) => Ok(Read {
-                    server,
                     posts,
-                    took: Took {
-                        wait: took.wait + waited,
-                        ..took
+                    served: Served {
+                        server,
+                        took: Took {
+                            wait: took.wait + waited,
+                            ..took
+                        },
+                        fell_back,
                     },
-                    fell_back,
                 }),
                 (Ok(Done::Inserted { .. }), _) => {
                     Err(Failed::Unavailable("internal error".to_owned()))
@@ -324,25 +344,15 @@ impl Site {
         })
     }
 
-    fn count(&self, kind: RequestKind, server: usize, began: Nanos, took: Took) {
-        let read = Read {
-            server,
-            posts: Vec::new(),
-            took,
-            fell_back: false,
-        };
-        self.count_read(kind, &read, began, None);
-    }
-
-    fn count_read(&self, kind: RequestKind, read: &Read, began: Nanos, page: Option<PageState>) {
+    fn count(&self, kind: RequestKind, served: &Served, began: Nanos, page: Option<PageState>) {
         let answered = Answered {
             kind,
-            server: read.server,
+            server: served.server,
             at: began,
             response: self.clock.now() - began,
-            statement: read.took.statement,
-            wait: read.took.wait,
-            fell_back: read.fell_back,
+            statement: served.took.statement,
+            wait: served.took.wait,
+            fell_back: served.fell_back,
             page,
         };
         lock(&self.traffic).add(answered);

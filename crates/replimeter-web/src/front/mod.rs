@@ -13,14 +13,14 @@ use std::{
     fs, io,
     net::{SocketAddr, TcpListener},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize},
     },
     time::Duration,
 };
 
 use replimeter_engine::{Node, ServerError, facts::ServerFacts};
-use replimeter_instruments::{clock::Clock, preflight::CheckedReplica};
+use replimeter_instruments::{clock::Clock, preflight::CheckedReplica, sync::lock};
 use replimeter_model::{load::ReadTarget, plan::Remedy, random::Random};
 
 pub use self::traffic::{Answered, PageState, Traffic, add_error};
@@ -114,10 +114,6 @@ struct Site {
     cookies: CookieNames,
     posted: Arc<Posted>,
     traffic: Mutex<Traffic>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the positions of the servers that take reads; the primary is the first of `servers`.

@@ -11,9 +11,9 @@ use std::{
 };
 
 use replimeter_engine::{Node, Session};
-use replimeter_instruments::preflight::CheckedReplica;
+use replimeter_instruments::{preflight::CheckedReplica, sync::lock};
 
-use super::{FrontServers, Site, lock};
+use super::{FrontServers, Site};
 
 /// Interval between questions to a server.
 const INTERVAL: Duration = Duration::from_millis(500);

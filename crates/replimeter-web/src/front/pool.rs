@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     io,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -16,7 +16,7 @@ use replimeter_engine::{
     dialect::{waits::PreparedWait, written_gtid::GtidSource},
     facts::ServerFacts,
 };
-use replimeter_instruments::{clock::Clock, kill::kill};
+use replimeter_instruments::{clock::Clock, kill::kill, sync::lock};
 use replimeter_model::time::Nanos;
 use tokio::sync::oneshot;
 
@@ -33,10 +33,6 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of ending statements on the server.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What a server is asked for.
 pub(super) enum Work {
