@@ -9,6 +9,7 @@ pub mod harness;
 pub mod http;
 mod memory;
 pub mod net;
+mod programs;
 mod shared;
 pub mod synthetic;
 
@@ -16,6 +17,7 @@ pub use browser::{browser, headless};
 pub use connections::{await_no_connections, most_connections};
 pub use folders::{binary, folder, home, private_home, scratch, server_folder, servers};
 pub use memory::memory_kib;
+pub use programs::{children_named, has_ended, has_program};
 pub use shared::{Shared, shared};
 
 use std::{

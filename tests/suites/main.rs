@@ -36,6 +36,7 @@ mod stages;
 mod stale;
 mod stamp;
 mod tap;
+mod through_http;
 mod tls;
 mod topology;
 mod transactions;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         stale,
         stamp,
         tap,
+        through_http,
         tls,
         topology,
         transactions,

@@ -82,6 +82,12 @@ pub trait Program: Send {
     /// Returns how it ended and what it wrote last, if it has ended: whether it succeeded, and the text.
     fn ended(&mut self) -> Option<(bool, String)>;
 
+    /// Returns the text of a file of its folder, at most this number of bytes of it.
+    ///
+    /// # Errors
+    /// When there is no such file, or it is no text.
+    fn read_file(&self, name: &str, most: u64) -> std::io::Result<String>;
+
     /// Removes its folder: it has read its files.
     fn remove_files(&mut self);
 }

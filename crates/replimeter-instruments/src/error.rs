@@ -61,7 +61,10 @@ impl MeasureError {
 }
 
 /// Returns an error when the user stops the run.
-pub(crate) fn check_interrupted(stop: &AtomicBool) -> Result<(), MeasureError> {
+///
+/// # Errors
+/// When `stop` is set.
+pub fn check_interrupted(stop: &AtomicBool) -> Result<(), MeasureError> {
     if stop.load(Ordering::Relaxed) {
         Err(MeasureError::Interrupted)
     } else {

@@ -34,7 +34,7 @@ pub mod tap;
 mod transaction;
 
 pub use error::MeasureError;
-pub(crate) use error::check_interrupted;
+pub use error::check_interrupted;
 
 /// The only schema that is written to.
 pub const SCHEMA: &str = "replimeter";

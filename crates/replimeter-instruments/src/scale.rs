@@ -37,7 +37,7 @@ use crate::{
         Workload, fill_sandbox,
     },
     pacing::{self, poll},
-    resources::{Meter, ResourceWatch},
+    resources::{Meter, NamedProcess, ResourceWatch},
 };
 
 /// How long replicas may take to apply all writes, in addition to ten times the time of writing.
@@ -84,6 +84,56 @@ pub struct OperationResult {
     pub kind: String,
     /// Results of the load.
     pub result: GroupResult,
+    /// p50, p95, p99 and maximum of the latency in µs, from a driver that gives no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<[Option<f64>; 4]>,
+}
+
+/// What sends the operations of a block through a site in front of the servers.
+pub trait SiteLoad {
+    /// Runs these kinds of operations at once for this time; `progress` is called about once a second. It ends early when `stop` is
+    /// set.
+    ///
+    /// # Errors
+    /// When the site or the driver fails.
+    fn run(
+        &mut self,
+        kinds: &[&'static str],
+        length: Duration,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&LoadProgress),
+    ) -> Result<Vec<OperationResult>, MeasureError>;
+}
+
+/// The clients of a block: connections to the servers, or to a site in front of them.
+enum Clients<'a> {
+    Direct(WorkerPool),
+    Site(&'a mut dyn SiteLoad),
+}
+
+impl Clients<'_> {
+    fn run(
+        &mut self,
+        kinds: &[&'static str],
+        length: Duration,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&LoadProgress),
+    ) -> Result<Vec<OperationResult>, MeasureError> {
+        match self {
+            Self::Direct(pool) => {
+                let results = pool.run_interval(Duration::ZERO, length, stop, progress);
+                let results = kinds.iter().zip(results);
+                Ok(results
+                    .map(|(kind, result)| OperationResult {
+                        kind: (*kind).to_owned(),
+                        result,
+                        latency_us: None,
+                    })
+                    .collect())
+            }
+            Self::Site(site) => site.run(kinds, length, stop, progress),
+        }
+    }
 }
 
 /// One block: a phase for some time.
@@ -154,6 +204,15 @@ impl<E: Into<MeasureError>> From<E> for BlockError {
             until_then: None,
         }
     }
+}
+
+/// Returns the kinds of operations of a phase.
+fn kinds(phase: ScalePhase) -> Vec<&'static str> {
+    let writes = phase
+        .writes()
+        .map(|updates| if updates { "update" } else { "insert" });
+    let reads = phase.reads().then_some("select");
+    writes.into_iter().chain(reads).collect()
 }
 
 /// A replica and its position.
@@ -249,46 +308,58 @@ impl<'a> PreparedServers<'a> {
         (self.data.rows, self.data.bytes)
     }
 
-    /// Runs one block, waits until every replica has applied it, and restores the data set.
+    /// Also meters these processes.
+    pub fn meter(&self, processes: Vec<NamedProcess>) {
+        self.watch.add(processes);
+    }
+
+    /// Runs one block, directly or through a site, waits until every replica has applied it, and restores the data set.
     ///
     /// # Errors
     /// When a server fails, or the user stops the run; with the results until then.
     pub fn block(
         &mut self,
         phase: ScalePhase,
+        site: Option<&mut dyn SiteLoad>,
         step: &mut dyn FnMut(BlockProgress<'_>),
         stop: &AtomicBool,
     ) -> Result<Block, BlockError> {
         let before = self.semi_sync(stop)?;
         let (ramp, length) = (self.plan.warm_up.0, self.plan.duration.0);
-        let (kinds, load_groups) = self.load_groups(phase);
-        let mut pool = WorkerPool::open(&load_groups, &self.clock, stop)?;
-        pool.measure_limit(LIMIT, stop);
+        let kinds = kinds(phase);
+        let mut clients = match site {
+            Some(site) => Clients::Site(site),
+            None => {
+                let mut pool = WorkerPool::open(&self.load_groups(phase), &self.clock, stop)?;
+                pool.measure_limit(LIMIT, stop);
+                Clients::Direct(pool)
+            }
+        };
         // The warm-up is separate, so that the replicas begin the counted part without a backlog.
-        let warm_up = pool.run_interval(Duration::ZERO, ramp, stop, &mut |second| {
+        let warm_up = clients.run(&kinds, ramp, stop, &mut |second| {
             let second = LoadProgress {
                 counted: false,
                 ..second.clone()
             };
             step(BlockProgress::Load(&second));
-        });
-        let lost = warm_up.into_iter().find_map(|result| result.failure);
+        })?;
+        let lost = warm_up.into_iter().find_map(|part| part.result.failure);
         if let Some(lost) = lost {
             return Err(MeasureError::from(lost).into());
         }
         if phase.writes().is_some() {
             self.catch_up(10 * ramp, step, stop)?;
         }
-        let mut results = pool.run_interval(Duration::ZERO, length, stop, &mut |second| {
+        let mut parts = clients.run(&kinds, length, stop, &mut |second| {
             step(BlockProgress::Load(second))
-        });
-        for result in &mut results {
-            result.ramp = Nanos::from(ramp);
+        })?;
+        for part in &mut parts {
+            part.result.ramp = Nanos::from(ramp);
         }
-        let failure = results.iter().find_map(|result| result.failure.clone());
-        let interrupted =
-            stop.load(Ordering::Relaxed) || results.iter().any(|result| result.interrupted);
-        let mut block = self.measured(phase, kinds, results);
+        let mut results = parts.iter().map(|part| &part.result);
+        let failure = results.clone().find_map(|result| result.failure.clone());
+        let interrupted = stop.load(Ordering::Relaxed) || results.any(|result| result.interrupted);
+        let mut block = self.measured(phase, parts);
         let broken = match failure {
             Some(failure) => Some(MeasureError::from(failure)),
             None if interrupted => Some(MeasureError::Interrupted),
@@ -304,7 +375,7 @@ impl<'a> PreparedServers<'a> {
                 block.caught_up = (!field.followers.is_empty()).then_some(caught_up);
                 let applied = field.watch.read();
                 // Not before: closing connections takes time, in which replicas would catch up unobserved.
-                drop(pool);
+                drop(clients);
                 block.until_applied = field.watch.over(block.began, applied.at);
                 block.invalid = field.invalid(before.as_ref())?;
                 field.data.restore(&field.writer, stop)?;
@@ -322,24 +393,21 @@ impl<'a> PreparedServers<'a> {
         }
     }
 
-    /// Returns the load groups of a phase and the names of their operations.
-    fn load_groups(&self, phase: ScalePhase) -> (Vec<&'static str>, Vec<LoadGroup<'_>>) {
+    /// Returns the load groups of a phase, in the order of its kinds of operations.
+    fn load_groups(&self, phase: ScalePhase) -> Vec<LoadGroup<'_>> {
         let mut load_groups = Vec::new();
-        let mut kinds = Vec::new();
         if let Some(updates) = phase.writes() {
-            let (kind, workload) = if updates {
-                ("update", &self.workloads.update)
+            let workload = if updates {
+                &self.workloads.update
             } else {
-                ("insert", &self.workloads.insert)
+                &self.workloads.insert
             };
-            kinds.push(kind);
             load_groups.push(LoadGroup {
                 data: Some(&self.data),
                 ..LoadGroup::new(workload, vec![self.writer.clone()], self.plan.threads)
             });
         }
         if phase.reads() {
-            kinds.push("select");
             load_groups.push(LoadGroup {
                 data: Some(&self.data),
                 reads_only: self.reads_only,
@@ -350,28 +418,20 @@ impl<'a> PreparedServers<'a> {
                 )
             });
         }
-        (kinds, load_groups)
+        load_groups
     }
 
     /// Returns a block with these results and the servers' resource use.
-    fn measured(
-        &mut self,
-        phase: ScalePhase,
-        kinds: Vec<&'static str>,
-        results: Vec<GroupResult>,
-    ) -> Block {
+    fn measured(&mut self, phase: ScalePhase, parts: Vec<OperationResult>) -> Block {
         // Nothing is known after the last reading.
         let _ = self.watch.read();
-        let began = results.iter().map(|result| result.began).min();
-        let counted = results.iter().map(|result| result.counted).max();
+        let results = || parts.iter().map(|part| &part.result);
+        let began = results().map(|result| result.began).min();
+        let counted = results().map(|result| result.counted).max();
         let (began, counted) = (began.unwrap_or_default(), counted.unwrap_or_default());
-        let part = |(kind, result): (&str, GroupResult)| OperationResult {
-            kind: kind.to_owned(),
-            result,
-        };
         Block {
             phase,
-            parts: kinds.into_iter().zip(results).map(part).collect(),
+            parts,
             began,
             counted,
             uses: self.watch.over(began, began + counted),

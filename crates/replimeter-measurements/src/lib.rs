@@ -12,6 +12,7 @@ mod loss;
 pub mod reproduce;
 mod scale;
 pub mod side_by_side;
+mod site;
 mod stale;
 mod starts;
 mod tap;

@@ -13,6 +13,10 @@ use crate::{
     time::Nanos,
 };
 
+mod remedy;
+
+pub use self::remedy::RemedyCost;
+
 /// Purpose of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -510,6 +514,9 @@ pub struct StaleResults {
     pub timelines: Vec<StaleTimeline>,
     /// Background loads.
     pub load: Vec<StaleLoad>,
+    /// What the remedies of a site cost; empty without one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub site: Vec<RemedyCost>,
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use std::{
     fs::{self, File},
-    io,
-    os::unix::fs::PermissionsExt,
+    io::{self, Read},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, Stdio},
 };
 
 use replimeter_engine::source::{Program, ProgramSpec, SourceError, SourceErrorKind};
+use rustix::fs::OFlags;
 use tempfile::TempDir;
 
 use crate::{
@@ -129,6 +130,19 @@ impl Program for StartedProgram {
         Some((status.success(), format!("{ended}: {}", output.trim())))
     }
 
+    fn read_file(&self, name: &str, most: u64) -> io::Result<String> {
+        let folder = self.folder.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        // Its user could put a link there.
+        let mut file = File::options()
+            .read(true)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+            .open(folder.path().join(name))?
+            .take(most);
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
     fn remove_files(&mut self) {
         self.folder = None;
     }
@@ -171,6 +185,23 @@ mod tests {
             "{text}"
         );
         assert!(run("cat script").0);
+    }
+
+    #[test]
+    fn written_file_of_a_program_is_read_and_a_link_is_not() {
+        let mut program = start(ProgramSpec {
+            path: Path::new("/bin/sh"),
+            arguments: &["script"],
+            files: &[("script", "echo 12345 > out; ln -s out link")],
+            stdin: None,
+        })
+        .unwrap();
+        while program.ended().is_none() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(program.read_file("out", 3).unwrap(), "123");
+        assert!(program.read_file("link", 10).is_err());
+        assert!(program.read_file("other", 10).is_err());
     }
 
     #[test]

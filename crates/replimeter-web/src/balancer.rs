@@ -10,7 +10,11 @@ use std::{
 };
 
 use replimeter_engine::source::{Program, ProgramSpec, ServerSource, SourceError, SourceErrorKind};
-use replimeter_instruments::{MeasureError, pacing::poll, resources::processor_time};
+use replimeter_instruments::{
+    MeasureError,
+    pacing::poll,
+    resources::{CountedProcess, NamedProcess, processor_time},
+};
 
 /// The program.
 const NAME: &str = "haproxy";
@@ -156,6 +160,16 @@ impl Balancer {
     pub fn failure(&mut self) -> Option<SourceError> {
         let (_, text) = self.program.ended()?;
         Some(failed(format!("HAProxy ended ({text})")))
+    }
+
+    /// Returns its process, to meter its resources.
+    #[must_use]
+    pub fn process(&self) -> NamedProcess {
+        NamedProcess {
+            name: "balancer".to_owned(),
+            role: "balancer",
+            counted: CountedProcess::Pid(self.program.pid()),
+        }
     }
 
     /// Returns its processor time so far; `None` if it has ended.

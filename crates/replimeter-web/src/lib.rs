@@ -1,8 +1,9 @@
-//! HTTP: a server with safe limits, and the web front, a small site in front of a primary and its replicas.
+//! HTTP: a server with safe limits, the web front, a small site in front of a primary and its replicas, and its clients.
 //!
-//! The only crate with an asynchronous runtime, which stays on the threads of its servers.
+//! The only crate with an asynchronous runtime, which stays on the threads of its servers and clients.
 
 pub mod balancer;
+pub mod client;
 pub mod front;
 mod host;
 mod server;

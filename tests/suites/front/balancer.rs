@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use replimeter_sandbox::{Search, binaries::split_path, programs};
 use replimeter_suites::{
-    LIMIT, TestEnvironment, harness::skip, servers, shared, value, wait, wait_until,
+    LIMIT, TestEnvironment, children_named, harness::skip, has_ended, has_program, shared, value,
+    wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -12,34 +12,13 @@ use super::{Front, row, serve};
 
 const NO_HAPROXY: &str = "no HAProxy: run scripts/get-servers web";
 
-fn has_haproxy() -> bool {
-    let search = Search {
-        path: split_path(std::env::var_os("PATH")),
-        private: servers().to_owned(),
-        ..Search::default()
-    };
-    programs::find(&search, "haproxy").is_ok()
-}
-
 /// Returns the process of HAProxy that a front started.
 fn balancer_of(front: &Front) -> Option<Pid> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", front.child.id())).unwrap();
-    let children = tasks.flatten().flat_map(|task| {
-        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        let children: Vec<i32> = children
-            .split_whitespace()
-            .map(|pid| pid.parse().unwrap())
-            .collect();
-        children
-    });
-    let mut balancers = children.filter(|pid| {
-        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "haproxy")
-    });
-    balancers.next().and_then(Pid::from_raw)
+    children_named(&front.child, "haproxy").first().copied()
 }
 
 pub(super) fn several_fronts_share_the_work_behind_a_balancer() {
-    if !has_haproxy() {
+    if !has_program("haproxy") {
         return skip(NO_HAPROXY);
     }
     let sandbox = shared("async:1", &[]);
@@ -88,7 +67,7 @@ pub(super) fn several_fronts_share_the_work_behind_a_balancer() {
 }
 
 pub(super) fn killed_balancer_ends_the_run_and_leaves_nothing() {
-    if !has_haproxy() {
+    if !has_program("haproxy") {
         return skip(NO_HAPROXY);
     }
     let sandbox = shared("async:1", &[]);
@@ -108,8 +87,5 @@ pub(super) fn killed_balancer_ends_the_run_and_leaves_nothing() {
     let balancer = balancer_of(&front).unwrap();
     let process = Pid::from_raw(front.child.id().cast_signed()).unwrap();
     kill_process(process, Signal::KILL).unwrap();
-    wait_until("HAProxy ends with the tool", LIMIT, || {
-        let status = fs::read_to_string(format!("/proc/{}/stat", balancer.as_raw_nonzero()));
-        status.is_err() || status.is_ok_and(|status| status.contains(") Z "))
-    });
+    wait_until("HAProxy ends with the tool", LIMIT, || has_ended(balancer));
 }

@@ -30,7 +30,7 @@ pub struct ScarceConnections {
 }
 
 /// Result of a load group in one window.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GroupResult {
     /// The workload's name.
     pub workload: String,

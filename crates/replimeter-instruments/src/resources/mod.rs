@@ -6,6 +6,7 @@
 
 mod locate;
 mod process;
+mod threads;
 mod watch;
 
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub use self::watch::ResourceWatch;
 use self::{
     locate::NotVisible,
     process::{Process, ProcessCounters},
+    threads::ThreadGroup,
 };
 use crate::clock::Clock;
 
@@ -39,11 +41,66 @@ pub fn processor_time(pid: u32) -> Option<Duration> {
     Some(Duration::from_nanos(nanos))
 }
 
-/// One server and the source of its counters.
+/// A process that is not a server, such as a load balancer.
+#[derive(Clone, Debug)]
+pub struct NamedProcess {
+    /// Its name in results.
+    pub name: String,
+    /// Its role.
+    pub role: &'static str,
+    /// Where its counters are.
+    pub counted: CountedProcess,
+}
+
+/// What is counted as one process.
+#[derive(Clone, Debug)]
+pub enum CountedProcess {
+    /// The process with this id.
+    Pid(u32),
+    /// The threads of this process whose names begin with this.
+    Threads(String),
+}
+
+/// Returns the processor time so far of this process's threads whose names begin with `prefix`.
+#[must_use]
+pub fn threads_time(prefix: &str) -> Duration {
+    let counters = ThreadGroup::new(prefix.to_owned()).read();
+    Duration::from_nanos(counters.map_or(0, |counters| counters.cpu_ns))
+}
+
+/// A process, or threads of this one.
+enum Source {
+    Process(Process),
+    Threads(ThreadGroup),
+}
+
+impl Source {
+    fn of_pid(pid: u32) -> Result<Self, NotVisible> {
+        Process::new(pid).map(Self::Process).ok_or(NotVisible::Gone)
+    }
+
+    fn read(&mut self) -> Option<ProcessCounters> {
+        match self {
+            Self::Process(process) => process.read(),
+            Self::Threads(threads) => threads.read(),
+        }
+    }
+
+    fn reports_io(&self) -> bool {
+        match self {
+            Self::Process(process) => process.reports_io(),
+            Self::Threads(_) => true,
+        }
+    }
+}
+
+/// A server or another process, and the source of its counters.
 struct CounterSource {
-    node: Node,
-    role: Role,
-    process: Result<Process, NotVisible>,
+    name: String,
+    role: &'static str,
+    process: Result<Source, NotVisible>,
+    /// How to ask it; `None` if it is not a server.
+    node: Option<Node>,
     session: Option<Session>,
 }
 
@@ -81,15 +138,14 @@ impl Meter {
                 ..server.node.clone()
             };
             let process = match server.pid {
-                Some(pid) => Process::new(pid).ok_or(NotVisible::Gone),
-                None => {
-                    locate::server(&node).and_then(|pid| Process::new(pid).ok_or(NotVisible::Gone))
-                }
+                Some(pid) => Source::of_pid(pid),
+                None => locate::server(&node).and_then(Source::of_pid),
             };
             Ok(CounterSource {
                 session: Some(Session::open(&node)?),
-                node,
-                role: server.role.unwrap_or(Role::Node),
+                name: node.name.clone(),
+                node: Some(node),
+                role: server.role.unwrap_or(Role::Node).name(),
                 process,
             })
         });
@@ -99,12 +155,31 @@ impl Meter {
         })
     }
 
+    /// Also reads the counters of these processes, after the servers.
+    pub(crate) fn add(&mut self, processes: Vec<NamedProcess>) {
+        self.servers
+            .extend(processes.into_iter().map(|of| CounterSource {
+                name: of.name,
+                role: of.role,
+                process: match of.counted {
+                    CountedProcess::Pid(pid) => Source::of_pid(pid),
+                    CountedProcess::Threads(prefix) => {
+                        Ok(Source::Threads(ThreadGroup::new(prefix)))
+                    }
+                },
+                node: None,
+                session: None,
+            }));
+    }
+
     /// Returns warnings about counters that stay blank.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         for server in &self.servers {
-            let (name, address) = (&server.node.name, server.node.endpoint.address());
+            let name = &server.name;
+            let Some(node) = &server.node else { continue };
+            let address = node.endpoint.address();
             let (reason, hint) = match &server.process {
                 Ok(process) if process.reports_io() => continue,
                 Ok(_) => (
@@ -170,7 +245,7 @@ impl Meter {
 
 impl CounterSource {
     fn read(&mut self, whole: bool) -> ServerCounters {
-        let process = self.process.as_mut().ok().and_then(Process::read);
+        let process = self.process.as_mut().ok().and_then(Source::read);
         let status = if whole || self.process.is_err() {
             self.ask()
         } else {
@@ -182,7 +257,7 @@ impl CounterSource {
     /// Returns the server's own counters; reconnects if needed.
     fn ask(&mut self) -> Option<Counters> {
         if self.session.is_none() {
-            self.session = Session::open(&self.node).ok();
+            self.session = Session::open(self.node.as_ref()?).ok();
         }
         match counters::counters(self.session.as_mut()?) {
             Ok(counters) => Some(counters),
@@ -209,8 +284,8 @@ impl CounterSource {
             to.copied().unwrap_or_default(),
         );
         ServerUse {
-            name: self.node.name.clone(),
-            role: self.role.name().to_owned(),
+            name: self.name.clone(),
+            role: self.role.to_owned(),
             ..used(source, length, from, to)
         }
     }

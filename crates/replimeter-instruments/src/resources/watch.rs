@@ -10,7 +10,7 @@ use std::{
 use replimeter_engine::dialect::counters::Counters;
 use replimeter_model::{resources::ServerUse, time::Nanos};
 
-use super::{Meter, Reading, ServerCounters, process::ProcessCounters};
+use super::{Meter, NamedProcess, Reading, ServerCounters, process::ProcessCounters};
 
 use crate::sync::lock;
 
@@ -68,6 +68,15 @@ impl ResourceWatch {
             .spawn(move || look(&watched))
             .ok();
         Self { shared, thread }
+    }
+
+    /// Also reads the counters of these processes, from now on.
+    pub fn add(&self, processes: Vec<NamedProcess>) {
+        let mut state = open(&self.shared);
+        state.meter.add(processes);
+        // Nothing is known of them before their first reading.
+        let reading = state.meter.read();
+        state.keep(reading);
     }
 
     /// Reads all counters now.
@@ -169,7 +178,7 @@ fn look(shared: &Shared) {
 
 /// Returns the counters at a time, interpolated from the readings around it.
 fn at(readings: &[Reading], moment: Nanos) -> Reading {
-    let servers = readings.first().map_or(0, |reading| reading.servers.len());
+    let servers = readings.last().map_or(0, |reading| reading.servers.len());
     let after = readings.partition_point(|reading| reading.at <= moment);
     let of = |server: usize| {
         let known = |reading: &&Reading| reading.servers.get(server).is_some();

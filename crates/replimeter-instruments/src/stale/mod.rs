@@ -9,7 +9,9 @@ mod prepare;
 mod readers;
 mod rounds;
 pub mod rows;
+mod sequence;
 mod shared;
+mod visits;
 
 use std::{
     sync::{
@@ -29,13 +31,18 @@ use replimeter_model::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use self::readers::{ReaderRef, guarantees, readers, unknown};
 use self::{
     collector::Collector,
     prepare::{PreparedCase, counted, prepare, reader_pool},
     rounds::RoundWriter,
     rows::RowAllocation,
+    sequence::Sequence,
     shared::{HaltOnDrop, Shared},
+    visits::VisitorRounds,
+};
+pub use self::{
+    readers::{ReaderRef, guarantees, readers, unknown},
+    visits::{Visit, Visited, Visitor},
 };
 use crate::{
     MeasureError, clock::Clock, load::Versions, preflight::Cluster,
@@ -156,7 +163,8 @@ pub struct Outcome {
     pub warnings: Vec<Warning>,
 }
 
-/// Measures one part. The table must exist and be [filled](fill).
+/// Measures one part, by statements on the servers or by a visitor of a site in front of them. For statements, the table must exist and
+/// be [filled](fill).
 ///
 /// # Errors
 /// When the part could not begin. Later errors are in the outcome.
@@ -165,11 +173,13 @@ pub fn run(
     plan: &StalePlan,
     part: &MeasuredCase<'_>,
     clock: &Clock,
+    visitor: Option<&mut dyn Visitor>,
     listener: &mut Listener<'_>,
 ) -> Result<Outcome, MeasureError> {
-    let mut prepared = match part.judged {
-        Some(_) => PreparedCase::default(),
-        None => prepare(cluster, plan, part)?,
+    let mut prepared = if part.judged.is_some() || visitor.is_some() {
+        PreparedCase::default()
+    } else {
+        prepare(cluster, plan, part)?
     };
     let connections = std::mem::take(&mut prepared.connections);
     let servers = counted(cluster);
@@ -183,7 +193,10 @@ pub fn run(
             .iter()
             .map(|server| scope.spawn(move || server.watch(shared)))
             .collect();
-        let threads = measure(scope, plan, part, prepared, shared, began, out);
+        let threads = match visitor {
+            Some(visitor) => visit(scope, plan, part, visitor, shared, out),
+            None => measure(scope, plan, part, prepared, shared, began, out),
+        };
         let mut collector = Collector::new(clock, plan, &servers);
         let mut outcome = collector.run(cluster, &heard, &threads, shared, &connections, listener);
         drop(halt);
@@ -261,17 +274,54 @@ fn measure<'scope>(
             synced: writers.next(),
             pool: part.pool,
             reader_pool,
-            out,
-            next: first_round,
-            longest: None,
             lost: 0,
         });
-    let work = move |rounds: RoundWriter<'_>| {
+    let sequence = rounds.map(|rounds| Sequence {
+        shared,
+        plan,
+        synced: rounds.synced.is_some(),
+        keeps: part.pool == SessionReset::Keep,
+        rounds,
+        out,
+        next: first_round,
+        longest: None,
+    });
+    let work = move |sequence: Sequence<'_, RoundWriter<'_>>| {
         prepare_measuring_thread(real_time);
-        shared.work(|| rounds.run())
+        shared.work(|| sequence.run())
     };
-    let thread = rounds.map(|rounds| scope.spawn(move || work(rounds)));
+    let thread = sequence.map(|sequence| scope.spawn(move || work(sequence)));
     thread.into_iter().collect()
+}
+
+/// Starts the thread of a visitor.
+fn visit<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    plan: &'scope StalePlan,
+    part: &MeasuredCase<'_>,
+    visitor: &'scope mut dyn Visitor,
+    shared: &'scope Shared<'_>,
+    out: Sender<StaleRound>,
+) -> Threads<'scope> {
+    let real_time = part.real_time;
+    let sequence = Sequence {
+        shared,
+        plan,
+        rounds: VisitorRounds {
+            visitor,
+            shared,
+            plan,
+        },
+        synced: false,
+        keeps: true,
+        out,
+        next: part.first_round,
+        longest: None,
+    };
+    vec![scope.spawn(move || {
+        prepare_measuring_thread(real_time);
+        shared.work(|| sequence.run())
+    })]
 }
 
 /// Returns warnings about a load's versions.

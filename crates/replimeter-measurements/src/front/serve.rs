@@ -1,8 +1,8 @@
 //! Serves until the run ends.
 
-use std::{fs, net::TcpListener, sync::atomic::Ordering, thread, time::Duration};
+use std::{net::TcpListener, sync::atomic::Ordering, thread, time::Duration};
 
-use replimeter_engine::{Node, give_up_on_silent_servers};
+use replimeter_engine::Node;
 use replimeter_instruments::{
     load::{self, FillProgress},
     preflight::Cluster,
@@ -17,16 +17,16 @@ use replimeter_run::{
     cli_error::CliError,
     workloads::{filling, workload},
 };
-use replimeter_web::{
-    balancer::{self, Balancer},
-    front::{FrontError, FrontServers, FrontSpec, Fronts},
-};
+use replimeter_web::front::FrontSpec;
 
 use super::{
     Call, Front, WORKLOAD,
     gathered::{Gathered, ProcessorTime},
 };
-use crate::data::Data;
+use crate::{
+    data::Data,
+    site::{self, Site},
+};
 
 /// Timeout for a replica to receive the first rows.
 const FILL_TIMEOUT: Duration = Duration::from_secs(600);
@@ -37,9 +37,7 @@ const LOCK_INTERVAL: Nanos = Nanos(10_000_000_000);
 
 /// Takes the address, and checks that the load balancer is there if one is needed.
 pub(super) fn listen(cx: &RunContext<'_, Front>) -> Result<TcpListener, CliError> {
-    if cx.work.fronts > 1 {
-        balancer::find(cx.source())?;
-    }
+    site::check(cx.source(), cx.work.fronts)?;
     TcpListener::bind(cx.work.listen).map_err(|error| {
         CliError::usage(
             format!("cannot listen at {}: {error}", cx.work.listen),
@@ -79,10 +77,7 @@ pub(super) fn serve(
     }
     let names = std::iter::once(cluster.primary.node.name.clone()).chain(cluster.replica_names());
     let gathered = Gathered::of(names.collect());
-    let servers = FrontServers {
-        primary: (cluster.primary.node.clone(), cluster.primary.facts.clone()),
-        replicas: std::mem::take(&mut cluster.replicas),
-    };
+    let servers = site::servers(cluster);
     let spec = FrontSpec {
         names: work.allow_host.clone(),
         reads: work.reads,
@@ -96,100 +91,10 @@ pub(super) fn serve(
         shows_servers: work.listen.ip().is_loopback(),
     };
     cx.stage(Stage::Prepare, "starting the fronts");
-    let mut site = Site::start(cx, listener, servers, &spec)?;
+    let mut site = Site::start(cx, listener, servers, &spec, work.fronts)?;
     let watched = watch(cx, &mut site, gathered, cluster);
-    drop(site.balancer.take());
-    if site.fronts.misses_a_server() {
-        // So that the end of the run is bounded.
-        give_up_on_silent_servers();
-    }
-    site.fronts.end();
+    site.end();
     watched
-}
-
-/// The fronts, and the load balancer of several.
-struct Site {
-    balancer: Option<Balancer>,
-    fronts: Fronts,
-    address: String,
-}
-
-impl Site {
-    fn start(
-        cx: &RunContext<'_, Front>,
-        listener: TcpListener,
-        servers: FrontServers,
-        spec: &FrontSpec,
-    ) -> Result<Self, CliError> {
-        let address = listener.local_addr().map_err(FrontError::System);
-        let address = address.map_err(not_started)?.to_string();
-        let behind = || (0..cx.work.fronts).map(|_| TcpListener::bind("127.0.0.1:0"));
-        let (own, public) = match cx.work.fronts {
-            1 => (vec![listener], None),
-            _ => {
-                let own = behind().collect::<Result<Vec<_>, _>>();
-                (
-                    own.map_err(|error| not_started(FrontError::System(error)))?,
-                    Some(listener),
-                )
-            }
-        };
-        let fronts = Fronts::start(own, servers, spec, cx.clock).map_err(not_started)?;
-        let balancer = public
-            .map(|listener| balance(cx, listener, &fronts))
-            .transpose()?;
-        Ok(Self {
-            balancer,
-            fronts,
-            address,
-        })
-    }
-
-    /// Returns the processor time of the fronts and of the load balancer so far.
-    fn processor_time(&self) -> (Duration, Option<Duration>) {
-        let balancer = self.balancer.as_ref().and_then(Balancer::processor_time);
-        (Fronts::processor_time(), balancer)
-    }
-
-    /// Returns why it cannot serve any more.
-    fn failure(&mut self) -> Option<CliError> {
-        if let Some(failure) = self.balancer.as_mut().and_then(Balancer::failure) {
-            return Some(CliError::failed(failure.message, "run again"));
-        }
-        self.fronts.is_finished().then(|| {
-            CliError::failed(
-                "internal error: the front ended unexpectedly",
-                "report this as a bug, with the messages above",
-            )
-        })
-    }
-}
-
-/// Starts the load balancer; its configuration stays in the run directory.
-fn balance(
-    cx: &RunContext<'_, Front>,
-    listener: TcpListener,
-    fronts: &Fronts,
-) -> Result<Balancer, CliError> {
-    let text = balancer::configuration(&fronts.addresses());
-    let file = cx.run_dir.file(balancer::CONFIGURATION);
-    fs::write(&file, &text).map_err(|error| {
-        CliError::failed(
-            format!("cannot write {}: {error}", file.display()),
-            "free disk space, or choose another folder with --run-dir",
-        )
-    })?;
-    Ok(Balancer::start(cx.source(), listener, &text, cx.stop)?)
-}
-
-fn not_started(error: FrontError) -> CliError {
-    match error {
-        FrontError::Server(error) => CliError::from(error),
-        FrontError::System(error) => CliError::failed(
-            format!("cannot start the front: {error}"),
-            "raise the limits of processes and open files (ulimit -u, ulimit -n)",
-        ),
-    }
 }
 
 /// Takes the fronts' requests window by window, until the run ends.
@@ -201,7 +106,7 @@ fn watch(
 ) -> Result<(), CliError> {
     let work = cx.work;
     let label = cx.accumulator.label.clone();
-    let address = site.address.clone();
+    let address = site.address.to_string();
     cx.observers.emit(Event::Note(&format!(
         "serving at http://{address}/ {}",
         work.duration
@@ -244,7 +149,7 @@ fn watch(
             so_far: Box::new(so_far),
         })?;
         if let Some(failure) = failure {
-            return Err(failure);
+            return Err(failure.into());
         }
         let interrupted = cx.stop.load(Ordering::Relaxed);
         if interrupted || end.is_some_and(|end| now >= end) {

@@ -171,7 +171,11 @@ impl Accumulator {
         let most = self
             .conditions
             .values()
-            .map(|condition| condition.uses.len())
+            .map(|condition| {
+                let uses = condition.uses.iter();
+                uses.filter(|used| !matches!(used.role.as_str(), "front" | "balancer"))
+                    .count()
+            })
             .max()
             .unwrap_or(0);
         let shared = self
@@ -270,17 +274,21 @@ fn rows(place: &BlockPlace, block: &Block, counts: bool) -> Vec<BlockRow> {
         about,
     };
     let mut rows = Vec::new();
-    for OperationResult { kind, result } in &block.parts {
+    for part in &block.parts {
+        let OperationResult { kind, result, .. } = part;
         let response = &result.response;
-        let latency = [
-            response.quantile(0.5),
-            response.quantile(0.95),
-            response.quantile(0.99),
-            response.max(),
-        ];
+        let latency = || {
+            [
+                response.quantile(0.5),
+                response.quantile(0.95),
+                response.quantile(0.99),
+                response.max(),
+            ]
+            .map(|nanos| nanos.map(Nanos::as_micros))
+        };
         let whole = Operations {
             completed: result.operations,
-            latency_us: latency.map(|nanos| nanos.map(Nanos::as_micros)),
+            latency_us: part.latency_us.unwrap_or_else(latency),
             retries: Some(result.retries.iter().map(|retried| retried.count).sum()),
             failed: Some(result.failed),
             caught_up_after_us: block.caught_up.map(|after| after.as_secs_f64() * 1e6),

@@ -50,7 +50,7 @@ impl Condition {
         }
         add(&mut self.uses, &block.uses);
         add(&mut self.until_applied, block.used_until_applied());
-        for OperationResult { kind, result } in block.parts {
+        for OperationResult { kind, result, .. } in block.parts {
             let seconds = result.counted.0 as f64 / 1e9;
             if seconds > 0.0 {
                 self.rates

@@ -8,6 +8,7 @@ mod figures;
 mod law;
 pub(crate) mod report;
 mod results;
+mod site;
 
 use std::{path::Path, thread, time::Duration};
 
@@ -20,7 +21,7 @@ use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     load::FillProgress,
     preflight,
-    scale::{BlockError, BlockProgress, PreparedServers, Workloads},
+    scale::{BlockError, BlockProgress, PreparedServers, SiteLoad, Workloads},
 };
 use replimeter_model::{
     plan::{CoreUse, Planned, ScalePlan, ScaleSettings},
@@ -41,7 +42,10 @@ use replimeter_run::{
     workloads::filling,
 };
 
-use self::accumulator::{Accumulator, BlockPlace, Call};
+use self::{
+    accumulator::{Accumulator, BlockPlace, Call},
+    site::ScaleClients,
+};
 
 /// The measurement `scale`: throughput by number of read replicas.
 pub(crate) struct Scale;
@@ -58,6 +62,8 @@ Examples:
   # with a fitted law, and its prediction for 5 replicas measured
   replimeter scale --replicas 0..4 --starts 4 --check-prediction
   replimeter scale --mode mysql/semi-sync --updates --reads all
+  # through a web site: HAProxy, two fronts, and ab as the driver
+  replimeter scale --through http
   # a fixed share of this machine for each server
   replimeter scale --cpus-per-server 0.4
   # the published experiment
@@ -117,6 +123,9 @@ Starts its own servers for every number of replicas, and removes them.";
                 work.threads, work.data_size
             ),
         );
+        if let Some(through) = &work.site {
+            effects.add_effect(LOAD, site::effect(through));
+        }
         let numbers = work.replicas.counts().len() as u32 + u32::from(work.check_prediction);
         let turns = numbers * work.starts * work.blocks * work.phases().len() as u32;
         effects.add_effect(
@@ -209,6 +218,9 @@ Starts its own servers for every number of replicas, and removes them.";
 fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), CliError> {
     cx.possible()?;
     let work = cx.work;
+    if let Some(through) = &work.site {
+        site::check(cx.source(), through)?;
+    }
     let workloads = Workloads::published().map_err(|error| {
         CliError::failed(
             format!("internal error: a built-in workload cannot be read: {error}"),
@@ -284,10 +296,17 @@ impl Starts {
         place: &str,
     ) -> Result<(), CliError> {
         let mut known = cx.manifest.sandboxes.iter();
-        if !known.any(|record| record.shape == servers.label()) {
+        let is_known = known.any(|record| record.shape == servers.label());
+        // A site also needs what was found.
+        let cluster = if is_known && cx.work.site.is_none() {
+            None
+        } else {
             let mut cluster = preflight::check(&to_measure(servers))?;
-            cx.record_servers(servers.label(), servers, &mut cluster)?;
-        }
+            if !is_known {
+                cx.record_servers(servers.label(), servers, &mut cluster)?;
+            }
+            Some(cluster)
+        };
         let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
         let observers = &cx.observers;
         let mut filled = |filled: &FillProgress| observers.progress(filling(filled).part(place));
@@ -305,6 +324,38 @@ impl Starts {
             bytes,
             warnings: field.warnings.clone(),
         })?;
+        let mut site = match (&work.site, cluster) {
+            (Some(through), Some(cluster)) => {
+                Some(ScaleClients::start(cx, through, cluster, rows)?)
+            }
+            _ => None,
+        };
+        if let Some(site) = &site {
+            field.meter(site.processes());
+        }
+        let result = self.blocks(
+            cx,
+            servers,
+            &mut field,
+            site.as_mut(),
+            (replicas, round, place),
+        );
+        if let Some(site) = site {
+            site.end();
+        }
+        result
+    }
+
+    /// Measures every block on servers that are ready.
+    fn blocks(
+        &self,
+        cx: &mut RunContext<'_, Scale>,
+        servers: &dyn Servers,
+        field: &mut PreparedServers<'_>,
+        mut site: Option<&mut ScaleClients>,
+        (replicas, round, place): (u32, u32, &str),
+    ) -> Result<(), CliError> {
+        let (work, stop) = (cx.work, cx.stop);
         let phases = work.phases();
         let of = work.blocks as usize * phases.len();
         let mut block = 0;
@@ -321,7 +372,11 @@ impl Starts {
                 let part = format!("{place}, block {block} of {of}, {}", phase.name());
                 let mut step =
                     |step: BlockProgress<'_>| observers.progress(shown(step).part(&part));
-                let (measured, error) = match field.block(phase, &mut step, stop) {
+                let mut load = site
+                    .as_mut()
+                    .map(|site| site.of_block(cx.source(), &cx.run_dir, (replicas, round, block)));
+                let load = load.as_mut().map(|load| load as &mut dyn SiteLoad);
+                let (measured, error) = match field.block(phase, load, &mut step, stop) {
                     Ok(measured) => (Some(Box::new(measured)), None),
                     Err(BlockError { error, until_then }) => (until_then, Some(error)),
                 };
@@ -348,11 +403,10 @@ impl Starts {
 
 /// Returns the warning about numbers of replicas that cannot share the clients evenly.
 fn uneven(work: &ScalePlan) -> Option<Warning> {
-    let counts = work
-        .replicas
-        .counts()
-        .iter()
-        .filter(|count| !work.threads.is_multiple_of(work.readers(**count)));
+    let counts =
+        work.replicas.counts().iter().filter(|count| {
+            work.site.is_none() && !work.threads.is_multiple_of(work.readers(**count))
+        });
     let counts: Vec<String> = counts.map(ToString::to_string).collect();
     (!counts.is_empty()).then(|| {
         Warning::new(

@@ -9,7 +9,10 @@ use replimeter_model::{
 use replimeter_render::rows::Rows;
 use serde::{Deserialize, Serialize};
 
-use super::case_rounds::{CaseAccumulator, CaseRounds};
+use super::{
+    case_rounds::{CaseAccumulator, CaseRounds},
+    remedy::SiteUse,
+};
 use crate::{
     stale::samples::{SampleLabels, add_round},
     starts::{first, is_first},
@@ -35,6 +38,8 @@ pub(crate) enum Call {
     Round(StaleRound),
     /// A window ended.
     Window(StaleWindow),
+    /// What the site of the case did until then.
+    Site(SiteUse),
     /// The case ended; without an outcome it could not be measured at all.
     CaseEnded {
         outcome: Option<Outcome>,
@@ -73,8 +78,8 @@ impl Accumulator {
                     shape: case.shape.clone(),
                     start: self.start,
                     load: case.load.clone(),
-                    sync_reads: case.sync_reads.name().to_owned(),
-                    pool: case.pool.name().to_owned(),
+                    sync_reads: case.level().to_owned(),
+                    pool: case.connections().to_owned(),
                     readers: case
                         .readers
                         .iter()
@@ -98,6 +103,12 @@ impl Accumulator {
             Call::Window(window) => {
                 if let Some(index) = self.under_way {
                     self.cases[index].window(window);
+                }
+            }
+            Call::Site(used) => {
+                if let Some(index) = self.under_way {
+                    let sum = self.cases[index].site.get_or_insert_default();
+                    sum.add(used);
                 }
             }
             Call::CaseEnded { outcome, loads } => {

@@ -16,15 +16,21 @@ use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
 };
-use replimeter_render::figures::count;
+use replimeter_render::{figures::count, format::number};
 use replimeter_stats::stale::StaleSummary;
 use serde::{Deserialize, Serialize};
 
-use super::load::PlacedLoad;
+use super::{
+    load::PlacedLoad,
+    remedy::{SiteCase, SiteUse},
+};
 use crate::window_series::WindowSeries;
 
 /// Maximum number of windows in the document; adjacent windows are joined above it.
 const MAX_WINDOWS: usize = 1200;
+
+/// What a page of a site shows, before the number of its round.
+const POST: &str = "the post of round";
 
 /// A violation, and its delay.
 struct Violation {
@@ -49,6 +55,9 @@ pub(crate) struct CaseAccumulator {
     pub(super) readers: Vec<ReaderAccumulator>,
     /// The statements that write and read a version, of a checked load, with the parameter as `?`.
     pub(super) judged: Option<[String; 2]>,
+    /// How a visitor of a site is served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) site: Option<SiteCase>,
 }
 
 /// A server that is read.
@@ -67,17 +76,33 @@ pub(crate) struct ReaderAccumulator {
 impl CaseAccumulator {
     /// Returns whether it is the same case at the same level of read consistency, of another start.
     pub(super) fn is(&self, other: &Self) -> bool {
-        let key = |case: &Self| (case.shape.clone(), case.load.clone(), case.asked, case.pool);
+        let key = |case: &Self| {
+            let place = (case.shape.clone(), case.load.clone());
+            (place, case.asked, case.pool, case.site)
+        };
         key(self) == key(other)
+    }
+
+    /// Returns the level of read consistency, or the remedy of the site.
+    pub(super) fn level(&self) -> &'static str {
+        self.site
+            .map_or(self.sync_reads.name(), |site| site.remedy.name())
+    }
+
+    /// Returns what happens to connections.
+    pub(super) fn connections(&self) -> &'static str {
+        self.site.map_or(self.pool.name(), SiteCase::connections)
     }
 }
 
 /// Returns the warning about a violated guarantee.
 fn broken(row: &StaleRow, case: &CaseAccumulator) -> Option<Warning> {
     let violations: &Violations = &row.violations;
-    if case.asked == ReadConsistency::Off
-        || violations.read_your_writes + violations.monotonic_same_connection == 0
-    {
+    let promises = match case.site {
+        Some(site) => site.promises_own_post(),
+        None => case.asked != ReadConsistency::Off,
+    };
+    if !promises || violations.read_your_writes + violations.monotonic_same_connection == 0 {
         return None;
     }
     let hint = match case.pool {
@@ -90,6 +115,8 @@ fn broken(row: &StaleRow, case: &CaseAccumulator) -> Option<Warning> {
     };
     let hint = if row.guarantee.contains("WSREP_SYNC_WAIT_UPTO_GTID") {
         "on Galera this wait can return just before the row is readable; use wsrep_sync_wait=1 (--read-consistency=before)"
+    } else if case.site.is_some() {
+        "report this as a bug, with the witness: the site promises the visitor's own post"
     } else {
         hint
     };
@@ -144,6 +171,8 @@ pub(super) struct CaseRounds {
     foreign: [u64; 2],
     /// From the first counted write of this start to the last read, for a run that is cut off.
     pub(super) span: Option<[Nanos; 2]>,
+    /// What the site did.
+    pub(super) site: Option<SiteUse>,
 }
 
 impl CaseRounds {
@@ -159,6 +188,7 @@ impl CaseRounds {
             earlier_us: 0.0,
             foreign: [0; 2],
             span: None,
+            site: None,
             case,
         }
     }
@@ -246,6 +276,7 @@ impl CaseRounds {
         let write = WitnessStep {
             node: self.writer.clone(),
             statement: match &self.case.judged {
+                _ if self.case.site.is_some() => format!("POST /insert (post {})", round.row),
                 Some([write, _]) => format!("{write} (row {})", round.row),
                 None => format!(
                     "UPDATE replimeter.lag_probe SET k = {} WHERE id = {}",
@@ -283,6 +314,7 @@ impl CaseRounds {
         WitnessStep {
             node: name.clone(),
             statement: match &self.case.judged {
+                _ if self.case.site.is_some() => "GET /".to_owned(),
                 Some([_, read]) => format!("{before}{read} (row {})", round.row),
                 None => format!(
                     "{before}SELECT k FROM replimeter.lag_probe WHERE id = {}",
@@ -295,16 +327,24 @@ impl CaseRounds {
         }
     }
 
+    /// Returns what a read showed, before its number.
+    fn what(&self) -> &'static str {
+        match self.case {
+            CaseAccumulator { site: Some(_), .. } => POST,
+            CaseAccumulator {
+                judged: Some(_), ..
+            } => "version",
+            _ => "k =",
+        }
+    }
+
     fn read_your_writes(&self, round: &StaleRound, read: &StaleRead) -> Witness {
+        let what = self.what();
+        let versions = if what == POST { "post" } else { "version" };
         let versions = if read.behind == 1 {
-            "one version".to_owned()
+            format!("one {versions}")
         } else {
-            format!("{} versions", count(read.behind.into()))
-        };
-        let what = if self.case.judged.is_some() {
-            "version"
-        } else {
-            "k ="
+            number(read.behind, versions)
         };
         let value = format!("{what} {}, {versions} behind", read.seen);
         let mut steps = self.write(round);
@@ -319,11 +359,7 @@ impl CaseRounds {
     /// Returns the witness of a read that returned an older version than its connection, or another one of
     /// the load, had read.
     fn went_back(&self, round: &StaleRound, read: &StaleRead) -> Witness {
-        let what = if self.case.judged.is_some() {
-            "version"
-        } else {
-            "k ="
-        };
+        let what = self.what();
         let who = if read.went_back {
             "this connection"
         } else {
@@ -386,10 +422,10 @@ impl CaseRounds {
     /// Returns the warning about a load that completed no operation.
     pub(super) fn unfinished(&self, load: &GroupResult) -> Option<Warning> {
         let case = &self.case;
-        let read = if case.asked == ReadConsistency::Off {
+        let read = if case.asked == ReadConsistency::Off && case.site.is_none() {
             String::new()
         } else {
-            format!(" (reads: {})", case.sync_reads.name())
+            format!(" (reads: {})", case.level())
         };
         (load.operations == 0 && load.failed == 0).then(|| {
             Warning::new(
@@ -408,8 +444,8 @@ impl CaseRounds {
         let case = &self.case;
         self.loads.push(StaleLoad {
             case: case.load.clone(),
-            read_consistency: case.sync_reads.name().to_owned(),
-            session_reset: case.pool.name().to_owned(),
+            read_consistency: case.level().to_owned(),
+            session_reset: case.connections().to_owned(),
             record: LoadRecord {
                 shape: case.shape.clone(),
                 ..load.record()
@@ -427,7 +463,7 @@ impl CaseRounds {
     /// Adds the rows, one per reader, the windows and the loads to the results, and warnings about them.
     pub(super) fn finish(self, results: &mut StaleResults, warnings: &mut Vec<Warning>) {
         let case = &self.case;
-        let (sync_reads, pool) = (case.sync_reads.name(), case.pool.name());
+        let (sync_reads, pool) = (case.level(), case.connections());
         let readers = self
             .summaries
             .iter()
@@ -459,6 +495,9 @@ impl CaseRounds {
                 ..summary.row()
             };
             warnings.extend(broken(&row, case));
+            if let Some(site) = &self.site {
+                results.site.push(site.cost(&row));
+            }
             results.rows.push(row);
         }
         results.timelines.push(StaleTimeline {
@@ -509,6 +548,7 @@ mod tests {
             writers: vec!["a".to_owned()],
             readers: Vec::new(),
             judged: None,
+            site: None,
         }
     }
 

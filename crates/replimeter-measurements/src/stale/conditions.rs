@@ -27,6 +27,7 @@ use super::{
     accumulator::Call,
     case_rounds::{self, CaseAccumulator, ReaderAccumulator},
     load::{CaseLoads, PlacedLoad, ReadJudging, judged_readers, load_on, writers_of},
+    remedy::{SiteCase, SiteInUse, words},
 };
 
 /// The delays of each curve in the first start that had one, by shape and condition. Curves of later starts have the same, so
@@ -44,9 +45,35 @@ pub(super) struct ServerStart<'a> {
     pub(super) curves: &'a mut Curves,
 }
 
+/// What the rounds of a case leave.
+#[derive(Default)]
+pub(super) struct RoundsSeen<'a> {
+    /// The delays of the curve.
+    delays: BTreeSet<Nanos>,
+    /// The site, of rounds that go through one.
+    site: Option<SiteInUse<'a>>,
+}
+
+impl<'a> RoundsSeen<'a> {
+    /// Returns the state before rounds through a site.
+    pub(super) fn through(site: SiteInUse<'a>) -> Self {
+        Self {
+            site: Some(site),
+            ..Self::default()
+        }
+    }
+}
+
 impl ServerStart<'_> {
+    /// Keeps the delays of a condition's curve for later starts.
+    pub(super) fn keep_curve(&mut self, condition: String, seen: RoundsSeen<'_>) {
+        if !seen.delays.is_empty() {
+            self.curves.entry(condition).or_insert(seen.delays);
+        }
+    }
+
     /// Returns the plan of a condition, with the delays of its curve if they are known.
-    fn plan_of(&self, condition: &str) -> StalePlan {
+    pub(super) fn plan_of(&self, condition: &str) -> StalePlan {
         let plan = self.plan.clone();
         match (&plan.read_delays, self.curves.get(condition)) {
             (ReadDelays::Auto, Some(delays)) => {
@@ -63,15 +90,43 @@ impl ServerStart<'_> {
 }
 
 /// One case at one level of read consistency.
-struct CaseCondition<'a> {
-    case: &'a LoadCase,
-    level: ReadConsistency,
-    pool: SessionReset,
+pub(super) struct CaseCondition<'a> {
+    pub(super) case: &'a LoadCase,
+    pub(super) level: ReadConsistency,
+    pub(super) pool: SessionReset,
+    pub(super) site: Option<SiteCase>,
     /// What one start measures.
-    plan: StalePlan,
+    pub(super) plan: StalePlan,
     /// The condition and the start, in words.
-    what: String,
-    placed: &'a [PlacedLoad<'a>],
+    pub(super) what: String,
+    pub(super) placed: &'a [PlacedLoad<'a>],
+}
+
+/// Returns where the loads of a case run; `None`, with a warning, for one of several cases that is not possible here.
+pub(super) fn place<'s>(
+    cx: &mut RunContext<'_, Stale>,
+    sets: &CaseLoads<'s>,
+    case: &'s LoadCase,
+    cluster: &Cluster,
+    readers: &[ReaderRef],
+    shape: &str,
+) -> Result<Option<Vec<PlacedLoad<'s>>>, CliError> {
+    match sets.placed(case, cluster, readers)? {
+        Ok(placed) => Ok(Some(placed)),
+        Err(reason) if cx.work.cases.len() > 1 => {
+            let hint = "name another server behind the @ of --load, or leave this case out";
+            cx.warn([Warning::new(
+                WarningCode::CaseLeftOut,
+                format!("{shape}: {reason}"),
+                hint,
+            )]);
+            Ok(None)
+        }
+        Err(reason) => Err(CliError::usage(
+            reason,
+            "name another server behind the @ of --load",
+        )),
+    }
 }
 
 /// Measures every case at every level of read consistency.
@@ -86,23 +141,8 @@ pub(super) fn cells<'s, 'a: 's>(
     let work = cx.work;
     let mut next_round = 1;
     for case in &work.cases {
-        let placed = match sets.placed(case, cluster, readers)? {
-            Ok(placed) => placed,
-            Err(reason) if work.cases.len() > 1 => {
-                let hint = "name another server behind the @ of --load, or leave this case out";
-                cx.warn([Warning::new(
-                    WarningCode::CaseLeftOut,
-                    format!("{}: {reason}", start.shape),
-                    hint,
-                )]);
-                continue;
-            }
-            Err(reason) => {
-                return Err(CliError::usage(
-                    reason,
-                    "name another server behind the @ of --load",
-                ));
-            }
+        let Some(placed) = place(cx, sets, case, cluster, readers, start.shape)? else {
+            continue;
         };
         // A load is read on its own server, unless readers are given.
         let wanted = (!work.readers.is_empty()).then_some(readers);
@@ -135,11 +175,12 @@ pub(super) fn cells<'s, 'a: 's>(
                     case,
                     level: *level,
                     pool: *pool,
+                    site: None,
                     plan: start.plan_of(&condition),
                     what,
                     placed: &placed,
                 };
-                let mut delays = BTreeSet::new();
+                let mut seen = RoundsSeen::default();
                 let next = measure_cell(
                     cx,
                     cluster,
@@ -147,11 +188,9 @@ pub(super) fn cells<'s, 'a: 's>(
                     (start.shape, &cell),
                     sets,
                     next_round,
-                    &mut delays,
+                    &mut seen,
                 );
-                if !delays.is_empty() {
-                    start.curves.entry(condition).or_insert(delays);
-                }
+                start.keep_curve(condition, seen);
                 next_round = next?;
             }
         }
@@ -159,15 +198,15 @@ pub(super) fn cells<'s, 'a: 's>(
     Ok(())
 }
 
-/// Measures one case at one level; returns the number of the next round.
-fn measure_cell(
+/// Measures one case at one level, or through a site; returns the number of the next round.
+pub(super) fn measure_cell(
     cx: &mut RunContext<'_, Stale>,
     cluster: &mut Cluster,
     readers: &[ReaderRef],
     (shape, cell): (&str, &CaseCondition<'_>),
     sets: &CaseLoads<'_>,
     first_round: u64,
-    delays: &mut BTreeSet<Nanos>,
+    seen: &mut RoundsSeen<'_>,
 ) -> Result<u64, CliError> {
     let work = cx.work;
     let guarantees = stale::guarantees(cluster, readers, cell.level, work.timeout.0)?;
@@ -197,7 +236,10 @@ fn measure_cell(
     let load = sets.connect(cx, cell.placed, judging.as_ref());
     let result = load
         .map_err(CliError::from)
-        .and_then(|load| under_load(cx, cluster, &part, cell, load, delays));
+        .and_then(|load| under_load(cx, cluster, &part, cell, load, seen));
+    if let Some(site) = &mut seen.site {
+        cx.take(Call::Site(site.take_use()))?;
+    }
     // The warnings of the case follow those found earlier.
     let warnings = cx.take_warnings();
     cx.take(Call::Warnings(warnings))?;
@@ -232,6 +274,9 @@ fn case_of(
     cell: &CaseCondition<'_>,
     judged: bool,
 ) -> CaseAccumulator {
+    if let Some(site) = cell.site {
+        return case_of_visitor(cluster, shape, cell, site);
+    }
     let writers = if judged {
         writers_of(cell.placed)
     } else {
@@ -256,6 +301,38 @@ fn case_of(
         writers,
         readers: readers.iter().zip(guarantees).map(reader).collect(),
         judged: judged.then(|| case_rounds::judged(cell.placed)),
+        site: None,
+    }
+}
+
+/// Returns the same for the visitor of a site.
+fn case_of_visitor(
+    cluster: &Cluster,
+    shape: &str,
+    cell: &CaseCondition<'_>,
+    site: SiteCase,
+) -> CaseAccumulator {
+    let readers: Vec<ReaderRef> = (0..cluster.replicas.len())
+        .map(ReaderRef::Replica)
+        .collect();
+    let delay = readers.iter().map(|reader| reader.delay(cluster)).max();
+    CaseAccumulator {
+        shape: shape.to_owned(),
+        load: cell.case.to_string(),
+        load_on: load_on(cell.case, cluster, &readers),
+        asked: ReadConsistency::Off,
+        sync_reads: ReadConsistency::Off,
+        pool: SessionReset::Keep,
+        writers: vec!["the site".to_owned()],
+        readers: vec![ReaderAccumulator {
+            name: "site".to_owned(),
+            writer: false,
+            guarantee: words(site.remedy).to_owned(),
+            gtid: false,
+            delay: delay.unwrap_or_default(),
+        }],
+        judged: None,
+        site: Some(site),
     }
 }
 
@@ -266,7 +343,7 @@ fn under_load(
     part: &MeasuredCase<'_>,
     cell: &CaseCondition<'_>,
     mut load: BackgroundLoad,
-    delays: &mut BTreeSet<Nanos>,
+    seen: &mut RoundsSeen<'_>,
 ) -> Result<(Outcome, Vec<GroupResult>), CliError> {
     let some = !cell.placed.is_empty();
     if some {
@@ -276,7 +353,7 @@ fn under_load(
     let ran = load.run_while(stop, |running| {
         let stopped = || stop.load(Ordering::Relaxed) || running.has_failed();
         let recorders = &running.recorders;
-        let result = measure(cx, cluster, part, cell, recorders, &stopped, delays);
+        let result = measure(cx, cluster, part, cell, recorders, &stopped, seen);
         if some {
             cx.stage(Stage::CleanUp, "stopping the load");
         }
@@ -317,8 +394,10 @@ fn measure(
     cell: &CaseCondition<'_>,
     recorders: &[LatencyRecorders],
     stopped: &dyn Fn() -> bool,
-    delays: &mut BTreeSet<Nanos>,
+    seen: &mut RoundsSeen<'_>,
 ) -> Result<Outcome, CliError> {
+    let RoundsSeen { delays, site } = seen;
+    let (visitor, mut counted) = site.as_mut().map(SiteInUse::parts).unzip();
     let panics = cx.fault() == Some("panic-while-measuring");
     let clock = cx.clock;
     let mut on = |event: Event<'_>| {
@@ -330,6 +409,9 @@ fn measure(
                 );
                 if round.phase == StalePhase::Curve {
                     delays.insert(round.offset);
+                }
+                if let Some(counted) = &mut counted {
+                    counted.add(round);
                 }
                 Call::Round(round.clone())
             }
@@ -363,6 +445,7 @@ fn measure(
         &cell.plan,
         part,
         &clock,
+        visitor,
         &mut listener,
     )?)
 }

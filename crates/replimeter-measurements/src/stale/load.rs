@@ -266,6 +266,11 @@ impl<'a> CaseLoads<'a> {
         Ok(Ok(placed))
     }
 
+    /// Adds a data set that is there already, and is removed with the others.
+    pub(super) fn add(&mut self, set: DataSet) {
+        self.sets.push(set);
+    }
+
     /// Fills the missing data of a case's loads.
     pub(super) fn fill(
         &mut self,

@@ -7,8 +7,10 @@ mod check;
 mod conditions;
 mod figures;
 mod load;
+mod remedy;
 pub(crate) mod report;
 mod samples;
+mod site;
 
 use std::{path::Path, sync::atomic::Ordering};
 
@@ -62,6 +64,9 @@ Examples:
   replimeter stale --sandbox galera:3 --read-consistency=off,on
   # a pooled connection forgets what makes reads wait
   replimeter stale --sandbox galera:3 --read-consistency --session-reset reset
+  # through a web site: post, and reload until the post is there
+  replimeter stale --sandbox async:2 --link-delay 5ms --through http
+  replimeter stale --sandbox async:2 --through http --remedy none,wait-for-gtid
   # the reads of the load itself
   replimeter stale --sandbox async:2 --check-load-reads 4:8 --duration 30s
   replimeter stale --load versioned:8@primary --check-load-reads
@@ -103,11 +108,14 @@ Writes only to the schema `replimeter`, which it creates and drops.";
     fn effects(effects: &mut PlanEffects, plan: &Planned<StaleSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
         effects.targets(&plan.targets);
-        effects.table(
-            &plan.targets,
-            "lag_probe",
-            &format!("{} rows, updated at random", work.rows),
-        );
+        match &work.site {
+            Some(through) => site::effects(effects, through)?,
+            None => effects.table(
+                &plan.targets,
+                "lag_probe",
+                &format!("{} rows, updated at random", work.rows),
+            ),
+        }
         // A second connection of each kind for reads that wait.
         let waits = u64::from(
             work.read_consistency
@@ -120,6 +128,12 @@ Writes only to the schema `replimeter`, which it creates and drops.";
             .map(|case| load_connections(&case.0))
             .max();
         let more = waits + loads.unwrap_or(0);
+        let direct = work.site.is_none();
+        let through = work
+            .site
+            .iter()
+            .flat_map(|through| site::costs(through, more));
+        effects.costs(&plan.targets, through);
         effects.costs(
             &plan.targets,
             [
@@ -135,7 +149,9 @@ Writes only to the schema `replimeter`, which it creates and drops.";
                         "a read by key per round, repeated without a pause until the row is visible"
                             .to_owned(),
                 },
-            ],
+            ]
+            .into_iter()
+            .filter(|_| direct),
         );
         effects.starts(work.starts);
         let until = match work.until {
@@ -167,6 +183,12 @@ Writes only to the schema `replimeter`, which it creates and drops.";
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let workloads = workloads(cx.work)?;
         let mut curves = Curves::new();
+        if let Some(through) = &cx.work.site {
+            site::check(cx.source(), through)?;
+            return each_start(cx, cx.work.starts, |cx, target, start| {
+                site::one(cx, target, start, &workloads, &mut curves)
+            });
+        }
         each_start(cx, cx.work.starts, |cx, target, start| {
             one(cx, target, start, &workloads, &mut curves)
         })

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     PlanError, Settings, TargetSettings, contradiction,
     core_use::{CoreUse, ServerPlace},
-    units,
+    site, units,
 };
 use crate::{
     load::{DataSize, ReadTarget},
@@ -19,12 +19,8 @@ use crate::{
 /// The address without `--listen`.
 const LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
-/// Maximum number of fronts.
-const MAX_FRONTS: u32 = 16;
 /// Maximum number of connections to each server.
 const MAX_CONNECTIONS: u32 = 1000;
-/// Maximum processor time that a request may be made to cost.
-const MAX_COST: TimeSpan = TimeSpan::from_millis(1000);
 /// Maximum time after a post for which the primary is read.
 const MAX_PRIMARY_FOR: TimeSpan = TimeSpan::from_secs(3600);
 
@@ -180,25 +176,9 @@ impl Settings for FrontSettings {
                 name.escape_default()
             )));
         }
-        let fronts = *self.fronts.get_or_insert(1);
-        if fronts == 0 || fronts > MAX_FRONTS {
-            return Err(PlanError::Contradiction(format!(
-                "fronts must be from 1 to {MAX_FRONTS}"
-            )));
-        }
+        let fronts = site::fronts(&mut self.fronts, 1)?;
         let remedy = *self.remedy.get_or_insert(Remedy::None);
-        if self.primary_for.is_some() && remedy != Remedy::PrimaryFor {
-            return contradiction("primary-for requires remedy = primary-for");
-        }
-        let primary_for = self.primary_for.unwrap_or(TimeSpan::from_secs(2));
-        if primary_for == TimeSpan::from_secs(0) || primary_for > MAX_PRIMARY_FOR {
-            return Err(PlanError::Contradiction(format!(
-                "primary-for must be above 0 and at most {MAX_PRIMARY_FOR}"
-            )));
-        }
-        if remedy == Remedy::PrimaryFor {
-            self.primary_for = Some(primary_for);
-        }
+        let primary_for = primary_for(&mut self.primary_for, remedy == Remedy::PrimaryFor)?;
         let reads = *self.reads.get_or_insert(ReadTarget::Replicas);
         if reads == ReadTarget::Primary && remedy != Remedy::None {
             return contradiction("with reads = primary, every read is current: omit the remedy");
@@ -209,12 +189,7 @@ impl Settings for FrontSettings {
                 "connections must be from 1 to {MAX_CONNECTIONS}"
             )));
         }
-        let cost = *self.front_cost.get_or_insert(TimeSpan::from_secs(0));
-        if cost > MAX_COST {
-            return Err(PlanError::Contradiction(format!(
-                "front-cost must be at most {MAX_COST}"
-            )));
-        }
+        let cost = site::cost(&mut self.front_cost)?;
         let max_rows = *self.max_rows.get_or_insert(1_000_000);
         if max_rows == 0 {
             return contradiction("max-rows must be above 0");
@@ -242,6 +217,26 @@ impl Settings for FrontSettings {
         };
         Ok((targets, plan))
     }
+}
+
+/// Returns the time after a post for which the primary is read, if that is the remedy.
+pub(super) fn primary_for(
+    given: &mut Option<TimeSpan>,
+    is_remedy: bool,
+) -> Result<TimeSpan, PlanError> {
+    if given.is_some() && !is_remedy {
+        return contradiction("primary-for requires remedy = primary-for");
+    }
+    let span = given.unwrap_or(TimeSpan::from_secs(2));
+    if span == TimeSpan::from_secs(0) || span > MAX_PRIMARY_FOR {
+        return Err(PlanError::Contradiction(format!(
+            "primary-for must be above 0 and at most {MAX_PRIMARY_FOR}"
+        )));
+    }
+    if is_remedy {
+        *given = Some(span);
+    }
+    Ok(span)
 }
 
 /// Returns whether a text is a host name: letters, digits, hyphens and dots.

@@ -17,6 +17,7 @@ mod place;
 mod reference;
 mod scale;
 mod settings;
+mod site;
 mod stale;
 mod starts;
 mod stop_condition;
@@ -42,11 +43,14 @@ pub use self::{
     load_settings::{LoadRunPlan, LoadSettings},
     loss::{CrashKind, LossCase, LossPlan, LossSettings},
     reference::DelayShape,
-    scale::{MIN_COUNTS, ReplicaCounts, ScaleMode, ScalePhase, ScalePlan, ScaleSettings},
+    scale::{
+        MIN_COUNTS, ReplicaCounts, ScaleMode, ScalePhase, ScalePlan, ScaleSettings, ScaleSite,
+    },
     settings::{Settings, default_text, with_default},
+    site::{HttpDriver, SitePlan, Through},
     stale::{
         CheckedLoadReads, JudgedConnections, LoadCase, READERS, ReadConsistency, ReadDelays,
-        SessionReset, StalePace, StalePlan, StaleSettings,
+        SessionReset, StalePace, StalePlan, StaleSettings, StaleSite,
     },
     stop_condition::{DEFAULT_ROUNDS, StopCondition},
     tap::{GroupBy, TapPlan, TapSettings},

@@ -11,6 +11,7 @@ use super::{
     PlanError, Settings, TargetSettings, WarmUp, contradiction,
     core_use::{CoreUse, ServerPlace},
     settings::on_off,
+    site::{HttpDriver, SitePlan, Through},
     units,
 };
 use crate::{
@@ -92,6 +93,45 @@ pub struct ScaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reads: Option<ReadTarget>,
 
+    /// How clients reach the servers [default: {default}]
+    ///
+    /// With http they are visitors of a small site, as in the published experiment: HAProxy, then fronts, then the servers.
+    #[arg(long, value_name = "HOW", help_heading = "Load")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub through: Option<Through>,
+
+    /// Number of fronts of the site [default: 2]
+    ///
+    /// Several are behind HAProxy.
+    #[arg(long, value_name = "N", help_heading = "Load")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fronts: Option<u32>,
+
+    /// Processor time that a front adds to each request, such as 500us [default: 0us]
+    #[arg(long, value_name = "TIME", help_heading = "Load")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub front_cost: Option<TimeSpan>,
+
+    /// What sends the requests to the site [default: ab]
+    #[arg(long, value_name = "DRIVER", help_heading = "Load")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<HttpDriver>,
+
+    /// Keep the visitors' connections [default: off]
+    ///
+    /// Without, every request has a connection of its own, as in the published experiment.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Load")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive: Option<bool>,
+
+    /// Requests of each kind per second (open loop) [default: back to back]
+    ///
+    /// At random times (Poisson process), with the driver replimeter. A request is sent when it is due if one of the --threads visitors is free; its
+    /// latency counts from then.
+    #[arg(long, value_name = "R", help_heading = "Load")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
+
     /// Also measure updates, alone and during selects
     #[arg(long, action = ArgAction::SetTrue)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,6 +179,8 @@ pub struct ScalePlan {
     pub data_size: DataSize,
     /// Servers to read from.
     pub reads: ReadTarget,
+    /// The site that the clients go through; `None` for connections to the servers.
+    pub site: Option<ScaleSite>,
     /// Whether updates are also measured.
     pub updates: bool,
     /// Whether the prediction for one more replica is tested.
@@ -147,6 +189,19 @@ pub struct ScalePlan {
     pub seed: u64,
     /// How the client uses the cores of this machine.
     pub cores: CoreUse,
+}
+
+/// The site of `scale`, and its visitors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScaleSite {
+    /// The site.
+    pub site: SitePlan,
+    /// What sends the requests.
+    pub driver: HttpDriver,
+    /// Whether visitors keep their connections.
+    pub keep_alive: bool,
+    /// Requests of each kind per second; `None` in a closed loop.
+    pub rate: Option<u64>,
 }
 
 impl Settings for ScaleSettings {
@@ -199,6 +254,7 @@ impl Settings for ScaleSettings {
                 "no sandbox with one more replica exists to check the prediction",
             );
         }
+        let site = self.site(duration, warm_up)?;
         let plan = ScalePlan {
             mode: *self.mode.get_or_insert(ScaleMode {
                 engine: None,
@@ -212,6 +268,7 @@ impl Settings for ScaleSettings {
             starts,
             data_size: *self.data_size.get_or_insert(DEFAULT_SIZE),
             reads: *self.reads.get_or_insert(ReadTarget::Replicas),
+            site,
             updates: *self.updates.get_or_insert(false),
             check_prediction,
             seed: *self.seed.get_or_insert(1),
@@ -222,15 +279,59 @@ impl Settings for ScaleSettings {
                 ServerPlace::Sandbox,
             ),
         };
-        // A client reads from one server: with fewer clients than servers some would have none.
+        // A client reads from one server: with fewer clients than servers some would have none. A site takes them in turn.
         let readers = plan.readers(plan.replicas.max() + u32::from(check_prediction));
-        if threads < readers {
+        if threads < readers && plan.site.is_none() {
             return Err(PlanError::Contradiction(format!(
                 "{threads} clients cannot read from {readers} servers, because each client reads from one; give at least {readers} threads, or fewer replicas"
             )));
         }
         let targets = plan.targets(target)?;
         Ok((targets, plan))
+    }
+}
+
+impl ScaleSettings {
+    /// Fills in the settings of the site, and returns it.
+    fn site(
+        &mut self,
+        duration: TimeSpan,
+        warm_up: TimeSpan,
+    ) -> Result<Option<ScaleSite>, PlanError> {
+        let more = [
+            ("driver", self.driver.is_some()),
+            ("keep-alive", self.keep_alive.is_some()),
+            ("rate", self.rate.is_some()),
+        ];
+        let given = (&mut self.fronts, &mut self.front_cost);
+        let Some(site) = SitePlan::of(&mut self.through, given, &more)? else {
+            return Ok(None);
+        };
+        if self.updates == Some(true) {
+            return contradiction("the site has no updates: leave updates out, or through = http");
+        }
+        let driver = *self.driver.get_or_insert_default();
+        if driver == HttpDriver::Ab {
+            if self.rate.is_some() {
+                return contradiction("rate requires driver = replimeter: ab has no open loop");
+            }
+            for (key, span) in [("duration", duration), ("warm-up", warm_up)] {
+                if span.0.is_zero() || span.0.subsec_nanos() > 0 {
+                    return Err(PlanError::Contradiction(format!(
+                        "{key} = {span}: ab runs for whole seconds; round it, or use driver = replimeter"
+                    )));
+                }
+            }
+        }
+        if self.rate == Some(0) {
+            return contradiction("rate must be above 0");
+        }
+        Ok(Some(ScaleSite {
+            site,
+            driver,
+            keep_alive: *self.keep_alive.get_or_insert(false),
+            rate: self.rate,
+        }))
     }
 }
 

@@ -1,10 +1,12 @@
 //! The settings of `stale`.
 
+mod site;
 mod values;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::site::StaleSite;
 pub use self::values::{
     CheckedLoadReads, JudgedConnections, LoadCase, READERS, ReadConsistency, ReadDelays,
     SessionReset, StalePace,
@@ -12,8 +14,10 @@ pub use self::values::{
 use super::{
     PlanError, Settings, TargetSettings, WarmUp, contradiction,
     core_use::{CoreUse, ServerPlace},
+    front::Remedy,
     one_or_more::OneOrMore,
     settings::on_off,
+    site::Through,
     starts,
     stop_condition::StopCondition,
     units::{self, HOUR},
@@ -131,7 +135,7 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 
-    /// Keep idle cores awake [default: on for a sandbox with at most one load thread]
+    /// Keep cores awake [default: on for a new sandbox with at most one load thread]
     ///
     /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
     /// one thread keeps the cores busy, and the spinners would cost it throughput.
@@ -146,6 +150,50 @@ pub struct StaleSettings {
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
+
+    /// How writes and reads reach the servers [default: {default}]
+    ///
+    /// With http a visitor of a small site posts, and reloads the page until the post is there: through HAProxy, then a
+    /// front, then a server.
+    #[arg(long, value_name = "HOW", help_heading = "Load")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub through: Option<Through>,
+
+    /// Number of fronts of the site [default: 2]
+    ///
+    /// Several are behind HAProxy.
+    #[arg(long, value_name = "N", help_heading = "Load")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fronts: Option<u32>,
+
+    /// Processor time that a front adds to each request, such as 500us [default: 0us]
+    #[arg(long, value_name = "TIME", help_heading = "Load")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub front_cost: Option<TimeSpan>,
+
+    /// Remedies of the site, measured one after another [default: all]
+    ///
+    /// Those that the servers do not support are left out, if others remain.
+    #[arg(
+        long,
+        value_name = "REMEDY,…",
+        value_delimiter = ',',
+        help_heading = "Load"
+    )]
+    #[serde(with = "OneOrMore::<Remedy>", skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Vec<Remedy>>,
+
+    /// Time after a post for which primary-for reads the primary [default: 2s]
+    #[arg(long, value_name = "TIME", help_heading = "Load")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub primary_for: Option<TimeSpan>,
+
+    /// Keep the visitor's connection [default: both, one after the other]
+    ///
+    /// Without, every request has a connection of its own.
+    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Load")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive: Option<bool>,
 
     /// Run a workload during the measurement; may be repeated
     ///
@@ -234,6 +282,8 @@ pub struct StalePlan {
     pub load_data_size: Option<DataSize>,
     /// Check the loads' own reads, in place of rounds.
     pub check_load_reads: bool,
+    /// The site that writes and reads go through; `None` for connections to the servers.
+    pub site: Option<StaleSite>,
     /// Timeout for a write to become visible.
     pub timeout: TimeSpan,
     /// How the client uses the cores of this machine.
@@ -284,6 +334,7 @@ impl Settings for StaleSettings {
             return contradiction("timeout must be above 0; the default is 10s");
         }
         let cases = self.cases()?;
+        let site = self.site()?;
         let levels = self
             .read_consistency
             .get_or_insert_with(|| vec![ReadConsistency::Off]);
@@ -332,6 +383,8 @@ impl Settings for StaleSettings {
         }
         let threads = |case: &LoadCase| case.0.iter().map(|load| load.threads).sum();
         let most_threads = cases.iter().map(threads).max().unwrap_or(0);
+        // A site's threads are many.
+        let most_threads = most_threads.max(if site.is_some() { 2 } else { 0 });
         let plan = StalePlan {
             writer: self.writer.clone(),
             readers,
@@ -354,6 +407,7 @@ impl Settings for StaleSettings {
                     .map(|rows| DataSize::Rows(rows.into()))
             }),
             check_load_reads: judged,
+            site,
             timeout,
             cores: CoreUse::decide(
                 &mut self.keep_awake,
@@ -450,10 +504,11 @@ impl StaleSettings {
     /// Writes the plan's values into the settings.
     fn fill(&mut self, plan: &StalePlan) {
         let rounds = !plan.check_load_reads;
+        let direct = rounds && plan.site.is_none();
         (self.rounds, self.duration) = plan.until.rounds_and_duration();
         self.starts = Some(plan.starts);
-        self.pace = rounds.then_some(plan.pace);
-        self.rows = rounds.then_some(plan.rows);
+        self.pace = direct.then_some(plan.pace);
+        self.rows = direct.then_some(plan.rows);
         self.read_delays = rounds.then(|| plan.read_delays.clone());
         self.curve_rounds = rounds.then_some(plan.curve_rounds);
         self.load = Vec::new();

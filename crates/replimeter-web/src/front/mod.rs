@@ -10,7 +10,7 @@ mod traffic;
 mod visitor;
 
 use std::{
-    fs, io,
+    io,
     net::{SocketAddr, TcpListener},
     sync::{
         Arc, Mutex,
@@ -20,7 +20,12 @@ use std::{
 };
 
 use replimeter_engine::{Node, ServerError, facts::ServerFacts};
-use replimeter_instruments::{clock::Clock, preflight::CheckedReplica, sync::lock};
+use replimeter_instruments::{
+    clock::Clock,
+    preflight::CheckedReplica,
+    resources::{CountedProcess, NamedProcess, threads_time},
+    sync::lock,
+};
 use replimeter_model::{load::ReadTarget, plan::Remedy, random::Random};
 
 pub use self::traffic::{Answered, PageState, Traffic, add_error};
@@ -36,6 +41,11 @@ use crate::server::HttpServer;
 
 /// The names of the front's threads begin with this.
 const THREADS: &str = "front";
+
+/// Returns how the names of the threads of one front begin.
+fn threads_of(front: usize) -> String {
+    format!("{THREADS}{front}-")
+}
 
 /// Fronts that are to be started.
 #[derive(Clone, Debug)]
@@ -141,13 +151,18 @@ impl Fronts {
         let posted = Arc::<Posted>::default();
         let (mut https, mut sites) = (Vec::new(), Vec::new());
         for (number, listener) in (1..).zip(listeners) {
-            let name = format!("{THREADS}{number}");
+            let name = threads_of(number);
             let site = Arc::new(Site::new(&name, &servers, spec, clock, &posted)?);
             let handler = Arc::clone(&site);
-            let http = HttpServer::start(&name, listener, spec.names.clone(), move |asked| {
-                let site = Arc::clone(&handler);
-                async move { site.answer(asked).await }
-            });
+            let http = HttpServer::start(
+                &format!("{name}http"),
+                listener,
+                spec.names.clone(),
+                move |asked| {
+                    let site = Arc::clone(&handler);
+                    async move { site.answer(asked).await }
+                },
+            );
             https.push(http.map_err(FrontError::System)?);
             sites.push(site);
         }
@@ -209,19 +224,18 @@ impl Fronts {
     /// Returns the processor time of all fronts of this process so far.
     #[must_use]
     pub fn processor_time() -> Duration {
-        let tasks = fs::read_dir("/proc/self/task")
-            .into_iter()
-            .flatten()
-            .flatten();
-        tasks
-            .filter_map(|task| {
-                let path = task.path();
-                let name = fs::read_to_string(path.join("comm")).ok()?;
-                let times = fs::read_to_string(path.join("schedstat")).ok()?;
-                let run = times.split(' ').next()?.parse().ok()?;
-                name.starts_with(THREADS).then(|| Duration::from_nanos(run))
-            })
-            .sum()
+        threads_time(THREADS)
+    }
+
+    /// Returns each front, to meter its resources.
+    #[must_use]
+    pub fn processes(&self) -> Vec<NamedProcess> {
+        let process = |number| NamedProcess {
+            name: format!("front{number}"),
+            role: "front",
+            counted: CountedProcess::Threads(threads_of(number)),
+        };
+        (1..=self.https.len()).map(process).collect()
     }
 }
 
@@ -245,7 +259,7 @@ impl Site {
                 tells_gtid: waits && index == PRIMARY,
                 can_wait: waits && index != PRIMARY,
             };
-            let name = format!("{name}-{}", node.name);
+            let name = format!("{name}{}", node.name);
             Pool::start(&name, spec_of, spec.connections, clock).map_err(|mut error| {
                 if waits {
                     "choose another --remedy, or turn on GTIDs and binary logs"

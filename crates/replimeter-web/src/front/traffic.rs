@@ -76,7 +76,7 @@ impl Traffic {
     }
 
     /// Adds the traffic of another front.
-    pub(super) fn append(&mut self, mut other: Self) {
+    pub fn append(&mut self, mut other: Self) {
         self.answered.append(&mut other.answered);
         self.left_out += other.left_out;
         self.invalid += other.invalid;

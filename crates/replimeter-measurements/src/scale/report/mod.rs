@@ -203,6 +203,51 @@ fn servers(run: &ScaleDocument) -> Table {
     )
 }
 
+/// Returns the processor time of each request by who spent it, for a run through a site; empty for others.
+fn requests(run: &ScaleDocument) -> Table {
+    let rows = run.results.rows.iter();
+    let cores = f64::from(u32::try_from(run.client.cores).unwrap_or(u32::MAX));
+    let per_s = |row: &ScaleRow| {
+        let kinds = [row.inserts_per_s, row.selects_per_s];
+        kinds.iter().flatten().sum::<f64>()
+    };
+    // Percent of a core are 10,000 µs in each second.
+    let driver = move |row: &ScaleRow| {
+        let rate = per_s(row);
+        (rate > 0.0).then(|| row.client_cpu_percent * 1e4 / rate)
+    };
+    let of_roles = |row: &ScaleRow, roles: &[&str]| {
+        let servers = row.servers.iter().map(|server| &server.per_operation);
+        let of_roles = servers.filter(|per| roles.contains(&per.role.as_str()));
+        of_roles.map(|per| per.cpu_us_per_op).sum::<Option<f64>>()
+    };
+    let all = move |row: &ScaleRow| {
+        let servers = row.servers.iter();
+        let servers = servers.map(|server| server.per_operation.cpu_us_per_op);
+        Some(servers.sum::<Option<f64>>()? + driver(row)?)
+    };
+    let rough = |us: Option<f64>| Format::OneIn(100.0).cell(us);
+    Table::of(
+        2,
+        rows.filter(|row| of_roles(row, &["front"]).is_some_and(|us| us > 0.0)),
+        &[
+            ("replicas", &|row| Cell::from(row.replicas)),
+            ("phase", &|row| (&row.phase).into()),
+            ("driver", &|row| rough(driver(row))),
+            ("balancer", &|row| rough(of_roles(row, &["balancer"]))),
+            ("fronts", &|row| rough(of_roles(row, &["front"]))),
+            ("servers", &|row| {
+                rough(of_roles(row, &["primary", "replica"]))
+            }),
+            ("all", &|row| rough(all(row))),
+            ("of the cores' time", &|row| {
+                let used = all(row).map(|us| us * per_s(row) / 1e4 / cores);
+                Format::Percent.cell(used)
+            }),
+        ],
+    )
+}
+
 /// Returns the number of replicas at which throughput peaks.
 fn stops(fit: &ScaleFit) -> Cell {
     let Some(at) = &fit.peak_replicas else {
@@ -259,6 +304,11 @@ pub(crate) fn report(run: &ScaleDocument) -> Report {
         ("updates", "Updates", updates(run)),
         ("of-none", "Percent of no replica", percent(run)),
         ("servers", "Resources of each server", servers(run)),
+        (
+            "requests",
+            "Processor time per request in µs, until every replica has applied it",
+            requests(run),
+        ),
         ("fit", "Scaling law", fits(run)),
     ] {
         report.add(Block::table(id, title, table));

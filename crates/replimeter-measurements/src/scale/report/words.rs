@@ -3,7 +3,7 @@
 use replimeter_model::{
     estimate::Estimate,
     load::ReadTarget,
-    plan::ScalePhase,
+    plan::{HttpDriver, ScalePhase, Through},
     scale::{Prediction, ScaleDocument},
     time_span::TimeSpan,
 };
@@ -208,11 +208,51 @@ fn clients(run: &ScaleDocument) -> String {
         ReadTarget::Primary => "the primary",
         ReadTarget::All => "all servers in turn",
     };
+    if settings.through == Some(Through::Http) {
+        return visitors(run, threads, read);
+    }
     format!(
         "{threads} clients insert posts into the primary, {threads} select posts by a title pattern from {read}, each in a closed loop on its \
          own connection; first alone, then both concurrently. Data set: {} rows, {}.",
         count(run.results.data_rows),
         Format::Bytes.show(run.results.data_bytes as f64, None)
+    )
+}
+
+/// Returns the description of the visitors of a site; `read` are the servers that its reads use.
+fn visitors(run: &ScaleDocument, threads: u32, read: &str) -> String {
+    let settings = &run.settings;
+    let driver = settings.driver.unwrap_or_default();
+    let pace = match (driver, settings.rate) {
+        (HttpDriver::Ab, _) => "sent by ab, back to back (closed loop)".to_owned(),
+        (_, None) => "back to back (closed loop)".to_owned(),
+        (_, Some(rate)) => format!("{rate} of each kind per second (open loop)"),
+    };
+    let connections = if settings.keep_alive == Some(true) {
+        "Each visitor keeps its connection"
+    } else {
+        "Each request has a connection of its own"
+    };
+    let fronts = settings.fronts.unwrap_or_default();
+    let cost = settings.front_cost.filter(|cost| !cost.0.is_zero());
+    let cost = cost.map_or_else(String::new, |cost| {
+        format!(", and spend {cost} of processor time on each")
+    });
+    let site = if fronts > 1 {
+        format!("HAProxy passes them to {fronts} fronts in turn, which send")
+    } else {
+        "One front sends".to_owned()
+    };
+    let latency = if driver == HttpDriver::Ab {
+        " Latencies are the percentiles that ab gives."
+    } else {
+        ""
+    };
+    format!(
+        "{threads} visitors of a site insert posts and {threads} select posts by a title pattern, {pace}; first alone, then both concurrently. \
+         {connections}. {site} inserts to the primary and selects to {read}{cost}.{latency} Data set: {} rows, {}.",
+        count(run.results.data_rows),
+        Format::Bytes.show(run.results.data_bytes as f64, None),
     )
 }
 

@@ -5,8 +5,9 @@ mod words;
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use replimeter_model::{
-    record::RunStatus,
-    stale::{StaleDocument, StaleRow},
+    plan::Through,
+    record::{Distribution, RunStatus},
+    stale::{RemedyCost, StaleDocument, StaleRow},
 };
 
 use self::words::{bound, price, sentences, verdicts, witnesses};
@@ -81,6 +82,58 @@ pub(crate) fn label(run: &StaleDocument, row: &StaleRow) -> String {
     format!("{}{load}{sync}", reader(run, row))
 }
 
+/// Returns what distinguishes the ways to read: the remedies of a site, or the levels of read consistency.
+fn waiting(run: &StaleDocument) -> &'static str {
+    if run.settings.through == Some(Through::Http) {
+        "remedy"
+    } else {
+        "synchronous reads"
+    }
+}
+
+/// Returns what each remedy of a site costs; empty without a site.
+fn costs(run: &StaleDocument) -> Table {
+    let time = Format::Time;
+    let two = |of: &Distribution| {
+        let [p50, p99] = [of.p50_us, of.p99_us].map(|us| time.text(us));
+        Cell::from(format!("{p50} / {p99}"))
+    };
+    let cpu = |of: &RemedyCost, roles: &[&str]| {
+        let servers = of.servers.iter();
+        let of_roles = servers.filter(|per| roles.contains(&per.role.as_str()));
+        let us = of_roles.map(|per| per.cpu_us_per_op).sum::<Option<f64>>();
+        Format::OneIn(30.0).cell(us)
+    };
+    Table::of(
+        3,
+        &run.results.site,
+        &[
+            ("load", &|of| Cell::from(&of.load)),
+            ("remedy", &|of| {
+                read_description(&of.read_consistency, &of.session_reset).into()
+            }),
+            ("rounds", &|of| of.rounds.into()),
+            ("post p50 / p99", &|of| two(&of.post_latency)),
+            ("page p50 / p99", &|of| two(&of.page_latency)),
+            ("pages/round", &|of| {
+                let pages = (of.rounds > 0).then(|| of.pages as f64 / of.rounds as f64);
+                Format::Decimals(2).cell(pages)
+            }),
+            ("from the primary", &|of| {
+                Format::Percent.cell(of.primary_percent)
+            }),
+            ("wait p50 / p99", &|of| two(&of.wait)),
+            ("fell back", &|of| of.fell_back.into()),
+            ("CPU µs/round: primary", &|of| {
+                cpu(of, &["primary", "node"])
+            }),
+            ("replicas", &|of| cpu(of, &["replica"])),
+            ("fronts", &|of| cpu(of, &["front"])),
+            ("balancer", &|of| cpu(of, &["balancer"])),
+        ],
+    )
+}
+
 fn figures(run: &StaleDocument) -> Table {
     let time = Format::Time;
     let fresh = |us: Option<f64>, ends| Cell::from(us.map(|us| wait(us, ends)));
@@ -90,7 +143,7 @@ fn figures(run: &StaleDocument) -> Table {
         &[
             ("load", &|row| Cell::from(&row.load)),
             ("on", &|row| Cell::text(&row.load_on)),
-            ("synchronous reads", &|row| {
+            (waiting(run), &|row| {
                 read_description(&row.read_consistency, &row.session_reset).into()
             }),
             ("reader", &|row| reader(run, row).into()),
@@ -102,6 +155,8 @@ fn figures(run: &StaleDocument) -> Table {
                     row.stale_percent_over_time,
                     row.stale_percent_over_time_ci95,
                 );
+                // None seen is no figure without an upper bound.
+                let share = share.filter(|share| *share > 0.0 || ends.is_some());
                 Format::Share.with_interval_ends(share, ends)
             }),
             ("staleness min", &|row| time.cell(row.staleness.min_us)),
@@ -274,6 +329,11 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
         format!("Reads that missed a write just acknowledged by {writer}"),
         figures(run),
     ));
+    report.add(Block::table(
+        "remedies",
+        "Cost of the remedies: a round is a post and the pages until it is shown",
+        costs(run),
+    ));
     report.add(
         Block::table(
             "curve",
@@ -284,7 +344,11 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
     );
     let mut synced = verdicts(run);
     synced.extend(rows.iter().filter_map(|row| price(run, row)));
-    report.add(Block::list("guarantees", "Synchronous reads", synced));
+    let guarantees = match waiting(run) {
+        "remedy" => "Remedies",
+        _ => "Synchronous reads",
+    };
+    report.add(Block::list("guarantees", guarantees, synced));
     report.add(Block::new("witnesses", "Witnesses", witnesses(run, true)));
     report.add(
         Block::new(

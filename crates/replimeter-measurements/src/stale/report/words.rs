@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use replimeter_model::{
+    plan::Through,
     record::Distribution,
     stale::{LoadWindow, StaleDocument, StaleLoad, StaleRow, StaleTimeline, StaleWindow, Witness},
 };
@@ -329,6 +330,8 @@ pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
              bound is given."
                 .to_owned(),
         ]
+    } else if run.settings.through == Some(Through::Http) {
+        vec![visits(run)]
     } else {
         vec![
         "A round writes one row on the writer (UPDATE … SET k = round, by a random odd id) and reads it on each reader immediately \
@@ -376,6 +379,23 @@ pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// Returns what a round of a site's visitor is.
+fn visits(run: &StaleDocument) -> String {
+    let fronts = run.settings.fronts.unwrap_or_default();
+    let site = if fronts > 1 {
+        format!("HAProxy passes requests to {fronts} fronts in turn")
+    } else {
+        "one front takes the requests".to_owned()
+    };
+    format!(
+        "In a round one visitor of a site posts (POST /insert), and loads the page (GET /) as soon as the answer has arrived, and again, after a pause of \
+         a tenth of the time since the post, until the post is there; the cookies are kept from round to round; {site}. A page is stale when the first one missed the post; staleness is \
+         from the answer to the post, at the visitor, to the end of the page that showed it, of stale rounds only. A page that shows less than \
+         an earlier one is non-monotonic. Intervals are Wilson's, widened for correlation within windows; with no event, the upper bound is given. \
+         Pages, waits and processor time are of all counted rounds, with those of the curve."
+    )
 }
 
 /// Returns by how many versions the stale reads of a row were behind, if by more than one.

@@ -1,0 +1,154 @@
+//! A site in front of servers: fronts, and the load balancer of several.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    time::Duration,
+};
+
+use replimeter_engine::{
+    give_up_on_silent_servers,
+    source::{ServerSource, SourceError, SourceErrorKind},
+};
+use replimeter_instruments::{preflight::Cluster, resources::NamedProcess};
+use replimeter_run::{Measurement, RunContext, cli_error::CliError};
+use replimeter_web::{
+    balancer::{self, Balancer},
+    front::{FrontError, FrontServers, FrontSpec, Fronts},
+};
+
+/// Checks that the load balancer is there if one is needed.
+///
+/// # Errors
+/// When it is not installed.
+pub(crate) fn check(source: &dyn ServerSource, fronts: u32) -> Result<(), SourceError> {
+    if fronts > 1 {
+        balancer::find(source)?;
+    }
+    Ok(())
+}
+
+/// Returns a socket at a free port of this machine.
+///
+/// # Errors
+/// When the system refuses.
+pub(crate) fn listen() -> Result<TcpListener, CliError> {
+    TcpListener::bind("127.0.0.1:0").map_err(|error| not_started(FrontError::System(error)))
+}
+
+/// Returns the servers of a site; the replicas' connections go with them.
+pub(crate) fn servers(cluster: &mut Cluster) -> FrontServers {
+    FrontServers {
+        primary: (cluster.primary.node.clone(), cluster.primary.facts.clone()),
+        replicas: std::mem::take(&mut cluster.replicas),
+    }
+}
+
+/// A running site.
+pub(crate) struct Site {
+    balancer: Option<Balancer>,
+    pub(crate) fronts: Fronts,
+    /// The address that visitors use.
+    pub(crate) address: SocketAddr,
+}
+
+impl Site {
+    /// Starts this number of fronts, and the load balancer if they are several; its configuration stays in the run directory.
+    ///
+    /// # Errors
+    /// When a server refuses, or the system.
+    pub(crate) fn start<M: Measurement>(
+        cx: &RunContext<'_, M>,
+        listener: TcpListener,
+        servers: FrontServers,
+        spec: &FrontSpec,
+        fronts: u32,
+    ) -> Result<Self, CliError> {
+        let address = listener.local_addr().map_err(FrontError::System);
+        let address = address.map_err(not_started)?;
+        let behind = || (0..fronts).map(|_| TcpListener::bind("127.0.0.1:0"));
+        let (own, public) = match fronts {
+            1 => (vec![listener], None),
+            _ => {
+                let own = behind().collect::<Result<Vec<_>, _>>();
+                (
+                    own.map_err(|error| not_started(FrontError::System(error)))?,
+                    Some(listener),
+                )
+            }
+        };
+        let fronts = Fronts::start(own, servers, spec, cx.clock).map_err(not_started)?;
+        let balancer = public
+            .map(|listener| balance(cx, listener, &fronts))
+            .transpose()?;
+        Ok(Self {
+            balancer,
+            fronts,
+            address,
+        })
+    }
+
+    /// Returns the processor time of the fronts and of the load balancer so far.
+    pub(crate) fn processor_time(&self) -> (Duration, Option<Duration>) {
+        let balancer = self.balancer.as_ref().and_then(Balancer::processor_time);
+        (Fronts::processor_time(), balancer)
+    }
+
+    /// Returns the load balancer and the fronts, to meter their resources.
+    pub(crate) fn processes(&self) -> Vec<NamedProcess> {
+        let balancer = self.balancer.iter().map(Balancer::process);
+        balancer.chain(self.fronts.processes()).collect()
+    }
+
+    /// Returns why it cannot serve any more.
+    pub(crate) fn failure(&mut self) -> Option<SourceError> {
+        let failed =
+            |message: String, hint| SourceError::new(SourceErrorKind::Failed, message, hint);
+        if let Some(failure) = self.balancer.as_mut().and_then(Balancer::failure) {
+            return Some(failed(failure.message, "run again"));
+        }
+        self.fronts.is_finished().then(|| {
+            failed(
+                "internal error: the front ended unexpectedly".to_owned(),
+                "report this as a bug, with the messages above",
+            )
+        })
+    }
+
+    /// Ends the load balancer, then the fronts and what they run on the servers.
+    pub(crate) fn end(self) {
+        drop(self.balancer);
+        if self.fronts.misses_a_server() {
+            // So that the end of the run is bounded.
+            give_up_on_silent_servers();
+        }
+        self.fronts.end();
+    }
+}
+
+/// Starts the load balancer; its configuration stays in the run directory.
+fn balance<M: Measurement>(
+    cx: &RunContext<'_, M>,
+    listener: TcpListener,
+    fronts: &Fronts,
+) -> Result<Balancer, CliError> {
+    let text = balancer::configuration(&fronts.addresses());
+    let file = cx.run_dir.file(balancer::CONFIGURATION);
+    fs::write(&file, &text).map_err(|error| {
+        CliError::failed(
+            format!("cannot write {}: {error}", file.display()),
+            "free disk space, or choose another folder with --run-dir",
+        )
+    })?;
+    Ok(Balancer::start(cx.source(), listener, &text, cx.stop)?)
+}
+
+fn not_started(error: FrontError) -> CliError {
+    match error {
+        FrontError::Server(error) => CliError::from(error),
+        FrontError::System(error) => CliError::failed(
+            format!("cannot start the front: {error}"),
+            "raise the limits of processes and open files (ulimit -u, ulimit -n)",
+        ),
+    }
+}

@@ -1,0 +1,301 @@
+//! A visitor of a site in front of the servers posts, and reloads until the post is shown.
+
+use std::time::Duration;
+
+use replimeter_engine::source::{ServerSource, Servers, SourceError};
+use replimeter_instruments::{
+    clock::Clock,
+    load::{self, FillProgress, Workload},
+    preflight::Cluster,
+    resources::{Meter, ResourceWatch},
+    stale::ReaderRef,
+};
+use replimeter_model::{
+    load::{DataSize, ReadTarget},
+    plan::{ReadConsistency, Remedy, SessionReset, StaleSite},
+    target::Target,
+    warning::{Warning, WarningCode},
+};
+use replimeter_run::{
+    RunContext, Stage,
+    cli_error::{CliError, FailureKind, unexpected},
+    dry_run::{LOAD, PlanEffects, ServerCost},
+    to_measure, with_causes,
+    workloads::{filling, workload},
+};
+use replimeter_web::{
+    client::{PostingVisitor, check_ports},
+    front::FrontSpec,
+};
+
+use super::{
+    Stale, absent,
+    accumulator::Call,
+    conditions::{CaseCondition, Curves, RoundsSeen, ServerStart, measure_cell, place},
+    load::CaseLoads,
+    remedy::{Counted, SiteCase, SiteInUse},
+};
+use crate::site::{self, Site};
+
+/// The workload whose table the posts are in, and its rows before the run.
+const WORKLOAD: &str = "post-insert";
+const ROWS: DataSize = DataSize::Rows(1000);
+/// Connections of a front to each server: the one visitor needs one.
+const CONNECTIONS: u32 = 2;
+/// Interval between readings of the servers' processes.
+const GLANCE: Duration = Duration::from_millis(250);
+
+/// Checks what the site needs, before a server is started.
+///
+/// # Errors
+/// When HAProxy is not installed, or ports are too few.
+pub(super) fn check(source: &dyn ServerSource, through: &StaleSite) -> Result<(), SourceError> {
+    site::check(source, through.site.fronts)?;
+    if through.keep_alive.contains(&false) {
+        check_ports()?;
+    }
+    Ok(())
+}
+
+/// Adds the site's part of a dry run.
+///
+/// # Errors
+/// When the workload of the posts cannot be read, which is a bug.
+pub(super) fn effects(effects: &mut PlanEffects, through: &StaleSite) -> Result<(), CliError> {
+    effects.tables(WORKLOAD, false)?;
+    let remedies = through.remedies.iter().map(|remedy| remedy.name());
+    effects.add_effect(
+        LOAD,
+        format!(
+            "a visitor of a site posts and reloads, under each remedy ({}){}",
+            remedies.collect::<Vec<_>>().join(", "),
+            if through.keep_alive.len() > 1 {
+                ", over a connection that is kept and over new ones"
+            } else {
+                ""
+            }
+        ),
+    );
+    Ok(())
+}
+
+/// Returns what the site costs the servers, besides other connections.
+pub(super) fn costs(through: &StaleSite, more: u64) -> [ServerCost; 2] {
+    let connections = u64::from(CONNECTIONS * through.site.fronts) + more;
+    // The run's own, those of a start of fronts, the monitor's, and the meter's.
+    [("primary", 5), ("each replica", 5)].map(|(role, own)| ServerCost {
+        role,
+        connections: connections + own,
+        work: "an insert or a select per request; a question for its state, twice a second"
+            .to_owned(),
+    })
+}
+
+/// Measures every case in one start of a target, through a site.
+pub(super) fn one(
+    cx: &mut RunContext<'_, Stale>,
+    target: &Target,
+    start: u32,
+    workloads: &[(String, Workload)],
+    curves: &mut Curves,
+) -> Result<(), CliError> {
+    let work = &cx.work.of_start(start);
+    let (servers, mut cluster) = cx.open_checked_by(target, load::check)?;
+    let found = load::claim(&mut cluster)?;
+    cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
+    cx.warn(found);
+    cx.take(Call::Shape {
+        label: servers.label().to_owned(),
+        start,
+        mode: cluster.mode.to_owned(),
+    })?;
+    let mut sets = CaseLoads::new(work, workloads);
+    let mut start = ServerStart {
+        number: start,
+        shape: servers.label(),
+        plan: work,
+        curves,
+    };
+    let mut result = posts(cx, &mut cluster, &mut sets).and_then(|rows| {
+        cases(
+            cx,
+            (servers.as_ref(), rows),
+            &mut cluster,
+            &mut start,
+            &mut sets,
+        )
+    });
+    cx.stage(
+        Stage::CleanUp,
+        "removing the posts and the data of the loads",
+    );
+    cx.warn(sets.remove(&cluster, servers.is_temporary()));
+    let fallen_back = cluster.fall_back_reason();
+    result = absent(cx, &cluster, &[], result);
+    drop(cluster);
+    let ended = with_causes(result.err(), fallen_back, None, servers.as_ref());
+    cx.close(servers);
+    ended
+}
+
+/// Creates the table of posts; returns its rows.
+fn posts(
+    cx: &mut RunContext<'_, Stale>,
+    cluster: &mut Cluster,
+    sets: &mut CaseLoads<'_>,
+) -> Result<u64, CliError> {
+    let replicas = cluster.replica_nodes();
+    let mut progress = |filled: &FillProgress| cx.observers.progress(filling(filled));
+    let posts = workload(WORKLOAD)?;
+    let mut set = load::fill(cluster, &posts, ROWS, &mut progress, cx.stop)?;
+    cx.warn(std::mem::take(&mut set.warnings));
+    let arrived = set.wait_on(&replicas, cx.work.timeout.0, cx.stop);
+    let rows = set.rows;
+    sets.add(set);
+    arrived?;
+    Ok(rows)
+}
+
+/// Measures every case under every remedy; the servers have this number of posts.
+fn cases<'s, 'a: 's>(
+    cx: &mut RunContext<'a, Stale>,
+    (servers, rows): (&dyn Servers, u64),
+    cluster: &mut Cluster,
+    start: &mut ServerStart<'_>,
+    sets: &mut CaseLoads<'s>,
+) -> Result<(), CliError> {
+    let work = cx.work;
+    let through = work.site.as_ref();
+    let through = through.ok_or_else(|| unexpected("the plan has no site"))?;
+    let readers: Vec<ReaderRef> = (0..cluster.replicas.len())
+        .map(ReaderRef::Replica)
+        .collect();
+    let mut next_round = 1;
+    for case in &work.cases {
+        let Some(placed) = place(cx, sets, case, cluster, &readers, start.shape)? else {
+            continue;
+        };
+        let found = sets.fill(cx, &placed, cluster)?;
+        cx.warn(found);
+        for remedy in &through.remedies {
+            let site = match open(cx, servers, through, *remedy, rows) {
+                Ok(site) => site,
+                Err(failure)
+                    if *remedy == Remedy::WaitForGtid
+                        && through.remedies.len() > 1
+                        && failure.kind == FailureKind::Failed =>
+                {
+                    cx.warn([Warning::new(
+                        WarningCode::CaseLeftOut,
+                        format!(
+                            "{}: the remedy {} was left out: {}",
+                            start.shape,
+                            remedy.name(),
+                            failure.message
+                        ),
+                        "turn on GTIDs and binary logs, or leave this remedy out",
+                    )]);
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
+            let mut watched = Ok(());
+            for keep_alive in &through.keep_alive {
+                let site_case = SiteCase {
+                    remedy: *remedy,
+                    keep_alive: *keep_alive,
+                };
+                let mut what = format!("{case}, {}, {}", remedy.name(), site_case.connections());
+                let condition = format!("{}, {what}", start.shape);
+                if work.starts > 1 {
+                    what = format!("{what}, start {} of {}", start.number, work.starts);
+                }
+                let cell = CaseCondition {
+                    case,
+                    level: ReadConsistency::Off,
+                    pool: SessionReset::Keep,
+                    site: Some(site_case),
+                    plan: start.plan_of(&condition),
+                    what,
+                    placed: &placed,
+                };
+                let mut seen = RoundsSeen::through(site.visited(*keep_alive, cx.clock)?);
+                watched = measure_cell(
+                    cx,
+                    cluster,
+                    &readers[..readers.len().min(1)],
+                    (start.shape, &cell),
+                    sets,
+                    next_round,
+                    &mut seen,
+                )
+                .map(|next| next_round = next);
+                start.keep_curve(condition, seen);
+                if watched.is_err() {
+                    break;
+                }
+            }
+            site.site.end();
+            watched?;
+        }
+    }
+    Ok(())
+}
+
+/// A site, and the meter of it and its servers.
+struct MeteredSite {
+    site: Site,
+    watch: ResourceWatch,
+}
+
+impl MeteredSite {
+    /// Returns it with a visitor.
+    fn visited(&self, keep_alive: bool, clock: Clock) -> Result<SiteInUse<'_>, CliError> {
+        let visitor = PostingVisitor::new(self.site.address, keep_alive, clock);
+        let visitor = visitor.map_err(|error| {
+            CliError::failed(
+                format!("cannot start the visitor: {error}"),
+                "raise the limit of open files (ulimit -n)",
+            )
+        })?;
+        // What came before.
+        drop(self.site.fronts.take_traffic());
+        Ok(SiteInUse {
+            fronts: &self.site.fronts,
+            watch: &self.watch,
+            visitor,
+            counted: Counted::default(),
+        })
+    }
+}
+
+/// Starts a site, and the meter of it and its servers.
+fn open(
+    cx: &RunContext<'_, Stale>,
+    servers: &dyn Servers,
+    through: &StaleSite,
+    remedy: Remedy,
+    rows: u64,
+) -> Result<MeteredSite, CliError> {
+    // Its own connections to the servers.
+    let mut cluster = load::check(&to_measure(servers))?;
+    let meter = Meter::open(servers.members(), &cx.clock)?;
+    let spec = FrontSpec {
+        names: Vec::new(),
+        reads: ReadTarget::Replicas,
+        remedy,
+        primary_for: through.primary_for.0,
+        connections: CONNECTIONS,
+        cost: through.site.cost.0,
+        max_rows: u64::MAX,
+        rows,
+        run: cx.clock.origin_unix_us() as u64,
+        shows_servers: true,
+    };
+    let listener = site::listen()?;
+    let behind = site::servers(&mut cluster);
+    let site = Site::start(cx, listener, behind, &spec, through.site.fronts)?;
+    let watch = ResourceWatch::start(meter, GLANCE);
+    watch.add(site.processes());
+    Ok(MeteredSite { site, watch })
+}
