@@ -48,7 +48,7 @@ pub struct BacklogSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
 
-    /// Keep idle cores awake [default: on for a sandbox with at most one load thread]
+    /// Keep cores awake [default: on for a new sandbox with at most one load thread]
     ///
     /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
     /// one thread keeps the cores busy, and the spinners would cost it throughput.

@@ -62,7 +62,7 @@ pub struct ExposureSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id: Option<u32>,
 
-    /// Keep idle cores awake [default: on for a sandbox with at most one writer]
+    /// Keep cores awake [default: on for a new sandbox with at most one writer]
     ///
     /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
     /// one thread keeps the cores busy, and the spinners would cost it throughput.

@@ -81,7 +81,7 @@ pub struct TapSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_id: Option<u32>,
 
-    /// Keep this machine's idle cores from halting [default: on for a sandbox]
+    /// Keep this machine's idle cores from halting [default: on for a new sandbox]
     ///
     /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
