@@ -12,6 +12,7 @@ use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
     test!(scale_through_http_reports_the_site),
+    test!(ab_keeps_its_connections),
     test!(visitors_keep_their_rate_and_fronts_cost_what_was_asked),
     test!(killed_site_ends_scale_and_leaves_nothing),
     test!(interrupted_ab_keeps_results_and_leaves_nothing),
@@ -59,6 +60,38 @@ fn of_role(row: &Value, role: &str, figure: &str) -> f64 {
     let servers = row["servers"].as_array().unwrap().iter();
     let of_role = servers.filter(|server| server["role"] == role);
     of_role.map(|server| number(&server[figure])).sum()
+}
+
+fn ab_keeps_its_connections() {
+    if !has_programs() {
+        return skip(NO_PROGRAMS);
+    }
+    let tool = TestEnvironment::new();
+    let args = scale(&[
+        "--replicas",
+        "1",
+        "--duration",
+        "1s",
+        "--keep-alive",
+        "on",
+        "--json",
+    ]);
+    let document = tool.run(&args).with_code(0).json();
+    assert!(
+        rows(&document).iter().all(|row| row["failed"] == 0),
+        "{document:#}"
+    );
+    for file in fs::read_dir(tool.only_run().join("ab")).unwrap().flatten() {
+        let path = file.path();
+        if path.extension().is_some_and(|end| end == "txt") {
+            let text = fs::read_to_string(&path).unwrap();
+            let kept = text
+                .lines()
+                .find_map(|line| line.strip_prefix("Keep-Alive requests:"));
+            let kept: u64 = kept.unwrap().trim().parse().unwrap();
+            assert!(kept > 10, "{text}");
+        }
+    }
 }
 
 fn scale_through_http_reports_the_site() {
@@ -216,6 +249,26 @@ fn killed_site_ends_scale_and_leaves_nothing() {
         .stderr_contains("HAProxy ended (signal: 9 (SIGKILL)");
     assert_eq!(ended.json()["status"], "failed");
     assert_eq!(tool.servers(), Vec::<i32>::new());
+    // The visitor of `stale` names the site, not only the request that failed.
+    let args = ["stale", "--through", "http", "--sandbox", "mariadb/async:1"];
+    let more = ["--duration", "60s", "--starts", "1"];
+    let child = tool
+        .command(&[&args[..], &more[..]].concat())
+        .spawn()
+        .unwrap();
+    let mut balancers = Vec::new();
+    wait_until("HAProxy runs", LIMIT, || {
+        balancers = children_named(&child, "haproxy");
+        // Master and worker, or one process.
+        !balancers.is_empty()
+    });
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    for balancer in children_named(&child, "haproxy") {
+        let _ = kill_process(balancer, Signal::KILL);
+    }
+    let _ = wait(child, LIMIT)
+        .with_code(3)
+        .stderr_contains("HAProxy ended (signal: 9 (SIGKILL)");
 }
 
 fn interrupted_ab_keeps_results_and_leaves_nothing() {
@@ -422,6 +475,22 @@ fn invalid_settings_of_a_site_are_refused() {
                 "1s",
             ],
             "primary-for requires remedy = primary-for",
+        ),
+        (
+            vec!["stale", "--through", "http", "--load", "select:1@primary"],
+            "has the table of the site's posts",
+        ),
+        (
+            vec![
+                "stale",
+                "--through",
+                "http",
+                "--primary",
+                "mysql://u@127.0.0.1:1/",
+                "--replica",
+                "mysql://u@127.0.0.1:2/",
+            ],
+            "needs a sandbox",
         ),
         (
             vec!["stale", "--through", "http", "--remedy", "sticky,sticky"],

@@ -47,12 +47,12 @@ global
 defaults
     mode http
     timeout connect 5s
-    timeout client 30s
+    timeout client 90s
     timeout server 40s
     timeout http-request 10s
-    timeout http-keep-alive 10s
+    timeout http-keep-alive 60s
     option http-keep-alive
-    http-reuse safe
+    http-reuse always
 frontend site
     bind fd@0
     default_backend fronts

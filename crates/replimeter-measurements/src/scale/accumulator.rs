@@ -163,9 +163,9 @@ impl Accumulator {
         let mut warnings: Vec<Warning> = self.found.iter().map(told).collect();
         for invalid in &self.invalid {
             warnings.push(Warning::new(
-                WarningCode::SemiSyncNotInEffect,
+                self.reason().0,
                 format!("{invalid}; the block is excluded"),
-                "find out why no replica acknowledged before the timeout",
+                self.reason().1,
             ));
         }
         let most = self
@@ -208,6 +208,25 @@ impl Accumulator {
         warnings
     }
 
+    /// Returns the kind of reason for which blocks do not count, and what to do.
+    fn reason(&self) -> (WarningCode, &'static str) {
+        if self
+            .invalid
+            .iter()
+            .any(|text| text.contains("semi-synchronous"))
+        {
+            (
+                WarningCode::SemiSyncNotInEffect,
+                "find out why no replica acknowledged before the timeout",
+            )
+        } else {
+            (
+                WarningCode::ServerLost,
+                "see the error logs of the servers that were out of use, and whether the machine is overloaded",
+            )
+        }
+    }
+
     /// Returns why there are no results although all blocks ran, if so.
     pub(super) fn invalid(&self) -> Option<CliError> {
         let nothing = self
@@ -217,7 +236,7 @@ impl Accumulator {
         let reason = self.invalid.iter().next().filter(|_| nothing)?;
         Some(CliError::invalid(
             reason.clone(),
-            "every block mixes semi-synchronous and asynchronous commits; find out why no replica acknowledged before the timeout, then run again",
+            format!("no block counts: {}, then run again", self.reason().1),
         ))
     }
 

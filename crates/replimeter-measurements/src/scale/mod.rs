@@ -380,7 +380,9 @@ impl Starts {
                     Ok(measured) => (Some(Box::new(measured)), None),
                     Err(BlockError { error, until_then }) => (until_then, Some(error)),
                 };
-                if let Some(block_of_phase) = measured {
+                let absence = site.as_ref().and_then(|site| site.absence());
+                if let Some(mut block_of_phase) = measured {
+                    block_of_phase.invalid = block_of_phase.invalid.or(absence);
                     let place = BlockPlace {
                         shape: servers.label().to_owned(),
                         replicas,

@@ -135,6 +135,12 @@ impl ScaleClients {
         })
     }
 
+    /// Returns why a block does not count: a server was out of use.
+    pub(super) fn absence(&self) -> Option<String> {
+        let changes = self.site.fronts.take_changes();
+        (!changes.is_empty()).then(|| changes.join("; "))
+    }
+
     /// Returns the processes of the site.
     pub(super) fn processes(&self) -> Vec<NamedProcess> {
         self.site.processes()
@@ -307,6 +313,14 @@ impl BlockClients<'_> {
         result.cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let of_kind = || seen.traffic.answered.iter().filter(|one| one.kind == kind);
         let seconds = result.counted.0 as f64 / 1e9;
+        if part.latency_us.is_some() {
+            // `ab` also counts answers that were cut off.
+            let cut = result.operations.saturating_sub(of_kind().count() as u64);
+            let cut = if seen.traffic.left_out > 0 { 0 } else { cut };
+            result.operations -= cut;
+            result.statements -= cut;
+            result.failed += cut;
+        }
         for (index, name) in self.clients.servers.iter().enumerate() {
             let operations = of_kind().filter(|one| one.server == index).count() as u64;
             if operations > 0 {

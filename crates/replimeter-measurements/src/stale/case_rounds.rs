@@ -10,8 +10,8 @@ use replimeter_model::{
     load::LoadRecord,
     plan::{ReadConsistency, SessionReset},
     stale::{
-        StaleLoad, StaleRead, StaleResults, StaleRound, StaleRow, StaleTimeline, StaleWindow,
-        Verdict, Violations, Witness, WitnessStep,
+        FreshAfter, StaleLoad, StaleRead, StaleResults, StaleRound, StaleRow, StaleTimeline,
+        StaleWindow, Verdict, Violations, Witness, WitnessStep,
     },
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -102,7 +102,11 @@ fn broken(row: &StaleRow, case: &CaseAccumulator) -> Option<Warning> {
         Some(site) => site.promises_own_post(),
         None => case.asked != ReadConsistency::Off,
     };
-    if !promises || violations.read_your_writes + violations.monotonic_same_connection == 0 {
+    // A site promises nothing about the posts of others.
+    let back = case
+        .site
+        .map_or(violations.monotonic_same_connection, |_| 0);
+    if !promises || violations.read_your_writes + back == 0 {
         return None;
     }
     let hint = match case.pool {
@@ -477,7 +481,7 @@ impl CaseRounds {
                 "rounds"
             };
             let delay = reader.delay.as_secs_f64() * 1e6;
-            let row = StaleRow {
+            let mut row = StaleRow {
                 shape: case.shape.clone(),
                 writer: self.writer.clone(),
                 reader: reader.name.clone(),
@@ -494,6 +498,10 @@ impl CaseRounds {
                 monotonic_witness,
                 ..summary.row()
             };
+            if case.site.is_some_and(|site| site.several) {
+                // A post that one server showed can be missing on the next: the first page that shows it does not end the wait.
+                row.fresh_after_us = FreshAfter::default();
+            }
             warnings.extend(broken(&row, case));
             if let Some(site) = &self.site {
                 results.site.push(site.cost(&row));

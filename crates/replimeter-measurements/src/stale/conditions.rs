@@ -416,6 +416,9 @@ fn measure(
                 Call::Round(round.clone())
             }
             Event::Window(window) => {
+                if let Some(counted) = &mut counted {
+                    counted.take_traffic();
+                }
                 let loads = cell.placed.iter().zip(recorders);
                 let load = loads.map(|(load, recorder)| load_window(load.name(), &recorder.take()));
                 Call::Window(StaleWindow {

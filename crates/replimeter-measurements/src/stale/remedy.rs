@@ -9,7 +9,10 @@ use replimeter_model::{
     time::Nanos,
 };
 use replimeter_stats::{series::distribution, signed::SignedHistogram};
-use replimeter_web::{client::PostingVisitor, front::Fronts};
+use replimeter_web::{
+    client::PostingVisitor,
+    front::{Fronts, Traffic},
+};
 use serde::{Deserialize, Serialize};
 
 /// How a visitor of a site is served.
@@ -18,6 +21,9 @@ pub(crate) struct SiteCase {
     pub(super) remedy: Remedy,
     /// Whether the visitor keeps its connection.
     pub(super) keep_alive: bool,
+    /// Whether one visitor's pages come from several servers.
+    #[serde(default)]
+    pub(super) several: bool,
 }
 
 impl SiteCase {
@@ -97,16 +103,28 @@ impl SiteUse {
     }
 }
 
-/// The counted rounds of a case.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
+/// The counted rounds of a case: those with an immediate reload, so that the waits of the curve are no cost.
+pub(super) struct Counted<'a> {
+    fronts: &'a Fronts,
+    traffic: Traffic,
     rounds: u64,
     span: Option<[Nanos; 2]>,
 }
 
-impl Counted {
+impl<'a> Counted<'a> {
+    pub(super) fn new(fronts: &'a Fronts) -> Self {
+        // What came before.
+        drop(fronts.take_traffic());
+        Self {
+            fronts,
+            traffic: Traffic::default(),
+            rounds: 0,
+            span: None,
+        }
+    }
+
     pub(super) fn add(&mut self, round: &StaleRound) {
-        if !matches!(round.phase, StalePhase::AtOnce | StalePhase::Curve) {
+        if round.phase != StalePhase::AtOnce {
             return;
         }
         self.rounds += 1;
@@ -114,28 +132,32 @@ impl Counted {
         let [_, end] = self.span.get_or_insert([round.send; 2]);
         *end = last.unwrap_or(round.ack);
     }
+
+    /// Takes the requests of the fronts, which keep a limited number.
+    pub(super) fn take_traffic(&mut self) {
+        self.traffic.append(self.fronts.take_traffic());
+    }
 }
 
 /// A site, and its visitor in one case.
 pub(super) struct SiteInUse<'a> {
-    pub(super) fronts: &'a Fronts,
     pub(super) watch: &'a ResourceWatch,
     pub(super) visitor: PostingVisitor,
-    pub(super) counted: Counted,
+    pub(super) counted: Counted<'a>,
 }
 
-impl SiteInUse<'_> {
+impl<'a> SiteInUse<'a> {
     /// Returns the visitor, and what counts its rounds.
-    pub(super) fn parts(&mut self) -> (&mut dyn Visitor, &mut Counted) {
+    pub(super) fn parts(&mut self) -> (&mut dyn Visitor, &mut Counted<'a>) {
         (&mut self.visitor, &mut self.counted)
     }
 
     /// Returns what the site did in the counted rounds.
     pub(super) fn take_use(&mut self) -> SiteUse {
-        let counted = std::mem::take(&mut self.counted);
         // Nothing is known after the last reading.
         let _ = self.watch.read();
-        let traffic = self.fronts.take_traffic();
+        let counted = &mut self.counted;
+        counted.take_traffic();
         let Some([began, end]) = counted.span else {
             return SiteUse::default();
         };
@@ -144,7 +166,7 @@ impl SiteInUse<'_> {
             uses: self.watch.over(began, end),
             ..SiteUse::default()
         };
-        let pages = traffic.answered.iter();
+        let pages = counted.traffic.answered.iter();
         let pages = pages.filter(|one| one.kind == RequestKind::Page);
         for page in pages.filter(|page| began <= page.at && page.at <= end) {
             used.pages += 1;

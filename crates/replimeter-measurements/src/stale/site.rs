@@ -178,7 +178,7 @@ fn cases<'s, 'a: 's>(
         let found = sets.fill(cx, &placed, cluster)?;
         cx.warn(found);
         for remedy in &through.remedies {
-            let site = match open(cx, servers, through, *remedy, rows) {
+            let mut site = match open(cx, servers, through, *remedy, rows) {
                 Ok(site) => site,
                 Err(failure)
                     if *remedy == Remedy::WaitForGtid
@@ -204,6 +204,7 @@ fn cases<'s, 'a: 's>(
                 let site_case = SiteCase {
                     remedy: *remedy,
                     keep_alive: *keep_alive,
+                    several: *remedy == Remedy::None && readers.len() > 1,
                 };
                 let mut what = format!("{case}, {}, {}", remedy.name(), site_case.connections());
                 let condition = format!("{}, {what}", start.shape);
@@ -231,6 +232,20 @@ fn cases<'s, 'a: 's>(
                 )
                 .map(|next| next_round = next);
                 start.keep_curve(condition, seen);
+                let failure = watched
+                    .as_ref()
+                    .is_err_and(|failure| failure.kind == FailureKind::Failed);
+                if let Some(failure) = site.site.failure().filter(|_| failure) {
+                    watched = Err(failure.into());
+                }
+                let changes = site.site.fronts.take_changes();
+                cx.warn(changes.into_iter().map(|change| {
+                    Warning::new(
+                        WarningCode::ServerLost,
+                        format!("{}, {}: {change}", start.shape, remedy.name()),
+                        "see the server's error log: the pages came from the other servers",
+                    )
+                }));
                 if watched.is_err() {
                     break;
                 }
@@ -258,13 +273,10 @@ impl MeteredSite {
                 "raise the limit of open files (ulimit -n)",
             )
         })?;
-        // What came before.
-        drop(self.site.fronts.take_traffic());
         Ok(SiteInUse {
-            fronts: &self.site.fronts,
             watch: &self.watch,
             visitor,
-            counted: Counted::default(),
+            counted: Counted::new(&self.site.fronts),
         })
     }
 }

@@ -335,6 +335,11 @@ impl Settings for StaleSettings {
         }
         let cases = self.cases()?;
         let site = self.site()?;
+        if site.is_some() && targets.iter().any(|one| matches!(one, Target::Nodes(_))) {
+            return contradiction(
+                "through = http needs a sandbox; for a site in front of your own servers use replimeter front",
+            );
+        }
         let levels = self
             .read_consistency
             .get_or_insert_with(|| vec![ReadConsistency::Off]);

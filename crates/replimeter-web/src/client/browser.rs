@@ -73,7 +73,17 @@ impl Browser {
     /// # Errors
     /// When there is no complete answer in time; the next request uses a new connection.
     pub async fn ask(&mut self, request: Request) -> io::Result<Reply> {
-        let reply = timeout(TIMEOUT, self.exchange(request)).await;
+        let reused = self.connection.is_some();
+        let reply = timeout(TIMEOUT, async {
+            let reply = self.exchange(request).await;
+            if reply.is_err() && reused && request.form.is_none() {
+                // As browsers do: the site can have closed the idle connection at this moment. A post is not repeated.
+                self.connection = None;
+                return self.exchange(request).await;
+            }
+            reply
+        })
+        .await;
         let reply = reply.unwrap_or_else(|_| {
             let text = format!("no answer within {} s", TIMEOUT.as_secs());
             Err(io::Error::new(io::ErrorKind::TimedOut, text))

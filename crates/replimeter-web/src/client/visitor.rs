@@ -20,7 +20,9 @@ use tokio::{
 use super::{Browser, INSERT, PAGE, Request, alarm::Alarm};
 
 /// Number of the visitor's posts that are remembered; a page shows fewer.
-const REMEMBERED: usize = 1000;
+const REMEMBERED: usize = 100;
+/// Rounds of one visitor; then another one comes, without cookies. With one visitor a sticky replica would be the only one measured.
+const SESSION: u64 = 20;
 /// A reload follows a page after this part of the time since the post: reloads without a pause would take the processor time that the
 /// replica needs to apply the post, and a pause of a tenth leaves the staleness known to a tenth.
 const PAUSE: i64 = 10;
@@ -103,6 +105,10 @@ impl Visitor for PostingVisitor {
             posts,
             newest,
         } = self;
+        if visit.round.is_multiple_of(SESSION) {
+            browser.forget();
+            *newest = 0;
+        }
         let mut round = Round {
             clock,
             alarm,

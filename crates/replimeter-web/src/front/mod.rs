@@ -152,7 +152,10 @@ impl Fronts {
         let (mut https, mut sites) = (Vec::new(), Vec::new());
         for (number, listener) in (1..).zip(listeners) {
             let name = threads_of(number);
-            let site = Arc::new(Site::new(&name, &servers, spec, clock, &posted)?);
+            // Fronts must not read the same rows, nor servers in the same order.
+            let seed = Random::numbered(spec.run ^ number as u64).bits();
+            let site = Site::new(&name, &servers, spec, (clock, seed), &posted)?;
+            let site = Arc::new(site);
             let handler = Arc::clone(&site);
             let http = HttpServer::start(
                 &format!("{name}http"),
@@ -245,7 +248,7 @@ impl Site {
         name: &str,
         servers: &FrontServers,
         spec: &FrontSpec,
-        clock: Clock,
+        (clock, seed): (Clock, u64),
         posted: &Arc<Posted>,
     ) -> Result<Self, FrontError> {
         let waits = spec.remedy == Remedy::WaitForGtid;
@@ -274,6 +277,7 @@ impl Site {
                 remedy: spec.remedy,
                 primary_for: spec.primary_for,
                 readers: readers(spec.reads, pools.len()),
+                seed,
             },
             cost: spec.cost,
             max_rows: spec.max_rows,
@@ -283,7 +287,7 @@ impl Site {
             clock,
             turn: AtomicUsize::new(0),
             rows: spec.rows,
-            random: Mutex::new(Random::new(spec.run)),
+            random: Mutex::new(Random::new(seed)),
             cookies: CookieNames::of(spec.run),
             posted: Arc::clone(posted),
             traffic: Mutex::default(),

@@ -391,10 +391,9 @@ fn visits(run: &StaleDocument) -> String {
     };
     format!(
         "In a round one visitor of a site posts (POST /insert), and loads the page (GET /) as soon as the answer has arrived, and again, after a pause of \
-         a tenth of the time since the post, until the post is there; the cookies are kept from round to round; {site}. A page is stale when the first one missed the post; staleness is \
-         from the answer to the post, at the visitor, to the end of the page that showed it, of stale rounds only. A page that shows less than \
-         an earlier one is non-monotonic. Intervals are Wilson's, widened for correlation within windows; with no event, the upper bound is given. \
-         Pages, waits and processor time are of all counted rounds, with those of the curve."
+         a tenth of the time since the post, until the post is there; a visitor keeps its cookies for 20 rounds; {site}. A page is stale when the first one missed the post; staleness is \
+         from the answer to the post, at the visitor, to the end of the page that showed it, of stale rounds only. A first page that shows less than an earlier page of its visitor is non-monotonic. Intervals are Wilson's, widened for correlation within windows; with no event, the upper bound is given. \
+         Pages, waits and processor time are of the rounds with an immediate reload."
     )
 }
 

@@ -2,6 +2,7 @@
 
 use super::{ReadConsistency, StaleSettings, distinct};
 use crate::{
+    load::LoadSpec,
     plan::{
         PlanError, contradiction,
         front::{self, Remedy},
@@ -54,6 +55,13 @@ impl StaleSettings {
             return contradiction(&format!(
                 "{key} is of reads by statements: leave it out, or through = http"
             ));
+        }
+        let posts = |load: &LoadSpec| matches!(load.workload.as_str(), "post-insert" | "select");
+        let cases = self.cases.iter().flat_map(|case| &case.0);
+        if let Some(load) = self.load.iter().chain(cases).find(|load| posts(load)) {
+            return Err(PlanError::Contradiction(format!(
+                "the load {load} has the table of the site's posts: use another workload"
+            )));
         }
         let remedies = self.remedy.get_or_insert_with(|| {
             vec![
