@@ -9,7 +9,7 @@ use hyper::{
 use replimeter_engine::{ErrorKind, ServerError, error::code};
 use replimeter_instruments::{clock::thread_cpu, sync::lock};
 use replimeter_model::{front::RequestKind, time::Nanos};
-use serde_json::json;
+use serde::Serialize;
 
 use super::{
     Site,
@@ -26,6 +26,36 @@ const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 /// The type of a form's body.
 const FORM: &str = "application/x-www-form-urlencoded";
+
+/// The answer to a post.
+#[derive(Serialize)]
+struct Posted<'a> {
+    post: u64,
+    server: Option<&'a str>,
+}
+
+/// The answer to a select.
+#[derive(Serialize)]
+struct Selected<'a> {
+    server: Option<&'a str>,
+    posts: &'a [Post],
+}
+
+/// The page as JSON.
+#[derive(Serialize)]
+struct Loaded<'a> {
+    server: Option<&'a str>,
+    own: Option<OwnPost>,
+    age_us: f64,
+    posts: &'a [Post],
+}
+
+/// The visitor's last post, and whether the page shows it.
+#[derive(Serialize)]
+struct OwnPost {
+    post: u64,
+    shown: bool,
+}
 
 /// Why a request has no regular answer.
 enum Failed {
@@ -58,6 +88,13 @@ impl Drop for Pending<'_> {
             lock(&site.traffic).abandoned += 1;
         }
     }
+}
+
+/// Returns an answer of JSON.
+fn as_json(body: &impl Serialize) -> Result<Answer, Failed> {
+    let text = serde_json::to_vec(body);
+    let text = text.map_err(|error| Failed::Unavailable(format!("internal error: {error}")))?;
+    Ok(answer(StatusCode::OK, JSON, text))
 }
 
 /// Uses the processor for this time.
@@ -185,8 +222,10 @@ impl Site {
         };
         let now = self.clock.now();
         lock(&self.posted.acknowledged).add(post, now);
-        let body = json!({"post": post, "server": self.shown(PRIMARY)});
-        let mut done = answer(StatusCode::OK, JSON, body.to_string());
+        let mut done = as_json(&Posted {
+            post,
+            server: self.shown(PRIMARY),
+        })?;
         let last = LastPost {
             number: post,
             at: now,
@@ -210,8 +249,10 @@ impl Site {
         let read = self
             .read(&visitor, || Work::Select(form.clone(), first))
             .await?;
-        let body = json!({"server": self.shown(read.served.server), "posts": read.posts});
-        let mut done = answer(StatusCode::OK, JSON, body.to_string());
+        let mut done = as_json(&Selected {
+            server: self.shown(read.served.server),
+            posts: &read.posts,
+        })?;
         remember(
             &mut done,
             &self.cookies.reader,
@@ -244,13 +285,12 @@ impl Site {
                 html.map_err(|error| Failed::Unavailable(format!("internal error: {error}")))?;
             answer(StatusCode::OK, HTML, html)
         } else {
-            let body = json!({
-                "server": self.shown(read.served.server),
-                "own": own.map(|(post, is_there)| json!({"post": post, "shown": is_there})),
-                "age_us": age.as_micros(),
-                "posts": read.posts,
-            });
-            answer(StatusCode::OK, JSON, body.to_string())
+            as_json(&Loaded {
+                server: self.shown(read.served.server),
+                own: own.map(|(post, shown)| OwnPost { post, shown }),
+                age_us: age.as_micros(),
+                posts: &read.posts,
+            })?
         };
         remember(
             &mut done,
