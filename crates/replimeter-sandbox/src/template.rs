@@ -112,7 +112,7 @@ impl TemplateBuilder<'_> {
         let number = self.spawn(install, command)?;
         let began = Instant::now();
         // It accepts no connections: its log is the only sign of life.
-        while !fs::read(&log).is_ok_and(|log| contains(&log, b"ready for connections")) {
+        while !fs::read(&log).is_ok_and(|log| contains(&log, READY_LINE)) {
             if let Some(status) = self.servers.ended(number) {
                 return Err(died(install, status, &log));
             }
@@ -215,6 +215,10 @@ impl TemplateBuilder<'_> {
         })
     }
 }
+
+/// A server's own line in its log, `PROGRAM: ready for connections.`; Galera's line "Synchronized with group, ready for connections" comes
+/// before it, when a signal to shut down would be lost.
+const READY_LINE: &[u8] = b": ready for connections.";
 
 fn contains(text: &[u8], wanted: &[u8]) -> bool {
     text.windows(wanted.len()).any(|window| window == wanted)
