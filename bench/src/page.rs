@@ -1,9 +1,9 @@
 //! The page of a run of a million samples: time and memory to render it, time to open it.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use replimeter_suites::{
-    TestEnvironment, browser,
+    TestEnvironment, headless,
     synthetic::{SyntheticSamples, lag_run},
 };
 
@@ -101,22 +101,8 @@ fn opening(page: &Path, folder: &Path) -> f64 {
     let copy = folder.join("timed.html");
     fs::write(&copy, text.replace("</body>", timed)).expect("it writes");
     let profile = tempfile::tempdir_in(folder).expect("a folder");
-    let output = Command::new(browser().expect("no Chromium on PATH"))
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-            "--disable-background-networking",
-        ])
-        .args([
-            "--disable-component-update",
-            "--disable-sync",
-            "--disable-dev-shm-usage",
-            "--timeout=20000",
-        ])
-        .args(["--window-size=1200,2400", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
+    let output = headless(profile.path())
+        .args(["--timeout=20000", "--window-size=1200,2400"])
         .arg(format!("file://{}", copy.display()))
         .output()
         .expect("Chromium runs");
