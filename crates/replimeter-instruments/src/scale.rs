@@ -89,13 +89,13 @@ pub struct OperationResult {
     pub latency_us: Option<[Option<f64>; 4]>,
 }
 
-/// What sends the operations of a block through a site in front of the servers.
-pub trait SiteLoad {
+/// What sends the operations of a block: connections to the servers, or to a site in front of them.
+pub trait Clients {
     /// Runs these kinds of operations at once for this time; `progress` is called about once a second. It ends early when `stop` is
     /// set.
     ///
     /// # Errors
-    /// When the site or the driver fails.
+    /// When the site or its driver fails.
     fn run(
         &mut self,
         kinds: &[&'static str],
@@ -105,13 +105,8 @@ pub trait SiteLoad {
     ) -> Result<Vec<OperationResult>, MeasureError>;
 }
 
-/// The clients of a block: connections to the servers, or to a site in front of them.
-enum Clients<'a> {
-    Direct(WorkerPool),
-    Site(&'a mut dyn SiteLoad),
-}
-
-impl Clients<'_> {
+/// The kinds are those of its load groups.
+impl Clients for WorkerPool {
     fn run(
         &mut self,
         kinds: &[&'static str],
@@ -119,20 +114,13 @@ impl Clients<'_> {
         stop: &AtomicBool,
         progress: &mut dyn FnMut(&LoadProgress),
     ) -> Result<Vec<OperationResult>, MeasureError> {
-        match self {
-            Self::Direct(pool) => {
-                let results = pool.run_interval(Duration::ZERO, length, stop, progress);
-                let results = kinds.iter().zip(results);
-                Ok(results
-                    .map(|(kind, result)| OperationResult {
-                        kind: (*kind).to_owned(),
-                        result,
-                        latency_us: None,
-                    })
-                    .collect())
-            }
-            Self::Site(site) => site.run(kinds, length, stop, progress),
-        }
+        let results = self.run_interval(Duration::ZERO, length, stop, progress);
+        let part = |(kind, result): (&&str, GroupResult)| OperationResult {
+            kind: (*kind).to_owned(),
+            result,
+            latency_us: None,
+        };
+        Ok(kinds.iter().zip(results).map(part).collect())
     }
 }
 
@@ -157,8 +145,11 @@ pub struct Block {
     /// Time from the end of the load until every replica had all of it, known within a tenth; `None` where nothing was written
     /// or replicated.
     pub caught_up: Option<Duration>,
-    /// Why the block is invalid.
+    /// Why the block is invalid: semi-synchronous replication was not in effect.
     pub invalid: Option<String>,
+    /// Why it does not count although it is valid: a server was out of use behind the site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absence: Option<String>,
 }
 
 impl Block {
@@ -320,19 +311,21 @@ impl<'a> PreparedServers<'a> {
     pub fn block(
         &mut self,
         phase: ScalePhase,
-        site: Option<&mut dyn SiteLoad>,
+        site: Option<&mut dyn Clients>,
         step: &mut dyn FnMut(BlockProgress<'_>),
         stop: &AtomicBool,
     ) -> Result<Block, BlockError> {
         let before = self.semi_sync(stop)?;
         let (ramp, length) = (self.plan.warm_up.0, self.plan.duration.0);
         let kinds = kinds(phase);
-        let mut clients = match site {
-            Some(site) => Clients::Site(site),
+        let mut pool = None;
+        let clients: &mut dyn Clients = match site {
+            Some(site) => site,
             None => {
-                let mut pool = WorkerPool::open(&self.load_groups(phase), &self.clock, stop)?;
+                let open = WorkerPool::open(&self.load_groups(phase), &self.clock, stop)?;
+                let pool = pool.insert(open);
                 pool.measure_limit(LIMIT, stop);
-                Clients::Direct(pool)
+                pool
             }
         };
         // The warm-up is separate, so that the replicas begin the counted part without a backlog.
@@ -375,7 +368,7 @@ impl<'a> PreparedServers<'a> {
                 block.caught_up = (!field.followers.is_empty()).then_some(caught_up);
                 let applied = field.watch.read();
                 // Not before: closing connections takes time, in which replicas would catch up unobserved.
-                drop(clients);
+                drop(pool);
                 block.until_applied = field.watch.over(block.began, applied.at);
                 block.invalid = field.invalid(before.as_ref())?;
                 field.data.restore(&field.writer, stop)?;
@@ -439,6 +432,7 @@ impl<'a> PreparedServers<'a> {
             course: self.course(began, counted),
             caught_up: None,
             invalid: None,
+            absence: None,
         }
     }
 

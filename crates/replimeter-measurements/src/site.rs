@@ -11,6 +11,10 @@ use replimeter_engine::{
     source::{ServerSource, SourceError, SourceErrorKind},
 };
 use replimeter_instruments::{preflight::Cluster, resources::NamedProcess};
+use replimeter_model::{
+    load::ReadTarget,
+    plan::{Remedy, SitePlan},
+};
 use replimeter_run::{Measurement, RunContext, cli_error::CliError};
 use replimeter_web::{
     balancer::{self, Balancer},
@@ -41,6 +45,27 @@ pub(crate) fn servers(cluster: &mut Cluster) -> FrontServers {
     FrontServers {
         primary: (cluster.primary.node.clone(), cluster.primary.facts.clone()),
         replicas: std::mem::take(&mut cluster.replicas),
+    }
+}
+
+/// Returns the fronts of a measurement, whose servers have this number of posts: without a remedy, and with reads from the replicas.
+pub(crate) fn measured<M: Measurement>(
+    cx: &RunContext<'_, M>,
+    site: SitePlan,
+    rows: u64,
+    connections: u32,
+) -> FrontSpec {
+    FrontSpec {
+        names: Vec::new(),
+        reads: ReadTarget::Replicas,
+        remedy: Remedy::None,
+        primary_for: Duration::ZERO,
+        connections,
+        cost: site.cost.0,
+        max_rows: u64::MAX,
+        rows,
+        run: cx.clock.origin_unix_us() as u64,
+        shows_servers: true,
     }
 }
 

@@ -125,6 +125,16 @@ impl ServerUse {
         ]
     }
 
+    /// Adds the uses of the same servers in another window, in the same order, to their sums.
+    pub fn add_all(sums: &mut Vec<Self>, more: &[Self]) {
+        if sums.is_empty() {
+            *sums = more.to_vec();
+        } else {
+            let sums = sums.iter_mut().zip(more);
+            sums.for_each(|(sum, more)| sum.add(more));
+        }
+    }
+
     /// Adds the same server's use in another window; a figure that is unknown in one
     /// window is unknown in the sum.
     pub fn add(&mut self, other: &Self) {
@@ -178,6 +188,17 @@ impl ServerUse {
             rows_read_per_op: per(self.rows_read),
             rows_written_per_op: per(self.rows_written),
         }
+    }
+}
+
+impl PerOperation {
+    /// Returns the processor time per operation of all servers of these roles together; `None` if one is unknown.
+    pub fn cpu_of_roles<'a>(
+        servers: impl Iterator<Item = &'a Self>,
+        roles: &[&str],
+    ) -> Option<f64> {
+        let of_roles = servers.filter(|server| roles.contains(&server.role.as_str()));
+        of_roles.map(|server| server.cpu_us_per_op).sum()
     }
 }
 

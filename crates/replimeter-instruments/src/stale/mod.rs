@@ -36,7 +36,7 @@ use self::{
     prepare::{PreparedCase, counted, prepare, reader_pool},
     rounds::RoundWriter,
     rows::RowAllocation,
-    sequence::Sequence,
+    sequence::{Rounds, Sequence},
     shared::{HaltOnDrop, Shared},
     visits::VisitorRounds,
 };
@@ -286,12 +286,20 @@ fn measure<'scope>(
         next: first_round,
         longest: None,
     });
-    let work = move |sequence: Sequence<'_, RoundWriter<'_>>| {
+    let threads = sequence.map(|sequence| run_sequence(scope, sequence, real_time));
+    threads.into_iter().collect()
+}
+
+/// Starts the thread of a sequence of rounds.
+fn run_sequence<'scope, R: Rounds + Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    sequence: Sequence<'scope, R>,
+    real_time: bool,
+) -> ScopedJoinHandle<'scope, Result<u64, ServerError>> {
+    scope.spawn(move || {
         prepare_measuring_thread(real_time);
-        shared.work(|| sequence.run())
-    };
-    let thread = sequence.map(|sequence| scope.spawn(move || work(sequence)));
-    thread.into_iter().collect()
+        sequence.shared.work(|| sequence.run())
+    })
 }
 
 /// Starts the thread of a visitor.
@@ -303,7 +311,6 @@ fn visit<'scope>(
     shared: &'scope Shared<'_>,
     out: Sender<StaleRound>,
 ) -> Threads<'scope> {
-    let real_time = part.real_time;
     let sequence = Sequence {
         shared,
         plan,
@@ -318,10 +325,7 @@ fn visit<'scope>(
         next: part.first_round,
         longest: None,
     };
-    vec![scope.spawn(move || {
-        prepare_measuring_thread(real_time);
-        shared.work(|| sequence.run())
-    })]
+    vec![run_sequence(scope, sequence, part.real_time)]
 }
 
 /// Returns warnings about a load's versions.

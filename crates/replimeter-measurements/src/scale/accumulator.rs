@@ -17,6 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::condition::Condition;
 
+/// What to do about a server that was out of use.
+const OUT_OF_USE: &str =
+    "see the error logs of the servers that were out of use, and whether the machine is overloaded";
+
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -61,6 +65,8 @@ pub(crate) struct Accumulator {
     /// Warnings, and the number of blocks or starts that had them.
     found: Vec<(Warning, u32)>,
     invalid: BTreeSet<String>,
+    /// Why blocks do not count behind a site.
+    absences: BTreeSet<String>,
 }
 
 impl Accumulator {
@@ -124,7 +130,7 @@ impl Accumulator {
         self.seen += 1;
         let wanted = Nanos::from(work.duration.0);
         let whole = block.counted.0 * 100 >= wanted.0 * 99;
-        let counts = whole && block.invalid.is_none();
+        let counts = whole && block.invalid.is_none() && block.absence.is_none();
         rows(place, &block, counts)
             .into_iter()
             .for_each(|row| samples.add(row));
@@ -138,14 +144,16 @@ impl Accumulator {
             .entry((place.replicas, block.phase))
             .or_default();
         condition.shape.clone_from(&place.shape);
-        if let Some(invalid) = &block.invalid {
-            condition.invalid += 1;
-            self.invalid.insert(format!(
-                "{}, {}: {invalid}",
-                place.shape,
-                block.phase.name()
-            ));
+        for (reason, reasons) in [
+            (&block.invalid, &mut self.invalid),
+            (&block.absence, &mut self.absences),
+        ] {
+            if let Some(reason) = reason {
+                let phase = block.phase.name();
+                reasons.insert(format!("{}, {phase}: {reason}", place.shape));
+            }
         }
+        condition.invalid += u32::from(block.invalid.is_some() || block.absence.is_some());
         if counts {
             condition.add(place.start, block);
         }
@@ -163,9 +171,16 @@ impl Accumulator {
         let mut warnings: Vec<Warning> = self.found.iter().map(told).collect();
         for invalid in &self.invalid {
             warnings.push(Warning::new(
-                self.reason().0,
+                WarningCode::SemiSyncNotInEffect,
                 format!("{invalid}; the block is excluded"),
-                self.reason().1,
+                "find out why no replica acknowledged before the timeout",
+            ));
+        }
+        for absence in &self.absences {
+            warnings.push(Warning::new(
+                WarningCode::ServerLost,
+                format!("{absence}; the block is excluded"),
+                OUT_OF_USE,
             ));
         }
         let most = self
@@ -208,36 +223,20 @@ impl Accumulator {
         warnings
     }
 
-    /// Returns the kind of reason for which blocks do not count, and what to do.
-    fn reason(&self) -> (WarningCode, &'static str) {
-        if self
-            .invalid
-            .iter()
-            .any(|text| text.contains("semi-synchronous"))
-        {
-            (
-                WarningCode::SemiSyncNotInEffect,
-                "find out why no replica acknowledged before the timeout",
-            )
-        } else {
-            (
-                WarningCode::ServerLost,
-                "see the error logs of the servers that were out of use, and whether the machine is overloaded",
-            )
-        }
-    }
-
     /// Returns why there are no results although all blocks ran, if so.
     pub(super) fn invalid(&self) -> Option<CliError> {
         let nothing = self
             .conditions
             .values()
             .all(|condition| condition.blocks == 0);
-        let reason = self.invalid.iter().next().filter(|_| nothing)?;
-        Some(CliError::invalid(
-            reason.clone(),
-            format!("no block counts: {}, then run again", self.reason().1),
-        ))
+        let first = |reasons: &BTreeSet<String>| reasons.first().filter(|_| nothing).cloned();
+        let invalid = first(&self.invalid).map(|reason| {
+            CliError::invalid(
+                reason,
+                "every block mixes semi-synchronous and asynchronous commits; find out why no replica acknowledged before the timeout, then run again",
+            )
+        });
+        invalid.or_else(|| Some(CliError::invalid(first(&self.absences)?, OUT_OF_USE)))
     }
 
     /// Returns latencies by number of replicas, phase and kind, with their names.

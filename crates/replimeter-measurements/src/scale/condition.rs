@@ -48,8 +48,8 @@ impl Condition {
             let us = caught_up.as_secs_f64() * 1e6;
             self.caught_up_us = Some(self.caught_up_us.map_or(us, |longest| longest.max(us)));
         }
-        add(&mut self.uses, &block.uses);
-        add(&mut self.until_applied, block.used_until_applied());
+        ServerUse::add_all(&mut self.uses, &block.uses);
+        ServerUse::add_all(&mut self.until_applied, block.used_until_applied());
         for OperationResult { kind, result, .. } in block.parts {
             let seconds = result.counted.0 as f64 / 1e9;
             if seconds > 0.0 {
@@ -116,16 +116,5 @@ impl Condition {
             }
         };
         self.uses.iter().zip(&self.until_applied).map(one).collect()
-    }
-}
-
-/// Adds each server's use to the sum.
-fn add(sum: &mut Vec<ServerUse>, more: &[ServerUse]) {
-    if sum.is_empty() {
-        *sum = more.to_vec();
-    } else {
-        sum.iter_mut()
-            .zip(more)
-            .for_each(|(sum, more)| sum.add(more));
     }
 }

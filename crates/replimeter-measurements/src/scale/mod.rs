@@ -21,7 +21,7 @@ use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     load::FillProgress,
     preflight,
-    scale::{BlockError, BlockProgress, PreparedServers, SiteLoad, Workloads},
+    scale::{BlockError, BlockProgress, Clients, PreparedServers, Workloads},
 };
 use replimeter_model::{
     plan::{CoreUse, Planned, ScalePlan, ScaleSettings},
@@ -375,14 +375,14 @@ impl Starts {
                 let mut load = site
                     .as_mut()
                     .map(|site| site.of_block(cx.source(), &cx.run_dir, (replicas, round, block)));
-                let load = load.as_mut().map(|load| load as &mut dyn SiteLoad);
+                let load = load.as_mut().map(|load| load as &mut dyn Clients);
                 let (measured, error) = match field.block(phase, load, &mut step, stop) {
                     Ok(measured) => (Some(Box::new(measured)), None),
                     Err(BlockError { error, until_then }) => (until_then, Some(error)),
                 };
                 let absence = site.as_ref().and_then(|site| site.absence());
                 if let Some(mut block_of_phase) = measured {
-                    block_of_phase.invalid = block_of_phase.invalid.or(absence);
+                    block_of_phase.absence = absence;
                     let place = BlockPlace {
                         shape: servers.label().to_owned(),
                         replicas,

@@ -13,12 +13,12 @@ use replimeter_instruments::{
     load::{GroupProgress, GroupResult, LoadProgress},
     preflight::Cluster,
     resources::NamedProcess,
-    scale::{OperationResult, SiteLoad},
+    scale::{Clients, OperationResult},
 };
 use replimeter_model::{
     front::RequestKind,
     load::{Arrivals, LoadError, NodeShare, OpenLoop},
-    plan::{HttpDriver, Remedy, ScaleSite},
+    plan::{HttpDriver, ScaleSite},
     time::Nanos,
 };
 use replimeter_run::{RunContext, cli_error::CliError, run_dir::RunDir};
@@ -94,25 +94,17 @@ impl ScaleClients {
         rows: u64,
     ) -> Result<Self, CliError> {
         let work = cx.work;
-        let listener = site::listen()?;
         let primary = cluster.primary.node.name.clone();
         let servers = std::iter::once(primary).chain(cluster.replica_names());
         let servers: Vec<String> = servers.collect();
+        // A front gets any share of the requests.
+        let connections = work.threads;
         let spec = FrontSpec {
-            names: Vec::new(),
             reads: work.reads,
-            remedy: Remedy::None,
-            primary_for: Duration::ZERO,
-            // A front gets any share of the requests.
-            connections: work.threads,
-            cost: through.site.cost.0,
-            max_rows: u64::MAX,
-            rows,
-            run: cx.clock.origin_unix_us() as u64,
-            shows_servers: true,
+            ..site::measured(cx, through.site, rows, connections)
         };
         let behind = site::servers(&mut cluster);
-        let site = Site::start(cx, listener, behind, &spec, through.site.fronts)?;
+        let site = Site::start(cx, site::listen()?, behind, &spec, through.site.fronts)?;
         let (address, clients) = (site.address, work.threads);
         let driver = match through.driver {
             HttpDriver::Ab => {
@@ -183,23 +175,13 @@ fn kind_of(name: &str) -> (Request, RequestKind) {
     }
 }
 
-/// What the fronts saw during a run.
-struct Seen {
-    began: Nanos,
-    traffic: Traffic,
-    reported: Instant,
-    /// Answers of each kind that were reported.
-    told: Vec<u64>,
+/// Returns the number of answers to requests of a kind.
+fn answers(traffic: &Traffic, kind: RequestKind) -> u64 {
+    let answered = traffic.answered.iter();
+    answered.filter(|one| one.kind == kind).count() as u64
 }
 
-impl Seen {
-    fn count(&self, kind: RequestKind) -> u64 {
-        let answered = self.traffic.answered.iter();
-        answered.filter(|one| one.kind == kind).count() as u64
-    }
-}
-
-impl SiteLoad for BlockClients<'_> {
+impl Clients for BlockClients<'_> {
     fn run(
         &mut self,
         kinds: &[&'static str],
@@ -211,33 +193,26 @@ impl SiteLoad for BlockClients<'_> {
         let clock = self.clients.clock;
         // What came before.
         drop(self.clients.site.fronts.take_traffic());
-        let mut seen = Seen {
-            began: clock.now(),
-            traffic: Traffic::default(),
-            reported: Instant::now(),
-            told: vec![0; kinds.len()],
-        };
+        let began = clock.now();
+        let mut reported = Instant::now();
+        let mut traffic = Traffic::default();
         let site = &self.clients.site;
         let mut waiting = || {
-            if seen.reported.elapsed() < PROGRESS_INTERVAL {
+            if reported.elapsed() < PROGRESS_INTERVAL {
                 return;
             }
-            seen.reported = Instant::now();
-            seen.traffic.append(site.fronts.take_traffic());
-            let mut load_groups = Vec::new();
-            for (index, name) in kinds.iter().enumerate() {
-                let all = seen.count(kind_of(name).1);
-                load_groups.push(GroupProgress {
-                    operations: all - seen.told[index],
-                    ..GroupProgress::default()
-                });
-                seen.told[index] = all;
-            }
+            reported = Instant::now();
+            let more = site.fronts.take_traffic();
+            let group = |name: &&str| GroupProgress {
+                operations: answers(&more, kind_of(name).1),
+                ..GroupProgress::default()
+            };
             progress(&LoadProgress {
-                at: clock.now() - seen.began,
+                at: clock.now() - began,
                 counted: true,
-                load_groups,
+                load_groups: kinds.iter().map(group).collect(),
             });
+            traffic.append(more);
         };
         let mut parts = match &self.clients.driver {
             Driver::Ab(ab) => {
@@ -246,15 +221,14 @@ impl SiteLoad for BlockClients<'_> {
                 self.keep(kinds, &results)?;
                 let results = kinds.iter().zip(results);
                 results
-                    .map(|(kind, one)| of_ab(kind, seen.began, one))
+                    .map(|(kind, one)| of_ab(kind, began, one))
                     .collect::<Vec<_>>()
             }
             Driver::Visitors(visitors) => {
                 let run = visitors.run(&requests, length, clock, stop, &mut waiting);
                 let run = run.map_err(system)?;
-                let mut results = kinds.iter().zip(run.results);
+                let results = kinds.iter().zip(run.results);
                 let mut parts: Vec<_> = results
-                    .by_ref()
                     .map(|(kind, one)| of_visitors(kind, visitors, one))
                     .collect();
                 // One thread serves all kinds.
@@ -268,9 +242,9 @@ impl SiteLoad for BlockClients<'_> {
         if let Some(failure) = self.clients.site.failure() {
             return Err(failure.into());
         }
-        seen.traffic.append(self.clients.site.fronts.take_traffic());
+        traffic.append(self.clients.site.fronts.take_traffic());
         for part in &mut parts {
-            self.complete(part, &seen);
+            self.complete(part, &traffic);
             if part.result.operations == 0 && part.result.failed > 0 {
                 let reason = part.result.errors.first();
                 let reason = reason.map_or("no answer", |error| &error.message);
@@ -306,17 +280,17 @@ impl BlockClients<'_> {
     }
 
     /// Adds what only the fronts know: the servers that answered, reasons of errors, and for `ab` the answers of each second.
-    fn complete(&self, part: &mut OperationResult, seen: &Seen) {
+    fn complete(&self, part: &mut OperationResult, traffic: &Traffic) {
         let result = &mut part.result;
         let kind = kind_of(&part.kind).1;
         result.threads = self.clients.clients;
         result.cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let of_kind = || seen.traffic.answered.iter().filter(|one| one.kind == kind);
+        let of_kind = || traffic.answered.iter().filter(|one| one.kind == kind);
         let seconds = result.counted.0 as f64 / 1e9;
         if part.latency_us.is_some() {
             // `ab` also counts answers that were cut off.
-            let cut = result.operations.saturating_sub(of_kind().count() as u64);
-            let cut = if seen.traffic.left_out > 0 { 0 } else { cut };
+            let cut = result.operations.saturating_sub(answers(traffic, kind));
+            let cut = if traffic.left_out > 0 { 0 } else { cut };
             result.operations -= cut;
             result.statements -= cut;
             result.failed += cut;
@@ -345,7 +319,7 @@ impl BlockClients<'_> {
         }
         result.per_second.truncate(whole);
         if result.failed > 0 && result.errors.is_empty() {
-            result.errors = errors(seen.traffic.errors.iter());
+            result.errors = errors(traffic.errors.iter());
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::stale::{
     report::{answer, report},
     samples::SampleLabels,
 };
+use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     load::Workload,
     preflight::{self, Cluster},
@@ -342,14 +343,27 @@ fn one(
         cx.stage(Stage::CleanUp, "removing the data of the loads");
         cx.warn(sets.remove(&cluster, servers.is_temporary()));
     }
+    end(cx, (servers, cluster), &readers, Some(table), result)
+}
+
+/// Ends a start: adds the states of its servers to a failure, removes the table, and closes them.
+fn end(
+    cx: &mut RunContext<'_, Stale>,
+    (servers, mut cluster): (Box<dyn Servers>, Cluster),
+    readers: &[ReaderRef],
+    table: Option<ProbeTable>,
+    result: Result<(), CliError>,
+) -> Result<(), CliError> {
     let fallen_back = cluster.fall_back_reason();
-    result = absent(cx, &cluster, &readers, result);
+    let result = absent(cx, &cluster, readers, result);
     let members = result
         .as_ref()
         .err()
         .filter(|failure| failure.kind == FailureKind::Failed)
         .and_then(|_| cluster.members_now());
-    cx.remove_table(table, &mut cluster, servers.as_ref());
+    if let Some(table) = table {
+        cx.remove_table(table, &mut cluster, servers.as_ref());
+    }
     drop(cluster);
     let ended = with_causes(result.err(), fallen_back, members, servers.as_ref());
     cx.close(servers);

@@ -73,12 +73,7 @@ impl SiteUse {
         self.primary_pages += more.primary_pages;
         self.fell_back += more.fell_back;
         self.waits.merge(&more.waits);
-        if self.uses.is_empty() {
-            self.uses = more.uses;
-        } else {
-            let uses = self.uses.iter_mut().zip(&more.uses);
-            uses.for_each(|(sum, more)| sum.add(more));
-        }
+        ServerUse::add_all(&mut self.uses, &more.uses);
     }
 
     /// Returns the cost of the remedy, with the latencies of its row.

@@ -11,7 +11,7 @@ use replimeter_instruments::{
     stale::ReaderRef,
 };
 use replimeter_model::{
-    load::{DataSize, ReadTarget},
+    load::DataSize,
     plan::{ReadConsistency, Remedy, SessionReset, StaleSite},
     target::Target,
     warning::{Warning, WarningCode},
@@ -20,7 +20,7 @@ use replimeter_run::{
     RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
     dry_run::{LOAD, PlanEffects, ServerCost},
-    to_measure, with_causes,
+    to_measure,
     workloads::{filling, workload},
 };
 use replimeter_web::{
@@ -29,9 +29,10 @@ use replimeter_web::{
 };
 
 use super::{
-    Stale, absent,
+    Stale,
     accumulator::Call,
     conditions::{CaseCondition, Curves, RoundsSeen, ServerStart, measure_cell, place},
+    end,
     load::CaseLoads,
     remedy::{Counted, SiteCase, SiteInUse},
 };
@@ -116,7 +117,7 @@ pub(super) fn one(
         plan: work,
         curves,
     };
-    let mut result = posts(cx, &mut cluster, &mut sets).and_then(|rows| {
+    let result = posts(cx, &mut cluster, &mut sets).and_then(|rows| {
         cases(
             cx,
             (servers.as_ref(), rows),
@@ -130,12 +131,7 @@ pub(super) fn one(
         "removing the posts and the data of the loads",
     );
     cx.warn(sets.remove(&cluster, servers.is_temporary()));
-    let fallen_back = cluster.fall_back_reason();
-    result = absent(cx, &cluster, &[], result);
-    drop(cluster);
-    let ended = with_causes(result.err(), fallen_back, None, servers.as_ref());
-    cx.close(servers);
-    ended
+    end(cx, (servers, cluster), &[], None, result)
 }
 
 /// Creates the table of posts; returns its rows.
@@ -293,20 +289,12 @@ fn open(
     let mut cluster = load::check(&to_measure(servers))?;
     let meter = Meter::open(servers.members(), &cx.clock)?;
     let spec = FrontSpec {
-        names: Vec::new(),
-        reads: ReadTarget::Replicas,
         remedy,
         primary_for: through.primary_for.0,
-        connections: CONNECTIONS,
-        cost: through.site.cost.0,
-        max_rows: u64::MAX,
-        rows,
-        run: cx.clock.origin_unix_us() as u64,
-        shows_servers: true,
+        ..site::measured(cx, through.site, rows, CONNECTIONS)
     };
-    let listener = site::listen()?;
     let behind = site::servers(&mut cluster);
-    let site = Site::start(cx, listener, behind, &spec, through.site.fronts)?;
+    let site = Site::start(cx, site::listen()?, behind, &spec, through.site.fronts)?;
     let watch = ResourceWatch::start(meter, GLANCE);
     watch.add(site.processes());
     Ok(MeteredSite { site, watch })

@@ -22,8 +22,6 @@ const FORM: &str = "application/x-www-form-urlencoded";
 /// A request of the published experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// `insert`, `select` or `page`.
-    pub kind: &'static str,
     path: &'static str,
     /// The form that is posted; a page is requested without one.
     form: Option<&'static str>,
@@ -31,19 +29,16 @@ pub struct Request {
 
 /// Adds a post.
 pub const INSERT: Request = Request {
-    kind: "insert",
     path: "/insert",
     form: Some("title=A+post+about+the+number+34&date=2010-01-01+12%3A00%3A00"),
 };
 /// Selects posts by a pattern of their title.
 pub const SELECT: Request = Request {
-    kind: "select",
     path: "/select",
     form: Some("title=%2534%25&date=1964-12-31+16%3A00%3A00"),
 };
 /// The newest posts.
 pub const PAGE: Request = Request {
-    kind: "page",
     path: "/",
     form: None,
 };

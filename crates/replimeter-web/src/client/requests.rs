@@ -1,7 +1,7 @@
 //! Visitors that repeat a request: each as soon as the one before has its answer (closed loop), or when it is due (open loop).
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::BTreeMap,
     io,
     net::SocketAddr,
@@ -144,7 +144,7 @@ impl Visitors {
                 ..RequestsResult::default()
             },
         );
-        let ended = Rc::new(AtomicBool::new(false));
+        let ended = Rc::new(Cell::new(false));
         let mut visitors = JoinSet::new();
         for (index, kind) in kinds.iter().copied().enumerate() {
             let schedule = Rc::new(RefCell::new(self.schedule(index as u64, began)));
@@ -155,7 +155,7 @@ impl Visitors {
                 visitors.spawn_local(async move {
                     let mut last = began;
                     let alarm = Alarm::new();
-                    while !ended.load(Ordering::Relaxed) {
+                    while !ended.get() {
                         let due = schedule.borrow_mut().take();
                         if due.unwrap_or_else(|| clock.now()) >= until {
                             break;
@@ -187,7 +187,7 @@ impl Visitors {
         }
         while !visitors.is_empty() {
             if stop.load(Ordering::Relaxed) {
-                ended.store(true, Ordering::Relaxed);
+                ended.set(true);
             }
             tokio::select! {
                 _ = visitors.join_next() => {}

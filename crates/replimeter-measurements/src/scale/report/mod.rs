@@ -4,6 +4,7 @@ mod words;
 
 use replimeter_model::{
     plan::ScalePhase,
+    resources::PerOperation,
     scale::{ScaleDocument, ScaleFit, ScaleRow, ScaleServer},
 };
 
@@ -217,9 +218,10 @@ fn requests(run: &ScaleDocument) -> Table {
         (rate > 0.0).then(|| row.client_cpu_percent * 1e4 / rate)
     };
     let of_roles = |row: &ScaleRow, roles: &[&str]| {
-        let servers = row.servers.iter().map(|server| &server.per_operation);
-        let of_roles = servers.filter(|per| roles.contains(&per.role.as_str()));
-        of_roles.map(|per| per.cpu_us_per_op).sum::<Option<f64>>()
+        PerOperation::cpu_of_roles(
+            row.servers.iter().map(|server| &server.per_operation),
+            roles,
+        )
     };
     let all = move |row: &ScaleRow| {
         let servers = row.servers.iter();
@@ -328,7 +330,6 @@ pub(crate) mod tests {
         estimate::Estimate,
         plan::{PlanFile, ScaleSettings},
         record::{ClientRecord, TargetRecord},
-        resources::PerOperation,
         scale::{LawPoint, PercentOfNone, Prediction, Residual, ScaleResults},
     };
 

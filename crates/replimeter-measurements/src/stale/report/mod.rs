@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use replimeter_model::{
     plan::Through,
     record::{Distribution, RunStatus},
+    resources::PerOperation,
     stale::{RemedyCost, StaleDocument, StaleRow},
 };
 
@@ -99,10 +100,7 @@ fn costs(run: &StaleDocument) -> Table {
         Cell::from(format!("{p50} / {p99}"))
     };
     let cpu = |of: &RemedyCost, roles: &[&str]| {
-        let servers = of.servers.iter();
-        let of_roles = servers.filter(|per| roles.contains(&per.role.as_str()));
-        let us = of_roles.map(|per| per.cpu_us_per_op).sum::<Option<f64>>();
-        Format::OneIn(30.0).cell(us)
+        Format::OneIn(30.0).cell(PerOperation::cpu_of_roles(of.servers.iter(), roles))
     };
     Table::of(
         3,
