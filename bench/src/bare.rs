@@ -14,6 +14,7 @@ use replimeter_engine::{
     Node,
     wire::{Answer, Binder, ParameterValue, WireConnection, WireTarget},
 };
+use replimeter_model::target::{Endpoint, Secret, SslMode};
 
 use crate::load::{COUNTED, LOOK, RAMP, ROWS};
 
@@ -21,18 +22,15 @@ use crate::load::{COUNTED, LOOK, RAMP, ROWS};
 /// reads answers without decoding them.
 pub(crate) fn bare() {
     let mut arguments = std::env::args().skip_while(|arg| arg != "--bare").skip(1);
-    let port: u16 = arguments.next().unwrap().parse().unwrap();
+    let url = arguments.next().unwrap();
     let connections: u32 = arguments.next().unwrap().parse().unwrap();
-    let endpoint = format!("mysql://replimeter@127.0.0.1:{port}/?ssl-mode=disabled");
+    let (mut endpoint, _) = Endpoint::parse(&url).unwrap();
+    endpoint.tls.mode = Some(SslMode::Disabled);
     let node = Node {
         name: "primary".to_owned(),
-        endpoint: replimeter_model::target::Endpoint::parse(&endpoint)
-            .unwrap()
-            .0,
+        endpoint,
         user: "replimeter".to_owned(),
-        password: Some(replimeter_model::target::Secret::new(
-            std::env::var("REPLIMETER_PASSWORD").unwrap(),
-        )),
+        password: Some(Secret::new(std::env::var("REPLIMETER_PASSWORD").unwrap())),
         login: None,
         show_errors: true,
         answer: Duration::from_secs(10),

@@ -21,6 +21,7 @@ use replimeter_instruments::{
     reference::Reference,
 };
 use replimeter_model::{load::DataSize, time::Nanos};
+use replimeter_sandbox::Member;
 use replimeter_stats::signed::SignedHistogram;
 use replimeter_suites::{TestEnvironment, memory_kib, password, sql, start, url};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -35,7 +36,7 @@ pub(crate) const COUNTED: Duration = Duration::from_secs(3);
 pub(crate) const RAMP: Duration = Duration::from_secs(1);
 /// Repetitions of each, many short ones since the machine's speed drifts; `--rounds N` changes the number.
 const ROUNDS: usize = 9;
-const CONNECTIONS: [u32; 3] = [1, 8, 64];
+const CONNECTIONS: [u32; 4] = [1, 8, 64, 512];
 /// Time between two readings of a client's processor time.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
 /// The 97.5 % points of Student's distribution for 1 to 9 degrees of freedom.
@@ -48,7 +49,7 @@ const OPTIONS: [&str; 4] = [
     "innodb_flush_log_at_trx_commit=0",
     "sync_binlog=0",
     "innodb_buffer_pool_size=1G",
-    "max_connections=300",
+    "max_connections=700",
 ];
 
 fn named(argument: &str) -> Option<String> {
@@ -104,6 +105,12 @@ pub(crate) fn load() {
             beside(node, workload, connections);
         }
     }
+    if wanted("socket") {
+        let by_socket = by_socket(&sandbox.members()[0]);
+        for connections in CONNECTIONS {
+            beside(&by_socket, "point-select", connections);
+        }
+    }
     drop(set.remove(node));
     if wanted("memory") {
         memory(node);
@@ -114,6 +121,20 @@ pub(crate) fn load() {
             fill::filling(engine);
         }
     }
+}
+
+/// Returns the server as a client on its machine names it, with a user for it.
+fn by_socket(member: &Member) -> Node {
+    let node = &member.node;
+    let user = "replimeter@localhost";
+    sql(
+        node,
+        &format!("CREATE USER {user} IDENTIFIED BY '{}'", password(node)),
+    );
+    sql(node, &format!("GRANT ALL ON *.* TO {user}"));
+    let mut node = node.clone();
+    node.endpoint.socket = Some(member.socket());
+    node
 }
 
 /// Compares the delay that an event loop measures with arrivals that are known, at about half a core.
@@ -181,7 +202,12 @@ fn beside(node: &Node, workload: &str, connections: u32) {
             bare.push(bare_loop(node, connections));
         }
     }
-    let what = format!("load: {workload}, {connections} connections");
+    let way = node
+        .endpoint
+        .socket
+        .as_ref()
+        .map_or("TCP", |_| "Unix socket");
+    let what = format!("load: {workload}, {connections} connections, {way}");
     let of = |turns: &[LoadResult], pick: fn(&LoadResult) -> f64| {
         turns.iter().map(pick).collect::<Vec<_>>()
     };
@@ -338,14 +364,18 @@ fn replimeter(node: &Node, workload: &str, connections: u32) -> LoadResult {
 
 fn sysbench_command(node: &Node, schema: &str) -> Command {
     let mut command = Command::new("sysbench");
+    match &node.endpoint.socket {
+        Some(path) => command.arg(format!("--mysql-socket={}", path.display())),
+        None => command
+            .arg("--mysql-host=127.0.0.1")
+            .arg(format!("--mysql-port={}", node.endpoint.port)),
+    };
     command
         .args([
             "--db-driver=mysql",
-            "--mysql-host=127.0.0.1",
             "--mysql-user=replimeter",
             "--mysql-ssl=off",
         ])
-        .arg(format!("--mysql-port={}", node.endpoint.port))
         .arg(format!("--mysql-password={}", password(node)))
         .arg(format!("--mysql-db={schema}"))
         .stdout(Stdio::piped());
@@ -412,7 +442,7 @@ fn bare_loop(node: &Node, connections: u32) -> LoadResult {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .arg("--bare")
-        .arg(node.endpoint.port.to_string())
+        .arg(url(node, "replimeter"))
         .arg(connections.to_string())
         .env("REPLIMETER_PASSWORD", password(node));
     let (text, share) = watched(command.stdout(Stdio::piped()).spawn().unwrap());

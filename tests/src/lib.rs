@@ -482,7 +482,10 @@ pub fn clean(node: &Node) -> bool {
 /// Returns the node's URL for a user, without a password.
 #[must_use]
 pub fn url(node: &Node, user: &str) -> String {
-    format!("mysql://{user}@{}/", node.endpoint.address())
+    match &node.endpoint.socket {
+        Some(path) => format!("mysql://{user}@localhost/?socket={}", path.display()),
+        None => format!("mysql://{user}@{}/", node.endpoint.address()),
+    }
 }
 
 /// Returns the password of a sandbox's servers.

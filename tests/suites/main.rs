@@ -41,6 +41,7 @@ mod tls;
 mod topology;
 mod transactions;
 mod udf;
+mod unix_socket;
 mod usage;
 mod versions;
 
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         topology,
         transactions,
         udf,
+        unix_socket,
         usage,
         versions
     ])

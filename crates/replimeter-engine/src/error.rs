@@ -140,7 +140,7 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                 ),
                 1698 => (
                     ErrorKind::AccessDenied,
-                    "this user logs in without a password, through the server's Unix socket only; create a user with a password, CREATE USER … IDENTIFIED BY '…', and name it in the URL",
+                    "this user logs in without a password, through the server's Unix socket only; on its machine name the socket, mysql://user@localhost/?socket=/run/mysqld/mysqld.sock, or create a user with a password, CREATE USER … IDENTIFIED BY '…'",
                 ),
                 1130 | 1129 => (
                     ErrorKind::AccessDenied,
@@ -244,7 +244,11 @@ fn unreachable_cause(cause: &str, kind: io::ErrorKind) -> (ErrorKind, String, &'
     let hint = match kind {
         // The resolver's failures have no kind of their own.
         _ if cause.contains("lookup") => "check the host name",
-        io::ErrorKind::ConnectionRefused => "check that the server runs and that this is its port",
+        io::ErrorKind::ConnectionRefused => {
+            "check that the server runs and that this is its port or socket"
+        }
+        io::ErrorKind::NotFound => "check that the server runs, and the path of its socket",
+        io::ErrorKind::PermissionDenied => "run as a user who may open the socket",
         _ => "check host, port and firewall",
     };
     (ErrorKind::Unreachable, cause.to_owned(), hint)

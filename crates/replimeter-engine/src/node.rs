@@ -152,13 +152,19 @@ impl Node {
         OptsBuilder::new()
             .ip_or_hostname(Some(self.endpoint.host.clone()))
             .tcp_port(self.endpoint.port)
+            .socket(
+                self.endpoint
+                    .socket
+                    .as_ref()
+                    .map(|path| path.to_string_lossy().into_owned()),
+            )
             .user(Some(self.user.clone()))
             .pass(
                 self.password
                     .as_ref()
                     .map(|password| password.reveal().to_owned()),
             )
-            // The server's Unix socket would be another path than the one to measure.
+            // The socket of a server named by its port would be another path than the one to measure.
             .prefer_socket(false)
             .tcp_nodelay(true)
             // The answer to a write contains its GTID for sessions that request it.

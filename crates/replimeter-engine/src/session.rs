@@ -107,7 +107,7 @@ impl Session {
         &self.name
     }
 
-    /// Returns host and port.
+    /// Returns host and port, or the path of its Unix socket.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address

@@ -47,6 +47,7 @@ pub fn endpoint(user: &str, port: u16) -> Endpoint {
         user: Some(user.to_owned()),
         host: "127.0.0.1".to_owned(),
         port,
+        socket: None,
         // Loopback between processes of one machine: encryption would only add to every time.
         tls: TlsOptions {
             mode: Some(SslMode::Disabled),

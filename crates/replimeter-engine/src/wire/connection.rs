@@ -18,7 +18,7 @@ use super::{
     login::{Greeting, LoginError, Reaction},
     packet::{self, Binder},
     scan::{Answer, ResponseScanner, ServerRefusal, StatementResult, WireError},
-    stream::Stream,
+    stream::{Address, Stream},
     tls::TlsTarget,
 };
 use crate::{
@@ -52,7 +52,7 @@ pub struct WireTarget(Arc<Target>);
 #[derive(Debug)]
 struct Target {
     node: Node,
-    address: SocketAddr,
+    address: Address,
     tls: Option<TlsTarget>,
 }
 
@@ -65,14 +65,20 @@ impl WireTarget {
     pub fn new(node: &Node) -> Result<Self, ServerError> {
         let failed = |error: io::Error| login_error(node, &mysql::Error::IoError(error));
         let endpoint = &node.endpoint;
-        let addresses: Vec<SocketAddr> = (endpoint.host.as_str(), endpoint.port)
-            .to_socket_addrs()
-            .map_err(failed)?
-            .collect();
-        let address = match addresses.as_slice() {
-            [] => return Err(failed(Io::NotFound.into())),
-            [only] => *only,
-            _ => Session::open(node)?.peer()?,
+        let resolved = || {
+            let addresses: Vec<SocketAddr> = (endpoint.host.as_str(), endpoint.port)
+                .to_socket_addrs()
+                .map_err(failed)?
+                .collect();
+            match addresses.as_slice() {
+                [] => Err(failed(Io::NotFound.into())),
+                [only] => Ok(*only),
+                _ => Session::open(node)?.peer(),
+            }
+        };
+        let address = match &endpoint.socket {
+            Some(path) => Address::Unix(path.clone()),
+            None => Address::Tcp(resolved()?),
         };
         let tls = match endpoint.tls.mode() {
             SslMode::Disabled => None,

@@ -118,7 +118,7 @@ impl Greeting {
         let authentication = Authentication {
             password: password.unwrap_or_default().as_bytes().to_vec(),
             public_key: node.takes_public_key(),
-            encrypted,
+            private: encrypted || node.endpoint.socket.is_some(),
             method: match self.method.as_slice() {
                 b"caching_sha2_password" => Method::CachingSha2,
                 _ => Method::Native,
@@ -180,7 +180,8 @@ pub(super) struct Authentication {
     password: Vec<u8>,
     /// Whether the password may be encrypted with a key that the server sends.
     public_key: bool,
-    encrypted: bool,
+    /// Whether no other process can read what is sent.
+    private: bool,
     method: Method,
     challenge: Vec<u8>,
     switched: bool,
@@ -247,7 +248,7 @@ impl Authentication {
         }
         match data {
             [KNOWN] => Ok(Reaction::Wait),
-            [NEEDED] if self.encrypted => {
+            [NEEDED] if self.private => {
                 Ok(Reaction::Send([self.password.as_slice(), &[0]].concat()))
             }
             [NEEDED] if !self.public_key => Err(LoginError::UnverifiedKey),

@@ -2,66 +2,80 @@
 
 use std::{
     io::{self, ErrorKind, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
 };
 
-use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, connect, ipproto::TCP, socket_with, sockopt,
+use rustix::{
+    io::{Errno, ioctl_fionbio},
+    net::{
+        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect,
+        getpeername,
+        ipproto::TCP,
+        recv, send, socket_with,
+        sockopt::{self, Timeout},
+    },
 };
 use rustls::ClientConnection;
 
-use crate::node::{KEEPALIVE_AFTER, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, Node, UNACKNOWLEDGED};
+use crate::node::{
+    CONNECT, KEEPALIVE_AFTER, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, Node, UNACKNOWLEDGED,
+};
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub(super) enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
 
 /// A connection to a server. Operations that would block return [`ErrorKind::WouldBlock`].
 pub(super) struct Stream {
-    socket: TcpStream,
+    socket: Socket,
     tls: Option<Box<ClientConnection>>,
+}
+
+struct Socket(OwnedFd);
+
+impl Read for Socket {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(&self.0, buffer, RecvFlags::empty())?.0)
+    }
+}
+
+impl Write for Socket {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(&self.0, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Stream {
     /// Begins to connect: the socket becomes writable when this is done.
-    pub(super) fn start(node: &Node, address: &SocketAddr) -> io::Result<Self> {
-        let family = match address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
+    pub(super) fn start(node: &Node, address: &Address) -> io::Result<Self> {
+        let socket = match address {
+            Address::Tcp(address) => start_tcp(node, address)?,
+            Address::Unix(path) => connect_unix(path)?,
         };
-        let open = || {
-            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            socket_with(family, SocketType::STREAM, flags, Some(TCP))
-        };
-        let socket: OwnedFd = match &node.namespace {
-            Some(namespace) => namespace.run(open)??,
-            None => open()?,
-        };
-        sockopt::set_tcp_nodelay(&socket, true)?;
-        sockopt::set_socket_keepalive(&socket, true)?;
-        sockopt::set_tcp_keepidle(&socket, KEEPALIVE_AFTER)?;
-        sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
-        sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
-        let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
-        sockopt::set_tcp_user_timeout(&socket, unacknowledged)?;
-        match connect(&socket, address) {
-            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
-            Err(error) => return Err(error.into()),
-        }
         Ok(Self {
-            socket: socket.into(),
+            socket: Socket(socket),
             tls: None,
         })
     }
 
     /// Returns whether the socket is connected; fails when it cannot be.
     pub(super) fn connected(&self) -> io::Result<()> {
-        if let Some(error) = self.socket.take_error()? {
-            return Err(error);
-        }
-        match self.socket.peer_addr() {
+        sockopt::socket_error(&self.socket.0)??;
+        match getpeername(&self.socket.0) {
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotConnected => {
-                Err(ErrorKind::WouldBlock.into())
-            }
-            Err(error) => Err(error),
+            Err(Errno::NOTCONN) => Err(ErrorKind::WouldBlock.into()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -134,8 +148,49 @@ impl Stream {
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket.0.as_fd()
     }
+}
+
+/// Begins to connect over TCP.
+fn start_tcp(node: &Node, address: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let open = || {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        socket_with(family, SocketType::STREAM, flags, Some(TCP))
+    };
+    let socket: OwnedFd = match &node.namespace {
+        Some(namespace) => namespace.run(open)??,
+        None => open()?,
+    };
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, KEEPALIVE_AFTER)?;
+    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
+    let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(&socket, unacknowledged)?;
+    match connect(&socket, address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Connects to a Unix socket. A full queue of the server is waited for here: the system reports no event when it has room.
+fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(CONNECT))?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    ioctl_fionbio(&socket, true)?;
+    Ok(socket)
 }
 
 fn retried<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
@@ -148,7 +203,7 @@ fn retried<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 }
 
 /// Sends what TLS has to send.
-fn flush(tls: &mut ClientConnection, socket: &mut TcpStream) -> io::Result<()> {
+fn flush(tls: &mut ClientConnection, socket: &mut Socket) -> io::Result<()> {
     while tls.wants_write() {
         retried(|| tls.write_tls(socket))?;
     }
@@ -156,7 +211,7 @@ fn flush(tls: &mut ClientConnection, socket: &mut TcpStream) -> io::Result<()> {
 }
 
 /// Receives a part of what the peer has sent.
-fn receive(tls: &mut ClientConnection, socket: &mut TcpStream) -> io::Result<()> {
+fn receive(tls: &mut ClientConnection, socket: &mut Socket) -> io::Result<()> {
     if retried(|| tls.read_tls(socket))? == 0 {
         return Err(ErrorKind::UnexpectedEof.into());
     }

@@ -37,6 +37,7 @@ pub(super) struct RescueOrder {
     name: String,
     host: String,
     port: u16,
+    socket: Option<PathBuf>,
     user: String,
     password: Option<String>,
     mode: Option<SslMode>,
@@ -68,6 +69,7 @@ impl RescueOrder {
             name: node.name.clone(),
             host: endpoint.host.clone(),
             port: endpoint.port,
+            socket: endpoint.socket.clone(),
             user: node.user.clone(),
             password: node
                 .password
@@ -95,6 +97,7 @@ impl RescueOrder {
                 user: None,
                 host: self.host,
                 port: self.port,
+                socket: self.socket,
                 tls: TlsOptions {
                     mode: self.mode,
                     ca: self.ca,

@@ -169,6 +169,7 @@ fn one_clock_needs_one_name_one_place_and_agreeing_offsets() {
         user: None,
         host: host.to_owned(),
         port: 3306,
+        socket: None,
         tls: replimeter_model::target::TlsOptions::default(),
     };
     let one = |offset: i64, hosts: [&str; 2], names: [&str; 2]| {

@@ -148,6 +148,7 @@ fn reach(source: &Node, replica: &ConnectedReplica) -> Option<Node> {
     };
     node.endpoint.host = host;
     node.endpoint.port = port;
+    node.endpoint.socket = None;
     // The user did not name this address: a password only goes to a server that is verified.
     if node.exposed_password(true).is_some() {
         return None;

@@ -250,6 +250,7 @@ fn member(name: String, port: u16) -> Member {
             user: None,
             host: Ipv4Addr::LOCALHOST.to_string(),
             port,
+            socket: None,
             tls: TlsOptions {
                 mode: Some(SslMode::Disabled),
                 ..TlsOptions::default()

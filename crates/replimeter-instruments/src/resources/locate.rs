@@ -1,9 +1,11 @@
 //! Finds the process of a server on this machine, by the socket on which it listens.
 
 use std::{
-    collections::HashSet,
-    fmt,
+    collections::{HashMap, HashSet},
+    fmt, fs,
     net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
 };
 
 use procfs::{
@@ -61,13 +63,21 @@ impl NotVisible {
 
 /// Returns the process that listens at a node's address.
 pub(super) fn server(node: &Node) -> Result<u32, NotVisible> {
+    if let Some(path) = &node.endpoint.socket {
+        let sockets = look_unix(path)?;
+        return owner(|process, inode| {
+            sockets
+                .get(&inode)
+                .is_some_and(|bound| is_file_of(process, bound, path))
+        });
+    }
     let (host, port) = (node.endpoint.host.clone(), node.endpoint.port);
     let look = move || look(&host, port);
     let sockets = match &node.namespace {
         None => look(),
         Some(namespace) => namespace.run(look).unwrap_or(Err(NotVisible::Hidden)),
     }?;
-    owner(&sockets)
+    owner(|_, inode| sockets.contains(&inode))
 }
 
 /// Returns the numbers of the sockets that listen at the address, if it belongs to this machine.
@@ -108,13 +118,35 @@ fn look(host: &str, port: u16) -> Result<HashSet<u64>, NotVisible> {
     }
 }
 
+/// Returns the Unix sockets whose file has this name, the listening one and those of connections, by their numbers; each with the path
+/// to which its process bound it.
+fn look_unix(path: &Path) -> Result<HashMap<u64, PathBuf>, NotVisible> {
+    let entries = procfs::net::unix().map_err(|_| NotVisible::Hidden)?;
+    Ok(entries
+        .into_iter()
+        .filter_map(|entry| Some((entry.inode, entry.path?)))
+        .filter(|(_, bound)| bound.file_name() == path.file_name())
+        .collect())
+}
+
+/// Returns whether a path of a process, which can be relative or in a container, leads to the same file as a path here.
+fn is_file_of(process: &Process, bound: &Path, path: &Path) -> bool {
+    let folder = format!("/proc/{}", process.pid);
+    let theirs = match bound.strip_prefix("/") {
+        Ok(absolute) => Path::new(&folder).join("root").join(absolute),
+        Err(_) => Path::new(&folder).join("cwd").join(bound),
+    };
+    let file = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    matches!((file(&theirs), file(path)), (Ok(one), Ok(other)) if one == other)
+}
+
 /// Returns whether two addresses are equal, including IPv4 addresses mapped to IPv6.
 fn same(one: IpAddr, other: IpAddr) -> bool {
     one.to_canonical() == other.to_canonical()
 }
 
-/// Returns the process that holds one of the sockets.
-fn owner(sockets: &HashSet<u64>) -> Result<u32, NotVisible> {
+/// Returns the process that has a socket for which `wanted` returns true, given the process and the socket's number.
+fn owner(wanted: impl Fn(&Process, u64) -> bool) -> Result<u32, NotVisible> {
     let Ok(processes) = all_processes() else {
         return Err(NotVisible::Hidden);
     };
@@ -123,7 +155,7 @@ fn owner(sockets: &HashSet<u64>) -> Result<u32, NotVisible> {
         let Ok(files) = process.fd() else { continue };
         let holds = files
             .flatten()
-            .any(|file| matches!(file.target, FDTarget::Socket(inode) if sockets.contains(&inode)));
+            .any(|file| matches!(file.target, FDTarget::Socket(inode) if wanted(&process, inode)));
         if !holds {
             continue;
         }
@@ -155,6 +187,8 @@ fn program(process: &Process) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
 
     #[test]
@@ -163,9 +197,29 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let sockets = look("127.0.0.1", port).unwrap();
         assert_eq!(sockets.len(), 1);
-        assert!(matches!(owner(&sockets), Err(NotVisible::NoServer(_))));
+        let found = owner(|_, inode| sockets.contains(&inode));
+        assert!(matches!(found, Err(NotVisible::NoServer(_))));
         drop(listener);
         assert_eq!(look("127.0.0.1", port), Err(NotVisible::Hidden));
+    }
+
+    #[test]
+    fn unix_socket_is_found_by_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (bound, link) = (folder.path().join("s.sock"), folder.path().join("l"));
+        let _listener = UnixListener::bind(&bound).unwrap();
+        std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+        let this = Process::myself().unwrap();
+        for path in [&bound, &link.join("s.sock")] {
+            assert!(
+                look_unix(path)
+                    .unwrap()
+                    .into_values()
+                    .any(|found| found == bound)
+            );
+            assert!(is_file_of(&this, &bound, path));
+        }
+        assert!(!is_file_of(&this, &bound, &link));
     }
 
     #[test]

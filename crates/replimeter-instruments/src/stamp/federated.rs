@@ -208,6 +208,13 @@ fn connection(session: &Session, primary: &Node) -> Result<String, ServerError> 
         .password
         .as_ref()
         .map_or("", |password| password.reveal());
+    if primary.endpoint.socket.is_some() {
+        return Err(session.precondition(
+            NO_FEDERATED,
+            "a FEDERATED connection is made over TCP, and the primary was named by its Unix socket",
+            "name the primary by host and port, or omit --join federated",
+        ));
+    }
     let special = |text: &str| {
         text.contains(['@', ':', '/', '\'', '\\', '"']) || text.chars().any(char::is_control)
     };

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use url::{ParseError, Url};
 
-use super::tls::{TlsError, TlsOptions, switch};
+use super::tls::{SslMode, TlsError, TlsOptions, switch};
 use crate::redact;
 
 /// Returns a hint for a URL with a user or password that cannot be parsed; empty for others.
@@ -22,9 +22,12 @@ fn advice(url: &str) -> &'static str {
 /// Reason why a URL is invalid. URLs in it are [redacted](redact::url).
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EndpointError {
-    /// A path, or a parameter with one, of a Unix socket.
-    #[error("a Unix socket cannot be used: lag is measured over TCP{EXAMPLE}", EXAMPLE = redact::EXAMPLE)]
-    Socket,
+    /// The path of a Unix socket alone.
+    #[error("a path is not a URL; write mysql://user@localhost/?socket=/run/mysqld/mysqld.sock")]
+    Path,
+    /// A Unix socket with what only TCP has.
+    #[error("a Unix socket has {0}; write mysql://user@localhost/?socket=/run/mysqld/mysqld.sock")]
+    Socket(&'static str),
     /// Not a URL at all.
     #[error("`{url}` is not a URL ({reason}){EXAMPLE}{advice}", advice = advice(.url), EXAMPLE = redact::EXAMPLE)]
     Syntax {
@@ -64,8 +67,15 @@ pub enum EndpointError {
     Tls(#[from] TlsError),
 }
 
+/// The port of a server whose URL has none.
+const DEFAULT_PORT: u16 = 3306;
+
+/// The host of a server on this machine.
+const LOCAL: &str = "localhost";
+
 /// Parameters of a URL.
-const PARAMETERS: [&str; 5] = [
+const PARAMETERS: [&str; 6] = [
+    "socket",
     "ssl-mode",
     "ssl-ca",
     "ssl-cert",
@@ -82,6 +92,8 @@ pub struct Endpoint {
     pub host: String,
     /// TCP port.
     pub port: u16,
+    /// Path of the server's Unix socket, which is used instead of TCP.
+    pub socket: Option<PathBuf>,
     /// Encryption and verification, and the password's protection.
     pub tls: TlsOptions,
 }
@@ -168,7 +180,7 @@ impl Endpoint {
     pub fn parse(text: &str) -> Result<(Self, Option<Secret>), EndpointError> {
         check_credentials(text)?;
         if text.starts_with('/') {
-            return Err(EndpointError::Socket);
+            return Err(EndpointError::Path);
         }
         if lacks_brackets(text) {
             return Err(EndpointError::Brackets(redact::url(text)));
@@ -215,7 +227,8 @@ impl Endpoint {
                 .trim_start_matches('[')
                 .trim_end_matches(']')
                 .to_owned(),
-            port: url.port().unwrap_or(3306),
+            port: url.port().unwrap_or(DEFAULT_PORT),
+            socket: None,
             tls: TlsOptions::default(),
         };
         let tls = &mut endpoint.tls;
@@ -236,28 +249,49 @@ impl Endpoint {
                     tls.get_server_public_key =
                         Some(on.ok_or_else(|| EndpointError::Switch(shown(&value)))?);
                 }
-                "socket" | "unix_socket" | "unix-socket" => return Err(EndpointError::Socket),
+                "socket" => endpoint.socket = file(),
                 other => return Err(EndpointError::Parameter(shown(other))),
             }
         }
         tls.check()?;
+        endpoint.check_socket(url.port().is_some())?;
         Ok((endpoint, password))
+    }
+
+    /// Rejects a Unix socket with what only TCP has; a socket is used without TLS.
+    fn check_socket(&mut self, has_port: bool) -> Result<(), EndpointError> {
+        let Some(socket) = &self.socket else {
+            return Ok(());
+        };
+        let wrong = if self.host != LOCAL || has_port {
+            "no host and port"
+        } else if self.tls != TlsOptions::default() {
+            "no encryption"
+        } else if !socket.is_absolute() {
+            "an absolute path"
+        } else {
+            self.tls.mode = Some(SslMode::Disabled);
+            return Ok(());
+        };
+        Err(EndpointError::Socket(wrong))
     }
 
     /// Returns whether the address is on this machine.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
-        self.host == "localhost"
+        self.host == LOCAL
             || self
                 .host
                 .parse::<IpAddr>()
                 .is_ok_and(|address| address.is_loopback())
     }
 
-    /// Returns host and port, as errors name a server.
+    /// Returns host and port, or the path of the socket, as errors name a server.
     #[must_use]
     pub fn address(&self) -> String {
-        if self.host.contains(':') {
+        if let Some(socket) = &self.socket {
+            socket.display().to_string()
+        } else if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
         } else {
             format!("{}:{}", self.host, self.port)
@@ -267,13 +301,22 @@ impl Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut url = match Url::parse(&format!("mysql://{}/", self.address())) {
+        let address = match self.socket {
+            Some(_) => LOCAL.to_owned(),
+            None => self.address(),
+        };
+        let mut url = match Url::parse(&format!("mysql://{address}/")) {
             Ok(url) => url,
-            Err(_) => return write!(f, "mysql://{}/", self.address()),
+            Err(_) => return write!(f, "mysql://{address}/"),
         };
         if let Some(user) = &self.user {
             // It encodes everything but a percent sign. Fails only for URLs without a host, which this one has.
             let _ = url.set_username(&user.replace('%', "%25"));
+        }
+        if let Some(socket) = &self.socket {
+            url.query_pairs_mut()
+                .append_pair("socket", &socket.to_string_lossy());
+            return f.write_str(url.as_str());
         }
         if let Some(mode) = self.tls.mode {
             url.query_pairs_mut()
@@ -389,6 +432,16 @@ mod tests {
     }
 
     #[test]
+    fn socket_is_a_local_address_without_tls() {
+        let (endpoint, password) = Endpoint::parse("mysql://u:p@localhost/?socket=/s").unwrap();
+        assert_eq!(password.unwrap().reveal(), "p");
+        assert_eq!(endpoint.address(), "/s");
+        assert!(endpoint.is_loopback());
+        assert_eq!(endpoint.tls.mode(), SslMode::Disabled);
+        assert_eq!(endpoint.to_string(), "mysql://u@localhost/?socket=%2Fs");
+    }
+
+    #[test]
     fn hosts_beyond_ascii_need_no_tables_of_names() {
         let (endpoint, _) = Endpoint::parse("mysql://bücher.example/").unwrap();
         assert_eq!(endpoint.host, "b%C3%BCcher.example");
@@ -402,6 +455,7 @@ mod tests {
             "mysql://a%2Fb@h:1/?ssl-mode=verify-ca&ssl-ca=%2Fx",
             "mysql://a%2541@h:1/",
             "mysql://h:1/?ssl-ca=%2Fx&get-server-public-key=false",
+            "mysql://root@localhost/?socket=/run/a b.sock",
         ] {
             let (endpoint, _) = Endpoint::parse(text).unwrap();
             assert_eq!(
@@ -418,9 +472,16 @@ mod tests {
             ("localhost", "not a URL"),
             (
                 "/run/mysqld/mysqld.sock",
-                "over TCP; write mysql://user@host:3306/",
+                "write mysql://user@localhost/?socket=",
             ),
-            ("mysql://u@localhost/?socket=/run/x.sock", "over TCP"),
+            ("mysql://u@h/?socket=/x", "has no host and port; write"),
+            ("mysql://u@localhost:1/?socket=/x", "no host and port"),
+            ("mysql://u@localhost/?socket=x", "an absolute path"),
+            ("mysql://u@localhost/?socket=", "an absolute path"),
+            (
+                "mysql://localhost/?socket=/x&ssl-mode=required",
+                "no encryption",
+            ),
             ("postgres://h/", "not supported"),
             ("mysql://h/app", "names a schema"),
             ("mysql://h/?sslmode=x", "unknown URL parameter"),

@@ -142,7 +142,8 @@ struct ConnectionOptions {
     ///
     /// Leave the password out: other users of the machine could see it in the process list.
     /// Parameters: ?ssl-mode=verify-identity&ssl-ca=FILE, where ssl-mode is disabled, preferred, required, verify-ca or
-    /// verify-identity; ssl-cert, ssl-key, get-server-public-key.
+    /// verify-identity; ssl-cert, ssl-key, get-server-public-key. Through a Unix socket:
+    /// mysql://user@localhost/?socket=/run/mysqld/mysqld.sock.
     #[arg(long, value_name = "URL")]
     primary: Option<UrlText>,
 

@@ -1,0 +1,87 @@
+//! Servers of the user that are named by their Unix sockets.
+
+use std::{path::Path, process::Command};
+
+use replimeter_suites::{
+    LIMIT, TestEnvironment, harness::Test, password, sql, start, test, value, wait,
+};
+use serde_json::Value;
+
+pub(crate) const TESTS: &[Test] = &[
+    test!(mariadb_is_measured_through_its_socket),
+    test!(mysql_is_measured_through_its_socket),
+];
+
+fn url(user: &str, socket: &Path) -> String {
+    format!("mysql://{user}@localhost/?socket={}", socket.display())
+}
+
+/// Runs a command whose servers are named by the sockets, the primary first.
+fn run(user: &str, secret: &str, sockets: &[&Path], args: &[&str]) -> Value {
+    let tool = TestEnvironment::new();
+    let mut words: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
+    for (option, socket) in ["--primary", "--replica"].into_iter().zip(sockets) {
+        words.extend([option.to_owned(), url(user, socket)]);
+    }
+    words.push("--json".to_owned());
+    let mut command = tool.command(&words);
+    let child = command.env("REPLIMETER_PASSWORD", secret).spawn().unwrap();
+    wait(child, LIMIT).with_code(0).json()
+}
+
+/// Loads the primary through its socket; the process of the server is found by it.
+fn assert_loaded(user: &str, secret: &str, socket: &Path) {
+    let args = ["load", "--workload", "point-select", "--threads", "4"];
+    let args = [&args[..], &["--duration", "1s", "--data-size", "1000"]].concat();
+    let document = run(user, secret, &[socket], &args);
+    let row = &document["results"]["rows"][0];
+    assert!(row["passes"].as_u64() > Some(100), "{row:#}");
+    assert_eq!(row["failed"].as_u64(), Some(0), "{row:#}");
+    let used = &row["servers"][0]["cpu_us_per_op"];
+    assert!(used.as_f64() > Some(0.0), "{row:#}");
+}
+
+fn mariadb_is_measured_through_its_socket() {
+    let sandbox = start("mariadb/async:1", &[]);
+    let [primary, replica] = [0, 1].map(|index| sandbox.members()[index].socket());
+    // As a package of Debian creates its administrator: the system's user needs no password.
+    let user = Command::new("id").arg("-un").output().unwrap().stdout;
+    let user = String::from_utf8(user).unwrap().trim().to_owned();
+    let name = format!("`{user}`@localhost");
+    let node = &sandbox.nodes()[0];
+    sql(
+        node,
+        &format!("CREATE OR REPLACE USER {name} IDENTIFIED VIA unix_socket"),
+    );
+    sql(node, &format!("GRANT ALL ON *.* TO {name}"));
+    let position = value(node, "SELECT @@gtid_binlog_pos").unwrap();
+    let arrived = format!("SELECT MASTER_GTID_WAIT('{position}', 30)");
+    assert_eq!(value(&sandbox.nodes()[1], &arrived).as_deref(), Some("0"));
+
+    let args = ["lag", "--rounds", "20", "--floor-rounds", "0"];
+    let document = run(&user, "", &[&primary, &replica], &args);
+    let found = &document["results"]["rows"][0];
+    assert_eq!(found["from_ack"]["count"].as_u64(), Some(20), "{found:#}");
+    assert_loaded(&user, "", &primary);
+
+    let missing = primary.with_file_name("missing.sock");
+    let tool = TestEnvironment::new();
+    let _ = tool
+        .run(&["load", "--primary", &url(&user, &missing)])
+        .with_code(3)
+        .stderr_contains(&missing.display().to_string())
+        .stderr_contains("check that the server runs, and the path of its socket");
+}
+
+fn mysql_is_measured_through_its_socket() {
+    let sandbox = start("mysql/none", &[]);
+    let node = &sandbox.nodes()[0];
+    // The password is not in the server's cache, which therefore asks for it: a socket is as good as encryption.
+    let secret = password(node);
+    sql(
+        node,
+        &format!("CREATE USER local@localhost IDENTIFIED WITH caching_sha2_password BY '{secret}'"),
+    );
+    sql(node, "GRANT ALL ON *.* TO local@localhost");
+    assert_loaded("local", secret, &sandbox.members()[0].socket());
+}
