@@ -7,7 +7,7 @@ use replimeter_engine::Node;
 use crate::session;
 
 /// Events read by one statement.
-const PAGE: usize = 5_000;
+const PAGE: usize = 20_000;
 
 /// An event of a binary log.
 #[derive(Debug)]
@@ -88,15 +88,20 @@ pub fn binlog_end(node: &Node) -> BTreeMap<String, u64> {
 pub fn transactions_since(node: &Node, place: &BTreeMap<String, u64>) -> Vec<Vec<BinlogEvent>> {
     let mut session = session(node);
     let mut transactions: Vec<Vec<BinlogEvent>> = Vec::new();
-    for log in binlog_end(node).into_keys() {
+    for (log, size) in binlog_end(node) {
         let mut from = place.get(&log).copied().unwrap_or(4);
         loop {
             let sql = format!("SHOW BINLOG EVENTS IN '{log}' FROM {from} LIMIT {PAGE}");
             let events = session.rows("test", &sql).unwrap();
-            for event in &events {
-                let [start, end] =
-                    ["Pos", "End_log_pos"].map(|column| event[column].parse::<u64>().unwrap());
-                from = end;
+            let begin = |event: &BTreeMap<String, String>| event["Pos"].parse::<u64>().unwrap();
+            // The end of an event is where the next one begins: since MariaDB 11.4, those in a transaction have none of their own.
+            let is_last_page = events.len() < PAGE;
+            let ends = events
+                .iter()
+                .skip(1)
+                .map(begin)
+                .chain(is_last_page.then_some(size));
+            for (event, end) in events.iter().zip(ends) {
                 let kind = event["Event_type"].clone();
                 if matches!(kind.as_str(), "Gtid" | "Anonymous_Gtid") {
                     transactions.push(Vec::new());
@@ -107,12 +112,13 @@ pub fn transactions_since(node: &Node, place: &BTreeMap<String, u64>) -> Vec<Vec
                         kind,
                         info: event["Info"].clone(),
                         server_id: event["Server_id"].clone(),
-                        bytes: end.saturating_sub(start),
+                        bytes: end.saturating_sub(begin(event)),
                     });
                 }
             }
-            if events.len() < PAGE {
-                break;
+            match events.last() {
+                Some(last) if !is_last_page => from = begin(last),
+                _ => break,
             }
         }
     }

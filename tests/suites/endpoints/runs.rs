@@ -1,9 +1,13 @@
 //! Runs that complete, are interrupted, or run concurrently: what they store and remove.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use replimeter_engine::Node;
-use replimeter_suites::{LIMIT, TestEnvironment, clean, session, shared, sql, value, wait};
+use replimeter_suites::{
+    LIMIT, TestEnvironment,
+    binlog::{BinlogEvent, transactions_since},
+    clean, shared, sql, value, wait,
+};
 use rustix::process::{Signal, kill_process};
 
 use super::{ADMIN, Cluster, await_rows, pid, under_way};
@@ -133,39 +137,19 @@ fn deleted_rows(node: &Node) -> Vec<u64> {
     const FRAME: u64 = 19 + 6 + 2 + 1 + 1 + 4;
     /// Bytes of a deleted row: its null columns and the key.
     const ROW: u64 = 1 + 8;
-    const PAGE: usize = 20_000;
-    let mut session = session(node);
-    let log = session
-        .rows("test", "SHOW MASTER STATUS")
-        .unwrap()
-        .remove(0)["File"]
-        .clone();
-    let (mut from, mut of_transaction, mut deleted) = (4, 0, Vec::new());
-    loop {
-        let events = session
-            .rows(
-                "test",
-                &format!("SHOW BINLOG EVENTS IN '{log}' FROM {from} LIMIT {PAGE}"),
-            )
-            .unwrap();
-        for event in &events {
-            let [start, end] =
-                ["Pos", "End_log_pos"].map(|column| event[column].parse::<u64>().unwrap());
-            from = end;
-            match event["Event_type"].as_str() {
-                "Delete_rows_v1" => {
-                    let rows = end - start - FRAME;
-                    assert_eq!(rows % ROW, 0, "{event:?}");
-                    of_transaction += rows / ROW;
-                }
-                "Xid" if of_transaction > 0 => deleted.push(std::mem::take(&mut of_transaction)),
-                _ => {}
-            }
-        }
-        if events.len() < PAGE {
-            return deleted;
-        }
-    }
+    let rows = |event: &BinlogEvent| {
+        let bytes = event.bytes - FRAME;
+        assert_eq!(bytes % ROW, 0, "{event:?}");
+        bytes / ROW
+    };
+    let transactions = transactions_since(node, &BTreeMap::new()).into_iter();
+    transactions
+        .map(|events| {
+            let deletes = events.iter().filter(|event| event.kind == "Delete_rows_v1");
+            deletes.map(rows).sum()
+        })
+        .filter(|rows| *rows > 0)
+        .collect()
 }
 
 pub(super) fn tiny_rows_are_removed_in_small_transactions() {
