@@ -1,9 +1,15 @@
 //! Chromium, for the pages.
 
 use std::{
+    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{LIMIT, wait_until};
 
 /// Returns Chromium, under any of its names on PATH.
 #[must_use]
@@ -22,6 +28,12 @@ pub fn browser() -> Option<PathBuf> {
 #[must_use]
 pub fn headless(profile: &Path) -> Command {
     let mut command = Command::new(browser().expect("Chromium is on PATH"));
+    silence(&mut command, profile);
+    command.args(["--enable-logging=stderr", "--v=0", "--dump-dom"]);
+    command
+}
+
+fn silence(command: &mut Command, profile: &Path) {
     command
         .args([
             "--headless",
@@ -35,10 +47,127 @@ pub fn headless(profile: &Path) -> Command {
             "--disable-component-update",
             "--disable-sync",
             "--disable-dev-shm-usage",
-            "--enable-logging=stderr",
-            "--v=0",
-            "--dump-dom",
         ])
         .arg(format!("--user-data-dir={}", profile.display()));
-    command
+}
+
+/// A page that is used by keyboard only, through the browser's own protocol (Chrome DevTools Protocol) over pipes.
+pub struct OpenPage {
+    browser: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    calls: u64,
+    session: Option<String>,
+    _profile: TempDir,
+}
+
+impl OpenPage {
+    /// Opens a page in a browser of its own, whose profile is in this folder.
+    ///
+    /// # Panics
+    /// If there is no Chromium, or the page does not open.
+    #[must_use]
+    pub fn open(address: &str, folder: &Path) -> Self {
+        let profile = tempfile::tempdir_in(folder).unwrap();
+        let mut command = Command::new("sh");
+        // The protocol has file descriptors 3 and 4.
+        command
+            .args(["-c", r#"exec "$@" 3<&0 4>&1 </dev/null >/dev/null"#, "sh"])
+            .arg(browser().expect("Chromium is on PATH"))
+            .arg("--remote-debugging-pipe");
+        silence(&mut command, profile.path());
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut browser = pipes.stderr(Stdio::null()).spawn().unwrap();
+        let mut page = Self {
+            to: browser.stdin.take().unwrap(),
+            from: BufReader::new(browser.stdout.take().unwrap()),
+            browser,
+            calls: 0,
+            session: None,
+            _profile: profile,
+        };
+        let target = page.call("Target.createTarget", json!({ "url": address }));
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        let attached = page.call("Target.attachToTarget", attach);
+        page.session = attached["sessionId"].as_str().map(str::to_owned);
+        page.await_text("document.readyState", "complete");
+        page
+    }
+
+    /// Calls a method of the protocol; events are ignored.
+    fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.calls += 1;
+        let mut call = json!({ "id": self.calls, "method": method, "params": parameters });
+        if let Some(session) = &self.session {
+            call["sessionId"] = json!(session);
+        }
+        let mut message = call.to_string().into_bytes();
+        message.push(0);
+        self.to.write_all(&message).unwrap();
+        loop {
+            let mut answer = Vec::new();
+            self.from.read_until(0, &mut answer).unwrap();
+            answer.pop();
+            let mut answer: Value = serde_json::from_slice(&answer).unwrap();
+            if answer["id"] == self.calls {
+                assert_eq!(answer["error"], Value::Null, "{method}");
+                return answer["result"].take();
+            }
+        }
+    }
+
+    /// Returns the text that an expression has in the page.
+    ///
+    /// # Panics
+    /// If the browser has ended.
+    pub fn text(&mut self, expression: &str) -> String {
+        let parameters = json!({ "expression": format!("String({expression})") });
+        let found = self.call("Runtime.evaluate", parameters);
+        found["result"]["value"].as_str().unwrap_or("").to_owned()
+    }
+
+    /// Waits until the text of an expression contains this.
+    ///
+    /// # Panics
+    /// If it does not within the limit.
+    pub fn await_text(&mut self, expression: &str, wanted: &str) {
+        wait_until(wanted, LIMIT, || self.text(expression).contains(wanted));
+    }
+
+    /// Types a text into what has the focus.
+    ///
+    /// # Panics
+    /// If the browser has ended.
+    pub fn type_text(&mut self, text: &str) {
+        for letter in text.chars() {
+            let key = json!({ "type": "char", "text": letter });
+            let _ = self.call("Input.dispatchKeyEvent", key);
+        }
+    }
+
+    /// Presses a key: `Tab` or `Enter`.
+    ///
+    /// # Panics
+    /// If the browser has ended.
+    pub fn press(&mut self, key: &str) {
+        let (code, text) = match key {
+            "Enter" => (13, "\r"),
+            _ => (9, ""),
+        };
+        for event in ["keyDown", "keyUp"] {
+            let mut parameters =
+                json!({ "type": event, "key": key, "code": key, "windowsVirtualKeyCode": code });
+            if event == "keyDown" && !text.is_empty() {
+                parameters["text"] = json!(text);
+            }
+            let _ = self.call("Input.dispatchKeyEvent", parameters);
+        }
+    }
+}
+
+impl Drop for OpenPage {
+    fn drop(&mut self) {
+        let _ = self.browser.kill();
+        let _ = self.browser.wait();
+    }
 }

@@ -13,7 +13,7 @@ mod programs;
 mod shared;
 pub mod synthetic;
 
-pub use browser::{browser, headless};
+pub use browser::{OpenPage, browser, headless};
 pub use connections::{await_no_connections, most_connections};
 pub use folders::{binary, folder, home, private_home, scratch, server_folder, servers};
 pub use memory::memory_kib;

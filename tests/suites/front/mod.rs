@@ -11,11 +11,11 @@ use std::{
 
 use replimeter_engine::Node;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, browser, clean,
+    CommandOutput, LIMIT, OpenPage, TestEnvironment, browser, clean,
     harness::{Test, skip},
     headless,
     http::{Visitor, connect, raw, read_answer, served_address},
-    memory_kib, password, shared, sql, start, test, url, value, wait, wait_until,
+    memory_kib, password, session, shared, sql, start, test, url, value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -32,6 +32,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(port_in_use_is_refused_before_a_server_starts),
     test!(posts_added_to_kept_data_are_removed),
     test!(page_works_in_a_browser),
+    test!(page_is_used_by_keyboard),
     test!(balancer::several_fronts_share_the_work_behind_a_balancer),
     test!(balancer::killed_balancer_ends_the_run_and_leaves_nothing),
 ];
@@ -475,5 +476,45 @@ fn page_works_in_a_browser() {
     assert_eq!(page.matches("<script").count(), 0, "{page}");
     let complaints = messages.lines().filter(|line| line.contains("CONSOLE"));
     assert_eq!(complaints.collect::<Vec<_>>(), Vec::<&str>::new());
+    front.end();
+}
+
+fn page_is_used_by_keyboard() {
+    if browser().is_none() {
+        return skip("no Chromium on PATH; on Debian: apt-get install chromium");
+    }
+    let sandbox = shared("mariadb/async:1", &[]);
+    let replica = &sandbox.nodes()[1];
+    let tool = TestEnvironment::new();
+    let front = serve(&tool, Some(sandbox.nodes()), &["--data-size", "30"]);
+    let mut page = OpenPage::open(&format!("http://{}/", front.address), tool.folder());
+    // The replica keeps replicating, but cannot apply.
+    let mut held = session(replica);
+    held.run("lock", "FLUSH TABLES replimeter.post WITH READ LOCK")
+        .unwrap();
+
+    let focused = "document.activeElement.tagName + document.activeElement.textContent";
+    page.await_text(focused, "INPUT");
+    page.type_text("by keyboard");
+    page.press("Tab");
+    page.await_text(focused, "BUTTONPost");
+    let outline = page.text("getComputedStyle(document.activeElement).outlineStyle");
+    assert_eq!(outline, "solid");
+    page.press("Enter");
+    let shown = "document.body.innerText";
+    page.await_text(shown, "is missing");
+
+    page.press("Tab");
+    page.press("Tab");
+    page.await_text(focused, "Areload");
+    held.run("unlock", "UNLOCK TABLES").unwrap();
+    wait_until("the post is on the replica", LIMIT, || {
+        let sql = "SELECT COUNT(*) FROM replimeter.post WHERE title = 'by keyboard'";
+        value(replica, sql).as_deref() == Some("1")
+    });
+    page.press("Enter");
+    page.await_text(shown, "is on this page");
+    page.await_text(shown, "by keyboard");
+    drop(page);
     front.end();
 }
