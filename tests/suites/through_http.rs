@@ -1,9 +1,9 @@
 //! `scale` and `stale` through a web site: HAProxy, fronts, `ab` and visitors of our own.
 
-use std::{fs, path::Path};
+use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
 
 use replimeter_suites::{
-    LIMIT, TestEnvironment, children_named,
+    CommandOutput, LIMIT, TestEnvironment, children_named, folder,
     harness::{Test, skip},
     has_ended, has_program, test, wait, wait_until,
 };
@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(posts_are_missing_without_a_remedy),
     test!(posts_are_missing_without_a_remedy_on_mysql_and_galera).long(),
     test!(invalid_settings_of_a_site_are_refused),
+    test!(programs_that_are_too_old_are_explained),
 ];
 
 const NO_PROGRAMS: &str = "no HAProxy or ab: run scripts/get-servers web";
@@ -500,4 +501,45 @@ fn invalid_settings_of_a_site_are_refused() {
         let _ = tool.run(&args).with_code(2).stderr_contains(wanted);
     }
     assert!(!tool.folder().join("replimeter-runs").exists());
+}
+
+fn programs_that_are_too_old_are_explained() {
+    if !has_programs() {
+        return skip(NO_PROGRAMS);
+    }
+    for (name, says, wanted) in [
+        (
+            "haproxy",
+            "[ALERT] : parsing [haproxy.cfg:12] : unknown keyword 'option httpchk'",
+            ["HAProxy refuses its configuration", "2.0 or newer"],
+        ),
+        (
+            "ab",
+            "ab: invalid option -- 'l'",
+            [
+                "ab is too old",
+                "2.4.7 or newer, or use --driver replimeter",
+            ],
+        ),
+    ] {
+        let programs = folder();
+        let old = programs.path().join(name);
+        fs::write(&old, format!("#!/bin/sh\necho \"{says}\" >&2\nexit 22\n")).unwrap();
+        fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
+        let paths = [
+            programs.path().display().to_string(),
+            env::var("PATH").unwrap(),
+        ]
+        .join(":");
+        let tool = TestEnvironment::new();
+        let args = scale(&["--replicas", "0", "--duration", "1s"]);
+        let child = tool.command(&args).env("PATH", paths).spawn().unwrap();
+        let ended = wait(child, LIMIT);
+        assert_ne!(ended.code, Some(0));
+        let ended = ended.stderr_contains(says);
+        let _ = wanted
+            .into_iter()
+            .fold(ended, CommandOutput::stderr_contains);
+        assert_eq!(tool.servers(), Vec::<i32>::new());
+    }
 }

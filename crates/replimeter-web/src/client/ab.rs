@@ -158,6 +158,13 @@ fn result(
     ended: Option<(bool, String)>,
 ) -> Result<AbResult, SourceError> {
     let (succeeded, output) = ended.unwrap_or_default();
+    if !succeeded && output.contains("invalid option") {
+        return Err(SourceError::new(
+            SourceErrorKind::Failed,
+            format!("ab is too old: {output}"),
+            "install that of Apache httpd 2.4.7 or newer, or use --driver replimeter",
+        ));
+    }
     if !succeeded {
         return Err(failed(format!("ab failed: {output}")));
     }
