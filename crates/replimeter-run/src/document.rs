@@ -2,7 +2,9 @@
 
 use std::{any::Any, path::Path};
 
-use replimeter_model::{manifest::Manifest, plan::Settings as _, record::TargetRecord, schema};
+use replimeter_model::{
+    host::HostRecord, manifest::Manifest, plan::Settings as _, record::TargetRecord, schema,
+};
 use replimeter_render::{
     chart::Chart,
     csv,
@@ -66,6 +68,8 @@ pub struct DocumentHead<'a> {
     pub headline: &'a str,
     /// The target.
     pub target: &'a TargetRecord,
+    /// The machine while it measured.
+    pub machine: &'a HostRecord,
 }
 
 impl<M: Measurement> AnyRun for RecordedDocument<M> {
@@ -81,6 +85,7 @@ impl<M: Measurement> AnyRun for RecordedDocument<M> {
             started_at: &run.started_at,
             headline: &run.headline,
             target: &run.target,
+            machine: &run.client.host,
         }
     }
 

@@ -3,6 +3,7 @@
 //! Published figures are facts from the five sources; `docs/reference/reproduce.md` names them.
 
 pub mod charts;
+mod gate;
 mod histogram;
 mod overhead;
 mod replicas;
@@ -20,6 +21,7 @@ use replimeter_render::format::or_dash;
 
 pub use self::report::claims_of;
 pub use self::{
+    gate::gate,
     histogram::{histogram, histogram_published},
     overhead::{price, price_published},
     replicas::{replicas, replicas_published},

@@ -168,7 +168,9 @@ impl Published {
     fn of_runs(&self, runs: &[Recorded]) -> Option<Found> {
         let (first, others) = runs.split_first()?;
         let second = others.first().map(|second| second.run.as_ref());
-        (self.found)(first.run.as_ref(), second)
+        let (table, mut claims) = (self.found)(first.run.as_ref(), second)?;
+        reproduce::gate(&mut claims, runs.iter().map(|run| run.run.head().machine));
+        Some((table, claims))
     }
 }
 

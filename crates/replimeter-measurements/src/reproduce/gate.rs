@@ -1,0 +1,105 @@
+//! A machine that was disturbed decides nothing.
+
+use replimeter_model::{
+    host::HostRecord,
+    reproduce::{Claim, Verdict},
+};
+
+/// Mean share of the cores' time that other virtual machines had, in percent, from which a run decides nothing.
+const STEAL_PERCENT: f64 = 5.0;
+
+/// Share of a quota's periods in which a server or the client was paused, in percent.
+const PAUSED_PERCENT: f64 = 5.0;
+
+/// Opens all verdicts if one of the runs was measured on a disturbed machine, and says so.
+pub fn gate<'a>(claims: &mut [Claim], machines: impl IntoIterator<Item = &'a HostRecord>) {
+    let Some(why) = machines.into_iter().find_map(disturbed) else {
+        return;
+    };
+    for claim in claims {
+        claim.verdict = Verdict::Open;
+        claim.why.clone_from(&why);
+    }
+}
+
+/// Returns what keeps a run from deciding anything. The delay of runnable threads is not part of it: servers and load share
+/// the cores of one machine, and wait for them by design.
+fn disturbed(record: &HostRecord) -> Option<String> {
+    let steal = record.mean(|window| window.steal_percent);
+    if let Some(steal) = steal.filter(|steal| *steal >= STEAL_PERCENT) {
+        return Some(format!(
+            "other virtual machines had {steal:.0} % of the processor time (limit {STEAL_PERCENT} %): measure again"
+        ));
+    }
+    let pauses = || record.windows.iter().flat_map(|window| &window.throttled);
+    let paused = pauses().find_map(|one| {
+        let own = || pauses().filter(|other| other.name == one.name);
+        let periods: u64 = own().map(|one| one.periods).sum();
+        let throttled: u64 = own().map(|one| one.throttled_periods).sum();
+        let percent = 100.0 * throttled as f64 / periods.max(1) as f64;
+        (percent >= PAUSED_PERCENT).then_some((&one.name, percent))
+    });
+    let (name, percent) = paused?;
+    Some(format!(
+        "{name} was paused by its quota in {percent:.0} % of the periods (limit {PAUSED_PERCENT} %): give it a larger one"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::host::{HostWindow, Throttled};
+
+    use super::*;
+
+    fn window(seconds: f64, steal: f64, throttled: u64) -> HostWindow {
+        HostWindow {
+            begin_us: 0.0,
+            end_us: seconds * 1e6,
+            steal_percent: Some(steal),
+            throttled: vec![Throttled {
+                name: "replica1".to_owned(),
+                periods: 100,
+                throttled_periods: throttled,
+                throttled_us: 1.0,
+            }],
+            ..HostWindow::default()
+        }
+    }
+
+    fn gated(windows: Vec<HostWindow>) -> Claim {
+        let mut claims = [Claim {
+            verdict: Verdict::Differs,
+            ..Claim::default()
+        }];
+        let of = |windows| HostRecord {
+            windows,
+            ..HostRecord::default()
+        };
+        gate(&mut claims, &[of(vec![window(5.0, 0.0, 0)]), of(windows)]);
+        let [claim] = claims;
+        claim
+    }
+
+    #[test]
+    fn disturbed_machine_decides_nothing() {
+        // A short burst is in the intervals; the mean is not above the limit.
+        let quiet = gated(vec![window(9.0, 1.0, 4), window(1.0, 30.0, 4)]);
+        assert_eq!((quiet.verdict, quiet.why.as_str()), (Verdict::Differs, ""));
+        let stolen = gated(vec![window(9.0, 6.0, 0)]);
+        assert_eq!(stolen.verdict, Verdict::Open);
+        assert!(
+            stolen.why.starts_with("other virtual machines had 6 %"),
+            "{}",
+            stolen.why
+        );
+        let paused = gated(vec![window(9.0, 0.0, 2), window(9.0, 0.0, 10)]);
+        assert_eq!(paused.verdict, Verdict::Open);
+        assert!(
+            paused
+                .why
+                .contains("replica1 was paused by its quota in 6 %"),
+            "{}",
+            paused.why
+        );
+    }
+}
