@@ -1,12 +1,12 @@
 //! The chart of a `calibrate` run.
 
-use replimeter_model::calibrate::{CalibrateDocument, CalibrateRow, ReferenceRow};
+use replimeter_model::calibrate::{AblationRow, CalibrateDocument, CalibrateRow, ReferenceRow};
 
 use replimeter_render::charts::{grouped, times_in};
 use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series},
     figures::{Unit, time},
-    format::number,
+    format::{Format, number},
     report::Table,
 };
 
@@ -15,6 +15,9 @@ use replimeter_render::{
 pub(crate) fn charts(run: &CalibrateDocument) -> Vec<Chart> {
     if !run.results.reference.is_empty() {
         return reference(run);
+    }
+    if !run.results.ablation.is_empty() {
+        return ablation(run);
     }
     let point = |row: &CalibrateRow| {
         let error = row.error_p50_us?;
@@ -46,6 +49,54 @@ pub(crate) fn charts(run: &CalibrateDocument) -> Vec<Chart> {
                 ("injected", &|row| time(row.injected_us)),
                 ("error p50 (µs)", &|row| shown(row.error_p50_us)),
                 ("error p99 (µs)", &|row| shown(row.error_p99_us)),
+            ],
+        ),
+        ..Chart::default()
+    }]
+}
+
+/// Returns the chart of the median lag by method, with and without each use of the cores.
+fn ablation(run: &CalibrateDocument) -> Vec<Chart> {
+    let point = |row: &AblationRow| {
+        let lag = row.from_send.p50_us?;
+        let [low, high] = row.from_send.p50_us_ci95.unwrap_or([lag; 2]);
+        let on = |on| if on { "on" } else { "off" };
+        let line = format!(
+            "keep-awake {}, real-time {}",
+            on(row.keep_awake),
+            on(row.real_time)
+        );
+        let among = if row.methods.len() > 1 {
+            " among all"
+        } else {
+            ""
+        };
+        let method = row.method.as_ref()?;
+        let name = format!("{method}{among}, {}", number(row.threads, "thread"));
+        Some((line, Point::of(name, lag).within(low, high)))
+    };
+    let lines = grouped(run.results.ablation.iter().filter_map(point)).into_iter();
+    vec![Chart {
+        id: "ablation",
+        title: "Median lag from send by method and load",
+        note: "Bars are 95 % intervals between repetitions.".into(),
+        x: Axis::new("method and threads of the load", Scale::Linear),
+        y: Axis::time("lag from send p50", Unit::Micro, Scale::Linear),
+        hover: "{x}: {y}",
+        whiskers: true,
+        series: lines
+            .map(|(name, points)| Series::new(name, points))
+            .collect(),
+        table: Table::of(
+            2,
+            &run.results.effects,
+            &[
+                ("threads", &|row| row.threads.to_string()),
+                ("of", &|row| row.of.clone()),
+                ("lag ratio", &|row| Format::Ratio.text(row.lag_ratio.value)),
+                ("throughput ratio", &|row| {
+                    Format::Ratio.text(row.throughput_ratio.value)
+                }),
             ],
         ),
         ..Chart::default()

@@ -1,6 +1,9 @@
 //! `calibrate`: injects known delays and reports the error of each method.
 
+mod ablation;
 pub(crate) mod charts;
+mod delays;
+mod effects;
 mod figures;
 mod reference;
 pub(crate) mod report;
@@ -13,19 +16,15 @@ use crate::{
     lag::samples::Samples,
 };
 use clap::{Arg, Command};
-use replimeter_engine::source::Faults;
 use replimeter_instruments::{
-    lag::{self, AvailableMethods, Event, Listener, Outcome},
-    preflight::{self, Cluster},
-    table::{ProbeTable, RowBudget},
+    lag::{self, Outcome},
+    preflight,
+    table::ProbeTable,
 };
 use replimeter_model::{
     calibrate::{CalibrateDocument, CalibrateResults},
-    plan::{
-        CalibratePlan, CalibrateSettings, CoreUse, LagPlan, Method, Pace, Planned, StopCondition,
-        WritePattern,
-    },
-    sample::{LagSample, Phase},
+    plan::{CalibratePlan, CalibrateSettings, Conditions, CoreUse, Method, Pace, Planned},
+    sample::LagSample,
     sandbox::LinkSpec,
     target::Target,
     time::Nanos,
@@ -41,46 +40,11 @@ use replimeter_run::{
     options::{is_sandbox_option, with_help},
     to_measure,
 };
-use replimeter_stats::{
-    lag::FloorSummary,
-    series::{Series, distribution},
-    signed::SignedHistogram,
-};
+use replimeter_stats::{lag::FloorSummary, series::distribution, signed::SignedHistogram};
 use serde::{Deserialize, Serialize};
 
-use super::lag::{floor, record_floor, run_progress};
-
-/// The results of one method for one delay on one replica.
-struct Condition {
-    replica: usize,
-    method: Method,
-    delay: TimeSpan,
-    all: Series,
-    /// One histogram per repetition.
-    turns: Vec<SignedHistogram>,
-    rounds: u64,
-    missing: u64,
-    unplaced: u64,
-}
-
-impl Condition {
-    /// Returns the name of its histogram.
-    fn tag(&self, names: &[String]) -> String {
-        format!(
-            "{}/{}/{}/lag",
-            names[self.replica],
-            self.method.name(),
-            self.delay
-        )
-    }
-}
-
-/// Returns the lag that must rise by the delay. It is not from the acknowledgement: without a delay, the
-/// replica and its observer compete with the primary's reply for the cores, which delays the acknowledgement
-/// and makes that lag too small.
-fn lag_of(sample: &LagSample) -> Option<Nanos> {
-    sample.from_primary().or_else(|| sample.from_send())
-}
+use self::delays::{Condition, cells, turns};
+use super::lag::floor;
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
@@ -106,6 +70,15 @@ pub(crate) enum Call {
     },
     /// One observation of a row of the reference.
     Observation(reference::Observation),
+    /// A part of an ablation begins.
+    Ablation {
+        condition: ablation::Condition,
+        replicas: Vec<String>,
+    },
+    /// One observation of a row in it.
+    AblationSample(LagSample),
+    /// What the load did in it.
+    AblationLoad { operations: u64, took: Nanos },
 }
 
 /// State gathered during the run.
@@ -116,6 +89,8 @@ pub(crate) struct Accumulator {
     cells: Vec<Condition>,
     /// Parts against the reference.
     parts: Vec<reference::Part>,
+    /// Parts of an ablation; the last one is measured now.
+    ablation: Vec<ablation::Part>,
     floors: Vec<(Method, FloorSummary)>,
     delay: TimeSpan,
     turn: usize,
@@ -137,6 +112,7 @@ Examples:
   replimeter calibrate --sandbox mysql/async:1 --method poll,wait,tap
   replimeter calibrate --link-delay 0,1ms,10ms --rounds 500 --json
   replimeter calibrate --reference --observers 1,8
+  replimeter calibrate --ablation --threads 0,8
 
 Terms of the report:
   injected  delay that the link adds, one way
@@ -180,38 +156,45 @@ Terms of the report:
     ) -> Result<(), CliError> {
         let work = &plan.plan;
         effects.targets(&plan.targets);
-        let rounds = match work.lag.writes {
-            WritePattern::Rounds {
-                until: StopCondition::Rounds(rounds),
-                ..
-            } => rounds,
-            _ => 0,
+        let rounds = work.rounds();
+        let link_delays = match &work.conditions {
+            Conditions::LinkDelays(delays) => delays,
+            Conditions::Reference(reference) => {
+                let most = reference.observers.iter().max().copied().unwrap_or(0);
+                let parts = work.lag.methods.wanted().len()
+                    * reference.observers.len()
+                    * reference.neighbors.len()
+                    * reference.delays.len();
+                let all = rounds * parts as u64 * u64::from(work.repetitions);
+                effects.add_effect(
+                    SERVERS,
+                    format!("serves a primary and up to {most} replicas itself, on loopback"),
+                );
+                effects.add_effect(LOAD, format!("1 writer, {all} rows in total"));
+                return Ok(());
+            }
+            Conditions::Ablation(loads) => {
+                effects.table(&plan.targets, "lag_probe", "the writer's rows");
+                effects.add_effect(
+                    LOAD,
+                    format!("1 writer, {rounds} rows under each condition"),
+                );
+                let loads = loads.iter().flatten();
+                let specs: Vec<_> = loads.map(|load| (&load.spec, load.rate)).collect();
+                return effects.loads(&specs);
+            }
         };
-        if let Some(reference) = &work.reference {
-            let most = reference.observers.iter().max().copied().unwrap_or(0);
-            let parts = work.lag.methods.wanted().len()
-                * reference.observers.len()
-                * reference.neighbors.len()
-                * reference.delays.len();
-            let all = rounds * parts as u64 * u64::from(work.repetitions);
-            effects.add_effect(
-                SERVERS,
-                format!("serves a primary and up to {most} replicas itself, on loopback"),
-            );
-            effects.add_effect(LOAD, format!("1 writer, {all} rows in total"));
-            return Ok(());
-        }
         effects.add_effect(
             SERVERS,
             "routes replication through a link whose delay it changes",
         );
         effects.table(&plan.targets, "lag_probe", "the writer's rows");
-        let all = rounds * work.link_delays.len() as u64 * u64::from(work.repetitions);
+        let all = rounds * link_delays.len() as u64 * u64::from(work.repetitions);
         effects.add_effect(
             LOAD,
             format!(
                 "1 writer, {all} rows in total, {} delays",
-                work.link_delays.len()
+                link_delays.len()
             ),
         );
         Ok(())
@@ -219,9 +202,11 @@ Terms of the report:
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let work = cx.work;
-        if let Some(plan) = &work.reference {
-            return reference::run(cx, plan);
-        }
+        let link_delays = match &work.conditions {
+            Conditions::LinkDelays(delays) => delays,
+            Conditions::Reference(plan) => return reference::run(cx, plan),
+            Conditions::Ablation(loads) => return ablation::run(cx, loads),
+        };
         let [Target::Sandbox(spec)] = cx.plan.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
@@ -238,7 +223,7 @@ Terms of the report:
         cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         // The link starts without a delay; the record lists the delays that follow.
         if let Some(record) = cx.manifest.sandboxes.last_mut() {
-            let delays: Vec<String> = work.link_delays.iter().map(ToString::to_string).collect();
+            let delays: Vec<String> = link_delays.iter().map(ToString::to_string).collect();
             record.link = Some(format!("{} one way, one after another", delays.join(", ")));
         }
         cx.write_manifest()?;
@@ -255,7 +240,7 @@ Terms of the report:
         let faults = servers
             .faults()
             .ok_or_else(|| unexpected("these servers support no fault injection"))?;
-        let result = turns(cx, faults, &mut cluster, &possible);
+        let result = turns(cx, faults, &mut cluster, &possible, link_delays);
         // The servers are removed anyway.
         table.abandon();
         drop(cluster);
@@ -270,6 +255,7 @@ Terms of the report:
             names: Vec::new(),
             cells: Vec::new(),
             parts: Vec::new(),
+            ablation: Vec::new(),
             floors: Vec::new(),
             delay: TimeSpan::from_secs(0),
             turn: 0,
@@ -324,6 +310,24 @@ Terms of the report:
                 }
                 rows.add(observation.sample);
             }
+            Call::Ablation {
+                condition,
+                replicas,
+            } => {
+                rows.switch(Samples::new(condition.label(), 1, replicas));
+                accumulator.begin_ablation(condition);
+            }
+            Call::AblationSample(sample) => {
+                if let Some(part) = accumulator.ablation.last_mut() {
+                    part.record(&sample);
+                }
+                rows.add(sample);
+            }
+            Call::AblationLoad { operations, took } => {
+                if let Some(part) = accumulator.ablation.last_mut() {
+                    part.loaded(operations, took);
+                }
+            }
             Call::TurnEnded(outcome) => {
                 accumulator.lateness.merge(&outcome.lateness);
                 // Most warnings are the same in each part; a clock that was set is one of a later part, too.
@@ -343,6 +347,7 @@ Terms of the report:
     fn is_empty(accumulator: &Accumulator) -> bool {
         accumulator.cells.iter().all(|cell| cell.rounds == 0)
             && accumulator.parts.iter().all(reference::Part::is_empty)
+            && accumulator.ablation.iter().all(ablation::Part::is_empty)
     }
 
     fn conclude(
@@ -355,6 +360,7 @@ Terms of the report:
             names,
             cells,
             parts,
+            ablation,
             floors,
             lateness,
             warnings,
@@ -365,12 +371,14 @@ Terms of the report:
             .iter()
             .map(|cell| (cell.tag(names), cell.all.histogram().clone()));
         let series = series.chain(parts.iter().map(reference::Part::histogram));
+        let series = series.chain(ablation.iter().flat_map(ablation::Part::histograms));
         let floor = |(method, summary): &_| floor(label, *method, summary);
-        let target = if run.work.reference.is_some() {
-            run.target("reference".to_owned(), Vec::new())
-        } else {
-            run.target(label.clone(), vec![mode.clone()])
+        let target = match run.work.conditions {
+            Conditions::Reference(_) => run.target("reference".to_owned(), Vec::new()),
+            _ => run.target(label.clone(), vec![mode.clone()]),
         };
+        let mut compared: Vec<_> = ablation.iter().filter(|part| !part.is_empty()).collect();
+        compared.sort_by_key(|part| &part.condition);
         let mut measured: Vec<_> = parts.iter().filter(|part| !part.is_empty()).collect();
         measured.sort_by_key(|part| part.condition);
         Concluded {
@@ -384,6 +392,11 @@ Terms of the report:
                 rows: results::results(&accumulator, names),
                 floors: floors.iter().map(floor).collect(),
                 reference: measured.into_iter().map(reference::Part::row).collect(),
+                effects: effects::effects(&compared),
+                ablation: compared
+                    .into_iter()
+                    .flat_map(ablation::Part::rows)
+                    .collect(),
             },
             ..Concluded::default()
         }
@@ -420,119 +433,26 @@ impl Accumulator {
         self.parts.push(part);
     }
 
-    fn record(&mut self, sample: &LagSample) {
-        match sample.write.phase {
-            Phase::Floor => record_floor(&mut self.floors, sample),
-            Phase::Measure => {
-                let (delay, turn) = (self.delay, self.turn);
-                let own = |cell: &&mut Condition| {
-                    (cell.replica, cell.method, cell.delay)
-                        == (sample.replica, sample.method, delay)
-                };
-                let Some(cell) = self.cells.iter_mut().find(own) else {
-                    return;
-                };
-                cell.rounds += 1;
-                match (lag_of(sample), cell.turns.get_mut(turn)) {
-                    (Some(lag), Some(of_turn)) => {
-                        // The parts are separated in time; the autocorrelation is estimated as if they were
-                        // not.
-                        cell.all
-                            .record(Nanos(self.every.0 * cell.rounds.cast_signed()), lag);
-                        of_turn.record(lag);
-                    }
-                    _ if sample.untold => cell.unplaced += 1,
-                    _ => cell.missing += 1,
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn cell(&self, replica: usize, method: Method, delay: TimeSpan) -> Option<&Condition> {
-        self.cells
+    /// Makes the part of this condition the last one, and begins a repetition of it.
+    fn begin_ablation(&mut self, condition: ablation::Condition) {
+        let known = self
+            .ablation
             .iter()
-            .find(|cell| (cell.replica, cell.method, cell.delay) == (replica, method, delay))
+            .position(|part| part.condition == condition);
+        let mut part = known.map_or_else(
+            || ablation::Part::new(condition),
+            |known| self.ablation.remove(known),
+        );
+        part.begin_turn();
+        self.ablation.push(part);
     }
-}
-
-fn cells(work: &CalibratePlan, replicas: usize, methods: &[Method]) -> Vec<Condition> {
-    let cells = work.link_delays.iter().flat_map(|delay| {
-        methods.iter().flat_map(move |method| {
-            (0..replicas).map(|replica| Condition {
-                replica,
-                method: *method,
-                delay: *delay,
-                all: Series::default(),
-                turns: vec![SignedHistogram::default(); work.repetitions as usize],
-                rounds: 0,
-                missing: 0,
-                unplaced: 0,
-            })
-        })
-    });
-    cells.collect()
-}
-
-/// Measures all delays in order and in reverse, so that a drift of the servers affects all delays alike.
-fn turns(
-    cx: &mut RunContext<'_, Calibrate>,
-    faults: &mut dyn Faults,
-    cluster: &mut Cluster,
-    possible: &AvailableMethods,
-) -> Result<(), CliError> {
-    let work = cx.work;
-    let mut held = RowBudget::default();
-    for turn in 0..work.repetitions as usize {
-        let mut delays = work.link_delays.clone();
-        if turn % 2 == 1 {
-            delays.reverse();
-        }
-        for (index, delay) in delays.iter().enumerate() {
-            faults.set_delay(delay.0)?;
-            cx.take(Call::Turn {
-                delay: *delay,
-                repetition: turn,
-            })?;
-            // The floor does not depend on the link.
-            let floor_rounds = if turn == 0 && index == 0 {
-                work.lag.floor_rounds
-            } else {
-                0
-            };
-            let plan = LagPlan {
-                floor_rounds,
-                ..work.lag.clone()
-            };
-            let (clock, stop) = (cx.clock, cx.stop);
-            let mut on = |event: Event<'_>| match event {
-                Event::Sample(sample) => cx
-                    .take(Call::Sample(*sample))
-                    .map_err(|failure| failure.message),
-                Event::Compared(_) => Ok(()),
-                Event::Progress(progress) => {
-                    cx.observers.progress(run_progress(progress));
-                    Ok(())
-                }
-            };
-            let mut listener = Listener { on: &mut on, stop };
-            let outcome = lag::run(cluster, &plan, possible, held, &clock, &mut listener)?;
-            held = outcome.held.clone();
-            let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
-            cx.take(Call::TurnEnded(Box::new(outcome)))?;
-            if let Some(failure) = failure {
-                return Err(failure.for_shape(&format!("with a delay of {delay}"), true));
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use replimeter_model::{
         plan::{CalibrateSettings, PlanFile, Section},
-        sample::Write,
+        sample::{Phase, Write},
         warning::WarningCode,
     };
 

@@ -5,7 +5,7 @@ use replimeter_model::{
 };
 use replimeter_stats::signed::SignedHistogram;
 
-use super::{Accumulator, Condition};
+use super::{Accumulator, delays::Condition};
 
 /// Returns the difference of two quantiles less the delay, with its interval.
 fn error(

@@ -1,16 +1,23 @@
 //! The settings of `calibrate`.
 
+use std::time::Duration;
+
 use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DelayShape, LagPlan, LagSettings, Method, Methods, Pace, PlanError, Settings, TargetSettings,
-    WarmUp, contradiction,
+    CoreUse, Decision, DelayShape, LagPlan, LagSettings, Method, Methods, Pace, PlanError,
+    Settings, StopCondition, TargetSettings, WarmUp, WritePattern, contradiction,
     settings::on_off,
     units::{self, MINUTE},
 };
-use crate::{load::Arrivals, shape::Mode, target::Target, time_span::TimeSpan};
+use crate::{
+    load::{Arrivals, LoadSpec, RatedLoad},
+    shape::Mode,
+    target::{PRIMARY, Target},
+    time_span::TimeSpan,
+};
 
 /// Maximum number of delays, and of repetitions, of a calibration.
 const MAX_CONDITIONS: usize = 100;
@@ -32,6 +39,12 @@ const OBSERVERS: [u32; 3] = [1, 8, 64];
 const NEIGHBORS: [u32; 2] = [0, 2];
 /// Maximum number of observers, and of neighbors.
 const MAX_THREADS: u32 = 256;
+/// Default numbers of threads of the ablation's load.
+const LOAD_THREADS: [u32; 3] = [0, 1, 8];
+/// Workload of the ablation's load: it only reads, so that no replica falls behind.
+const ABLATION_LOAD: &str = "point-select";
+/// Fewest rounds of an ablation: a median needs ten on each side.
+const MEDIAN_ROUNDS: u64 = 20;
 /// Default delays of the reference.
 const ROW_DELAYS: [DelayShape; 5] = [
     DelayShape::Constant(TimeSpan::from_millis(0)),
@@ -118,6 +131,19 @@ pub struct CalibrateSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row_delays: Option<Vec<DelayShape>>,
 
+    /// Measure what the instruments do to the lag and to the servers' throughput
+    ///
+    /// Each method alone and all together, cores kept awake or not, real-time priority or not, during a load of
+    /// point selects on the primary: each combination, in alternating order.
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "reference")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ablation: Option<bool>,
+
+    /// Threads of the ablation's load; 0 is no load [default: 0,1,8]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', requires = "ablation")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<Vec<u32>>,
+
     /// Keep this machine's idle cores from halting [default: {default}]
     ///
     /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
@@ -137,14 +163,47 @@ pub struct CalibrateSettings {
 /// A `calibrate` measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalibratePlan {
-    /// The conditions of the reference; then there are no link delays.
-    pub reference: Option<ReferencePlan>,
-    /// One-way delays, ascending, each once; the first is 0.
-    pub link_delays: Vec<TimeSpan>,
-    /// Number of repetitions of all delays.
+    /// What is varied.
+    pub conditions: Conditions,
+    /// Number of repetitions of all conditions.
     pub repetitions: u32,
-    /// The measurement at each delay.
+    /// The measurement under each condition.
     pub lag: LagPlan,
+}
+
+impl CalibratePlan {
+    /// Returns the number of rounds under each condition, in each repetition.
+    #[must_use]
+    pub fn rounds(&self) -> u64 {
+        match self.lag.writes {
+            WritePattern::Rounds {
+                until: StopCondition::Rounds(rounds),
+                ..
+            } => rounds,
+            _ => 0,
+        }
+    }
+
+    /// Returns about how long these rounds take.
+    #[must_use]
+    pub fn part_duration(&self) -> Duration {
+        let interval = match self.lag.pace {
+            Pace::Interval(interval) => interval.0,
+            Pace::Visible | Pace::Ack => Duration::ZERO,
+        };
+        interval * u32::try_from(self.rounds()).unwrap_or(u32::MAX)
+    }
+}
+
+/// What a calibration varies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conditions {
+    /// The one-way delay of the link: ascending, each once; the first is 0.
+    LinkDelays(Vec<TimeSpan>),
+    /// The rows and the observers of the reference.
+    Reference(ReferencePlan),
+    /// The instruments, and their use of the cores, under each of these loads; `None` is no load.
+    Ablation(Vec<Option<RatedLoad>>),
 }
 
 /// The conditions under which the reference is measured, each combination of them.
@@ -177,6 +236,12 @@ impl Settings for CalibrateSettings {
         if self.reference == Some(true) {
             return self.reference_plan(target).map(|plan| (Vec::new(), plan));
         }
+        if self.ablation == Some(true) {
+            return self.ablation_plan(target);
+        }
+        if self.threads.is_some() {
+            return contradiction("threads are those of the ablation's load; add ablation = true");
+        }
         if self.observers.is_some() || self.neighbors.is_some() || self.row_delays.is_some() {
             return contradiction(
                 "observers, neighbors and row-delays are those of the reference; add reference = true",
@@ -198,8 +263,7 @@ impl Settings for CalibrateSettings {
         let link_delays = delays.clone();
         self.method.get_or_insert(Methods::All);
         let plan = CalibratePlan {
-            reference: None,
-            link_delays,
+            conditions: Conditions::LinkDelays(link_delays),
             repetitions: self.repetitions(4)?,
             lag: self.lag(&targets)?,
         };
@@ -282,11 +346,68 @@ impl CalibrateSettings {
         // The floor stands in for the true instants, which are known here.
         lag.floor_rounds = 0;
         Ok(CalibratePlan {
-            reference: Some(reference),
-            link_delays: Vec::new(),
+            conditions: Conditions::Reference(reference),
             repetitions,
             lag,
         })
+    }
+
+    /// Fills in the defaults of an ablation.
+    fn ablation_plan(
+        &mut self,
+        target: &mut TargetSettings,
+    ) -> Result<(Vec<Target>, CalibratePlan), PlanError> {
+        if self.link_delays.is_some() || self.keep_awake.is_some() || self.real_time.is_some() {
+            return contradiction(
+                "an ablation has no link, and varies keep-awake and real-time itself; remove link-delays, keep-awake and real-time",
+            );
+        }
+        check_target(target)?;
+        quiet(target);
+        let targets = target.plan()?;
+        self.method.get_or_insert(Methods::All);
+        let threads = self.threads.get_or_insert_with(|| LOAD_THREADS.into());
+        threads.sort_unstable();
+        threads.dedup();
+        if threads.is_empty() || threads.last() > Some(&MAX_THREADS) {
+            return contradiction("threads needs a value, and at most 256");
+        }
+        let loads = threads.iter().map(|&threads| {
+            let spec = LoadSpec {
+                workload: ABLATION_LOAD.to_owned(),
+                threads,
+                node: PRIMARY.to_owned(),
+            };
+            (threads > 0).then(|| RatedLoad::closed(spec))
+        });
+        let loads = loads.collect();
+        let repetitions = self.repetitions(5)?;
+        if repetitions < 2 {
+            return contradiction(
+                "an ablation needs two repetitions: its intervals are between them",
+            );
+        }
+        if *self.rounds.get_or_insert(100) < MEDIAN_ROUNDS {
+            return contradiction("an ablation needs at least 20 rounds: it compares medians");
+        }
+        let mut lag = self.lag(&targets)?;
+        lag.floor_rounds = 0;
+        let varied = |on| Decision {
+            on,
+            reason: "the ablation varies it",
+        };
+        lag.cores = CoreUse {
+            keep_awake: varied(false),
+            real_time: varied(true),
+            shared: true,
+        };
+        (self.keep_awake, self.real_time) = (None, None);
+        let plan = CalibratePlan {
+            conditions: Conditions::Ablation(loads),
+            repetitions,
+            lag,
+        };
+        Ok((targets, plan))
     }
 }
 

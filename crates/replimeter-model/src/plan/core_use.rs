@@ -62,6 +62,18 @@ fn is_local(host: &str) -> bool {
 }
 
 impl CoreUse {
+    /// Returns the defaults for a sandbox that the run starts, with a load of this many threads; `keep_awake` if it is given.
+    #[must_use]
+    pub fn of_sandbox(threads: u32, keep_awake: Option<bool>) -> Self {
+        let real_time = Some(&mut None);
+        Self::decide(
+            &mut { keep_awake },
+            real_time,
+            threads,
+            ServerPlace::Sandbox,
+        )
+    }
+
     /// Decides both, and stores them in the settings that are not given. `threads` is the largest number of
     /// threads of the run's load at one time; `real_time` is `None` for commands without such threads.
     ///

@@ -32,7 +32,7 @@ use toml::Table;
 
 pub use self::{
     backlog::{BacklogPlan, BacklogSettings},
-    calibrate::{CalibratePlan, CalibrateSettings, ReferencePlan},
+    calibrate::{CalibratePlan, CalibrateSettings, Conditions, ReferencePlan},
     core_use::{CoreUse, Decision},
     cost::{CostKind, CostMode, CostModes, CostPlan, CostServers, CostSettings, Durability},
     explain::explain,

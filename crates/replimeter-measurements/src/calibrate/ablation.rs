@@ -1,0 +1,424 @@
+//! An ablation: what the methods, and the client's use of the cores, do to the lag and to a load.
+
+use std::{sync::atomic::Ordering, thread, time::Duration};
+
+use replimeter_instruments::{
+    keep_awake::KeepAwake,
+    lag::{self, Event, Listener, Outcome},
+    load::{BackgroundLoad, Workload},
+    preflight::Cluster,
+    table::{ProbeTable, RowBudget},
+};
+use replimeter_model::{
+    calibrate::AblationRow,
+    load::RatedLoad,
+    plan::{CalibratePlan, CoreUse, Decision, LagPlan, Method, Methods},
+    sample::{LagSample, Phase},
+    time::Nanos,
+};
+use replimeter_run::{
+    RunContext, Stage,
+    cli_error::{CliError, unexpected},
+    workloads::workloads,
+};
+use replimeter_stats::{compare::of_starts, series::Series, signed::SignedHistogram};
+use serde::{Deserialize, Serialize};
+
+use super::{Calibrate, Call};
+use crate::lag::run_progress;
+
+/// Interval between checks for an interruption while only the load runs.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The conditions of a part.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Condition {
+    pub(super) threads: u32,
+    pub(super) keep_awake: bool,
+    pub(super) real_time: bool,
+    /// Those that measure at the same time; none if only the load runs.
+    pub(super) methods: Vec<Method>,
+}
+
+impl Condition {
+    /// Returns the name of its samples.
+    pub(super) fn label(&self) -> String {
+        let names: Vec<_> = self.methods.iter().map(|method| method.name()).collect();
+        let on = |on| if on { "on" } else { "off" };
+        format!(
+            "ablation:{} by {}, keep-awake {}, real-time {}",
+            self.threads,
+            if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join("+")
+            },
+            on(self.keep_awake),
+            on(self.real_time)
+        )
+    }
+
+    /// Returns all conditions with this load. Those to compare are next to each other, because the speed of a machine drifts.
+    fn all(threads: u32, methods: &[Method], real_time: bool) -> Vec<Self> {
+        let alone = methods.iter().map(|method| vec![*method]);
+        let together = (methods.len() > 1).then(|| methods.to_vec());
+        let none = (threads > 0).then(Vec::new);
+        let sets = none.into_iter().chain(alone).chain(together);
+        let each = sets.flat_map(|methods| {
+            [false, true].into_iter().flat_map(move |keep_awake| {
+                let methods = methods.clone();
+                let priorities = [false, true].into_iter();
+                // Priority makes no difference to a load alone.
+                let possible = real_time && !methods.is_empty();
+                priorities
+                    .filter(move |on| possible || !on)
+                    .map(move |real_time| Self {
+                        threads,
+                        keep_awake,
+                        real_time,
+                        methods: methods.clone(),
+                    })
+            })
+        });
+        each.collect()
+    }
+}
+
+/// What it measured, once.
+#[derive(Default)]
+struct Repetition {
+    lags: Vec<(Method, SignedHistogram)>,
+    /// Operations of the load per second.
+    throughput: Option<f64>,
+}
+
+/// The repetitions of one condition.
+pub(super) struct Part {
+    pub(super) condition: Condition,
+    of_methods: Vec<OfMethod>,
+    turns: Vec<Repetition>,
+}
+
+struct OfMethod {
+    method: Method,
+    from_send: Series,
+    rounds: u64,
+    missing: u64,
+}
+
+impl Part {
+    pub(super) fn new(condition: Condition) -> Self {
+        let of_methods = condition.methods.iter().map(|&method| OfMethod {
+            method,
+            from_send: Series::default(),
+            rounds: 0,
+            missing: 0,
+        });
+        Self {
+            of_methods: of_methods.collect(),
+            condition,
+            turns: Vec::new(),
+        }
+    }
+
+    pub(super) fn begin_turn(&mut self) {
+        let lags = self.condition.methods.iter();
+        self.turns.push(Repetition {
+            lags: lags
+                .map(|&method| (method, SignedHistogram::default()))
+                .collect(),
+            throughput: None,
+        });
+        for of in &mut self.of_methods {
+            of.from_send.begin_start();
+        }
+    }
+
+    /// Adds an observation of the measurement proper.
+    pub(super) fn record(&mut self, sample: &LagSample) {
+        let own = |of: &&mut OfMethod| of.method == sample.method;
+        let (Some(of), Some(turn)) = (self.of_methods.iter_mut().find(own), self.turns.last_mut())
+        else {
+            return;
+        };
+        if sample.write.phase != Phase::Measure {
+            return;
+        }
+        of.rounds += 1;
+        let Some(lag) = sample.from_send() else {
+            of.missing += 1;
+            return;
+        };
+        of.from_send.record(sample.write.send, lag);
+        for (_, lags) in turn
+            .lags
+            .iter_mut()
+            .filter(|(method, _)| *method == sample.method)
+        {
+            lags.record(lag);
+        }
+    }
+
+    /// Adds what the load did in the last repetition.
+    pub(super) fn loaded(&mut self, operations: u64, took: Nanos) {
+        if let Some(turn) = self.turns.last_mut().filter(|_| took > Nanos(0)) {
+            turn.throughput = Some(operations as f64 * 1e9 / took.0 as f64);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.turns.iter().all(|turn| turn.throughput.is_none())
+            && self.of_methods.iter().all(|of| of.rounds == 0)
+    }
+
+    /// Returns the median lag of a method in a repetition, in ns.
+    pub(super) fn median(&self, turn: usize, method: Method) -> Option<f64> {
+        let lags = &self.turns.get(turn)?.lags;
+        let (_, lags) = lags.iter().find(|(of, _)| *of == method)?;
+        Some(lags.quantile(0.5)?.0 as f64).filter(|lag| *lag > 0.0)
+    }
+
+    /// Returns the operations of the load per second in a repetition.
+    pub(super) fn throughput(&self, turn: usize) -> Option<f64> {
+        self.turns
+            .get(turn)?
+            .throughput
+            .filter(|per_s| *per_s > 0.0)
+    }
+
+    pub(super) fn turns(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// Returns the lags of each method, for the file of histograms.
+    pub(super) fn histograms(&self) -> impl Iterator<Item = (String, SignedHistogram)> + '_ {
+        self.of_methods.iter().map(|of| {
+            let name = format!("{}/{}/lag", self.condition.label(), of.method.name());
+            (name, of.from_send.histogram().clone())
+        })
+    }
+
+    /// Returns the results: a row for each method, or one if only the load ran.
+    pub(super) fn rows(&self) -> Vec<AblationRow> {
+        let rates: Vec<f64> = (0..self.turns.len())
+            .filter_map(|turn| self.throughput(turn))
+            .collect();
+        let rate = of_starts(&rates, 0).map(|rate| rate.estimate());
+        let names = self.condition.methods.iter();
+        let row = AblationRow {
+            threads: self.condition.threads,
+            keep_awake: self.condition.keep_awake,
+            real_time: self.condition.real_time,
+            methods: names.map(|method| method.name().to_owned()).collect(),
+            throughput: rate.unwrap_or_default(),
+            ..AblationRow::default()
+        };
+        if self.of_methods.is_empty() {
+            return vec![row];
+        }
+        let of_methods = self.of_methods.iter();
+        of_methods
+            .map(|of| AblationRow {
+                method: Some(of.method.name().to_owned()),
+                rounds: of.rounds,
+                timed_out: of.missing,
+                from_send: of.from_send.distribution(),
+                ..row.clone()
+            })
+            .collect()
+    }
+}
+
+/// Measures under each combination of conditions, in alternating order.
+pub(super) fn run(
+    cx: &mut RunContext<'_, Calibrate>,
+    loads: &[Option<RatedLoad>],
+) -> Result<(), CliError> {
+    let work = cx.work;
+    let rated: Vec<RatedLoad> = loads.iter().flatten().cloned().collect();
+    let workloads = workloads(&rated)?;
+    let [target] = cx.plan.targets.as_slice() else {
+        return Err(unexpected("expected exactly one target"));
+    };
+    let (servers, mut cluster) = cx.open_checked(target)?;
+    let possible = lag::available_methods(&mut cluster, &work.lag.methods)?;
+    cx.warn(possible.warnings);
+    let (table, found) = ProbeTable::create(&mut cluster, work.lag.timeout.0)?;
+    cx.warn(found);
+    cx.take(Call::Shape {
+        label: servers.label().to_owned(),
+        mode: cluster.mode.to_owned(),
+        replicas: cluster.replica_names(),
+        methods: possible.methods.clone(),
+    })?;
+    let mut ablation = Ablation {
+        work,
+        cluster: &mut cluster,
+        held: RowBudget::default(),
+    };
+    let real_time = cx.real_time;
+    let result = (0..work.repetitions).try_for_each(|repetition| {
+        for load in in_turn(loads.iter().collect(), repetition) {
+            let threads = load.as_ref().map_or(0, |load| load.spec.threads);
+            let conditions = Condition::all(threads, &possible.methods, real_time);
+            let conditions = in_turn(conditions, repetition);
+            ablation.under(cx, load.as_ref(), &workloads, conditions)?;
+        }
+        Ok(())
+    });
+    // The servers are removed anyway.
+    table.abandon();
+    drop(cluster);
+    cx.close(servers);
+    result
+}
+
+/// Returns them in order or in reverse, so that a drift of the machine affects all alike.
+fn in_turn<T>(mut all: Vec<T>, repetition: u32) -> Vec<T> {
+    if repetition % 2 == 1 {
+        all.reverse();
+    }
+    all
+}
+
+/// The servers of an ablation.
+struct Ablation<'a> {
+    work: &'a CalibratePlan,
+    cluster: &'a mut Cluster,
+    held: RowBudget,
+}
+
+impl Ablation<'_> {
+    /// Measures all conditions under one load, or without any.
+    fn under(
+        &mut self,
+        cx: &mut RunContext<'_, Calibrate>,
+        load: Option<&RatedLoad>,
+        workloads: &[Workload],
+        conditions: Vec<Condition>,
+    ) -> Result<(), CliError> {
+        let timeout = self.work.lag.timeout.0;
+        let Some(rated) = load else {
+            return conditions
+                .into_iter()
+                .try_for_each(|condition| self.measure(cx, condition, None));
+        };
+        let mut load = cx.background_load(
+            std::slice::from_ref(rated),
+            &workloads[..1],
+            self.cluster,
+            timeout,
+        )?;
+        let result = conditions
+            .into_iter()
+            .try_for_each(|condition| self.measure(cx, condition, Some(&mut load)));
+        let (_, warnings) = load.finish();
+        cx.warn(warnings);
+        result
+    }
+
+    /// Measures under one combination of conditions.
+    fn measure(
+        &mut self,
+        cx: &mut RunContext<'_, Calibrate>,
+        condition: Condition,
+        load: Option<&mut BackgroundLoad>,
+    ) -> Result<(), CliError> {
+        let label = condition.label();
+        cx.take(Call::Ablation {
+            condition: condition.clone(),
+            replicas: self.cluster.replica_names(),
+        })?;
+        let awake = match condition.keep_awake {
+            true => Some(KeepAwake::start().map_err(|reason| {
+                CliError::failed(
+                    format!("idle cores could not be kept awake: {reason}"),
+                    "run where idle priority is permitted; an ablation compares with it",
+                )
+            })?),
+            false => None,
+        };
+        let stop = cx.stop;
+        let outcome = match load {
+            None => self.observe(cx, &condition)?,
+            Some(load) => {
+                let before = counted(load);
+                let ran = load.run_while(stop, |_| self.observe(cx, &condition));
+                cx.warn(ran.warnings);
+                if let Some(error) = ran.failure {
+                    return Err(CliError::from(error).for_shape(&label, true));
+                }
+                let after = counted(load);
+                let outcome = ran.value?;
+                cx.take(Call::AblationLoad {
+                    operations: after.0 - before.0,
+                    took: after.1 - before.1,
+                })?;
+                outcome
+            }
+        };
+        drop(awake);
+        let Some(outcome) = outcome else {
+            return match stop.load(Ordering::Relaxed) {
+                true => Err(CliError::partial()),
+                false => Ok(()),
+            };
+        };
+        self.held = outcome.held.clone();
+        let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
+        cx.take(Call::TurnEnded(Box::new(outcome)))?;
+        failure.map_or(Ok(()), |failure| Err(failure.for_shape(&label, true)))
+    }
+
+    /// Measures the lag; without methods it only lets as much time pass.
+    fn observe(
+        &mut self,
+        cx: &mut RunContext<'_, Calibrate>,
+        condition: &Condition,
+    ) -> Result<Option<Outcome>, CliError> {
+        let (clock, stop) = (cx.clock, cx.stop);
+        if condition.methods.is_empty() {
+            cx.stage(Stage::Measure, "measuring the load alone");
+            let until = clock.now() + Nanos::from(self.work.part_duration());
+            while clock.now() < until && !stop.load(Ordering::Relaxed) {
+                thread::sleep(LOOK);
+            }
+            return Ok(None);
+        }
+        let varied = |on| Decision {
+            on,
+            ..self.work.lag.cores.real_time
+        };
+        let plan = LagPlan {
+            methods: Methods::Named(condition.methods.clone()),
+            cores: CoreUse {
+                keep_awake: varied(condition.keep_awake),
+                real_time: varied(condition.real_time),
+                ..self.work.lag.cores
+            },
+            ..self.work.lag.clone()
+        };
+        let possible = lag::available_methods(self.cluster, &plan.methods)?;
+        let mut on = |event: Event<'_>| match event {
+            Event::Sample(sample) => cx
+                .take(Call::AblationSample(*sample))
+                .map_err(|failure| failure.message),
+            Event::Compared(_) => Ok(()),
+            Event::Progress(progress) => {
+                cx.observers.progress(run_progress(progress));
+                Ok(())
+            }
+        };
+        let mut listener = Listener { on: &mut on, stop };
+        let held = self.held.clone();
+        let outcome = lag::run(self.cluster, &plan, &possible, held, &clock, &mut listener)?;
+        Ok(Some(outcome))
+    }
+}
+
+/// Returns the operations of a load so far, and the time in which they were counted.
+fn counted(load: &BackgroundLoad) -> (u64, Nanos) {
+    let groups = load.results();
+    let first = groups.first();
+    first.map_or((0, Nanos(0)), |group| (group.operations, group.counted))
+}

@@ -1,0 +1,169 @@
+//! A calibration against known delays of the link between real servers.
+
+use replimeter_engine::source::Faults;
+use replimeter_instruments::{
+    lag::{self, AvailableMethods, Event, Listener},
+    preflight::Cluster,
+    table::RowBudget,
+};
+use replimeter_model::{
+    plan::{CalibratePlan, Conditions, LagPlan, Method},
+    sample::{LagSample, Phase},
+    time::Nanos,
+    time_span::TimeSpan,
+};
+use replimeter_run::{RunContext, cli_error::CliError};
+use replimeter_stats::{series::Series, signed::SignedHistogram};
+
+use super::{Accumulator, Calibrate, Call};
+use crate::lag::{record_floor, run_progress};
+
+/// The results of one method for one delay on one replica.
+pub(super) struct Condition {
+    pub(super) replica: usize,
+    pub(super) method: Method,
+    pub(super) delay: TimeSpan,
+    pub(super) all: Series,
+    /// One histogram per repetition.
+    pub(super) turns: Vec<SignedHistogram>,
+    pub(super) rounds: u64,
+    pub(super) missing: u64,
+    pub(super) unplaced: u64,
+}
+
+impl Condition {
+    /// Returns the name of its histogram.
+    pub(super) fn tag(&self, names: &[String]) -> String {
+        format!(
+            "{}/{}/{}/lag",
+            names[self.replica],
+            self.method.name(),
+            self.delay
+        )
+    }
+}
+
+/// Returns the lag that must rise by the delay. It is not from the acknowledgement: without a delay, the
+/// replica and its observer compete with the primary's reply for the cores, which delays the acknowledgement
+/// and makes that lag too small.
+fn lag_of(sample: &LagSample) -> Option<Nanos> {
+    sample.from_primary().or_else(|| sample.from_send())
+}
+
+impl Accumulator {
+    pub(super) fn record(&mut self, sample: &LagSample) {
+        match sample.write.phase {
+            Phase::Floor => record_floor(&mut self.floors, sample),
+            Phase::Measure => {
+                let (delay, turn) = (self.delay, self.turn);
+                let own = |cell: &&mut Condition| {
+                    (cell.replica, cell.method, cell.delay)
+                        == (sample.replica, sample.method, delay)
+                };
+                let Some(cell) = self.cells.iter_mut().find(own) else {
+                    return;
+                };
+                cell.rounds += 1;
+                match (lag_of(sample), cell.turns.get_mut(turn)) {
+                    (Some(lag), Some(of_turn)) => {
+                        // The parts are separated in time; the autocorrelation is estimated as if they were
+                        // not.
+                        cell.all
+                            .record(Nanos(self.every.0 * cell.rounds.cast_signed()), lag);
+                        of_turn.record(lag);
+                    }
+                    _ if sample.untold => cell.unplaced += 1,
+                    _ => cell.missing += 1,
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn cell(
+        &self,
+        replica: usize,
+        method: Method,
+        delay: TimeSpan,
+    ) -> Option<&Condition> {
+        self.cells
+            .iter()
+            .find(|cell| (cell.replica, cell.method, cell.delay) == (replica, method, delay))
+    }
+}
+
+pub(super) fn cells(work: &CalibratePlan, replicas: usize, methods: &[Method]) -> Vec<Condition> {
+    let Conditions::LinkDelays(delays) = &work.conditions else {
+        return Vec::new();
+    };
+    let cells = delays.iter().flat_map(|delay| {
+        methods.iter().flat_map(move |method| {
+            (0..replicas).map(|replica| Condition {
+                replica,
+                method: *method,
+                delay: *delay,
+                all: Series::default(),
+                turns: vec![SignedHistogram::default(); work.repetitions as usize],
+                rounds: 0,
+                missing: 0,
+                unplaced: 0,
+            })
+        })
+    });
+    cells.collect()
+}
+
+/// Measures all delays in order and in reverse, so that a drift of the servers affects all delays alike.
+pub(super) fn turns(
+    cx: &mut RunContext<'_, Calibrate>,
+    faults: &mut dyn Faults,
+    cluster: &mut Cluster,
+    possible: &AvailableMethods,
+    link_delays: &[TimeSpan],
+) -> Result<(), CliError> {
+    let work = cx.work;
+    let mut held = RowBudget::default();
+    for turn in 0..work.repetitions as usize {
+        let mut delays = link_delays.to_vec();
+        if turn % 2 == 1 {
+            delays.reverse();
+        }
+        for (index, delay) in delays.iter().enumerate() {
+            faults.set_delay(delay.0)?;
+            cx.take(Call::Turn {
+                delay: *delay,
+                repetition: turn,
+            })?;
+            // The floor does not depend on the link.
+            let floor_rounds = if turn == 0 && index == 0 {
+                work.lag.floor_rounds
+            } else {
+                0
+            };
+            let plan = LagPlan {
+                floor_rounds,
+                ..work.lag.clone()
+            };
+            let (clock, stop) = (cx.clock, cx.stop);
+            let mut on = |event: Event<'_>| match event {
+                Event::Sample(sample) => cx
+                    .take(Call::Sample(*sample))
+                    .map_err(|failure| failure.message),
+                Event::Compared(_) => Ok(()),
+                Event::Progress(progress) => {
+                    cx.observers.progress(run_progress(progress));
+                    Ok(())
+                }
+            };
+            let mut listener = Listener { on: &mut on, stop };
+            let outcome = lag::run(cluster, &plan, possible, held, &clock, &mut listener)?;
+            held = outcome.held.clone();
+            let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
+            cx.take(Call::TurnEnded(Box::new(outcome)))?;
+            if let Some(failure) = failure {
+                return Err(failure.for_shape(&format!("with a delay of {delay}"), true));
+            }
+        }
+    }
+    Ok(())
+}
