@@ -414,7 +414,7 @@ pub(crate) fn login_error(node: &Node, cause: &Error) -> ServerError {
     // Before login is complete, a broken connection counts as not made.
     if matches!(error.kind, ErrorKind::Lost | ErrorKind::Timeout) {
         error.kind = ErrorKind::Unreachable;
-        error.hint = "check that the address is that of a MariaDB or MySQL server, and that the port is right".to_owned();
+        error.hint = "check that the address is that of a MariaDB or MySQL server, and that the port or socket is right".to_owned();
     }
     silent::explained(node, error)
 }

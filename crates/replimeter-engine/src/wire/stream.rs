@@ -1,14 +1,14 @@
 //! A socket that does not block, with or without TLS.
 
 use std::{
-    io::{self, ErrorKind, Read, Write},
+    io::{self, ErrorKind, IoSlice, Read, Write},
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
 use rustix::{
-    io::{Errno, ioctl_fionbio},
+    io::{Errno, ioctl_fionbio, writev},
     net::{
         AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect,
         getpeername,
@@ -49,6 +49,11 @@ impl Write for Socket {
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(send(&self.0, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    // TLS sends several records at once.
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(writev(&self.0, parts)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

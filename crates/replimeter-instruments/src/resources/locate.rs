@@ -64,6 +64,7 @@ impl NotVisible {
 /// Returns the process that listens at a node's address.
 pub(super) fn server(node: &Node) -> Result<u32, NotVisible> {
     if let Some(path) = &node.endpoint.socket {
+        let path = &fs::canonicalize(path).map_err(|_| NotVisible::Hidden)?;
         let sockets = look_unix(path)?;
         return owner(|process, inode| {
             sockets

@@ -346,7 +346,7 @@ pub fn check_nodes(nodes: &[NodeSpec]) -> Result<(), String> {
         }
         if let Some(other) = before
             .iter()
-            .find(|other| (&other.url.host, other.url.port) == (&node.url.host, node.url.port))
+            .find(|other| other.url.address() == node.url.address())
         {
             return Err(format!(
                 "`{}` and `{}` have the same address {}",

@@ -7,6 +7,7 @@ use crate::{sandbox::SandboxSpec, target::Target, time_span::TimeSpan};
 
 mod explain;
 mod lag;
+mod sockets;
 
 /// The sections that plans have here.
 const SECTIONS: [Section; 10] = [
