@@ -68,11 +68,8 @@ fn alone(sandbox: &Sandbox, workload: &str) -> f64 {
         "--warm-up",
         "500ms",
     ];
-    let mut command = tool(
-        &TestEnvironment::new(),
-        sandbox,
-        &[&args[..], &more].concat(),
-    );
+    let environment = TestEnvironment::new();
+    let mut command = tool(&environment, sandbox, &[&args[..], &more].concat());
     let document = wait(command.spawn().unwrap(), LIMIT * 5)
         .with_code(0)
         .json();

@@ -123,16 +123,9 @@ pub(crate) fn load() {
     }
 }
 
-/// Returns the server as a client on its machine names it, with a user for it.
+/// Returns the server as a client on its machine names it.
 fn by_socket(member: &Member) -> Node {
-    let node = &member.node;
-    let user = "replimeter@localhost";
-    sql(
-        node,
-        &format!("CREATE USER {user} IDENTIFIED BY '{}'", password(node)),
-    );
-    sql(node, &format!("GRANT ALL ON *.* TO {user}"));
-    let mut node = node.clone();
+    let mut node = member.node.clone();
     node.endpoint.socket = Some(member.socket());
     node
 }
