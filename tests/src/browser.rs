@@ -94,8 +94,15 @@ impl OpenPage {
         page
     }
 
-    /// Calls a method of the protocol; events are ignored.
+    /// Calls a method of the protocol.
     fn call(&mut self, method: &str, parameters: Value) -> Value {
+        let mut answer = self.answer(method, parameters);
+        assert_eq!(answer["error"], Value::Null, "{method}");
+        answer["result"].take()
+    }
+
+    /// Returns the answer to a call; events are ignored.
+    fn answer(&mut self, method: &str, parameters: Value) -> Value {
         self.calls += 1;
         let mut call = json!({ "id": self.calls, "method": method, "params": parameters });
         if let Some(session) = &self.session {
@@ -108,22 +115,24 @@ impl OpenPage {
             let mut answer = Vec::new();
             self.from.read_until(0, &mut answer).unwrap();
             answer.pop();
-            let mut answer: Value = serde_json::from_slice(&answer).unwrap();
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
             if answer["id"] == self.calls {
-                assert_eq!(answer["error"], Value::Null, "{method}");
-                return answer["result"].take();
+                return answer;
             }
         }
     }
 
-    /// Returns the text that an expression has in the page.
+    /// Returns the text that an expression has in the page; empty while the page is replaced by another.
     ///
     /// # Panics
     /// If the browser has ended.
     pub fn text(&mut self, expression: &str) -> String {
         let parameters = json!({ "expression": format!("String({expression})") });
-        let found = self.call("Runtime.evaluate", parameters);
-        found["result"]["value"].as_str().unwrap_or("").to_owned()
+        let found = self.answer("Runtime.evaluate", parameters);
+        found["result"]["result"]["value"]
+            .as_str()
+            .unwrap_or("")
+            .to_owned()
     }
 
     /// Waits until the text of an expression contains this.
