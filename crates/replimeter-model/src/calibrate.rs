@@ -100,7 +100,9 @@ pub struct AblationRow {
     pub rounds: u64,
     /// Rounds whose row was not seen before the timeout.
     pub timed_out: u64,
-    /// Lag from send; the intervals are between repetitions.
+    /// Rounds whose row was seen, but not when: a clock was set about then.
+    pub unplaced: u64,
+    /// Lag from send; its intervals contain the spread between repetitions.
     pub from_send: Distribution,
     /// Operations of the load per second, geometric mean of the repetitions; null without a load.
     pub throughput: Estimate,
@@ -113,19 +115,23 @@ pub struct AblationEffect {
     pub of: String,
     /// Threads of the load; 0 is no load.
     pub threads: u32,
-    /// `real-time`: whether idle cores were kept awake.
+    /// Whether idle cores were kept awake, of `real-time`.
     pub keep_awake: Option<bool>,
-    /// Repetitions, each of which gives one ratio.
+    /// Whether the measuring threads had real-time priority, of `keep-awake`.
+    pub real_time: Option<bool>,
+    /// Complete repetitions, each of which gives one ratio of each kind.
     pub repetitions: u32,
     /// Median lag with, divided by that without: geometric mean over repetitions and the other conditions. Of a method: its
     /// lag with all methods together, divided by its lag alone. The interval is Student's t of the logarithms of the repetitions.
     pub lag_ratio: Estimate,
-    /// Throughput of the load with, divided by that without. Of a method: with it alone, divided by that without any.
+    /// Throughput of the load with, divided by that without. Of a method: with the writer and it alone, divided
+    /// by that of the load alone.
     pub throughput_ratio: Estimate,
     /// Whether the setting is on by default under these conditions; null for methods.
     pub default_on: Option<bool>,
-    /// Whether these figures ask for the other default: only if its whole interval is better by 5 % in one figure, and
-    /// in no figure worse by as much. Null for methods.
+    /// Whether these figures ask for the other default: true if the whole interval of one is better by 5 %, and that of none
+    /// reaches as far in the other direction; false if none reaches 5 % better, or a whole one is worse by it. Null where they leave
+    /// it open, and for methods.
     pub other_default: Option<bool>,
 }
 

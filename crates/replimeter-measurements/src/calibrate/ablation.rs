@@ -18,7 +18,7 @@ use replimeter_model::{
 };
 use replimeter_run::{
     RunContext, Stage,
-    cli_error::{CliError, unexpected},
+    cli_error::{CliError, FailureKind, unexpected},
     workloads::workloads,
 };
 use replimeter_stats::{compare::of_starts, series::Series, signed::SignedHistogram};
@@ -58,7 +58,7 @@ impl Condition {
         )
     }
 
-    /// Returns all conditions with this load. Those to compare are next to each other, because the speed of a machine drifts.
+    /// Returns all conditions with this load. Settings change last, because the speed of a machine drifts.
     fn all(threads: u32, methods: &[Method], real_time: bool) -> Vec<Self> {
         let alone = methods.iter().map(|method| vec![*method]);
         let together = (methods.len() > 1).then(|| methods.to_vec());
@@ -84,26 +84,22 @@ impl Condition {
     }
 }
 
-/// What it measured, once.
-#[derive(Default)]
-struct Repetition {
-    lags: Vec<(Method, SignedHistogram)>,
-    /// Operations of the load per second.
-    throughput: Option<f64>,
-}
-
 /// The repetitions of one condition.
 pub(super) struct Part {
     pub(super) condition: Condition,
     of_methods: Vec<OfMethod>,
-    turns: Vec<Repetition>,
+    /// Operations of the load per second, in each repetition.
+    throughputs: Vec<Option<f64>>,
 }
 
 struct OfMethod {
     method: Method,
     from_send: Series,
+    /// The same in each repetition.
+    repetitions: Vec<SignedHistogram>,
     rounds: u64,
     missing: u64,
+    unplaced: u64,
 }
 
 impl Part {
@@ -111,83 +107,73 @@ impl Part {
         let of_methods = condition.methods.iter().map(|&method| OfMethod {
             method,
             from_send: Series::default(),
+            repetitions: Vec::new(),
             rounds: 0,
             missing: 0,
+            unplaced: 0,
         });
         Self {
             of_methods: of_methods.collect(),
             condition,
-            turns: Vec::new(),
+            throughputs: Vec::new(),
         }
     }
 
-    pub(super) fn begin_turn(&mut self) {
-        let lags = self.condition.methods.iter();
-        self.turns.push(Repetition {
-            lags: lags
-                .map(|&method| (method, SignedHistogram::default()))
-                .collect(),
-            throughput: None,
-        });
+    pub(super) fn begin_repetition(&mut self) {
+        self.throughputs.push(None);
         for of in &mut self.of_methods {
             of.from_send.begin_start();
+            of.repetitions.push(SignedHistogram::default());
         }
     }
 
     /// Adds an observation of the measurement proper.
     pub(super) fn record(&mut self, sample: &LagSample) {
-        let own = |of: &&mut OfMethod| of.method == sample.method;
-        let (Some(of), Some(turn)) = (self.of_methods.iter_mut().find(own), self.turns.last_mut())
-        else {
+        let mut all = self.of_methods.iter_mut();
+        let Some(of) = all.find(|of| of.method == sample.method) else {
             return;
         };
         if sample.write.phase != Phase::Measure {
             return;
         }
         of.rounds += 1;
-        let Some(lag) = sample.from_send() else {
-            of.missing += 1;
-            return;
-        };
-        of.from_send.record(sample.write.send, lag);
-        for (_, lags) in turn
-            .lags
-            .iter_mut()
-            .filter(|(method, _)| *method == sample.method)
-        {
-            lags.record(lag);
+        match (sample.from_send(), of.repetitions.last_mut()) {
+            (Some(lag), Some(last)) => {
+                of.from_send.record(sample.write.send, lag);
+                last.record(lag);
+            }
+            _ if sample.untold => of.unplaced += 1,
+            _ => of.missing += 1,
         }
     }
 
     /// Adds what the load did in the last repetition.
     pub(super) fn loaded(&mut self, operations: u64, took: Nanos) {
-        if let Some(turn) = self.turns.last_mut().filter(|_| took > Nanos(0)) {
-            turn.throughput = Some(operations as f64 * 1e9 / took.0 as f64);
+        if let Some(last) = self.throughputs.last_mut().filter(|_| took > Nanos(0)) {
+            *last = Some(operations as f64 * 1e9 / took.0 as f64);
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.turns.iter().all(|turn| turn.throughput.is_none())
+        self.throughputs.iter().all(Option::is_none)
             && self.of_methods.iter().all(|of| of.rounds == 0)
     }
 
     /// Returns the median lag of a method in a repetition, in ns.
-    pub(super) fn median(&self, turn: usize, method: Method) -> Option<f64> {
-        let lags = &self.turns.get(turn)?.lags;
-        let (_, lags) = lags.iter().find(|(of, _)| *of == method)?;
+    pub(super) fn median(&self, repetition: usize, method: Method) -> Option<f64> {
+        let of = self.of_methods.iter().find(|of| of.method == method)?;
+        let lags = of.repetitions.get(repetition)?;
         Some(lags.quantile(0.5)?.0 as f64).filter(|lag| *lag > 0.0)
     }
 
     /// Returns the operations of the load per second in a repetition.
-    pub(super) fn throughput(&self, turn: usize) -> Option<f64> {
-        self.turns
-            .get(turn)?
-            .throughput
-            .filter(|per_s| *per_s > 0.0)
+    pub(super) fn throughput(&self, repetition: usize) -> Option<f64> {
+        let per_s = *self.throughputs.get(repetition)?;
+        per_s.filter(|per_s| *per_s > 0.0)
     }
 
-    pub(super) fn turns(&self) -> usize {
-        self.turns.len()
+    pub(super) fn repetitions(&self) -> usize {
+        self.throughputs.len()
     }
 
     /// Returns the lags of each method, for the file of histograms.
@@ -200,9 +186,8 @@ impl Part {
 
     /// Returns the results: a row for each method, or one if only the load ran.
     pub(super) fn rows(&self) -> Vec<AblationRow> {
-        let rates: Vec<f64> = (0..self.turns.len())
-            .filter_map(|turn| self.throughput(turn))
-            .collect();
+        let all = 0..self.repetitions();
+        let rates: Vec<f64> = all.filter_map(|one| self.throughput(one)).collect();
         let rate = of_starts(&rates, 0).map(|rate| rate.estimate());
         let names = self.condition.methods.iter();
         let row = AblationRow {
@@ -222,6 +207,7 @@ impl Part {
                 method: Some(of.method.name().to_owned()),
                 rounds: of.rounds,
                 timed_out: of.missing,
+                unplaced: of.unplaced,
                 from_send: of.from_send.distribution(),
                 ..row.clone()
             })
@@ -255,6 +241,7 @@ pub(super) fn run(
         work,
         cluster: &mut cluster,
         held: RowBudget::default(),
+        measured: false,
     };
     let real_time = cx.real_time;
     let result = (0..work.repetitions).try_for_each(|repetition| {
@@ -265,6 +252,11 @@ pub(super) fn run(
             ablation.under(cx, load.as_ref(), &workloads, conditions)?;
         }
         Ok(())
+    });
+    let measured = ablation.measured;
+    let result = result.map_err(|failure: CliError| match failure.kind {
+        FailureKind::Interrupted if measured => CliError::partial(),
+        _ => failure,
     });
     // The servers are removed anyway.
     table.abandon();
@@ -286,6 +278,8 @@ struct Ablation<'a> {
     work: &'a CalibratePlan,
     cluster: &'a mut Cluster,
     held: RowBudget,
+    /// Whether a part is complete.
+    measured: bool,
 }
 
 impl Ablation<'_> {
@@ -350,16 +344,21 @@ impl Ablation<'_> {
                 }
                 let after = counted(load);
                 let outcome = ran.value?;
-                cx.take(Call::AblationLoad {
-                    operations: after.0 - before.0,
-                    took: after.1 - before.1,
-                })?;
+                // An interrupted part is too short to be a repetition.
+                if !stop.load(Ordering::Relaxed) {
+                    cx.take(Call::AblationLoad {
+                        operations: after.0 - before.0,
+                        took: after.1 - before.1,
+                    })?;
+                }
                 outcome
             }
         };
         drop(awake);
+        let interrupted = stop.load(Ordering::Relaxed);
+        self.measured |= !interrupted;
         let Some(outcome) = outcome else {
-            return match stop.load(Ordering::Relaxed) {
+            return match interrupted {
                 true => Err(CliError::partial()),
                 false => Ok(()),
             };
@@ -385,15 +384,13 @@ impl Ablation<'_> {
             }
             return Ok(None);
         }
-        let varied = |on| Decision {
-            on,
-            ..self.work.lag.cores.real_time
-        };
         let plan = LagPlan {
             methods: Methods::Named(condition.methods.clone()),
             cores: CoreUse {
-                keep_awake: varied(condition.keep_awake),
-                real_time: varied(condition.real_time),
+                real_time: Decision {
+                    on: condition.real_time,
+                    ..self.work.lag.cores.real_time
+                },
                 ..self.work.lag.cores
             },
             ..self.work.lag.clone()

@@ -175,10 +175,10 @@ Terms of the report:
             }
             Conditions::Ablation(loads) => {
                 effects.table(&plan.targets, "lag_probe", "the writer's rows");
-                effects.add_effect(
-                    LOAD,
-                    format!("1 writer, {rounds} rows under each condition"),
-                );
+                let methods = work.lag.methods.wanted().len();
+                let parts = 4 * (methods + usize::from(methods > 1)) * loads.len();
+                let all = rounds * parts as u64 * u64::from(work.repetitions);
+                effects.add_effect(LOAD, format!("1 writer, {all} rows in total"));
                 let loads = loads.iter().flatten();
                 let specs: Vec<_> = loads.map(|load| (&load.spec, load.rate)).collect();
                 return effects.loads(&specs);
@@ -443,7 +443,7 @@ impl Accumulator {
             || ablation::Part::new(condition),
             |known| self.ablation.remove(known),
         );
-        part.begin_turn();
+        part.begin_repetition();
         self.ablation.push(part);
     }
 }

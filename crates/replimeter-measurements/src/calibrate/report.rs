@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use replimeter_model::calibrate::CalibrateDocument;
+use replimeter_model::calibrate::{AblationEffect, CalibrateDocument};
 
 use crate::lag::methods;
 use replimeter_render::{
@@ -70,6 +70,16 @@ fn reference_figures(run: &CalibrateDocument) -> Table {
     )
 }
 
+/// Returns the name of a setting, with the other one.
+fn setting(effect: &AblationEffect) -> String {
+    let on = |on| if on { "on" } else { "off" };
+    match (effect.keep_awake, effect.real_time) {
+        (Some(awake), _) => format!("{}, keep-awake {}", effect.of, on(awake)),
+        (_, Some(real_time)) => format!("{}, real-time {}", effect.of, on(real_time)),
+        _ => effect.of.clone(),
+    }
+}
+
 fn effects(run: &CalibrateDocument) -> Table {
     let word = |on: Option<bool>| Cell::from(on.map(|on| if on { "on" } else { "off" }));
     Table::of(
@@ -77,24 +87,21 @@ fn effects(run: &CalibrateDocument) -> Table {
         &run.results.effects,
         &[
             ("threads", &|row| u64::from(row.threads).into()),
-            ("of", &|row| match row.keep_awake {
-                None => Cell::from(&row.of),
-                Some(true) => format!("{}, cores kept awake", row.of).into(),
-                Some(false) => format!("{}, cores not kept awake", row.of).into(),
-            }),
+            ("of", &|row| setting(row).into()),
             ("n", &|row| u64::from(row.repetitions).into()),
             ("lag", &|row| Format::Ratio.estimate(&row.lag_ratio)),
             ("throughput", &|row| {
                 Format::Ratio.estimate(&row.throughput_ratio)
             }),
             ("default", &|row| word(row.default_on)),
-            ("by these figures", &|row| {
-                word(
-                    row.default_on
-                        .zip(row.other_default)
-                        .map(|(on, other)| on != other),
-                )
-            }),
+            (
+                "by these figures",
+                &|row| match (row.default_on, row.other_default) {
+                    (None, _) => Cell::NONE,
+                    (_, None) => "open".into(),
+                    (Some(on), Some(other)) => word(Some(on != other)),
+                },
+            ),
         ],
     )
 }
@@ -118,7 +125,10 @@ fn conditions(run: &CalibrateDocument) -> Table {
             ("lag from send p50", &|row| {
                 us.with_interval_ends(row.from_send.p50_us, row.from_send.p50_us_ci95)
             }),
-            ("p99", &|row| us.cell(row.from_send.p99_us)),
+            ("p99", &|row| {
+                us.with_interval_ends(row.from_send.p99_us, row.from_send.p99_us_ci95)
+            }),
+            ("not seen", &|row| row.timed_out.into()),
             ("load (per s)", &|row| {
                 Format::Rate.estimate(&row.throughput)
             }),
@@ -127,41 +137,46 @@ fn conditions(run: &CalibrateDocument) -> Table {
 }
 
 /// Describes an ablation.
-const ABLATION: &str = "Each combination was measured once in every repetition, in order and in reverse. A ratio compares neighboring parts of one \
-     repetition: the median lag from send, or the throughput of the load of point selects on the primary, with the setting divided by \
-     that without it, as the geometric mean over the other conditions. Of a method, the lag is that with all methods together \
-     divided by that alone, and the throughput is that with it alone divided by that without any. Intervals are between repetitions \
-     (Student's t of the logarithms); they cover this start of the servers only. By these figures a setting has the other default \
-     only where the whole interval of one of its figures is better by 5 %, and none is worse by as much: figures near the limit do not \
-     move a default back and forth.";
+const ABLATION: &str = "Every combination was measured once in each repetition, in order and in reverse in turn; only priority without a method, which \
+     makes no difference, was not. A ratio compares two parts of the same repetition: the median lag from send, or the throughput of \
+     the load of point selects on the primary, with the setting divided by that without it, as the geometric mean over the other \
+     conditions. Of a method, the lag is that with all methods together divided by that alone, and the throughput is that of the load \
+     with the writer and the method, divided by that of the load alone. Intervals are between complete repetitions (Student's t of the \
+     logarithms); they cover this start of the servers only. These figures ask for the other default where the whole interval of one is \
+     better by 5 %, and that of none reaches as far in the other direction; for the present one where none reaches 5 % better, or a whole \
+     one is worse by it. Otherwise they leave it open, and it stays.";
 
 /// Returns the headline of an ablation.
 fn ablation_answer(run: &CalibrateDocument) -> String {
-    let settings = run.results.effects.iter();
-    let others = settings.filter(|effect| effect.other_default == Some(true));
+    let settings = || {
+        run.results
+            .effects
+            .iter()
+            .filter(|effect| effect.default_on.is_some())
+    };
+    let others = settings().filter(|effect| effect.other_default == Some(true));
     let named: Vec<String> = others
         .map(|effect| {
-            let state = match effect.default_on {
-                Some(true) => "off",
-                _ => "on",
+            let state = if effect.default_on == Some(true) {
+                "off"
+            } else {
+                "on"
             };
-            let cores = match effect.keep_awake {
-                None => "",
-                Some(true) => " and cores kept awake",
-                Some(false) => " and cores not kept awake",
-            };
-            format!(
-                "{} {state} with {}{cores}",
-                effect.of,
-                number(effect.threads, "thread")
-            )
+            let threads = number(effect.threads, "thread");
+            format!("{state} for {} with {threads}", setting(effect))
         })
         .collect();
+    let open = settings()
+        .filter(|effect| effect.other_default.is_none())
+        .count();
+    let all = settings().count();
     if named.is_empty() {
-        return "No figure asks for another default.".to_owned();
+        return format!(
+            "No figure asks for another default; {open} of {all} comparisons are open."
+        );
     }
     format!(
-        "By these figures other defaults are better: {}.",
+        "These figures ask for other defaults: {}; {open} of {all} comparisons are open.",
         named.join("; ")
     )
 }

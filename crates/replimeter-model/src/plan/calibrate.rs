@@ -43,6 +43,8 @@ const MAX_THREADS: u32 = 256;
 const LOAD_THREADS: [u32; 3] = [0, 1, 8];
 /// Workload of the ablation's load: it only reads, so that no replica falls behind.
 const ABLATION_LOAD: &str = "point-select";
+/// Rounds before those that count.
+const WARM_UP: u64 = 20;
 /// Fewest rounds of an ablation: a median needs ten on each side.
 const MEDIAN_ROUNDS: u64 = 20;
 /// Default delays of the reference.
@@ -72,13 +74,15 @@ pub struct CalibrateSettings {
     pub link_delays: Option<Vec<TimeSpan>>,
 
     /// Rounds at each delay, in each repetition [default: {default}]
+    ///
+    /// With --ablation under each combination, by default 100, at least 20.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
 
     /// Repetitions of all delays, in alternating order [default: {default}]
     ///
-    /// With --reference the default is 1.
+    /// With --reference the default is 1, with --ablation 6.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repetitions: Option<u32>,
@@ -151,10 +155,10 @@ pub struct CalibrateSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// Give the measuring threads real-time priority [default: on where it helps]
+    /// Give measuring threads real-time priority [default: on without local servers]
     ///
-    /// They then do not wait behind servers on a busy core. It helps where it is permitted, except where servers run on
-    /// this machine and its idle cores are not kept awake: there the threads would take cores from the servers.
+    /// They then do not wait for a busy core. Where servers run on this machine they would take its cores from them, which
+    /// raises the lag.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
@@ -184,14 +188,14 @@ impl CalibratePlan {
         }
     }
 
-    /// Returns about how long these rounds take.
+    /// Returns about how long these rounds and their warm-up take.
     #[must_use]
     pub fn part_duration(&self) -> Duration {
         let interval = match self.lag.pace {
             Pace::Interval(interval) => interval.0,
             Pace::Visible | Pace::Ack => Duration::ZERO,
         };
-        interval * u32::try_from(self.rounds()).unwrap_or(u32::MAX)
+        interval * u32::try_from(WARM_UP + self.rounds()).unwrap_or(u32::MAX)
     }
 }
 
@@ -233,19 +237,25 @@ impl Settings for CalibrateSettings {
         )?;
         let longest = self.link_delays.iter().flatten().max().copied();
         units::check_at_most("link-delays", longest, MAX_LINK_DELAY, "an injected delay")?;
-        if self.reference == Some(true) {
-            return self.reference_plan(target).map(|plan| (Vec::new(), plan));
+        let (reference, ablation) = (self.reference == Some(true), self.ablation == Some(true));
+        if reference && ablation {
+            return contradiction("reference and ablation are two measurements; remove one");
         }
-        if self.ablation == Some(true) {
-            return self.ablation_plan(target);
-        }
-        if self.threads.is_some() {
-            return contradiction("threads are those of the ablation's load; add ablation = true");
-        }
-        if self.observers.is_some() || self.neighbors.is_some() || self.row_delays.is_some() {
+        let of_reference =
+            self.observers.is_some() || self.neighbors.is_some() || self.row_delays.is_some();
+        if of_reference && !reference {
             return contradiction(
                 "observers, neighbors and row-delays are those of the reference; add reference = true",
             );
+        }
+        if self.threads.is_some() && !ablation {
+            return contradiction("threads are those of the ablation's load; add ablation = true");
+        }
+        if reference {
+            return self.reference_plan(target).map(|plan| (Vec::new(), plan));
+        }
+        if ablation {
+            return self.ablation_plan(target);
         }
         check_target(target)?;
         quiet(target);
@@ -290,7 +300,7 @@ impl CalibrateSettings {
             rounds: Some(*self.rounds.get_or_insert(200)),
             pace: Some(Pace::Interval(interval)),
             row_arrivals: Some(Arrivals::Constant),
-            warm_up: Some(WarmUp::Rounds(20)),
+            warm_up: Some(WarmUp::Rounds(WARM_UP)),
             keep_awake: self.keep_awake,
             real_time: self.real_time,
             ..LagSettings::default()
@@ -365,6 +375,9 @@ impl CalibrateSettings {
         check_target(target)?;
         quiet(target);
         let targets = target.plan()?;
+        if matches!(targets.as_slice(), [Target::Sandbox(spec)] if spec.shape.nodes().len() > 2) {
+            return contradiction("an ablation has one replica: give async:1 of either engine");
+        }
         self.method.get_or_insert(Methods::All);
         let threads = self.threads.get_or_insert_with(|| LOAD_THREADS.into());
         threads.sort_unstable();
@@ -381,7 +394,7 @@ impl CalibrateSettings {
             (threads > 0).then(|| RatedLoad::closed(spec))
         });
         let loads = loads.collect();
-        let repetitions = self.repetitions(5)?;
+        let repetitions = self.repetitions(6)?;
         if repetitions < 2 {
             return contradiction(
                 "an ablation needs two repetitions: its intervals are between them",

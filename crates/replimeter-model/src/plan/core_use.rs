@@ -62,16 +62,10 @@ fn is_local(host: &str) -> bool {
 }
 
 impl CoreUse {
-    /// Returns the defaults for a sandbox that the run starts, with a load of this many threads; `keep_awake` if it is given.
+    /// Returns the defaults for a sandbox that the run starts, with a load of this many threads.
     #[must_use]
-    pub fn of_sandbox(threads: u32, keep_awake: Option<bool>) -> Self {
-        let real_time = Some(&mut None);
-        Self::decide(
-            &mut { keep_awake },
-            real_time,
-            threads,
-            ServerPlace::Sandbox,
-        )
+    pub fn of_sandbox(threads: u32) -> Self {
+        Self::decide(&mut None, Some(&mut None), threads, ServerPlace::Sandbox)
     }
 
     /// Decides both, and stores them in the settings that are not given. `threads` is the largest number of
@@ -80,9 +74,9 @@ impl CoreUse {
     /// The rule: idle cores are kept awake for sandboxes that the run starts, but not for servers of another session: there idle
     /// priority does not apply (Linux schedules sessions as groups), and with the spinners of one session a commit of the other took 4 ms
     /// instead of 0.7 ms. Nor if a load has more than one thread, because such a
-    /// load keeps the cores busy and the spinners cost it throughput. Measuring threads have real-time priority,
-    /// unless servers share their cores and these are not kept awake, because the threads would take the servers'
-    /// cores.
+    /// load keeps the cores busy and the spinners cost it throughput. Measuring threads have real-time priority
+    /// only if no server shares their cores: it takes the cores from the servers, which the lag and a load show
+    /// (`calibrate --ablation`, in the methodology).
     pub(crate) fn decide(
         keep_awake: &mut Option<bool>,
         real_time: Option<&mut Option<bool>>,
@@ -107,8 +101,7 @@ impl CoreUse {
         };
         let priority = match servers {
             ServerPlace::Remote => Decision::yes("no server is known to be on this machine"),
-            _ if awake.on => Decision::yes("idle cores are kept awake"),
-            _ => Decision::no("servers on this machine, whose cores are not kept awake"),
+            _ => Decision::no("servers on this machine, whose cores the threads would take"),
         };
         Self {
             keep_awake: awake,
@@ -155,7 +148,7 @@ mod tests {
         use ServerPlace::{Local, Remote, Sandbox};
         assert_eq!(
             [0, 1, 2].map(|threads| decided(threads, Sandbox)),
-            [(true, true), (true, true), (false, false)]
+            [(true, false), (true, false), (false, false)]
         );
         assert_eq!(decided(0, Local), (false, false));
         assert_eq!(decided(8, Remote), (false, true));
@@ -167,11 +160,8 @@ mod tests {
         let place = ServerPlace::Local;
         let cores = CoreUse::decide(&mut awake, Some(&mut real_time), 8, place);
         assert!(cores.keep_awake.on && cores.real_time.on);
-        // Spinners that the user turned on let the measuring threads have their priority.
-        assert_eq!(
-            (cores.keep_awake.reason, cores.real_time.reason),
-            ("set", "idle cores are kept awake")
-        );
+        let reasons = (cores.keep_awake.reason, cores.real_time.reason);
+        assert_eq!(reasons, ("set", "set"));
         let cores = CoreUse::decide(&mut Some(false), Some(&mut real_time), 8, place);
         assert_eq!((cores.real_time.on, cores.real_time.reason), (true, "set"));
     }

@@ -166,10 +166,10 @@ pub struct LagSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_awake: Option<bool>,
 
-    /// Give the measuring threads real-time priority [default: on where it helps]
+    /// Give measuring threads real-time priority [default: on without local servers]
     ///
-    /// They then do not wait behind servers on a busy core. It helps where it is permitted, except where servers run on
-    /// this machine and its idle cores are not kept awake: there the threads would take cores from the servers.
+    /// They then do not wait for a busy core. Where servers run on this machine they would take its cores from them, which
+    /// raises the lag.
     #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_time: Option<bool>,
