@@ -385,15 +385,9 @@ pub fn warnings(record: &HostRecord, client_only: bool) -> Vec<Warning> {
             "end other programs on this machine, or use smaller data",
         );
     }
-    let paused = record.windows.iter().flat_map(|window| &window.throttled);
-    let names: BTreeSet<&str> = paused.clone().map(|paused| paused.name.as_str()).collect();
-    for name in names {
-        let (mut periods, mut throttled, mut us) = (0, 0, 0.0);
-        for paused in paused.clone().filter(|paused| paused.name == name) {
-            periods += paused.periods;
-            throttled += paused.throttled_periods;
-            us += paused.throttled_us;
-        }
+    for paused in record.pauses() {
+        let (name, periods) = (paused.name, paused.periods);
+        let (throttled, us) = (paused.throttled_periods, paused.throttled_us);
         if throttled > 0 {
             warn(
                 format!(

@@ -1,5 +1,7 @@
 //! What else used a machine while a run measured on it, or limited it.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +83,22 @@ impl HostRecord {
             }
         }
         (total >= 1e6).then(|| weighted / total)
+    }
+
+    /// Returns the pauses of each control group in all windows, by name.
+    #[must_use]
+    pub fn pauses(&self) -> Vec<Throttled> {
+        let mut sums: BTreeMap<&str, Throttled> = BTreeMap::new();
+        for one in self.windows.iter().flat_map(|window| &window.throttled) {
+            let sum = sums.entry(&one.name).or_insert_with(|| Throttled {
+                name: one.name.clone(),
+                ..Throttled::default()
+            });
+            sum.periods += one.periods;
+            sum.throttled_periods += one.throttled_periods;
+            sum.throttled_us += one.throttled_us;
+        }
+        sums.into_values().collect()
     }
 
     /// Returns the largest share of a window of at least a second.

@@ -31,13 +31,9 @@ fn disturbed(record: &HostRecord) -> Option<String> {
             "other virtual machines had {steal:.0} % of the processor time (limit {STEAL_PERCENT} %): measure again"
         ));
     }
-    let pauses = || record.windows.iter().flat_map(|window| &window.throttled);
-    let paused = pauses().find_map(|one| {
-        let own = || pauses().filter(|other| other.name == one.name);
-        let periods: u64 = own().map(|one| one.periods).sum();
-        let throttled: u64 = own().map(|one| one.throttled_periods).sum();
-        let percent = 100.0 * throttled as f64 / periods.max(1) as f64;
-        (percent >= PAUSED_PERCENT).then_some((&one.name, percent))
+    let paused = record.pauses().into_iter().find_map(|one| {
+        let percent = 100.0 * one.throttled_periods as f64 / one.periods.max(1) as f64;
+        (percent >= PAUSED_PERCENT).then_some((one.name, percent))
     });
     let (name, percent) = paused?;
     Some(format!(
