@@ -21,9 +21,8 @@ use replimeter_instruments::{
     reference::Reference,
 };
 use replimeter_model::{load::DataSize, time::Nanos};
-use replimeter_sandbox::Member;
 use replimeter_stats::signed::SignedHistogram;
-use replimeter_suites::{TestEnvironment, memory_kib, password, sql, start, url};
+use replimeter_suites::{TestEnvironment, by_socket, memory_kib, password, sql, start, url};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
@@ -106,9 +105,9 @@ pub(crate) fn load() {
         }
     }
     if wanted("socket") {
-        let by_socket = by_socket(&sandbox.members()[0]);
+        let node = by_socket(&sandbox.members()[0]);
         for connections in CONNECTIONS {
-            beside(&by_socket, "point-select", connections);
+            beside(&node, "point-select", connections);
         }
     }
     drop(set.remove(node));
@@ -121,13 +120,6 @@ pub(crate) fn load() {
             fill::filling(engine);
         }
     }
-}
-
-/// Returns the server as a client on its machine names it.
-fn by_socket(member: &Member) -> Node {
-    let mut node = member.node.clone();
-    node.endpoint.socket = Some(member.socket());
-    node
 }
 
 /// Compares the delay that an event loop measures with arrivals that are known, at about half a core.

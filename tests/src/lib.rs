@@ -479,6 +479,14 @@ pub fn clean(node: &Node) -> bool {
     .is_none()
 }
 
+/// Returns a server of a sandbox as a client on its machine names it, by its Unix socket.
+#[must_use]
+pub fn by_socket(member: &Member) -> Node {
+    let mut node = member.node.clone();
+    node.endpoint.socket = Some(member.socket());
+    node
+}
+
 /// Returns the node's URL for a user, without a password.
 #[must_use]
 pub fn url(node: &Node, user: &str) -> String {

@@ -1,9 +1,10 @@
 //! Servers of the user that are named by their Unix sockets.
 
-use std::{path::Path, process::Command};
+use std::process::Command;
 
+use replimeter_engine::Node;
 use replimeter_suites::{
-    LIMIT, TestEnvironment, harness::Test, password, sql, start, test, value, wait,
+    LIMIT, TestEnvironment, by_socket, harness::Test, password, sql, start, test, url, value, wait,
 };
 use serde_json::Value;
 
@@ -12,16 +13,12 @@ pub(crate) const TESTS: &[Test] = &[
     test!(mysql_is_measured_through_its_socket),
 ];
 
-fn url(user: &str, socket: &Path) -> String {
-    format!("mysql://{user}@localhost/?socket={}", socket.display())
-}
-
-/// Runs a command whose servers are named by the sockets, the primary first.
-fn run(user: &str, secret: &str, sockets: &[&Path], args: &[&str]) -> Value {
+/// Runs a command on these servers, the primary first.
+fn run(user: &str, secret: &str, nodes: &[&Node], args: &[&str]) -> Value {
     let tool = TestEnvironment::new();
     let mut words: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
-    for (option, socket) in ["--primary", "--replica"].into_iter().zip(sockets) {
-        words.extend([option.to_owned(), url(user, socket)]);
+    for (option, node) in ["--primary", "--replica"].into_iter().zip(nodes) {
+        words.extend([option.to_owned(), url(node, user)]);
     }
     words.push("--json".to_owned());
     let mut command = tool.command(&words);
@@ -30,10 +27,10 @@ fn run(user: &str, secret: &str, sockets: &[&Path], args: &[&str]) -> Value {
 }
 
 /// Loads the primary through its socket; the process of the server is found by it.
-fn assert_loaded(user: &str, secret: &str, socket: &Path) {
+fn assert_loaded(user: &str, secret: &str, node: &Node) {
     let args = ["load", "--workload", "point-select", "--threads", "4"];
     let args = [&args[..], &["--duration", "1s", "--data-size", "1000"]].concat();
-    let document = run(user, secret, &[socket], &args);
+    let document = run(user, secret, &[node], &args);
     let row = &document["results"]["rows"][0];
     assert!(row["passes"].as_u64() > Some(100), "{row:#}");
     assert_eq!(row["failed"].as_u64(), Some(0), "{row:#}");
@@ -43,7 +40,7 @@ fn assert_loaded(user: &str, secret: &str, socket: &Path) {
 
 fn mariadb_is_measured_through_its_socket() {
     let sandbox = start("mariadb/async:1", &[]);
-    let [primary, replica] = [0, 1].map(|index| sandbox.members()[index].socket());
+    let [mut primary, replica] = [0, 1].map(|index| by_socket(&sandbox.members()[index]));
     // As a package of Debian creates its administrator: the system's user needs no password.
     let user = Command::new("id").arg("-un").output().unwrap().stdout;
     let user = String::from_utf8(user).unwrap().trim().to_owned();
@@ -64,12 +61,12 @@ fn mariadb_is_measured_through_its_socket() {
     assert_eq!(found["from_ack"]["count"].as_u64(), Some(20), "{found:#}");
     assert_loaded(&user, "", &primary);
 
-    let missing = primary.with_file_name("missing.sock");
+    primary.endpoint.socket = Some("/missing.sock".into());
     let tool = TestEnvironment::new();
     let _ = tool
-        .run(&["load", "--primary", &url(&user, &missing)])
+        .run(&["load", "--primary", &url(&primary, &user)])
         .with_code(3)
-        .stderr_contains(&missing.display().to_string())
+        .stderr_contains("/missing.sock")
         .stderr_contains("check that the server runs, and the path of its socket");
 }
 
@@ -83,5 +80,5 @@ fn mysql_is_measured_through_its_socket() {
         &format!("CREATE USER local@localhost IDENTIFIED WITH caching_sha2_password BY '{secret}'"),
     );
     sql(node, "GRANT ALL ON *.* TO local@localhost");
-    assert_loaded("local", secret, &sandbox.members()[0].socket());
+    assert_loaded("local", secret, &by_socket(&sandbox.members()[0]));
 }
