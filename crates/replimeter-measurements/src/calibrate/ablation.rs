@@ -4,10 +4,10 @@ use std::{sync::atomic::Ordering, thread, time::Duration};
 
 use replimeter_instruments::{
     keep_awake::KeepAwake,
-    lag::{self, Event, Listener, Outcome},
+    lag::{self, Outcome},
     load::{BackgroundLoad, Workload},
     preflight::Cluster,
-    table::{ProbeTable, RowBudget},
+    table::RowBudget,
 };
 use replimeter_model::{
     calibrate::AblationRow,
@@ -16,6 +16,7 @@ use replimeter_model::{
     sample::{LagSample, Phase},
     time::Nanos,
 };
+use replimeter_render::format::on_off;
 use replimeter_run::{
     RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
@@ -24,8 +25,7 @@ use replimeter_run::{
 use replimeter_stats::{compare::of_starts, series::Series, signed::SignedHistogram};
 use serde::{Deserialize, Serialize};
 
-use super::{Calibrate, Call};
-use crate::lag::run_progress;
+use super::{Calibrate, Call, begin, end, observe};
 
 /// Interval between checks for an interruption while only the load runs.
 const LOOK: Duration = Duration::from_millis(20);
@@ -44,7 +44,6 @@ impl Condition {
     /// Returns the name of its samples.
     pub(super) fn label(&self) -> String {
         let names: Vec<_> = self.methods.iter().map(|method| method.name()).collect();
-        let on = |on| if on { "on" } else { "off" };
         format!(
             "ablation:{} by {}, keep-awake {}, real-time {}",
             self.threads,
@@ -53,8 +52,8 @@ impl Condition {
             } else {
                 names.join("+")
             },
-            on(self.keep_awake),
-            on(self.real_time)
+            on_off(self.keep_awake),
+            on_off(self.real_time)
         )
     }
 
@@ -227,16 +226,7 @@ pub(super) fn run(
         return Err(unexpected("expected exactly one target"));
     };
     let (servers, mut cluster) = cx.open_checked(target)?;
-    let possible = lag::available_methods(&mut cluster, &work.lag.methods)?;
-    cx.warn(possible.warnings);
-    let (table, found) = ProbeTable::create(&mut cluster, work.lag.timeout.0)?;
-    cx.warn(found);
-    cx.take(Call::Shape {
-        label: servers.label().to_owned(),
-        mode: cluster.mode.to_owned(),
-        replicas: cluster.replica_names(),
-        methods: possible.methods.clone(),
-    })?;
+    let (possible, table) = begin(cx, servers.label(), &mut cluster)?;
     let mut ablation = Ablation {
         work,
         cluster: &mut cluster,
@@ -334,10 +324,10 @@ impl Ablation<'_> {
         };
         let stop = cx.stop;
         let outcome = match load {
-            None => self.observe(cx, &condition)?,
+            None => self.wait_or_observe(cx, &condition)?,
             Some(load) => {
                 let before = counted(load);
-                let ran = load.run_while(stop, |_| self.observe(cx, &condition));
+                let ran = load.run_while(stop, |_| self.wait_or_observe(cx, &condition));
                 cx.warn(ran.warnings);
                 if let Some(error) = ran.failure {
                     return Err(CliError::from(error).for_shape(&label, true));
@@ -363,21 +353,18 @@ impl Ablation<'_> {
                 false => Ok(()),
             };
         };
-        self.held = outcome.held.clone();
-        let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
-        cx.take(Call::TurnEnded(Box::new(outcome)))?;
-        failure.map_or(Ok(()), |failure| Err(failure.for_shape(&label, true)))
+        end(cx, outcome, &label)
     }
 
     /// Measures the lag; without methods it only lets as much time pass.
-    fn observe(
+    fn wait_or_observe(
         &mut self,
         cx: &mut RunContext<'_, Calibrate>,
         condition: &Condition,
     ) -> Result<Option<Outcome>, CliError> {
-        let (clock, stop) = (cx.clock, cx.stop);
         if condition.methods.is_empty() {
             cx.stage(Stage::Measure, "measuring the load alone");
+            let (clock, stop) = (cx.clock, cx.stop);
             let until = clock.now() + Nanos::from(self.work.part_duration());
             while clock.now() < until && !stop.load(Ordering::Relaxed) {
                 thread::sleep(LOOK);
@@ -396,20 +383,9 @@ impl Ablation<'_> {
             ..self.work.lag.clone()
         };
         let possible = lag::available_methods(self.cluster, &plan.methods)?;
-        let mut on = |event: Event<'_>| match event {
-            Event::Sample(sample) => cx
-                .take(Call::AblationSample(*sample))
-                .map_err(|failure| failure.message),
-            Event::Compared(_) => Ok(()),
-            Event::Progress(progress) => {
-                cx.observers.progress(run_progress(progress));
-                Ok(())
-            }
-        };
-        let mut listener = Listener { on: &mut on, stop };
-        let held = self.held.clone();
-        let outcome = lag::run(self.cluster, &plan, &possible, held, &clock, &mut listener)?;
-        Ok(Some(outcome))
+        let call = |sample: &LagSample| Ok(Call::AblationSample(*sample));
+        let Self { cluster, held, .. } = self;
+        observe(cx, cluster, &plan, &possible, held, call).map(Some)
     }
 }
 

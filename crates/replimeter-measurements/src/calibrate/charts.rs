@@ -6,9 +6,28 @@ use replimeter_render::charts::{grouped, times_in};
 use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series},
     figures::{Unit, time},
-    format::{Format, number},
+    format::{Format, number, on_off},
     report::Table,
 };
+
+/// Returns a chart of times with intervals, a line for each name.
+fn with_intervals(
+    x: &'static str,
+    y: &'static str,
+    points: impl Iterator<Item = (String, Point)>,
+) -> Chart {
+    let lines = grouped(points).into_iter();
+    Chart {
+        x: Axis::new(x, Scale::Linear),
+        y: Axis::time(y, Unit::Micro, Scale::Linear),
+        hover: "{x}: {y}",
+        whiskers: true,
+        series: lines
+            .map(|(name, points)| Series::new(name, points))
+            .collect(),
+        ..Chart::default()
+    }
+}
 
 /// Returns the chart of measured less injected delay, by method, with intervals.
 #[must_use]
@@ -27,19 +46,12 @@ pub(crate) fn charts(run: &CalibrateDocument) -> Vec<Chart> {
         let point = Point::of(time(row.injected_us), error).within(error - half, error + half);
         Some((format!("{} {}", row.replica, row.method), point))
     };
-    let lines = grouped(run.results.rows.iter().filter_map(point)).into_iter();
+    let points = run.results.rows.iter().filter_map(point);
     let shown = times_in(Unit::Micro);
     vec![Chart {
         id: "calibration",
         title: "Error of p50: measured less injected delay",
         note: "Zero means no error. Bars are 95 % intervals.".into(),
-        x: Axis::new("injected delay", Scale::Linear),
-        y: Axis::time("error of p50", Unit::Micro, Scale::Linear),
-        hover: "{x}: {y}",
-        whiskers: true,
-        series: lines
-            .map(|(name, points)| Series::new(name, points))
-            .collect(),
         table: Table::of(
             1,
             &run.results.rows,
@@ -51,7 +63,7 @@ pub(crate) fn charts(run: &CalibrateDocument) -> Vec<Chart> {
                 ("error p99 (µs)", &|row| shown(row.error_p99_us)),
             ],
         ),
-        ..Chart::default()
+        ..with_intervals("injected delay", "error of p50", points)
     }]
 }
 
@@ -60,11 +72,10 @@ fn ablation(run: &CalibrateDocument) -> Vec<Chart> {
     let point = |row: &AblationRow| {
         let lag = row.from_send.p50_us?;
         let [low, high] = row.from_send.p50_us_ci95.unwrap_or([lag; 2]);
-        let on = |on| if on { "on" } else { "off" };
         let line = format!(
             "keep-awake {}, real-time {}",
-            on(row.keep_awake),
-            on(row.real_time)
+            on_off(row.keep_awake),
+            on_off(row.real_time)
         );
         let among = if row.methods.len() > 1 {
             " among all"
@@ -75,18 +86,11 @@ fn ablation(run: &CalibrateDocument) -> Vec<Chart> {
         let name = format!("{method}{among}, {}", number(row.threads, "thread"));
         Some((line, Point::of(name, lag).within(low, high)))
     };
-    let lines = grouped(run.results.ablation.iter().filter_map(point)).into_iter();
+    let points = run.results.ablation.iter().filter_map(point);
     vec![Chart {
         id: "ablation",
         title: "Median lag from send by method and load",
         note: "Bars are 95 % intervals between repetitions.".into(),
-        x: Axis::new("method and threads of the load", Scale::Linear),
-        y: Axis::time("lag from send p50", Unit::Micro, Scale::Linear),
-        hover: "{x}: {y}",
-        whiskers: true,
-        series: lines
-            .map(|(name, points)| Series::new(name, points))
-            .collect(),
         table: Table::of(
             2,
             &run.results.effects,
@@ -99,7 +103,11 @@ fn ablation(run: &CalibrateDocument) -> Vec<Chart> {
                 }),
             ],
         ),
-        ..Chart::default()
+        ..with_intervals(
+            "method and threads of the load",
+            "lag from send p50",
+            points,
+        )
     }]
 }
 
@@ -116,19 +124,12 @@ fn reference(run: &CalibrateDocument) -> Vec<Chart> {
         );
         Some((line, Point::of(&row.delays, error).within(low, high)))
     };
-    let lines = grouped(run.results.reference.iter().filter_map(point)).into_iter();
+    let points = run.results.reference.iter().filter_map(point);
     let shown = times_in(Unit::Micro);
     vec![Chart {
         id: "reference",
         title: "Error of p50: middle of the bracket less the true instant",
         note: "Zero means no error. Bars are 95 % intervals.".into(),
-        x: Axis::new("delay", Scale::Linear),
-        y: Axis::time("error of p50", Unit::Micro, Scale::Linear),
-        hover: "{x}: {y}",
-        whiskers: true,
-        series: lines
-            .map(|(name, points)| Series::new(name, points))
-            .collect(),
         table: Table::of(
             2,
             &run.results.reference,
@@ -141,6 +142,6 @@ fn reference(run: &CalibrateDocument) -> Vec<Chart> {
                 ("error p99 (µs)", &|row| shown(row.error_us.p99_us)),
             ],
         ),
-        ..Chart::default()
+        ..with_intervals("delay", "error of p50", points)
     }]
 }

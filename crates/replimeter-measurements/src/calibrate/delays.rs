@@ -1,11 +1,7 @@
 //! A calibration against known delays of the link between real servers.
 
 use replimeter_engine::source::Faults;
-use replimeter_instruments::{
-    lag::{self, AvailableMethods, Event, Listener},
-    preflight::Cluster,
-    table::RowBudget,
-};
+use replimeter_instruments::{lag::AvailableMethods, preflight::Cluster, table::RowBudget};
 use replimeter_model::{
     plan::{CalibratePlan, Conditions, LagPlan, Method},
     sample::{LagSample, Phase},
@@ -15,8 +11,8 @@ use replimeter_model::{
 use replimeter_run::{RunContext, cli_error::CliError};
 use replimeter_stats::{series::Series, signed::SignedHistogram};
 
-use super::{Accumulator, Calibrate, Call};
-use crate::lag::{record_floor, run_progress};
+use super::{Accumulator, Calibrate, Call, end, observe};
+use crate::lag::record_floor;
 
 /// The results of one method for one delay on one replica.
 pub(super) struct Condition {
@@ -144,25 +140,9 @@ pub(super) fn turns(
                 floor_rounds,
                 ..work.lag.clone()
             };
-            let (clock, stop) = (cx.clock, cx.stop);
-            let mut on = |event: Event<'_>| match event {
-                Event::Sample(sample) => cx
-                    .take(Call::Sample(*sample))
-                    .map_err(|failure| failure.message),
-                Event::Compared(_) => Ok(()),
-                Event::Progress(progress) => {
-                    cx.observers.progress(run_progress(progress));
-                    Ok(())
-                }
-            };
-            let mut listener = Listener { on: &mut on, stop };
-            let outcome = lag::run(cluster, &plan, possible, held, &clock, &mut listener)?;
-            held = outcome.held.clone();
-            let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
-            cx.take(Call::TurnEnded(Box::new(outcome)))?;
-            if let Some(failure) = failure {
-                return Err(failure.for_shape(&format!("with a delay of {delay}"), true));
-            }
+            let call = |sample: &LagSample| Ok(Call::Sample(*sample));
+            let outcome = observe(cx, cluster, &plan, possible, &mut held, call)?;
+            end(cx, outcome, &format!("with a delay of {delay}"))?;
         }
     }
     Ok(())

@@ -195,11 +195,12 @@ fn asks_for_other(effect: &AblationEffect, on: bool) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use replimeter_model::{
-        sample::{LagSample, Phase, Sighting, SightingDetail, Write},
+        sample::{LagSample, Sighting, SightingDetail},
         time::Nanos,
     };
 
     use super::*;
+    use crate::calibrate::tests;
 
     /// A condition with these medians of `poll` in µs and rates of the load, one per repetition.
     fn part(methods: &[Method], keep_awake: bool, real_time: bool, turns: &[(i64, u64)]) -> Part {
@@ -221,29 +222,14 @@ mod tests {
 
     fn sample(method: Method, lag_us: i64) -> LagSample {
         let seen = Nanos(lag_us * 1000);
-        LagSample {
-            replica: 0,
-            method,
-            write: Write {
-                seq: 1,
-                phase: Phase::Measure,
-                sweep: 0,
-                step: 0,
-                row_in_step: 1,
-                size_bytes: 1,
-                intended: Nanos(0),
-                send: Nanos(0),
-                ack: Nanos(1),
-            },
-            sighting: Some(Sighting {
-                seq: 1,
-                after: seen,
-                hit_began: seen,
-                until: seen,
-                beside: SightingDetail::Nothing,
-            }),
-            untold: false,
-        }
+        let sighting = Sighting {
+            seq: 1,
+            after: seen,
+            hit_began: seen,
+            until: seen,
+            beside: SightingDetail::Nothing,
+        };
+        tests::sample(method, Some(sighting))
     }
 
     fn near(of: &Estimate, wanted: f64) -> bool {

@@ -1,6 +1,7 @@
 //! The figures of `calibrate`.
 
 use replimeter_model::calibrate::CalibrateDocument;
+use replimeter_render::format::on_off;
 use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
@@ -75,13 +76,12 @@ pub(super) fn figures(document: &CalibrateDocument) -> Result<Figures, CliError>
     }
     for row in &document.results.ablation {
         let Some(method) = &row.method else { continue };
-        let on = |on| if on { "on" } else { "off" };
         let (threads, methods) = (row.threads.to_string(), row.methods.join("+"));
         let of = [
             method.as_str(),
             &threads,
-            on(row.keep_awake),
-            on(row.real_time),
+            on_off(row.keep_awake),
+            on_off(row.real_time),
             &methods,
         ];
         figures.stated(EFFECT, &of, &row.from_send);

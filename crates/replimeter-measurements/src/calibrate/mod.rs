@@ -17,13 +17,13 @@ use crate::{
 };
 use clap::{Arg, Command};
 use replimeter_instruments::{
-    lag::{self, Outcome},
-    preflight,
-    table::ProbeTable,
+    lag::{self, AvailableMethods, Event, Listener, Outcome},
+    preflight::{self, Cluster},
+    table::{ProbeTable, RowBudget},
 };
 use replimeter_model::{
     calibrate::{CalibrateDocument, CalibrateResults},
-    plan::{CalibratePlan, CalibrateSettings, Conditions, CoreUse, Method, Pace, Planned},
+    plan::{CalibratePlan, CalibrateSettings, Conditions, CoreUse, LagPlan, Method, Pace, Planned},
     sample::LagSample,
     sandbox::LinkSpec,
     target::Target,
@@ -44,7 +44,7 @@ use replimeter_stats::{lag::FloorSummary, series::distribution, signed::SignedHi
 use serde::{Deserialize, Serialize};
 
 use self::delays::{Condition, cells, turns};
-use super::lag::floor;
+use super::lag::{floor, run_progress};
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
@@ -227,16 +227,7 @@ Terms of the report:
             record.link = Some(format!("{} one way, one after another", delays.join(", ")));
         }
         cx.write_manifest()?;
-        let possible = lag::available_methods(&mut cluster, &work.lag.methods)?;
-        cx.warn(possible.warnings.iter().cloned());
-        let (table, found) = ProbeTable::create(&mut cluster, work.lag.timeout.0)?;
-        cx.warn(found);
-        cx.take(Call::Shape {
-            label: servers.label().to_owned(),
-            mode: cluster.mode.to_owned(),
-            replicas: cluster.replica_names(),
-            methods: possible.methods.clone(),
-        })?;
+        let (possible, table) = begin(cx, servers.label(), &mut cluster)?;
         let faults = servers
             .faults()
             .ok_or_else(|| unexpected("these servers support no fault injection"))?;
@@ -302,7 +293,9 @@ Terms of the report:
                 replicas,
             } => {
                 rows.switch(Samples::new(condition.label(), 1, replicas));
-                accumulator.begin(condition);
+                let parts = &mut accumulator.parts;
+                let new = || reference::Part::new(condition);
+                last_one(parts, |part| part.condition == condition, new);
             }
             Call::Observation(observation) => {
                 if let Some(part) = accumulator.parts.last_mut() {
@@ -315,7 +308,9 @@ Terms of the report:
                 replicas,
             } => {
                 rows.switch(Samples::new(condition.label(), 1, replicas));
-                accumulator.begin_ablation(condition);
+                let parts = &mut accumulator.ablation;
+                let new = || ablation::Part::new(condition.clone());
+                last_one(parts, |part| part.condition == condition, new).begin_repetition();
             }
             Call::AblationSample(sample) => {
                 if let Some(part) = accumulator.ablation.last_mut() {
@@ -419,57 +414,83 @@ Terms of the report:
     }
 }
 
-impl Accumulator {
-    /// Makes the part of this condition the last one. Repetitions share a part.
-    fn begin(&mut self, condition: reference::Condition) {
-        let known = self
-            .parts
-            .iter()
-            .position(|part| part.condition == condition);
-        let part = known.map_or_else(
-            || reference::Part::new(condition),
-            |known| self.parts.remove(known),
-        );
-        self.parts.push(part);
-    }
+/// Returns the methods that are possible on these servers, and the table of the rows, which it creates.
+fn begin(
+    cx: &mut RunContext<'_, Calibrate>,
+    label: &str,
+    cluster: &mut Cluster,
+) -> Result<(AvailableMethods, ProbeTable), CliError> {
+    let work = &cx.work.lag;
+    let possible = lag::available_methods(cluster, &work.methods)?;
+    cx.warn(possible.warnings.iter().cloned());
+    let (table, found) = ProbeTable::create(cluster, work.timeout.0)?;
+    cx.warn(found);
+    cx.take(Call::Shape {
+        label: label.to_owned(),
+        mode: cluster.mode.to_owned(),
+        replicas: cluster.replica_names(),
+        methods: possible.methods.clone(),
+    })?;
+    Ok((possible, table))
+}
 
-    /// Makes the part of this condition the last one, and begins a repetition of it.
-    fn begin_ablation(&mut self, condition: ablation::Condition) {
-        let known = self
-            .ablation
-            .iter()
-            .position(|part| part.condition == condition);
-        let mut part = known.map_or_else(
-            || ablation::Part::new(condition),
-            |known| self.ablation.remove(known),
-        );
-        part.begin_repetition();
-        self.ablation.push(part);
-    }
+/// Measures a part; `call` is the event of an observation.
+fn observe(
+    cx: &mut RunContext<'_, Calibrate>,
+    cluster: &mut Cluster,
+    plan: &LagPlan,
+    possible: &AvailableMethods,
+    held: &mut RowBudget,
+    mut call: impl FnMut(&LagSample) -> Result<Call, CliError>,
+) -> Result<Outcome, CliError> {
+    let (clock, stop) = (cx.clock, cx.stop);
+    let mut on = |event: Event<'_>| match event {
+        Event::Sample(sample) => call(sample)
+            .and_then(|call| cx.take(call))
+            .map_err(|failure| failure.message),
+        Event::Compared(_) => Ok(()),
+        Event::Progress(progress) => {
+            cx.observers.progress(run_progress(progress));
+            Ok(())
+        }
+    };
+    let mut listener = Listener { on: &mut on, stop };
+    let outcome = lag::run(cluster, plan, possible, held.clone(), &clock, &mut listener)?;
+    *held = outcome.held.clone();
+    Ok(outcome)
+}
+
+/// Ends a part with this name.
+fn end(cx: &mut RunContext<'_, Calibrate>, outcome: Outcome, label: &str) -> Result<(), CliError> {
+    let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
+    cx.take(Call::TurnEnded(Box::new(outcome)))?;
+    failure.map_or(Ok(()), |failure| Err(failure.for_shape(label, true)))
+}
+
+/// Makes a part the last one, and returns it; a new one if it has not begun yet. Repetitions share a part.
+fn last_one<P>(parts: &mut Vec<P>, is_it: impl Fn(&P) -> bool, new: impl FnOnce() -> P) -> &mut P {
+    let known = parts.iter().position(is_it);
+    let part = known.map_or_else(new, |known| parts.remove(known));
+    parts.push(part);
+    let last = parts.len() - 1;
+    &mut parts[last]
 }
 
 #[cfg(test)]
 mod tests {
     use replimeter_model::{
         plan::{CalibrateSettings, PlanFile, Section},
-        sample::{Phase, Write},
+        sample::{Phase, Sighting, Write},
         warning::WarningCode,
     };
 
     use super::*;
 
-    #[test]
-    fn clock_set_in_a_later_part_is_reported() {
-        let text = "command = 'calibrate'";
-        let file: PlanFile<CalibrateSettings> =
-            PlanFile::from_toml(text, &[Section::of::<CalibrateSettings>()]).unwrap();
-        let planned = file.plan().unwrap();
-        let mut accumulator = Calibrate::accumulator(&planned);
-        accumulator.names = vec!["replica1".to_owned()];
-        accumulator.cells = cells(&planned.plan, 1, &[Method::Stamp]);
-        let sample = |untold| LagSample {
+    /// An observation of a row that was sent at the beginning of the run.
+    pub(super) fn sample(method: Method, sighting: Option<Sighting>) -> LagSample {
+        LagSample {
             replica: 0,
-            method: Method::Stamp,
+            method,
             write: Write {
                 seq: 1,
                 phase: Phase::Measure,
@@ -481,8 +502,23 @@ mod tests {
                 send: Nanos(0),
                 ack: Nanos(1),
             },
-            sighting: None,
+            sighting,
+            untold: false,
+        }
+    }
+
+    #[test]
+    fn clock_set_in_a_later_part_is_reported() {
+        let text = "command = 'calibrate'";
+        let file: PlanFile<CalibrateSettings> =
+            PlanFile::from_toml(text, &[Section::of::<CalibrateSettings>()]).unwrap();
+        let planned = file.plan().unwrap();
+        let mut accumulator = Calibrate::accumulator(&planned);
+        accumulator.names = vec!["replica1".to_owned()];
+        accumulator.cells = cells(&planned.plan, 1, &[Method::Stamp]);
+        let sample = |untold| LagSample {
             untold,
+            ..sample(Method::Stamp, None)
         };
         accumulator.record(&sample(true));
         accumulator.record(&sample(false));

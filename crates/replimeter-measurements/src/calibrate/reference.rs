@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use replimeter_instruments::{
-    lag::{self, Event, Listener},
+    lag,
     preflight::{self, Cluster},
     reference::{BusyNeighbors, Reference, TrueRow},
     table::RowBudget,
@@ -27,8 +27,7 @@ use replimeter_stats::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Calibrate, Call};
-use crate::lag::run_progress;
+use super::{Calibrate, Call, end, observe};
 
 /// Number of counted observations before the fault `reference-ends` ends a server.
 const COUNTED_BEFORE_END: u32 = 20;
@@ -257,45 +256,23 @@ impl Parts<'_> {
         let neighbors = BusyNeighbors::start(condition.neighbors)
             .map_err(|error| failed("the neighbors", &error))?;
         let possible = lag::available_methods(cluster, &plan.methods)?;
-        let (clock, stop, fault) = (cx.clock, cx.stop, cx.fault().map(str::to_owned));
+        let (stop, fault) = (cx.stop, cx.fault().map(str::to_owned));
         let mut counted = 0;
-        let mut on = |event: Event<'_>| match event {
-            Event::Sample(sample) => {
-                counted += u32::from(sample.write.phase == Phase::Measure);
-                if fault.as_deref() == Some("reference-ends") && counted == COUNTED_BEFORE_END {
-                    servers.end(1);
-                }
-                match servers.row(sample.replica, sample.write.seq) {
-                    Some(row) => cx
-                        .take(Call::Observation(Observation::of(sample, &row)))
-                        .map_err(|failure| failure.message),
-                    None => Err(unexpected("a row is not one of the reference").message),
-                }
+        let call = |sample: &LagSample| {
+            counted += u32::from(sample.write.phase == Phase::Measure);
+            if fault.as_deref() == Some("reference-ends") && counted == COUNTED_BEFORE_END {
+                servers.end(1);
             }
-            Event::Compared(_) => Ok(()),
-            Event::Progress(progress) => {
-                cx.observers.progress(run_progress(progress));
-                Ok(())
-            }
+            let row = servers.row(sample.replica, sample.write.seq);
+            row.map(|row| Call::Observation(Observation::of(sample, &row)))
+                .ok_or_else(|| unexpected("a row is not one of the reference"))
         };
-        let mut listener = Listener { on: &mut on, stop };
-        let outcome = lag::run(
-            cluster,
-            &plan,
-            &possible,
-            held.clone(),
-            &clock,
-            &mut listener,
-        );
+        let outcome = observe(cx, cluster, &plan, &possible, held, call);
         drop(neighbors);
-        let outcome = outcome?;
-        *held = outcome.held.clone();
-        let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
-        cx.take(Call::TurnEnded(Box::new(outcome)))?;
-        match failure {
-            Some(failure) => Err(failure.for_shape(&condition.label(), true)),
-            None if stop.load(Ordering::Relaxed) => Err(CliError::partial()),
-            None => Ok(()),
+        end(cx, outcome?, &condition.label())?;
+        match stop.load(Ordering::Relaxed) {
+            true => Err(CliError::partial()),
+            false => Ok(()),
         }
     }
 }

@@ -7,7 +7,7 @@ use replimeter_model::calibrate::{AblationEffect, CalibrateDocument};
 use crate::lag::methods;
 use replimeter_render::{
     figures::{Unit, count, time},
-    format::{Format, number},
+    format::{Format, number, on_off},
     headline::{with_end_note, with_level},
     report::{Block, Cell, Report, Table},
 };
@@ -72,16 +72,15 @@ fn reference_figures(run: &CalibrateDocument) -> Table {
 
 /// Returns the name of a setting, with the other one.
 fn setting(effect: &AblationEffect) -> String {
-    let on = |on| if on { "on" } else { "off" };
     match (effect.keep_awake, effect.real_time) {
-        (Some(awake), _) => format!("{}, keep-awake {}", effect.of, on(awake)),
-        (_, Some(real_time)) => format!("{}, real-time {}", effect.of, on(real_time)),
+        (Some(awake), _) => format!("{}, keep-awake {}", effect.of, on_off(awake)),
+        (_, Some(real_time)) => format!("{}, real-time {}", effect.of, on_off(real_time)),
         _ => effect.of.clone(),
     }
 }
 
 fn effects(run: &CalibrateDocument) -> Table {
-    let word = |on: Option<bool>| Cell::from(on.map(|on| if on { "on" } else { "off" }));
+    let word = |on: Option<bool>| Cell::from(on.map(on_off));
     Table::of(
         2,
         &run.results.effects,
@@ -108,14 +107,13 @@ fn effects(run: &CalibrateDocument) -> Table {
 
 fn conditions(run: &CalibrateDocument) -> Table {
     let us = Format::In(Unit::Micro);
-    let word = |on| if on { "on" } else { "off" };
     Table::of(
         4,
         &run.results.ablation,
         &[
             ("threads", &|row| u64::from(row.threads).into()),
-            ("keep-awake", &|row| word(row.keep_awake).into()),
-            ("real-time", &|row| word(row.real_time).into()),
+            ("keep-awake", &|row| on_off(row.keep_awake).into()),
+            ("real-time", &|row| on_off(row.real_time).into()),
             ("method", &|row| match (&row.method, row.methods.len()) {
                 (None, _) => "none".into(),
                 (Some(method), 1) => Cell::from(method),
@@ -157,11 +155,7 @@ fn ablation_answer(run: &CalibrateDocument) -> String {
     let others = settings().filter(|effect| effect.other_default == Some(true));
     let named: Vec<String> = others
         .map(|effect| {
-            let state = if effect.default_on == Some(true) {
-                "off"
-            } else {
-                "on"
-            };
+            let state = on_off(effect.default_on != Some(true));
             let threads = number(effect.threads, "thread");
             format!("{state} for {} with {threads}", setting(effect))
         })
@@ -202,30 +196,24 @@ const REFERENCE: &str = "Servers of Replimeter, a primary and one replica per ob
      whose bracket that beginning is not, which is the method's own error. All instants are on the monotonic clock, which setting the \
      system's time does not change.";
 
+/// Describes the delays of a link.
+const LINK: &str = "A TCP link between primary and replica delays every byte by the injected time, one way. The error is the lag through \
+     the link with the delay, less the lag through the same link without delay, less the delay, for p50 and for p99. The \
+     delays ran in order and in reverse. The repetitions column shows the smallest and the largest error of p50, \
+     each relative to its own part without delay. The error includes the link's own overhead. Measured is the lag from \
+     send for poll and wait, and from the same event on the primary for stamp and tap.";
+
 /// Returns the description of the method.
 fn sentences(run: &CalibrateDocument) -> Vec<String> {
-    if !run.results.reference.is_empty() {
-        let methods = methods::descriptions(&used(run));
-        return std::iter::once(REFERENCE.to_owned())
-            .chain(methods)
-            .collect();
-    }
-    if !run.results.ablation.is_empty() {
-        let methods = methods::descriptions(&used(run));
-        return std::iter::once(ABLATION.to_owned())
-            .chain(methods)
-            .collect();
-    }
-    let mut sentences = vec![
-        "A TCP link between primary and replica delays every byte by the injected time, one way. The error is the lag through \
-         the link with the delay, less the lag through the same link without delay, less the delay, for p50 and for p99. The \
-         delays ran in order and in reverse. The repetitions column shows the smallest and the largest error of p50, \
-         each relative to its own part without delay. The error includes the link's own overhead. Measured is the lag from \
-         send for poll and wait, and from the same event on the primary for stamp and tap."
-            .to_owned(),
-    ];
-    sentences.extend(methods::descriptions(&used(run)));
-    sentences
+    let first = if !run.results.reference.is_empty() {
+        REFERENCE
+    } else if !run.results.ablation.is_empty() {
+        ABLATION
+    } else {
+        LINK
+    };
+    let methods = methods::descriptions(&used(run));
+    std::iter::once(first.to_owned()).chain(methods).collect()
 }
 
 /// Returns the headline of a run against the reference.
