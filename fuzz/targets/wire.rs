@@ -13,7 +13,10 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     for piece in bytes.chunks(read) {
         match scanner.push(piece) {
             Ok(Some(_)) => scanner.begin(Answer::Counted),
-            Ok(None) | Err(WireError::WantsFile { .. }) => {}
+            Ok(None) => {}
+            Err(WireError::WantsFile { sequence }) => {
+                scanner.continue_at(sequence.wrapping_add(1));
+            }
             Err(error) => {
                 let _ = error.to_string();
                 break;

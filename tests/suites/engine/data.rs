@@ -8,7 +8,9 @@ use replimeter_suites::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{ADMIN, RELAXED, assert_clean, codes, load, load_with, number, pid, spawn};
+use super::{
+    ADMIN, RELAXED, assert_clean, codes, load, load_with, number, pid, run_file, spawn, with_global,
+};
 
 pub(super) fn existing_data_is_reused(nodes: &[Node]) {
     let rows = || value(&nodes[0], "SELECT COUNT(*) FROM replimeter.post").unwrap();
@@ -114,6 +116,70 @@ pub(super) fn interrupted_fill_leaves_nothing(nodes: &[Node]) {
     kill_process(pid(&child), Signal::INT).unwrap();
     let _ = wait(child, Duration::from_secs(60)).with_code(130);
     assert!(tool.runs().is_empty());
+}
+
+/// Texts that a file and SQL write differently, numbers of which a file would make something else, and a value that is too long.
+const KINDS: &str = r#"size = 20000
+[[table]]
+name = "kinds"
+create = """CREATE TABLE kinds (id INT PRIMARY KEY, word VARCHAR(40), bytes VARBINARY(40), amount DECIMAL(12,3),
+  made DATETIME, fixed CHAR(5) NOT NULL) CHARACTER SET utf8mb4"""
+[table.columns]
+id = {row = true}
+word = {choice = ["it's", "back\\slash", "a\ttab\nand a line", "\\N", "NULL", "é€😀", ""]}
+bytes = {pattern = "a##\\@@"}
+amount = {uniform = [1, "rows"]}
+made = "1970-01-01 12:00:00"
+fixed = {text = [0, 5]}
+[[table]]
+name = "bits"
+create = "CREATE TABLE bits (id INT PRIMARY KEY, flags BIT(8), share DOUBLE)"
+[table.columns]
+id = {row = true}
+flags = 53
+share = 0.1
+[[statement]]
+sql = "SELECT 1"
+"#;
+
+pub(super) fn rows_of_a_file_equal_inserted_ones(nodes: &[Node]) {
+    let primary = &nodes[0];
+    let checksum = |setting, sessions: &str| {
+        with_global(primary, "local_infile", setting, || {
+            let loads = || {
+                let status = session(primary).pairs("test", "SHOW GLOBAL STATUS LIKE 'Com_load'");
+                status.unwrap()["Com_load"].parse::<u64>().unwrap()
+            };
+            let before = loads();
+            let once = ["--duration", "1s", "--keep-data", "--threads", "1"];
+            let _ = run_file(nodes, KINDS, &once).with_code(0);
+            let table = session(primary).rows("test", "CHECKSUM TABLE replimeter.kinds");
+            let bits = "SELECT COUNT(*) FROM replimeter.bits WHERE flags = 53 AND share = 0.1";
+            assert_eq!(value(primary, bits).as_deref(), Some("20000"), "{sessions}");
+            let loads = loads() - before;
+            // A run of another size removes the tables.
+            let _ = run_file(nodes, KINDS, &["--duration", "1s", "--data-size", "9"]).with_code(0);
+            (table.unwrap()[0]["Checksum"].clone(), loads)
+        })
+    };
+    let (file, loads) = checksum(1, "as a file");
+    // 20,000 rows in transactions of 10,000; the other table has numbers that a file would change.
+    assert!(loads >= 2, "{loads}");
+    assert_eq!(checksum(0, "as statements"), (file, 0));
+
+    let too_long = KINDS.replace("CHAR(5)", "CHAR(3)");
+    let ended = with_global(primary, "local_infile", 1, || {
+        run_file(nodes, &too_long, &["--duration", "1s"])
+    });
+    let _ = ended
+        .with_code(3)
+        .stderr_contains("Data too long for column 'fixed'");
+    assert_clean(nodes);
+}
+
+pub(super) fn rows_of_a_file_equal_inserted_ones_on_mysql() {
+    let sandbox = start("mysql/none", &RELAXED);
+    rows_of_a_file_equal_inserted_ones(sandbox.nodes());
 }
 
 /// A tablespace that may not grow simulates a full disk.

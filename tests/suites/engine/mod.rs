@@ -25,6 +25,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(workloads::oltp_mix_matches_sysbench on mariadb),
     test!(data::existing_data_is_reused on mariadb),
     test!(data::foreign_tables_are_kept on mariadb),
+    test!(data::rows_of_a_file_equal_inserted_ones on mariadb),
+    test!(data::rows_of_a_file_equal_inserted_ones_on_mysql).long(),
     test!(workloads::open_loop_schedules_are_kept on mariadb).alone(),
     test!(refusals::invalid_load_files_are_refused on mariadb),
     test!(failures::deadlocks_are_retried on mariadb),

@@ -5,6 +5,7 @@ use std::{
     fmt,
     future::poll_fn,
     io::{self, ErrorKind as Io},
+    mem,
     net::{SocketAddr, ToSocketAddrs},
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
@@ -142,6 +143,8 @@ pub struct WireConnection {
     out: Vec<u8>,
     sent: usize,
     written: bool,
+    /// The rows of a `LOAD DATA LOCAL` that is under way; the only bytes that a server gets when it requests a file.
+    rows: String,
     /// Whether it is logged in and no answer is outstanding.
     idle: bool,
 }
@@ -178,6 +181,7 @@ impl WireConnection {
             out: Vec::new(),
             sent: 0,
             written: false,
+            rows: String::new(),
             idle: false,
         })
     }
@@ -315,6 +319,21 @@ impl WireConnection {
         self.exchange(Answer::Counted).await
     }
 
+    /// Runs a `LOAD DATA LOCAL`, whose file has these contents: no file is read, whichever the server names.
+    ///
+    /// # Errors
+    /// When the server refuses it or the connection breaks.
+    pub async fn load(
+        &mut self,
+        sql: &str,
+        rows: &mut String,
+    ) -> Result<StatementResult, StatementError> {
+        mem::swap(&mut self.rows, rows);
+        let answer = self.query(sql).await;
+        mem::swap(&mut self.rows, rows);
+        answer
+    }
+
     /// Runs a statement given as text, a refusal of which is this server's error.
     ///
     /// # Errors
@@ -373,9 +392,8 @@ impl WireConnection {
                         return Poll::Ready(Err(StatementError::Refused(refusal)));
                     }
                     Err(WireError::WantsFile { sequence }) => {
-                        // An empty packet: the client sends no file.
-                        self.out.clear();
-                        self.out.extend_from_slice(&[0, 0, 0, sequence]);
+                        let answer = packet::file(&mut self.out, self.rows.as_bytes(), sequence);
+                        self.scanner.continue_at(answer);
                         self.sent = 0;
                         match self.stream.write(&self.out, &mut self.sent) {
                             Ok(()) => {}

@@ -46,8 +46,20 @@ pub(super) fn finish(out: &mut Vec<u8>) {
     }
     let payload = out.split_off(HEADER);
     out.clear();
-    let mut sequence = 0u8;
-    let mut rest = payload.as_slice();
+    let _ = append(out, &payload, 0);
+}
+
+/// Writes a file's contents in packets from this number on, then an empty packet; returns the number of the answer.
+pub(super) fn file(out: &mut Vec<u8>, contents: &[u8], mut sequence: u8) -> u8 {
+    out.clear();
+    if !contents.is_empty() {
+        sequence = append(out, contents, sequence);
+    }
+    append(out, &[], sequence)
+}
+
+/// Appends a payload in packets from this number on; returns the number after them.
+fn append(out: &mut Vec<u8>, mut rest: &[u8], mut sequence: u8) -> u8 {
     // A payload of exactly the maximum length is followed by an empty packet.
     loop {
         let part = &rest[..rest.len().min(MAX_PACKET_LENGTH)];
@@ -57,7 +69,7 @@ pub(super) fn finish(out: &mut Vec<u8>) {
         rest = &rest[part.len()..];
         sequence = sequence.wrapping_add(1);
         if part.len() < MAX_PACKET_LENGTH {
-            return;
+            return sequence;
         }
     }
 }
@@ -209,6 +221,15 @@ mod tests {
             length(&mut out, value);
             assert_eq!(out, wanted);
         }
+    }
+
+    #[test]
+    fn file_ends_with_an_empty_packet() {
+        let mut out = vec![9];
+        assert_eq!(file(&mut out, b"", 2), 3);
+        assert_eq!(out, [0, 0, 0, 2]);
+        assert_eq!(file(&mut out, b"ab", 255), 1);
+        assert_eq!(out, [2, 0, 0, 255, b'a', b'b', 0, 0, 0, 0]);
     }
 
     #[test]

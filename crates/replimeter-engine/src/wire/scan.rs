@@ -26,6 +26,8 @@ pub struct StatementResult {
     pub bytes: u64,
     /// The value of its `LAST_INSERT_ID(…)`; 0 for none.
     pub last_id: u64,
+    /// Warnings about a statement without rows; of the last one, if there are several.
+    pub warnings: u16,
     /// The first value of the first row, if it is an integer from 0 on; only in an
     /// [examined](Answer::Examined) answer.
     pub first: Option<u64>,
@@ -81,11 +83,11 @@ pub enum WireError {
     /// A packet that is invalid at its place.
     #[error("{0}")]
     Malformed(&'static str),
-    /// The server requests a file of the client (`LOAD DATA LOCAL`); an empty packet with this
-    /// number refuses it.
+    /// The server requests a file of the client (`LOAD DATA LOCAL`). It is sent in packets from this
+    /// number on, of which the last is empty.
     #[error("the server requests a file of the client")]
     WantsFile {
-        /// The sequence number of that empty packet.
+        /// The sequence number of the first packet.
         sequence: u8,
     },
 }
@@ -162,6 +164,11 @@ impl ResponseScanner {
         self.continued = false;
         self.sequence = 1;
         self.answer = StatementResult::default();
+    }
+
+    /// Expects the next packet with this number: the client's packets have numbers, too.
+    pub fn continue_at(&mut self, sequence: u8) {
+        self.sequence = sequence;
     }
 
     /// Returns the statement of a complete answer to the request to prepare it.
@@ -294,6 +301,7 @@ impl ResponseScanner {
                     let affected = integer(&mut rest)?;
                     let last_id = integer(&mut rest)?;
                     let status = short(&mut rest)?;
+                    self.answer.warnings = short(&mut rest)?;
                     self.answer.affected = self.answer.affected.saturating_add(affected);
                     if last_id > 0 {
                         self.answer.last_id = last_id;
@@ -301,12 +309,9 @@ impl ResponseScanner {
                     Ok(self.end(status))
                 }
                 0xff => refusal(&self.kept).map(|refusal| Some(Err(refusal))),
-                0xfb => {
-                    let sequence = self.sequence;
-                    // The client's answer has a sequence number, too.
-                    self.sequence = self.sequence.wrapping_add(1);
-                    Err(WireError::WantsFile { sequence })
-                }
+                0xfb => Err(WireError::WantsFile {
+                    sequence: self.sequence,
+                }),
                 _ => {
                     let mut rest = &self.kept[..];
                     let columns = integer(&mut rest)?;

@@ -92,6 +92,19 @@ impl Channel {
         done.unwrap_or_else(|| Err(self.unanswered()))
     }
 
+    /// Runs a `LOAD DATA LOCAL`, whose file has these contents.
+    pub(super) async fn load(
+        &mut self,
+        sql: &str,
+        rows: &mut String,
+    ) -> Result<StatementResult, StatementError> {
+        let done = self
+            .task
+            .limited(self.limit, self.wire.load(sql, rows))
+            .await;
+        done.unwrap_or_else(|| Err(self.unanswered()))
+    }
+
     /// Runs a statement given as text, a refusal of which is this server's error.
     pub(super) async fn run(&mut self, sql: &str) -> Result<(), ServerError> {
         let done = self.query(sql).await;

@@ -1,7 +1,6 @@
 //! Fills the tables of a data set over several connections.
 
 use std::{
-    fmt::Write as _,
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -12,20 +11,19 @@ use std::{
 
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
-    wire::{ParameterValue, StatementError, WireTarget},
+    wire::{ServerRefusal, StatementError, WireTarget},
 };
-use replimeter_model::random::Random;
 
 use super::{
     FILLING, about,
+    batch::{RowBatches, RowFormat, takes_file},
     channel::Channel,
     disk::Disk,
     event_loop::{EventLoop, LoopControl, Task},
     statistics::RetryReason,
-    value::{Draw, Generator},
     workload::{Table, Workload},
 };
-use crate::{MeasureError, check_interrupted, clock::Clock, kill::kill, sync::lock, transaction};
+use crate::{MeasureError, check_interrupted, clock::Clock, kill::kill, sync::lock};
 
 /// Timeout of an ordinary statement.
 const ANSWER: Duration = Duration::from_secs(120);
@@ -47,7 +45,7 @@ pub struct FillProgress {
     pub rows: u64,
     /// Rows that the tables will have.
     pub of: u64,
-    /// Bytes of the statements sent.
+    /// Bytes of the rows sent, as statements or files.
     pub bytes: u64,
     /// Time since filling began.
     pub since: Duration,
@@ -78,21 +76,21 @@ pub(super) fn fill_tables(
         return Ok(0);
     }
     let began = Instant::now();
-    let packet = Session::open(room.primary)?
+    let mut session = Session::open(room.primary)?;
+    let packet = session
         .value(FILLING, "SELECT @@max_allowed_packet")?
         .and_then(|bytes| bytes.parse().ok())
         .unwrap_or(1 << 20);
-    let job = FillJob {
-        tables: tables
-            .iter()
-            .map(|table| TableJob {
-                batch: InsertBatch::new(table, rows, packet),
-                table,
-                next: AtomicU64::new(0),
-            })
-            .collect(),
-        ..FillJob::default()
-    };
+    let mut job = FillJob::default();
+    for table in &tables {
+        job.tables.push(TableJob {
+            table,
+            batches: RowBatches::new(table, rows, packet),
+            next: AtomicU64::new(0),
+            takes_file: AtomicBool::new(takes_file(&mut session, table)?),
+        });
+    }
+    drop(session);
     let name = match tables.as_slice() {
         [table] => table.name.clone(),
         tables => format!("{} tables", tables.len()),
@@ -108,7 +106,7 @@ pub(super) fn fill_tables(
     };
     tell()?;
     let target = WireTarget::new(room.primary)?;
-    let batches = job.tables.iter().map(|table| table.batch.count()).sum();
+    let batches = job.tables.iter().map(|table| table.batches.count()).sum();
     let fillers = u64::from(threads.max(1)).min(batches);
     let ended = thread::scope(|scope| {
         let running: Vec<_> = (0..fillers)
@@ -129,9 +127,11 @@ pub(super) fn fill_tables(
 /// A table while it is filled.
 struct TableJob<'a> {
     table: &'a Table,
-    batch: InsertBatch,
+    batches: RowBatches,
     /// The next batch.
     next: AtomicU64,
+    /// Whether batches are sent as files.
+    takes_file: AtomicBool,
 }
 
 /// State that the threads filling the tables share.
@@ -202,17 +202,30 @@ impl FillJob<'_> {
         channel: &mut Channel,
         job: &TableJob<'_>,
     ) -> Result<(), ServerError> {
-        let mut sql = String::new();
+        let mut text = String::new();
         let mut scratch = Vec::new();
         while !self.over.load(Ordering::Relaxed) {
             let number = job.next.fetch_add(1, Ordering::Relaxed);
-            if number >= job.batch.count() {
+            if number >= job.batches.count() {
                 break;
             }
-            let rows = job.batch.words(number, &mut sql, &mut scratch);
-            send(channel, &sql).await?;
+            let mut write =
+                |format, text: &mut String| job.batches.write(number, format, text, &mut scratch);
+            let rows = 'sent: {
+                if job.takes_file.load(Ordering::Relaxed) {
+                    let rows = write(RowFormat::File, &mut text);
+                    let statement = job.batches.load_statement();
+                    if load(channel, statement, &mut text, rows).await? {
+                        break 'sent rows;
+                    }
+                    job.takes_file.store(false, Ordering::Relaxed);
+                }
+                let rows = write(RowFormat::Statement, &mut text);
+                insert(channel, &text).await?;
+                rows
+            };
             self.rows.fetch_add(rows, Ordering::Relaxed);
-            self.bytes.fetch_add(sql.len() as u64, Ordering::Relaxed);
+            self.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -260,150 +273,74 @@ impl FillJob<'_> {
     }
 }
 
-/// Statement that writes a batch of rows.
-struct InsertBatch {
-    head: String,
-    columns: Vec<Generator>,
-    rows: u64,
-    of: u64,
-    sequences: usize,
-}
-
-impl InsertBatch {
-    /// Creates statements for this number of rows; `packet` is the server's maximum packet size, in
-    /// bytes.
-    fn new(table: &Table, rows: u64, packet: u64) -> Self {
-        let mut sequences = 0;
-        let columns = table
-            .columns
-            .iter()
-            .map(|(_, source)| source.generator(rows, &mut sequences))
-            .collect();
-        let names: Vec<String> = table
-            .columns
-            .iter()
-            .map(|(name, _)| format!("`{name}`"))
-            .collect();
-        // Quotes, commas and digits make a row longer in SQL than on disk.
-        let words_of_row = table
-            .columns
-            .iter()
-            .map(|(_, source)| source.max_bytes() + 12)
-            .sum::<u64>();
-        Self {
-            head: format!(
-                "INSERT INTO `replimeter`.`{}` ({}) VALUES ",
-                table.name,
-                names.join(", ")
-            ),
-            columns,
-            rows,
-            of: (packet / 2 / words_of_row.max(1)).clamp(1, transaction::rows(words_of_row)),
-            sequences,
-        }
-    }
-
-    /// Returns the number of batches.
-    fn count(&self) -> u64 {
-        self.rows.div_ceil(self.of)
-    }
-
-    /// Writes the statement of one batch, identical on every thread; returns its number of rows.
-    fn words(&self, number: u64, sql: &mut String, scratch: &mut Vec<u8>) -> u64 {
-        let first = number * self.of + 1;
-        let last = (first + self.of - 1).min(self.rows);
-        let mut draw = Draw {
-            random: Random::numbered(number ^ 0x00DA_7A5E),
-            ..Draw::new(1, 1, self.sequences)
-        };
-        draw.sequences.fill(first - 1);
-        sql.clear();
-        sql.push_str(&self.head);
-        for row in first..=last {
-            draw.row = row;
-            sql.push_str(if row == first { "(" } else { ",(" });
-            for (index, column) in self.columns.iter().enumerate() {
-                if index > 0 {
-                    sql.push(',');
-                }
-                write(column.draw(&mut draw, scratch, |_| 0), sql);
-            }
-            sql.push(')');
-        }
-        last + 1 - first
-    }
-}
-
-/// Writes a value as SQL.
-fn write(value: ParameterValue<'_>, sql: &mut String) {
-    // Writing to a string cannot fail.
-    match value {
-        ParameterValue::Null => sql.push_str("NULL"),
-        ParameterValue::Int(number) => drop(write!(sql, "{number}")),
-        ParameterValue::UInt(number) => drop(write!(sql, "{number}")),
-        ParameterValue::Double(number) => drop(write!(sql, "{number:e}")),
-        ParameterValue::Text(bytes) => {
-            sql.push('\'');
-            let text = String::from_utf8_lossy(bytes);
-            if bytes.iter().any(|byte| matches!(byte, b'\'' | b'\\')) {
-                sql.push_str(&text.replace('\\', "\\\\").replace('\'', "''"));
-            } else {
-                sql.push_str(&text);
-            }
-            sql.push('\'');
-        }
-    }
-}
-
-async fn send(channel: &mut Channel, sql: &str) -> Result<(), ServerError> {
+/// Runs an `INSERT`, again after lock conflicts.
+async fn insert(channel: &mut Channel, sql: &str) -> Result<(), ServerError> {
     let mut attempt = 0;
     loop {
         match channel.query(sql).await {
             Ok(_) => return Ok(()),
-            Err(StatementError::Refused(refusal))
-                if RetryReason::for_refusal(&refusal).is_some() && attempt < RETRIES =>
-            {
-                attempt += 1
-            }
+            Err(StatementError::Refused(refusal)) if is_retried(&refusal, &mut attempt) => {}
             Err(StatementError::Refused(refusal)) => return Err(channel.refused(&refusal)),
-            Err(StatementError::Broken(error)) if error.kind == ErrorKind::Timeout => {
-                let hint = "check its disk space and error log: some servers wait for space instead of returning an error";
-                return Err(ServerError {
-                    hint: hint.to_owned(),
-                    ..error
-                });
-            }
-            Err(StatementError::Broken(error)) => return Err(error),
+            Err(StatementError::Broken(error)) => return Err(stalled(error)),
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Sends a batch as a file, again after lock conflicts. Returns `false` if the server refuses it, or would skip or change a row,
+/// which `INSERT` reports as an error; the batch is rolled back then.
+async fn load(
+    channel: &mut Channel,
+    statement: &str,
+    file: &mut String,
+    rows: u64,
+) -> Result<bool, ServerError> {
+    let mut attempt = 0;
+    loop {
+        match try_load(channel, statement, file, rows).await {
+            Ok(true) => return Ok(true),
+            Err(StatementError::Broken(error)) => return Err(stalled(error)),
+            refused => {
+                channel.roll_back().await.map_err(stalled)?;
+                match refused {
+                    Err(StatementError::Refused(refusal)) if is_retried(&refusal, &mut attempt) => {
+                    }
+                    _ => return Ok(false),
+                }
+            }
+        }
+    }
+}
 
-    #[test]
-    fn batches_are_deterministic_and_escaped() {
-        let text = "size = 25\n[[table]]\nname = 't'\ncreate = 'CREATE TABLE t (a INT)'\n[table.columns]\na = {row = true}\n\
-                    b = \"it's \\\\ here\"\nc = {uniform = [1, 'rows']}\nd = {sequence = 5}\ne = 1.5\n[[statement]]\nsql = 'SELECT 1'";
-        let workload = Workload::parse("x.toml", text).unwrap();
-        let batch = InsertBatch {
-            head: "X ".to_owned(),
-            of: 10,
-            ..InsertBatch::new(&workload.inner.tables[0], 25, 1 << 20)
-        };
-        assert_eq!(batch.count(), 3);
-        let words = |number| {
-            let mut sql = String::new();
-            let rows = batch.words(number, &mut sql, &mut Vec::new());
-            (rows, sql)
-        };
-        let (rows, sql) = words(2);
-        assert_eq!((rows, words(2).1), (5, sql.clone()));
-        assert!(
-            sql.starts_with("X (21,'it''s \\\\ here',") && sql.ends_with(",29,1.5e0)"),
-            "{sql}"
-        );
-        assert_eq!(words(0).0, 10);
+/// Returns whether all rows were loaded as they are, and committed.
+async fn try_load(
+    channel: &mut Channel,
+    statement: &str,
+    file: &mut String,
+    rows: u64,
+) -> Result<bool, StatementError> {
+    channel.query("BEGIN").await?;
+    let loaded = channel.load(statement, file).await?;
+    let whole = loaded.affected == rows && loaded.warnings == 0;
+    if whole {
+        channel.query("COMMIT").await?;
+    }
+    Ok(whole)
+}
+
+/// Returns whether a statement runs again: after a lock conflict, a few times.
+fn is_retried(refusal: &ServerRefusal, attempt: &mut u32) -> bool {
+    *attempt += 1;
+    RetryReason::for_refusal(refusal).is_some() && *attempt <= RETRIES
+}
+
+/// Adds a hint to the error of a server that did not answer.
+fn stalled(error: ServerError) -> ServerError {
+    if error.kind != ErrorKind::Timeout {
+        return error;
+    }
+    let hint = "check its disk space and error log: some servers wait for space instead of returning an error";
+    ServerError {
+        hint: hint.to_owned(),
+        ..error
     }
 }

@@ -6,6 +6,7 @@
 //! (coordinated omission).
 
 mod background;
+mod batch;
 mod channel;
 mod check;
 mod created_objects;

@@ -42,6 +42,14 @@ impl Literal {
             Self::Text(bytes) => ParameterValue::Text(bytes),
         }
     }
+
+    fn kind(&self) -> Option<ValueKind> {
+        match self {
+            Self::Int(_) => Some(ValueKind::Integer),
+            Self::Double(_) => None,
+            Self::Text(_) => Some(ValueKind::Text),
+        }
+    }
 }
 
 /// Source of a value, as written in the workload.
@@ -118,6 +126,20 @@ impl Source {
         }
     }
 
+    /// Returns what all its values are; `None` if they differ, or are floating-point numbers.
+    pub(super) fn kind(&self) -> Option<ValueKind> {
+        match self {
+            Self::Text(..) | Self::Pattern(_) => Some(ValueKind::Text),
+            Self::Value(literal) => literal.kind(),
+            Self::Choice(literals) => {
+                let first = literals.first()?.kind();
+                let same = literals.iter().all(|literal| literal.kind() == first);
+                first.filter(|_| same)
+            }
+            _ => Some(ValueKind::Integer),
+        }
+    }
+
     /// Returns the approximate bytes of a value, for the size of a row.
     pub(super) fn bytes(&self) -> u64 {
         match self {
@@ -139,6 +161,13 @@ impl Source {
             other => other.bytes(),
         }
     }
+}
+
+/// What all values of a [`Source`] are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ValueKind {
+    Text,
+    Integer,
 }
 
 fn literal_bytes(literal: &Literal) -> u64 {

@@ -18,6 +18,8 @@ pub(super) fn serve(command: &mut Command, binary_log: bool) {
         "--gtid-mode=ON",
         "--enforce-gtid-consistency=ON",
         "--secure-file-priv=NULL",
+        // Off by default, and on for MariaDB: data sets are filled faster.
+        "--local-infile=ON",
         // Each under its new and its old name: a server ignores the one it does not support.
         if binary_log {
             "--loose-log-replica-updates=1"

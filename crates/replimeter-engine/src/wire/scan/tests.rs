@@ -32,6 +32,7 @@ fn ok_and_error_packets_are_read() {
             affected: 3,
             bytes: bytes.len() as u64,
             last_id: 257,
+            warnings: 0,
             first: None,
         })))
     );

@@ -53,7 +53,7 @@ pub struct DataSet {
     pub rows: u64,
     /// Approximate bytes on disk, including indexes, as the server reports.
     pub bytes: u64,
-    /// Bytes of the statements sent; 0 for a set that existed.
+    /// Bytes of the rows sent, as statements or files; 0 for a set that existed.
     pub sent: u64,
     /// Duration of the filling.
     pub took: Duration,

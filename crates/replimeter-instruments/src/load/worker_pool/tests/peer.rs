@@ -75,6 +75,12 @@ impl Client<'_> {
         })
     }
 
+    /// Requests a file of the client, and returns the first packet that arrives.
+    pub(super) fn request_file(&mut self, name: &str) -> Result<Vec<u8>> {
+        self.send(1, &[b"\xfb", name.as_bytes()].concat())?;
+        self.receive()
+    }
+
     /// Sends an error with this packet number.
     pub(super) fn error(&mut self, sequence: u8, code: u16, message: &str) -> Result<()> {
         self.answer(sequence, |answer| answer.error(code, "HY000", message))

@@ -71,6 +71,25 @@ fn lost_connection_is_not_killed() {
 }
 
 #[test]
+fn server_that_requests_a_file_gets_none() {
+    let peer = Peer::start(|client| match client.asked {
+        Asked::Execution(number) => {
+            let received = client.request_file("/etc/hostname")?;
+            assert!(received.is_empty(), "{received:?} at {number}");
+            client.error(3, 2, "no such file")
+        }
+        _ => healthy(client),
+    });
+    let mut pool = Load::of(1).open(&peer, &CONTINUES).unwrap();
+    let result = run(&mut pool, Duration::from_millis(300), &CONTINUES);
+    // An answer to anything but the empty packet would end the connection.
+    assert!(!result.errors.is_empty(), "{result:?}");
+    assert_eq!(peer.connections(), 1);
+    drop(pool);
+    peer.await_no_connection();
+}
+
+#[test]
 fn unanswered_pings_do_not_delay_the_end() {
     let peer = Peer::start(|client| match (client.number, client.asked) {
         (1, Asked::Ping) => client.hang(),
