@@ -15,6 +15,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(cluster_members_run_in_separate_networks).alone(),
     test!(group_members_run_in_separate_networks).alone().long(),
     test!(unprivileged_user_gets_reason_for_missing_links),
+    test!(client_link_delays_each_statement),
+    test!(client_link_leads_into_the_networks_of_members).long(),
 ];
 
 fn document(shape: &str, delay: &str, every: &str, more: &[&str]) -> Value {
@@ -137,6 +139,33 @@ fn members_in_networks(shape: &str) {
     let rise = p50(&with, "write_latency") - p50(&without, "write_latency");
     // At least one round trip before a commit.
     assert!(rise > 36_000.0, "{shape}: rose by {rise} µs");
+}
+
+/// Measures with a link of 5 ms to each server, and checks that no write and no read took less than its round trip.
+fn measure_from_afar(shape: &str) {
+    let document = document(shape, "0", "40ms", &["--client-link-delay", "5ms"]);
+    for what in ["write_latency", "retrieval"] {
+        let least = document["results"]["rows"][0][what]["min_us"]
+            .as_f64()
+            .unwrap();
+        assert!(least >= 10_000.0, "{what}: {least} µs");
+    }
+    let options = document["target"]["options"].to_string();
+    assert!(
+        options.contains("links of the client: 5ms one way"),
+        "{options}"
+    );
+}
+
+fn client_link_delays_each_statement() {
+    measure_from_afar("async:1");
+}
+
+fn client_link_leads_into_the_networks_of_members() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("networks of members need root");
+    }
+    measure_from_afar("galera:2");
 }
 
 fn unprivileged_user_gets_reason_for_missing_links() {

@@ -152,6 +152,9 @@ pub struct SandboxRecord {
     pub replica_binaries: Option<String>,
     /// Delay, jitter and bandwidth of replication links, when they go through Replimeter's links.
     pub link: Option<String>,
+    /// Delay of the links between Replimeter and the servers, when there are such links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_link: Option<String>,
     /// The library of Replimeter's functions, when they were loaded.
     #[serde(default)]
     pub udf: Option<String>,

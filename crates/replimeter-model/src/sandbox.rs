@@ -82,6 +82,8 @@ pub struct SandboxSpec {
     pub multi_primary: bool,
     /// Replication goes through Replimeter's links.
     pub link: Option<LinkSpec>,
+    /// One-way delay of the link between Replimeter and each server.
+    pub client_link: Option<TimeSpan>,
     /// Replimeter's functions `NOW_USEC()` and `NOW_NSEC()` are loaded.
     pub udf: bool,
     /// The engine FEDERATED is turned on.
@@ -106,6 +108,7 @@ impl SandboxSpec {
             wait_for_replicas: None,
             multi_primary: false,
             link: None,
+            client_link: None,
             udf: false,
             federated: false,
             binary_log: true,
@@ -185,6 +188,7 @@ impl SandboxSpec {
                 .filter(|_| shape.mode() == Mode::SemiSync),
             multi_primary: common.multi_primary && shape.mode() == Mode::Group,
             link: common.link.filter(|_| replicating(shape)),
+            client_link: common.client_link,
             udf: common.udf,
             federated: common.federated,
             binary_log: common.binary_log,

@@ -301,6 +301,6 @@ impl Sandbox {
             }
         }
         self.replace(name, number);
-        Ok(member.node)
+        Ok(member.client_node)
     }
 }

@@ -8,8 +8,10 @@ use replimeter_model::{shape::Mode, target::Role};
 /// A server of a running sandbox.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// How to reach it.
+    /// How to reach it without a link.
     pub node: Node,
+    /// How clients reach it: through their link, if there is one.
+    pub client_node: Node,
     /// Its role.
     pub role: Role,
     /// The name of the server it replicates from; `None` for a primary and for members of a cluster.

@@ -118,8 +118,32 @@ pub(crate) fn link(
         Some(from) => from.run(bind)??,
         None => bind()?,
     };
-    let to = to.clone();
-    let connect =
-        move || to.run(|| TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))))?;
+    let to = Route {
+        to: Some(to.clone()),
+        port,
+    };
+    link_from(name, listener, to, settings)
+}
+
+/// Where a link leads: a port of a namespace, the caller's when `None`.
+pub(crate) struct Route {
+    pub(crate) to: Option<Namespace>,
+    pub(crate) port: u16,
+}
+
+/// Creates a link that accepts connections of `listener`.
+pub(crate) fn link_from(
+    name: &str,
+    listener: TcpListener,
+    route: Route,
+    settings: LinkSettings,
+) -> io::Result<Link> {
+    let connect = move || {
+        let connect = || TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, route.port)));
+        match &route.to {
+            Some(namespace) => namespace.run(connect)?,
+            None => connect(),
+        }
+    };
     Link::start(name, listener, Box::new(connect), settings)
 }

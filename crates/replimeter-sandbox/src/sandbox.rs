@@ -34,7 +34,7 @@ pub struct Sandbox {
     members: Vec<Member>,
     nodes: Vec<Node>,
     links: Vec<ServerLinks>,
-    /// Lead clients into the members' networks.
+    /// Lead clients to the servers.
     _doors: Vec<Link>,
     install: Install,
     record: SandboxRecord,
@@ -139,7 +139,7 @@ impl Sandbox {
             command_line,
         } in running.started
         {
-            sandbox.nodes.push(member.node.clone());
+            sandbox.nodes.push(member.client_node.clone());
             let name = member.node.name.clone();
             sandbox.record.command_lines.insert(name, command_line);
             sandbox.members.push(member);
@@ -331,6 +331,10 @@ fn record(settings: &Settings, installs: &SandboxInstalls, folder: &Path) -> San
             .as_ref()
             .map(|_| installs.replica.program.display().to_string()),
         link: settings.spec.link.map(|link| link.to_string()),
+        client_link: settings
+            .spec
+            .client_link
+            .map(|delay| format!("{delay} one way")),
         udf: installs
             .udf
             .as_ref()

@@ -43,7 +43,7 @@ impl From<SandboxError> for SourceError {
 impl From<&Member> for source::Member {
     fn from(member: &Member) -> Self {
         Self {
-            node: member.node.clone(),
+            node: member.client_node.clone(),
             role: Some(member.role),
             source: member.source.clone(),
             pid: Some(member.pid),

@@ -124,7 +124,7 @@ Terms of the report:
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(|option| match option.get_id().as_str() {
         "sandbox" => true,
         // The measurement sets the delays; its links have no other settings.
-        "link_delay" | "link_jitter" | "link_bandwidth" => false,
+        "link_delay" | "link_jitter" | "link_bandwidth" | "client_link_delay" => false,
         // Of other modes than async.
         "wait_point" | "wait_for_replicas" | "multi_primary" => false,
         _ => is_sandbox_option(option),

@@ -80,6 +80,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
             "servers",
             "wait_point",
             "link_bandwidth",
+            "client_link_delay",
             "cpus_per_server",
         ]
         .contains(&option.get_id().as_str())

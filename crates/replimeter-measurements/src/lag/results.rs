@@ -455,6 +455,9 @@ fn options<S: Settings>(plan: &Planned<S>, manifest: &Manifest) -> Vec<String> {
         if let Some(link) = &sandbox.link {
             add(format!("replication links: {link}"));
         }
+        if let Some(link) = &sandbox.client_link {
+            add(format!("links of the client: {link}"));
+        }
         if let Some(share) = &sandbox.cpus_per_server {
             add(format!("CPUs of each server: {share}"));
         }

@@ -251,6 +251,10 @@ your own primary would lose.";
         if let Some(link) = measured.iter().find_map(|cell| cell.case.spec.link) {
             target.options.push(format!("replication links: {link}"));
         }
+        if let Some(delay) = measured.iter().find_map(|cell| cell.case.spec.client_link) {
+            let link = format!("links of the client: {delay} one way");
+            target.options.push(link);
+        }
         Concluded {
             target,
             results: LossResults {

@@ -460,6 +460,7 @@ fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
     if target.link_delay.is_some()
         || target.link_jitter.is_some()
         || target.link_bandwidth.is_some()
+        || target.client_link_delay.is_some()
     {
         return contradiction(
             "calibrate sets the link's delay itself; give the delays as link-delays in [calibrate]",

@@ -236,6 +236,7 @@ impl CostPlan {
                     jitter: zero,
                     bandwidth: target.link_bandwidth,
                 }),
+                client_link: target.client_link_delay,
                 binary_log: mode.kind != CostKind::None,
                 cpus: target.cpus_per_server,
                 ..SandboxSpec::of(shape)
@@ -452,12 +453,13 @@ fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
         servers: target.servers.clone(),
         wait_point: target.wait_point,
         link_bandwidth: target.link_bandwidth,
+        client_link_delay: target.client_link_delay,
         cpus_per_server: target.cpus_per_server,
         ..TargetSettings::default()
     };
     if *target != known {
         return contradiction(
-            "of the target's settings cost accepts server-options, servers, wait-point, link-bandwidth and cpus-per-server",
+            "of the target's settings cost accepts server-options, servers, wait-point, link-bandwidth, client-link-delay and cpus-per-server",
         );
     }
     Ok(())

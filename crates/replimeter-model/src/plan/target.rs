@@ -88,6 +88,13 @@ pub struct TargetSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_bandwidth: Option<Bandwidth>,
 
+    /// Put a link with this one-way delay in front of each server
+    ///
+    /// Replimeter then measures from another host, as it were: each statement and each answer takes this time longer.
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_link_delay: Option<TimeSpan>,
+
     /// Load NOW_USEC() and NOW_NSEC() into every server
     ///
     /// They return the server's clock; --method stamp-udf needs them.
@@ -167,6 +174,12 @@ impl TargetSettings {
     pub(super) fn check_times(&self) -> Result<(), PlanError> {
         let most = TimeSpan::from_secs(10);
         units::check_at_most("link-delay", self.link_delay, most, "a link")?;
+        units::check_at_most(
+            "client-link-delay",
+            self.client_link_delay,
+            TimeSpan::from_secs(1),
+            "the link of a client",
+        )?;
         units::check_at_most(
             "link-jitter",
             self.link_jitter,
@@ -268,6 +281,7 @@ impl TargetSettings {
                 jitter: self.link_jitter.unwrap_or(zero),
                 bandwidth: self.link_bandwidth,
             }),
+            client_link: self.client_link_delay,
             udf: self.udf,
             federated: self.federated,
             binary_log: true,

@@ -216,6 +216,7 @@ fn servers(manifest: &Manifest, set: &mut impl FnMut(&str, &str, String)) {
             ("binaries", sandbox.binaries.clone()),
             ("replica binaries", maybe(&sandbox.replica_binaries)),
             ("links", maybe(&sandbox.link)),
+            ("client links", maybe(&sandbox.client_link)),
             ("functions", maybe(&sandbox.udf)),
             ("without binary log", sandbox.without_binary_log.to_string()),
             ("processors per server", maybe(&sandbox.cpus_per_server)),

@@ -83,13 +83,15 @@ pub fn with_both_wait_points(command: Command) -> Command {
     )
 }
 
-/// Settings of a sandbox's servers, for commands that name its shape otherwise.
+/// Settings of the servers of a sandbox that outlives the command: without the links of its client.
 #[derive(Clone, Debug)]
 pub struct SandboxArgs(pub TargetSettings);
 
 impl Args for SandboxArgs {
     fn augment_args(command: Command) -> Command {
-        sandbox_options(command, is_sandbox_option)
+        sandbox_options(command, |option| {
+            is_sandbox_option(option) && option.get_id() != "client_link_delay"
+        })
     }
 
     fn augment_args_for_update(command: Command) -> Command {

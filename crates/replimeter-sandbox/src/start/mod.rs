@@ -2,6 +2,7 @@
 //! per replication mode.
 
 mod channels;
+mod clients;
 mod extras;
 mod galera;
 mod group;
@@ -56,7 +57,7 @@ pub(crate) struct Running {
     pub(crate) started: Vec<Started>,
     /// The replication links.
     pub(crate) links: Vec<ServerLinks>,
-    /// Links that lead clients into the members' networks.
+    /// Links that lead clients to the servers.
     pub(crate) doors: Vec<Link>,
 }
 
@@ -84,7 +85,7 @@ pub(crate) struct Starter<'a> {
     identity: Identity,
     /// The replication links made so far.
     links: Mutex<Vec<ServerLinks>>,
-    /// Links that lead clients into the members' networks.
+    /// Links that lead clients to the servers.
     doors: Mutex<Vec<Link>>,
     /// The first server that died while it was waited for.
     died: Mutex<Option<SandboxError>>,
@@ -164,7 +165,7 @@ impl<'a> Starter<'a> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the links that lead clients into the members' networks.
+    /// Returns the links that lead clients to the servers.
     fn open_doors(&self) -> MutexGuard<'_, Vec<Link>> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -194,7 +195,8 @@ impl<'a> Starter<'a> {
                     }
                 }
                 other => {
-                    let started = other?;
+                    let mut started = other?;
+                    self.put_client_links(&mut started)?;
                     let links = self
                         .links
                         .into_inner()

@@ -139,6 +139,7 @@ impl Starter<'_> {
         let version = format!("{} {}", install.engine.product(), install.version);
         Ok(Started {
             member: Member {
+                client_node: node.clone(),
                 node,
                 role,
                 source: None,

@@ -130,7 +130,7 @@ mod tests {
     use replimeter_run::options::topology_file;
 
     /// Values for each option of the target, after the options that it depends on.
-    const TARGETS: [(&str, &[&str]); 23] = [
+    const TARGETS: [(&str, &[&str]); 24] = [
         ("sandbox", &["--sandbox=async:1"]),
         ("primary", &["--replica=mysql://b/", "--primary=mysql://a/"]),
         ("replica", &["--primary=mysql://a/", "--replica=mysql://b/"]),
@@ -173,6 +173,7 @@ mod tests {
         ("link_delay", &["--link-delay=1ms"]),
         ("link_jitter", &["--link-delay=1ms", "--link-jitter=1ms"]),
         ("link_bandwidth", &["--link-bandwidth=100mbit"]),
+        ("client_link_delay", &["--client-link-delay=1ms"]),
         ("udf", &["--udf"]),
         ("federated", &["--federated"]),
         ("cpus_per_server", &["--cpus-per-server=1"]),

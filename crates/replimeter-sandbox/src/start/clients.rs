@@ -1,0 +1,46 @@
+//! Links between clients and servers.
+
+use std::{
+    io,
+    net::{Ipv4Addr, TcpListener},
+};
+
+use super::{Started, Starter};
+use crate::{
+    error::SandboxError,
+    link::LinkSettings,
+    network::{self, Route},
+};
+
+impl Starter<'_> {
+    /// Puts a link in front of each server, if requested, and makes clients use it.
+    pub(super) fn put_client_links(&self, started: &mut [Started]) -> Result<(), SandboxError> {
+        let Some(delay) = self.settings.spec.client_link else {
+            return Ok(());
+        };
+        let settings = LinkSettings {
+            delay: delay.0,
+            ..LinkSettings::default()
+        };
+        for server in started {
+            let member = &mut server.member;
+            let name = format!("client-{}", member.node.name);
+            let route = Route {
+                to: member.node.namespace.clone(),
+                port: member.node.endpoint.port,
+            };
+            let start = || -> io::Result<_> {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+                network::link_from(&name, listener, route, settings)
+            };
+            let link = start().map_err(|source| SandboxError::Link {
+                name: name.clone(),
+                source,
+            })?;
+            member.client_node.endpoint.port = link.address().port();
+            member.client_node.namespace = None;
+            self.open_doors().push(link);
+        }
+        Ok(())
+    }
+}
