@@ -72,9 +72,9 @@ fn more(one: Option<&&StaleRow>, other: Option<&&StaleRow>) -> Verdict {
     }
 }
 
-/// Returns the measured table and the findings.
+/// Returns the measured table and the findings. `local` is a run without the links of the client, on an idle cluster.
 #[must_use]
-pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
+pub fn stale(document: &StaleDocument, local: Option<&StaleDocument>) -> (Table, Vec<Claim>) {
     let rows = document
         .results
         .rows
@@ -100,13 +100,17 @@ pub fn stale(document: &StaleDocument) -> (Table, Vec<Claim>) {
         ]
     });
     let headings = ["load", "on node", "stale [95 %]", "min / max / avg ms"];
-    let mut claims = by_load(&plain);
+    let local = local.and_then(|local| {
+        let mut rows = local.results.rows.iter();
+        rows.find(|row| row.load == "none" && !row.null_replica)
+    });
+    let mut claims = by_load(&plain, local);
     claims.push(synchronous(&waiting));
     (table(&headings, lines), claims)
 }
 
-/// Returns the findings on reads that do not wait, by load.
-fn by_load(plain: &[&StaleRow]) -> Vec<Claim> {
+/// Returns the findings on reads that do not wait, by load; `local` is the idle case next to the cluster.
+fn by_load(plain: &[&StaleRow], local: Option<&StaleRow>) -> Vec<Claim> {
     let idle = plain.iter().find(|row| row.load == "none");
     let of = |load: &str, on: &str| {
         let mut rows = plain.iter();
@@ -130,7 +134,10 @@ fn by_load(plain: &[&StaleRow]) -> Vec<Claim> {
         claim(
             "Idle, few immediate reads are stale (less than a tenth)",
             "0.94 %",
-            or_dash(idle, |row| shown(row)),
+            or_dash(idle, |row| match local {
+                Some(local) => format!("{}; {} next to the cluster", shown(row), shown(local)),
+                None => shown(row),
+            }),
             within(
                 Estimate::with_ends(
                     idle.and_then(|row| row.stale_percent),
@@ -237,9 +244,17 @@ mod tests {
             },
             ..StaleDocument::default()
         };
-        let (_, claims) = stale(&document);
+        let local = StaleDocument {
+            results: StaleResults {
+                rows: vec![row("none", "", "off", 31.9, 1000)],
+                ..StaleResults::default()
+            },
+            ..StaleDocument::default()
+        };
+        let (_, claims) = stale(&document, Some(&local));
+        assert!(claims[0].ours.ends_with("% next to the cluster"));
         assert_eq!(verdicts(&claims), [Verdict::Agrees; 5], "{claims:#?}");
-        let (_, nothing) = stale(&StaleDocument::default());
+        let (_, nothing) = stale(&StaleDocument::default(), None);
         assert_eq!(verdicts(&nothing), [Verdict::Open; 5]);
     }
 }

@@ -1,17 +1,18 @@
 //! `replimeter reproduce`: the five published experiments, and one page for them.
 
+mod published;
+
 use std::{path::Path, sync::atomic::AtomicBool, time::Instant};
 
 use replimeter_measurements::reproduce;
 use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
-    plan::PlanError,
     record::RunStatus,
-    reproduce::{Claim, Experiment, REPRODUCE_SCHEMA, ReproduceDocument, Table},
+    reproduce::{Experiment, REPRODUCE_SCHEMA, ReproduceDocument},
 };
 use replimeter_render::{html, markdown, terminal};
 use replimeter_run::{
-    AnyRun, PlannedRun, Recorded, Registry,
+    Recorded, Registry,
     cli_error::{CliError, FailureKind},
     machine,
     options::{CommandLineSettings, OutputArgs},
@@ -19,174 +20,12 @@ use replimeter_run::{
     run_dir::{MANIFEST, PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
 };
 
+use self::published::{NamedRun, PUBLISHED, Published};
 use crate::{
-    cli::{ReportArgs, ReproduceArgs, ReproduceExtent},
-    environment,
+    cli::{ReportArgs, ReproduceArgs},
     print::{print, print_json, say},
     servers::host,
 };
-
-/// A published experiment.
-struct Published {
-    number: u32,
-    /// The folder of its run.
-    name: &'static str,
-    title: &'static str,
-    question: &'static str,
-    plan: &'static str,
-    /// The plan of a second run, to which the first is compared, and its folder.
-    second: Option<(&'static str, &'static str)>,
-    /// Keys of a small run that replace the plan's; `{}` removes one.
-    small: &'static str,
-    /// Returns the published table.
-    table: fn() -> Table,
-    /// Returns the findings of a run, and of the second one.
-    found: fn(&dyn AnyRun, Option<&dyn AnyRun>) -> Option<Found>,
-}
-
-/// The folder of a run, and the run.
-type NamedRun = (&'static str, Box<dyn PlannedRun>);
-
-/// The measured figures, and the findings.
-type Found = (Table, Vec<Claim>);
-
-const PUBLISHED: [Published; 5] = [
-    Published {
-        number: 1,
-        name: "1-size-sweep",
-        title: "Size sweep by polling (Giuseppe Maxia, 2006)",
-        question: "How long after an insert on the primary is the row readable on the replica?",
-        plan: include_str!("../../../../plans/size-sweep.toml"),
-        second: None,
-        small: "lag.sweeps = 12",
-        table: reproduce::sweep_published,
-        found: |run, _| Some(reproduce::sweep(run.document().downcast_ref()?)),
-    },
-    Published {
-        number: 2,
-        name: "2-read-replicas",
-        title: "Read replicas 0, 1, 2 under mixed load (web scaling test)",
-        question: "How does each added read replica change insert and select throughput?",
-        plan: include_str!("../../../../plans/read-replica-scaling.toml"),
-        second: None,
-        small: r#"
-            [target]
-            # A fifth of the data, as published; MariaDB takes no less than 6 MB.
-            server-options = ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]
-            [scale]
-            replicas = "0..2"
-            duration = "3s"
-            warm-up = "500ms"
-            starts = 5
-            data-size = "30MB"
-            updates = false
-            check-prediction = false
-        "#,
-        table: reproduce::replicas_published,
-        found: |run, _| Some(reproduce::replicas(run.document().downcast_ref()?)),
-    },
-    Published {
-        number: 3,
-        name: "3-lag-histogram",
-        title: "Replication lag without polling (Baron Schwartz, 2007)",
-        question: "How late does a statement run on the replica, measured without polling?",
-        plan: include_str!("../../../../plans/lag-histogram.toml"),
-        second: Some((
-            "3-lag-methods",
-            include_str!("../../../../plans/lag-methods.toml"),
-        )),
-        small: "",
-        table: reproduce::histogram_published,
-        found: |run, second| {
-            let second = second.and_then(|run| run.document().downcast_ref());
-            Some(reproduce::histogram(run.document().downcast_ref()?, second))
-        },
-    },
-    Published {
-        number: 4,
-        name: "4-stale-reads",
-        title: "Stale reads on a multi-primary cluster (Peter Zaitsev, 2013)",
-        question: "After a write on node 1, how often and for how long is a read on node 2 stale?",
-        plan: include_str!("../../../../plans/galera-stale-reads.toml"),
-        second: None,
-        small: r#"
-            [stale]
-            # After a huge update, a round takes seconds, so the limit is a time. The table has no curve.
-            rounds = {}
-            duration = "8s"
-            read-delays = "none"
-            load-data-size = "50000"
-        "#,
-        table: reproduce::stale_published,
-        found: |run, _| Some(reproduce::stale(run.document().downcast_ref()?)),
-    },
-    Published {
-        number: 5,
-        name: "5-semi-sync-price",
-        title: "Cost of semi-sync (a MySQL Cluster engineer, 2010)",
-        question: "How much latency does waiting for a replica's acknowledgement add?",
-        plan: include_str!("../../../../plans/semi-sync-cost.toml"),
-        second: None,
-        small: r#"
-            [cost]
-            duration = "4s"
-            starts = 4
-            warm-up = "500ms"
-        "#,
-        table: reproduce::price_published,
-        found: |run, _| Some(reproduce::price(run.document().downcast_ref()?)),
-    },
-];
-
-impl Published {
-    /// Returns the plans of its runs, each with its folder.
-    fn plans(
-        &self,
-        registry: &Registry,
-        extent: ReproduceExtent,
-    ) -> Result<Vec<NamedRun>, CliError> {
-        let small = match extent {
-            ReproduceExtent::Small => self.small,
-            ReproduceExtent::Full => "",
-        };
-        let first = (self.name, self.plan);
-        let plans = std::iter::once(first).chain(self.second);
-        let read = |(folder, plan): (&'static str, &str)| {
-            let mut text = changed(plan, small).map_err(PlanError::Syntax)?;
-            // Stamps then use SYSDATE() alone.
-            if !environment::has_udf() {
-                text = changed(&text, "target.udf = {}").map_err(PlanError::Syntax)?;
-                text = text.replace("stamp,stamp-udf", "stamp");
-            }
-            let plan = registry.plan(&text, &CommandLineSettings::default())?;
-            Ok((folder, plan))
-        };
-        plans.map(read).collect()
-    }
-
-    /// Returns the findings of its runs.
-    fn of_runs(&self, runs: &[Recorded]) -> Option<Found> {
-        let (first, others) = runs.split_first()?;
-        let second = others.first().map(|second| second.run.as_ref());
-        let (table, mut claims) = (self.found)(first.run.as_ref(), second)?;
-        reproduce::gate(&mut claims, runs.iter().map(|run| run.run.head().machine));
-        Some((table, claims))
-    }
-}
-
-/// Returns a plan with other keys in its sections.
-fn changed(plan: &str, keys: &str) -> Result<String, String> {
-    let read = |text| toml::from_str::<toml::Table>(text).map_err(|error| error.to_string());
-    let mut plan = read(plan)?;
-    for (section, keys) in read(keys)? {
-        let into = plan.get_mut(&section).and_then(toml::Value::as_table_mut);
-        if let (Some(into), toml::Value::Table(keys)) = (into, keys) {
-            into.extend(keys);
-            into.retain(|_, value| value.as_table().is_none_or(|keys| !keys.is_empty()));
-        }
-    }
-    toml::to_string(&plan).map_err(|error| error.to_string())
-}
 
 pub(crate) fn run(
     registry: &Registry,
@@ -445,9 +284,11 @@ mod tests {
         sync::atomic::Ordering,
     };
 
-    use super::*;
     use replimeter_measurements::registry;
-    use replimeter_run::Host;
+    use replimeter_run::{Host, PlannedRun};
+
+    use super::*;
+    use crate::cli::ReproduceExtent;
 
     /// Returns the keys of a resolved plan with their values.
     fn keys(plan: &dyn PlannedRun) -> BTreeMap<String, String> {
