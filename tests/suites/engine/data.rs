@@ -118,7 +118,7 @@ pub(super) fn interrupted_fill_leaves_nothing(nodes: &[Node]) {
     assert!(tool.runs().is_empty());
 }
 
-/// Texts that a file and SQL write differently, numbers of which a file would make something else, and a value that is too long.
+/// Texts that a file and SQL write differently; then tables whose columns a file would fill with something else.
 const KINDS: &str = r#"size = 20000
 [[table]]
 name = "kinds"
@@ -131,49 +131,62 @@ bytes = {pattern = "a##\\@@"}
 amount = {uniform = [1, "rows"]}
 made = "1970-01-01 12:00:00"
 fixed = {text = [0, 5]}
-[[table]]
+"#;
+const UNLIKE: &str = r#"[[table]]
 name = "bits"
-create = "CREATE TABLE bits (id INT PRIMARY KEY, flags BIT(8), share DOUBLE)"
+create = "CREATE TABLE bits (id INT PRIMARY KEY, flags BIT(8))"
 [table.columns]
 id = {row = true}
-flags = 53
-share = 0.1
-[[statement]]
-sql = "SELECT 1"
+flags = 5
+[[table]]
+name = "counted"
+create = "CREATE TABLE counted (id INT AUTO_INCREMENT PRIMARY KEY, word VARCHAR(40))"
+[table.columns]
+word = "x"
 "#;
 
 pub(super) fn rows_of_a_file_equal_inserted_ones(nodes: &[Node]) {
     let primary = &nodes[0];
-    let checksum = |setting, sessions: &str| {
+    let counters = || {
+        let status = session(primary).pairs(
+            "test",
+            "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_load', 'Com_insert')",
+        );
+        let status = status.unwrap();
+        ["Com_load", "Com_insert"].map(|name| status[name].parse::<u64>().unwrap())
+    };
+    let statement = "[[statement]]\nsql = \"SELECT 1\"\n";
+    let load_once = |tables: &str, setting| {
+        let text = format!("{tables}{statement}");
         with_global(primary, "local_infile", setting, || {
-            let loads = || {
-                let status = session(primary).pairs("test", "SHOW GLOBAL STATUS LIKE 'Com_load'");
-                status.unwrap()["Com_load"].parse::<u64>().unwrap()
-            };
-            let before = loads();
             let once = ["--duration", "1s", "--keep-data", "--threads", "1"];
-            let _ = run_file(nodes, KINDS, &once).with_code(0);
-            let table = session(primary).rows("test", "CHECKSUM TABLE replimeter.kinds");
-            let bits = "SELECT COUNT(*) FROM replimeter.bits WHERE flags = 53 AND share = 0.1";
-            assert_eq!(value(primary, bits).as_deref(), Some("20000"), "{sessions}");
-            let loads = loads() - before;
-            // A run of another size removes the tables.
-            let _ = run_file(nodes, KINDS, &["--duration", "1s", "--data-size", "9"]).with_code(0);
-            (table.unwrap()[0]["Checksum"].clone(), loads)
+            run_file(nodes, &text, &once)
         })
     };
-    let (file, loads) = checksum(1, "as a file");
-    // 20,000 rows in transactions of 10,000; the other table has numbers that a file would change.
-    assert!(loads >= 2, "{loads}");
-    assert_eq!(checksum(0, "as statements"), (file, 0));
+    // Returns a checksum, and how many files and inserts filled the tables.
+    let filled = |tables: &str, check: &str, setting| {
+        let before = counters();
+        let _ = load_once(tables, setting).with_code(0);
+        let after = counters();
+        let found = session(primary).rows("test", check).unwrap();
+        sql(primary, "DROP DATABASE replimeter");
+        let checked: Vec<String> = found[0].values().cloned().collect();
+        (checked, [0, 1].map(|index| after[index] - before[index]))
+    };
+    let checksum = "CHECKSUM TABLE replimeter.kinds";
+    let (file, [loads, inserts]) = filled(KINDS, checksum, 1);
+    assert!(loads >= 2 && inserts == 0, "{loads}, {inserts}");
+    let (statements, [loads, inserts]) = filled(KINDS, checksum, 0);
+    assert!(loads == 0 && inserts >= 2, "{loads}, {inserts}");
+    assert_eq!(file, statements);
 
-    let too_long = KINDS.replace("CHAR(5)", "CHAR(3)");
-    let ended = with_global(primary, "local_infile", 1, || {
-        run_file(nodes, &too_long, &["--duration", "1s"])
-    });
-    let _ = ended
-        .with_code(3)
-        .stderr_contains("Data too long for column 'fixed'");
+    let check = "SELECT COUNT(*), MAX(c.id), MIN(flags = 5) FROM replimeter.bits b JOIN replimeter.counted c ON c.id = b.id";
+    let (rows, [loads, _]) = filled(&format!("size = 20000\n{UNLIKE}"), check, 1);
+    assert_eq!(loads, 0);
+    assert_eq!(rows, ["20000", "20000", "1"]);
+
+    let ended = load_once(&KINDS.replace("CHAR(5)", "CHAR(3)"), 1).with_code(3);
+    let _ = ended.stderr_contains("Data too long for column 'fixed'");
     assert_clean(nodes);
 }
 

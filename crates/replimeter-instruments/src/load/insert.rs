@@ -280,14 +280,13 @@ async fn insert(channel: &mut Channel, sql: &str) -> Result<(), ServerError> {
         match channel.query(sql).await {
             Ok(_) => return Ok(()),
             Err(StatementError::Refused(refusal)) if is_retried(&refusal, &mut attempt) => {}
-            Err(StatementError::Refused(refusal)) => return Err(channel.refused(&refusal)),
-            Err(StatementError::Broken(error)) => return Err(stalled(error)),
+            Err(error) => return Err(explained(channel, error)),
         }
     }
 }
 
-/// Sends a batch as a file, again after lock conflicts. Returns `false` if the server refuses it, or would skip or change a row,
-/// which `INSERT` reports as an error; the batch is rolled back then.
+/// Sends a batch as a file, again after lock conflicts. Returns `false` if the server refuses the statement, or would skip or change
+/// a row, which `INSERT` reports as an error; the batch is rolled back then.
 async fn load(
     channel: &mut Channel,
     statement: &str,
@@ -296,35 +295,39 @@ async fn load(
 ) -> Result<bool, ServerError> {
     let mut attempt = 0;
     loop {
-        match try_load(channel, statement, file, rows).await {
-            Ok(true) => return Ok(true),
-            Err(StatementError::Broken(error)) => return Err(stalled(error)),
-            refused => {
-                channel.roll_back().await.map_err(stalled)?;
-                match refused {
+        run(channel, "BEGIN").await?;
+        match channel.load(statement, file).await {
+            Ok(loaded) if loaded.affected == rows && loaded.warnings == 0 => {
+                match channel.query("COMMIT").await {
+                    Ok(_) => return Ok(true),
+                    // The transaction was rolled back.
                     Err(StatementError::Refused(refusal)) if is_retried(&refusal, &mut attempt) => {
                     }
-                    _ => return Ok(false),
+                    Err(error) => return Err(explained(channel, error)),
                 }
             }
+            Err(StatementError::Refused(refusal)) if is_retried(&refusal, &mut attempt) => {
+                run(channel, "ROLLBACK").await?;
+            }
+            Ok(_) | Err(StatementError::Refused(_)) => {
+                run(channel, "ROLLBACK").await?;
+                return Ok(false);
+            }
+            Err(error) => return Err(explained(channel, error)),
         }
     }
 }
 
-/// Returns whether all rows were loaded as they are, and committed.
-async fn try_load(
-    channel: &mut Channel,
-    statement: &str,
-    file: &mut String,
-    rows: u64,
-) -> Result<bool, StatementError> {
-    channel.query("BEGIN").await?;
-    let loaded = channel.load(statement, file).await?;
-    let whole = loaded.affected == rows && loaded.warnings == 0;
-    if whole {
-        channel.query("COMMIT").await?;
+async fn run(channel: &mut Channel, sql: &str) -> Result<(), ServerError> {
+    let done = channel.query(sql).await;
+    done.map(drop).map_err(|error| explained(channel, error))
+}
+
+fn explained(channel: &Channel, error: StatementError) -> ServerError {
+    match error {
+        StatementError::Refused(refusal) => channel.refused(&refusal),
+        StatementError::Broken(error) => stalled(error),
     }
-    Ok(whole)
 }
 
 /// Returns whether a statement runs again: after a lock conflict, a few times.
