@@ -211,6 +211,9 @@ impl<M: Measurement> Finished<'_, M> {
     /// Returns the target as recorded, from its servers and the plan.
     pub fn target(&self, shape: String, modes: Vec<String>) -> TargetRecord {
         let options = self.plan.target.server_options.iter();
+        let options = options.map(|option| format!("server option {option}"));
+        let client = self.plan.target.client_link_delay;
+        let client = client.map(|delay| format!("links of the client: {delay} one way"));
         let mut targets = self.plan.targets.iter();
         let fresh = targets.all(|target| matches!(target, Target::Sandbox(_)));
         let nodes = self.manifest.servers.iter().map(|server| NodeRecord {
@@ -222,9 +225,7 @@ impl<M: Measurement> Finished<'_, M> {
         TargetRecord {
             shape,
             modes,
-            options: options
-                .map(|option| format!("server option {option}"))
-                .collect(),
+            options: options.chain(client).collect(),
             sandbox: !self.manifest.sandboxes.is_empty(),
             fresh_starts: if fresh { M::starts(self.work) } else { 0 },
             nodes: nodes.collect(),

@@ -93,8 +93,11 @@ Terms of the report:
 Kills database servers, and so accepts only sandboxes that it starts and removes
 itself; every crash has new ones. `replimeter exposure` reports what a crash of
 your own primary would lose.";
-    const OWN_SERVERS: Option<fn(&Arg) -> bool> =
-        Some(|option| option.get_id() == "sandbox" || is_sandbox_option(option));
+    const OWN_SERVERS: Option<fn(&Arg) -> bool> = Some(|option| match option.get_id().as_str() {
+        "sandbox" => true,
+        "client_link_delay" => false,
+        _ => is_sandbox_option(option),
+    });
     const HISTOGRAMS: bool = false;
 
     type Settings = LossSettings;
@@ -250,10 +253,6 @@ your own primary would lose.";
         let mut target = run.target(labels.join(", "), modes.collect());
         if let Some(link) = measured.iter().find_map(|cell| cell.case.spec.link) {
             target.options.push(format!("replication links: {link}"));
-        }
-        if let Some(delay) = measured.iter().find_map(|cell| cell.case.spec.client_link) {
-            let link = format!("links of the client: {delay} one way");
-            target.options.push(link);
         }
         Concluded {
             target,

@@ -233,17 +233,12 @@ Writes only to the schema `replimeter`, which it creates and drops.";
         run.warn(accumulator.warnings);
         let mut target = run.target(accumulator.labels.join(", "), accumulator.modes);
         target.fresh_starts = target.fresh_starts.min(starts);
-        for sandbox in &run.manifest.sandboxes {
-            let links = [
-                ("replication links", &sandbox.link),
-                ("links of the client", &sandbox.client_link),
-            ];
-            let said = links.into_iter().filter_map(|(what, link)| {
-                let link = link.as_ref()?;
-                Some(format!("{what}: {link}"))
-            });
-            target.options.extend(said);
-        }
+        let sandboxes = run.manifest.sandboxes.iter();
+        target.options.extend(
+            sandboxes.filter_map(|sandbox| {
+                Some(format!("replication links: {}", sandbox.link.as_ref()?))
+            }),
+        );
         if run.plan.target.multi_primary {
             target.options.push("multi-primary".to_owned());
         }

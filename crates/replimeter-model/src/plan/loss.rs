@@ -138,6 +138,11 @@ fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
     if target.own_servers_given() {
         return refused;
     }
+    if target.client_link_delay.is_some() {
+        return contradiction(
+            "loss times acknowledgements by the moment of the crash; through the link of a client they would arrive later: remove client-link-delay",
+        );
+    }
     for target in target.resolve()? {
         let Target::Sandbox(sandbox) = target else {
             return refused;

@@ -4,6 +4,7 @@ use std::{
     io,
     net::TcpStream,
     ops::ControlFlow,
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -35,9 +36,12 @@ struct Connection<'a> {
 /// time wakes 15 µs late on a busy core and 30 µs on an idle one.
 const LEAD: Duration = Duration::from_micros(30);
 
-/// Busy waiting may take one part in this many of the time: beyond it, punctuality would cost the
-/// servers more than it is worth.
+/// Busy waiting of all connections of a link may take one part in this many of the time: beyond it, punctuality would cost
+/// the servers more than it is worth.
 const SHARE: u32 = 20;
+
+/// How long a connection at most does without busy waiting after it has waited so.
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// The period over which the share is computed.
 const RECKONED: Duration = Duration::from_millis(20);
@@ -151,7 +155,11 @@ impl Connection<'_> {
             self.watch(self.target, interest(&self.to_client, &self.to_target)),
         ];
         match most {
-            Some(most) if most <= lead => watch_closely(&mut files, began, most, &mut self.lavish)?,
+            Some(most) if most <= lead => {
+                let open = self.shared.open.load(Ordering::Relaxed);
+                let share = SHARE.saturating_mul(u32::try_from(open).unwrap_or(u32::MAX).max(1));
+                watch_closely(&mut files, began, most, &mut self.lavish, share)?;
+            }
             most => wait(&mut files, most.map(|most| most - lead))?,
         }
         let [wakeup, client, target] = files.map(|file| file.revents());
@@ -177,12 +185,13 @@ impl Connection<'_> {
     }
 }
 
-/// Waits like `wait`, but without sleeping, and charges the time to the share.
+/// Waits like `wait`, but without sleeping, and charges the time to the share: one part in `share` of the time.
 fn watch_closely(
     files: &mut [PollFd<'_>],
     began: Instant,
     most: Duration,
     lavish: &mut Option<Instant>,
+    share: u32,
 ) -> io::Result<()> {
     let spent = loop {
         wait(files, Some(Duration::ZERO))?;
@@ -194,7 +203,7 @@ fn watch_closely(
     let from = began.checked_sub(RECKONED).map_or(began, |least| {
         lavish.map_or(least, |until| until.max(least))
     });
-    *lavish = Some(from + spent * SHARE);
+    *lavish = Some(from + spent.saturating_mul(share).min(LONGEST));
     Ok(())
 }
 

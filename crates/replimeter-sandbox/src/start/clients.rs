@@ -5,6 +5,8 @@ use std::{
     net::{Ipv4Addr, TcpListener},
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use super::{Started, Starter};
 use crate::{
     error::SandboxError,
@@ -18,6 +20,7 @@ impl Starter<'_> {
         let Some(delay) = self.settings.spec.client_link else {
             return Ok(());
         };
+        raise_file_limit();
         let settings = LinkSettings {
             delay: delay.0,
             ..LinkSettings::default()
@@ -43,4 +46,15 @@ impl Starter<'_> {
         }
         Ok(())
     }
+}
+
+/// Lets this process open as many files as it may: each connection through a link takes three more.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // Without it, only a load of many connections fails, and says why.
+    let _ = setrlimit(Resource::Nofile, raised);
 }
