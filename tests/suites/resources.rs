@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    process::Command,
     sync::atomic::AtomicBool,
     thread,
     time::{Duration, Instant},
@@ -19,7 +20,11 @@ use replimeter_model::{
     target::Role,
 };
 use replimeter_sandbox::Sandbox;
-use replimeter_suites::{harness::Test, session, sql, start, start_spec, test, value};
+use replimeter_suites::{
+    CommandOutput, LIMIT, TestEnvironment, binary, folder,
+    harness::{Test, skip},
+    servers, session, sql, start, start_spec, test, value, wait,
+};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(every_server_role_is_metered_by_its_socket),
@@ -27,6 +32,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(server_without_visible_process_uses_own_counters),
     test!(only_standalone_server_may_lack_a_binary_log),
     test!(server_is_limited_to_its_cpu_share).alone(),
+    test!(hosts_share_the_machine_with_the_client),
+    test!(unprivileged_hosts_share_the_machine),
 ];
 
 fn metered(sandbox: &Sandbox, by_pid: bool) -> Vec<Member> {
@@ -340,5 +347,63 @@ fn server_is_limited_to_its_cpu_share() {
         error.to_string().contains("exceed the cores")
             && error.hint().contains("--cpus-per-server"),
         "{error}"
+    );
+}
+
+const ON_HOSTS: [&str; 9] = [
+    "lag",
+    "--sandbox",
+    "mariadb/async:1",
+    "--hosts",
+    "--rounds",
+    "20",
+    "--starts",
+    "1",
+    "--json",
+];
+
+fn hosts_share_the_machine_with_the_client() {
+    let tool = TestEnvironment::new();
+    let ended = wait(tool.command(&ON_HOSTS).spawn().unwrap(), LIMIT).with_code(0);
+    let manifest = fs::read_to_string(tool.runs()[0].join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    let sandbox = &manifest["sandboxes"][0];
+    match sandbox["cpus_per_server"].as_str() {
+        Some(share) => assert!(share.contains("; the client on core "), "{share}"),
+        // Where no control group can be created.
+        None => {
+            let reason = sandbox["hosts_refused"].as_str().unwrap();
+            assert!(reason.contains("control group"), "{reason}");
+            assert!(ended.json().to_string().contains("hosts-shared"));
+        }
+    }
+}
+
+fn unprivileged_hosts_share_the_machine() {
+    let cores = thread::available_parallelism().unwrap().get();
+    if !rustix::process::geteuid().is_root() || cores > 2 {
+        return skip("needs root, to become another user, and fewer cores than hosts");
+    }
+    let folder = folder();
+    std::os::unix::fs::chown(folder.path(), Some(31_245), Some(31_245)).unwrap();
+    let program = folder.path().join("replimeter");
+    fs::copy(binary(), &program).unwrap();
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid=31245", "--regid=31245", "--clear-groups"])
+        .arg(&program)
+        .args(ON_HOSTS)
+        .arg("--servers")
+        .arg(servers())
+        .current_dir(folder.path())
+        .env("HOME", folder.path())
+        .env("REPLIMETER_HOME", folder.path().join("home"));
+    let document = CommandOutput::of(command.output().unwrap())
+        .with_code(0)
+        .json();
+    let warnings = document["warnings"].to_string();
+    assert!(
+        warnings.contains("hosts-shared") && warnings.contains("control group"),
+        "{warnings}"
     );
 }

@@ -168,6 +168,9 @@ pub struct SandboxRecord {
     /// without a limit.
     #[serde(default)]
     pub cpus_per_server: Option<String>,
+    /// Why the servers shared this machine although each was to be a host of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts_refused: Option<String>,
     /// File system under the data directories.
     pub file_system: String,
     /// System user the servers ran as.

@@ -93,6 +93,16 @@ pub struct SandboxSpec {
     /// Share of the machine that each server is limited to; no limit
     /// when `None`.
     pub cpus: Option<Cpus>,
+    /// The number of hosts among which this machine is divided, if it is: the client, and as many
+    /// servers as the largest sandbox of the run has.
+    pub hosts: Option<u32>,
+}
+
+/// Returns the number of hosts that the servers of the largest of these sandboxes and the client are.
+#[must_use]
+pub fn hosts_of(shapes: impl IntoIterator<Item = Shape>) -> u32 {
+    let servers = shapes.into_iter().map(Shape::servers);
+    servers.max().unwrap_or(0) + 1
 }
 
 impl SandboxSpec {
@@ -113,6 +123,7 @@ impl SandboxSpec {
             federated: false,
             binary_log: true,
             cpus: None,
+            hosts: None,
         }
     }
 
@@ -133,6 +144,11 @@ impl SandboxSpec {
         if common.multi_primary && !any(Mode::Group) {
             return Err(
                 "multi-primary requires group:N (every Galera node takes writes anyway)".to_owned(),
+            );
+        }
+        if common.hosts.is_some() && common.cpus.is_some() {
+            return Err(
+                "hosts chooses the share of each server; remove cpus-per-server".to_owned(),
             );
         }
         let replicating = |shape: &Shape| shape.servers() > 1;
@@ -193,6 +209,7 @@ impl SandboxSpec {
             federated: common.federated,
             binary_log: common.binary_log,
             cpus: common.cpus,
+            hosts: common.hosts.map(|_| hosts_of(shapes.iter().copied())),
         };
         Ok(shapes.iter().map(one).collect())
     }
@@ -246,6 +263,17 @@ mod tests {
     }
 
     #[test]
+    fn hosts_are_as_many_for_each_shape() {
+        let common = SandboxSpec {
+            hosts: Some(2),
+            ..SandboxSpec::of("none".parse().unwrap())
+        };
+        let all = SandboxSpec::resolve(&shapes(&["none", "async:2", "async:1"]), &common).unwrap();
+        let hosts: Vec<_> = all.iter().map(|spec| spec.hosts).collect();
+        assert_eq!(hosts, [Some(4); 3]);
+    }
+
+    #[test]
     fn setting_without_matching_shape_is_refused() {
         let none = || SandboxSpec::of("none".parse().unwrap());
         let link = Some(LinkSpec {
@@ -287,6 +315,15 @@ mod tests {
                 "group:N",
             ),
             ("none", SandboxSpec { link, ..none() }, "replicates"),
+            (
+                "async:1",
+                SandboxSpec {
+                    hosts: Some(3),
+                    cpus: Some(Cpus { milli: 500 }),
+                    ..none()
+                },
+                "cpus-per-server",
+            ),
             (
                 "async:1",
                 SandboxSpec {

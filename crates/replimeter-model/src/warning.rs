@@ -96,6 +96,8 @@ pub enum WarningCode {
     MachineDisturbed,
     /// A server still flushed or purged what was written before the measurement.
     NotSettled,
+    /// The servers shared this machine although each was to be a host of its own.
+    HostsShared,
 }
 
 /// One warning of a run.

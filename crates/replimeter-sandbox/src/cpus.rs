@@ -10,14 +10,18 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use replimeter_engine::control_group::{group, hierarchy};
-use replimeter_model::{sandbox::Cpus, shape::Shape};
+use replimeter_model::{
+    sandbox::{Cpus, SandboxSpec},
+    shape::Shape,
+};
 use rustix::{
     fs::{FlockOperation, flock},
+    process::Pid,
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
@@ -26,6 +30,8 @@ use crate::error::SandboxError;
 /// The length of a quota's periods, in microseconds. With the kernel's default of 100 ms a server
 /// would run freely and then pause for a long time.
 const PERIOD_US: u64 = 10_000;
+/// The smallest quota that the kernel accepts, in microseconds.
+const LEAST_QUOTA_US: u64 = 1000;
 /// The prefix of control groups' names.
 const PREFIX: &str = "replimeter-";
 /// How long a control group may not be locked yet.
@@ -36,14 +42,64 @@ const ABANDONED: Duration = Duration::from_secs(60);
 pub(crate) enum CpuShares {
     /// No limit.
     Free,
+    /// No limit, although each server was to be a host of its own; the reason.
+    Refused(String),
     /// Cores that no other server of the sandbox uses.
-    Cores { each: u32, sets: Vec<Vec<usize>> },
+    Cores {
+        each: u32,
+        sets: Vec<Vec<usize>>,
+        client: Option<ClientCores>,
+    },
     /// A quota, by a control group for each server.
     Quota {
         cpus: Cpus,
         groups: Vec<PathBuf>,
         version: u8,
+        /// The core of each server; empty if they do not fit.
+        cores: Vec<usize>,
+        client: Option<ClientCores>,
     },
+}
+
+/// The cores to which this process is bound; when dropped, it may use all again.
+#[derive(Debug)]
+pub(crate) struct ClientCores(Vec<usize>);
+
+impl ClientCores {
+    /// Binds the process; `None` without a core.
+    fn bind(cores: &[usize]) -> Option<Self> {
+        if cores.is_empty() {
+            return None;
+        }
+        bind_threads(cores);
+        Some(Self(cores.to_vec()))
+    }
+}
+
+impl Drop for ClientCores {
+    fn drop(&mut self) {
+        bind_threads(&allowed_cores());
+    }
+}
+
+/// Binds every thread of this process, and so those that they start.
+fn bind_threads(cores: &[usize]) {
+    let set = set_of(cores);
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    for thread in threads.flatten() {
+        let name = thread.file_name();
+        let number = name.to_str().and_then(|number| number.parse().ok());
+        if let Some(thread) = number.and_then(Pid::from_raw) {
+            // It may have ended.
+            let _ = sched_setaffinity(Some(thread), &set);
+        }
+    }
+}
+
+fn set_of(cores: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    cores.iter().for_each(|core| set.set(*core));
+    set
 }
 
 /// A control group, locked; removed when dropped, once it has no processes.
@@ -84,14 +140,47 @@ impl CpuShares {
     /// # Errors
     /// When the machine is too small, or control groups cannot be created.
     pub(crate) fn make(
-        cpus: Option<Cpus>,
+        spec: &SandboxSpec,
+        token: &str,
+        groups: &Mutex<Vec<ControlGroup>>,
+    ) -> Result<Self, SandboxError> {
+        match (spec.cpus, spec.hosts) {
+            (Some(cpus), _) => Self::share(cpus, spec.shape, token, groups),
+            (None, Some(hosts)) => Ok(Self::hosts(hosts, spec.shape, token, groups)),
+            (None, None) => Ok(Self::Free),
+        }
+    }
+
+    /// Divides the machine among this number of hosts: the client is the last.
+    fn hosts(hosts: u32, shape: Shape, token: &str, groups: &Mutex<Vec<ControlGroup>>) -> Self {
+        let allowed = allowed_cores();
+        let cpus = host_share(allowed.len(), hosts);
+        let mut shares = match Self::share(cpus, shape, token, groups) {
+            Ok(shares) => shares,
+            Err(error) => return Self::Refused(error.to_string()),
+        };
+        let servers = hosts.saturating_sub(1) as usize;
+        match &mut shares {
+            Self::Cores { each, client, .. } => {
+                let rest = allowed.get(servers * *each as usize..).unwrap_or_default();
+                *client = ClientCores::bind(rest);
+            }
+            Self::Quota { client, .. } => {
+                let own = cores_of(&allowed, cpus, servers + 1).pop();
+                *client = own.and_then(|core| ClientCores::bind(&[core]));
+            }
+            Self::Free | Self::Refused(_) => {}
+        }
+        shares
+    }
+
+    /// Gives each server this share.
+    fn share(
+        cpus: Cpus,
         shape: Shape,
         token: &str,
         groups: &Mutex<Vec<ControlGroup>>,
     ) -> Result<Self, SandboxError> {
-        let Some(cpus) = cpus else {
-            return Ok(Self::Free);
-        };
         check(cpus, shape)?;
         let (servers, allowed) = (shape.servers(), allowed_cores());
         if let Some(each) = cpus.whole() {
@@ -100,7 +189,11 @@ impl CpuShares {
                 .take(servers as usize)
                 .map(<[usize]>::to_vec)
                 .collect();
-            return Ok(Self::Cores { each, sets });
+            return Ok(Self::Cores {
+                each,
+                sets,
+                client: None,
+            });
         }
         let names: Vec<String> = shape
             .nodes()
@@ -120,6 +213,8 @@ impl CpuShares {
                         cpus,
                         groups: paths,
                         version,
+                        cores: cores_of(&allowed, cpus, servers as usize),
+                        client: None,
                     });
                 }
                 Err(error) => refused = format!("{}: {error}", parent.display()),
@@ -134,12 +229,15 @@ impl CpuShares {
 
     /// Makes a server start on its cores.
     pub(crate) fn prepare(&self, command: &mut Command, index: usize) {
-        let Self::Cores { sets, .. } = self else {
-            return;
+        let cores: &[usize] = match self {
+            Self::Cores { sets, .. } => sets.get(index).map_or(&[], Vec::as_slice),
+            Self::Quota { cores, .. } => cores.get(index).map_or(&[], std::slice::from_ref),
+            Self::Free | Self::Refused(_) => &[],
         };
-        let Some(cores) = sets.get(index) else { return };
-        let mut set = CpuSet::new();
-        cores.iter().for_each(|core| set.set(*core));
+        if cores.is_empty() {
+            return;
+        }
+        let set = set_of(cores);
         #[allow(
             unsafe_code,
             reason = "a server's threads take over its affinity only if it is set before exec"
@@ -168,14 +266,75 @@ impl CpuShares {
     /// Returns a description.
     pub(crate) fn description(&self) -> Option<String> {
         match self {
-            Self::Free => None,
-            Self::Cores { each, .. } => Some(format!("{each}, on dedicated cores")),
-            Self::Quota { cpus, version, .. } => Some(format!(
-                "{cpus}, by a quota in each {} ms (control groups, version {version})",
-                PERIOD_US / 1000
+            Self::Free | Self::Refused(_) => None,
+            Self::Cores { each, client, .. } => Some(format!(
+                "{each}, on dedicated cores{}",
+                of_client(client.as_ref())
+            )),
+            Self::Quota {
+                cpus,
+                version,
+                cores,
+                client,
+                ..
+            } => Some(format!(
+                "{cpus}, by a quota in each {} ms (control groups, version {version}){}{}",
+                period_us(*cpus) / 1000,
+                if cores.is_empty() {
+                    ""
+                } else {
+                    ", each on one core"
+                },
+                of_client(client.as_ref())
             )),
         }
     }
+
+    /// Returns why servers that were to be hosts of their own have no share.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        match self {
+            Self::Refused(reason) => Some(reason.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the share of each of this number of hosts: whole cores, or a part of one on which others have the rest.
+fn host_share(cores: usize, hosts: u32) -> Cpus {
+    let cores = u32::try_from(cores).unwrap_or(u32::MAX / 1000).max(1);
+    let milli = match cores / hosts.max(1) {
+        0 => 1000 / hosts.div_ceil(cores) / 10 * 10,
+        whole => whole * 1000,
+    };
+    Cpus {
+        milli: milli.max(1),
+    }
+}
+
+/// Returns the core of each of this number of hosts with a share below one core, as many on a core as fit; empty if not all do.
+fn cores_of(allowed: &[usize], cpus: Cpus, hosts: usize) -> Vec<usize> {
+    let on_each = (1000 / cpus.milli.max(1)) as usize;
+    let cores = allowed
+        .iter()
+        .flat_map(|core| std::iter::repeat_n(*core, on_each));
+    let cores: Vec<usize> = cores.take(hosts).collect();
+    if cores.len() < hosts {
+        Vec::new()
+    } else {
+        cores
+    }
+}
+
+/// Returns the length of the periods of a quota, in microseconds.
+fn period_us(cpus: Cpus) -> u64 {
+    let least = LEAST_QUOTA_US * 1000 / u64::from(cpus.milli.max(1));
+    PERIOD_US.max(least)
+}
+
+fn of_client(client: Option<&ClientCores>) -> String {
+    let cores = client.map(|ClientCores(cores)| cores.iter().map(ToString::to_string));
+    let cores = cores.map(|cores| cores.collect::<Vec<_>>().join(", "));
+    cores.map_or_else(String::new, |cores| format!("; the client on core {cores}"))
 }
 
 /// Checks that the machine has this share for each server of a shape.
@@ -200,14 +359,16 @@ pub(crate) fn check(cpus: Cpus, shape: Shape) -> Result<(), SandboxError> {
     })
 }
 
-/// Returns the cores that this process may use.
+/// Returns the cores that this process could use at first.
 fn allowed_cores() -> Vec<usize> {
-    let Ok(set) = sched_getaffinity(None) else {
-        return vec![0];
+    static ALLOWED: OnceLock<Vec<usize>> = OnceLock::new();
+    let find = || match sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU)
+            .filter(|core| set.is_set(*core))
+            .collect(),
+        Err(_) => vec![0],
     };
-    (0..CpuSet::MAX_CPU)
-        .filter(|core| set.is_set(*core))
-        .collect()
+    ALLOWED.get_or_init(find).clone()
 }
 
 /// Returns where control groups may be created: the hierarchy's version and the folder, the nearest
@@ -247,15 +408,16 @@ fn make_groups(
     names: &[String],
     cpus: Cpus,
 ) -> io::Result<Vec<ControlGroup>> {
-    let quota = u64::from(cpus.milli) * PERIOD_US / 1000;
+    let period = period_us(cpus);
+    let quota = (u64::from(cpus.milli) * period / 1000).max(LEAST_QUOTA_US);
     let mut groups = Vec::new();
     for name in names {
         let group = ControlGroup::create(parent.join(name))?;
         let write = |file: &str, text: String| fs::write(group.path.join(file), text);
         if version == 2 {
-            write("cpu.max", format!("{quota} {PERIOD_US}"))?;
+            write("cpu.max", format!("{quota} {period}"))?;
         } else {
-            write("cpu.cfs_period_us", PERIOD_US.to_string())?;
+            write("cpu.cfs_period_us", period.to_string())?;
             write("cpu.cfs_quota_us", quota.to_string())?;
         }
         groups.push(group);
@@ -336,10 +498,31 @@ mod tests {
     }
 
     #[test]
+    fn hosts_fit_into_the_machine() {
+        for (cores, hosts, milli) in [
+            (2, 4, 500),
+            (2, 3, 500),
+            (2, 5, 330),
+            (8, 3, 2000),
+            (1, 2000, 1),
+        ] {
+            assert_eq!(host_share(cores, hosts), Cpus { milli });
+        }
+        let cores = |milli, hosts| cores_of(&[4, 6], Cpus { milli }, hosts);
+        assert_eq!(cores(500, 4), [4, 4, 6, 6]);
+        assert_eq!(cores(660, 2), [4, 6]);
+        assert_eq!(cores(660, 3), [0; 0], "two do not fit on one core");
+        // The quota is at least a millisecond.
+        for (milli, period) in [(500, 10_000), (50, 20_000), (20, 50_000)] {
+            assert_eq!(period_us(Cpus { milli }), period);
+        }
+    }
+
+    #[test]
     fn cpu_share_above_the_machine_is_refused() {
         let make = |milli, shape: &str| {
             let (shape, groups) = (shape.parse().unwrap(), Mutex::default());
-            CpuShares::make(Some(Cpus { milli }), shape, "0123456789abcdef", &groups)
+            CpuShares::share(Cpus { milli }, shape, "0123456789abcdef", &groups)
         };
         let made = make(allowed_cores().len() as u32 * 1000, "async:1");
         let Err(error) = made else {

@@ -130,6 +130,7 @@ impl Sandbox {
         sandbox.record.seed_from_cache = starter.templates_from_cache();
         sandbox.shares = starter.shares();
         sandbox.record.cpus_per_server = sandbox.shares.description();
+        sandbox.record.hosts_refused = sandbox.shares.refusal();
         let running = starter.start()?;
         (sandbox.links, sandbox._doors) = (running.links, running.doors);
         sandbox.record.start_us = began.elapsed().as_secs_f64() * 1e6;

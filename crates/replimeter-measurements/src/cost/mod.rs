@@ -82,6 +82,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
             "link_bandwidth",
             "client_link_delay",
             "cpus_per_server",
+            "hosts",
         ]
         .contains(&option.get_id().as_str())
     });

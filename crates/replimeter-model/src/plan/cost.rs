@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     load::{DataSize, MAX_THREADS},
-    sandbox::{LinkSpec, SandboxSpec, WaitPoint},
+    sandbox::{LinkSpec, SandboxSpec, WaitPoint, hosts_of},
     server_option::NodeOption,
     target::Target,
     time_span::TimeSpan,
@@ -409,6 +409,15 @@ impl CostPlan {
                 shapes.push(self.shape_of(mode, target, point)?);
             }
         }
+        if target.hosts && target.cpus_per_server.is_some() {
+            return contradiction("hosts chooses the share of each server; remove cpus-per-server");
+        }
+        let hosts = target
+            .hosts
+            .then(|| hosts_of(shapes.iter().map(|shape: &CostServers| shape.spec.shape)));
+        for shape in &mut shapes {
+            shape.spec.hosts = hosts;
+        }
         if target.wait_point.is_some()
             && !shapes
                 .iter()
@@ -455,11 +464,12 @@ fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
         link_bandwidth: target.link_bandwidth,
         client_link_delay: target.client_link_delay,
         cpus_per_server: target.cpus_per_server,
+        hosts: target.hosts,
         ..TargetSettings::default()
     };
     if *target != known {
         return contradiction(
-            "of the target's settings cost accepts server-options, servers, wait-point, link-bandwidth, client-link-delay and cpus-per-server",
+            "of the target's settings cost accepts server-options, servers, wait-point, link-bandwidth, client-link-delay, cpus-per-server and hosts",
         );
     }
     Ok(())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{PlanError, contradiction, one_or_more::OneOrMore, units};
 use crate::{
-    sandbox::{Bandwidth, Cpus, LinkSpec, SandboxRef, SandboxSpec, WaitPoint},
+    sandbox::{Bandwidth, Cpus, LinkSpec, SandboxRef, SandboxSpec, WaitPoint, hosts_of},
     server_option::NodeOption,
     shape::Shape,
     target::{Endpoint, NodeSpec, PRIMARY, Role, Target, replica_name},
@@ -114,6 +114,15 @@ pub struct TargetSettings {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus_per_server: Option<Cpus>,
+
+    /// Make each server and the client a host of its own, as far as possible
+    ///
+    /// Each gets the same share of this machine's cores: whole ones if there are enough, or else a quota, which needs a control
+    /// group that Replimeter may create. Otherwise they share the cores, and a warning says why. For throughput: a server
+    /// that has used up its quota pauses for some milliseconds.
+    #[arg(long, conflicts_with = "cpus_per_server")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hosts: bool,
 
     /// Your primary
     #[arg(skip)]
@@ -225,7 +234,7 @@ impl TargetSettings {
                 })
         {
             return contradiction(
-                "the servers of a running sandbox cannot be changed; give server settings to `sandbox up`",
+                "the servers of a running sandbox cannot be changed; give server settings to `sandbox up` (client-link-delay and hosts need a sandbox of the run)",
             );
         }
         let mut specs = match shapes.first() {
@@ -286,6 +295,7 @@ impl TargetSettings {
             federated: self.federated,
             binary_log: true,
             cpus: self.cpus_per_server,
+            hosts: self.hosts.then(|| hosts_of([shape])),
         }
     }
 

@@ -412,6 +412,14 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             );
             self.warn([warning]);
         }
+        if let Some(reason) = sandbox.and_then(|sandbox| sandbox.hosts_refused.as_ref()) {
+            let warning = Warning::new(
+                WarningCode::HostsShared,
+                format!("the servers and the client share this machine's cores: {reason}"),
+                "run as root where control groups are mounted writable, or on a machine with a core for each server and the client",
+            );
+            self.warn([warning]);
+        }
         // Of several starts, the first.
         if self
             .manifest

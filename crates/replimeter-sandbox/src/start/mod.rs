@@ -143,8 +143,7 @@ impl<'a> Starter<'a> {
             doors: Mutex::default(),
             died: Mutex::default(),
             shares: Arc::new(CpuShares::make(
-                settings.spec.cpus,
-                settings.spec.shape,
+                &settings.spec,
                 &entry.token,
                 &entry.groups,
             )?),

@@ -130,7 +130,7 @@ mod tests {
     use replimeter_run::options::topology_file;
 
     /// Values for each option of the target, after the options that it depends on.
-    const TARGETS: [(&str, &[&str]); 24] = [
+    const TARGETS: [(&str, &[&str]); 25] = [
         ("sandbox", &["--sandbox=async:1"]),
         ("primary", &["--replica=mysql://b/", "--primary=mysql://a/"]),
         ("replica", &["--primary=mysql://a/", "--replica=mysql://b/"]),
@@ -177,6 +177,7 @@ mod tests {
         ("udf", &["--udf"]),
         ("federated", &["--federated"]),
         ("cpus_per_server", &["--cpus-per-server=1"]),
+        ("hosts", &["--hosts"]),
     ];
 
     /// Returns whether there is a plan for this command line.
