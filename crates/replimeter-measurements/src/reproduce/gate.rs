@@ -11,9 +11,15 @@ const STEAL_PERCENT: f64 = 5.0;
 /// Share of a quota's periods in which a server or the client was paused, in percent.
 const PAUSED_PERCENT: f64 = 5.0;
 
-/// Opens all verdicts if one of the runs was measured on a disturbed machine, and says so.
-pub fn gate<'a>(claims: &mut [Claim], machines: impl IntoIterator<Item = &'a HostRecord>) {
-    let Some(why) = machines.into_iter().find_map(disturbed) else {
+/// Opens all verdicts if one of the runs was measured on a disturbed machine, and says so. Pauses by a quota count `by_quota` only:
+/// they do not distort the throughput of a server that is given a part of a core.
+pub fn gate<'a>(
+    claims: &mut [Claim],
+    machines: impl IntoIterator<Item = &'a HostRecord>,
+    by_quota: bool,
+) {
+    let mut machines = machines.into_iter();
+    let Some(why) = machines.find_map(|machine| disturbed(machine, by_quota)) else {
         return;
     };
     for claim in claims {
@@ -24,12 +30,15 @@ pub fn gate<'a>(claims: &mut [Claim], machines: impl IntoIterator<Item = &'a Hos
 
 /// Returns what keeps a run from deciding anything. The delay of runnable threads is not part of it: servers and load share
 /// the cores of one machine, and wait for them by design.
-fn disturbed(record: &HostRecord) -> Option<String> {
+fn disturbed(record: &HostRecord, by_quota: bool) -> Option<String> {
     let steal = record.mean(|window| window.steal_percent);
     if let Some(steal) = steal.filter(|steal| *steal >= STEAL_PERCENT) {
         return Some(format!(
             "other virtual machines had {steal:.0} % of the processor time (limit {STEAL_PERCENT} %): measure again"
         ));
+    }
+    if !by_quota {
+        return None;
     }
     let paused = record.pauses().into_iter().find_map(|one| {
         let percent = 100.0 * one.throttled_periods as f64 / one.periods.max(1) as f64;
@@ -62,7 +71,7 @@ mod tests {
         }
     }
 
-    fn gated(windows: Vec<HostWindow>) -> Claim {
+    fn gated(windows: Vec<HostWindow>, by_quota: bool) -> Claim {
         let mut claims = [Claim {
             verdict: Verdict::Differs,
             ..Claim::default()
@@ -71,7 +80,8 @@ mod tests {
             windows,
             ..HostRecord::default()
         };
-        gate(&mut claims, &[of(vec![window(5.0, 0.0, 0)]), of(windows)]);
+        let machines = [of(vec![window(5.0, 0.0, 0)]), of(windows)];
+        gate(&mut claims, &machines, by_quota);
         let [claim] = claims;
         claim
     }
@@ -79,16 +89,18 @@ mod tests {
     #[test]
     fn disturbed_machine_decides_nothing() {
         // A short burst is in the intervals; the mean is not above the limit.
-        let quiet = gated(vec![window(9.0, 1.0, 4), window(1.0, 30.0, 4)]);
+        let quiet = gated(vec![window(9.0, 1.0, 4), window(1.0, 30.0, 4)], true);
         assert_eq!((quiet.verdict, quiet.why.as_str()), (Verdict::Differs, ""));
-        let stolen = gated(vec![window(9.0, 6.0, 0)]);
+        let stolen = gated(vec![window(9.0, 6.0, 0)], false);
         assert_eq!(stolen.verdict, Verdict::Open);
         assert!(
             stolen.why.starts_with("other virtual machines had 6 %"),
             "{}",
             stolen.why
         );
-        let paused = gated(vec![window(9.0, 0.0, 2), window(9.0, 0.0, 10)]);
+        let often = || vec![window(9.0, 0.0, 2), window(9.0, 0.0, 10)];
+        assert_eq!(gated(often(), false).verdict, Verdict::Differs);
+        let paused = gated(often(), true);
         assert_eq!(paused.verdict, Verdict::Open);
         assert!(
             paused

@@ -66,11 +66,15 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
         ]
     });
     let table = table(&HEADINGS, lines);
-    let here = format!(
-        "all servers and the load share this machine's {} cores, disk and memory; the published test had two hosts (with a fixed share of the cores for each server, \
-         --cpus-per-server, selects increase here too)",
-        document.client.cores
-    );
+    let cores = document.client.cores;
+    let here = match &document.results.cpus_per_server {
+        Some(share) => format!(
+            "each server has a share of this machine's {cores} cores ({share}), and all share its disk and memory; the published test had two hosts"
+        ),
+        None => format!(
+            "all servers and the load share this machine's {cores} cores, disk and memory; the published test had two hosts"
+        ),
+    };
     let of_none = |phase| figure(row(1, phase), INSERTS_OF_NONE);
     let (alone, mixed) = (of_none(ScalePhase::Insert), of_none(ScalePhase::Mixed));
     // Two replicas relative to one.

@@ -102,7 +102,7 @@ pub fn stale(document: &StaleDocument, local: Option<&StaleDocument>) -> (Table,
     let headings = ["load", "on node", "stale [95 %]", "min / max / avg ms"];
     let local = local.and_then(|local| {
         let mut rows = local.results.rows.iter();
-        rows.find(|row| row.load == "none" && !row.null_replica)
+        rows.find(|row| row.load == "none" && !row.null_replica && row.read_consistency == "off")
     });
     let mut claims = by_load(&plain, local);
     claims.push(synchronous(&waiting));
@@ -146,7 +146,7 @@ fn by_load(plain: &[&StaleRow], local: Option<&StaleRow>) -> Vec<Claim> {
                 0.0,
                 10.0,
             ),
-            "a local read follows the acknowledgement so soon, on shared cores, that applying has hardly begun",
+            "client and nodes share cores here, so that applying has hardly begun when the read arrives",
         ),
         claim(
             "The mix on the writer makes far more of them stale",

@@ -19,6 +19,8 @@ pub(super) struct Published {
     pub(super) run: PublishedRun,
     /// A second run, to which the first is compared.
     pub(super) second: Option<PublishedRun>,
+    /// Whether pauses by a quota change its figures: latencies, but not throughput.
+    gated_by_quota: bool,
     /// Returns the published table.
     pub(super) table: fn() -> Table,
     /// Returns the findings of a run, and of the second one.
@@ -30,7 +32,9 @@ pub(super) struct PublishedRun {
     /// Its folder.
     name: &'static str,
     plan: &'static str,
-    /// Keys of a small run that replace the plan's; `{}` removes one.
+    /// Keys that replace the plan's; `{}` removes one.
+    keys: &'static str,
+    /// More such keys of a small run.
     small: &'static str,
 }
 
@@ -48,9 +52,11 @@ pub(super) const PUBLISHED: [Published; 5] = [
         run: PublishedRun {
             name: "1-size-sweep",
             plan: include_str!("../../../../../plans/size-sweep.toml"),
+            keys: "",
             small: "lag.sweeps = 12",
         },
         second: None,
+        gated_by_quota: true,
         table: reproduce::sweep_published,
         found: |run, _| Some(reproduce::sweep(run.document().downcast_ref()?)),
     },
@@ -61,6 +67,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
         run: PublishedRun {
             name: "2-read-replicas",
             plan: include_str!("../../../../../plans/read-replica-scaling.toml"),
+            keys: "",
             small: r#"
             [target]
             # A fifth of the data, as published; MariaDB takes no less than 6 MB.
@@ -76,6 +83,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
         "#,
         },
         second: None,
+        gated_by_quota: false,
         table: reproduce::replicas_published,
         found: |run, _| Some(reproduce::replicas(run.document().downcast_ref()?)),
     },
@@ -86,13 +94,16 @@ pub(super) const PUBLISHED: [Published; 5] = [
         run: PublishedRun {
             name: "3-lag-histogram",
             plan: include_str!("../../../../../plans/lag-histogram.toml"),
+            keys: "",
             small: "",
         },
         second: Some(PublishedRun {
             name: "3-lag-methods",
             plan: include_str!("../../../../../plans/lag-methods.toml"),
+            keys: "",
             small: "",
         }),
+        gated_by_quota: true,
         table: reproduce::histogram_published,
         found: |run, second| {
             let second = second.and_then(|run| run.document().downcast_ref());
@@ -106,6 +117,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
         run: PublishedRun {
             name: "4-stale-reads",
             plan: include_str!("../../../../../plans/galera-stale-reads.toml"),
+            keys: "",
             small: r#"
             [stale]
             # After a huge update, a round takes seconds, so the limit is a time. The table has no curve.
@@ -117,13 +129,22 @@ pub(super) const PUBLISHED: [Published; 5] = [
         },
         second: Some(PublishedRun {
             name: "4-stale-reads-local",
-            plan: include_str!("../../../../../plans/galera-stale-reads-local.toml"),
+            plan: include_str!("../../../../../plans/galera-stale-reads.toml"),
+            keys: r#"
+            [target]
+            client-link-delay = {}
+            [stale]
+            cases = ["none"]
+            read-consistency = ["off"]
+            load-data-size = {}
+        "#,
             small: r#"
             [stale]
             rounds = 3000
             read-delays = "none"
         "#,
         }),
+        gated_by_quota: true,
         table: reproduce::stale_published,
         found: |run, second| {
             let local = second.and_then(|run| run.document().downcast_ref());
@@ -137,6 +158,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
         run: PublishedRun {
             name: "5-semi-sync-price",
             plan: include_str!("../../../../../plans/semi-sync-cost.toml"),
+            keys: "",
             small: r#"
             [cost]
             duration = "4s"
@@ -145,6 +167,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
         "#,
         },
         second: None,
+        gated_by_quota: true,
         table: reproduce::price_published,
         found: |run, _| Some(reproduce::price(run.document().downcast_ref()?)),
     },
@@ -162,7 +185,9 @@ impl Published {
                 ReproduceExtent::Small => run.small,
                 ReproduceExtent::Full => "",
             };
-            let mut text = changed(run.plan, small).map_err(PlanError::Syntax)?;
+            let mut text = changed(run.plan, run.keys)
+                .and_then(|plan| changed(&plan, small))
+                .map_err(PlanError::Syntax)?;
             // Stamps then use SYSDATE() alone.
             if !environment::has_udf() {
                 text = changed(&text, "target.udf = {}").map_err(PlanError::Syntax)?;
@@ -180,7 +205,8 @@ impl Published {
         let (first, others) = runs.split_first()?;
         let second = others.first().map(|second| second.run.as_ref());
         let (table, mut claims) = (self.found)(first.run.as_ref(), second)?;
-        reproduce::gate(&mut claims, runs.iter().map(|run| run.run.head().machine));
+        let machines = runs.iter().map(|run| run.run.head().machine);
+        reproduce::gate(&mut claims, machines, self.gated_by_quota);
         Some((table, claims))
     }
 }
