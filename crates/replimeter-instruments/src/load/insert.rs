@@ -300,8 +300,8 @@ async fn load(
             Ok(loaded) if loaded.affected == rows && loaded.warnings == 0 => {
                 match channel.query("COMMIT").await {
                     Ok(_) => return Ok(true),
-                    // The transaction was rolled back.
                     Err(StatementError::Refused(refusal)) if is_retried(&refusal, &mut attempt) => {
+                        run(channel, "ROLLBACK").await?;
                     }
                     Err(error) => return Err(explained(channel, error)),
                 }
