@@ -11,8 +11,11 @@ const STEAL_PERCENT: f64 = 5.0;
 /// Share of a quota's periods in which a server or the client was paused, in percent.
 const PAUSED_PERCENT: f64 = 5.0;
 
-/// Opens all verdicts if one of the runs was measured on a disturbed machine, and says so. Pauses by a quota count `by_quota` only:
-/// they do not distort the throughput of a server that is given a part of a core.
+/// Name of the client among those that a quota limits.
+const CLIENT: &str = "client";
+
+/// Opens all verdicts if one of the runs was measured on a disturbed machine, and says so. Pauses of servers by a quota count
+/// `by_quota` only: they do not distort the throughput of a server that is given a part of a core.
 pub fn gate<'a>(
     claims: &mut [Claim],
     machines: impl IntoIterator<Item = &'a HostRecord>,
@@ -37,10 +40,9 @@ fn disturbed(record: &HostRecord, by_quota: bool) -> Option<String> {
             "other virtual machines had {steal:.0} % of the processor time (limit {STEAL_PERCENT} %): measure again"
         ));
     }
-    if !by_quota {
-        return None;
-    }
-    let paused = record.pauses().into_iter().find_map(|one| {
+    let counted = |name: &str| by_quota || name == CLIENT;
+    let mut pauses = record.pauses().into_iter().filter(|one| counted(&one.name));
+    let paused = pauses.find_map(|one| {
         let percent = 100.0 * one.throttled_periods as f64 / one.periods.max(1) as f64;
         (percent >= PAUSED_PERCENT).then_some((one.name, percent))
     });
