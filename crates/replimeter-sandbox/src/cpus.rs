@@ -61,7 +61,8 @@ pub(crate) enum CpuShares {
     },
 }
 
-/// The cores to which this process is bound; when dropped, it may use all again.
+/// The cores to which this process is bound; when dropped, it may use all again. Threads that have cores of their own keep
+/// them: those that keep cores awake.
 #[derive(Debug)]
 pub(crate) struct ClientCores(Vec<usize>);
 
@@ -71,27 +72,30 @@ impl ClientCores {
         if cores.is_empty() {
             return None;
         }
-        bind_threads(cores);
+        bind_threads(&allowed_cores(), cores);
         Some(Self(cores.to_vec()))
     }
 }
 
 impl Drop for ClientCores {
     fn drop(&mut self) {
-        bind_threads(&allowed_cores());
+        bind_threads(&self.0, &allowed_cores());
     }
 }
 
-/// Binds every thread of this process, and so those that they start.
-fn bind_threads(cores: &[usize]) {
-    let set = set_of(cores);
+/// Binds every thread of this process that may use the cores `from` to the cores `to`, and so those that they start.
+fn bind_threads(from: &[usize], to: &[usize]) {
+    let (from, to) = (set_of(from), set_of(to));
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
     for thread in threads.flatten() {
         let name = thread.file_name();
         let number = name.to_str().and_then(|number| number.parse().ok());
-        if let Some(thread) = number.and_then(Pid::from_raw) {
+        let Some(thread) = number.and_then(Pid::from_raw) else {
+            continue;
+        };
+        if sched_getaffinity(Some(thread)).is_ok_and(|set| set == from) {
             // It may have ended.
-            let _ = sched_setaffinity(Some(thread), &set);
+            let _ = sched_setaffinity(Some(thread), &to);
         }
     }
 }
@@ -311,18 +315,13 @@ fn host_share(cores: usize, hosts: u32) -> Cpus {
     }
 }
 
-/// Returns the core of each of this number of hosts with a share below one core, as many on a core as fit; empty if not all do.
+/// Returns the core of each of this number of hosts with a share below one core, in turn; empty if not all fit.
 fn cores_of(allowed: &[usize], cpus: Cpus, hosts: usize) -> Vec<usize> {
     let on_each = (1000 / cpus.milli.max(1)) as usize;
-    let cores = allowed
-        .iter()
-        .flat_map(|core| std::iter::repeat_n(*core, on_each));
-    let cores: Vec<usize> = cores.take(hosts).collect();
-    if cores.len() < hosts {
-        Vec::new()
-    } else {
-        cores
+    if hosts > on_each * allowed.len() {
+        return Vec::new();
     }
+    allowed.iter().copied().cycle().take(hosts).collect()
 }
 
 /// Returns the length of the periods of a quota, in microseconds.
@@ -509,7 +508,7 @@ mod tests {
             assert_eq!(host_share(cores, hosts), Cpus { milli });
         }
         let cores = |milli, hosts| cores_of(&[4, 6], Cpus { milli }, hosts);
-        assert_eq!(cores(500, 4), [4, 4, 6, 6]);
+        assert_eq!(cores(500, 4), [4, 6, 4, 6]);
         assert_eq!(cores(660, 2), [4, 6]);
         assert_eq!(cores(660, 3), [0; 0], "two do not fit on one core");
         // The quota is at least a millisecond.

@@ -117,9 +117,9 @@ pub struct TargetSettings {
 
     /// Make each server and the client a host of its own, as far as possible
     ///
-    /// Each gets the same share of this machine's cores: whole ones if there are enough, or else a quota, which needs a control
-    /// group that Replimeter may create. Otherwise they share the cores, and a warning says why. For throughput: a server
-    /// that has used up its quota pauses for some milliseconds.
+    /// Each server gets the same share of this machine's cores, and the client as many or the rest: whole ones if there are enough, or
+    /// else a quota on one core, which needs a control group that Replimeter may create. Otherwise they share the cores, and a
+    /// warning says why. For throughput: a server that has used up its quota pauses for some milliseconds.
     #[arg(long, conflicts_with = "cpus_per_server")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hosts: bool,
@@ -235,6 +235,11 @@ impl TargetSettings {
         {
             return contradiction(
                 "the servers of a running sandbox cannot be changed; give server settings to `sandbox up` (client-link-delay and hosts need a sandbox of the run)",
+            );
+        }
+        if self.hosts && shapes.len() < named.len() {
+            return contradiction(
+                "a running sandbox cannot be changed: hosts needs sandboxes of the run",
             );
         }
         let mut specs = match shapes.first() {

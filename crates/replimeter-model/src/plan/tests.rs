@@ -354,6 +354,10 @@ fn contradictory_settings_are_refused() {
         ("sandbox = 'ring:3'", "unknown sandbox shape"),
         ("sandbox = 'work'\nlink-delay = '1ms'", "sandbox up"),
         (
+            "sandbox = ['work', 'async:1']\nhosts = true",
+            "running sandbox",
+        ),
+        (
             "nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'a', url = 'mysql://b/' }]",
             "two servers are named",
         ),

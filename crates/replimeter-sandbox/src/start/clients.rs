@@ -20,7 +20,6 @@ impl Starter<'_> {
         let Some(delay) = self.settings.spec.client_link else {
             return Ok(());
         };
-        raise_file_limit();
         let settings = LinkSettings {
             delay: delay.0,
             ..LinkSettings::default()
@@ -48,8 +47,9 @@ impl Starter<'_> {
     }
 }
 
-/// Lets this process open as many files as it may: each connection through a link takes three more.
-fn raise_file_limit() {
+/// Lets this process open as many files as it may: each connection through a link takes three more. Before the first server starts, so
+/// that all get the same limit.
+pub(super) fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,

@@ -103,6 +103,9 @@ impl<'a> Starter<'a> {
         entry: &'a Arc<Entry>,
         stop: &'a AtomicBool,
     ) -> Result<Self, SandboxError> {
+        if settings.spec.client_link.is_some() {
+            clients::raise_file_limit();
+        }
         let identity = Identity {
             digits: access::random_token()?,
         };
