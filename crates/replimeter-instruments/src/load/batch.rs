@@ -135,12 +135,12 @@ impl RowBatches {
     }
 }
 
-/// Returns whether the server takes the rows of a table as a file: `LOAD DATA LOCAL` is on, replicas get rows instead of the file,
-/// a batch can be rolled back, and each column gets the value that `INSERT` would give it.
+/// Returns whether the server takes rows as files: `LOAD DATA LOCAL` is on, replicas get rows instead of the file, and a text is the
+/// same in both.
 ///
 /// # Errors
 /// When the server does not answer.
-pub(super) fn takes_file(session: &mut Session, table: &Table) -> Result<bool, ServerError> {
+pub(super) fn takes_files(session: &mut Session) -> Result<bool, ServerError> {
     let settings = session.pairs(
         FILLING,
         "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('local_infile', 'binlog_format', 'sql_mode')",
@@ -149,12 +149,16 @@ pub(super) fn takes_file(session: &mut Session, table: &Table) -> Result<bool, S
     // A server without the variable replicates rows only. Both modes change what a text is.
     let rows_only = matches!(setting("binlog_format"), "" | "ROW");
     let modes = ["NO_BACKSLASH_ESCAPES", "EMPTY_STRING_IS_NULL"];
-    if setting("local_infile") != "ON"
-        || !rows_only
-        || modes.iter().any(|mode| setting("sql_mode").contains(mode))
-    {
-        return Ok(false);
-    }
+    Ok(setting("local_infile") == "ON"
+        && rows_only
+        && !modes.iter().any(|mode| setting("sql_mode").contains(mode)))
+}
+
+/// Returns whether a file fills a table like `INSERT`: a batch can be rolled back, and each column gets the same value.
+///
+/// # Errors
+/// When the server does not answer.
+pub(super) fn is_same_in_file(session: &mut Session, table: &Table) -> Result<bool, ServerError> {
     let place = format!(
         "table_schema = 'replimeter' AND table_name = '{}'",
         table.name

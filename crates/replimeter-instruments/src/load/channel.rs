@@ -67,6 +67,11 @@ impl Channel {
         self.wire.refused(refusal)
     }
 
+    /// Returns a statement's error as this server's.
+    pub(super) fn explained(&self, error: StatementError) -> ServerError {
+        self.wire.explained(error)
+    }
+
     /// Prepares a statement.
     pub(super) async fn prepare(&mut self, sql: &str) -> Result<PreparedStatement, ServerError> {
         let done = self.task.limited(self.limit, self.wire.prepare(sql)).await;
@@ -108,7 +113,7 @@ impl Channel {
     /// Runs a statement given as text, a refusal of which is this server's error.
     pub(super) async fn run(&mut self, sql: &str) -> Result<(), ServerError> {
         let done = self.query(sql).await;
-        done.map(drop).map_err(|error| self.wire.explained(error))
+        done.map(drop).map_err(|error| self.explained(error))
     }
 
     /// Sends the cheapest command that a server answers, and waits for the answer.

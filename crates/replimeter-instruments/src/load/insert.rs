@@ -16,7 +16,7 @@ use replimeter_engine::{
 
 use super::{
     FILLING, about,
-    batch::{RowBatches, RowFormat, takes_file},
+    batch::{RowBatches, RowFormat, is_same_in_file, takes_files},
     channel::Channel,
     disk::Disk,
     event_loop::{EventLoop, LoopControl, Task},
@@ -81,13 +81,14 @@ pub(super) fn fill_tables(
         .value(FILLING, "SELECT @@max_allowed_packet")?
         .and_then(|bytes| bytes.parse().ok())
         .unwrap_or(1 << 20);
+    let takes_files = takes_files(&mut session)?;
     let mut job = FillJob::default();
     for table in &tables {
         job.tables.push(TableJob {
             table,
             batches: RowBatches::new(table, rows, packet),
             next: AtomicU64::new(0),
-            takes_file: AtomicBool::new(takes_file(&mut session, table)?),
+            takes_file: AtomicBool::new(takes_files && is_same_in_file(&mut session, table)?),
         });
     }
     drop(session);
@@ -209,21 +210,8 @@ impl FillJob<'_> {
             if number >= job.batches.count() {
                 break;
             }
-            let mut write =
-                |format, text: &mut String| job.batches.write(number, format, text, &mut scratch);
-            let rows = 'sent: {
-                if job.takes_file.load(Ordering::Relaxed) {
-                    let rows = write(RowFormat::File, &mut text);
-                    let statement = job.batches.load_statement();
-                    if load(channel, statement, &mut text, rows).await? {
-                        break 'sent rows;
-                    }
-                    job.takes_file.store(false, Ordering::Relaxed);
-                }
-                let rows = write(RowFormat::Statement, &mut text);
-                insert(channel, &text).await?;
-                rows
-            };
+            let sent = send_batch(channel, job, number, &mut text, &mut scratch).await;
+            let rows = sent.map_err(stalled)?;
             self.rows.fetch_add(rows, Ordering::Relaxed);
             self.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
         }
@@ -273,6 +261,27 @@ impl FillJob<'_> {
     }
 }
 
+/// Writes a batch, as a file if the server takes it; returns its number of rows.
+async fn send_batch(
+    channel: &mut Channel,
+    job: &TableJob<'_>,
+    number: u64,
+    text: &mut String,
+    scratch: &mut Vec<u8>,
+) -> Result<u64, ServerError> {
+    let TableJob { batches, .. } = job;
+    if job.takes_file.load(Ordering::Relaxed) {
+        let rows = batches.write(number, RowFormat::File, text, scratch);
+        if load(channel, batches.load_statement(), text, rows).await? {
+            return Ok(rows);
+        }
+        job.takes_file.store(false, Ordering::Relaxed);
+    }
+    let rows = batches.write(number, RowFormat::Statement, text, scratch);
+    insert(channel, text).await?;
+    Ok(rows)
+}
+
 /// Runs an `INSERT`, again after lock conflicts.
 async fn insert(channel: &mut Channel, sql: &str) -> Result<(), ServerError> {
     let mut attempt = 0;
@@ -280,7 +289,7 @@ async fn insert(channel: &mut Channel, sql: &str) -> Result<(), ServerError> {
         match channel.query(sql).await {
             Ok(_) => return Ok(()),
             Err(StatementError::Refused(refusal)) if is_retried(&refusal, &mut attempt) => {}
-            Err(error) => return Err(explained(channel, error)),
+            Err(error) => return Err(channel.explained(error)),
         }
     }
 }
@@ -295,38 +304,26 @@ async fn load(
 ) -> Result<bool, ServerError> {
     let mut attempt = 0;
     loop {
-        run(channel, "BEGIN").await?;
+        channel.run("BEGIN").await?;
         match channel.load(statement, file).await {
             Ok(loaded) if loaded.affected == rows && loaded.warnings == 0 => {
                 match channel.query("COMMIT").await {
                     Ok(_) => return Ok(true),
                     Err(StatementError::Refused(refusal)) if is_retried(&refusal, &mut attempt) => {
-                        run(channel, "ROLLBACK").await?;
+                        channel.run("ROLLBACK").await?;
                     }
-                    Err(error) => return Err(explained(channel, error)),
+                    Err(error) => return Err(channel.explained(error)),
                 }
             }
             Err(StatementError::Refused(refusal)) if is_retried(&refusal, &mut attempt) => {
-                run(channel, "ROLLBACK").await?;
+                channel.run("ROLLBACK").await?;
             }
             Ok(_) | Err(StatementError::Refused(_)) => {
-                run(channel, "ROLLBACK").await?;
+                channel.run("ROLLBACK").await?;
                 return Ok(false);
             }
-            Err(error) => return Err(explained(channel, error)),
+            Err(error) => return Err(channel.explained(error)),
         }
-    }
-}
-
-async fn run(channel: &mut Channel, sql: &str) -> Result<(), ServerError> {
-    let done = channel.query(sql).await;
-    done.map(drop).map_err(|error| explained(channel, error))
-}
-
-fn explained(channel: &Channel, error: StatementError) -> ServerError {
-    match error {
-        StatementError::Refused(refusal) => channel.refused(&refusal),
-        StatementError::Broken(error) => stalled(error),
     }
 }
 
