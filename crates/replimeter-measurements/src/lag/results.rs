@@ -420,8 +420,13 @@ fn missing(plan: &LagPlan, rows: &[LagRow]) -> Option<Warning> {
     })
 }
 
-/// Returns the server options that are needed to repeat the run; the plan has them too.
-fn options<S: Settings>(plan: &Planned<S>, manifest: &Manifest) -> Vec<String> {
+/// Returns the options of the servers that are needed to repeat the run, before those that every command records; the plan has
+/// them too.
+fn options<S: Settings>(
+    plan: &Planned<S>,
+    manifest: &Manifest,
+    recorded: Vec<String>,
+) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     let mut add = |option: String| {
         if !options.contains(&option) {
@@ -455,17 +460,11 @@ fn options<S: Settings>(plan: &Planned<S>, manifest: &Manifest) -> Vec<String> {
         if let Some(link) = &sandbox.link {
             add(format!("replication links: {link}"));
         }
-        if let Some(link) = &sandbox.client_link {
-            add(format!("links of the client: {link}"));
-        }
         if let Some(share) = &sandbox.cpus_per_server {
             add(format!("CPUs of each server: {share}"));
         }
     }
-    plan.target
-        .server_options
-        .iter()
-        .for_each(|option| add(format!("server option {option}")));
+    recorded.into_iter().for_each(add);
     options
 }
 
@@ -478,9 +477,10 @@ pub(crate) fn target<'a, M: Measurement>(
         .into_iter()
         .map(|(label, mode)| (label, mode.to_owned()))
         .unzip();
+    let target = run.target(labels.join(", "), modes);
     TargetRecord {
-        options: options(run.plan, run.manifest),
-        ..run.target(labels.join(", "), modes)
+        options: options(run.plan, run.manifest, target.options),
+        ..target
     }
 }
 
