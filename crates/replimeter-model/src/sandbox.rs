@@ -99,10 +99,18 @@ pub struct SandboxSpec {
 }
 
 /// Returns the number of hosts that the servers of the largest of these sandboxes and the client are.
-#[must_use]
-pub fn hosts_of(shapes: impl IntoIterator<Item = Shape>) -> u32 {
+///
+/// # Errors
+/// When the share of each server is chosen, too.
+pub fn hosts_of(
+    shapes: impl IntoIterator<Item = Shape>,
+    cpus: Option<Cpus>,
+) -> Result<u32, String> {
+    if cpus.is_some() {
+        return Err("hosts chooses the share of each server; remove cpus-per-server".to_owned());
+    }
     let servers = shapes.into_iter().map(Shape::servers);
-    servers.max().unwrap_or(0) + 1
+    Ok(servers.max().unwrap_or(0) + 1)
 }
 
 impl SandboxSpec {
@@ -146,11 +154,10 @@ impl SandboxSpec {
                 "multi-primary requires group:N (every Galera node takes writes anyway)".to_owned(),
             );
         }
-        if common.hosts.is_some() && common.cpus.is_some() {
-            return Err(
-                "hosts chooses the share of each server; remove cpus-per-server".to_owned(),
-            );
-        }
+        let hosts = common.hosts;
+        let hosts = hosts
+            .map(|_| hosts_of(shapes.iter().copied(), common.cpus))
+            .transpose()?;
         let replicating = |shape: &Shape| shape.servers() > 1;
         if common.link.is_some() && !shapes.iter().any(replicating) {
             return Err("a link requires a shape that replicates, such as async:1".to_owned());
@@ -209,7 +216,7 @@ impl SandboxSpec {
             federated: common.federated,
             binary_log: common.binary_log,
             cpus: common.cpus,
-            hosts: common.hosts.map(|_| hosts_of(shapes.iter().copied())),
+            hosts,
         };
         Ok(shapes.iter().map(one).collect())
     }

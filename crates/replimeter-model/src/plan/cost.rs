@@ -409,14 +409,14 @@ impl CostPlan {
                 shapes.push(self.shape_of(mode, target, point)?);
             }
         }
-        if target.hosts && target.cpus_per_server.is_some() {
-            return contradiction("hosts chooses the share of each server; remove cpus-per-server");
-        }
-        let hosts = target
-            .hosts
-            .then(|| hosts_of(shapes.iter().map(|shape: &CostServers| shape.spec.shape)));
-        for shape in &mut shapes {
-            shape.spec.hosts = hosts;
+        if target.hosts {
+            let each = shapes
+                .iter()
+                .map(|servers: &CostServers| servers.spec.shape);
+            let hosts = hosts_of(each, target.cpus_per_server).map_err(PlanError::Contradiction)?;
+            for servers in &mut shapes {
+                servers.spec.hosts = Some(hosts);
+            }
         }
         if target.wait_point.is_some()
             && !shapes

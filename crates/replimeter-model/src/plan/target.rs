@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{PlanError, contradiction, one_or_more::OneOrMore, units};
 use crate::{
-    sandbox::{Bandwidth, Cpus, LinkSpec, SandboxRef, SandboxSpec, WaitPoint, hosts_of},
+    sandbox::{Bandwidth, Cpus, LinkSpec, SandboxRef, SandboxSpec, WaitPoint},
     server_option::NodeOption,
     shape::Shape,
     target::{Endpoint, NodeSpec, PRIMARY, Role, Target, replica_name},
@@ -300,7 +300,7 @@ impl TargetSettings {
             federated: self.federated,
             binary_log: true,
             cpus: self.cpus_per_server,
-            hosts: self.hosts.then(|| hosts_of([shape])),
+            hosts: self.hosts.then(|| shape.servers() + 1),
         }
     }
 
