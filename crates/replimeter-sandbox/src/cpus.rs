@@ -37,19 +37,22 @@ const PREFIX: &str = "replimeter-";
 /// How long a control group may not be locked yet.
 const ABANDONED: Duration = Duration::from_secs(60);
 
-/// The share of each server of a sandbox.
-#[derive(Debug)]
-pub(crate) enum CpuShares {
+/// The share of each server of a sandbox, and the cores of the client if it is bound.
+#[derive(Debug, Default)]
+pub(crate) struct CpuShares {
+    servers: ServerShares,
+    client: Option<ClientCores>,
+}
+
+#[derive(Debug, Default)]
+enum ServerShares {
     /// No limit.
+    #[default]
     Free,
     /// No limit, although each server was to be a host of its own; the reason.
     Refused(String),
     /// Cores that no other server of the sandbox uses.
-    Cores {
-        each: u32,
-        sets: Vec<Vec<usize>>,
-        client: Option<ClientCores>,
-    },
+    Cores { each: u32, sets: Vec<Vec<usize>> },
     /// A quota, by a control group for each server.
     Quota {
         cpus: Cpus,
@@ -57,7 +60,6 @@ pub(crate) enum CpuShares {
         version: u8,
         /// The core of each server; empty if they do not fit.
         cores: Vec<usize>,
-        client: Option<ClientCores>,
     },
 }
 
@@ -68,12 +70,12 @@ pub(crate) struct ClientCores(Vec<usize>);
 
 impl ClientCores {
     /// Binds the process; `None` without a core.
-    fn bind(cores: &[usize]) -> Option<Self> {
+    fn bind(cores: Vec<usize>) -> Option<Self> {
         if cores.is_empty() {
             return None;
         }
-        bind_threads(&allowed_cores(), cores);
-        Some(Self(cores.to_vec()))
+        bind_threads(&allowed_cores(), &cores);
+        Some(Self(cores))
     }
 }
 
@@ -137,49 +139,9 @@ impl Drop for ControlGroup {
     }
 }
 
-impl CpuShares {
-    /// Divides the machine among the servers of a shape. Control groups are named after the
-    /// sandbox's token and added to `groups`.
-    ///
-    /// # Errors
-    /// When the machine is too small, or control groups cannot be created.
-    pub(crate) fn make(
-        spec: &SandboxSpec,
-        token: &str,
-        groups: &Mutex<Vec<ControlGroup>>,
-    ) -> Result<Self, SandboxError> {
-        match (spec.cpus, spec.hosts) {
-            (Some(cpus), _) => Self::share(cpus, spec.shape, token, groups),
-            (None, Some(hosts)) => Ok(Self::hosts(hosts, spec.shape, token, groups)),
-            (None, None) => Ok(Self::Free),
-        }
-    }
-
-    /// Divides the machine among this number of hosts: the client is the last.
-    fn hosts(hosts: u32, shape: Shape, token: &str, groups: &Mutex<Vec<ControlGroup>>) -> Self {
-        let allowed = allowed_cores();
-        let cpus = host_share(allowed.len(), hosts);
-        let mut shares = match Self::share(cpus, shape, token, groups) {
-            Ok(shares) => shares,
-            Err(error) => return Self::Refused(error.to_string()),
-        };
-        let servers = hosts.saturating_sub(1) as usize;
-        match &mut shares {
-            Self::Cores { each, client, .. } => {
-                let rest = allowed.get(servers * *each as usize..).unwrap_or_default();
-                *client = ClientCores::bind(rest);
-            }
-            Self::Quota { client, .. } => {
-                let own = cores_of(&allowed, cpus, servers + 1).pop();
-                *client = own.and_then(|core| ClientCores::bind(&[core]));
-            }
-            Self::Free | Self::Refused(_) => {}
-        }
-        shares
-    }
-
+impl ServerShares {
     /// Gives each server this share.
-    fn share(
+    fn make(
         cpus: Cpus,
         shape: Shape,
         token: &str,
@@ -193,11 +155,7 @@ impl CpuShares {
                 .take(servers as usize)
                 .map(<[usize]>::to_vec)
                 .collect();
-            return Ok(Self::Cores {
-                each,
-                sets,
-                client: None,
-            });
+            return Ok(Self::Cores { each, sets });
         }
         let names: Vec<String> = shape
             .nodes()
@@ -218,7 +176,6 @@ impl CpuShares {
                         groups: paths,
                         version,
                         cores: cores_of(&allowed, cpus, servers as usize),
-                        client: None,
                     });
                 }
                 Err(error) => refused = format!("{}: {error}", parent.display()),
@@ -230,17 +187,60 @@ impl CpuShares {
                 .to_owned(),
         })
     }
+}
+
+impl CpuShares {
+    /// Divides the machine among the servers of a shape. Control groups are named after the
+    /// sandbox's token and added to `groups`.
+    ///
+    /// # Errors
+    /// When the machine is too small, or control groups cannot be created.
+    pub(crate) fn make(
+        spec: &SandboxSpec,
+        token: &str,
+        groups: &Mutex<Vec<ControlGroup>>,
+    ) -> Result<Self, SandboxError> {
+        let shape = spec.shape;
+        match (spec.cpus, spec.hosts) {
+            (Some(cpus), _) => Ok(Self {
+                servers: ServerShares::make(cpus, shape, token, groups)?,
+                client: None,
+            }),
+            (None, Some(hosts)) => Ok(Self::hosts(hosts, shape, token, groups)),
+            (None, None) => Ok(Self::default()),
+        }
+    }
+
+    /// Divides the machine among this number of hosts: the client is the last.
+    fn hosts(hosts: u32, shape: Shape, token: &str, groups: &Mutex<Vec<ControlGroup>>) -> Self {
+        let allowed = allowed_cores();
+        let cpus = host_share(allowed.len(), hosts);
+        let servers = ServerShares::make(cpus, shape, token, groups)
+            .unwrap_or_else(|error| ServerShares::Refused(error.to_string()));
+        let count = hosts.saturating_sub(1) as usize;
+        let own = match &servers {
+            ServerShares::Cores { each, .. } => {
+                let taken = count * *each as usize;
+                allowed.iter().copied().skip(taken).collect()
+            }
+            ServerShares::Quota { .. } => {
+                let cores = cores_of(&allowed, cpus, count + 1);
+                cores.into_iter().skip(count).collect()
+            }
+            ServerShares::Free | ServerShares::Refused(_) => Vec::new(),
+        };
+        let client = ClientCores::bind(own);
+        Self { servers, client }
+    }
 
     /// Makes a server start on its cores.
     pub(crate) fn prepare(&self, command: &mut Command, index: usize) {
-        let cores: &[usize] = match self {
-            Self::Cores { sets, .. } => sets.get(index).map_or(&[], Vec::as_slice),
-            Self::Quota { cores, .. } => cores.get(index).map_or(&[], std::slice::from_ref),
-            Self::Free | Self::Refused(_) => &[],
+        let cores = match &self.servers {
+            ServerShares::Cores { sets, .. } => sets.get(index).map(Vec::as_slice),
+            ServerShares::Quota { cores, .. } => cores.get(index).map(std::slice::from_ref),
+            ServerShares::Free | ServerShares::Refused(_) => None,
         };
-        if cores.is_empty() {
-            return;
-        }
+        let Some(cores) = cores else { return };
         let set = set_of(cores);
         #[allow(
             unsafe_code,
@@ -257,7 +257,7 @@ impl CpuShares {
     /// # Errors
     /// When the system refuses.
     pub(crate) fn add_process(&self, pid: u32, index: usize) -> Result<(), SandboxError> {
-        let Self::Quota { groups, .. } = self else {
+        let ServerShares::Quota { groups, .. } = &self.servers else {
             return Ok(());
         };
         let Some(group) = groups.get(index) else {
@@ -269,35 +269,37 @@ impl CpuShares {
 
     /// Returns a description.
     pub(crate) fn description(&self) -> Option<String> {
-        match self {
-            Self::Free | Self::Refused(_) => None,
-            Self::Cores { each, client, .. } => Some(format!(
-                "{each}, on dedicated cores{}",
-                of_client(client.as_ref())
-            )),
-            Self::Quota {
+        let servers = match &self.servers {
+            ServerShares::Free | ServerShares::Refused(_) => return None,
+            ServerShares::Cores { each, .. } => format!("{each}, on dedicated cores"),
+            ServerShares::Quota {
                 cpus,
                 version,
                 cores,
-                client,
                 ..
-            } => Some(format!(
-                "{cpus}, by a quota in each {} ms (control groups, version {version}){}{}",
+            } => format!(
+                "{cpus}, by a quota in each {} ms (control groups, version {version}){}",
                 period_us(*cpus) / 1000,
                 if cores.is_empty() {
                     ""
                 } else {
                     ", each on one core"
-                },
-                of_client(client.as_ref())
-            )),
-        }
+                }
+            ),
+        };
+        Some(match &self.client {
+            None => servers,
+            Some(ClientCores(cores)) => {
+                let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+                format!("{servers}; the client on core {}", cores.join(", "))
+            }
+        })
     }
 
     /// Returns why servers that were to be hosts of their own have no share.
     pub(crate) fn refusal(&self) -> Option<String> {
-        match self {
-            Self::Refused(reason) => Some(reason.clone()),
+        match &self.servers {
+            ServerShares::Refused(reason) => Some(reason.clone()),
             _ => None,
         }
     }
@@ -328,12 +330,6 @@ fn cores_of(allowed: &[usize], cpus: Cpus, hosts: usize) -> Vec<usize> {
 fn period_us(cpus: Cpus) -> u64 {
     let least = LEAST_QUOTA_US * 1000 / u64::from(cpus.milli.max(1));
     PERIOD_US.max(least)
-}
-
-fn of_client(client: Option<&ClientCores>) -> String {
-    let cores = client.map(|ClientCores(cores)| cores.iter().map(ToString::to_string));
-    let cores = cores.map(|cores| cores.collect::<Vec<_>>().join(", "));
-    cores.map_or_else(String::new, |cores| format!("; the client on core {cores}"))
 }
 
 /// Checks that the machine has this share for each server of a shape.
@@ -521,7 +517,7 @@ mod tests {
     fn cpu_share_above_the_machine_is_refused() {
         let make = |milli, shape: &str| {
             let (shape, groups) = (shape.parse().unwrap(), Mutex::default());
-            CpuShares::share(Cpus { milli }, shape, "0123456789abcdef", &groups)
+            ServerShares::make(Cpus { milli }, shape, "0123456789abcdef", &groups)
         };
         let made = make(allowed_cores().len() as u32 * 1000, "async:1");
         let Err(error) = made else {
@@ -530,7 +526,7 @@ mod tests {
         assert!(error.to_string().contains("2 servers"), "{error}");
         let whole = make(1000, "none").ok().unwrap();
         assert!(
-            matches!(&whole, CpuShares::Cores { sets, .. } if sets.len() == 1),
+            matches!(&whole, ServerShares::Cores { sets, .. } if sets.len() == 1),
             "one server, one core"
         );
     }

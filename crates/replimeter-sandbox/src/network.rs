@@ -118,29 +118,20 @@ pub(crate) fn link(
         Some(from) => from.run(bind)??,
         None => bind()?,
     };
-    let to = Route {
-        to: Some(to.clone()),
-        port,
-    };
-    link_from(name, listener, to, settings)
+    link_from(name, listener, Some(to.clone()), port, settings)
 }
 
-/// Where a link leads: a port of a namespace, the caller's when `None`.
-pub(crate) struct Route {
-    pub(crate) to: Option<Namespace>,
-    pub(crate) port: u16,
-}
-
-/// Creates a link that accepts connections of `listener`.
+/// Creates a link from `listener` to a port of a namespace, the caller's when `None`.
 pub(crate) fn link_from(
     name: &str,
     listener: TcpListener,
-    route: Route,
+    to: Option<Namespace>,
+    port: u16,
     settings: LinkSettings,
 ) -> io::Result<Link> {
     let connect = move || {
-        let connect = || TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, route.port)));
-        match &route.to {
+        let connect = || TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        match &to {
             Some(namespace) => namespace.run(connect)?,
             None => connect(),
         }

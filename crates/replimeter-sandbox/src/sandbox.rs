@@ -105,7 +105,7 @@ impl Sandbox {
             install: installs.primary.clone(),
             record: record(settings, &installs, &place.path),
             user: settings.home.user().clone(),
-            shares: Arc::new(CpuShares::Free),
+            shares: Arc::new(CpuShares::default()),
             _place: place,
         };
         // From here on an early return drops the sandbox, and so ends and removes it.

@@ -8,11 +8,7 @@ use std::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{Started, Starter};
-use crate::{
-    error::SandboxError,
-    link::LinkSettings,
-    network::{self, Route},
-};
+use crate::{error::SandboxError, link::LinkSettings, network};
 
 impl Starter<'_> {
     /// Puts a link in front of each server, if requested, and makes clients use it.
@@ -27,13 +23,10 @@ impl Starter<'_> {
         for server in started {
             let member = &mut server.member;
             let name = format!("client-{}", member.node.name);
-            let route = Route {
-                to: member.node.namespace.clone(),
-                port: member.node.endpoint.port,
-            };
+            let (to, port) = (member.node.namespace.clone(), member.node.endpoint.port);
             let start = || -> io::Result<_> {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-                network::link_from(&name, listener, route, settings)
+                network::link_from(&name, listener, to, port, settings)
             };
             let link = start().map_err(|source| SandboxError::Link {
                 name: name.clone(),
