@@ -1,11 +1,15 @@
-//! Programs other than servers.
+//! Programs other than servers, and the tool as another user.
 
-use std::{fs, process::Child};
+use std::{
+    fs,
+    os::unix::fs::chown,
+    process::{Child, Command},
+};
 
 use replimeter_sandbox::{Search, binaries::split_path, programs};
 use rustix::process::Pid;
 
-use crate::servers;
+use crate::{CommandOutput, binary, folder, servers};
 
 /// Whether a program other than a server can be found here, such as HAProxy.
 #[must_use]
@@ -39,4 +43,29 @@ pub fn children_named(tool: &Child, name: &str) -> Vec<Pid> {
 pub fn has_ended(process: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
     status.map_or(true, |status| status.contains(") Z "))
+}
+
+/// Runs the tool as a user without privileges, with the servers of the tests; only root can.
+///
+/// # Panics
+/// If the tool cannot be started.
+#[must_use]
+pub fn run_unprivileged(args: &[&str]) -> CommandOutput {
+    const USER: u32 = 31_245;
+    let folder = folder();
+    chown(folder.path(), Some(USER), Some(USER)).unwrap();
+    let program = folder.path().join("replimeter");
+    fs::copy(binary(), &program).unwrap();
+    let mut command = Command::new("setpriv");
+    command
+        .args([format!("--reuid={USER}"), format!("--regid={USER}")])
+        .arg("--clear-groups")
+        .arg(&program)
+        .args(args)
+        .arg("--servers")
+        .arg(servers())
+        .current_dir(folder.path())
+        .env("HOME", folder.path())
+        .env("REPLIMETER_HOME", folder.path().join("home"));
+    CommandOutput::of(command.output().unwrap())
 }

@@ -1,11 +1,11 @@
 //! Links of Replimeter between servers: a link's delay appears as lag.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 use replimeter_suites::{
-    CommandOutput, TestEnvironment, binary, folder,
+    TestEnvironment,
     harness::{Test, skip},
-    servers, test, wait,
+    run_unprivileged, test, wait,
 };
 use serde_json::Value;
 
@@ -174,29 +174,8 @@ fn unprivileged_user_gets_reason_for_missing_links() {
             "only root changes to another user; as an ordinary user the test above tries the same",
         );
     }
-    let folder = folder();
-    std::os::unix::fs::chown(folder.path(), Some(31_245), Some(31_245)).unwrap();
-    let program = folder.path().join("replimeter");
-    std::fs::copy(binary(), &program).unwrap();
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid=31245", "--regid=31245", "--clear-groups"])
-        .arg(&program);
-    command
-        .args([
-            "lag",
-            "--sandbox",
-            "galera:2",
-            "--link-delay",
-            "1ms",
-            "--servers",
-        ])
-        .arg(servers());
-    command
-        .current_dir(folder.path())
-        .env("HOME", folder.path())
-        .env("REPLIMETER_HOME", folder.path().join("home"));
-    let ended = CommandOutput::of(command.output().unwrap()).with_code(3);
+    let ended = run_unprivileged(&["lag", "--sandbox", "galera:2", "--link-delay", "1ms"]);
+    let ended = ended.with_code(3);
     let _ = ended
         .stderr_contains("needs its own network namespace")
         .stderr_contains("run it as root")

@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    process::Command,
     sync::atomic::AtomicBool,
     thread,
     time::{Duration, Instant},
@@ -21,9 +20,9 @@ use replimeter_model::{
 };
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, binary, folder,
+    LIMIT, TestEnvironment,
     harness::{Test, skip},
-    servers, session, sql, start, start_spec, test, value, wait,
+    run_unprivileged, session, sql, start, start_spec, test, value, wait,
 };
 
 pub(crate) const TESTS: &[Test] = &[
@@ -384,23 +383,7 @@ fn unprivileged_hosts_share_the_machine() {
     if !rustix::process::geteuid().is_root() || cores > 2 {
         return skip("needs root, to become another user, and fewer cores than hosts");
     }
-    let folder = folder();
-    std::os::unix::fs::chown(folder.path(), Some(31_245), Some(31_245)).unwrap();
-    let program = folder.path().join("replimeter");
-    fs::copy(binary(), &program).unwrap();
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid=31245", "--regid=31245", "--clear-groups"])
-        .arg(&program)
-        .args(ON_HOSTS)
-        .arg("--servers")
-        .arg(servers())
-        .current_dir(folder.path())
-        .env("HOME", folder.path())
-        .env("REPLIMETER_HOME", folder.path().join("home"));
-    let document = CommandOutput::of(command.output().unwrap())
-        .with_code(0)
-        .json();
+    let document = run_unprivileged(&ON_HOSTS).with_code(0).json();
     let warnings = document["warnings"].to_string();
     assert!(
         warnings.contains("hosts-shared") && warnings.contains("control group"),

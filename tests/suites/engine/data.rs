@@ -9,7 +9,8 @@ use replimeter_suites::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
-    ADMIN, RELAXED, assert_clean, codes, load, load_with, number, pid, run_file, spawn, with_global,
+    ADMIN, RELAXED, assert_clean, codes, load, load_with, number, pid, run_file, spawn,
+    statements_of, with_global,
 };
 
 pub(super) fn existing_data_is_reused(nodes: &[Node]) {
@@ -147,14 +148,7 @@ word = "x"
 
 pub(super) fn rows_of_a_file_equal_inserted_ones(nodes: &[Node]) {
     let primary = &nodes[0];
-    let counters = || {
-        let status = session(primary).pairs(
-            "test",
-            "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_load', 'Com_insert')",
-        );
-        let status = status.unwrap();
-        ["Com_load", "Com_insert"].map(|name| status[name].parse::<u64>().unwrap())
-    };
+    let counters = || statements_of(primary, ["load", "insert"]);
     let statement = "[[statement]]\nsql = \"SELECT 1\"\n";
     let load_once = |tables: &str, setting| {
         let text = format!("{tables}{statement}");

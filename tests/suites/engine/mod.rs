@@ -14,8 +14,8 @@ use std::{fs, process::Child};
 
 use replimeter_engine::{Node, Session};
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, shared, sql, test, url,
-    value, wait, wait_until,
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, shared, sql,
+    test, url, value, wait, wait_until,
 };
 use rustix::process::Pid;
 use serde_json::Value;
@@ -99,6 +99,15 @@ fn with_global<T>(node: &Node, name: &str, setting: u32, case: impl FnOnce() -> 
             .is_ok()
     });
     done
+}
+
+/// Returns how many statements of these kinds the server ran.
+fn statements_of<const N: usize>(node: &Node, kinds: [&str; N]) -> [u64; N] {
+    kinds.map(|kind| {
+        let sql = format!("SHOW GLOBAL STATUS LIKE 'Com_{kind}'");
+        let counts = session(node).pairs("test", &sql).unwrap();
+        counts.values().next().unwrap().parse().unwrap()
+    })
 }
 
 fn spawn(tool: &TestEnvironment, nodes: &[Node], more: &[&str]) -> Child {

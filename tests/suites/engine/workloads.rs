@@ -1,9 +1,9 @@
 //! Built-in workloads, the servers that they use, and their schedules.
 
 use replimeter_engine::Node;
-use replimeter_suites::{LIMIT, TestEnvironment, password, session, start, url, wait};
+use replimeter_suites::{LIMIT, TestEnvironment, password, start, url, wait};
 
-use super::{ADMIN, BUILT_IN, RELAXED, assert_clean, codes, load, number};
+use super::{ADMIN, BUILT_IN, RELAXED, assert_clean, codes, load, number, statements_of};
 
 pub(super) fn every_built_in_workload_runs(nodes: &[Node]) {
     for workload in BUILT_IN {
@@ -49,12 +49,11 @@ pub(super) fn every_built_in_workload_runs(nodes: &[Node]) {
 
 /// Returns the counts of statements that the primary ran, by kind.
 fn asked(node: &Node) -> [f64; 6] {
-    ["select", "update", "delete", "insert", "begin", "commit"].map(|kind| {
-        let rows = session(node)
-            .pairs("test", &format!("SHOW GLOBAL STATUS LIKE 'Com_{kind}'"))
-            .unwrap();
-        rows.values().next().unwrap().parse().unwrap()
-    })
+    statements_of(
+        node,
+        ["select", "update", "delete", "insert", "begin", "commit"],
+    )
+    .map(|count| count as f64)
 }
 
 pub(super) fn oltp_mix_matches_sysbench(nodes: &[Node]) {
