@@ -44,47 +44,11 @@ impl fmt::Display for ThreadCount {
     }
 }
 
-impl Serialize for ThreadCount {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Number(number) => serializer.serialize_u32(*number),
-            Self::Auto => serializer.serialize_str(AUTO),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for ThreadCount {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Notation {
-            Number(u32),
-            Text(String),
-        }
-        let notation = Notation::deserialize(deserializer)
-            .map_err(|_| serde::de::Error::custom("write a number of threads, or \"auto\""))?;
-        match notation {
-            Notation::Number(number) => Ok(Self::Number(number)),
-            Notation::Text(text) => text.parse().map_err(serde::de::Error::custom),
-        }
-    }
-}
-
-impl JsonSchema for ThreadCount {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ThreadCount".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "anyOf": [
-                {"type": "integer", "minimum": 1, "maximum": MAX_THREADS},
-                {"type": "string", "const": AUTO}
-            ],
-            "description": "A number of threads, or `auto`: 1, 2, 4 and so on, until the throughput no longer rises"
-        })
-    }
-}
+serde_as_number_or_text!(
+    ThreadCount,
+    "description": "A number of threads, or `auto`: 1, 2, 4 and so on, until the throughput no longer rises",
+    "examples": [8, AUTO]
+);
 
 /// Workloads that need no file, by name.
 pub const BUILT_IN: [&str; 11] = [
@@ -179,42 +143,11 @@ impl fmt::Display for DataSize {
     }
 }
 
-impl JsonSchema for DataSize {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Size".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": ["string", "integer"],
-            "description": "A number of rows, or bytes on the disk with a unit",
-            "examples": [100_000, "300MB", "1GiB", "10000rows"]
-        })
-    }
-}
-
-impl Serialize for DataSize {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for DataSize {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum SizeNotation {
-            Rows(u64),
-            Text(String),
-        }
-        match SizeNotation::deserialize(deserializer).map_err(|_| {
-            serde::de::Error::custom("write a number of rows, or a size such as \"300MB\"")
-        })? {
-            SizeNotation::Rows(rows) => Ok(Self::Rows(rows)),
-            SizeNotation::Text(text) => text.parse().map_err(serde::de::Error::custom),
-        }
-    }
-}
+serde_as_number_or_text!(
+    DataSize,
+    "description": "A number of rows, or bytes on the disk with a unit",
+    "examples": [100_000, "300MB", "1GiB", "10000rows"]
+);
 
 /// When the operations of an open loop are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -2,9 +2,6 @@
 
 use std::{fmt, str::FromStr};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
 use super::PlanError;
 use crate::time_span::TimeSpan;
 
@@ -63,58 +60,11 @@ impl fmt::Display for WarmUp {
     }
 }
 
-impl Serialize for WarmUp {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Rounds(rounds) => rounds.serialize(serializer),
-            Self::Time(span) => span.serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for WarmUp {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl de::Visitor<'_> for Visitor {
-            type Value = WarmUp;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number of rounds or a time")
-            }
-
-            fn visit_u64<E: de::Error>(self, rounds: u64) -> Result<WarmUp, E> {
-                Ok(WarmUp::Rounds(rounds))
-            }
-
-            fn visit_i64<E: de::Error>(self, rounds: i64) -> Result<WarmUp, E> {
-                let rounds = u64::try_from(rounds);
-                let negative = |_| E::custom("a warm-up must be 0 rounds or more");
-                rounds.map(WarmUp::Rounds).map_err(negative)
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<WarmUp, E> {
-                text.parse().map_err(E::custom)
-            }
-        }
-
-        deserializer.deserialize_any(Visitor)
-    }
-}
-
-impl JsonSchema for WarmUp {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "WarmUp".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": ["integer", "string"],
-            "description": "A number of rounds, or a time with its unit",
-            "examples": [50, "2s"]
-        })
-    }
-}
+serde_as_number_or_text!(
+    WarmUp,
+    "description": "A number of rounds, or a time with its unit",
+    "examples": [50, "2s"]
+);
 
 #[cfg(test)]
 mod tests {
