@@ -5,7 +5,7 @@
 //! leaves the figure blank, with a reason, and is never zero.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt,
@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use procfs::process::Process;
 use replimeter_engine::{control_group::cpu_stats, source::Member};
 use replimeter_model::{
     host::{FlushLatency, HostRecord, HostWindow, Throttled},
@@ -130,6 +131,48 @@ struct HostCounters {
     cores: Option<CoreTime>,
     waited: [Option<u64>; 3],
     pauses: Vec<(String, Pauses)>,
+    client: BTreeMap<i32, ThreadTime>,
+}
+
+/// Times of a thread since it started, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ThreadTime {
+    /// It ran.
+    ran: u64,
+    /// It could run, and had no core.
+    waited: u64,
+}
+
+/// The number of the scheduling class of threads that keep cores awake (sched(7)).
+const IDLE_CLASS: u32 = 5;
+
+/// Returns the times of this process's threads by their numbers; none where the system does not count them.
+fn client_threads() -> BTreeMap<i32, ThreadTime> {
+    let tasks = Process::myself().and_then(|process| process.tasks());
+    let threads = tasks.into_iter().flatten().flatten().filter_map(|task| {
+        let measures = task.stat().ok()?.policy != Some(IDLE_CLASS);
+        let times = task.schedstat().ok().filter(|_| measures)?;
+        let time = ThreadTime {
+            ran: times.sum_exec_runtime,
+            waited: times.run_delay,
+        };
+        Some((task.tid, time))
+    });
+    threads.collect()
+}
+
+/// Returns the share of the threads' runnable time between two readings in which they waited; `None` if they never ran.
+fn delayed(begin: &BTreeMap<i32, ThreadTime>, end: &BTreeMap<i32, ThreadTime>) -> Option<f64> {
+    // A thread that has ended since is missing; one that began since has waited since.
+    let since = |of: fn(&ThreadTime) -> u64| -> u64 {
+        let each = end.iter().map(|(number, end)| {
+            let before = begin.get(number).map_or(0, of);
+            of(end).saturating_sub(before)
+        });
+        each.sum()
+    };
+    let (ran, waited) = (since(|time| time.ran), since(|time| time.waited));
+    (ran > 0).then(|| waited as f64 / (ran + waited) as f64)
 }
 
 /// Observes the machine while a run measures.
@@ -250,6 +293,7 @@ impl HostWatch {
             cores: text(&self.proc.join("stat")).and_then(|text| CoreTime::parse(&text)),
             waited: PRESSURE.map(|name| waited(&text(&pressure.join(name))?)),
             pauses: limited.collect(),
+            client: client_threads(),
         }
     }
 }
@@ -297,6 +341,7 @@ fn window(begin: &HostCounters, end: &HostCounters) -> Option<HostWindow> {
         cpu_pressure_percent: waited(0),
         io_pressure_percent: waited(1),
         memory_pressure_percent: waited(2),
+        client_delay_percent: delayed(&begin.client, &end.client).map(|share| share * 100.0),
         throttled: paused.collect(),
     })
 }

@@ -35,6 +35,10 @@ pub struct HostWindow {
     pub io_pressure_percent: Option<f64>,
     /// Share of the time in which a thread waited for memory.
     pub memory_pressure_percent: Option<f64>,
+    /// Share of the time in which the client's threads could run that they waited for a core; without those that keep cores
+    /// awake.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_delay_percent: Option<f64>,
     /// Pauses by quotas of processor time, of servers and of the client; empty without a quota.
     pub throttled: Vec<Throttled>,
 }

@@ -155,6 +155,15 @@ pub struct SandboxRecord {
     /// Delay of the links between Replimeter and the servers, when there are such links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_link: Option<String>,
+    /// Least time of a flush to the disk, when it was slowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flush_delay: Option<String>,
+    /// Factor by which all that waits was slowed; links and flushes of this record are those of the slowed servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dilation: Option<u32>,
+    /// Server options that look like timers and were not slowed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undilated: Vec<String>,
     /// The library of Replimeter's functions, when they were loaded.
     #[serde(default)]
     pub udf: Option<String>,
@@ -168,6 +177,9 @@ pub struct SandboxRecord {
     /// without a limit.
     #[serde(default)]
     pub cpus_per_server: Option<String>,
+    /// Whether the client had cores that no server used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub client_has_own_cores: bool,
     /// Why the servers shared this machine although each was to be a host of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts_refused: Option<String>,

@@ -14,6 +14,8 @@ pub const REPRODUCE_SCHEMA: &str = "replimeter.reproduce/1";
 pub enum Verdict {
     /// It agrees.
     Agrees,
+    /// It differs, and a run in which the supposed cause is changed agrees.
+    Explained,
     /// It differs.
     Differs,
     /// The measurement does not decide it.
@@ -27,6 +29,7 @@ impl Verdict {
     pub fn name(self) -> &'static str {
         match self {
             Self::Agrees => "agrees",
+            Self::Explained => "explained",
             Self::Differs => "differs",
             Self::Open => "open",
         }

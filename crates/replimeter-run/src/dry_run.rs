@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use replimeter_model::{load::LoadSpec, sandbox::SandboxSpec, target::Target, time_span::TimeSpan};
+use replimeter_model::{
+    load::LoadSpec, plan::LoadRate, sandbox::SandboxSpec, target::Target, time_span::TimeSpan,
+};
 
 use crate::{
     cli_error::CliError,
@@ -185,8 +187,8 @@ impl PlanEffects {
         Ok(())
     }
 
-    /// Adds loads with their rates, and the tables of each workload once.
-    pub fn loads(&mut self, specs: &[(&LoadSpec, Option<u64>)]) -> Result<(), CliError> {
+    /// Adds loads with their rates (`None` for back to back), and the tables of each workload once.
+    pub fn loads(&mut self, specs: &[(&LoadSpec, Option<LoadRate>)]) -> Result<(), CliError> {
         let mut known: Vec<&str> = Vec::new();
         for (spec, rate) in specs {
             let connections = if spec.threads == 1 {
@@ -194,10 +196,13 @@ impl PlanEffects {
             } else {
                 "connections"
             };
-            let how = rate.map_or_else(
-                || "back to back".to_owned(),
-                |rate| format!("{rate} per second"),
-            );
+            let how = match rate {
+                None => "back to back".to_owned(),
+                Some(LoadRate::PerSecond(rate)) => format!("{rate} per second"),
+                Some(LoadRate::Percent(percent)) => {
+                    format!("{percent} % of what it reaches back to back")
+                }
+            };
             self.add_effect(
                 LOAD,
                 format!(

@@ -212,8 +212,14 @@ impl<M: Measurement> Finished<'_, M> {
     pub fn target(&self, shape: String, modes: Vec<String>) -> TargetRecord {
         let options = self.plan.target.server_options.iter();
         let options = options.map(|option| format!("server option {option}"));
-        let client = self.plan.target.client_link_delay;
-        let client = client.map(|delay| format!("links of the client: {delay} one way"));
+        // All sandboxes of a run have the same.
+        let sandbox = self.manifest.sandboxes.first();
+        let client = sandbox.and_then(|sandbox| sandbox.client_link.as_ref());
+        let client = client.map(|link| format!("links of the client: {link}"));
+        let flush = sandbox.and_then(|sandbox| sandbox.flush_delay.as_ref());
+        let flush = flush.map(|delay| format!("flushes to the disk: {delay}"));
+        let dilation = self.plan.target.dilation;
+        let slowed = dilation.map(|factor| format!("time slowed {factor} times"));
         let mut targets = self.plan.targets.iter();
         let fresh = targets.all(|target| matches!(target, Target::Sandbox(_)));
         let nodes = self.manifest.servers.iter().map(|server| NodeRecord {
@@ -225,7 +231,8 @@ impl<M: Measurement> Finished<'_, M> {
         TargetRecord {
             shape,
             modes,
-            options: options.chain(client).collect(),
+            options: options.chain(client).chain(flush).chain(slowed).collect(),
+            dilation,
             sandbox: !self.manifest.sandboxes.is_empty(),
             fresh_starts: if fresh { M::starts(self.work) } else { 0 },
             nodes: nodes.collect(),

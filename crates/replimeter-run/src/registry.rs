@@ -151,6 +151,10 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
             None => TargetArgs::augment_args(command),
             Some(takes) => sandbox_options(command, takes),
         };
+        let command = command.mut_args(|option| {
+            let of_others = option.get_id() == "dilation" && !M::Settings::DILATES;
+            option.hide(of_others)
+        });
         let command = settings::<M::Settings>(M::target(command));
         // Structs of options add their own descriptions.
         in_order(M::output(command))

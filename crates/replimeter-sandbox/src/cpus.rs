@@ -296,6 +296,11 @@ impl CpuShares {
         })
     }
 
+    /// Returns whether the client is bound to cores that no server uses.
+    pub(crate) fn client_has_own_cores(&self) -> bool {
+        self.client.is_some() && matches!(self.servers, ServerShares::Cores { .. })
+    }
+
     /// Returns why servers that were to be hosts of their own have no share.
     pub(crate) fn refusal(&self) -> Option<String> {
         match &self.servers {
@@ -511,6 +516,57 @@ mod tests {
         for (milli, period) in [(500, 10_000), (50, 20_000), (20, 50_000)] {
             assert_eq!(period_us(Cpus { milli }), period);
         }
+    }
+
+    /// Creates a process whose control group is this one below a hierarchy of version 2; returns the process's folder.
+    fn process_in(hierarchy: &Path, group: &str, elsewhere: &Path) -> PathBuf {
+        let mount = format!(
+            "41 31 0:38 / {} rw - cgroup2 cgroup2 rw\n",
+            hierarchy.display()
+        );
+        fs::write(elsewhere.join("mountinfo"), mount).unwrap();
+        fs::write(elsewhere.join("cgroup"), format!("0::{group}\n")).unwrap();
+        fs::create_dir_all(hierarchy.join(group.trim_start_matches('/'))).unwrap();
+        elsewhere.to_owned()
+    }
+
+    #[test]
+    fn second_version_needs_a_parent_that_delegates() {
+        let (hierarchy, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (root, below) = (hierarchy.path(), hierarchy.path().join("user.slice"));
+        let process = process_in(root, "/user.slice/session.scope", elsewhere.path());
+        assert!(places(&process).is_empty(), "no group has the controller");
+        let delegate = |folder: &Path, controllers: &str| {
+            fs::write(folder.join("cgroup.subtree_control"), controllers).unwrap();
+        };
+        delegate(&below.join("session.scope"), "memory pids\n");
+        delegate(&below, "cpu memory\n");
+        delegate(root, "cpuset cpu io memory pids\n");
+        // The nearest first; that of the session delegates other controllers only.
+        assert_eq!(places(&process), [(2, below.clone()), (2, root.to_owned())]);
+        let names = [format!("{PREFIX}a-node1"), format!("{PREFIX}a-node2")];
+        let made = make_groups(2, &below, &names, Cpus { milli: 450 }).unwrap();
+        for (group, name) in made.iter().zip(&names) {
+            assert_eq!(group.path, below.join(name));
+            let limit = fs::read_to_string(group.path.join("cpu.max")).unwrap();
+            assert_eq!(limit, "4500 10000", "microseconds in each period");
+        }
+        // One that exists belongs to somebody else.
+        let again = make_groups(2, &below, &names, Cpus { milli: 450 });
+        assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn first_version_has_its_quota_in_two_files() {
+        let parent = tempfile::tempdir().unwrap();
+        let names = [format!("{PREFIX}a-primary")];
+        let made = make_groups(1, parent.path(), &names, Cpus { milli: 50 }).unwrap();
+        let read = |file: &str| fs::read_to_string(made[0].path.join(file)).unwrap();
+        let files = ["cpu.cfs_quota_us", "cpu.cfs_period_us"];
+        assert_eq!(files.map(read), ["1000", "20000"]);
+        // A file system that is not one of control groups, or a read-only one.
+        let missing = make_groups(1, &parent.path().join("none"), &names, Cpus { milli: 50 });
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

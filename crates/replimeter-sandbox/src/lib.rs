@@ -14,6 +14,7 @@ mod cpus;
 mod crash;
 mod engine;
 pub mod error;
+mod flush;
 pub mod home;
 pub mod link;
 pub mod managed;

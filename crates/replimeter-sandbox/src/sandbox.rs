@@ -16,6 +16,7 @@ use crate::{
     binaries::Install,
     cpus::{self, CpuShares},
     error::SandboxError,
+    flush::FlushDelay,
     home::SandboxFolder,
     link::{Link, LinkSettings},
     member::Member,
@@ -41,6 +42,7 @@ pub struct Sandbox {
     user: SystemUser,
     /// Each server's share of the machine, also for restarted ones.
     shares: Arc<CpuShares>,
+    flush: Option<FlushDelay>,
     // Last: the folder's lock is released after the folder is removed.
     _place: SandboxFolder,
 }
@@ -92,6 +94,11 @@ impl Sandbox {
         stop: &AtomicBool,
     ) -> Result<Self, SandboxError> {
         let began = Instant::now();
+        let undilated = settings.spec.undilated();
+        let settings = &Settings {
+            spec: settings.spec.dilated(),
+            ..settings.clone()
+        };
         let installs = SandboxInstalls::find(settings)?;
         installs.check_options(settings)?;
         let place = settings.home.create_folder(name)?;
@@ -103,9 +110,13 @@ impl Sandbox {
             links: Vec::new(),
             _doors: Vec::new(),
             install: installs.primary.clone(),
-            record: record(settings, &installs, &place.path),
+            record: SandboxRecord {
+                undilated,
+                ..record(settings, &installs, &place.path)
+            },
             user: settings.home.user().clone(),
             shares: Arc::new(CpuShares::default()),
+            flush: None,
             _place: place,
         };
         // From here on an early return drops the sandbox, and so ends and removes it.
@@ -129,8 +140,10 @@ impl Sandbox {
         )?;
         sandbox.record.seed_from_cache = starter.templates_from_cache();
         sandbox.shares = starter.shares();
+        sandbox.flush = starter.flush();
         sandbox.record.cpus_per_server = sandbox.shares.description();
         sandbox.record.hosts_refused = sandbox.shares.refusal();
+        sandbox.record.client_has_own_cores = sandbox.shares.client_has_own_cores();
         let running = starter.start()?;
         (sandbox.links, sandbox._doors) = (running.links, running.doors);
         sandbox.record.start_us = began.elapsed().as_secs_f64() * 1e6;
@@ -198,6 +211,7 @@ impl Sandbox {
         let spot = ServerPlacement {
             entry: &self.entry,
             shares: &self.shares,
+            flush: self.flush.as_ref(),
             index,
             user: &self.user,
             namespace: member.node.namespace.as_ref(),
@@ -336,6 +350,11 @@ fn record(settings: &Settings, installs: &SandboxInstalls, folder: &Path) -> San
             .spec
             .client_link
             .map(|delay| format!("{delay} one way")),
+        flush_delay: settings
+            .spec
+            .flush_delay
+            .map(|delay| format!("at least {delay} each")),
+        dilation: settings.spec.dilation,
         udf: installs
             .udf
             .as_ref()

@@ -83,6 +83,7 @@ fn counters(second: i64, [idle, steal, total]: [u64; 3], waited: [Option<u64>; 3
         cores: Some(CoreTime { idle, steal, total }),
         waited,
         pauses: Vec::new(),
+        client: BTreeMap::new(),
     }
 }
 
@@ -126,6 +127,31 @@ fn window_has_the_differences_of_its_edges() {
 }
 
 /// Returns a record with a window of each length in seconds and share.
+#[test]
+fn share_of_waiting_threads_is_of_their_runnable_time() {
+    let threads = |times: &[(i32, u64, u64)]| -> BTreeMap<i32, ThreadTime> {
+        let threads = times.iter();
+        threads
+            .map(|(number, ran, waited)| {
+                (
+                    *number,
+                    ThreadTime {
+                        ran: *ran,
+                        waited: *waited,
+                    },
+                )
+            })
+            .collect()
+    };
+    let begin = threads(&[(1, 100, 50), (2, 10, 10)]);
+    // The second has ended, the third began.
+    let end = threads(&[(1, 150, 60), (3, 30, 10)]);
+    assert_eq!(delayed(&begin, &end), Some(20.0 / 100.0));
+    assert_eq!(delayed(&begin, &begin), None);
+    let own = client_threads();
+    assert!(own.values().any(|time| time.ran > 0), "{own:?}");
+}
+
 fn record(windows: &[(f64, f64)], set: impl Fn(&mut HostWindow) -> &mut Option<f64>) -> HostRecord {
     let mut record = HostRecord::default();
     let mut at = 0.0;

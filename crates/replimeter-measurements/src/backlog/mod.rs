@@ -21,7 +21,7 @@ use replimeter_instruments::{
 use replimeter_model::{
     backlog::{BacklogDocument, BacklogPhase, BacklogResults, BacklogRow},
     load::LoadRecord,
-    plan::{BacklogPlan, BacklogSettings, CoreUse, Planned},
+    plan::{BacklogPlan, BacklogSettings, CoreUse, LoadRate, Planned},
     target::Target,
     time::Nanos,
 };
@@ -155,7 +155,10 @@ Terms of the report:
                 "sets the number of applier workers for each part, then restores it",
             );
         }
-        let loads = work.load.iter().map(|load| (&load.spec, load.rate));
+        let loads = work
+            .load
+            .iter()
+            .map(|load| (&load.spec, load.rate.map(LoadRate::PerSecond)));
         effects.loads(&loads.collect::<Vec<_>>())
     }
 

@@ -23,7 +23,10 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     calibrate::{CalibrateDocument, CalibrateResults},
-    plan::{CalibratePlan, CalibrateSettings, Conditions, CoreUse, LagPlan, Method, Pace, Planned},
+    plan::{
+        CalibratePlan, CalibrateSettings, Conditions, CoreUse, LagPlan, LoadRate, Method, Pace,
+        Planned,
+    },
     sample::LagSample,
     sandbox::LinkSpec,
     target::Target,
@@ -180,7 +183,9 @@ Terms of the report:
                 let all = rounds * parts as u64 * u64::from(work.repetitions);
                 effects.add_effect(LOAD, format!("1 writer, {all} rows in total"));
                 let loads = loads.iter().flatten();
-                let specs: Vec<_> = loads.map(|load| (&load.spec, load.rate)).collect();
+                let specs: Vec<_> = loads
+                    .map(|load| (&load.spec, load.rate.map(LoadRate::PerSecond)))
+                    .collect();
                 return effects.loads(&specs);
             }
         };

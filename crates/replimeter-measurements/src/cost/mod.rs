@@ -81,6 +81,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
             "wait_point",
             "link_bandwidth",
             "client_link_delay",
+            "flush_delay",
             "cpus_per_server",
             "hosts",
         ]

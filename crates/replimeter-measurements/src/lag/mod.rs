@@ -24,7 +24,10 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     lag::{LagDocument, LagResults},
-    plan::{CoreUse, LagPlan, LagSettings, Method, Planned, StopCondition, WarmUp, WritePattern},
+    plan::{
+        CoreUse, LagPlan, LagSettings, LoadRate, Method, Planned, StopCondition, WarmUp,
+        WritePattern,
+    },
     sample::Phase,
     target::{NULL_REPLICA, Target},
 };
@@ -117,7 +120,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
         let specs: Vec<_> = work
             .load
             .iter()
-            .map(|load| (&load.spec, load.rate))
+            .map(|load| (&load.spec, load.rate.map(LoadRate::PerSecond)))
             .collect();
         effects.table(&plan.targets, "lag_probe", "one row per round");
         if work.federated {

@@ -141,7 +141,7 @@ pub(super) fn cells<'s, 'a: 's>(
     let work = cx.work;
     let mut next_round = 1;
     for case in &work.cases {
-        let Some(placed) = place(cx, sets, case, cluster, readers, start.shape)? else {
+        let Some(mut placed) = place(cx, sets, case, cluster, readers, start.shape)? else {
             continue;
         };
         // A load is read on its own server, unless readers are given.
@@ -161,6 +161,7 @@ pub(super) fn cells<'s, 'a: 's>(
         };
         let found = sets.fill(cx, &placed, cluster)?;
         cx.warn(found);
+        sets.find_rates(cx, &mut placed)?;
         for level in levels {
             for pool in &work.session_resets {
                 if *level == ReadConsistency::Off && *pool != SessionReset::Keep {

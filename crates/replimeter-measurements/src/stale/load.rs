@@ -1,6 +1,10 @@
 //! The loads of the cases: data sets filled once per target, threads for each case.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::Duration,
+};
 
 use replimeter_engine::{Node, ServerError, dialect::sync_reads::Guarantee};
 use replimeter_instruments::{
@@ -12,8 +16,9 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     load::{LoadSpec, OpenLoop},
-    plan::{LoadCase, READERS, StalePlan},
+    plan::{LoadCase, LoadRate, READERS, StalePlan},
     target::PRIMARY,
+    time::Nanos,
     warning::Warning,
 };
 use replimeter_run::{
@@ -27,6 +32,13 @@ use super::Stale;
 /// Timeout for the replicas to apply a data set.
 const ARRIVAL: Duration = Duration::from_secs(600);
 
+/// How long the loads of a case run back to back to find their rate.
+const TRIAL: Duration = Duration::from_secs(3);
+/// Operations of a trial from which a load has a rate.
+const LEAST_OPERATIONS: u64 = 10;
+/// How often the end of a trial is looked for.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// A load, and where it runs.
 pub(super) struct PlacedLoad<'a> {
     workload: &'a Workload,
@@ -34,6 +46,7 @@ pub(super) struct PlacedLoad<'a> {
     node: Node,
     server: ReaderRef,
     reads_only: bool,
+    rate: Option<OpenLoop>,
 }
 
 impl PlacedLoad<'_> {
@@ -260,6 +273,11 @@ impl<'a> CaseLoads<'a> {
                     node: discovered.node.clone(),
                     server,
                     reads_only: !takes_writes,
+                    rate: match self.work.rate {
+                        Some(LoadRate::PerSecond(rate)) => Some(self.open_loop(rate)),
+                        // It is found by a trial.
+                        Some(LoadRate::Percent(_)) | None => None,
+                    },
                 });
             }
         }
@@ -299,6 +317,43 @@ impl<'a> CaseLoads<'a> {
         Ok(warnings)
     }
 
+    fn open_loop(&self, rate: u64) -> OpenLoop {
+        OpenLoop {
+            rate,
+            arrivals: self.work.arrivals,
+        }
+    }
+
+    /// Gives the loads of a case their share of what they reach together, back to back.
+    pub(super) fn find_rates(
+        &self,
+        cx: &mut RunContext<'_, Stale>,
+        placed: &mut [PlacedLoad<'_>],
+    ) -> Result<(), CliError> {
+        let Some(LoadRate::Percent(percent)) = self.work.rate.filter(|_| !placed.is_empty()) else {
+            return Ok(());
+        };
+        let mut load = self.connect(cx, placed, None)?;
+        cx.stage(Stage::WarmUp, "trying what the load reaches back to back");
+        let (clock, stop) = (cx.clock, cx.stop);
+        let ran = load.run_while(stop, |running| {
+            let end = clock.now() + Nanos::from(TRIAL);
+            while clock.now() < end && !stop.load(Ordering::Relaxed) && !running.has_failed() {
+                thread::sleep(LOOK);
+            }
+        });
+        cx.warn(ran.warnings);
+        ran.failure
+            .map_or(Ok(()), |error| Err(MeasureError::from(error)))?;
+        for (placed, reached) in placed.iter_mut().zip(load.results()) {
+            let seconds = reached.counted.as_micros() / 1e6;
+            let rate = reached.operations as f64 / seconds * f64::from(percent) / 100.0;
+            placed.rate = (reached.operations >= LEAST_OPERATIONS)
+                .then(|| self.open_loop((rate.round() as u64).max(1)));
+        }
+        Ok(())
+    }
+
     /// Removes the data, except from servers that will be removed anyway.
     pub(super) fn remove(self, cluster: &Cluster, goes_anyway: bool) -> Vec<Warning> {
         let mut warnings = Vec::new();
@@ -323,10 +378,7 @@ impl<'a> CaseLoads<'a> {
             .iter()
             .map(|load| LoadGroup {
                 data: self.sets.iter().find(|set| set.is_of(load.workload)),
-                rate: self.work.rate.map(|rate| OpenLoop {
-                    rate,
-                    arrivals: self.work.arrivals,
-                }),
+                rate: load.rate,
                 reads_only: load.reads_only,
                 session: judging
                     .map(|judging| judging.session(load))

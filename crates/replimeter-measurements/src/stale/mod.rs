@@ -27,7 +27,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     load::LoadSpec,
-    plan::{CoreUse, Planned, ReadConsistency, StalePlan, StaleSettings, StopCondition},
+    plan::{CoreUse, LoadRate, Planned, ReadConsistency, StalePlan, StaleSettings, StopCondition},
     stale::{StaleDocument, StaleResults},
     target::Target,
     warning::{Warning, WarningCode},
@@ -172,7 +172,7 @@ Writes only to the schema `replimeter`, which it creates and drops.";
                 ),
             ),
         }
-        let mut specs: Vec<(&LoadSpec, Option<u64>)> = Vec::new();
+        let mut specs: Vec<(&LoadSpec, Option<LoadRate>)> = Vec::new();
         for load in work.cases.iter().flat_map(|case| &case.0) {
             if !specs.contains(&(load, work.rate)) {
                 specs.push((load, work.rate));

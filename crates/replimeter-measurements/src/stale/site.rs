@@ -168,11 +168,12 @@ fn cases<'s, 'a: 's>(
         .collect();
     let mut next_round = 1;
     for case in &work.cases {
-        let Some(placed) = place(cx, sets, case, cluster, &readers, start.shape)? else {
+        let Some(mut placed) = place(cx, sets, case, cluster, &readers, start.shape)? else {
             continue;
         };
         let found = sets.fill(cx, &placed, cluster)?;
         cx.warn(found);
+        sets.find_rates(cx, &mut placed)?;
         for remedy in &through.remedies {
             let mut site = match open(cx, servers, through, *remedy, rows) {
                 Ok(site) => site,

@@ -237,6 +237,7 @@ impl CostPlan {
                     bandwidth: target.link_bandwidth,
                 }),
                 client_link: target.client_link_delay,
+                flush_delay: target.flush_delay,
                 binary_log: mode.kind != CostKind::None,
                 cpus: target.cpus_per_server,
                 ..SandboxSpec::of(shape)
@@ -463,13 +464,14 @@ fn check_target(target: &TargetSettings) -> Result<(), PlanError> {
         wait_point: target.wait_point,
         link_bandwidth: target.link_bandwidth,
         client_link_delay: target.client_link_delay,
+        flush_delay: target.flush_delay,
         cpus_per_server: target.cpus_per_server,
         hosts: target.hosts,
         ..TargetSettings::default()
     };
     if *target != known {
         return contradiction(
-            "of the target's settings cost accepts server-options, servers, wait-point, link-bandwidth, client-link-delay, cpus-per-server and hosts",
+            "of the target's settings cost accepts server-options, servers, wait-point, link-bandwidth, client-link-delay, flush-delay, cpus-per-server and hosts",
         );
     }
     Ok(())

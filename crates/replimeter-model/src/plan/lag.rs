@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     load::{Arrivals, DataSize, LoadSpec, RatedLoad},
+    sandbox::slowed,
     sizes::Sizes,
     target::Target,
     time_span::TimeSpan,
@@ -306,6 +307,7 @@ impl LagPlan {
 
 impl Settings for LagSettings {
     const NAME: &'static str = "lag";
+    const DILATES: bool = true;
     type Plan = LagPlan;
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, LagPlan), PlanError> {
@@ -333,6 +335,20 @@ impl Settings for LagSettings {
         starts::only_of_sandboxes(&mut self.starts, &targets)?;
         let plan = self.lag_plan(&targets)?;
         Ok((targets, plan))
+    }
+
+    fn dilate(plan: &mut LagPlan, factor: u32) -> Result<(), PlanError> {
+        plan.timeout = slowed(plan.timeout, factor);
+        if let Pace::Interval(interval) = &mut plan.pace {
+            *interval = slowed(*interval, factor);
+        }
+        if let WritePattern::Sweep { pause, .. } = &mut plan.writes {
+            *pause = slowed(*pause, factor);
+        }
+        for rate in plan.load.iter_mut().filter_map(|load| load.rate.as_mut()) {
+            *rate = (*rate / u64::from(factor)).max(1);
+        }
+        Ok(())
     }
 
     fn workloads(&mut self) -> Vec<&mut String> {

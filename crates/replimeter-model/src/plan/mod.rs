@@ -49,8 +49,8 @@ pub use self::{
     settings::{Settings, default_text, with_default},
     site::{HttpDriver, SitePlan, Through},
     stale::{
-        CheckedLoadReads, JudgedConnections, LoadCase, READERS, ReadConsistency, ReadDelays,
-        SessionReset, StalePace, StalePlan, StaleSettings, StaleSite,
+        CheckedLoadReads, JudgedConnections, LoadCase, LoadRate, READERS, ReadConsistency,
+        ReadDelays, SessionReset, StalePace, StalePlan, StaleSettings, StaleSite,
     },
     stop_condition::{DEFAULT_ROUNDS, StopCondition},
     tap::{GroupBy, TapPlan, TapSettings},

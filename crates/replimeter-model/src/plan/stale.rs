@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::site::StaleSite;
 pub use self::values::{
-    CheckedLoadReads, JudgedConnections, LoadCase, READERS, ReadConsistency, ReadDelays,
+    CheckedLoadReads, JudgedConnections, LoadCase, LoadRate, READERS, ReadConsistency, ReadDelays,
     SessionReset, StalePace,
 };
 use super::{
@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     load::{Arrivals, DataSize, LoadSpec},
+    sandbox::slowed,
     target::Target,
     time_span::TimeSpan,
 };
@@ -219,10 +220,11 @@ pub struct StaleSettings {
     /// Operations of every load per second (open loop) [default: back to back]
     ///
     /// An operation starts on schedule, without waiting for earlier ones. Without it, each thread starts its next
-    /// operation when the last one has ended (closed loop).
-    #[arg(long, value_name = "R", help_heading = "Load")]
+    /// operation when the last one has ended (closed loop). 60% is this share of what the load reaches back to back
+    /// in three seconds before its case; a load of less than ten operations in them stays back to back.
+    #[arg(long, value_name = "R|P%", help_heading = "Load")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<u64>,
+    pub rate: Option<LoadRate>,
 
     /// When operations start: constant or poisson [default: constant]
     ///
@@ -274,8 +276,8 @@ pub struct StalePlan {
     pub session_resets: Vec<SessionReset>,
     /// Background loads, one case after another; never empty.
     pub cases: Vec<LoadCase>,
-    /// Operations per second of every load.
-    pub rate: Option<u64>,
+    /// Rate of every load.
+    pub rate: Option<LoadRate>,
     /// Distribution of due times in an open loop.
     pub arrivals: Arrivals,
     /// Size of the loads' data; `None` for each workload's default.
@@ -313,6 +315,7 @@ impl StalePlan {
 
 impl Settings for StaleSettings {
     const NAME: &'static str = "stale";
+    const DILATES: bool = true;
     type Plan = StalePlan;
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, StalePlan), PlanError> {
@@ -426,6 +429,22 @@ impl Settings for StaleSettings {
         Ok((targets, plan))
     }
 
+    fn dilate(plan: &mut StalePlan, factor: u32) -> Result<(), PlanError> {
+        if plan.site.is_some() {
+            return contradiction("dilation does not slow a site: remove through = http");
+        }
+        plan.timeout = slowed(plan.timeout, factor);
+        if let ReadDelays::At(delays) = &mut plan.read_delays {
+            delays
+                .iter_mut()
+                .for_each(|delay| *delay = slowed(*delay, factor));
+        }
+        if let Some(LoadRate::PerSecond(rate)) = &mut plan.rate {
+            *rate = (*rate / u64::from(factor)).max(1);
+        }
+        Ok(())
+    }
+
     fn workloads(&mut self) -> Vec<&mut String> {
         let cases = self.cases.iter_mut().flat_map(|case| &mut case.0);
         let loads = self.load.iter_mut().chain(cases);
@@ -455,9 +474,6 @@ impl StaleSettings {
             cases
                 .iter_mut()
                 .for_each(|case| case.0.extend(judged.loads()));
-        }
-        if self.rate == Some(0) {
-            return contradiction("rate must be above 0; omit it for a closed loop");
         }
         if self.rate.is_some() && cases.iter().all(|case| case.0.is_empty()) {
             return contradiction("a rate requires a load; add load, such as oltp-mix:32@node1");

@@ -95,6 +95,23 @@ pub struct TargetSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_link_delay: Option<TimeSpan>,
 
+    /// Make each flush of a server to the disk take at least this time
+    ///
+    /// Flushes (fsync, fdatasync) of a server wait for one another, as on a disk of its own. A library that is loaded
+    /// into the servers waits.
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush_delay: Option<TimeSpan>,
+
+    /// Slow the time of the sandbox by this factor
+    ///
+    /// All that waits takes K times longer: links, flushes, timers of the servers, and the measurement's own pauses,
+    /// rates and timeouts. The cores are not slowed, so each host has K times as much of them, as several hosts on one
+    /// machine need. The report has times as measured, and a K-th of them.
+    #[arg(long, value_name = "K")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dilation: Option<u32>,
+
     /// Load NOW_USEC() and NOW_NSEC() into every server
     ///
     /// They return the server's clock; --method stamp-udf needs them.
@@ -153,6 +170,8 @@ pub struct TargetSettings {
     pub defaults_file: Option<PathBuf>,
 }
 
+/// Factors by which the time of a sandbox may be slowed.
+const DILATIONS: std::ops::RangeInclusive<u32> = 2..=100;
 /// The default target.
 const DEFAULT_SANDBOX: &str = "async:1";
 
@@ -189,6 +208,18 @@ impl TargetSettings {
             TimeSpan::from_secs(1),
             "the link of a client",
         )?;
+        units::check_at_most(
+            "flush-delay",
+            self.flush_delay,
+            TimeSpan::from_secs(1),
+            "the flush of a disk",
+        )?;
+        if self
+            .dilation
+            .is_some_and(|factor| !DILATIONS.contains(&factor))
+        {
+            return contradiction("dilation must be from 2 to 100");
+        }
         units::check_at_most(
             "link-jitter",
             self.link_jitter,
@@ -234,7 +265,7 @@ impl TargetSettings {
                 })
         {
             return contradiction(
-                "the servers of a running sandbox cannot be changed; give server settings to `sandbox up` (client-link-delay and hosts need a sandbox of the run)",
+                "the servers of a running sandbox cannot be changed; give server settings to `sandbox up` (client-link-delay, flush-delay, dilation and hosts need a sandbox of the run)",
             );
         }
         if self.hosts && shapes.len() < named.len() {
@@ -296,6 +327,8 @@ impl TargetSettings {
                 bandwidth: self.link_bandwidth,
             }),
             client_link: self.client_link_delay,
+            flush_delay: self.flush_delay,
+            dilation: self.dilation,
             udf: self.udf,
             federated: self.federated,
             binary_log: true,

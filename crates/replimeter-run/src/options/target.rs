@@ -83,15 +83,15 @@ pub fn with_both_wait_points(command: Command) -> Command {
     )
 }
 
-/// Settings of the servers of a sandbox that outlives the command: without those of its client.
+/// Settings of the servers of a sandbox that outlives the command: without those of a run.
 #[derive(Clone, Debug)]
 pub struct SandboxArgs(pub TargetSettings);
 
 impl Args for SandboxArgs {
     fn augment_args(command: Command) -> Command {
         sandbox_options(command, |option| {
-            let of_client = ["client_link_delay", "hosts"].contains(&option.get_id().as_str());
-            is_sandbox_option(option) && !of_client
+            let of_a_run = ["client_link_delay", "flush_delay", "dilation", "hosts"];
+            is_sandbox_option(option) && !of_a_run.contains(&option.get_id().as_str())
         })
     }
 

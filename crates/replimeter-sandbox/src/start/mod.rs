@@ -30,6 +30,7 @@ use crate::{
     binaries::Install,
     cpus::CpuShares,
     error::SandboxError,
+    flush::FlushDelay,
     home::{self, SandboxFolder},
     link::{Link, LinkSettings},
     member::Member,
@@ -91,6 +92,8 @@ pub(crate) struct Starter<'a> {
     died: Mutex<Option<SandboxError>>,
     /// Each server's share of the machine.
     shares: Arc<CpuShares>,
+    /// Slows flushes, if requested.
+    flush: Option<FlushDelay>,
 }
 
 impl<'a> Starter<'a> {
@@ -134,7 +137,10 @@ impl<'a> Starter<'a> {
         } else {
             make(&installs.replica)?
         };
+        let flush = settings.spec.flush_delay;
+        let flush = flush.map(|least| FlushDelay::install(&entry.folder, least));
         Ok(Self {
+            flush: flush.transpose()?,
             settings,
             installs,
             password,
@@ -156,6 +162,11 @@ impl<'a> Starter<'a> {
     /// Returns each server's share of the machine.
     pub(crate) fn shares(&self) -> Arc<CpuShares> {
         Arc::clone(&self.shares)
+    }
+
+    /// Returns what slows the flushes of servers.
+    pub(crate) fn flush(&self) -> Option<FlushDelay> {
+        self.flush.clone()
     }
 
     /// Returns whether earlier runs created the templates.

@@ -25,6 +25,7 @@ use crate::{
     cpus::CpuShares,
     engine::{self, ServerSpec},
     error::{SandboxError, check_interrupted},
+    flush::FlushDelay,
     member::{Member, role_of},
     process::{self, READY},
     registry::Entry,
@@ -40,6 +41,7 @@ const ANSWER: Duration = Duration::from_secs(20);
 pub(crate) struct ServerPlacement<'a> {
     pub(crate) entry: &'a Entry,
     pub(crate) shares: &'a CpuShares,
+    pub(crate) flush: Option<&'a FlushDelay>,
     /// Its number in the sandbox.
     pub(crate) index: usize,
     /// The user that runs it.
@@ -60,6 +62,9 @@ impl ServerPlacement<'_> {
             .env(process::MARK, &self.entry.folder)
             .env(process::TOKEN, &self.entry.token);
         self.shares.prepare(&mut command, self.index);
+        if let Some(flush) = self.flush {
+            flush.prepare(&mut command);
+        }
         process::log_to(&mut command, self.log)
             .map_err(SandboxError::disk("open the log", self.log))?;
         let failed = |source| SandboxError::Spawn {
@@ -123,6 +128,7 @@ impl Starter<'_> {
         let spot = ServerPlacement {
             entry: self.entry,
             shares: &self.shares,
+            flush: self.flush.as_ref(),
             index,
             user: self.settings.home.user(),
             namespace,
@@ -133,6 +139,9 @@ impl Starter<'_> {
         if let Err(error) = self.wait_for_answer(&node, number, &log) {
             self.entry.servers.kill(number);
             return Err(error);
+        }
+        if let Some(flush) = &self.flush {
+            flush.check(name, pid)?;
         }
         // The password in it is no longer needed.
         fs::remove_file(&init_file).map_err(SandboxError::disk("remove", &init_file))?;

@@ -130,7 +130,7 @@ mod tests {
     use replimeter_run::options::topology_file;
 
     /// Values for each option of the target, after the options that it depends on.
-    const TARGETS: [(&str, &[&str]); 25] = [
+    const TARGETS: [(&str, &[&str]); 27] = [
         ("sandbox", &["--sandbox=async:1"]),
         ("primary", &["--replica=mysql://b/", "--primary=mysql://a/"]),
         ("replica", &["--primary=mysql://a/", "--replica=mysql://b/"]),
@@ -174,6 +174,8 @@ mod tests {
         ("link_jitter", &["--link-delay=1ms", "--link-jitter=1ms"]),
         ("link_bandwidth", &["--link-bandwidth=100mbit"]),
         ("client_link_delay", &["--client-link-delay=1ms"]),
+        ("flush_delay", &["--flush-delay=1ms"]),
+        ("dilation", &["--dilation=10"]),
         ("udf", &["--udf"]),
         ("federated", &["--federated"]),
         ("cpus_per_server", &["--cpus-per-server=1"]),
@@ -209,7 +211,7 @@ mod tests {
             for option in command.get_arguments() {
                 let id = option.get_id().as_str();
                 let heading = option.get_help_heading();
-                if !matches!(heading, Some("Target" | "Sandbox")) {
+                if !matches!(heading, Some("Target" | "Sandbox")) || option.is_hide_set() {
                     continue;
                 }
                 let mut lines = TARGETS.iter().filter(|(known, _)| *known == id);

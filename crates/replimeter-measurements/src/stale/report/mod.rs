@@ -18,6 +18,7 @@ use replimeter_render::{
     format::Format,
     headline::{with_end_note, with_level},
     load::description,
+    plain_time,
     report::{Block, Cell, Report, Table, Visibility},
 };
 
@@ -326,6 +327,15 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
         "figures",
         format!("Reads that missed a write just acknowledged by {writer}"),
         figures(run),
+    ));
+    report.add(plain_time::block(
+        &run.target,
+        rows.iter().flat_map(|row| {
+            [
+                (label(run, row), "staleness", &row.staleness),
+                (label(run, row), "write", &row.write_latency),
+            ]
+        }),
     ));
     report.add(Block::table(
         "remedies",
