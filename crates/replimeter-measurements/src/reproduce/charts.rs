@@ -29,6 +29,7 @@ fn verdicts(document: &ReproduceDocument) -> Chart {
     let claims: Vec<&Claim> = experiments().flat_map(|of| &of.claims).collect();
     let verdicts = [
         (Verdict::Agrees, 2),
+        (Verdict::Explained, 0),
         (Verdict::Differs, 1),
         (Verdict::Open, 5),
     ];

@@ -11,36 +11,58 @@ const STEAL_PERCENT: f64 = 5.0;
 /// Share of a quota's periods in which a server or the client was paused, in percent.
 const PAUSED_PERCENT: f64 = 5.0;
 
+/// Share of the client's runnable time in which it waited for a core of its own, in percent.
+const DELAYED_PERCENT: f64 = 10.0;
+
 /// Name of the client among those that a quota limits.
 const CLIENT: &str = "client";
 
-/// Opens all verdicts if one of the runs was measured on a disturbed machine, and says so. Pauses of servers by a quota count
-/// `by_quota` only: they do not distort the throughput of a server that is given a part of a core.
-pub fn gate<'a>(
-    claims: &mut [Claim],
-    machines: impl IntoIterator<Item = &'a HostRecord>,
-    by_quota: bool,
-) {
-    let mut machines = machines.into_iter();
-    let Some(why) = machines.find_map(|machine| disturbed(machine, by_quota)) else {
-        return;
-    };
+/// What can keep a run from deciding anything.
+pub struct GatedRun<'a> {
+    /// The machine while it measured.
+    pub machine: &'a HostRecord,
+    /// Whether pauses of servers by a quota count: they do not distort the throughput of a server that is given a part of a
+    /// core.
+    pub by_quota: bool,
+    /// Whether the client had cores of its own, so that it should not have waited for one.
+    pub own_cores: bool,
+    /// Timers that were not slowed although time was.
+    pub undilated: Vec<&'a String>,
+}
+
+/// Opens all verdicts if one of the runs was measured on a disturbed machine, or with timers in plain time among slowed ones,
+/// and says so.
+pub fn gate<'a>(claims: &mut [Claim], runs: impl IntoIterator<Item = GatedRun<'a>>) {
+    let why = runs.into_iter().find_map(|run| {
+        let timer = run.undilated.first();
+        let timer =
+            timer.map(|option| format!("time was slowed, but not for the server option {option}"));
+        timer.or_else(|| disturbed(&run))
+    });
+    let Some(why) = why else { return };
     for claim in claims {
         claim.verdict = Verdict::Open;
         claim.why.clone_from(&why);
     }
 }
 
-/// Returns what keeps a run from deciding anything. The delay of runnable threads is not part of it: servers and load share
-/// the cores of one machine, and wait for them by design.
-fn disturbed(record: &HostRecord, by_quota: bool) -> Option<String> {
+/// Returns what keeps a run from deciding anything. Where servers, load and client share the cores of one machine, they wait for
+/// them by design.
+fn disturbed(run: &GatedRun<'_>) -> Option<String> {
+    let record = run.machine;
     let steal = record.mean(|window| window.steal_percent);
     if let Some(steal) = steal.filter(|steal| *steal >= STEAL_PERCENT) {
         return Some(format!(
             "other virtual machines had {steal:.0} % of the processor time (limit {STEAL_PERCENT} %): measure again"
         ));
     }
-    let counted = |name: &str| by_quota || name == CLIENT;
+    let delayed = record.mean(|window| window.client_delay_percent);
+    if let Some(delayed) = delayed.filter(|delayed| run.own_cores && *delayed >= DELAYED_PERCENT) {
+        return Some(format!(
+            "the client waited for its own cores in {delayed:.0} % of the time in which it could run (limit {DELAYED_PERCENT} %): something else used them"
+        ));
+    }
+    let counted = |name: &str| run.by_quota || name == CLIENT;
     let mut pauses = record.pauses().into_iter().filter(|one| counted(&one.name));
     let paused = pauses.find_map(|one| {
         let percent = 100.0 * one.throttled_periods as f64 / one.periods.max(1) as f64;
@@ -83,7 +105,13 @@ mod tests {
             ..HostRecord::default()
         };
         let machines = [of(vec![window(5.0, 0.0, 0)]), of(windows)];
-        gate(&mut claims, &machines, by_quota);
+        let runs = machines.iter().map(|machine| GatedRun {
+            machine,
+            by_quota,
+            own_cores: false,
+            undilated: Vec::new(),
+        });
+        gate(&mut claims, runs);
         let [claim] = claims;
         claim
     }
@@ -111,5 +139,38 @@ mod tests {
             "{}",
             paused.why
         );
+    }
+
+    #[test]
+    fn slow_cores_and_timers_in_plain_time_decide_nothing() {
+        let option = "lock_wait_timeout=5".to_owned();
+        let machine = HostRecord {
+            windows: vec![HostWindow {
+                client_delay_percent: Some(12.0),
+                ..window(9.0, 0.0, 0)
+            }],
+            ..HostRecord::default()
+        };
+        let why = |own_cores, undilated| {
+            let mut claims = [Claim {
+                verdict: Verdict::Agrees,
+                ..Claim::default()
+            }];
+            let run = GatedRun {
+                machine: &machine,
+                by_quota: true,
+                own_cores,
+                undilated,
+            };
+            gate(&mut claims, [run]);
+            assert_eq!(
+                claims[0].verdict == Verdict::Open,
+                !claims[0].why.is_empty()
+            );
+            claims[0].why.clone()
+        };
+        assert_eq!(why(false, Vec::new()), "");
+        assert!(why(true, Vec::new()).contains("its own cores in 12 %"));
+        assert!(why(false, vec![&option]).ends_with(&option));
     }
 }

@@ -21,7 +21,7 @@ use replimeter_render::format::or_dash;
 
 pub use self::report::claims_of;
 pub use self::{
-    gate::gate,
+    gate::{GatedRun, gate},
     histogram::{histogram, histogram_published},
     overhead::{price, price_published},
     replicas::{replicas, replicas_published},
@@ -66,6 +66,14 @@ fn within(estimate: Estimate, least: f64, most: f64) -> Verdict {
         Some([low, high]) if low >= least && high <= most => Verdict::Agrees,
         Some([low, high]) if high < least || low > most => Verdict::Differs,
         _ => Verdict::Open,
+    }
+}
+
+/// Returns the verdict of a finding with that of a run in which only the supposed cause of a difference is changed.
+fn explained(verdict: Verdict, changed: Verdict) -> Verdict {
+    match (verdict, changed) {
+        (Verdict::Differs, Verdict::Agrees) => Verdict::Explained,
+        _ => verdict,
     }
 }
 
@@ -130,9 +138,10 @@ pub fn answer(document: &ReproduceDocument) -> String {
         .filter(|experiment| experiment.error.is_some())
         .count();
     let mut text = format!(
-        "Of {} published findings, {} have the same shape here, {} differ, and {} are undecided.",
+        "Of {} published findings, {} have the same shape here, {} differ for a cause that is shown, {} differ, and {} are undecided.",
         claims().count(),
         of(Verdict::Agrees),
+        of(Verdict::Explained),
         of(Verdict::Differs),
         of(Verdict::Open)
     );
@@ -172,6 +181,24 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn only_a_difference_is_explained() {
+        let with = |changed| {
+            [Verdict::Agrees, Verdict::Differs, Verdict::Open]
+                .map(|verdict| explained(verdict, changed))
+        };
+        assert_eq!(
+            with(Verdict::Agrees),
+            [Verdict::Agrees, Verdict::Explained, Verdict::Open]
+        );
+        for changed in [Verdict::Differs, Verdict::Open] {
+            assert_eq!(
+                with(changed),
+                [Verdict::Agrees, Verdict::Differs, Verdict::Open]
+            );
+        }
+    }
+
+    #[test]
     fn combined_interval_has_the_width_of_a_difference() {
         let close = |found: Estimate, value: f64, low: f64, high: f64| {
             let [found_low, found_high] = found.ends().unwrap();
@@ -204,7 +231,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn example() -> ReproduceDocument {
-        let (ours, claims) = price(&report::example());
+        let (ours, claims) = price(&report::example(), None);
         let experiment = Experiment {
             number: 5,
             title: "The price <b>".to_owned(),

@@ -3,11 +3,12 @@
 use replimeter_model::{
     cost::CostDocument,
     engine::Engine,
+    estimate::Estimate,
     plan::CostKind,
     reproduce::{Claim, Table},
 };
 
-use super::{claim, difference, fixed, shown, table, within};
+use super::{claim, difference, explained, fixed, shown, table, within};
 use crate::cost::report;
 
 /// Returns the published table.
@@ -32,9 +33,10 @@ pub fn price_published() -> Table {
     )
 }
 
-/// Returns the measured table, and the findings of each engine.
+/// Returns the measured table, and the findings of each engine. In `slower` an insert without replication takes about as long as
+/// the published one.
 #[must_use]
-pub fn price(document: &CostDocument) -> (Table, Vec<Claim>) {
+pub fn price(document: &CostDocument, slower: Option<&CostDocument>) -> (Table, Vec<Claim>) {
     let mut engines: Vec<&str> = Vec::new();
     for row in &document.results.rows {
         if row.mode == CostKind::SemiSync.name() && !engines.contains(&&*row.engine) {
@@ -43,23 +45,27 @@ pub fn price(document: &CostDocument) -> (Table, Vec<Claim>) {
     }
     let claims = engines
         .iter()
-        .flat_map(|engine| claims_of(document, engine));
+        .flat_map(|engine| claims_of(document, slower, engine));
     (
         table(&report::PUBLISHED_HEADINGS, report::published(document)),
         claims.collect(),
     )
 }
 
-fn claims_of(document: &CostDocument, engine: &str) -> Vec<Claim> {
+/// Returns the latency of an insert with semi-sync, relative to that without replication.
+fn semi_sync(document: &CostDocument, engine: &str) -> Estimate {
     let rows = document.results.rows.iter();
-    let semi = rows
-        .filter(|row| row.engine == engine && row.threads == 1)
+    rows.filter(|row| row.engine == engine && row.threads == 1)
         .filter(|row| row.mode == CostKind::SemiSync.name())
         .find_map(|row| {
             let mean = row.relative.latency.mean;
             mean.value.is_some().then_some(mean)
         })
-        .unwrap_or_default();
+        .unwrap_or_default()
+}
+
+fn claims_of(document: &CostDocument, slower: Option<&CostDocument>, engine: &str) -> Vec<Claim> {
+    let semi = semi_sync(document, engine);
     // What a mode adds to another one, in microseconds.
     let added = |mode: CostKind, to: CostKind| {
         let mut steps = document.results.steps.iter();
@@ -82,6 +88,17 @@ fn claims_of(document: &CostDocument, engine: &str) -> Vec<Claim> {
     let named = |finding: &str| format!("{name}: {finding}");
     let times = |ratio: f64| format!("{ratio:.2}");
     let us = |us: f64| format!("{us:.1}");
+    let factor = |of| within(of, 2.0, 4.0);
+    let mut ours = format!("{} times", shown(semi, times));
+    let mut verdict = factor(semi);
+    if let Some(slower) = slower {
+        let semi = semi_sync(slower, engine);
+        ours = format!(
+            "{ours}; of an insert as long as the published one {}",
+            shown(semi, times)
+        );
+        verdict = explained(verdict, factor(semi));
+    }
     vec![
         claim(
             &named("at one thread an insert takes longer with semi-sync than without replication"),
@@ -93,9 +110,9 @@ fn claims_of(document: &CostDocument, engine: &str) -> Vec<Claim> {
         claim(
             &named("by a factor of two to four"),
             "3.14 times",
-            format!("{} times", shown(semi, times)),
-            within(semi, 2.0, 4.0),
-            "the acknowledgement comes over loopback here, not over a network of 2010, and the replica's threads compete for the same cores",
+            ours,
+            verdict,
+            "an insert without replication takes a fraction of the published 134 µs here, and the wait for the network does not",
         ),
         claim(
             &named(

@@ -3,11 +3,11 @@
 use replimeter_model::{
     estimate::Estimate,
     plan::ScalePhase,
-    reproduce::{Claim, Table},
+    reproduce::{Claim, Table, Verdict},
     scale::{ScaleDocument, ScaleRow},
 };
 
-use super::{claim, fixed, ratio, shown, table, within};
+use super::{claim, explained, fixed, ratio, shown, table, within};
 use crate::scale::report::{
     FigureOf, INSERTS, INSERTS_OF_NONE, SELECTS, SELECTS_OF_NONE, counts, row,
 };
@@ -51,73 +51,83 @@ fn figure(row: Option<&ScaleRow>, pick: FigureOf) -> Estimate {
     Estimate::with_ends(value, ends)
 }
 
-/// Returns the measured table and the findings.
+/// Returns the measured table and the findings, of a run through a web site as it was published. `apart` is one without the
+/// site, whose servers are hosts of their own.
 #[must_use]
-pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
-    let row = |replicas, phase| row(document, replicas, phase);
+pub fn replicas(site: &ScaleDocument, apart: Option<&ScaleDocument>) -> (Table, Vec<Claim>) {
     let (inserts, selects) = ([INSERTS, INSERTS_OF_NONE], [SELECTS, SELECTS_OF_NONE]);
-    let lines = counts(document).into_iter().map(|replicas| {
+    let lines = counts(site).into_iter().map(|replicas| {
+        let row = |phase| row(site, replicas, phase);
         vec![
             replicas.to_string(),
-            cell(row(replicas, ScalePhase::Insert), inserts),
-            cell(row(replicas, ScalePhase::Select), selects),
-            cell(row(replicas, ScalePhase::Mixed), inserts),
-            cell(row(replicas, ScalePhase::Mixed), selects),
+            cell(row(ScalePhase::Insert), inserts),
+            cell(row(ScalePhase::Select), selects),
+            cell(row(ScalePhase::Mixed), inserts),
+            cell(row(ScalePhase::Mixed), selects),
         ]
     });
     let table = table(&HEADINGS, lines);
-    let cores = document.client.cores;
-    let here = match &document.results.cpus_per_server {
-        Some(share) => format!(
-            "each server has a share of this machine's {cores} cores ({share}), and all share its disk and memory; the published test had two hosts"
-        ),
-        None => format!(
-            "all servers and the load share this machine's {cores} cores, disk and memory; the published test had two hosts"
-        ),
-    };
-    let of_none = |phase| figure(row(1, phase), INSERTS_OF_NONE);
-    let (alone, mixed) = (of_none(ScalePhase::Insert), of_none(ScalePhase::Mixed));
-    // Two replicas relative to one.
-    let of_one = |phase, pick| {
-        let [two, one] = [2, 1].map(|replicas| figure(row(replicas, phase), pick));
-        ratio(two, one)
-    };
-    let second = of_one(ScalePhase::Insert, INSERTS);
-    let doubled = of_one(ScalePhase::Mixed, SELECTS);
+    let cores = site.client.cores;
+    let here = format!(
+        "all servers, the site and its driver share this machine's {cores} cores, to which a replica adds none"
+    );
     let percent = |value: f64| format!("{value:.0} %");
-    let percent_of_none = |estimate| format!("{} of none", shown(estimate, percent));
-    let percent_of_one = |estimate| {
-        let percent = shown(estimate, |ratio| percent(ratio * 100.0));
-        format!("{percent} of one replica's")
+    // The figure of a run, formatted, and its verdict.
+    let percent_of_none = |document: &ScaleDocument, phase, [least, most]: [f64; 2]| {
+        let found = figure(row(document, 1, phase), INSERTS_OF_NONE);
+        let text = format!("{} of none", shown(found, percent));
+        (text, within(found, least, most))
+    };
+    let percent_of_one = |document: &ScaleDocument, phase, pick, [least, most]: [f64; 2]| {
+        let [two, one] = [2, 1].map(|replicas| figure(row(document, replicas, phase), pick));
+        let found = ratio(two, one);
+        let text = shown(found, |ratio| percent(ratio * 100.0));
+        (
+            format!("{text} of one replica's"),
+            within(found, least, most),
+        )
+    };
+    // With the same of the servers apart, and the verdict on the cause: shared cores.
+    let judged = |of: &dyn Fn(&ScaleDocument) -> (String, Verdict)| {
+        let (text, verdict) = of(site);
+        match apart.map(of) {
+            Some((on_hosts, changed)) => (
+                format!("{text}; on hosts of their own {on_hosts}"),
+                explained(verdict, changed),
+            ),
+            None => (text, verdict),
+        }
+    };
+    let alone = percent_of_none(site, ScalePhase::Insert, [0.0, 100.0]);
+    let second = percent_of_one(site, ScalePhase::Insert, INSERTS, [0.0, 1.0]);
+    let mixed =
+        judged(&|document| percent_of_none(document, ScalePhase::Mixed, [100.0, f64::INFINITY]));
+    let doubled = judged(&|document| {
+        percent_of_one(document, ScalePhase::Mixed, SELECTS, [1.5, f64::INFINITY])
+    });
+    let finding = |text: &str, published: &str, (ours, verdict): (String, Verdict)| {
+        claim(text, published, ours, verdict, &here)
     };
     let claims = vec![
-        claim(
+        finding(
             "The first replica lowers pure inserts",
             "49 % of none",
-            percent_of_none(alone),
-            within(alone, 0.0, 100.0),
-            &here,
+            alone,
         ),
-        claim(
+        finding(
             "The second lowers them further",
             "80 % of one replica's",
-            percent_of_one(second),
-            within(second, 0.0, 1.0),
-            &here,
+            second,
         ),
-        claim(
+        finding(
             "Under selects one replica raises inserts, since the primary no longer answers them",
             "173 % of none",
-            percent_of_none(mixed),
-            within(mixed, 100.0, f64::INFINITY),
-            &here,
+            mixed,
         ),
-        claim(
+        finding(
             "Selects under inserts nearly double from one replica to two (by half at least)",
             "188 % of one replica's",
-            percent_of_one(doubled),
-            within(doubled, 1.5, f64::INFINITY),
-            &here,
+            doubled,
         ),
     ];
     (table, claims)
@@ -125,10 +135,7 @@ pub fn replicas(document: &ScaleDocument) -> (Table, Vec<Claim>) {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{
-        reproduce::Verdict,
-        scale::{PercentOfNone, ScaleResults},
-    };
+    use replimeter_model::scale::{PercentOfNone, ScaleResults};
 
     use super::*;
     use crate::reproduce::tests::verdicts;
@@ -153,26 +160,45 @@ mod tests {
             },
             ..ScaleRow::default()
         };
-        let published = ScaleDocument {
+        let of = |rows| ScaleDocument {
             results: ScaleResults {
-                rows: vec![
-                    row(0, "insert", Some(1908.23), None, None),
-                    row(1, "insert", Some(925.07), None, Some(48.5)),
-                    row(2, "insert", Some(743.93), None, Some(39.0)),
-                    row(0, "mixed", Some(458.24), Some(68.56), None),
-                    row(1, "mixed", Some(794.92), Some(69.32), Some(173.5)),
-                    row(2, "mixed", Some(635.59), Some(130.2), Some(138.7)),
-                ],
+                rows,
                 ..ScaleResults::default()
             },
             ..ScaleDocument::default()
         };
-        let (ours, claims) = replicas(&published);
+        let published = of(vec![
+            row(0, "insert", Some(1908.23), None, None),
+            row(1, "insert", Some(925.07), None, Some(48.5)),
+            row(2, "insert", Some(743.93), None, Some(39.0)),
+            row(0, "mixed", Some(458.24), Some(68.56), None),
+            row(1, "mixed", Some(794.92), Some(69.32), Some(173.5)),
+            row(2, "mixed", Some(635.59), Some(130.2), Some(138.7)),
+        ]);
+        let (ours, claims) = replicas(&published, None);
         assert_eq!(verdicts(&claims), [Verdict::Agrees; 4], "{claims:#?}");
         assert_eq!(
             ours.lines[1],
             ["1", "925 (−52 %)", "–", "795 (+74 %)", "69"]
         );
         assert!(claims.iter().all(|claim| claim.why.is_empty()));
+        // On shared cores a replica takes from the primary; on hosts of their own it does not.
+        let shared = of(vec![
+            row(0, "mixed", Some(740.0), Some(660.0), None),
+            row(1, "mixed", Some(670.0), Some(570.0), Some(91.0)),
+            row(2, "mixed", Some(580.0), Some(510.0), Some(78.0)),
+        ]);
+        let (_, claims) = replicas(&shared, Some(&published));
+        assert_eq!(
+            verdicts(&claims)[2..],
+            [Verdict::Explained; 2],
+            "{claims:#?}"
+        );
+        assert!(
+            claims[2].ours.contains("; on hosts of their own 174 %"),
+            "{claims:#?}"
+        );
+        let (_, claims) = replicas(&shared, None);
+        assert_eq!(verdicts(&claims)[2..], [Verdict::Differs; 2]);
     }
 }

@@ -6,7 +6,7 @@ use replimeter_model::{
     stale::{StaleDocument, StaleRow},
 };
 
-use super::{claim, fixed, table, within};
+use super::{claim, explained, fixed, table, within};
 use replimeter_render::{
     figures::{count, time},
     format::{Format, or_dash},
@@ -60,29 +60,41 @@ fn shown(row: &StaleRow) -> String {
 
 /// Returns whether one row has more stale reads than the other; decided only if their intervals do not
 /// overlap.
-fn more(one: Option<&&StaleRow>, other: Option<&&StaleRow>) -> Verdict {
-    let ends = |row: &StaleRow| row.stale_percent_ci95.map(|[low, high]| (low, high));
-    match one
-        .and_then(|row| ends(row))
-        .zip(other.and_then(|row| ends(row)))
-    {
-        Some(((low, _), (_, high))) if low > high => Verdict::Agrees,
-        Some(((_, high), (low, _))) if high < low => Verdict::Differs,
+fn more(one: Option<&StaleRow>, other: Option<&StaleRow>) -> Verdict {
+    let ends = |row: Option<&StaleRow>| row.and_then(|row| row.stale_percent_ci95);
+    match ends(one).zip(ends(other)) {
+        Some(([low, _], [_, high])) if low > high => Verdict::Agrees,
+        Some(([_, high], [low, _])) if high < low => Verdict::Differs,
         _ => Verdict::Open,
     }
 }
 
-/// Returns the measured table and the findings. `local` is a run without the links of the client, on an idle cluster.
-#[must_use]
-pub fn stale(document: &StaleDocument, local: Option<&StaleDocument>) -> (Table, Vec<Claim>) {
-    let rows = document
-        .results
-        .rows
-        .iter()
-        .filter(|row| row.judged != "load");
+/// Returns the rows with immediate reads that do not wait, and those that do.
+fn rows(document: &StaleDocument) -> (Vec<&StaleRow>, Vec<&StaleRow>) {
+    let rows = document.results.rows.iter();
+    let rows = rows.filter(|row| row.judged != "load");
     let (plain, waiting): (Vec<&StaleRow>, Vec<&StaleRow>) =
         rows.partition(|row| row.read_consistency == "off");
-    let plain: Vec<&StaleRow> = plain.into_iter().filter(|row| !row.null_replica).collect();
+    let plain = plain.into_iter().filter(|row| !row.null_replica);
+    (plain.collect(), waiting)
+}
+
+/// Returns the row of a load on a server.
+fn of<'r>(rows: &[&'r StaleRow], load: &str, on: &str) -> Option<&'r StaleRow> {
+    let mut rows = rows.iter();
+    rows.find(|row| row.load.starts_with(load) && row.load.ends_with(on))
+        .copied()
+}
+
+/// Returns the measured table and the findings. `local` is a run without the links of the client, on an idle cluster; in `apart`
+/// nodes and client are hosts of their own.
+#[must_use]
+pub fn stale(
+    document: &StaleDocument,
+    local: Option<&StaleDocument>,
+    apart: Option<&StaleDocument>,
+) -> (Table, Vec<Claim>) {
+    let (plain, waiting) = rows(document);
     let lines = plain.iter().map(|row| {
         let figure = |us: Option<f64>| or_dash(us, |us| format!("{:.2}", us / 1e3));
         let delay = [
@@ -100,31 +112,42 @@ pub fn stale(document: &StaleDocument, local: Option<&StaleDocument>) -> (Table,
         ]
     });
     let headings = ["load", "on node", "stale [95 %]", "min / max / avg ms"];
-    let local = local.and_then(|local| {
-        let mut rows = local.results.rows.iter();
-        rows.find(|row| row.load == "none" && !row.null_replica && row.read_consistency == "off")
-    });
-    let mut claims = by_load(&plain, local);
+    let local = local.and_then(|local| of(&rows(local).0, "none", ""));
+    let apart = apart.map(|apart| rows(apart).0);
+    let mut claims = by_load(&plain, local, apart.as_deref());
     claims.push(synchronous(&waiting));
     (table(&headings, lines), claims)
 }
 
-/// Returns the findings on reads that do not wait, by load; `local` is the idle case next to the cluster.
-fn by_load(plain: &[&StaleRow], local: Option<&StaleRow>) -> Vec<Claim> {
-    let idle = plain.iter().find(|row| row.load == "none");
-    let of = |load: &str, on: &str| {
-        let mut rows = plain.iter();
-        rows.find(|row| row.load.starts_with(load) && row.load.ends_with(on))
-    };
-    let both = |one: Option<&&StaleRow>, other: Option<&&StaleRow>| {
+/// Returns the findings on reads that do not wait, by load; `local` is the idle case next to the cluster, `apart` the cases on
+/// hosts of their own.
+fn by_load(
+    plain: &[&StaleRow],
+    local: Option<&StaleRow>,
+    apart: Option<&[&StaleRow]>,
+) -> Vec<Claim> {
+    let idle = of(plain, "none", "");
+    let both = |one: Option<&StaleRow>, other: Option<&StaleRow>| {
         [one, other]
             .map(|row| or_dash(row, |row| shown(row)))
             .join(" and ")
     };
     let shared = "all nodes, the load and the client share this machine's cores here";
-    let mix = of("oltp-mix", "writer");
-    let [reader, writer] = ["reader", "writer"].map(|on| of("update-key", on));
-    let stalled = of("big-update", "writer").and_then(|row| {
+    let mix = of(plain, "oltp-mix", "writer");
+    // Updates on the reader and on the writer: the shares, and which is larger.
+    let updates = |rows| {
+        let [reader, writer] = ["reader", "writer"].map(|on| of(rows, "update-key", on));
+        (both(reader, writer), more(reader, writer))
+    };
+    let (shared_cores, on_shared) = updates(plain);
+    let (updates, verdict) = match apart.map(updates) {
+        Some((own, on_own)) => (
+            format!("{shared_cores}; on hosts of their own {own}"),
+            explained(on_shared, on_own),
+        ),
+        None => (shared_cores, on_shared),
+    };
+    let stalled = of(plain, "big-update", "writer").and_then(|row| {
         [row.write_latency.max_us, row.staleness.max_us]
             .into_iter()
             .flatten()
@@ -158,8 +181,8 @@ fn by_load(plain: &[&StaleRow], local: Option<&StaleRow>) -> Vec<Claim> {
         claim(
             "Updates on the reader cause more stale reads than updates on the writer",
             "53 % against 11 %",
-            both(reader, writer),
-            more(reader, writer),
+            updates,
+            verdict,
             shared,
         ),
         claim(
@@ -251,10 +274,26 @@ mod tests {
             },
             ..StaleDocument::default()
         };
-        let (_, claims) = stale(&document, Some(&local));
+        let (_, claims) = stale(&document, Some(&local), None);
         assert!(claims[0].ours.ends_with("% next to the cluster"));
         assert_eq!(verdicts(&claims), [Verdict::Agrees; 5], "{claims:#?}");
-        let (_, nothing) = stale(&StaleDocument::default(), None);
+        let (_, nothing) = stale(&StaleDocument::default(), None, None);
         assert_eq!(verdicts(&nothing), [Verdict::Open; 5]);
+        // Where the hosts share cores, updates on the writer cause more.
+        let mut shared = document.clone();
+        for row in &mut shared.results.rows {
+            if row.load.ends_with("update-key:32@writer") {
+                row.stale_percent_ci95 = Some([60.0, 70.0]);
+            }
+        }
+        let third = |apart| stale(&shared, None, apart).1[2].clone();
+        assert_eq!(third(None).verdict, Verdict::Differs);
+        let claim = third(Some(&document));
+        assert_eq!(claim.verdict, Verdict::Explained);
+        assert!(
+            claim.ours.contains("; on hosts of their own 53.5"),
+            "{}",
+            claim.ours
+        );
     }
 }

@@ -381,26 +381,23 @@ mod tests {
         let expected: [&[&str]; 5] = [
             &["lag.sweeps: 20 → 12"],
             &[
-                "scale.check-prediction: true → false",
                 r#"scale.data-size: "300MB" → "30MB""#,
                 r#"scale.duration: "10s" → "3s""#,
-                r#"scale.replicas: "0..4" → "0..2""#,
-                "scale.starts: 6 → 5",
-                "scale.updates: true → false",
-                r#"scale.warm-up: "3s" → "500ms""#,
+                r#"scale.warm-up: "3s" → "1s""#,
                 r#"target.server-options: ["innodb_buffer_pool_size=64M", "innodb_flush_log_at_trx_commit=1", "sync_binlog=1"] → ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]"#,
             ],
             &[],
             &[
                 "stale.curve-rounds: 2000 → 200",
-                r#"stale.duration: none → "8s""#,
-                r#"stale.load-data-size: "1000000" → "50000""#,
+                r#"stale.duration: none → "6s""#,
+                "stale.load-data-size: 1000000 → 50000",
                 r#"stale.read-delays: "auto" → "none""#,
                 "stale.rounds: 10000 → none",
             ],
             &[
-                r#"cost.duration: "30s" → "4s""#,
-                "cost.starts: 5 → 4",
+                r#"cost.duration: "30s" → "3s""#,
+                r#"cost.modes: "mariadb/none,mariadb/binlog,mariadb/async,mariadb/semi-sync,galera,mysql/none,mysql/binlog,mysql/async,mysql/semi-sync,group" → "mariadb/none,mariadb/binlog,mariadb/async,mariadb/semi-sync,mysql/none,mysql/binlog,mysql/async,mysql/semi-sync""#,
+                "cost.starts: 10 → 4",
                 r#"cost.warm-up: "1s" → "500ms""#,
             ],
         ];

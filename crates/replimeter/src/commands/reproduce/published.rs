@@ -17,14 +17,14 @@ pub(super) struct Published {
     pub(super) title: &'static str,
     pub(super) question: &'static str,
     pub(super) run: PublishedRun,
-    /// A second run, to which the first is compared.
-    pub(super) second: Option<PublishedRun>,
+    /// More runs, to which the first is compared.
+    pub(super) others: &'static [PublishedRun],
     /// Whether pauses by a quota change its figures: latencies, but not throughput.
     gated_by_quota: bool,
     /// Returns the published table.
     pub(super) table: fn() -> Table,
-    /// Returns the findings of a run, and of the second one.
-    pub(super) found: fn(&dyn AnyRun, Option<&dyn AnyRun>) -> Option<Found>,
+    /// Returns the findings of the first run and those of the others that were made.
+    found: fn(&dyn AnyRun, &[Recorded]) -> Option<Found>,
 }
 
 /// A run of a published experiment.
@@ -55,7 +55,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
             keys: "",
             small: "lag.sweeps = 12",
         },
-        second: None,
+        others: &[],
         gated_by_quota: true,
         table: reproduce::sweep_published,
         found: |run, _| Some(reproduce::sweep(run.document().downcast_ref()?)),
@@ -66,26 +66,43 @@ pub(super) const PUBLISHED: [Published; 5] = [
         question: "How does each added read replica change insert and select throughput?",
         run: PublishedRun {
             name: "2-read-replicas",
-            plan: include_str!("../../../../../plans/read-replica-scaling.toml"),
+            plan: include_str!("../../../../../plans/read-replica-scaling-http.toml"),
             keys: "",
             small: r#"
             [target]
             # A fifth of the data, as published; MariaDB takes no less than 6 MB.
             server-options = ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]
             [scale]
+            duration = "3s"
+            warm-up = "1s"
+            data-size = "30MB"
+        "#,
+        },
+        others: &[PublishedRun {
+            name: "2-read-replicas-hosts",
+            plan: include_str!("../../../../../plans/read-replica-scaling.toml"),
+            keys: "",
+            small: r#"
+            [target]
+            server-options = ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]
+            [scale]
             replicas = "0..2"
             duration = "3s"
             warm-up = "500ms"
-            starts = 5
+            starts = 4
             data-size = "30MB"
             updates = false
             check-prediction = false
         "#,
-        },
-        second: None,
+        }],
         gated_by_quota: false,
         table: reproduce::replicas_published,
-        found: |run, _| Some(reproduce::replicas(run.document().downcast_ref()?)),
+        found: |run, others| {
+            Some(reproduce::replicas(
+                run.document().downcast_ref()?,
+                document(others, 0),
+            ))
+        },
     },
     Published {
         number: 3,
@@ -97,17 +114,19 @@ pub(super) const PUBLISHED: [Published; 5] = [
             keys: "",
             small: "",
         },
-        second: Some(PublishedRun {
+        others: &[PublishedRun {
             name: "3-lag-methods",
             plan: include_str!("../../../../../plans/lag-methods.toml"),
             keys: "",
             small: "",
-        }),
+        }],
         gated_by_quota: true,
         table: reproduce::histogram_published,
-        found: |run, second| {
-            let second = second.and_then(|run| run.document().downcast_ref());
-            Some(reproduce::histogram(run.document().downcast_ref()?, second))
+        found: |run, others| {
+            Some(reproduce::histogram(
+                run.document().downcast_ref()?,
+                document(others, 0),
+            ))
         },
     },
     Published {
@@ -122,33 +141,60 @@ pub(super) const PUBLISHED: [Published; 5] = [
             [stale]
             # After a huge update, a round takes seconds, so the limit is a time. The table has no curve.
             rounds = {}
-            duration = "8s"
+            duration = "6s"
             read-delays = "none"
             load-data-size = "50000"
         "#,
         },
-        second: Some(PublishedRun {
-            name: "4-stale-reads-local",
-            plan: include_str!("../../../../../plans/galera-stale-reads.toml"),
-            keys: r#"
-            [target]
-            client-link-delay = {}
-            [stale]
-            cases = ["none"]
-            read-consistency = ["off"]
-            load-data-size = {}
-        "#,
-            small: r#"
-            [stale]
-            rounds = 3000
-            read-delays = "none"
-        "#,
-        }),
+        others: &[
+            PublishedRun {
+                name: "4-stale-reads-local",
+                plan: include_str!("../../../../../plans/galera-stale-reads.toml"),
+                keys: r#"
+                [target]
+                client-link-delay = {}
+                [stale]
+                cases = ["none"]
+                read-consistency = ["off"]
+                load-data-size = {}
+                rate = {}
+            "#,
+                small: r#"
+                [stale]
+                rounds = 3000
+                read-delays = "none"
+            "#,
+            },
+            PublishedRun {
+                name: "4-stale-reads-hosts",
+                plan: include_str!("../../../../../plans/galera-stale-reads.toml"),
+                keys: r#"
+                [target]
+                link-delay = "165us"
+                hosts = true
+                # A pause by a quota is then a tenth as long as it would be, compared to what waits.
+                dilation = 10
+                [stale]
+                cases = ["update-key:32@writer", "update-key:32@reader"]
+                read-consistency = ["off"]
+            "#,
+                small: r#"
+                [stale]
+                rounds = {}
+                duration = "15s"
+                read-delays = "none"
+                load-data-size = "50000"
+            "#,
+            },
+        ],
         gated_by_quota: true,
         table: reproduce::stale_published,
-        found: |run, second| {
-            let local = second.and_then(|run| run.document().downcast_ref());
-            Some(reproduce::stale(run.document().downcast_ref()?, local))
+        found: |run, others| {
+            Some(reproduce::stale(
+                run.document().downcast_ref()?,
+                document(others, 0),
+                document(others, 1),
+            ))
         },
     },
     Published {
@@ -161,15 +207,37 @@ pub(super) const PUBLISHED: [Published; 5] = [
             keys: "",
             small: r#"
             [cost]
-            duration = "4s"
+            modes = "mariadb/none,mariadb/binlog,mariadb/async,mariadb/semi-sync,mysql/none,mysql/binlog,mysql/async,mysql/semi-sync"
+            duration = "3s"
             starts = 4
             warm-up = "500ms"
         "#,
         },
-        second: None,
+        others: &[PublishedRun {
+            name: "5-semi-sync-price-slower",
+            plan: include_str!("../../../../../plans/semi-sync-cost.toml"),
+            keys: r#"
+            [target]
+            # An insert then takes about as long as the published one.
+            client-link-delay = "40us"
+            [cost]
+            modes = "mariadb/none,mariadb/semi-sync,mysql/none,mysql/semi-sync"
+        "#,
+            small: r#"
+            [cost]
+            duration = "3s"
+            starts = 4
+            warm-up = "500ms"
+        "#,
+        }],
         gated_by_quota: true,
         table: reproduce::price_published,
-        found: |run, _| Some(reproduce::price(run.document().downcast_ref()?)),
+        found: |run, others| {
+            Some(reproduce::price(
+                run.document().downcast_ref()?,
+                document(others, 0),
+            ))
+        },
     },
 ];
 
@@ -196,19 +264,35 @@ impl Published {
             let plan = registry.plan(&text, &CommandLineSettings::default())?;
             Ok((run.name, plan))
         };
-        let runs = std::iter::once(&self.run).chain(&self.second);
+        let runs = std::iter::once(&self.run).chain(self.others);
         runs.map(read).collect()
     }
 
     /// Returns the findings of its runs.
     pub(super) fn of_runs(&self, runs: &[Recorded]) -> Option<Found> {
         let (first, others) = runs.split_first()?;
-        let second = others.first().map(|second| second.run.as_ref());
-        let (table, mut claims) = (self.found)(first.run.as_ref(), second)?;
-        let machines = runs.iter().map(|run| run.run.head().machine);
-        reproduce::gate(&mut claims, machines, self.gated_by_quota);
+        let (table, mut claims) = (self.found)(first.run.as_ref(), others)?;
+        let gated = runs.iter().map(|run| {
+            let head = run.run.head();
+            let sandboxes = run.manifest.sandboxes.iter();
+            reproduce::GatedRun {
+                machine: head.machine,
+                // Where time is slowed, a pause is as many times shorter.
+                by_quota: self.gated_by_quota && head.target.dilation.is_none(),
+                own_cores: sandboxes
+                    .clone()
+                    .any(|sandbox| sandbox.client_has_own_cores),
+                undilated: sandboxes.flat_map(|sandbox| &sandbox.undilated).collect(),
+            }
+        });
+        reproduce::gate(&mut claims, gated);
         Some((table, claims))
     }
+}
+
+/// Returns the document of another run, if it was made.
+fn document<D: 'static>(others: &[Recorded], index: usize) -> Option<&D> {
+    others.get(index)?.run.document().downcast_ref()
 }
 
 /// Returns a plan with other keys in its sections.
