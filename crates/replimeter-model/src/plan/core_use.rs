@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-use crate::target::Target;
+use crate::{sandbox::Cpus, target::Target};
 
 /// Whether something is on, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub struct CoreUse {
 pub(crate) enum ServerPlace {
     /// Started by the run, on this machine.
     Sandbox,
+    /// The same, with a quota of processor time for each server, or for some.
+    Quota,
     /// Others, at least one of them on this machine: also those of a running sandbox.
     Local,
     /// The user's, on other machines.
@@ -42,12 +44,29 @@ impl ServerPlace {
         let nodes = match targets {
             [Target::Nodes(nodes)] => nodes,
             _ if targets.iter().any(|one| matches!(one, Target::Running(_))) => return Self::Local,
-            _ => return Self::Sandbox,
+            _ => {
+                let limited = targets.iter().any(|one| match one {
+                    Target::Sandbox(spec) => {
+                        Self::of_sandbox(spec.cpus, spec.hosts.is_some()) == Self::Quota
+                    }
+                    _ => false,
+                });
+                return if limited { Self::Quota } else { Self::Sandbox };
+            }
         };
         if nodes.iter().any(|node| is_local(&node.url.host)) {
             Self::Local
         } else {
             Self::Remote
+        }
+    }
+
+    /// Returns where the servers of a sandbox are that the run starts with this share of the cores.
+    pub(crate) fn of_sandbox(cpus: Option<Cpus>, hosts: bool) -> Self {
+        if hosts || cpus.is_some_and(|cpus| cpus.whole().is_none()) {
+            Self::Quota
+        } else {
+            Self::Sandbox
         }
     }
 }
@@ -74,7 +93,8 @@ impl CoreUse {
     /// The rule: idle cores are kept awake for sandboxes that the run starts, but not for servers of another session: there idle
     /// priority does not apply (Linux schedules sessions as groups), and with the spinners of one session a commit of the other took 4 ms
     /// instead of 0.7 ms. Nor if a load has more than one thread, because such a
-    /// load keeps the cores busy and the spinners cost it throughput. Measuring threads have real-time priority
+    /// load keeps the cores busy and the spinners cost it throughput. Nor for servers with a quota: next to a spinner on its core, a
+    /// server with half a core got no time at all for more than ten seconds (Linux 6.18, six of six runs of `lag --hosts`). Measuring threads have real-time priority
     /// only if no server shares their cores: it takes the cores from the servers, which the lag and a load show
     /// (`calibrate --ablation`, in the methodology).
     pub(crate) fn decide(
@@ -85,6 +105,9 @@ impl CoreUse {
     ) -> Self {
         let awake = match servers {
             _ if threads > 1 => Decision::no("a load has more than one thread"),
+            ServerPlace::Quota => Decision::no(
+                "servers have a quota of processor time, or may have one, and spinners can keep them from running",
+            ),
             ServerPlace::Sandbox => {
                 Decision::yes("a sandbox of the run, and no load has more than one thread")
             }
@@ -145,7 +168,8 @@ mod tests {
 
     #[test]
     fn cores_are_used_by_load_and_place_of_servers() {
-        use ServerPlace::{Local, Remote, Sandbox};
+        use ServerPlace::{Local, Quota, Remote, Sandbox};
+        assert_eq!(decided(0, Quota), (false, false));
         assert_eq!(
             [0, 1, 2].map(|threads| decided(threads, Sandbox)),
             [(true, false), (true, false), (false, false)]

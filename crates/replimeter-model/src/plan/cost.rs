@@ -253,7 +253,8 @@ impl Settings for CostSettings {
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, CostPlan), PlanError> {
         self.check_times()?;
         check_target(target)?;
-        let mut plan = self.filled()?;
+        let servers = ServerPlace::of_sandbox(target.cpus_per_server, target.hosts);
+        let mut plan = self.filled(servers)?;
         plan.shapes = plan.shapes_of(target)?;
         // The modes are the targets.
         let targets = plan
@@ -298,7 +299,7 @@ impl CostSettings {
     }
 
     /// Returns the plan, whose servers are not known yet.
-    fn filled(&mut self) -> Result<CostPlan, PlanError> {
+    fn filled(&mut self, servers: ServerPlace) -> Result<CostPlan, PlanError> {
         let modes = self.modes.get_or_insert(CostModes::All).clone();
         let threads = self.threads.get_or_insert_with(|| vec![1, 8]).clone();
         check_threads(&threads)?;
@@ -347,7 +348,7 @@ impl CostSettings {
                 &mut self.keep_awake,
                 None,
                 threads.iter().copied().max().unwrap_or(0),
-                ServerPlace::Sandbox,
+                servers,
             ),
             skip_unavailable: !tested
                 && (modes == CostModes::All || self.skip_unavailable == Some(true)),

@@ -221,7 +221,12 @@ impl Settings for LossSettings {
             row_size,
             kill_delay,
             seed: *self.seed.get_or_insert(1),
-            cores: CoreUse::decide(&mut self.keep_awake, None, writers, ServerPlace::Sandbox),
+            cores: CoreUse::decide(
+                &mut self.keep_awake,
+                None,
+                writers,
+                ServerPlace::of(&targets),
+            ),
         };
         Ok((targets, plan))
     }
