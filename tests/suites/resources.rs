@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    path::PathBuf,
     sync::atomic::AtomicBool,
     thread,
     time::{Duration, Instant},
@@ -22,8 +23,9 @@ use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
     LIMIT, TestEnvironment,
     harness::{Test, skip},
-    run_unprivileged, session, sql, start, start_spec, test, value, wait,
+    run_unprivileged, servers_of, session, sql, start, start_spec, test, value, wait, wait_until,
 };
+use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(every_server_role_is_metered_by_its_socket),
@@ -31,6 +33,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(server_without_visible_process_uses_own_counters),
     test!(only_standalone_server_may_lack_a_binary_log),
     test!(server_is_limited_to_its_cpu_share).alone(),
+    test!(control_groups_end_with_their_servers_and_tools).alone(),
     test!(hosts_share_the_machine_with_the_client),
     test!(unprivileged_hosts_share_the_machine),
 ];
@@ -347,6 +350,68 @@ fn server_is_limited_to_its_cpu_share() {
             && error.hint().contains("--cpus-per-server"),
         "{error}"
     );
+}
+
+/// Returns the control groups of sandboxes on this machine.
+fn control_groups() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            if entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("replimeter-")
+            {
+                found.push(entry.path());
+            }
+            folders.push(entry.path());
+        }
+    }
+    found
+}
+
+fn control_groups_end_with_their_servers_and_tools() {
+    let tool = TestEnvironment::new();
+    let words = "load --sandbox mariadb/none --cpus-per-server 0.2 --flush-delay 1ms --client-link-delay 100us --workload point-select \
+                 --threads 8 --duration 60s";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let before = control_groups();
+    let new = || -> Vec<PathBuf> {
+        let all = control_groups().into_iter();
+        all.filter(|group| !before.contains(group)).collect()
+    };
+    // Kills the server that is paused by its quota, or the tool.
+    for server in [true, false] {
+        let mut child = tool.command(&words).spawn().unwrap();
+        let throttled = |group: &PathBuf| {
+            let stat = fs::read_to_string(group.join("cpu.stat")).unwrap_or_default();
+            let mut lines = stat.lines();
+            lines.any(|line| line.strip_prefix("nr_throttled ").is_some_and(|n| n != "0"))
+        };
+        let began = Instant::now();
+        while !new().iter().any(throttled) {
+            if let Some(status) = child.try_wait().unwrap() {
+                assert_eq!(status.code(), Some(3));
+                let error = wait(child, LIMIT).stderr;
+                assert!(error.contains("control group"), "{error}");
+                return skip("no control group can be created here");
+            }
+            assert!(began.elapsed() < LIMIT, "no server was paused");
+            thread::sleep(Duration::from_millis(20));
+        }
+        if server {
+            for pid in servers_of(&child) {
+                let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+            }
+            let _ = wait(child, LIMIT).with_code(3).stderr_contains("primary");
+        } else {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        wait_until("no control group is left", LIMIT, || new().is_empty());
+    }
 }
 
 const ON_HOSTS: [&str; 9] = [

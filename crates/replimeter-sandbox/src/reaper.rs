@@ -1,6 +1,6 @@
-//! A reaper for sandboxes whose servers start programs. The kernel ends a server together with the
-//! tool, but not a state transfer that the server started; the reaper detects the end of the tool,
-//! regardless of the cause, and ends the remaining processes.
+//! A reaper for sandboxes whose servers start programs, or have control groups. The kernel ends a server together with the
+//! tool, but not a state transfer that the server started, nor its control group; the reaper detects the end of the tool,
+//! regardless of the cause, ends the remaining processes, and removes the groups.
 
 use std::{
     io::{self, Read},
@@ -12,7 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::process::{self, kill_by_token};
+use crate::{
+    cpus::remove_groups_of,
+    process::{self, kill_by_token},
+};
 
 /// How long the reaper searches for processes.
 const LOOK: Duration = Duration::from_secs(10);
@@ -78,7 +81,7 @@ impl Reaper {
     }
 }
 
-/// Runs the reaper: waits until `tool` is closed, then ends all processes with its sandbox's token.
+/// Runs the reaper: waits until `tool` is closed, then ends all processes with its sandbox's token, and removes its control groups.
 pub fn watch(token: &str, tool: &mut dyn Read) {
     // A sandbox's token has this length; other processes must not be affected.
     if token.len() != 32 {
@@ -98,6 +101,10 @@ pub fn watch(token: &str, tool: &mut dyn Read) {
         if kill_by_token(token) > 0 {
             quiet_since = Instant::now();
         }
+        thread::sleep(Duration::from_millis(20));
+    }
+    // A server that ends holds its group for a while.
+    while !remove_groups_of(token) && began.elapsed() < LOOK {
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -121,7 +121,10 @@ impl Sandbox {
         };
         // From here on an early return drops the sandbox, and so ends and removes it.
         access::write(&sandbox.entry.folder, &password)?;
-        if let (Mode::Galera, Some(reaper)) = (settings.spec.shape.mode(), &settings.reaper) {
+        let spec = &settings.spec;
+        let leaves =
+            spec.shape.mode() == Mode::Galera || spec.cpus.is_some() || spec.hosts.is_some();
+        if let Some(reaper) = settings.reaper.as_ref().filter(|_| leaves) {
             let program = reaper.program.display().to_string();
             let spawn = |source| SandboxError::Spawn { program, source };
             sandbox
