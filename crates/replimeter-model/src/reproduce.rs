@@ -14,7 +14,7 @@ pub const REPRODUCE_SCHEMA: &str = "replimeter.reproduce/1";
 pub enum Verdict {
     /// It agrees.
     Agrees,
-    /// It differs, and a run in which the supposed cause is changed agrees.
+    /// It differs, and agrees in a run that changes the supposed cause.
     Explained,
     /// It differs.
     Differs,

@@ -8,7 +8,7 @@ mod quantities;
 use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 pub use self::{
-    dilation::slowed,
+    dilation::{slow_rate, slowed},
     name::{SandboxName, SandboxRef},
     quantities::{Bandwidth, Cpus},
 };

@@ -200,7 +200,7 @@ impl PlanEffects {
                 None => "back to back".to_owned(),
                 Some(LoadRate::PerSecond(rate)) => format!("{rate} per second"),
                 Some(LoadRate::Percent(percent)) => {
-                    format!("{percent} % of what it reaches back to back")
+                    format!("{percent} % of what it reaches in three seconds back to back")
                 }
             };
             self.add_effect(

@@ -12,7 +12,7 @@ use core::{
 /// The least time of a flush, in nanoseconds.
 const DELAY: &CStr = c"REPLIMETER_FLUSH_NS";
 
-/// Numbers of system calls (asm/unistd.h); those of all other machines of 64 bits are the same (asm-generic/unistd.h).
+/// Numbers of system calls (asm/unistd.h; for the others asm-generic/unistd.h).
 #[cfg(target_arch = "x86_64")]
 mod number {
     pub const FSYNC: i64 = 74;
@@ -21,7 +21,7 @@ mod number {
     pub const CLOCK_GETTIME: i64 = 228;
     pub const CLOCK_NANOSLEEP: i64 = 230;
 }
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(target_arch = "aarch64", target_arch = "riscv64", target_arch = "loongarch64"))]
 mod number {
     pub const FSYNC: i64 = 82;
     pub const FDATASYNC: i64 = 83;

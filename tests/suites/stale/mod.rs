@@ -18,6 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(consistency::group_keeps_its_consistency_levels),
     test!(under_load::staleness_counts_versions_under_load),
     test!(under_load::load_reads_are_checked),
+    test!(under_load::share_of_a_rate_is_of_what_the_load_reaches),
     test!(under_load::load_reads_on_every_cluster_node_are_checked),
     test!(under_load::replica_killed_under_checked_load_ends_the_run),
     test!(consistency::unknown_names_are_usage_errors_before_start),

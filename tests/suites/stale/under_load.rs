@@ -281,3 +281,45 @@ pub(super) fn replica_killed_under_checked_load_ends_the_run() {
         "{document:#}"
     );
 }
+
+pub(super) fn share_of_a_rate_is_of_what_the_load_reaches() {
+    let tool = TestEnvironment::new();
+    let words = "stale --sandbox mariadb/async:1 --load insert:2@primary --duration 2s --read-delays none --json --rate";
+    let measure = |rate: &str| {
+        let words: Vec<&str> = words.split_whitespace().chain([rate]).collect();
+        let document = tool.run(&words).with_code(0).json();
+        let load = &document["results"]["load"][0];
+        let reached = load["throughput"]["mean"].as_f64().unwrap();
+        (number(&load["rate"]) as f64, reached)
+    };
+    let (rate, reached) = measure("20%");
+    assert!(
+        rate > 10.0 && (rate * 0.7..rate * 1.3).contains(&reached),
+        "{rate} and {reached}"
+    );
+    // More than four times the share, on a machine that may be slower by half.
+    let (larger, _) = measure("90%");
+    assert!(
+        (1.5..14.0).contains(&(larger / rate)),
+        "{rate} and {larger}"
+    );
+    // Back to back, with the same bound for the machine.
+    let (none, most) = {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let document = tool.run(&words[..words.len() - 1]).with_code(0).json();
+        let load = &document["results"]["load"][0];
+        (
+            load["rate"].is_null(),
+            load["throughput"]["mean"].as_f64().unwrap(),
+        )
+    };
+    assert!(
+        none && (0.06..0.6).contains(&(rate / most)),
+        "{rate} of {most}"
+    );
+    let words: Vec<&str> = words.split_whitespace().chain(["101%"]).collect();
+    let _ = tool
+        .run(&words)
+        .with_code(2)
+        .stderr_contains("is not a rate");
+}

@@ -126,7 +126,6 @@ fn window_has_the_differences_of_its_edges() {
     assert_eq!(window(&begin, &begin), None);
 }
 
-/// Returns a record with a window of each length in seconds and share.
 #[test]
 fn share_of_waiting_threads_is_of_their_runnable_time() {
     let threads = |times: &[(i32, u64, u64)]| -> BTreeMap<i32, ThreadTime> {
@@ -152,6 +151,7 @@ fn share_of_waiting_threads_is_of_their_runnable_time() {
     assert!(own.values().any(|time| time.ran > 0), "{own:?}");
 }
 
+/// Returns a record with a window of each length in seconds and share.
 fn record(windows: &[(f64, f64)], set: impl Fn(&mut HostWindow) -> &mut Option<f64>) -> HostRecord {
     let mut record = HostRecord::default();
     let mut at = 0.0;

@@ -59,7 +59,7 @@ fn disturbed(run: &GatedRun<'_>) -> Option<String> {
     let delayed = record.mean(|window| window.client_delay_percent);
     if let Some(delayed) = delayed.filter(|delayed| run.own_cores && *delayed >= DELAYED_PERCENT) {
         return Some(format!(
-            "the client waited for its own cores in {delayed:.0} % of the time in which it could run (limit {DELAYED_PERCENT} %): something else used them"
+            "the client waited for its own cores in {delayed:.0} % of the time in which it could run (limit {DELAYED_PERCENT} %)"
         ));
     }
     let counted = |name: &str| run.by_quota || name == CLIENT;

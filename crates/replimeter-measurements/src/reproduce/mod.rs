@@ -69,7 +69,7 @@ fn within(estimate: Estimate, least: f64, most: f64) -> Verdict {
     }
 }
 
-/// Returns the verdict of a finding with that of a run in which only the supposed cause of a difference is changed.
+/// Returns the verdict of a finding with that of a run that changes the supposed cause of a difference.
 fn explained(verdict: Verdict, changed: Verdict) -> Verdict {
     match (verdict, changed) {
         (Verdict::Differs, Verdict::Agrees) => Verdict::Explained,

@@ -92,7 +92,7 @@ pub fn replicas(site: &ScaleDocument, apart: Option<&ScaleDocument>) -> (Table, 
         let (text, verdict) = of(site);
         match apart.map(of) {
             Some((on_hosts, changed)) => (
-                format!("{text}; on hosts of their own {on_hosts}"),
+                format!("{text}; without the site, on hosts of their own {on_hosts}"),
                 explained(verdict, changed),
             ),
             None => (text, verdict),
@@ -195,7 +195,9 @@ mod tests {
             "{claims:#?}"
         );
         assert!(
-            claims[2].ours.contains("; on hosts of their own 174 %"),
+            claims[2]
+                .ours
+                .contains("; without the site, on hosts of their own 174 %"),
             "{claims:#?}"
         );
         let (_, claims) = replicas(&shared, None);

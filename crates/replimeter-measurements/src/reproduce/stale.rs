@@ -142,7 +142,7 @@ fn by_load(
     let (shared_cores, on_shared) = updates(plain);
     let (updates, verdict) = match apart.map(updates) {
         Some((own, on_own)) => (
-            format!("{shared_cores}; on hosts of their own {own}"),
+            format!("{shared_cores}; back to back on hosts of their own {own}"),
             explained(on_shared, on_own),
         ),
         None => (shared_cores, on_shared),
@@ -291,7 +291,9 @@ mod tests {
         let claim = third(Some(&document));
         assert_eq!(claim.verdict, Verdict::Explained);
         assert!(
-            claim.ours.contains("; on hosts of their own 53.5"),
+            claim
+                .ours
+                .contains("; back to back on hosts of their own 53.5"),
             "{}",
             claim.ours
         );

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     load::{Arrivals, DataSize, LoadSpec, RatedLoad},
-    sandbox::slowed,
+    sandbox::{slow_rate, slowed},
     sizes::Sizes,
     target::Target,
     time_span::TimeSpan,
@@ -346,7 +346,7 @@ impl Settings for LagSettings {
             *pause = slowed(*pause, factor);
         }
         for rate in plan.load.iter_mut().filter_map(|load| load.rate.as_mut()) {
-            *rate = (*rate / u64::from(factor)).max(1);
+            slow_rate(rate, factor).map_err(PlanError::Contradiction)?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     load::{Arrivals, DataSize, LoadSpec},
-    sandbox::slowed,
+    sandbox::{slow_rate, slowed},
     target::Target,
     time_span::TimeSpan,
 };
@@ -440,7 +440,7 @@ impl Settings for StaleSettings {
                 .for_each(|delay| *delay = slowed(*delay, factor));
         }
         if let Some(LoadRate::PerSecond(rate)) = &mut plan.rate {
-            *rate = (*rate / u64::from(factor)).max(1);
+            slow_rate(rate, factor).map_err(PlanError::Contradiction)?;
         }
         Ok(())
     }
@@ -477,6 +477,12 @@ impl StaleSettings {
         }
         if self.rate.is_some() && cases.iter().all(|case| case.0.is_empty()) {
             return contradiction("a rate requires a load; add load, such as oltp-mix:32@node1");
+        }
+        let all_visible = self.check_load_reads.is_none() && self.pace != Some(StalePace::Ack);
+        if matches!(self.rate, Some(LoadRate::Percent(_))) && !all_visible {
+            return contradiction(
+                "a rate as a share is found back to back, which can leave the readers behind when the counted reads begin: for check-load-reads and pace ack give operations per second",
+            );
         }
         if self.arrivals.is_some() && self.rate.is_none() {
             return contradiction("arrivals requires a rate; add rate, such as 2000");

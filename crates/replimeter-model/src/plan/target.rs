@@ -198,7 +198,7 @@ impl TargetSettings {
         Ok(targets)
     }
 
-    /// Rejects implausibly long times.
+    /// Rejects implausibly long times, and factors that are no slowing.
     pub(super) fn check_times(&self) -> Result<(), PlanError> {
         let most = TimeSpan::from_secs(10);
         units::check_at_most("link-delay", self.link_delay, most, "a link")?;
@@ -236,6 +236,7 @@ impl TargetSettings {
         if self.own_servers_given() {
             return Ok(vec![Target::Nodes(self.own_servers()?)]);
         }
+        self.check_times()?;
         let named = match &self.sandbox {
             Some(named) => named.clone(),
             None => vec![DEFAULT_SANDBOX.parse().map_err(PlanError::Contradiction)?],
@@ -268,10 +269,17 @@ impl TargetSettings {
                 "the servers of a running sandbox cannot be changed; give server settings to `sandbox up` (client-link-delay, flush-delay, dilation and hosts need a sandbox of the run)",
             );
         }
-        if self.hosts && shapes.len() < named.len() {
-            return contradiction(
-                "a running sandbox cannot be changed: hosts needs sandboxes of the run",
-            );
+        let of_a_run = [
+            ("client-link-delay", self.client_link_delay.is_some()),
+            ("flush-delay", self.flush_delay.is_some()),
+            ("dilation", self.dilation.is_some()),
+            ("hosts", self.hosts),
+        ];
+        let given = of_a_run.into_iter().find(|(_, given)| *given);
+        if let Some((name, _)) = given.filter(|_| shapes.len() < named.len()) {
+            return Err(PlanError::Contradiction(format!(
+                "a running sandbox cannot be changed: {name} needs sandboxes of the run"
+            )));
         }
         let mut specs = match shapes.first() {
             Some(first) => SandboxSpec::resolve(&shapes, &self.common(*first))

@@ -9,19 +9,24 @@ use crate::{
     time_span::TimeSpan,
 };
 
-/// Timers of servers whose whole value is a time, in the server's own unit, with the default where it matters within seconds
-/// (manuals of MariaDB 11.8 and MySQL 9.7).
-const TIMERS: [(&str, Option<u64>); 10] = [
-    ("binlog_commit_wait_usec", None),
-    ("binlog_group_commit_sync_delay", None),
-    ("group_replication_member_expel_timeout", Some(5)),
-    ("group_replication_unreachable_majority_timeout", None),
-    ("innodb_flush_log_at_timeout", Some(1)),
-    ("innodb_lock_wait_timeout", None),
-    ("replica_net_timeout", Some(60)),
-    ("rpl_semi_sync_master_timeout", Some(10_000)),
-    ("rpl_semi_sync_source_timeout", Some(10_000)),
-    ("slave_net_timeout", Some(60)),
+/// Timers of servers whose whole value is a time, in the server's own unit: the default where it matters within seconds, and the
+/// largest value (manuals of MariaDB 11.8 and MySQL 9.7; of both the smaller).
+const TIMERS: [(&str, Option<u64>, u64); 11] = [
+    ("binlog_commit_wait_usec", None, 4_294_967_295),
+    ("binlog_group_commit_sync_delay", None, 1_000_000),
+    ("group_replication_flow_control_period", None, 60),
+    ("group_replication_member_expel_timeout", Some(5), 3600),
+    (
+        "group_replication_unreachable_majority_timeout",
+        None,
+        31_536_000,
+    ),
+    ("innodb_flush_log_at_timeout", Some(1), 2700),
+    ("innodb_lock_wait_timeout", None, 100_000_000),
+    ("replica_net_timeout", Some(60), 31_536_000),
+    ("rpl_semi_sync_master_timeout", Some(10_000), 4_294_967_295),
+    ("rpl_semi_sync_source_timeout", Some(10_000), 4_294_967_295),
+    ("slave_net_timeout", Some(60), 31_536_000),
 ];
 
 /// Galera's timers in tenths of a second (documentation of `wsrep_provider_options`, Galera 4).
@@ -47,16 +52,24 @@ fn plain(name: &str) -> &str {
     name.strip_prefix("loose_").unwrap_or(name)
 }
 
-fn is_timer(option: &ServerOption) -> bool {
-    TIMERS
-        .iter()
-        .any(|(timer, _)| *timer == plain(&option.name))
-}
-
 /// Returns a time, slowed by a factor.
 #[must_use]
 pub fn slowed(span: TimeSpan, factor: u32) -> TimeSpan {
     TimeSpan(span.0.saturating_mul(factor))
+}
+
+/// Slows a rate.
+///
+/// # Errors
+/// When it is not a multiple of the factor: it would be another rate in plain time.
+pub fn slow_rate(rate: &mut u64, factor: u32) -> Result<(), String> {
+    if !rate.is_multiple_of(u64::from(factor)) {
+        return Err(format!(
+            "rate = {rate} cannot be slowed {factor} times; give a multiple of {factor}, which is the rate in plain time"
+        ));
+    }
+    *rate /= u64::from(factor);
+    Ok(())
 }
 
 impl SandboxSpec {
@@ -66,25 +79,20 @@ impl SandboxSpec {
         let Some(factor) = self.dilation else {
             return self.clone();
         };
-        let mut server_options: Vec<NodeOption> = TIMERS
-            .iter()
-            .filter_map(|(name, default)| Some((*name, (*default)?)))
-            .map(|(name, default)| everywhere(format!("loose_{name}"), default * u64::from(factor)))
-            .collect();
-        // A server takes the last of several.
-        server_options.extend(self.server_options.iter().cloned());
-        for option in
-            &mut server_options[TIMERS.iter().filter(|(_, value)| value.is_some()).count()..]
-        {
-            let option = &mut option.option;
-            let number = option
-                .value
-                .as_deref()
-                .and_then(|value| value.parse::<u64>().ok());
-            if let Some(number) = number.filter(|_| is_timer(option)) {
-                option.value = Some((number * u64::from(factor)).to_string());
+        let defaults = TIMERS.iter().filter_map(|(name, default, _)| {
+            Some(everywhere(
+                format!("loose_{name}"),
+                (*default)? * u64::from(factor),
+            ))
+        });
+        let given = self.server_options.iter().cloned().map(|mut option| {
+            if let Some(value) = slowed_timer(&option.option, factor) {
+                option.option.value = Some(value.to_string());
             }
-        }
+            option
+        });
+        // A server takes the last of several.
+        let mut server_options: Vec<NodeOption> = defaults.chain(given).collect();
         if self.shape.mode() == Mode::Galera {
             slow_galera(&mut server_options, factor);
         }
@@ -106,19 +114,30 @@ impl SandboxSpec {
     /// Returns the user's server options that look like timers, and that a dilation does not slow.
     #[must_use]
     pub fn undilated(&self) -> Vec<String> {
-        if self.dilation.is_none() {
+        let Some(factor) = self.dilation else {
             return Vec::new();
-        }
+        };
         let options = self.server_options.iter().map(|option| &option.option);
         let unknown = options.filter(|option| {
             let name = plain(&option.name);
-            let of_galera = name == PROVIDER_OPTIONS;
-            let value = option.value.as_deref().unwrap_or_default();
-            let text = if of_galera { value } else { name };
-            !is_timer(option) && TIMES.iter().any(|time| text.contains(time))
+            let text = match name == PROVIDER_OPTIONS {
+                true => option.value.as_deref().unwrap_or_default(),
+                false => name,
+            };
+            TIMES.iter().any(|time| text.contains(time)) && slowed_timer(option, factor).is_none()
         });
         unknown.map(ToString::to_string).collect()
     }
+}
+
+/// Returns the slowed value of a timer; `None` for another option, one without a plain number, and beyond what servers take.
+fn slowed_timer(option: &ServerOption, factor: u32) -> Option<u64> {
+    let (_, _, most) = TIMERS
+        .iter()
+        .find(|(timer, ..)| *timer == plain(&option.name))?;
+    let number: u64 = option.value.as_deref()?.parse().ok()?;
+    let slowed = number.checked_mul(u64::from(factor))?;
+    (slowed <= *most).then_some(slowed)
 }
 
 fn everywhere(name: String, value: impl ToString) -> NodeOption {
@@ -138,16 +157,12 @@ fn slow_galera(options: &mut Vec<NodeOption>, factor: u32) {
         format!("{name}=PT{}S", time.as_secs_f64())
     });
     let timers = timers.join(";");
-    let given = options.iter_mut().rev();
-    let mut given =
-        given.filter(|option| option.node.is_none() && option.option.name == PROVIDER_OPTIONS);
-    match given.next() {
-        Some(option) => {
-            let value = option.option.value.get_or_insert_default();
-            *value = format!("{timers};{value}");
-        }
-        None => options.push(everywhere(PROVIDER_OPTIONS.to_owned(), timers)),
+    let given = options.iter_mut().map(|option| &mut option.option);
+    for option in given.filter(|option| option.name == PROVIDER_OPTIONS) {
+        let value = option.value.get_or_insert_default();
+        *value = format!("{timers};{value}");
     }
+    options.insert(0, everywhere(PROVIDER_OPTIONS.to_owned(), timers));
 }
 
 #[cfg(test)]
@@ -205,11 +220,48 @@ mod tests {
     fn timers_of_galera_precede_those_of_the_user() {
         let given = spec("galera:3", &["wsrep_provider_options=gcache.size=1M"]).dilated();
         let values = values(&given, PROVIDER_OPTIONS);
-        assert_eq!(values.len(), 1);
-        assert!(values[0].ends_with("evs.suspect_timeout=PT50S;gmcast.peer_timeout=PT30S;repl.causal_read_timeout=PT300S;gcache.size=1M"), "{values:?}");
+        let last = values.last().unwrap();
+        assert!(last.ends_with("evs.suspect_timeout=PT50S;gmcast.peer_timeout=PT30S;repl.causal_read_timeout=PT300S;gcache.size=1M"), "{values:?}");
         assert!(
-            values[0].starts_with("evs.inactive_check_period=PT5S;"),
+            last.starts_with("evs.inactive_check_period=PT5S;"),
             "{values:?}"
+        );
+    }
+
+    #[test]
+    fn options_of_a_node_keep_its_timers_slow() {
+        let options = [
+            "wsrep_provider_options=gcache.size=1M",
+            "node1:wsrep_provider_options=gcache.size=2M",
+        ];
+        for given in [&options[..], &options[1..]] {
+            let slow = spec("galera:3", given).dilated();
+            let of_node =
+                slow.server_options.iter().rev().find(|option| {
+                    option.is_for("node1") && option.option.name == PROVIDER_OPTIONS
+                });
+            let value = of_node.unwrap().option.value.as_deref().unwrap();
+            assert!(
+                value.contains("evs.suspect_timeout=PT50S") && value.ends_with("gcache.size=2M"),
+                "{value}"
+            );
+            // The others have the timers, too.
+            assert!(values(&slow, PROVIDER_OPTIONS)[0].contains("evs.suspect_timeout=PT50S"));
+        }
+    }
+
+    #[test]
+    fn timers_beyond_the_largest_value_are_named() {
+        let options = [
+            "rpl_semi_sync_master_timeout=18446744073709551615",
+            "binlog_group_commit_sync_delay=200000",
+            "slave_net_timeout=1K",
+        ];
+        let slow = spec("async:1", &options);
+        assert_eq!(slow.undilated(), options);
+        assert_eq!(
+            values(&slow.dilated(), "binlog_group_commit_sync_delay"),
+            ["200000"]
         );
     }
 

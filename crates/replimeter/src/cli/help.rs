@@ -108,7 +108,7 @@ pub(super) fn wrapped(program: Command) -> Command {
 /// Returns a command whose target options mean what its help says.
 pub(super) fn with_target(command: Command) -> Command {
     match command.get_name() {
-        "doctor" => one_target(command),
+        "doctor" => one_target(command).mut_arg("dilation", |option| option.hide(true)),
         "run" => with_help(
             command,
             "sandbox",

@@ -62,6 +62,14 @@ fn contradictory_settings_are_refused() {
         ("timeout = '0s'", "timeout must be"),
         ("rate = 5", "requires a load"),
         (
+            "check-load-reads = '2:2'\nrate = '60%'",
+            "give operations per second",
+        ),
+        (
+            "load = ['insert:1@a']\nrate = '60%'\npace = 'ack'",
+            "give operations per second",
+        ),
+        (
             "load = ['insert:1@a']\ncases = ['none']",
             "either load or cases",
         ),
@@ -93,6 +101,45 @@ fn contradictory_settings_are_refused() {
         let error = plan(spec).unwrap_err().to_string();
         assert!(error.contains(want), "{error}");
     }
+}
+
+#[test]
+fn rates_are_numbers_or_shares() {
+    for (text, rate) in [
+        ("5", LoadRate::PerSecond(5)),
+        ("'5'", LoadRate::PerSecond(5)),
+        ("'60%'", LoadRate::Percent(60)),
+    ] {
+        let text = format!("load = ['insert:1@a']\nrate = {text}");
+        let (settings, plan) = plan(&text).unwrap();
+        assert_eq!(plan.rate, Some(rate));
+        let written = toml::to_string(&settings).unwrap();
+        assert_eq!(toml::from_str::<StaleSettings>(&written).unwrap(), settings);
+    }
+    for text in ["0", "'0%'", "'101%'", "-1", "'%'", "1.5"] {
+        let text = format!("load = ['insert:1@a']\nrate = {text}");
+        assert!(toml::from_str::<StaleSettings>(&text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn slowed_plans_wait_longer_and_load_less() {
+    let slowed = |rate: u64| {
+        let mut plan = plan(&format!(
+            "read-delays = '1ms'\nload = ['insert:1@a']\nrate = {rate}"
+        ))?
+        .1;
+        StaleSettings::dilate(&mut plan, 10).map(|()| plan)
+    };
+    let plan = slowed(50).unwrap();
+    assert_eq!(plan.rate, Some(LoadRate::PerSecond(5)));
+    assert_eq!(
+        plan.read_delays,
+        ReadDelays::At(vec![TimeSpan::from_millis(10)])
+    );
+    assert_eq!(plan.timeout, TimeSpan::from_secs(100));
+    let refused = slowed(25).unwrap_err().to_string();
+    assert!(refused.contains("a multiple of 10"), "{refused}");
 }
 
 #[test]

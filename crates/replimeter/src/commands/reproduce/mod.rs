@@ -383,6 +383,7 @@ mod tests {
             &[
                 r#"scale.data-size: "300MB" → "30MB""#,
                 r#"scale.duration: "10s" → "3s""#,
+                "scale.starts: 4 → 3",
                 r#"scale.warm-up: "3s" → "1s""#,
                 r#"target.server-options: ["innodb_buffer_pool_size=64M", "innodb_flush_log_at_trx_commit=1", "sync_binlog=1"] → ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]"#,
             ],

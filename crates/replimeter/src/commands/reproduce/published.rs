@@ -75,6 +75,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
             [scale]
             duration = "3s"
             warm-up = "1s"
+            starts = 3
             data-size = "30MB"
         "#,
         },
@@ -177,11 +178,13 @@ pub(super) const PUBLISHED: [Published; 5] = [
                 [stale]
                 cases = ["update-key:32@writer", "update-key:32@reader"]
                 read-consistency = ["off"]
+                # Back to back, as published: the load takes all of its own host, and nothing of the others.
+                rate = {}
             "#,
                 small: r#"
                 [stale]
                 rounds = {}
-                duration = "15s"
+                duration = "20s"
                 read-delays = "none"
                 load-data-size = "50000"
             "#,
