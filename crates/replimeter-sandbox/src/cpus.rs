@@ -444,9 +444,8 @@ pub(crate) fn remove_groups_of(token: &str) -> bool {
     let groups = places
         .iter()
         .flat_map(|(_, parent)| groups_in(parent, &prefix_of(token)));
-    groups.fold(true, |all, entry| {
-        fs::remove_dir(entry.path()).is_ok() && all
-    })
+    let left = groups.filter(|entry| fs::remove_dir(entry.path()).is_err());
+    left.count() == 0
 }
 
 /// Removes control groups without processes, which killed tools left: those that are older and not locked.

@@ -129,7 +129,7 @@ fn by_load(
     let idle = of(plain, "none", "");
     let both = |one: Option<&StaleRow>, other: Option<&StaleRow>| {
         [one, other]
-            .map(|row| or_dash(row, |row| shown(row)))
+            .map(|row| or_dash(row, shown))
             .join(" and ")
     };
     let shared = "all nodes, the load and the client share this machine's cores here";
