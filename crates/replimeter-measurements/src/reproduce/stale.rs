@@ -128,9 +128,7 @@ fn by_load(
 ) -> Vec<Claim> {
     let idle = of(plain, "none", "");
     let both = |one: Option<&StaleRow>, other: Option<&StaleRow>| {
-        [one, other]
-            .map(|row| or_dash(row, shown))
-            .join(" and ")
+        [one, other].map(|row| or_dash(row, shown)).join(" and ")
     };
     let shared = "all nodes, the load and the client share this machine's cores here";
     let mix = of(plain, "oltp-mix", "writer");

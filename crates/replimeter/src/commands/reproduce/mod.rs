@@ -396,7 +396,7 @@ mod tests {
                 "stale.rounds: 10000 → none",
             ],
             &[
-                r#"cost.duration: "30s" → "3s""#,
+                r#"cost.duration: "30s" → "6s""#,
                 r#"cost.modes: "mariadb/none,mariadb/binlog,mariadb/async,mariadb/semi-sync,galera,mysql/none,mysql/binlog,mysql/async,mysql/semi-sync,group" → "mariadb/none,mariadb/binlog,mariadb/async,mariadb/semi-sync,mysql/none,mysql/binlog,mysql/async,mysql/semi-sync""#,
                 "cost.starts: 10 → 4",
                 r#"cost.warm-up: "1s" → "500ms""#,

@@ -82,18 +82,20 @@ pub(super) const PUBLISHED: [Published; 5] = [
         others: &[PublishedRun {
             name: "2-read-replicas-hosts",
             plan: include_str!("../../../../../plans/read-replica-scaling.toml"),
-            keys: "",
+            keys: r#"
+            [scale]
+            replicas = "0..2"
+            updates = false
+            check-prediction = false
+        "#,
             small: r#"
             [target]
             server-options = ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]
             [scale]
-            replicas = "0..2"
             duration = "3s"
             warm-up = "500ms"
             starts = 4
             data-size = "30MB"
-            updates = false
-            check-prediction = false
         "#,
         }],
         gated_by_quota: false,
@@ -180,6 +182,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
                 read-consistency = ["off"]
                 # Back to back, as published: the load takes all of its own host, and nothing of the others.
                 rate = {}
+                rounds = 3000
             "#,
                 small: r#"
                 [stale]
@@ -211,7 +214,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
             small: r#"
             [cost]
             modes = "mariadb/none,mariadb/binlog,mariadb/async,mariadb/semi-sync,mysql/none,mysql/binlog,mysql/async,mysql/semi-sync"
-            duration = "3s"
+            duration = "6s"
             starts = 4
             warm-up = "500ms"
         "#,
@@ -228,7 +231,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
         "#,
             small: r#"
             [cost]
-            duration = "3s"
+            duration = "6s"
             starts = 4
             warm-up = "500ms"
         "#,
