@@ -14,18 +14,16 @@ pub fn block<'a>(
     target: &TargetRecord,
     rows: impl IntoIterator<Item = (String, &'a str, &'a Distribution)>,
 ) -> Block {
-    let lines = target.dilation.into_iter();
-    let rows: Vec<_> = rows.into_iter().filter(|(_, _, of)| of.count > 0).collect();
-    let lines = lines.flat_map(|factor| {
-        rows.iter().map(move |(name, what, of)| {
-            let times = [of.min_us, of.mean_us, of.p50_us, of.p99_us, of.max_us];
-            let times = times.map(|us| Format::Time.cell(us.map(|us| us / f64::from(factor))));
-            let begin = [name.as_str().into(), (*what).into(), Cell::from(of.count)];
-            begin.into_iter().chain(times).collect::<Vec<Cell>>()
-        })
+    let factor = target.dilation.unwrap_or(1);
+    let rows = rows.into_iter();
+    let shown = rows.filter(|(_, _, of)| target.dilation.is_some() && of.count > 0);
+    let lines = shown.map(|(name, what, of)| {
+        let times = [of.min_us, of.mean_us, of.p50_us, of.p99_us, of.max_us];
+        let times = times.map(|us| Format::Time.cell(us.map(|us| us / f64::from(factor))));
+        let begin = [name.into(), what.into(), Cell::from(of.count)];
+        begin.into_iter().chain(times).collect::<Vec<Cell>>()
     });
     let headings = ["row", "time", "count", "min", "mean", "p50", "p99", "max"];
-    let factor = target.dilation.unwrap_or(1);
     Block::table(
         "plain-time",
         format!("In plain time: as measured, divided by {factor}"),

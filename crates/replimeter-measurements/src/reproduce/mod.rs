@@ -77,6 +77,17 @@ fn explained(verdict: Verdict, changed: Verdict) -> Verdict {
     }
 }
 
+/// A measured figure in words, and its verdict.
+type Judged = (String, Verdict);
+
+/// Adds the figure of a run that changes the supposed cause of a difference, if there is one.
+fn with_changed((ours, verdict): Judged, changed: Option<Judged>) -> Judged {
+    match changed {
+        Some((theirs, changed)) => (format!("{ours}; {theirs}"), explained(verdict, changed)),
+        None => (ours, verdict),
+    }
+}
+
 /// Returns `of` less `from`, two independent figures, with an interval from theirs: the distances of both ends are
 /// combined as the variances of a difference are (Zou & Donner 2008).
 fn difference(of: Estimate, from: Estimate) -> Estimate {

@@ -5,10 +5,10 @@ use replimeter_model::{
     engine::Engine,
     estimate::Estimate,
     plan::CostKind,
-    reproduce::{Claim, Table},
+    reproduce::{Claim, Table, Verdict},
 };
 
-use super::{claim, difference, explained, fixed, shown, table, within};
+use super::{claim, difference, fixed, shown, table, with_changed, within};
 use crate::cost::report;
 use replimeter_render::format::or_dash;
 
@@ -101,21 +101,18 @@ fn claims_of(document: &CostDocument, slower: Option<&CostDocument>, engine: &st
     let times = |ratio: f64| format!("{ratio:.2}");
     let us = |us: f64| format!("{us:.1}");
     let factor = |of| within(of, 2.0, 4.0);
-    let without = slower.map(|slower| latency_without(slower, engine));
-    let mut ours = format!("{} times", shown(semi, times));
-    let mut verdict = factor(semi);
-    if let Some(slower) = slower {
-        let semi = semi_sync(slower, engine);
-        let without = without.flatten();
-        ours = format!(
-            "{ours}; {} if an insert takes {} without replication",
+    let changed = slower.map(|slower| {
+        let (semi, without) = (semi_sync(slower, engine), latency_without(slower, engine));
+        let text = format!(
+            "{} if an insert takes {} without replication",
             shown(semi, times),
             or_dash(without, |us| format!("{us:.0} µs"))
         );
-        if without.is_some_and(|us| AS_LONG.contains(&us)) {
-            verdict = explained(verdict, factor(semi));
-        }
-    }
+        let as_long = without.is_some_and(|us| AS_LONG.contains(&us));
+        (text, if as_long { factor(semi) } else { Verdict::Open })
+    });
+    let own = (format!("{} times", shown(semi, times)), factor(semi));
+    let (ours, verdict) = with_changed(own, changed);
     vec![
         claim(
             &named("at one thread an insert takes longer with semi-sync than without replication"),

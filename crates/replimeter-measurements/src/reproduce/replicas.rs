@@ -3,11 +3,11 @@
 use replimeter_model::{
     estimate::Estimate,
     plan::ScalePhase,
-    reproduce::{Claim, Table, Verdict},
+    reproduce::{Claim, Table},
     scale::{ScaleDocument, ScaleRow},
 };
 
-use super::{claim, explained, fixed, ratio, shown, table, within};
+use super::{Judged, claim, fixed, ratio, shown, table, with_changed, within};
 use crate::scale::report::{
     FigureOf, INSERTS, INSERTS_OF_NONE, SELECTS, SELECTS_OF_NONE, counts, row,
 };
@@ -88,15 +88,13 @@ pub fn replicas(site: &ScaleDocument, apart: Option<&ScaleDocument>) -> (Table, 
         )
     };
     // With the same of the servers apart, and the verdict on the cause: shared cores.
-    let judged = |of: &dyn Fn(&ScaleDocument) -> (String, Verdict)| {
-        let (text, verdict) = of(site);
-        match apart.map(of) {
-            Some((on_hosts, changed)) => (
-                format!("{text}; without the site, on hosts of their own {on_hosts}"),
-                explained(verdict, changed),
-            ),
-            None => (text, verdict),
-        }
+    let judged = |of: &dyn Fn(&ScaleDocument) -> Judged| {
+        let on_hosts = apart.map(of);
+        let changed = on_hosts.map(|(text, verdict)| {
+            let text = format!("without the site, on hosts of their own {text}");
+            (text, verdict)
+        });
+        with_changed(of(site), changed)
     };
     let alone = percent_of_none(site, ScalePhase::Insert, [0.0, 100.0]);
     let second = percent_of_one(site, ScalePhase::Insert, INSERTS, [0.0, 1.0]);
@@ -105,7 +103,7 @@ pub fn replicas(site: &ScaleDocument, apart: Option<&ScaleDocument>) -> (Table, 
     let doubled = judged(&|document| {
         percent_of_one(document, ScalePhase::Mixed, SELECTS, [1.5, f64::INFINITY])
     });
-    let finding = |text: &str, published: &str, (ours, verdict): (String, Verdict)| {
+    let finding = |text: &str, published: &str, (ours, verdict): Judged| {
         claim(text, published, ours, verdict, &here)
     };
     let claims = vec![
@@ -135,7 +133,10 @@ pub fn replicas(site: &ScaleDocument, apart: Option<&ScaleDocument>) -> (Table, 
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::scale::{PercentOfNone, ScaleResults};
+    use replimeter_model::{
+        reproduce::Verdict,
+        scale::{PercentOfNone, ScaleResults},
+    };
 
     use super::*;
     use crate::reproduce::tests::verdicts;

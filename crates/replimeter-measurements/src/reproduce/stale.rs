@@ -6,7 +6,7 @@ use replimeter_model::{
     stale::{StaleDocument, StaleRow},
 };
 
-use super::{claim, explained, fixed, table, within};
+use super::{claim, fixed, table, with_changed, within};
 use replimeter_render::{
     figures::{count, time},
     format::{Format, or_dash},
@@ -137,14 +137,11 @@ fn by_load(
         let [reader, writer] = ["reader", "writer"].map(|on| of(rows, "update-key", on));
         (both(reader, writer), more(reader, writer))
     };
-    let (shared_cores, on_shared) = updates(plain);
-    let (updates, verdict) = match apart.map(updates) {
-        Some((own, on_own)) => (
-            format!("{shared_cores}; back to back on hosts of their own {own}"),
-            explained(on_shared, on_own),
-        ),
-        None => (shared_cores, on_shared),
-    };
+    let on_hosts = apart.map(updates).map(|(text, verdict)| {
+        let text = format!("back to back on hosts of their own {text}");
+        (text, verdict)
+    });
+    let (updates, verdict) = with_changed(updates(plain), on_hosts);
     let stalled = of(plain, "big-update", "writer").and_then(|row| {
         [row.write_latency.max_us, row.staleness.max_us]
             .into_iter()

@@ -100,7 +100,7 @@ fn second_version_needs_a_parent_that_delegates() {
         let limit = fs::read_to_string(group.path.join("cpu.max")).unwrap();
         assert_eq!(limit, "4500 10000", "microseconds in each period");
     }
-    // One that exists belongs to somebody else.
+    // A group that exists is not taken over.
     let again = make_groups(2, &below, &names, Cpus { milli: 450 });
     assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
 }

@@ -281,15 +281,15 @@ impl Published {
         let (table, mut claims) = (self.found)(first.run.as_ref(), others)?;
         let gated = runs.iter().map(|run| {
             let head = run.run.head();
-            let sandboxes = run.manifest.sandboxes.iter();
+            let mut sandboxes = run.manifest.sandboxes.iter();
             reproduce::GatedRun {
                 machine: head.machine,
                 // Where time is slowed, a pause is as many times shorter.
                 by_quota: self.gated_by_quota && head.target.dilation.is_none(),
-                own_cores: sandboxes
+                undilated: sandboxes
                     .clone()
-                    .any(|sandbox| sandbox.client_has_own_cores),
-                undilated: sandboxes.flat_map(|sandbox| &sandbox.undilated).collect(),
+                    .find_map(|sandbox| sandbox.undilated.first()),
+                own_cores: sandboxes.any(|sandbox| sandbox.client_has_own_cores),
             }
         });
         reproduce::gate(&mut claims, gated);
