@@ -159,9 +159,7 @@ pub(super) fn cells<'s, 'a: 's>(
                 return Err(CliError::usage(reason, hint));
             }
         };
-        let found = sets.fill(cx, &placed, cluster)?;
-        cx.warn(found);
-        sets.find_rates(cx, &mut placed)?;
+        sets.prepare(cx, &mut placed, cluster)?;
         for level in levels {
             for pool in &work.session_resets {
                 if *level == ReadConsistency::Off && *pool != SessionReset::Keep {

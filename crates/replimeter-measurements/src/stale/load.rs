@@ -289,14 +289,24 @@ impl<'a> CaseLoads<'a> {
         self.sets.push(set);
     }
 
-    /// Fills the missing data of a case's loads.
-    pub(super) fn fill(
+    /// Fills the missing data of a case's loads, and finds their rates.
+    pub(super) fn prepare(
         &mut self,
-        cx: &RunContext<'_, Stale>,
+        cx: &mut RunContext<'_, Stale>,
+        placed: &mut [PlacedLoad<'_>],
+        cluster: &mut Cluster,
+    ) -> Result<(), CliError> {
+        self.fill(cx, placed, cluster)?;
+        self.find_rates(cx, placed)
+    }
+
+    /// Fills the missing data of a case's loads.
+    fn fill(
+        &mut self,
+        cx: &mut RunContext<'_, Stale>,
         placed: &[PlacedLoad<'_>],
         cluster: &mut Cluster,
-    ) -> Result<Vec<Warning>, CliError> {
-        let mut warnings = Vec::new();
+    ) -> Result<(), CliError> {
         for load in placed.iter().filter(|load| load.workload.needs_setup()) {
             if self.sets.iter().any(|set| set.is_of(load.workload)) {
                 continue;
@@ -308,13 +318,13 @@ impl<'a> CaseLoads<'a> {
             let replicas = cluster.replica_nodes();
             let mut progress = |filled: &FillProgress| cx.observers.progress(filling(filled));
             let mut set = fill(cluster, load.workload, size, &mut progress, cx.stop)?;
-            warnings.append(&mut set.warnings);
+            cx.warn(std::mem::take(&mut set.warnings));
             cx.stage(Stage::Prepare, "waiting until every server has the data");
             let arrived = set.wait_on(&replicas, ARRIVAL, cx.stop);
             self.sets.push(set);
             arrived?;
         }
-        Ok(warnings)
+        Ok(())
     }
 
     fn open_loop(&self, rate: u64) -> OpenLoop {
@@ -325,7 +335,7 @@ impl<'a> CaseLoads<'a> {
     }
 
     /// Gives the loads of a case their share of what they reach together, back to back.
-    pub(super) fn find_rates(
+    fn find_rates(
         &self,
         cx: &mut RunContext<'_, Stale>,
         placed: &mut [PlacedLoad<'_>],

@@ -171,9 +171,7 @@ fn cases<'s, 'a: 's>(
         let Some(mut placed) = place(cx, sets, case, cluster, &readers, start.shape)? else {
             continue;
         };
-        let found = sets.fill(cx, &placed, cluster)?;
-        cx.warn(found);
-        sets.find_rates(cx, &mut placed)?;
+        sets.prepare(cx, &mut placed, cluster)?;
         for remedy in &through.remedies {
             let mut site = match open(cx, servers, through, *remedy, rows) {
                 Ok(site) => site,
