@@ -3,7 +3,11 @@
 use std::path::Path;
 
 use replimeter_model::{
-    load::LoadSpec, plan::LoadRate, sandbox::SandboxSpec, target::Target, time_span::TimeSpan,
+    load::{LoadSpec, RatedLoad},
+    plan::LoadRate,
+    sandbox::SandboxSpec,
+    target::Target,
+    time_span::TimeSpan,
 };
 
 use crate::{
@@ -185,6 +189,17 @@ impl PlanEffects {
             self.add_effect(WRITES, format!("tables in the statements of {name}"));
         }
         Ok(())
+    }
+
+    /// Adds loads with their rates, and the tables of each workload once.
+    pub fn rated_loads<'a>(
+        &mut self,
+        loads: impl IntoIterator<Item = &'a RatedLoad>,
+    ) -> Result<(), CliError> {
+        let specs = loads
+            .into_iter()
+            .map(|load| (&load.spec, load.rate.map(LoadRate::PerSecond)));
+        self.loads(&specs.collect::<Vec<_>>())
     }
 
     /// Adds loads with their rates (`None` for back to back), and the tables of each workload once.

@@ -21,7 +21,7 @@ use replimeter_instruments::{
 use replimeter_model::{
     backlog::{BacklogDocument, BacklogPhase, BacklogResults, BacklogRow},
     load::LoadRecord,
-    plan::{BacklogPlan, BacklogSettings, CoreUse, LoadRate, Planned},
+    plan::{BacklogPlan, BacklogSettings, CoreUse, Planned},
     target::Target,
     time::Nanos,
 };
@@ -155,11 +155,7 @@ Terms of the report:
                 "sets the number of applier workers for each part, then restores it",
             );
         }
-        let loads = work
-            .load
-            .iter()
-            .map(|load| (&load.spec, load.rate.map(LoadRate::PerSecond)));
-        effects.loads(&loads.collect::<Vec<_>>())
+        effects.rated_loads(&work.load)
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {

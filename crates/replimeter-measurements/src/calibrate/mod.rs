@@ -23,10 +23,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     calibrate::{CalibrateDocument, CalibrateResults},
-    plan::{
-        CalibratePlan, CalibrateSettings, Conditions, CoreUse, LagPlan, LoadRate, Method, Pace,
-        Planned,
-    },
+    plan::{CalibratePlan, CalibrateSettings, Conditions, CoreUse, LagPlan, Method, Pace, Planned},
     sample::LagSample,
     sandbox::LinkSpec,
     target::Target,
@@ -182,11 +179,7 @@ Terms of the report:
                 let parts = 4 * (methods + usize::from(methods > 1)) * loads.len();
                 let all = rounds * parts as u64 * u64::from(work.repetitions);
                 effects.add_effect(LOAD, format!("1 writer, {all} rows in total"));
-                let loads = loads.iter().flatten();
-                let specs: Vec<_> = loads
-                    .map(|load| (&load.spec, load.rate.map(LoadRate::PerSecond)))
-                    .collect();
-                return effects.loads(&specs);
+                return effects.rated_loads(loads.iter().flatten());
             }
         };
         effects.add_effect(

@@ -24,10 +24,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     lag::{LagDocument, LagResults},
-    plan::{
-        CoreUse, LagPlan, LagSettings, LoadRate, Method, Planned, StopCondition, WarmUp,
-        WritePattern,
-    },
+    plan::{CoreUse, LagPlan, LagSettings, Method, Planned, StopCondition, WarmUp, WritePattern},
     sample::Phase,
     target::{NULL_REPLICA, Target},
 };
@@ -117,11 +114,6 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
     fn effects(effects: &mut PlanEffects, plan: &Planned<LagSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
         effects.targets(&plan.targets);
-        let specs: Vec<_> = work
-            .load
-            .iter()
-            .map(|load| (&load.spec, load.rate.map(LoadRate::PerSecond)))
-            .collect();
         effects.table(&plan.targets, "lag_probe", "one row per round");
         if work.federated {
             effects.add_effect(
@@ -185,7 +177,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
                 }
             },
         );
-        effects.loads(&specs)
+        effects.rated_loads(&work.load)
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
