@@ -30,7 +30,9 @@ use crate::{
     cli_error::CliError,
     compare::figures::FigureSpec,
     dry_run::PlanEffects,
-    options::{CommandLineSettings, OutputArgs, TargetArgs, sandbox_options, target_of},
+    options::{
+        CommandLineSettings, OutputArgs, TargetArgs, sandbox_options, target_of, without_dilation,
+    },
 };
 
 /// An entry of the registry: any measurement.
@@ -151,10 +153,10 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
             None => TargetArgs::augment_args(command),
             Some(takes) => sandbox_options(command, takes),
         };
-        let command = command.mut_args(|option| {
-            let of_others = option.get_id() == "dilation" && !M::Settings::DILATES;
-            option.hide(of_others)
-        });
+        let command = match M::Settings::DILATES {
+            true => command,
+            false => without_dilation(command),
+        };
         let command = settings::<M::Settings>(M::target(command));
         // Structs of options add their own descriptions.
         in_order(M::output(command))

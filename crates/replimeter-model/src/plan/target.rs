@@ -188,6 +188,23 @@ impl TargetSettings {
         self.sandbox.is_some() || self.own_servers_given()
     }
 
+    /// Returns the options that only a sandbox of the run has, and whether they are given.
+    fn of_a_run(&self) -> [(&'static str, bool); 4] {
+        [
+            ("client-link-delay", self.client_link_delay.is_some()),
+            ("flush-delay", self.flush_delay.is_some()),
+            ("dilation", self.dilation.is_some()),
+            ("hosts", self.hosts),
+        ]
+    }
+
+    /// Returns whether only a sandbox of the run has this option.
+    #[must_use]
+    pub fn is_of_a_run(option: &str) -> bool {
+        let options = Self::default().of_a_run();
+        options.iter().any(|(name, _)| *name == option)
+    }
+
     /// Fills in all defaults, and returns the targets, measured one after another.
     ///
     /// # Errors
@@ -269,13 +286,7 @@ impl TargetSettings {
                 "the servers of a running sandbox cannot be changed; give server settings to `sandbox up` (client-link-delay, flush-delay, dilation and hosts need a sandbox of the run)",
             );
         }
-        let of_a_run = [
-            ("client-link-delay", self.client_link_delay.is_some()),
-            ("flush-delay", self.flush_delay.is_some()),
-            ("dilation", self.dilation.is_some()),
-            ("hosts", self.hosts),
-        ];
-        let given = of_a_run.into_iter().find(|(_, given)| *given);
+        let given = self.of_a_run().into_iter().find(|(_, given)| *given);
         if let Some((name, _)) = given.filter(|_| shapes.len() < named.len()) {
             return Err(PlanError::Contradiction(format!(
                 "a running sandbox cannot be changed: {name} needs sandboxes of the run"

@@ -73,6 +73,14 @@ pub fn one_target(command: Command) -> Command {
     )
 }
 
+/// Hides the dilation from the help of a command that refuses it.
+pub fn without_dilation(command: Command) -> Command {
+    command.mut_args(|option| {
+        let hidden = option.is_hide_set() || option.get_id() == "dilation";
+        option.hide(hidden)
+    })
+}
+
 /// Says in the help that a command measures both wait points unless one is given.
 pub fn with_both_wait_points(command: Command) -> Command {
     with_help(
@@ -90,8 +98,8 @@ pub struct SandboxArgs(pub TargetSettings);
 impl Args for SandboxArgs {
     fn augment_args(command: Command) -> Command {
         sandbox_options(command, |option| {
-            let of_a_run = ["client_link_delay", "flush_delay", "dilation", "hosts"];
-            is_sandbox_option(option) && !of_a_run.contains(&option.get_id().as_str())
+            let of_a_run = option.get_long().is_some_and(TargetSettings::is_of_a_run);
+            is_sandbox_option(option) && !of_a_run
         })
     }
 

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use clap::Command;
-use replimeter_run::options::{one_target, with_help};
+use replimeter_run::options::{one_target, with_help, without_dilation};
 
 /// The width of lines when standard output is no terminal.
 const PIPED_WIDTH: usize = 80;
@@ -108,7 +108,7 @@ pub(super) fn wrapped(program: Command) -> Command {
 /// Returns a command whose target options mean what its help says.
 pub(super) fn with_target(command: Command) -> Command {
     match command.get_name() {
-        "doctor" => one_target(command).mut_arg("dilation", |option| option.hide(true)),
+        "doctor" => without_dilation(one_target(command)),
         "run" => with_help(
             command,
             "sandbox",
