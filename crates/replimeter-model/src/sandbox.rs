@@ -119,7 +119,19 @@ pub fn hosts_of(
     Ok(servers.max().unwrap_or(0) + 1)
 }
 
+/// Returns whether a server with these settings may have a quota of processor time: a host has one if the machine has too few cores.
+#[must_use]
+pub fn may_have_quota(cpus: Option<Cpus>, hosts: bool) -> bool {
+    hosts || cpus.is_some_and(|cpus| cpus.whole().is_none())
+}
+
 impl SandboxSpec {
+    /// Returns whether its servers may have a quota of processor time.
+    #[must_use]
+    pub fn may_have_quota(&self) -> bool {
+        may_have_quota(self.cpus, self.hosts.is_some())
+    }
+
     /// Returns a sandbox of this shape with default settings.
     #[must_use]
     pub fn of(shape: Shape) -> Self {

@@ -122,8 +122,7 @@ impl Sandbox {
         // From here on an early return drops the sandbox, and so ends and removes it.
         access::write(&sandbox.entry.folder, &password)?;
         let spec = &settings.spec;
-        let leaves =
-            spec.shape.mode() == Mode::Galera || spec.cpus.is_some() || spec.hosts.is_some();
+        let leaves = spec.shape.mode() == Mode::Galera || spec.may_have_quota();
         if let Some(reaper) = settings.reaper.as_ref().filter(|_| leaves) {
             let program = reaper.program.display().to_string();
             let spawn = |source| SandboxError::Spawn { program, source };

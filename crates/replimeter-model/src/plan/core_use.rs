@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-use crate::{sandbox::Cpus, target::Target};
+use crate::target::Target;
 
 /// Whether something is on, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,12 +46,10 @@ impl ServerPlace {
             _ if targets.iter().any(|one| matches!(one, Target::Running(_))) => return Self::Local,
             _ => {
                 let limited = targets.iter().any(|one| match one {
-                    Target::Sandbox(spec) => {
-                        Self::of_sandbox(spec.cpus, spec.hosts.is_some()) == Self::Quota
-                    }
+                    Target::Sandbox(spec) => spec.may_have_quota(),
                     _ => false,
                 });
-                return if limited { Self::Quota } else { Self::Sandbox };
+                return Self::of_sandbox(limited);
             }
         };
         if nodes.iter().any(|node| is_local(&node.url.host)) {
@@ -61,9 +59,9 @@ impl ServerPlace {
         }
     }
 
-    /// Returns where the servers of a sandbox are that the run starts with this share of the cores.
-    pub(crate) fn of_sandbox(cpus: Option<Cpus>, hosts: bool) -> Self {
-        if hosts || cpus.is_some_and(|cpus| cpus.whole().is_none()) {
+    /// Returns where the servers of a sandbox are that the run starts, and which may have a quota.
+    pub(crate) fn of_sandbox(may_have_quota: bool) -> Self {
+        if may_have_quota {
             Self::Quota
         } else {
             Self::Sandbox

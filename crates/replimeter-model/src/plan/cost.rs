@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     load::{DataSize, MAX_THREADS},
-    sandbox::{LinkSpec, SandboxSpec, WaitPoint, hosts_of},
+    sandbox::{LinkSpec, SandboxSpec, WaitPoint, hosts_of, may_have_quota},
     server_option::NodeOption,
     target::Target,
     time_span::TimeSpan,
@@ -253,7 +253,7 @@ impl Settings for CostSettings {
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, CostPlan), PlanError> {
         self.check_times()?;
         check_target(target)?;
-        let servers = ServerPlace::of_sandbox(target.cpus_per_server, target.hosts);
+        let servers = ServerPlace::of_sandbox(may_have_quota(target.cpus_per_server, target.hosts));
         let mut plan = self.filled(servers)?;
         plan.shapes = plan.shapes_of(target)?;
         // The modes are the targets.
