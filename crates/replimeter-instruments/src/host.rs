@@ -143,14 +143,12 @@ struct ThreadTime {
     waited: u64,
 }
 
-/// The number of the scheduling class of threads that keep cores awake (sched(7)).
-const IDLE_CLASS: u32 = 5;
-
 /// Returns the times of this process's threads by their numbers; none where the system does not count them.
 fn client_threads() -> BTreeMap<i32, ThreadTime> {
     let tasks = Process::myself().and_then(|process| process.tasks());
     let threads = tasks.into_iter().flatten().flatten().filter_map(|task| {
-        let measures = task.stat().ok()?.policy != Some(IDLE_CLASS);
+        // The threads that keep cores awake measure nothing.
+        let measures = task.stat().ok()?.policy != Some(libc::SCHED_IDLE as u32);
         let times = task.schedstat().ok().filter(|_| measures)?;
         let time = ThreadTime {
             ran: times.sum_exec_runtime,

@@ -102,7 +102,7 @@ impl SandboxSpec {
                 delay: slowed(link.delay, factor),
                 jitter: slowed(link.jitter, factor),
                 bandwidth: link.bandwidth.map(|bandwidth| Bandwidth {
-                    bits: (bandwidth.bits / u64::from(factor)).max(8),
+                    bits: bandwidth.bits / u64::from(factor),
                 }),
             }),
             client_link: self.client_link.map(|delay| slowed(delay, factor)),
