@@ -4,12 +4,17 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{LIMIT, wait_until};
+
+/// How long a browser may take to end.
+const END: Duration = Duration::from_secs(10);
 
 /// Returns Chromium, under any of its names on PATH.
 #[must_use]
@@ -176,6 +181,13 @@ impl OpenPage {
 
 impl Drop for OpenPage {
     fn drop(&mut self) {
+        // A killed browser leaves a folder behind.
+        let close = json!({ "id": 0, "method": "Browser.close" });
+        let _ = self.to.write_all(format!("{close}\0").as_bytes());
+        let end = Instant::now() + END;
+        while Instant::now() < end && !matches!(self.browser.try_wait(), Ok(Some(_))) {
+            thread::sleep(Duration::from_millis(10));
+        }
         let _ = self.browser.kill();
         let _ = self.browser.wait();
     }
