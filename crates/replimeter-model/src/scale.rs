@@ -107,7 +107,7 @@ pub struct ScaleRow {
     /// Processor time of the load's own threads in percent of one core.
     pub client_cpu_percent: f64,
     /// Share of the time in which load threads were ready and had no core, per thread.
-    pub client_delay_percent: Option<f64>,
+    pub client_ready_percent: Option<f64>,
     /// Statements per second in percent of the pings that the same number of connections complete:
     /// the client's own limit. The largest of the row's blocks.
     #[serde(default)]

@@ -128,7 +128,7 @@ impl Accumulator {
             } else {
                 0.0
             },
-            client_delay_percent: condition
+            client_ready_percent: condition
                 .delayed
                 .filter(|_| condition.thread_us > 0.0)
                 .map(|delayed| delayed / condition.thread_us * 100.0),
