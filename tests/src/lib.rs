@@ -17,7 +17,7 @@ pub use browser::{OpenPage, browser, headless};
 pub use connections::{await_no_connections, most_connections};
 pub use folders::{binary, folder, home, private_home, scratch, server_folder, servers};
 pub use memory::memory_kib;
-pub use programs::{children_named, has_ended, has_program, run_unprivileged};
+pub use programs::{children_named, folders_left, has_ended, has_program, run_unprivileged};
 pub use shared::{Shared, shared};
 
 use std::{

@@ -3,13 +3,14 @@
 use std::{
     fs,
     os::unix::fs::chown,
+    path::PathBuf,
     process::{Child, Command},
 };
 
 use replimeter_sandbox::{Search, binaries::split_path, programs};
 use rustix::process::Pid;
 
-use crate::{CommandOutput, binary, folder, servers};
+use crate::{CommandOutput, TestEnvironment, binary, folder, servers};
 
 /// Whether a program other than a server can be found here, such as HAProxy.
 #[must_use]
@@ -43,6 +44,19 @@ pub fn children_named(tool: &Child, name: &str) -> Vec<Pid> {
 pub fn has_ended(process: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
     status.map_or(true, |status| status.contains(") Z "))
+}
+
+/// Starts a sandbox, which removes what killed runs left; returns the folders that are still there after it.
+///
+/// # Panics
+/// If the sandbox does not start.
+#[must_use]
+pub fn folders_left(tool: &TestEnvironment) -> Vec<PathBuf> {
+    let args = "lag --sandbox none --rounds 1 --floor-rounds 0";
+    let _ = tool.run(&args.split(' ').collect::<Vec<_>>()).with_code(0);
+    let sandboxes = fs::read_dir(tool.home().join("sandboxes")).unwrap();
+    let left = sandboxes.map(|entry| entry.unwrap().path());
+    left.filter(|path| path.is_dir()).collect()
 }
 
 /// Runs the tool as a user without privileges, with the servers of the tests; only root can.

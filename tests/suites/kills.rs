@@ -2,7 +2,7 @@
 
 use std::{
     env, fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::Child,
     thread,
     time::{Duration, SystemTime},
@@ -11,8 +11,8 @@ use std::{
 use replimeter_engine::Node;
 use replimeter_model::random::Random;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, shared, sql,
-    test, url, value, wait, wait_until,
+    CommandOutput, LIMIT, TestEnvironment, clean, folders_left, harness::Test, password, session,
+    shared, sql, test, url, value, wait, wait_until,
 };
 
 pub(crate) const TESTS: &[Test] = &[
@@ -117,23 +117,7 @@ fn kills_of_commands(commands: &[&str], kills: u64) {
     println!("{with_servers} of {kills} kills met running servers");
     assert!(with_servers >= kills / 4, "the moments are badly chosen");
     // The next start removes what the last ones left.
-    let _ = tool
-        .run(&[
-            "lag",
-            "--sandbox",
-            "none",
-            "--rounds",
-            "1",
-            "--floor-rounds",
-            "0",
-        ])
-        .with_code(0);
-    let sandboxes = fs::read_dir(tool.home().join("sandboxes")).unwrap();
-    let left: Vec<_> = sandboxes
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir())
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(folders_left(&tool), Vec::<PathBuf>::new());
     assert_eq!(processes_of(&outer), [""; 0]);
     // A run directory is explained, whenever its run was killed.
     for run in tool.runs() {

@@ -1,9 +1,13 @@
 //! `scale` and `stale` through a web site: HAProxy, fronts, `ab` and visitors of our own.
 
-use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, children_named, folder,
+    CommandOutput, LIMIT, TestEnvironment, children_named, folder, folders_left,
     harness::{Test, skip},
     has_ended, has_program, test, wait, wait_until,
 };
@@ -295,6 +299,8 @@ fn interrupted_ab_keeps_results_and_leaves_nothing() {
         wait_until("the servers end", LIMIT, || tool.servers().is_empty());
         let runs = tool.folder().join("replimeter-runs");
         assert!(fs::read_dir(runs).unwrap().count() == 1);
+        // Those of the programs, too.
+        assert_eq!(folders_left(&tool), Vec::<PathBuf>::new(), "{signal:?}");
     }
 }
 

@@ -1,19 +1,19 @@
 //! Programs other than servers, such as a load balancer.
 
 use std::{
-    fs::{self, File},
+    fs::{self, DirBuilder, File},
     io::{self, Read},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, Stdio},
 };
 
 use replimeter_engine::source::{Program, ProgramSpec, SourceError, SourceErrorKind};
 use rustix::fs::OFlags;
-use tempfile::TempDir;
 
 use crate::{
     binaries::{Search, USUAL, own_libraries},
+    home::{Home, SandboxFolder},
     process,
     user::SystemUser,
 };
@@ -68,13 +68,15 @@ fn libraries(program: &Path) -> Option<PathBuf> {
     is_private.then(|| own_libraries(root).1).flatten()
 }
 
-/// Starts a program in a new folder, as the user of servers.
+/// Starts a program as the user of servers, in a new folder among those of sandboxes, which the next start removes if this process is
+/// killed.
 ///
 /// # Errors
 /// When the system refuses.
-pub fn start(spec: ProgramSpec<'_>) -> Result<Box<dyn Program>, SourceError> {
+pub fn start(home: &Home, spec: ProgramSpec<'_>) -> Result<Box<dyn Program>, SourceError> {
     let name = spec.path.display().to_string();
-    let started = begin(spec).map_err(|error| {
+    let folder = ProgramFolder(home.create_folder(None)?);
+    let started = begin(folder, home.user(), spec).map_err(|error| {
         SourceError::new(
             SourceErrorKind::Failed,
             format!("cannot start {name}: {error}"),
@@ -84,15 +86,20 @@ pub fn start(spec: ProgramSpec<'_>) -> Result<Box<dyn Program>, SourceError> {
     Ok(Box::new(started))
 }
 
-fn begin(spec: ProgramSpec<'_>) -> io::Result<StartedProgram> {
-    let user = SystemUser::choose();
-    let folder = tempfile::Builder::new().prefix("replimeter-").tempdir()?;
-    user.own(folder.path())?;
+fn begin(
+    folder: ProgramFolder,
+    user: &SystemUser,
+    spec: ProgramSpec<'_>,
+) -> io::Result<StartedProgram> {
+    let files = folder.files();
+    DirBuilder::new().mode(0o700).create(&files)?;
     for (name, text) in spec.files {
-        let path = folder.path().join(name);
+        let path = files.join(name);
         fs::write(&path, text)?;
         user.own(&path)?;
     }
+    // Last: its owner could put links there.
+    user.own(&files)?;
     let log = tempfile::tempfile()?;
     let mut command = process::command(spec.path);
     if let Some(libraries) = libraries(spec.path) {
@@ -100,20 +107,37 @@ fn begin(spec: ProgramSpec<'_>) -> io::Result<StartedProgram> {
     }
     command
         .args(spec.arguments)
-        .current_dir(folder.path())
+        .current_dir(&files)
         .stdin(spec.stdin.map_or_else(Stdio::null, Stdio::from))
         .stdout(log.try_clone()?)
         .stderr(log.try_clone()?);
     Ok(StartedProgram {
-        child: process::spawn(command, &user, None)?,
+        child: process::spawn(command, user, None)?,
         folder: Some(folder),
         log,
     })
 }
 
+/// The folder of a program, removed when dropped.
+struct ProgramFolder(SandboxFolder);
+
+impl ProgramFolder {
+    /// Returns the part that belongs to the program's user: the lock does not.
+    fn files(&self) -> PathBuf {
+        self.0.path.join("files")
+    }
+}
+
+impl Drop for ProgramFolder {
+    fn drop(&mut self) {
+        // The next start removes what is left.
+        let _ = fs::remove_dir_all(&self.0.path);
+    }
+}
+
 struct StartedProgram {
     child: Child,
-    folder: Option<TempDir>,
+    folder: Option<ProgramFolder>,
     /// Its output; the file has no name.
     log: File,
 }
@@ -136,7 +160,7 @@ impl Program for StartedProgram {
         let mut file = File::options()
             .read(true)
             .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
-            .open(folder.path().join(name))?
+            .open(folder.files().join(name))?
             .take(most);
         let mut text = String::new();
         file.read_to_string(&mut text)?;
@@ -161,14 +185,23 @@ mod tests {
 
     use super::*;
 
-    fn run(script: &str) -> (bool, String) {
-        let mut program = start(ProgramSpec {
-            path: Path::new("/bin/sh"),
-            arguments: &["script"],
-            files: &[("script", script)],
+    /// Starts a program in this private folder, with one file.
+    fn started(folder: &Path, path: &str, argument: &str, text: &str) -> Box<dyn Program> {
+        // The servers' user must reach it.
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let spec = ProgramSpec {
+            path: Path::new(path),
+            arguments: &[argument],
+            files: &[("script", text)],
             stdin: None,
-        })
-        .unwrap();
+        };
+        let home = Home::at(folder.to_owned()).unwrap();
+        start(&home, spec).unwrap()
+    }
+
+    fn run(script: &str) -> (bool, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut program = started(folder.path(), "/bin/sh", "script", script);
         loop {
             if let Some(ended) = program.ended() {
                 return ended;
@@ -189,13 +222,9 @@ mod tests {
 
     #[test]
     fn written_file_of_a_program_is_read_and_a_link_is_not() {
-        let mut program = start(ProgramSpec {
-            path: Path::new("/bin/sh"),
-            arguments: &["script"],
-            files: &[("script", "echo 12345 > out; ln -s out link")],
-            stdin: None,
-        })
-        .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let script = "echo 12345 > out; ln -s out link";
+        let mut program = started(folder.path(), "/bin/sh", "script", script);
         while program.ended().is_none() {
             thread::sleep(Duration::from_millis(5));
         }
@@ -206,19 +235,16 @@ mod tests {
 
     #[test]
     fn dropped_program_is_killed_and_its_folder_removed() {
-        let mut program = start(ProgramSpec {
-            path: Path::new("/bin/sleep"),
-            arguments: &["1000"],
-            files: &[("file", "text")],
-            stdin: None,
-        })
-        .unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let mut program = started(root.path(), "/bin/sleep", "1000", "text");
         assert!(program.ended().is_none());
         let process = PathBuf::from(format!("/proc/{}", program.pid()));
-        let folder = fs::read_link(process.join("cwd")).unwrap();
-        assert!(folder.join("file").exists());
+        let files = fs::read_link(process.join("cwd")).unwrap();
+        // The next start removes it there.
+        assert!(files.starts_with(root.path().join("sandboxes")));
+        assert!(files.join("script").exists());
         drop(program);
-        assert!(!folder.exists() && !process.exists());
+        assert!(!files.parent().unwrap().exists() && !process.exists());
     }
 
     #[test]

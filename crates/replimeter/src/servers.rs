@@ -37,7 +37,7 @@ impl ServerSource for Targets {
     }
 
     fn start_program(&self, spec: ProgramSpec<'_>) -> Result<Box<dyn Program>, SourceError> {
-        programs::start(spec)
+        programs::start(&environment::sandboxes()?.home, spec)
     }
 
     fn open(
