@@ -81,6 +81,14 @@ pub struct LagRow {
     /// `from_ack` for methods without it.
     #[serde(default)]
     pub histogram_100us: Vec<HistogramBin>,
+    /// Share of the rows in `histogram_100us` that are later than five times their median, in percent; null where the median
+    /// is not positive.
+    #[serde(default)]
+    pub far_percent: Option<f64>,
+    /// Its 95 % interval, for late rows that come together in time or in a start; null where the run is too short to
+    /// estimate how far they do.
+    #[serde(default)]
+    pub far_percent_ci95: Option<[f64; 2]>,
     /// For `wait`: whether the row could be read when the wait returned.
     #[serde(default)]
     pub readable: Option<ReadableRows>,

@@ -15,8 +15,12 @@ use crate::{
     censored::Brackets,
     measured_time::MeasuredTime,
     series::{Series, distribution},
+    share::Proportion,
     signed::SignedHistogram,
 };
+
+/// A lag beyond this multiple of the median is far later than the others.
+pub const FAR: i64 = 5;
 
 /// Maximum bars of a row's histogram.
 const BARS: usize = 24;
@@ -162,9 +166,24 @@ impl LagSummary {
         (estimate, bounds)
     }
 
+    /// Returns the share of rows later than [`FAR`] times the median, of the lags that the published histogram is of. Its
+    /// interval takes this limit as given: five times the median, not of where the true one may be.
+    fn far(&self) -> Option<Proportion> {
+        let series = match self.from_primary.histogram().count() {
+            0 => &self.from_ack,
+            _ => &self.from_primary,
+        };
+        let lags = series.histogram();
+        let median = lags.quantile(0.5).filter(|median| median.0 > 0)?;
+        let limit = Nanos(median.0.saturating_mul(FAR));
+        let far = lags.count() - lags.count_at_most(limit);
+        Some(Proportion::of(lags.count(), far, series.inflation(limit)))
+    }
+
     /// Returns the figures as a row of the report; the caller fills in names.
     #[must_use]
     pub fn row(&self) -> LagRow {
+        let far = self.far();
         // Neighboring rounds depend on one another through their lag, which the upper end of a
         // bracket shows as well as its inside.
         let of = |estimate: crate::censored::Npmle| {
@@ -202,6 +221,10 @@ impl LagSummary {
                     count: *count,
                 })
                 .collect(),
+            far_percent: far.map(|far| far.share * 100.0),
+            far_percent_ci95: far
+                .filter(|far| far.inflation.is_some())
+                .map(|far| [far.low, far.high].map(|share| share * 100.0)),
             readable: (self.gap.count() > 0).then(|| ReadableRows {
                 rounds: self.gap.count(),
                 not_at_once: self.not_at_once,
@@ -341,6 +364,35 @@ mod tests {
         // The middle of the bracket is 160.0xx after the send, 159 after the event on the primary.
         assert_eq!(row.histogram_100us, [HistogramBin { bin: 2, count: 30 }]);
         assert_eq!(row.histogram.iter().map(|bin| bin.count).sum::<u64>(), 30);
+    }
+
+    #[test]
+    fn far_rows_have_an_interval_of_their_own() {
+        // Ten starts with levels of their own, in which a row in fifty is late for no common cause.
+        let mut random = Random::new(7);
+        let mut summary = LagSummary::default();
+        for start in 0..10 {
+            summary.begin_start();
+            let level = 100_000.0 * (0.3 * random.normal()).exp();
+            for round in 1..=100 {
+                let mut row = sample(start * 10_000 + round, true);
+                let late = if round % 50 == 7 { 30.0 } else { 1.0 };
+                if let Some(sighting) = &mut row.sighting {
+                    let lag = Nanos((late * level * (0.1 * random.normal()).exp()) as i64);
+                    (sighting.after, sighting.hit_began) = (row.write.ack, row.write.ack);
+                    sighting.until = row.write.ack + lag;
+                    sighting.beside = SightingDetail::Nothing;
+                }
+                summary.record(&row);
+            }
+        }
+        let row = summary.row();
+        assert_eq!(row.far_percent, Some(2.0));
+        let [low, high] = row.far_percent_ci95.unwrap();
+        assert!(low < 2.0 && 2.0 < high, "{low} {high}");
+        // The medians of starts differ, which makes half of the rows depend on them, and the far ones do not.
+        assert!(row.from_ack.inflation.unwrap() > 10.0);
+        assert!(high < 4.0, "{high}");
     }
 
     #[test]

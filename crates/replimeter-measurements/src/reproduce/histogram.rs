@@ -6,16 +6,14 @@ use replimeter_model::{
     record::Distribution,
     reproduce::{Claim, Table, Verdict},
 };
-use replimeter_stats::share::Proportion;
+use replimeter_stats::{lag::FAR, share::Proportion};
 
 use super::{claim, ratio, shown, table, within};
 use replimeter_render::{
     figures::{count, time},
+    format::or_dash,
     headline::overall_rows,
 };
-
-/// A lag beyond this multiple of the median is far later than the others.
-const FAR: f64 = 5.0;
 
 /// The published histogram: lag to the nearest 0.1 ms, and rows.
 const TENTHS: [(&str, &str); 13] = [
@@ -57,8 +55,8 @@ pub fn histogram(alone: &LagDocument, together: Option<&LagDocument>) -> (Table,
     let peak = bins.iter().max_by_key(|bin| bin.count);
     let peak = peak.map_or(0, |bin| bin.bin);
     let near = share(row, |bin| (bin.bin - peak).abs() <= 1);
-    let far_from_us = median.value.unwrap_or(f64::INFINITY) * FAR;
-    let far = share(row, |bin| bin.bin as f64 * 100.0 > far_from_us);
+    let far = Estimate::with_ends(row.far_percent, row.far_percent_ci95);
+    let far_from = median.value.map(|median| median * FAR as f64);
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let mut claims = vec![
         claim(
@@ -84,11 +82,11 @@ pub fn histogram(alone: &LagDocument, together: Option<&LagDocument>) -> (Table,
             "0.7 % beyond 1 ms, five times the median; largest 24.3 ms",
             format!(
                 "{} beyond {}; largest {}",
-                shown(far, percent),
-                time(far_from_us),
+                shown(far, |percent| format!("{percent:.1} %")),
+                or_dash(far_from, time),
                 time(lag.max_us.unwrap_or_default())
             ),
-            within(far, f64::MIN_POSITIVE, 0.05),
+            within(far, f64::MIN_POSITIVE, 5.0),
             "nothing stalled the replica in this run, or it stalled often",
         ),
     ];
@@ -173,6 +171,8 @@ mod tests {
         let row = LagRow {
             method: "stamp-udf".to_owned(),
             histogram_100us: tenths.collect(),
+            far_percent: Some(0.7),
+            far_percent_ci95: Some([0.3, 1.5]),
             from_primary: Distribution {
                 count: 1000,
                 p50_us: Some(p50_us),
@@ -224,8 +224,9 @@ mod tests {
     #[test]
     fn figures_without_intervals_have_no_verdict() {
         let mut alone = published(200.0);
-        let lag = &mut alone.results.rows[0].from_primary;
-        (lag.inflation, lag.p50_us_ci95) = (None, None);
+        let row = &mut alone.results.rows[0];
+        row.far_percent_ci95 = None;
+        (row.from_primary.inflation, row.from_primary.p50_us_ci95) = (None, None);
         let (_, claims) = histogram(&alone, None);
         assert_eq!(verdicts(&claims), [Verdict::Open; 3]);
     }
