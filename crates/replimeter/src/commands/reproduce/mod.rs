@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(numbers, [1, 2, 3, 4, 5]);
         let found = PUBLISHED.each_ref().map(changes);
         let expected: [&[&str]; 5] = [
-            &["lag.sweeps: 20 → 12"],
+            &[r#"lag.step-pause: "200ms" → "50ms""#, "lag.sweeps: 60 → 30"],
             &[
                 r#"scale.data-size: "300MB" → "30MB""#,
                 r#"scale.duration: "10s" → "3s""#,
@@ -403,6 +403,14 @@ mod tests {
             ],
         ];
         assert_eq!(found, expected);
+        let plans = PUBLISHED[0]
+            .plans(registry(), ReproduceExtent::Full)
+            .unwrap();
+        let linked = plans
+            .iter()
+            .map(|(_, plan)| keys(plan.as_ref()).get("target.link-delay").cloned());
+        let delay = Some("\"500us\"".to_owned());
+        assert_eq!(linked.collect::<Vec<_>>(), [None, delay]);
         let plans = PUBLISHED[4]
             .plans(registry(), ReproduceExtent::Full)
             .unwrap();

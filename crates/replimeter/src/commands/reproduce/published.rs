@@ -44,6 +44,13 @@ pub(super) type NamedRun = (&'static str, Box<dyn PlannedRun>);
 /// The measured figures, and the findings.
 pub(super) type Found = (Table, Vec<Claim>);
 
+/// Sweeps of a small run: nearly all of a sweep's time are its pauses.
+const SHORT_SWEEPS: &str = r#"
+    [lag]
+    sweeps = 30
+    step-pause = "50ms"
+"#;
+
 pub(super) const PUBLISHED: [Published; 5] = [
     Published {
         number: 1,
@@ -53,12 +60,23 @@ pub(super) const PUBLISHED: [Published; 5] = [
             name: "1-size-sweep",
             plan: include_str!("../../../../../plans/size-sweep.toml"),
             keys: "",
-            small: "lag.sweeps = 12",
+            small: SHORT_SWEEPS,
         },
-        others: &[],
+        others: &[PublishedRun {
+            name: "1-size-sweep-later",
+            plan: include_str!("../../../../../plans/size-sweep.toml"),
+            // The bare time is then about the published one.
+            keys: "target.link-delay = \"500us\"",
+            small: SHORT_SWEEPS,
+        }],
         gated_by_quota: true,
         table: reproduce::sweep_published,
-        found: |run, _| Some(reproduce::sweep(run.document().downcast_ref()?)),
+        found: |run, others| {
+            Some(reproduce::sweep(
+                run.document().downcast_ref()?,
+                document(others, 0),
+            ))
+        },
     },
     Published {
         number: 2,
