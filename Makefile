@@ -93,7 +93,7 @@ test-versions:
 	$(MAKE) suites GROUP=versions LONG=1
 
 # `make bench DEMO=--demo` also times `make demo` from a fresh clone. `make bench PARTS="shapes links"` runs only these parts
-# (starts, shapes, links, floor, memory, calibrate, reference, writes, tap, disturbance, load, loss, exposure, stale, front, page, compare).
+# (starts, shapes, links, floor, memory, calibrate, reference, writes, tap, disturbance, hosts, load, loss, exposure, stale, front, page, compare).
 # `PARTS="load --rounds 9 --long"` sets the number of rounds against sysbench, and observes the memory for ten minutes.
 bench: build tools
 	scripts/get-test-tools bench

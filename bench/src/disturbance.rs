@@ -24,7 +24,7 @@ const TURN: Duration = Duration::from_secs(4);
 /// Time before each repetition that is not counted, in which the measurement starts.
 const SETTLE: Duration = Duration::from_millis(1500);
 /// Pairs of repetitions, with and without, for each measurement.
-const PAIRS: usize = 8;
+pub(crate) const PAIRS: usize = 8;
 /// The 97.5 % point of Student's t distribution for `PAIRS` − 1 degrees of freedom.
 const T: f64 = 2.365;
 
@@ -104,7 +104,7 @@ fn turn(sandbox: &Sandbox, rate: f64) -> (f64, f64, usize) {
 }
 
 /// Returns the mean and 95 % interval of paired ratios.
-fn ratio(pairs: &[(f64, f64)]) -> String {
+pub(crate) fn ratio(pairs: &[(f64, f64)]) -> String {
     let logs: Vec<f64> = pairs
         .iter()
         .map(|(with, without)| (with / without).ln())

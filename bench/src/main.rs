@@ -5,6 +5,7 @@ mod bare;
 mod compare;
 mod disturbance;
 mod front;
+mod hosts;
 mod load;
 mod loss;
 mod methods;
@@ -36,7 +37,7 @@ fn main() {
     if std::env::args().any(|arg| arg == "--bare") {
         return bare::bare();
     }
-    let parts: [(&str, fn()); 17] = [
+    let parts: [(&str, fn()); 18] = [
         ("starts", starts),
         ("shapes", shapes::starts),
         ("links", shapes::links),
@@ -47,6 +48,7 @@ fn main() {
         ("writes", methods::writes),
         ("tap", tap::tap),
         ("disturbance", disturbance::disturbance),
+        ("hosts", hosts::hosts),
         ("load", load::load),
         ("loss", loss::loss),
         ("exposure", loss::exposure),

@@ -1,0 +1,150 @@
+//! Hosts in a box (`--hosts`): the throughput of a primary whose replicas are stopped, idle and busy, in turn.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use replimeter_model::sandbox::SandboxSpec;
+use replimeter_sandbox::Sandbox;
+use replimeter_suites::{session, sql, start_spec};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    disturbance::{PAIRS, ratio},
+    line,
+};
+
+/// Connections of the load.
+const CLIENTS: u64 = 8;
+/// Replicas: on two cores one of them is on the primary's.
+const REPLICAS: usize = 2;
+/// Rows that the load reads.
+const ROWS: u64 = 1000;
+/// Duration of a counted turn, and the time before it that is not counted.
+const TURN: Duration = Duration::from_secs(3);
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// What the replicas do during a turn.
+#[derive(Clone, Copy, PartialEq)]
+enum Neighbor {
+    /// They have no processor time, as if they were not there.
+    Stopped,
+    Idle,
+    /// They take all they may have.
+    Busy,
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = pid.try_into().ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("a server's number"), signal).expect("it takes signals");
+}
+
+/// Returns the point selects per second on the primary.
+fn selects(sandbox: &Sandbox) -> f64 {
+    let (stop, counted) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (stop, counted) = (&stop, &counted);
+            scope.spawn(move || {
+                let mut session = session(&sandbox.nodes()[0]);
+                let mut id = client;
+                while !stop.load(Ordering::Relaxed) {
+                    id = (id + CLIENTS) % ROWS;
+                    let statement = format!("SELECT pad FROM bench.t WHERE id = {id}");
+                    session.run("bench", &statement).expect("it reads");
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        thread::sleep(SETTLE);
+        let (before, began) = (counted.load(Ordering::Relaxed), Instant::now());
+        thread::sleep(TURN);
+        let done = counted.load(Ordering::Relaxed) - before;
+        let per_second = done as f64 / began.elapsed().as_secs_f64();
+        stop.store(true, Ordering::Relaxed);
+        per_second
+    })
+}
+
+/// Measures the primary while the replicas do this.
+fn turn(sandbox: &Sandbox, neighbor: Neighbor) -> f64 {
+    let replicas = || sandbox.members().iter().skip(1).map(|member| member.pid);
+    let stop = AtomicBool::new(false);
+    if neighbor == Neighbor::Stopped {
+        replicas().for_each(|pid| signal(pid, Signal::STOP));
+    }
+    let per_second = thread::scope(|scope| {
+        let busy = sandbox.nodes()[1..].iter();
+        for replica in busy.filter(|_| neighbor == Neighbor::Busy) {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut session = session(replica);
+                while !stop.load(Ordering::Relaxed) {
+                    let statement = "DO BENCHMARK(100000, SHA2('busy', 512))";
+                    session.run("bench", statement).expect("it computes");
+                }
+            });
+        }
+        let per_second = selects(sandbox);
+        stop.store(true, Ordering::Relaxed);
+        per_second
+    });
+    if neighbor == Neighbor::Stopped {
+        replicas().for_each(|pid| signal(pid, Signal::CONT));
+    }
+    per_second
+}
+
+/// Compares a primary next to idle and next to busy hosts with one next to stopped ones.
+pub(crate) fn hosts() {
+    for engine in ["mariadb", "mysql"] {
+        let shape = format!("{engine}/async:{REPLICAS}");
+        let sandbox = start_spec(SandboxSpec {
+            // The primary and the client are hosts, too.
+            hosts: Some(REPLICAS as u32 + 2),
+            ..SandboxSpec::of(shape.parse().expect("a shape"))
+        });
+        let sandbox = sandbox.unwrap_or_else(|error| panic!("{error}\n{}", error.hint()));
+        let primary = &sandbox.nodes()[0];
+        sql(primary, "CREATE DATABASE bench");
+        sql(
+            primary,
+            "CREATE TABLE bench.t (id BIGINT PRIMARY KEY, pad CHAR(60) NOT NULL DEFAULT '')",
+        );
+        let rows: Vec<String> = (0..ROWS).map(|id| format!("({id}, 'row')")).collect();
+        let insert = format!("INSERT INTO bench.t VALUES {}", rows.join(", "));
+        sql(primary, &insert);
+        let record = sandbox.record();
+        let Some(shares) = record.cpus_per_server.clone() else {
+            panic!("no hosts of their own here: {:?}", record.hosts_refused);
+        };
+        line(&format!("{engine}: cores of each server"), shares, "");
+        let (mut idle, mut busy, mut alone) = (vec![], vec![], vec![]);
+        for pair in 0..PAIRS {
+            let mut turns = [Neighbor::Stopped, Neighbor::Idle, Neighbor::Busy];
+            turns.rotate_left(pair % 3);
+            let measured = turns.map(|neighbor| (neighbor, turn(&sandbox, neighbor)));
+            let of = |neighbor| measured.iter().find(|(one, _)| *one == neighbor);
+            let of = |neighbor| of(neighbor).map_or(f64::NAN, |(_, per_second)| *per_second);
+            idle.push((of(Neighbor::Idle), of(Neighbor::Stopped)));
+            busy.push((of(Neighbor::Busy), of(Neighbor::Stopped)));
+            alone.push(of(Neighbor::Stopped));
+        }
+        line(
+            &format!("{engine}: selects of the primary alone (per s)"),
+            format!("{:.0}", alone.iter().sum::<f64>() / alone.len() as f64),
+            "",
+        );
+        let figures = [("idle", idle, "≥ 0.95"), ("busy", busy, "≥ 0.90")];
+        for (neighbor, pairs, goal) in figures {
+            line(
+                &format!("{engine}: next to {neighbor} hosts / alone [95 %]"),
+                ratio(&pairs),
+                goal,
+            );
+        }
+        sandbox.close().expect("the sandbox is removed");
+    }
+}
