@@ -108,7 +108,7 @@ book:
 docs: build
 	scripts/make-docs
 
-# Runs the published experiments and writes their page; takes about ten minutes.
+# Runs the published experiments and writes their page; takes a quarter of an hour.
 reproduce: build
 	scripts/get-servers all
 	scripts/make-reproduced
