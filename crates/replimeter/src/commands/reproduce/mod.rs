@@ -379,7 +379,10 @@ mod tests {
         assert_eq!(numbers, [1, 2, 3, 4, 5]);
         let found = PUBLISHED.each_ref().map(changes);
         let expected: [&[&str]; 5] = [
-            &[r#"lag.step-pause: "200ms" → "50ms""#, "lag.sweeps: 100 → 30"],
+            &[
+                r#"lag.step-pause: "200ms" → "50ms""#,
+                "lag.sweeps: 100 → 30",
+            ],
             &[
                 r#"scale.data-size: "300MB" → "30MB""#,
                 r#"scale.duration: "10s" → "3s""#,
