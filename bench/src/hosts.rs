@@ -36,6 +36,8 @@ enum Neighbor {
     Busy,
 }
 
+const NEIGHBORS: [Neighbor; 3] = [Neighbor::Stopped, Neighbor::Idle, Neighbor::Busy];
+
 fn signal(pid: u32, signal: Signal) {
     let pid = pid.try_into().ok().and_then(Pid::from_raw);
     kill_process(pid.expect("a server's number"), signal).expect("it takes signals");
@@ -121,20 +123,22 @@ pub(crate) fn hosts() {
             panic!("no hosts of their own here: {:?}", record.hosts_refused);
         };
         line(&format!("{engine}: cores of each server"), shares, "");
-        let (mut idle, mut busy, mut alone) = (vec![], vec![], vec![]);
+        let (mut idle, mut busy) = (vec![], vec![]);
         for pair in 0..PAIRS {
-            let mut turns = [Neighbor::Stopped, Neighbor::Idle, Neighbor::Busy];
-            turns.rotate_left(pair % 3);
-            let measured = turns.map(|neighbor| (neighbor, turn(&sandbox, neighbor)));
-            let of = |neighbor| measured.iter().find(|(one, _)| *one == neighbor);
-            let of = |neighbor| of(neighbor).map_or(f64::NAN, |(_, per_second)| *per_second);
-            idle.push((of(Neighbor::Idle), of(Neighbor::Stopped)));
-            busy.push((of(Neighbor::Busy), of(Neighbor::Stopped)));
-            alone.push(of(Neighbor::Stopped));
+            let mut per_second = [0.0; NEIGHBORS.len()];
+            // The order changes between rounds.
+            for step in 0..NEIGHBORS.len() {
+                let next = (step + pair) % NEIGHBORS.len();
+                per_second[next] = turn(&sandbox, NEIGHBORS[next]);
+            }
+            let [alone, next_to_idle, next_to_busy] = per_second;
+            idle.push((next_to_idle, alone));
+            busy.push((next_to_busy, alone));
         }
+        let alone = idle.iter().map(|(_, alone)| alone).sum::<f64>() / PAIRS as f64;
         line(
             &format!("{engine}: selects of the primary alone (per s)"),
-            format!("{:.0}", alone.iter().sum::<f64>() / alone.len() as f64),
+            format!("{alone:.0}"),
             "",
         );
         let figures = [("idle", idle, "≥ 0.95"), ("busy", busy, "≥ 0.90")];
