@@ -1,7 +1,7 @@
 //! Chromium, for the pages.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{self, BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
@@ -108,14 +108,7 @@ impl OpenPage {
 
     /// Returns the answer to a call; events are ignored.
     fn answer(&mut self, method: &str, parameters: Value) -> Value {
-        self.calls += 1;
-        let mut call = json!({ "id": self.calls, "method": method, "params": parameters });
-        if let Some(session) = &self.session {
-            call["sessionId"] = json!(session);
-        }
-        let mut message = call.to_string().into_bytes();
-        message.push(0);
-        self.to.write_all(&message).unwrap();
+        self.send(method, parameters).unwrap();
         loop {
             let mut answer = Vec::new();
             self.from.read_until(0, &mut answer).unwrap();
@@ -125,6 +118,18 @@ impl OpenPage {
                 return answer;
             }
         }
+    }
+
+    /// Sends a call, to the page once there is one.
+    fn send(&mut self, method: &str, parameters: Value) -> io::Result<()> {
+        self.calls += 1;
+        let mut call = json!({ "id": self.calls, "method": method, "params": parameters });
+        if let Some(session) = &self.session {
+            call["sessionId"] = json!(session);
+        }
+        let mut message = call.to_string().into_bytes();
+        message.push(0);
+        self.to.write_all(&message)
     }
 
     /// Returns the text that an expression has in the page; empty while the page is replaced by another.
@@ -182,8 +187,8 @@ impl OpenPage {
 impl Drop for OpenPage {
     fn drop(&mut self) {
         // A killed browser leaves a folder behind.
-        let close = json!({ "id": 0, "method": "Browser.close" });
-        let _ = self.to.write_all(format!("{close}\0").as_bytes());
+        self.session = None;
+        let _ = self.send("Browser.close", json!({}));
         let end = Instant::now() + END;
         while Instant::now() < end && !matches!(self.browser.try_wait(), Ok(Some(_))) {
             thread::sleep(Duration::from_millis(10));
