@@ -54,10 +54,10 @@ pub fn histogram(alone: &LagDocument, together: Option<&LagDocument>) -> (Table,
     let median = median_of(lag);
     let peak = bins.iter().max_by_key(|bin| bin.count);
     let peak = peak.map_or(0, |bin| bin.bin);
-    let near = share(row, |bin| (bin.bin - peak).abs() <= 1);
+    let near = percent_of(row, |bin| (bin.bin - peak).abs() <= 1);
     let far = Estimate::with_ends(row.far_percent, row.far_percent_ci95);
     let far_from = median.value.map(|median| median * FAR as f64);
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let percent = |percent: f64| format!("{percent:.1} %");
     let mut claims = vec![
         claim(
             "Most rows lie within two or three tenths of a millisecond (half of them at least)",
@@ -67,7 +67,7 @@ pub fn histogram(alone: &LagDocument, together: Option<&LagDocument>) -> (Table,
                 shown(near, percent),
                 peak as f64 / 10.0
             ),
-            within(near, 0.5, 1.0),
+            within(near, 50.0, 100.0),
             "servers and client share cores here, which spreads the lag",
         ),
         claim(
@@ -82,7 +82,7 @@ pub fn histogram(alone: &LagDocument, together: Option<&LagDocument>) -> (Table,
             "0.7 % beyond 1 ms, five times the median; largest 24.3 ms",
             format!(
                 "{} beyond {}; largest {}",
-                shown(far, |percent| format!("{percent:.1} %")),
+                shown(far, percent),
                 or_dash(far_from, time),
                 time(lag.max_us.unwrap_or_default())
             ),
@@ -141,8 +141,8 @@ fn median_of(lag: &Distribution) -> Estimate {
     Estimate::with_ends(lag.p50_us, lag.p50_us_ci95)
 }
 
-/// Returns the share of rows in these bins, with an interval for rows that depend on their neighbors.
-fn share(row: &LagRow, wanted: impl Fn(&HistogramBin) -> bool) -> Estimate {
+/// Returns the share of rows in these bins, in percent, with an interval for rows that depend on their neighbors.
+fn percent_of(row: &LagRow, wanted: impl Fn(&HistogramBin) -> bool) -> Estimate {
     let counted =
         |bins: &mut dyn Iterator<Item = &HistogramBin>| -> u64 { bins.map(|bin| bin.count).sum() };
     let all = counted(&mut row.histogram_100us.iter());
@@ -150,9 +150,9 @@ fn share(row: &LagRow, wanted: impl Fn(&HistogramBin) -> bool) -> Estimate {
     // Without the factor of dependence the interval would be too narrow.
     let interval = lag_of(row).inflation.map(|inflation| {
         let share = Proportion::of(all, these, Some(inflation));
-        [share.low, share.high]
+        [share.low, share.high].map(|share| share * 100.0)
     });
-    let share = (all > 0).then(|| these as f64 / all as f64);
+    let share = (all > 0).then(|| these as f64 / all as f64 * 100.0);
     Estimate::with_ends(share, interval.filter(|_| all > 0))
 }
 
