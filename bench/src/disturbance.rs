@@ -13,6 +13,7 @@ use std::{
 };
 
 use replimeter_sandbox::Sandbox;
+use replimeter_stats::usl::student_975;
 use replimeter_suites::{TestEnvironment, password, session, sql, start, url};
 
 use crate::line;
@@ -24,9 +25,7 @@ const TURN: Duration = Duration::from_secs(4);
 /// Time before each repetition that is not counted, in which the measurement starts.
 const SETTLE: Duration = Duration::from_millis(1500);
 /// Pairs of repetitions, with and without, for each measurement.
-pub(crate) const PAIRS: usize = 8;
-/// The 97.5 % point of Student's t distribution for `PAIRS` − 1 degrees of freedom.
-const T: f64 = 2.365;
+const PAIRS: usize = 8;
 
 /// The tap with the fewest wake-ups, at the cost of later timestamps.
 const GENTLE: &str = "tap --coalesce 5ms --real-time off";
@@ -112,7 +111,7 @@ pub(crate) fn ratio(pairs: &[(f64, f64)]) -> String {
     let mean = logs.iter().sum::<f64>() / logs.len() as f64;
     let variance =
         logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (logs.len() - 1) as f64;
-    let half = T * (variance / logs.len() as f64).sqrt();
+    let half = student_975(logs.len() - 1) * (variance / logs.len() as f64).sqrt();
     format!(
         "{:.3} [{:.3}, {:.3}]",
         mean.exp(),

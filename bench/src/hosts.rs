@@ -9,12 +9,12 @@ use std::{
 use replimeter_model::sandbox::SandboxSpec;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{session, sql, start_spec};
-use rustix::process::{Pid, Signal, kill_process};
-
-use crate::{
-    disturbance::{PAIRS, ratio},
-    line,
+use rustix::{
+    process::{Pid, Signal, kill_process},
+    time::{ClockId, clock_gettime},
 };
+
+use crate::{disturbance::ratio, line};
 
 /// Connections of the load.
 const CLIENTS: u64 = 8;
@@ -22,9 +22,11 @@ const CLIENTS: u64 = 8;
 const REPLICAS: usize = 2;
 /// Rows that the load reads.
 const ROWS: u64 = 1000;
-/// Duration of a counted turn, and the time before it that is not counted.
-const TURN: Duration = Duration::from_secs(3);
-const SETTLE: Duration = Duration::from_millis(500);
+/// Duration of a counted turn, and the time before it that is not counted. Short, since a virtual machine's speed changes within seconds.
+const TURN: Duration = Duration::from_millis(800);
+const SETTLE: Duration = Duration::from_millis(200);
+/// Turns of each kind.
+const ROUNDS: usize = 32;
 
 /// What the replicas do during a turn.
 #[derive(Clone, Copy, PartialEq)]
@@ -43,8 +45,14 @@ fn signal(pid: u32, signal: Signal) {
     kill_process(pid.expect("a server's number"), signal).expect("it takes signals");
 }
 
-/// Returns the point selects per second on the primary.
-fn selects(sandbox: &Sandbox) -> f64 {
+/// Returns the processor time that this process has used, in seconds.
+fn cpu_time() -> f64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
+}
+
+/// Returns the point selects per second on the primary, and how much of one core the client used.
+fn selects(sandbox: &Sandbox) -> (f64, f64) {
     let (stop, counted) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         for client in 0..CLIENTS {
@@ -61,23 +69,23 @@ fn selects(sandbox: &Sandbox) -> f64 {
             });
         }
         thread::sleep(SETTLE);
-        let (before, began) = (counted.load(Ordering::Relaxed), Instant::now());
+        let (before, began, used) = (counted.load(Ordering::Relaxed), Instant::now(), cpu_time());
         thread::sleep(TURN);
-        let done = counted.load(Ordering::Relaxed) - before;
-        let per_second = done as f64 / began.elapsed().as_secs_f64();
+        let done = (counted.load(Ordering::Relaxed) - before) as f64;
+        let (elapsed, used) = (began.elapsed().as_secs_f64(), cpu_time() - used);
         stop.store(true, Ordering::Relaxed);
-        per_second
+        (done / elapsed, used / elapsed)
     })
 }
 
-/// Measures the primary while the replicas do this.
-fn turn(sandbox: &Sandbox, neighbor: Neighbor) -> f64 {
+/// Measures the primary, like `selects`, while the replicas do this.
+fn turn(sandbox: &Sandbox, neighbor: Neighbor) -> (f64, f64) {
     let replicas = || sandbox.members().iter().skip(1).map(|member| member.pid);
     let stop = AtomicBool::new(false);
     if neighbor == Neighbor::Stopped {
         replicas().for_each(|pid| signal(pid, Signal::STOP));
     }
-    let per_second = thread::scope(|scope| {
+    let measured = thread::scope(|scope| {
         let busy = sandbox.nodes()[1..].iter();
         for replica in busy.filter(|_| neighbor == Neighbor::Busy) {
             let stop = &stop;
@@ -89,14 +97,14 @@ fn turn(sandbox: &Sandbox, neighbor: Neighbor) -> f64 {
                 }
             });
         }
-        let per_second = selects(sandbox);
+        let measured = selects(sandbox);
         stop.store(true, Ordering::Relaxed);
-        per_second
+        measured
     });
     if neighbor == Neighbor::Stopped {
         replicas().for_each(|pid| signal(pid, Signal::CONT));
     }
-    per_second
+    measured
 }
 
 /// Compares a primary next to idle and next to busy hosts with one next to stopped ones.
@@ -123,22 +131,31 @@ pub(crate) fn hosts() {
             panic!("no hosts of their own here: {:?}", record.hosts_refused);
         };
         line(&format!("{engine}: cores of each server"), shares, "");
-        let (mut idle, mut busy) = (vec![], vec![]);
-        for pair in 0..PAIRS {
+        let (mut idle, mut busy, mut cores) = (vec![], vec![], 0.0);
+        for pair in 0..ROUNDS {
             let mut per_second = [0.0; NEIGHBORS.len()];
             // The order changes between rounds.
             for step in 0..NEIGHBORS.len() {
                 let next = (step + pair) % NEIGHBORS.len();
-                per_second[next] = turn(&sandbox, NEIGHBORS[next]);
+                let (done, used) = turn(&sandbox, NEIGHBORS[next]);
+                per_second[next] = done;
+                if NEIGHBORS[next] == Neighbor::Stopped {
+                    cores += used / ROUNDS as f64;
+                }
             }
             let [alone, next_to_idle, next_to_busy] = per_second;
             idle.push((next_to_idle, alone));
             busy.push((next_to_busy, alone));
         }
-        let alone = idle.iter().map(|(_, alone)| alone).sum::<f64>() / PAIRS as f64;
+        let alone = idle.iter().map(|(_, alone)| alone).sum::<f64>() / ROUNDS as f64;
         line(
             &format!("{engine}: selects of the primary alone (per s)"),
             format!("{alone:.0}"),
+            "",
+        );
+        line(
+            &format!("{engine}: cores that the client uses then"),
+            format!("{cores:.2}"),
             "",
         );
         let figures = [("idle", idle, "≥ 0.95"), ("busy", busy, "≥ 0.90")];

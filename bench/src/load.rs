@@ -21,7 +21,7 @@ use replimeter_instruments::{
     reference::Reference,
 };
 use replimeter_model::{load::DataSize, time::Nanos};
-use replimeter_stats::signed::SignedHistogram;
+use replimeter_stats::{signed::SignedHistogram, usl::student_975};
 use replimeter_suites::{TestEnvironment, by_socket, memory_kib, password, sql, start, url};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
@@ -38,10 +38,6 @@ const ROUNDS: usize = 9;
 const CONNECTIONS: [u32; 4] = [1, 8, 64, 512];
 /// Time between two readings of a client's processor time.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
-/// The 97.5 % points of Student's distribution for 1 to 9 degrees of freedom.
-const T95: [f64; 9] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262,
-];
 
 /// Server options: no flushes, and all rows in memory, so that the disk has no effect.
 const OPTIONS: [&str; 4] = [
@@ -254,11 +250,11 @@ fn ratio(ours: &[f64], theirs: &[f64]) -> String {
     let count = logs.len() as f64;
     let mean = logs.iter().sum::<f64>() / count;
     let (median, _) = crate::spread(ratios);
-    let Some(t) = T95.get(logs.len().wrapping_sub(2)) else {
+    if logs.len() < 2 {
         return format!("{median:.3}");
-    };
+    }
     let stdev = (logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0)).sqrt();
-    let half = t * stdev / count.sqrt();
+    let half = student_975(logs.len() - 1) * stdev / count.sqrt();
     format!(
         "{median:.3} [{:.3}, {:.3}]",
         (mean - half).exp(),
