@@ -13,10 +13,9 @@ use std::{
 };
 
 use replimeter_sandbox::Sandbox;
-use replimeter_stats::usl::student_975;
 use replimeter_suites::{TestEnvironment, password, session, sql, start, url};
 
-use crate::line;
+use crate::{geometric_mean, line};
 
 /// Connections of the load.
 const WRITERS: u32 = 8;
@@ -104,20 +103,9 @@ fn turn(sandbox: &Sandbox, rate: f64) -> (f64, f64, usize) {
 
 /// Returns the mean and 95 % interval of paired ratios.
 pub(crate) fn ratio(pairs: &[(f64, f64)]) -> String {
-    let logs: Vec<f64> = pairs
-        .iter()
-        .map(|(with, without)| (with / without).ln())
-        .collect();
-    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-    let variance =
-        logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (logs.len() - 1) as f64;
-    let half = student_975(logs.len() - 1) * (variance / logs.len() as f64).sqrt();
-    format!(
-        "{:.3} [{:.3}, {:.3}]",
-        mean.exp(),
-        (mean - half).exp(),
-        (mean + half).exp()
-    )
+    let ratios: Vec<f64> = pairs.iter().map(|(with, without)| with / without).collect();
+    let (mean, [low, high]) = geometric_mean(&ratios);
+    format!("{mean:.3} [{low:.3}, {high:.3}]")
 }
 
 /// Measures with and without each measurement, in alternating order.

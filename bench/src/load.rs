@@ -21,12 +21,12 @@ use replimeter_instruments::{
     reference::Reference,
 };
 use replimeter_model::{load::DataSize, time::Nanos};
-use replimeter_stats::{signed::SignedHistogram, usl::student_975};
+use replimeter_stats::signed::SignedHistogram;
 use replimeter_suites::{TestEnvironment, by_socket, memory_kib, password, sql, start, url};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
-use crate::line;
+use crate::{geometric_mean, line, spread};
 
 /// Rows of sysbench's table.
 pub(crate) const ROWS: u64 = 100_000;
@@ -192,7 +192,7 @@ fn beside(node: &Node, workload: &str, connections: u32) {
     let of = |turns: &[LoadResult], pick: fn(&LoadResult) -> f64| {
         turns.iter().map(pick).collect::<Vec<_>>()
     };
-    let median = |values: Vec<f64>| crate::spread(values).0;
+    let median = |values: Vec<f64>| spread(values).0;
     line(
         &format!("{what}: per s, Replimeter and sysbench"),
         format!(
@@ -246,20 +246,12 @@ fn ratio(ours: &[f64], theirs: &[f64]) -> String {
         .zip(theirs)
         .map(|(ours, theirs)| ours / theirs)
         .collect();
-    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
-    let count = logs.len() as f64;
-    let mean = logs.iter().sum::<f64>() / count;
-    let (median, _) = crate::spread(ratios);
-    if logs.len() < 2 {
+    let (median, _) = spread(ratios.clone());
+    if ratios.len() < 2 {
         return format!("{median:.3}");
     }
-    let stdev = (logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0)).sqrt();
-    let half = student_975(logs.len() - 1) * stdev / count.sqrt();
-    format!(
-        "{median:.3} [{:.3}, {:.3}]",
-        (mean - half).exp(),
-        (mean + half).exp()
-    )
+    let (_, [low, high]) = geometric_mean(&ratios);
+    format!("{median:.3} [{low:.3}, {high:.3}]")
 }
 
 /// Returns the processor time of all tasks of a process, in seconds.

@@ -24,6 +24,7 @@ use std::{
 };
 
 use replimeter_sandbox::{Home, Install, Sandbox, Search, Settings};
+use replimeter_stats::usl::student_975;
 use replimeter_suites::{TestEnvironment, home, memory_kib};
 use serde_json::Value;
 
@@ -165,6 +166,16 @@ fn spread(mut values: Vec<f64>) -> (f64, String) {
             values[values.len() - 1]
         ),
     )
+}
+
+/// Returns the geometric mean of two or more ratios, and its 95 % interval (Student's, of the logarithms).
+fn geometric_mean(ratios: &[f64]) -> (f64, [f64; 2]) {
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    let count = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / count;
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let half = student_975(logs.len() - 1) * (variance / count).sqrt();
+    (mean.exp(), [(mean - half).exp(), (mean + half).exp()])
 }
 
 /// Starts and removes a sandbox; returns the seconds that each took.

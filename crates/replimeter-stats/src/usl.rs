@@ -71,6 +71,7 @@ const STEPS: usize = 20_000;
 const ENDLESS: f64 = 1e6;
 
 /// Returns the 97.5 % point of Student's distribution; infinite without a degree of freedom.
+#[must_use]
 pub fn student_975(freedom: usize) -> f64 {
     StudentsT::new(0.0, 1.0, freedom as f64)
         .map_or(f64::INFINITY, |student| student.inverse_cdf(0.975))
