@@ -21,12 +21,10 @@ use crate::{
     stamp::{self, Federated, Stamped},
 };
 
-/// Interval between readings: long, because reading is work for both servers.
+/// Interval between readings, and between measurements of the clocks: long, because both are work for both servers.
 const EVERY: Nanos = Nanos(1_000_000_000);
-/// The interval while there are few rows.
-const FIRST: Nanos = Nanos(50_000_000);
-/// Number of rows below which there are few.
-const FEW: u64 = 50;
+/// Interval between readings if the next row waits for the last one's stamps.
+const PACED: Nanos = Nanos(50_000_000);
 /// How long it sleeps before it checks the shared state again.
 const IDLE_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -42,6 +40,9 @@ pub(super) struct StampReader {
     /// The slots of the stamping methods.
     slots: Vec<(usize, Method)>,
     seen: SeenRows,
+    /// Rows that were read since the clocks were last measured, on the primary and on the replica. Between two measurements the
+    /// error of a clock does not grow, after the last one it does.
+    unconverted: Vec<[Stamped; 2]>,
     every: Nanos,
 }
 
@@ -86,7 +87,8 @@ impl StampReader {
             federated,
             slots,
             seen: SeenRows::new(last),
-            every: if paced { FIRST } else { EVERY },
+            unconverted: Vec::new(),
+            every: if paced { PACED } else { EVERY },
         })
     }
 
@@ -111,27 +113,28 @@ impl StampReader {
         shared_state: &SharedState,
         sighted: &Sender<ObserverEvent>,
     ) -> Result<(), ServerError> {
-        let begun = self.seen.low();
         let (mut next_read, mut next_look) = (clock.now(), clock.now() + EVERY);
         while !shared_state.halted() {
             let now = clock.now();
             let sent = shared_state.sent();
-            if self.seen.low() >= sent || (now < next_read && !shared_state.finished()) {
-                thread::sleep(IDLE_INTERVAL);
-                continue;
+            let stopped = shared_state.writer_halted();
+            let ending = stopped || shared_state.finished();
+            if self.seen.low() < sent && (ending || now >= next_read) {
+                next_read = now + self.every;
+                for page in stamp::pages(self.seen.low() + 1..=sent) {
+                    self.page(page, now, shared_state)?;
+                }
             }
-            let few = sent - begun < FEW || shared_state.finished();
-            next_read = now + if few { FIRST } else { self.every };
-            if now >= next_look {
-                next_look = now + EVERY;
-                self.look_at_the_clocks(clock, sighted)?;
+            let last = ending && self.seen.low() >= sent;
+            if !self.unconverted.is_empty() && (last || clock.now() >= next_look) {
+                // After the user's stop there may be no time for it.
+                if !stopped {
+                    self.look_at_the_clocks(clock, sighted)?;
+                }
+                self.convert(clock.now(), sighted);
+                next_look = clock.now() + EVERY;
             }
-            for page in stamp::pages(self.seen.low() + 1..=sent) {
-                self.page(page, clock, shared_state, sighted)?;
-            }
-            if shared_state.finished() && self.seen.low() < shared_state.sent() {
-                thread::sleep(IDLE_INTERVAL);
-            }
+            thread::sleep(IDLE_INTERVAL);
         }
         Ok(())
     }
@@ -162,12 +165,12 @@ impl StampReader {
         Ok(())
     }
 
+    /// Reads rows of both servers, and keeps those that both have.
     fn page(
         &mut self,
         ids: std::ops::RangeInclusive<u64>,
-        clock: &Clock,
+        now: Nanos,
         shared_state: &SharedState,
-        sighted: &Sender<ObserverEvent>,
     ) -> Result<(), ServerError> {
         let [ours, theirs] = match &mut self.federated {
             Some(federated) => federated.join(ids)?,
@@ -176,40 +179,46 @@ impl StampReader {
                 [stamp::read(&mut self.primary, ids)?, theirs]
             }
         };
-        let now = clock.now();
-        stamp::join(&ours, &theirs, [&self.clocks[0], &self.clocks[1]], |_| now)
-            .refuse_shipped(&self.replica)?;
-        for there in &theirs {
+        let clocks = self.clocks.each_ref();
+        stamp::join(&ours, &theirs, clocks, |_| now).refuse_shipped(&self.replica)?;
+        for there in theirs {
             let Ok(index) = ours.binary_search_by_key(&there.id, |here| here.id) else {
                 continue;
             };
-            if !self.seen.insert(there.id) {
-                continue;
+            if self.seen.insert(there.id) {
+                self.unconverted.push([ours[index], there]);
             }
+        }
+        for (slot, _) in &self.slots {
+            shared_state.record_seen_up_to(*slot, self.seen.low());
+        }
+        Ok(())
+    }
+
+    /// Passes on the rows that were read.
+    fn convert(&mut self, near: Nanos, sighted: &Sender<ObserverEvent>) {
+        for rows in std::mem::take(&mut self.unconverted) {
             for (slot, method) in &self.slots {
-                let sighting = self.sighting(&ours[index], there, *method, now);
-                let _ = sighted.send(match sighting {
+                let event = match self.sighting(&rows, *method, near) {
                     Some(sighting) => ObserverEvent::Row {
                         slot: *slot,
                         sighting,
                     },
                     None => ObserverEvent::Untold {
                         slot: *slot,
-                        seq: there.id,
+                        seq: rows[1].id,
                     },
-                });
-                shared_state.record_seen_up_to(*slot, self.seen.low());
+                };
+                let _ = sighted.send(event);
             }
         }
-        Ok(())
     }
 
     /// Returns both stamps on the run's clock; `None` when a clock was set around that time, or the row
     /// has no such stamp.
     fn sighting(
         &self,
-        here: &Stamped,
-        there: &Stamped,
+        [here, there]: &[Stamped; 2],
         method: Method,
         near: Nanos,
     ) -> Option<Sighting> {
