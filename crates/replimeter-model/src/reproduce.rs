@@ -14,7 +14,7 @@ pub const REPRODUCE_SCHEMA: &str = "replimeter.reproduce/1";
 pub enum Verdict {
     /// It agrees.
     Agrees,
-    /// It differs, and agrees in a run that changes the supposed cause.
+    /// It agrees in a run that changes the supposed cause, and differs or is open without that.
     Explained,
     /// It differs.
     Differs,

@@ -69,22 +69,43 @@ fn within(estimate: Estimate, least: f64, most: f64) -> Verdict {
     }
 }
 
-/// Returns the verdict of a finding with that of a run that changes the supposed cause of a difference.
-fn explained(verdict: Verdict, changed: Verdict) -> Verdict {
-    match (verdict, changed) {
-        (Verdict::Differs, Verdict::Agrees) => Verdict::Explained,
-        _ => verdict,
+/// A measured figure, in words too, and its verdict.
+struct Judged {
+    figure: Estimate,
+    text: String,
+    verdict: Verdict,
+}
+
+/// Returns whether two figures differ: their intervals do not overlap.
+fn apart(one: Estimate, other: Estimate) -> bool {
+    one.ends()
+        .zip(other.ends())
+        .is_some_and(|([low, high], [other_low, other_high])| low > other_high || high < other_low)
+}
+
+/// Returns the verdict of a finding with that of a run that changes the supposed cause: it explains a difference if it agrees, and
+/// an open finding if its figure is a different one, too.
+fn explained(own: &Judged, changed: &Judged) -> Verdict {
+    let shows = match own.verdict {
+        Verdict::Differs => true,
+        Verdict::Open => apart(own.figure, changed.figure),
+        Verdict::Agrees | Verdict::Explained => false,
+    };
+    if shows && changed.verdict == Verdict::Agrees {
+        Verdict::Explained
+    } else {
+        own.verdict
     }
 }
 
-/// A measured figure in words, and its verdict.
-type Judged = (String, Verdict);
-
 /// Adds the figure of a run that changes the supposed cause of a difference, if there is one.
-fn with_changed((ours, verdict): Judged, changed: Option<Judged>) -> Judged {
+fn with_changed(own: Judged, changed: Option<Judged>) -> (String, Verdict) {
     match changed {
-        Some((theirs, changed)) => (format!("{ours}; {theirs}"), explained(verdict, changed)),
-        None => (ours, verdict),
+        Some(changed) => {
+            let verdict = explained(&own, &changed);
+            (format!("{}; {}", own.text, changed.text), verdict)
+        }
+        None => (own.text, own.verdict),
     }
 }
 
@@ -149,7 +170,7 @@ pub fn answer(document: &ReproduceDocument) -> String {
         .filter(|experiment| experiment.error.is_some())
         .count();
     let mut text = format!(
-        "Of {} published findings, {} have the same shape here, {} differ for a cause that is shown, {} differ, and {} are undecided.",
+        "Of {} published findings: same shape here {}, different for a cause that is shown {}, different {}, undecided {}.",
         claims().count(),
         of(Verdict::Agrees),
         of(Verdict::Explained),
@@ -193,17 +214,30 @@ pub(crate) mod tests {
 
     #[test]
     fn only_a_difference_is_explained() {
-        let with = |changed| {
+        let judged = |figure, verdict| Judged {
+            figure,
+            text: String::new(),
+            verdict,
+        };
+        let (own, other) = (estimate(10.0, 2.0), estimate(20.0, 2.0));
+        let with = |figure, changed| {
             [Verdict::Agrees, Verdict::Differs, Verdict::Open]
-                .map(|verdict| explained(verdict, changed))
+                .map(|verdict| explained(&judged(own, verdict), &judged(figure, changed)))
         };
         assert_eq!(
-            with(Verdict::Agrees),
-            [Verdict::Agrees, Verdict::Explained, Verdict::Open]
+            with(other, Verdict::Agrees),
+            [Verdict::Agrees, Verdict::Explained, Verdict::Explained]
         );
+        // A figure that may be the same does not decide an open finding.
+        for same in [estimate(13.0, 2.0), Estimate::of(20.0)] {
+            assert_eq!(
+                with(same, Verdict::Agrees),
+                [Verdict::Agrees, Verdict::Explained, Verdict::Open]
+            );
+        }
         for changed in [Verdict::Differs, Verdict::Open] {
             assert_eq!(
-                with(changed),
+                with(other, changed),
                 [Verdict::Agrees, Verdict::Differs, Verdict::Open]
             );
         }

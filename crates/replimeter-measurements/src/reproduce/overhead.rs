@@ -8,7 +8,7 @@ use replimeter_model::{
     reproduce::{Claim, Table, Verdict},
 };
 
-use super::{claim, difference, fixed, shown, table, with_changed, within};
+use super::{Judged, claim, difference, fixed, shown, table, with_changed, within};
 use crate::cost::report;
 use replimeter_render::format::or_dash;
 
@@ -109,9 +109,17 @@ fn claims_of(document: &CostDocument, slower: Option<&CostDocument>, engine: &st
             or_dash(without, |us| format!("{us:.0} µs"))
         );
         let as_long = without.is_some_and(|us| AS_LONG.contains(&us));
-        (text, if as_long { factor(semi) } else { Verdict::Open })
+        Judged {
+            figure: semi,
+            text,
+            verdict: if as_long { factor(semi) } else { Verdict::Open },
+        }
     });
-    let own = (format!("{} times", shown(semi, times)), factor(semi));
+    let own = Judged {
+        figure: semi,
+        text: format!("{} times", shown(semi, times)),
+        verdict: factor(semi),
+    };
     let (ours, verdict) = with_changed(own, changed);
     vec![
         claim(

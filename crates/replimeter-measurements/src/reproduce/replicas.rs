@@ -3,7 +3,7 @@
 use replimeter_model::{
     estimate::Estimate,
     plan::ScalePhase,
-    reproduce::{Claim, Table},
+    reproduce::{Claim, Table, Verdict},
     scale::{ScaleDocument, ScaleRow},
 };
 
@@ -75,35 +75,45 @@ pub fn replicas(site: &ScaleDocument, apart: Option<&ScaleDocument>) -> (Table, 
     // The figure of a run, formatted, and its verdict.
     let percent_of_none = |document: &ScaleDocument, phase, [least, most]: [f64; 2]| {
         let found = figure(row(document, 1, phase), INSERTS_OF_NONE);
-        let text = format!("{} of none", shown(found, percent));
-        (text, within(found, least, most))
+        Judged {
+            figure: found,
+            text: format!("{} of none", shown(found, percent)),
+            verdict: within(found, least, most),
+        }
     };
     let percent_of_one = |document: &ScaleDocument, phase, pick, [least, most]: [f64; 2]| {
         let [two, one] = [2, 1].map(|replicas| figure(row(document, replicas, phase), pick));
         let found = ratio(two, one);
         let text = shown(found, |ratio| percent(ratio * 100.0));
-        (
-            format!("{text} of one replica's"),
-            within(found, least, most),
-        )
+        Judged {
+            figure: found,
+            text: format!("{text} of one replica's"),
+            verdict: within(found, least, most),
+        }
     };
     // With the same of the servers apart, and the verdict on the cause: shared cores.
     let judged = |of: &dyn Fn(&ScaleDocument) -> Judged| {
         let on_hosts = apart.map(of);
-        let changed = on_hosts.map(|(text, verdict)| {
-            let text = format!("without the site, on hosts of their own {text}");
-            (text, verdict)
+        let changed = on_hosts.map(|judged| Judged {
+            text: format!("without the site, on hosts of their own {}", judged.text),
+            ..judged
         });
         with_changed(of(site), changed)
     };
-    let alone = percent_of_none(site, ScalePhase::Insert, [0.0, 100.0]);
-    let second = percent_of_one(site, ScalePhase::Insert, INSERTS, [0.0, 1.0]);
+    let here_only = |judged| with_changed(judged, None);
+    let alone = here_only(percent_of_none(site, ScalePhase::Insert, [0.0, 100.0]));
+    let second = here_only(percent_of_one(
+        site,
+        ScalePhase::Insert,
+        INSERTS,
+        [0.0, 1.0],
+    ));
     let mixed =
         judged(&|document| percent_of_none(document, ScalePhase::Mixed, [100.0, f64::INFINITY]));
     let doubled = judged(&|document| {
         percent_of_one(document, ScalePhase::Mixed, SELECTS, [1.5, f64::INFINITY])
     });
-    let finding = |text: &str, published: &str, (ours, verdict): Judged| {
+    let finding = |text: &str, published: &str, (ours, verdict): (String, Verdict)| {
         claim(text, published, ours, verdict, &here)
     };
     let claims = vec![

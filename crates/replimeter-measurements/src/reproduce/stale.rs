@@ -6,7 +6,7 @@ use replimeter_model::{
     stale::{StaleDocument, StaleRow},
 };
 
-use super::{claim, fixed, table, with_changed, within};
+use super::{Judged, claim, difference, fixed, table, with_changed, within};
 use replimeter_render::{
     figures::{count, time},
     format::{Format, or_dash},
@@ -58,11 +58,18 @@ fn shown(row: &StaleRow) -> String {
     )
 }
 
+/// Returns a row's share of stale reads, in percent.
+fn share(row: Option<&StaleRow>) -> Estimate {
+    Estimate::with_ends(
+        row.and_then(|row| row.stale_percent),
+        row.and_then(|row| row.stale_percent_ci95),
+    )
+}
+
 /// Returns whether one row has more stale reads than the other; decided only if their intervals do not
 /// overlap.
 fn more(one: Option<&StaleRow>, other: Option<&StaleRow>) -> Verdict {
-    let ends = |row: Option<&StaleRow>| row.and_then(|row| row.stale_percent_ci95);
-    match ends(one).zip(ends(other)) {
+    match share(one).ends().zip(share(other).ends()) {
         Some(([low, _], [_, high])) if low > high => Verdict::Agrees,
         Some(([_, high], [low, _])) if high < low => Verdict::Differs,
         _ => Verdict::Open,
@@ -135,11 +142,15 @@ fn by_load(
     // Updates on the reader and on the writer: the shares, and which is larger.
     let updates = |rows| {
         let [reader, writer] = ["reader", "writer"].map(|on| of(rows, "update-key", on));
-        (both(reader, writer), more(reader, writer))
+        Judged {
+            figure: difference(share(reader), share(writer)),
+            text: both(reader, writer),
+            verdict: more(reader, writer),
+        }
     };
-    let on_hosts = apart.map(updates).map(|(text, verdict)| {
-        let text = format!("back to back on hosts of their own {text}");
-        (text, verdict)
+    let on_hosts = apart.map(updates).map(|judged| Judged {
+        text: format!("back to back on hosts of their own {}", judged.text),
+        ..judged
     });
     let (updates, verdict) = with_changed(updates(plain), on_hosts);
     let stalled = of(plain, "big-update", "writer").and_then(|row| {
@@ -156,14 +167,7 @@ fn by_load(
                 Some(local) => format!("{}; {} next to the cluster", shown(row), shown(local)),
                 None => shown(row),
             }),
-            within(
-                Estimate::with_ends(
-                    idle.and_then(|row| row.stale_percent),
-                    idle.and_then(|row| row.stale_percent_ci95),
-                ),
-                0.0,
-                10.0,
-            ),
+            within(share(idle), 0.0, 10.0),
             "client and nodes share cores here, so that applying has hardly begun when the read arrives",
         ),
         claim(

@@ -9,7 +9,7 @@ use replimeter_model::{
 };
 use replimeter_stats::bootstrap::{of_positive_mean, of_ratio};
 
-use super::{claim, fixed, shown, table, with_changed, within};
+use super::{Judged, claim, fixed, shown, table, with_changed, within};
 use replimeter_render::{figures::count, format::or_dash};
 
 /// Median bare times of a run with rows as late as published, 1.040 ms on average, to a third, in microseconds. One stall of a second
@@ -112,7 +112,11 @@ pub fn sweep(document: &LagDocument, later: Option<&LagDocument>) -> (Table, Vec
             or_dash(median, ms)
         );
         let as_late = median.is_some_and(|us| AS_LATE.contains(&us));
-        (text, if as_late { flat(grows) } else { Verdict::Open })
+        Judged {
+            figure: grows,
+            text,
+            verdict: if as_late { flat(grows) } else { Verdict::Open },
+        }
     });
     let grows = growth(&loops);
     let text = format!(
@@ -120,7 +124,12 @@ pub fn sweep(document: &LagDocument, later: Option<&LagDocument>) -> (Table, Vec
         shown(grows, times),
         count(largest(&loops))
     );
-    let (ours, verdict) = with_changed((text, flat(grows)), changed);
+    let own = Judged {
+        figure: grows,
+        text,
+        verdict: flat(grows),
+    };
+    let (ours, verdict) = with_changed(own, changed);
     let claims = vec![
         claim(
             "A row is on the replica within milliseconds of its insert (less than 10)",
