@@ -23,7 +23,7 @@ pub use self::report::claims_of;
 pub use self::{
     gate::{GatedRun, gate},
     histogram::{histogram, histogram_published},
-    overhead::{price, price_published},
+    overhead::{link_for_published, price, price_published},
     replicas::{replicas, replicas_published},
     report::report,
     stale::{stale, stale_published},

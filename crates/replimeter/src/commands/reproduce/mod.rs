@@ -23,9 +23,13 @@ use replimeter_run::{
 use self::published::{NamedRun, PUBLISHED, Published};
 use crate::{
     cli::{ReportArgs, ReproduceArgs},
+    environment,
     print::{print, print_json, say},
     servers::host,
 };
+
+/// The experiment whose rows are stamped by the servers.
+const STAMPS: u32 = 3;
 
 pub(crate) fn run(
     registry: &Registry,
@@ -39,6 +43,11 @@ pub(crate) fn run(
         .filter(wanted)
         .map(|one| Ok((one, one.plans(registry, args.size)?)))
         .collect::<Result<_, CliError>>()?;
+    if plans.iter().any(|(one, _)| one.number == STAMPS) && !environment::has_udf() {
+        say(&format!(
+            "experiment {STAMPS}: stamps are by SYSDATE(6) alone: the library of server functions, libreplimeter_udf.so, is not next to the program (REPLIMETER_UDF may name it)\n"
+        ));
+    }
     let mut dir = RunDir::create(args.run_dir.as_deref(), "reproduce")?;
     dir.keep();
     let started_at = jiff::Timestamp::now()
@@ -221,8 +230,8 @@ fn carry_out(
     };
     let mut read = Vec::new();
     let mut ended = None;
-    for (folder, plan) in runs {
-        let path = dir.file(folder);
+    for run in runs {
+        let path = dir.file(run.name);
         let given = CommandLineSettings {
             output: OutputArgs {
                 run_dir: Some(path.clone()),
@@ -231,8 +240,14 @@ fn carry_out(
             },
             ..CommandLineSettings::default()
         };
-        plan.name().clone_into(&mut experiment.command);
-        ended = plan.carry_out(&given, &host(), stop).err();
+        run.plan.name().clone_into(&mut experiment.command);
+        ended = run
+            .after(&read, registry)
+            .and_then(|chosen| {
+                let plan = chosen.as_ref().unwrap_or(&run.plan);
+                plan.carry_out(&given, &host(), stop)
+            })
+            .err();
         // A run that ended early is read too: its results are kept. Without one of them nothing is told from the others, whose
         // meaning is their order.
         let recorded = match Recorded::open(registry, &path, stop) {
@@ -242,7 +257,7 @@ fn carry_out(
                 break;
             }
         };
-        experiment.run_dirs.push((*folder).to_owned());
+        experiment.run_dirs.push(run.name.to_owned());
         let named = |shape: &str| format!("{} {shape}", one.number);
         let servers = recorded.manifest.servers.iter().cloned();
         manifest.servers.extend(servers.map(|server| ServerRecord {
@@ -309,7 +324,7 @@ mod tests {
     /// Returns the keys that a small run changes.
     fn changes(one: &Published) -> Vec<String> {
         let [full, small] = [ReproduceExtent::Full, ReproduceExtent::Small]
-            .map(|extent| keys(one.plans(registry(), extent).unwrap()[0].1.as_ref()));
+            .map(|extent| keys(one.plans(registry(), extent).unwrap()[0].plan.as_ref()));
         let missing = "none".to_owned();
         let all: BTreeSet<&String> = full.keys().chain(small.keys()).collect();
         let of = |keys: &BTreeMap<String, String>, key| keys.get(key).unwrap_or(&missing).clone();
@@ -356,7 +371,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = RunDir::create(Some(&folder.path().join("all")), "reproduce").unwrap();
         let runs = ["first", "second"].into_iter().zip(&BEGUN);
-        let runs = runs.map(|(name, begun)| -> NamedRun { (name, Box::new(Unreadable(begun))) });
+        let runs = runs.map(|(name, begun)| NamedRun {
+            name,
+            text: String::new(),
+            plan: Box::new(Unreadable(begun)),
+            chosen: None,
+        });
         let (experiment, failure) = carry_out(
             registry(),
             &PUBLISHED[2],
@@ -381,18 +401,17 @@ mod tests {
         let expected: [&[&str]; 5] = [
             &[
                 r#"lag.step-pause: "200ms" → "50ms""#,
-                "lag.sweeps: 100 → 30",
+                "lag.sweeps: 250 → 30",
             ],
             &[
                 r#"scale.data-size: "300MB" → "30MB""#,
                 r#"scale.duration: "10s" → "3s""#,
-                "scale.starts: 4 → 3",
+                "scale.starts: 6 → 3",
                 r#"scale.warm-up: "3s" → "1s""#,
                 r#"target.server-options: ["innodb_buffer_pool_size=64M", "innodb_flush_log_at_trx_commit=1", "sync_binlog=1"] → ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]"#,
             ],
             &[],
             &[
-                "stale.curve-rounds: 2000 → 200",
                 r#"stale.duration: none → "6s""#,
                 "stale.load-data-size: 1000000 → 50000",
                 r#"stale.read-delays: "auto" → "none""#,
@@ -411,13 +430,13 @@ mod tests {
             .unwrap();
         let linked = plans
             .iter()
-            .map(|(_, plan)| keys(plan.as_ref()).get("target.link-delay").cloned());
+            .map(|run| keys(run.plan.as_ref()).get("target.link-delay").cloned());
         let delay = Some("\"500us\"".to_owned());
         assert_eq!(linked.collect::<Vec<_>>(), [None, delay]);
         let plans = PUBLISHED[4]
             .plans(registry(), ReproduceExtent::Full)
             .unwrap();
-        let cost = keys(plans[0].1.as_ref());
+        let cost = keys(plans[0].plan.as_ref());
         assert!(
             cost["cost.modes"].contains("mysql/semi-sync") && cost["cost.modes"].contains("galera")
         );
@@ -430,7 +449,7 @@ mod tests {
             .unwrap();
         let methods: Vec<_> = plans
             .iter()
-            .map(|(_, plan)| keys(plan.as_ref())["lag.method"].clone())
+            .map(|run| keys(run.plan.as_ref())["lag.method"].clone())
             .collect();
         assert!(
             methods[0].starts_with("\"stamp") && methods[1] == "\"all\"",

@@ -36,10 +36,44 @@ pub(super) struct PublishedRun {
     keys: &'static str,
     /// More such keys of a small run.
     small: &'static str,
+    /// Returns more such keys from the experiment's earlier runs, if its settings depend on what they measured.
+    chosen: Option<fn(&[Recorded]) -> Option<String>>,
 }
 
-/// The folder of a run, and the run.
-pub(super) type NamedRun = (&'static str, Box<dyn PlannedRun>);
+impl PublishedRun {
+    /// A run whose settings do not depend on earlier ones.
+    const DEFAULT: Self = Self {
+        name: "",
+        plan: "",
+        keys: "",
+        small: "",
+        chosen: None,
+    };
+}
+
+/// A run whose settings are known, except for those that earlier runs choose.
+pub(super) struct NamedRun {
+    /// Its folder.
+    pub(super) name: &'static str,
+    pub(super) text: String,
+    pub(super) plan: Box<dyn PlannedRun>,
+    pub(super) chosen: Option<fn(&[Recorded]) -> Option<String>>,
+}
+
+impl NamedRun {
+    /// Returns the run with the settings that earlier runs choose, if there are such.
+    pub(super) fn after(
+        &self,
+        earlier: &[Recorded],
+        registry: &Registry,
+    ) -> Result<Option<Box<dyn PlannedRun>>, CliError> {
+        let Some(keys) = self.chosen.and_then(|chosen| chosen(earlier)) else {
+            return Ok(None);
+        };
+        let text = changed(&self.text, &keys).map_err(PlanError::Syntax)?;
+        Ok(Some(registry.plan(&text, &CommandLineSettings::default())?))
+    }
+}
 
 /// The measured figures, and the findings.
 pub(super) type Found = (Table, Vec<Claim>);
@@ -61,13 +95,20 @@ pub(super) const PUBLISHED: [Published; 5] = [
             plan: include_str!("../../../../../plans/size-sweep.toml"),
             keys: "",
             small: SHORT_SWEEPS,
+            ..PublishedRun::DEFAULT
         },
         others: &[PublishedRun {
             name: "1-size-sweep-later",
             plan: include_str!("../../../../../plans/size-sweep.toml"),
             // The bare time is then about the published one.
-            keys: "target.link-delay = \"500us\"",
+            keys: r#"
+            [target]
+            link-delay = "500us"
+            [lag]
+            sweeps = 100
+        "#,
             small: SHORT_SWEEPS,
+            ..PublishedRun::DEFAULT
         }],
         gated_by_quota: true,
         table: reproduce::sweep_published,
@@ -96,6 +137,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
             starts = 3
             data-size = "30MB"
         "#,
+            ..PublishedRun::DEFAULT
         },
         others: &[PublishedRun {
             name: "2-read-replicas-hosts",
@@ -115,6 +157,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
             starts = 4
             data-size = "30MB"
         "#,
+            ..PublishedRun::DEFAULT
         }],
         gated_by_quota: false,
         table: reproduce::replicas_published,
@@ -132,14 +175,12 @@ pub(super) const PUBLISHED: [Published; 5] = [
         run: PublishedRun {
             name: "3-lag-histogram",
             plan: include_str!("../../../../../plans/lag-histogram.toml"),
-            keys: "",
-            small: "",
+            ..PublishedRun::DEFAULT
         },
         others: &[PublishedRun {
             name: "3-lag-methods",
             plan: include_str!("../../../../../plans/lag-methods.toml"),
-            keys: "",
-            small: "",
+            ..PublishedRun::DEFAULT
         }],
         gated_by_quota: true,
         table: reproduce::histogram_published,
@@ -166,6 +207,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
             read-delays = "none"
             load-data-size = "50000"
         "#,
+            ..PublishedRun::DEFAULT
         },
         others: &[
             PublishedRun {
@@ -177,14 +219,15 @@ pub(super) const PUBLISHED: [Published; 5] = [
                 [stale]
                 cases = ["none"]
                 read-consistency = ["off"]
+                read-delays = "none"
                 load-data-size = {}
                 rate = {}
             "#,
                 small: r#"
                 [stale]
                 rounds = 3000
-                read-delays = "none"
             "#,
+                ..PublishedRun::DEFAULT
             },
             PublishedRun {
                 name: "4-stale-reads-hosts",
@@ -199,17 +242,18 @@ pub(super) const PUBLISHED: [Published; 5] = [
                 [stale]
                 cases = ["update-key:32@writer", "update-key:32@reader"]
                 read-consistency = ["off"]
+                read-delays = "none"
                 # Back to back, as published: the load takes all of its own host, and nothing of the others.
                 rate = {}
-                rounds = 3000
+                rounds = 6000
             "#,
                 small: r#"
                 [stale]
                 rounds = {}
                 duration = "20s"
-                read-delays = "none"
                 load-data-size = "50000"
             "#,
+                ..PublishedRun::DEFAULT
             },
         ],
         gated_by_quota: true,
@@ -237,30 +281,53 @@ pub(super) const PUBLISHED: [Published; 5] = [
             starts = 4
             warm-up = "500ms"
         "#,
+            ..PublishedRun::DEFAULT
         },
-        others: &[PublishedRun {
-            name: "5-semi-sync-price-slower",
-            plan: include_str!("../../../../../plans/semi-sync-cost.toml"),
-            keys: r#"
-            [target]
-            # An insert then takes about as long as the published one.
-            client-link-delay = "3us"
-            [cost]
-            modes = "mariadb/none,mariadb/semi-sync,mysql/none,mysql/semi-sync"
-        "#,
-            small: r#"
-            [cost]
-            duration = "6s"
-            starts = 4
-            warm-up = "500ms"
-        "#,
-        }],
+        others: &[
+            PublishedRun {
+                name: "5-semi-sync-price-link",
+                plan: include_str!("../../../../../plans/semi-sync-cost.toml"),
+                // How long an insert takes with a link whose delay is nearly nothing: its own way differs by machine.
+                keys: r#"
+                [target]
+                client-link-delay = "1us"
+                [cost]
+                modes = "mariadb/none,mysql/none"
+                link-delays = {}
+                duration = "3s"
+                starts = 3
+                warm-up = "500ms"
+            "#,
+                ..PublishedRun::DEFAULT
+            },
+            PublishedRun {
+                name: "5-semi-sync-price-slower",
+                plan: include_str!("../../../../../plans/semi-sync-cost.toml"),
+                keys: r#"
+                [target]
+                client-link-delay = "1us"
+                [cost]
+                modes = "mariadb/none,mariadb/semi-sync,mysql/none,mysql/semi-sync"
+            "#,
+                small: r#"
+                [cost]
+                duration = "6s"
+                starts = 4
+                warm-up = "500ms"
+            "#,
+                // An insert then takes about as long as the published one.
+                chosen: Some(|earlier| {
+                    let us = reproduce::link_for_published(document(earlier, 1)?)?;
+                    Some(format!("target.client-link-delay = \"{us}us\""))
+                }),
+            },
+        ],
         gated_by_quota: true,
         table: reproduce::price_published,
         found: |run, others| {
             Some(reproduce::price(
                 run.document().downcast_ref()?,
-                document(others, 0),
+                document(others, 1),
             ))
         },
     },
@@ -286,8 +353,12 @@ impl Published {
                 text = changed(&text, "target.udf = {}").map_err(PlanError::Syntax)?;
                 text = text.replace("stamp,stamp-udf", "stamp");
             }
-            let plan = registry.plan(&text, &CommandLineSettings::default())?;
-            Ok((run.name, plan))
+            Ok(NamedRun {
+                name: run.name,
+                plan: registry.plan(&text, &CommandLineSettings::default())?,
+                text,
+                chosen: run.chosen,
+            })
         };
         let runs = std::iter::once(&self.run).chain(self.others);
         runs.map(read).collect()
