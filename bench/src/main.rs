@@ -24,7 +24,7 @@ use std::{
 };
 
 use replimeter_sandbox::{Home, Install, Sandbox, Search, Settings};
-use replimeter_stats::usl::student_975;
+use replimeter_stats::student::student_point;
 use replimeter_suites::{TestEnvironment, home, memory_kib};
 use serde_json::Value;
 
@@ -174,7 +174,8 @@ fn geometric_mean(ratios: &[f64]) -> (f64, [f64; 2]) {
     let count = logs.len() as f64;
     let mean = logs.iter().sum::<f64>() / count;
     let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    let half = student_975(logs.len() - 1) * (variance / count).sqrt();
+    let point = student_point(0.975, count - 1.0).unwrap_or(f64::INFINITY);
+    let half = point * (variance / count).sqrt();
     (mean.exp(), [(mean - half).exp(), (mean + half).exp()])
 }
 

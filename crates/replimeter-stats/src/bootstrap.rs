@@ -14,15 +14,14 @@
 //! the coverage of these intervals.
 
 use replimeter_model::{estimate::Estimate, random::Random};
-use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::student::{Z95, student_point};
 
 /// Values of one kind: the blocks of each start.
 ///
 /// Where only one value for each start is known, every start has one block.
 pub type Starts = [Vec<f64>];
 
-/// The 97.5 % point of the standard normal distribution.
-const Z95: f64 = 1.959_963_984_540_054;
 /// Resamples behind an interval.
 const RESAMPLES: usize = 2000;
 /// The bootstrap's seed: the same values always give the same interval.
@@ -138,8 +137,7 @@ fn stretch(parts: &[(f64, &Group)]) -> Option<f64> {
         .map(|(variance, group)| variance.powi(2) / group.freedom)
         .sum();
     let freedom = whole.powi(2) / squares;
-    let student = StudentsT::new(0.0, 1.0, freedom).ok()?;
-    Some(student.inverse_cdf(0.975) / Z95)
+    Some(student_point(0.975, freedom)? / Z95)
 }
 
 /// Returns the interval around `value`, from the resamples that `draw` returns.

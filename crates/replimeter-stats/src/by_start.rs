@@ -4,9 +4,9 @@
 use replimeter_model::time::Nanos;
 
 use crate::{
-    compare,
-    dependence::{self, Z95},
+    compare, dependence,
     signed::{SignedHistogram, rank_of},
+    student::Z95,
 };
 
 /// Samples together, and those of each start.

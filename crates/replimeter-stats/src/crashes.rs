@@ -8,10 +8,14 @@ use replimeter_model::{
     time::Nanos,
 };
 
-use crate::{series::distribution, share::wilson, signed::SignedHistogram};
+use crate::{
+    median,
+    series::distribution,
+    share::wilson,
+    signed::SignedHistogram,
+    student::{Z95, student_point},
+};
 
-/// Two-sided 95 % of the standard normal distribution.
-const Z: f64 = 1.959_963_984_540_054;
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 4000;
 /// Minimum number of crashes for an interval of the mean.
@@ -37,37 +41,6 @@ pub fn share(count: u64, of: u64) -> CrashShare {
     }
 }
 
-/// Returns the ranks (from 1) between which the median lies with at least 95 % confidence, by the
-/// binomial distribution of the number below it (David & Nagaraja 2003, 7.1); `None` below six,
-/// which are too few.
-#[must_use]
-pub fn median_ranks(count: usize) -> Option<(usize, usize)> {
-    let mut term = 0.5f64.powi(i32::try_from(count).ok()?);
-    let (mut below, mut rank) = (0.0, 0);
-    while rank < count {
-        below += term;
-        if below > 0.025 {
-            break;
-        }
-        term *= (count - rank) as f64 / (rank + 1) as f64;
-        rank += 1;
-    }
-    (rank > 0 && rank <= count / 2).then(|| (rank, count + 1 - rank))
-}
-
-fn median(sorted: &[f64]) -> Option<f64> {
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(sorted[middle]),
-        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
-    }
-}
-
-fn median_interval(sorted: &[f64]) -> Option<[f64; 2]> {
-    median_ranks(sorted.len()).map(|(low, high)| [sorted[low - 1], sorted[high - 1]])
-}
-
 /// Summarizes counts, one per crash.
 #[must_use]
 pub fn counts(values: &[u64]) -> CountSummary {
@@ -82,14 +55,15 @@ pub fn counts(values: &[u64]) -> CountSummary {
             .sum();
         (squares / (n - 1.0)).sqrt()
     });
+    let p50 = median::of_values(&sorted);
     CountSummary {
         count: values.len() as u64,
         min: values.iter().min().copied(),
         mean,
         mean_ci95: mean.and_then(|mean| mean_interval(&sorted, mean)),
         stdev,
-        p50: median(&sorted),
-        p50_ci95: median_interval(&sorted),
+        p50: p50.value,
+        p50_ci95: p50.ends(),
         max: values.iter().max().copied(),
     }
 }
@@ -108,7 +82,8 @@ fn mean_interval(values: &[f64], mean: f64) -> Option<[f64; 2]> {
         .map(|_| (0..n).map(|_| values[random.below(n)]).sum::<f64>() / n as f64)
         .collect();
     means.sort_by(f64::total_cmp);
-    let wider = student(n - 1) / Z * (n as f64 / (n - 1) as f64).sqrt();
+    let freedom = (n - 1) as f64;
+    let wider = student_point(0.975, freedom)? / Z95 * (n as f64 / freedom).sqrt();
     let end = |level: f64| {
         let at = means[((RESAMPLES - 1) as f64 * level).round() as usize];
         mean + (at - mean) * wider
@@ -117,30 +92,15 @@ fn mean_interval(values: &[f64], mean: f64) -> Option<[f64; 2]> {
     Some([end(0.025).max(0.0), end(0.975)])
 }
 
-/// Returns Student's 97.5 % quantile, by the expansion in 1/ν (Abramowitz & Stegun 1964, 26.7.5).
-fn student(freedom: usize) -> f64 {
-    let v = freedom as f64;
-    let z3 = Z.powi(3);
-    let (z5, z7) = (Z.powi(5), Z.powi(7));
-    Z + (z3 + Z) / (4.0 * v)
-        + (5.0 * z5 + 16.0 * z3 + 3.0 * Z) / (96.0 * v * v)
-        + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * Z) / (384.0 * v.powi(3))
-}
-
 /// Summarizes times, one per crash: the median, its interval, and their distribution.
 #[must_use]
 pub fn times(values_us: &[f64]) -> (Option<f64>, Option<[f64; 2]>, Distribution) {
-    let mut sorted = values_us.to_vec();
-    sorted.sort_by(f64::total_cmp);
     let mut histogram = SignedHistogram::default();
-    sorted
+    values_us
         .iter()
         .for_each(|us| histogram.record(Nanos((us * 1e3) as i64)));
-    (
-        median(&sorted),
-        median_interval(&sorted),
-        distribution(&histogram),
-    )
+    let p50 = median::of_values(values_us);
+    (p50.value, p50.ends(), distribution(&histogram))
 }
 
 #[cfg(test)]
@@ -167,31 +127,6 @@ mod tests {
             (all.percent_ci95[0] - 83.89).abs() < 0.01 && all.percent_ci95[1] == 100.0,
             "{all:?}"
         );
-    }
-
-    #[test]
-    fn median_interval_uses_known_ranks() {
-        // Conover 1999, table A3 with p = 0.5.
-        assert_eq!(median_ranks(5), None);
-        assert_eq!(median_ranks(6), Some((1, 6)));
-        assert_eq!(median_ranks(10), Some((2, 9)));
-        assert_eq!(median_ranks(20), Some((6, 15)));
-    }
-
-    #[test]
-    fn student_quantile_matches_the_table() {
-        for (freedom, want, error) in [
-            (3, 3.182, 0.05),
-            (9, 2.262, 0.001),
-            (19, 2.093, 0.001),
-            (1000, 1.962, 0.001),
-        ] {
-            assert!(
-                (student(freedom) - want).abs() < error,
-                "{freedom}: {}",
-                student(freedom)
-            );
-        }
     }
 
     #[test]

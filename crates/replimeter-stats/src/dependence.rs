@@ -12,12 +12,11 @@
 //! than about a twentieth of the run is underestimated, and a run that saw fewer than about ten stalls does not show how
 //! often there are any.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use crate::{
+    signed::BEYOND,
+    student::{Z95, student_point},
+};
 
-use crate::signed::BEYOND;
-
-/// The 97.5 % point of the standard normal distribution.
-pub(crate) const Z95: f64 = 1.959_963_984_540_054;
 /// With this many effective samples beyond a quantile, the variance is doubled.
 const FEW: f64 = 15.0;
 /// Numbers of half waves over the run at each scale.
@@ -105,7 +104,7 @@ pub fn inflation(parts: &[Residuals]) -> Option<f64> {
     for waves in WAVES.into_iter().filter(|waves| Some(*waves) <= most) {
         let power: f64 = parts.iter().flat_map(|part| part.powers(waves)).sum();
         // Satterthwaite's degrees of freedom: all waves of all parts, where these have equal variances.
-        let reach = student(waves as f64 * variance.powi(2) / squares) / Z95;
+        let reach = widening(waves as f64 * variance.powi(2) / squares);
         largest = largest.max(power / (waves as f64 * variance) * reach.powi(2));
     }
     Some(largest)
@@ -133,7 +132,7 @@ pub fn of_starts(starts: &[(u64, u64)]) -> f64 {
     }
     let residual = |(trials, events): &(f64, f64)| (events - share * trials).powi(2);
     let between = known.iter().map(residual).sum::<f64>() * count / (count - 1.0);
-    (between / variance * (student(count - 1.0) / Z95).powi(2)).max(1.0)
+    (between / variance * widening(count - 1.0).powi(2)).max(1.0)
 }
 
 /// Returns the larger one of the factors of neighbors ([`inflation`]) and of starts ([`of_starts`]), whose trials and events
@@ -155,9 +154,9 @@ pub fn wider(one: Option<[f64; 2]>, other: Option<[f64; 2]>) -> Option<[f64; 2]>
     }
 }
 
-/// Returns the 97.5 % point of Student's distribution.
-fn student(freedom: f64) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom).map_or(Z95, |student| student.inverse_cdf(0.975))
+/// Returns the factor by which Student's interval is wider than that of a normal distribution; 1 without a degree of freedom.
+fn widening(freedom: f64) -> f64 {
+    student_point(0.975, freedom).unwrap_or(Z95) / Z95
 }
 
 /// Returns the factor on the variance of the share of samples up to a quantile, with `beyond` samples beyond it; `None`

@@ -2,11 +2,11 @@
 //! stands for, so a stall counts with its length and not with the few observations made during it.
 
 use replimeter_model::{record::Distribution, time::Nanos};
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::{
     share::wilson,
     signed::{BEYOND, Count, SignedHistogram},
+    student::{Z95, student_point},
 };
 
 /// Time of one count of the weighted histogram, in nanoseconds.
@@ -17,8 +17,6 @@ const WINDOWS: usize = 128;
 const FIRST_LENGTH: i64 = 20_000_000;
 /// Minimum number of windows whose spread is estimated.
 const MIN_WINDOWS: usize = 8;
-/// The 97.5 % point of the standard normal distribution.
-const Z95: f64 = 1.959_963_984_540_054;
 
 /// The distribution over time of an observed quantity.
 #[derive(Clone, Debug, Default)]
@@ -148,9 +146,9 @@ fn students_half(parts: &[(f64, f64)], mean: f64) -> Option<f64> {
         .iter()
         .map(|(time, sum)| (sum - mean * time).powi(2))
         .sum();
-    let student = StudentsT::new(0.0, 1.0, count - 1.0).ok()?;
+    let point = student_point(0.975, count - 1.0)?;
     let error = (squares * count / (count - 1.0)).sqrt() / time;
-    Some(student.inverse_cdf(0.975) * error)
+    Some(point * error)
 }
 
 fn join(windows: &[(f64, f64)]) -> Vec<(f64, f64)> {

@@ -2,7 +2,10 @@
 
 use replimeter_model::time::Nanos;
 
-use crate::dependence::{Residuals, Z95, inflation, with_starts};
+use crate::{
+    dependence::{Residuals, inflation, with_starts},
+    student::Z95,
+};
 
 /// Maximum number of windows; twice as many are merged in pairs.
 const WINDOWS: usize = 128;

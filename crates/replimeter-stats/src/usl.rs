@@ -16,7 +16,8 @@
 use std::collections::BTreeSet;
 
 use replimeter_model::{estimate::Estimate, random::Random};
-use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::student::student_point;
 
 /// One point of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,13 +70,6 @@ const SEED: u64 = 0x5CA1_AB1E;
 const STEPS: usize = 20_000;
 /// Numbers of servers beyond which the maximum is meaningless.
 const ENDLESS: f64 = 1e6;
-
-/// Returns the 97.5 % point of Student's distribution; infinite without a degree of freedom.
-#[must_use]
-pub fn student_975(freedom: usize) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom as f64)
-        .map_or(f64::INFINITY, |student| student.inverse_cdf(0.975))
-}
 
 /// Returns the factors of the coefficients: 1, N − 1 and N(N − 1).
 fn terms(servers: f64) -> [f64; 3] {
@@ -372,7 +366,8 @@ impl Fit {
         let terms = terms(f64::from(servers));
         let slope = terms.map(|term| term / dot(&self.coefficients, &terms));
         let spread = dot(&slope, &times(&self.inverse, &slope)) + 1.0 / f64::from(points.max(1));
-        let half = student_975(self.freedom) * self.error * spread.sqrt();
+        let point = student_point(0.975, self.freedom as f64).unwrap_or(f64::INFINITY);
+        let half = point * self.error * spread.sqrt();
         // Beyond a factor of a hundred each way the law predicts nothing for this number.
         let known = half.is_finite() && half < 100f64.ln();
         let end = |sign: f64| known.then(|| value * (sign * half).exp());

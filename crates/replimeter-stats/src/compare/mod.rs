@@ -57,8 +57,6 @@ pub const BEYOND: f64 = 5.0;
 /// The level of the intervals.
 pub const LEVEL: f64 = 0.95;
 
-/// The 97.5 % point of the standard normal distribution.
-const Z95: f64 = 1.959_963_984_540_054;
 /// Maximum number of cells of a series, from which dependence and blocks are computed.
 const MAX_CELLS: usize = 4096;
 /// Number of candidate values for a resample's quantile.

@@ -3,7 +3,8 @@
 use replimeter_model::{estimate::Estimate, random::Random};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::{LEVEL, RESAMPLES, SEED, Z95, mean, spread::Spread, starts, variance};
+use super::{LEVEL, RESAMPLES, SEED, mean, spread::Spread, starts, variance};
+use crate::student::Z95;
 
 /// A figure with its resamples.
 #[derive(Clone, Debug, Default, PartialEq)]

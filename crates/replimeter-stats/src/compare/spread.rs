@@ -1,8 +1,7 @@
 //! Standard deviations of figures and of their differences.
 
-use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
-
-use super::{POWER, RESAMPLES, Z95};
+use super::{POWER, RESAMPLES};
+use crate::student::{Z95, student_point, student_share};
 
 /// A value with a standard deviation to each side.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,20 +16,9 @@ pub struct Spread {
     pub freedom: f64,
 }
 
-/// Returns the quantile `upper` of Student's distribution.
-pub(super) fn student(upper: f64, freedom: f64) -> f64 {
-    if freedom > 1e6 {
-        return Normal::standard().inverse_cdf(upper);
-    }
-    StudentsT::new(0.0, 1.0, freedom).map_or(f64::NAN, |student| student.inverse_cdf(upper))
-}
-
-/// Returns the share of Student's distribution below `point`.
-fn student_below(point: f64, freedom: f64) -> f64 {
-    if freedom > 1e6 {
-        return Normal::standard().cdf(point);
-    }
-    StudentsT::new(0.0, 1.0, freedom).map_or(f64::NAN, |student| student.cdf(point))
+/// Returns the point below which this share of Student's distribution lies; not a number without a degree of freedom.
+pub(super) fn student(share: f64, freedom: f64) -> f64 {
+    student_point(share, freedom).unwrap_or(f64::NAN)
 }
 
 impl Spread {
@@ -60,7 +48,8 @@ impl Spread {
         if towards <= 0.0 {
             return 1.0 / RESAMPLES as f64;
         }
-        (2.0 * student_below(-self.value.abs() / towards, self.freedom)).min(1.0)
+        let below = student_share(-self.value.abs() / towards, self.freedom);
+        (2.0 * below.unwrap_or(f64::NAN)).min(1.0)
     }
 
     /// Returns the smallest difference from 0 that four of five such comparisons would show at this

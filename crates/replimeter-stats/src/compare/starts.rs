@@ -1,10 +1,11 @@
 //! Figures of fresh starts of servers: each start gives one value, and starts are independent.
 
 use super::{
-    Z95, mean,
+    mean,
     spread::{Spread, student},
     variance,
 };
+use crate::student::Z95;
 
 /// The mean of the starts' values, or of their logarithms if all are positive.
 struct StartMean {

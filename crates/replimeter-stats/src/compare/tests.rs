@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use replimeter_model::random::Random;
 
 use super::{blocks::politis_white, *};
-use crate::binomial::Excess;
+use crate::{binomial::Excess, student::Z95};
 
 /// A simulated run: neighbors share an autoregressive series, and slow periods come and go.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,5 @@
 use replimeter_model::{random::Random, time::Nanos};
-use statrs::distribution::Normal;
+use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::*;
 use crate::series::Series;
@@ -270,7 +270,7 @@ fn clusters_increase_the_variance_of_a_share() {
     // Half of the starts have all events: the variance is that of the starts, 100 times that of 100 trials each.
     let starts: Vec<(u64, u64)> = (0..10).map(|start| (100, start % 2 * 100)).collect();
     let factor = of_starts(&starts);
-    let expected = 100.0 * 10.0 / 9.0 * (student(9.0) / Z95).powi(2);
+    let expected = 100.0 * 10.0 / 9.0 * widening(9.0).powi(2);
     assert!((factor - expected).abs() < 1e-9, "{factor} {expected}");
     assert_eq!(of_starts(&[(100, 50), (100, 50), (0, 0)]), 1.0);
     assert_eq!(of_starts(&starts[1..2]), 1.0);

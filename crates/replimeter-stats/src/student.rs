@@ -1,0 +1,53 @@
+//! Student's distribution, for intervals from few observations.
+
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+
+/// The 97.5 % point of the standard normal distribution.
+pub(crate) const Z95: f64 = 1.959_963_984_540_054;
+/// Degrees of freedom beyond which it is computed as the normal distribution.
+const NORMAL: f64 = 1e6;
+
+/// Returns the point below which this share of the distribution lies; `None` without a degree of freedom.
+#[must_use]
+pub fn student_point(share: f64, freedom: f64) -> Option<f64> {
+    if freedom > NORMAL {
+        return Some(Normal::standard().inverse_cdf(share));
+    }
+    let student = StudentsT::new(0.0, 1.0, freedom).ok()?;
+    Some(student.inverse_cdf(share))
+}
+
+/// Returns the share of the distribution below a point; `None` without a degree of freedom.
+pub(crate) fn student_share(point: f64, freedom: f64) -> Option<f64> {
+    if freedom > NORMAL {
+        return Some(Normal::standard().cdf(point));
+    }
+    let student = StudentsT::new(0.0, 1.0, freedom).ok()?;
+    Some(student.cdf(point))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn critical_values_match_the_table() {
+        for (freedom, wanted) in [
+            (1.0, 12.706),
+            (2.0, 4.303),
+            (10.0, 2.228),
+            (60.0, 2.000),
+            (1e9, 1.960),
+            (f64::INFINITY, 1.960),
+        ] {
+            let point = student_point(0.975, freedom).unwrap();
+            assert!((point - wanted).abs() < 0.001, "{freedom}: {point}");
+            let share = student_share(point, freedom).unwrap();
+            assert!((share - 0.975).abs() < 1e-6, "{freedom}: {share}");
+        }
+        for none in [0.0, -1.0, f64::NAN] {
+            assert_eq!(student_point(0.975, none), None);
+            assert_eq!(student_share(1.0, none), None);
+        }
+    }
+}
