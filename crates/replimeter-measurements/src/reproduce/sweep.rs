@@ -7,13 +7,12 @@ use replimeter_model::{
     lag::{LagDocument, SweepLoop},
     reproduce::{Claim, Table, Verdict},
 };
-use replimeter_stats::bootstrap::{of_positive_mean, of_ratio};
+use replimeter_stats::{bootstrap::of_positive_mean, median};
 
-use super::{Judged, claim, fixed, shown, table, with_changed, within};
+use super::{Judged, claim, fixed, ratio, shown, table, with_changed, within};
 use replimeter_render::{figures::count, format::or_dash};
 
-/// Median bare times of a run with rows as late as published, 1.040 ms on average, to a third, in microseconds. One stall of a second
-/// would decide the average.
+/// Median bare times of a run with rows as late as published, 1.040 ms on average, to a third, in microseconds.
 const AS_LATE: std::ops::RangeInclusive<f64> = 690.0..=1390.0;
 
 fn ms(us: f64) -> String {
@@ -59,20 +58,24 @@ fn average_bare(loops: &[&SweepLoop]) -> Estimate {
     of_positive_mean(&by_sweep(loops, |_| true, |row| row.bare_us))
 }
 
-fn median_bare(loops: &[&SweepLoop]) -> Option<f64> {
-    let mut bare: Vec<f64> = loops.iter().map(|row| row.bare_us).collect();
-    bare.sort_by(f64::total_cmp);
-    bare.get(bare.len() / 2).copied()
+/// Returns the median bare time of the loops that are wanted, over the medians of each sweep. One stall of a second would decide an
+/// average.
+fn median_bare(loops: &[&SweepLoop], wanted: impl Fn(&SweepLoop) -> bool) -> Estimate {
+    let sweeps = by_sweep(loops, wanted, |row| row.bare_us);
+    let medians = sweeps
+        .iter()
+        .filter_map(|bare| median::of_values(bare).value);
+    median::of_values(&medians.collect::<Vec<_>>())
 }
 
 fn largest(loops: &[&SweepLoop]) -> u64 {
     loops.iter().map(|row| row.size_bytes).max().unwrap_or(0)
 }
 
-/// Returns the bare time of the largest size, relative to that of 1,000 bytes.
+/// Returns the median bare time of the largest size, relative to that of 1,000 bytes.
 fn growth(loops: &[&SweepLoop]) -> Estimate {
-    let bare = |size| by_sweep(loops, |row| row.size_bytes == size, |row| row.bare_us);
-    of_ratio(&bare(largest(loops)), &bare(1000))
+    let bare = |size| median_bare(loops, |row| row.size_bytes == size);
+    ratio(bare(largest(loops)), bare(1000))
 }
 
 /// Returns the measured table and the findings. In `later` rows are as late as the published ones.
@@ -105,7 +108,7 @@ pub fn sweep(document: &LagDocument, later: Option<&LagDocument>) -> (Table, Vec
     let flat = |growth| within(growth, 1.0 / 1.5, 1.5);
     let changed = later.map(|later| {
         let loops = loops_of(later);
-        let (grows, median) = (growth(&loops), median_bare(&loops));
+        let (grows, median) = (growth(&loops), median_bare(&loops, |_| true).value);
         let text = format!(
             "{} if a link makes the bare time {} ms at the median",
             shown(grows, times),
@@ -120,7 +123,7 @@ pub fn sweep(document: &LagDocument, later: Option<&LagDocument>) -> (Table, Vec
     });
     let grows = growth(&loops);
     let text = format!(
-        "{} times the bare time at {} bytes as at 1,000",
+        "{} times the median bare time at {} bytes as at 1,000",
         shown(grows, times),
         count(largest(&loops))
     );
