@@ -77,6 +77,12 @@ impl CoreTime {
         Some((idle / total, steal / total))
     }
 
+    /// Returns the share of the cores' time since `before` that other virtual machines had.
+    #[must_use]
+    pub fn steal_share(self, before: Self) -> Option<f64> {
+        self.shares(before).map(|(_, steal)| steal)
+    }
+
     /// Returns the share of time since `before` in which cores were idle.
     #[must_use]
     pub fn idle_share(self, before: Self) -> Option<f64> {

@@ -150,6 +150,9 @@ pub struct Block {
     /// Why it does not count although it is valid: a server was out of use behind the site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absence: Option<String>,
+    /// Why it does not count and was measured again: other virtual machines had the cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbance: Option<String>,
 }
 
 impl Block {
@@ -433,6 +436,7 @@ impl<'a> PreparedServers<'a> {
             caught_up: None,
             invalid: None,
             absence: None,
+            disturbance: None,
         }
     }
 

@@ -65,7 +65,8 @@ pub struct ScaleRow {
     pub starts: u32,
     /// Blocks.
     pub blocks: u32,
-    /// Blocks that do not count, because semi-synchronous replication fell back in them.
+    /// Blocks that do not count: semi-synchronous replication fell back in them, a server was out of use behind the site, or other
+    /// virtual machines had the cores and they were measured again.
     pub invalid_blocks: u32,
     /// Total duration of the counted blocks.
     pub counted_us: f64,

@@ -28,6 +28,7 @@ fn idle_share_is_computed_per_interval() {
     let before = at(10, 0, 100);
     assert_eq!(at(60, 5, 200).shares(before), Some((0.5, 0.05)));
     assert_eq!(at(60, 5, 200).idle_share(before), Some(0.5));
+    assert_eq!(at(60, 5, 200).steal_share(before), Some(0.05));
     // Counters of idle and steal can step back; all together cannot.
     assert_eq!(at(9, 0, 200).shares(before), Some((0.0, 0.0)));
     assert_eq!(before.shares(before), None);

@@ -5,8 +5,7 @@ use replimeter_model::{
     reproduce::{Claim, Verdict},
 };
 
-/// Mean share of the cores' time that other virtual machines had, in percent, from which a run decides nothing.
-const STEAL_PERCENT: f64 = 5.0;
+use crate::scale::STEAL_PERCENT;
 
 /// Share of a quota's periods in which a server or the client was paused, in percent.
 const PAUSED_PERCENT: f64 = 5.0;

@@ -87,7 +87,9 @@ impl Accumulator {
                 self.data = (rows, bytes);
                 warnings.into_iter().for_each(|warning| self.note(warning));
             }
-            Call::Block { place, block } => self.add(&place, *block, work, samples),
+            Call::Block { place, block } => {
+                self.add(&place, *block, Nanos::from(work.duration.0), samples);
+            }
         }
     }
 
@@ -119,18 +121,13 @@ impl Accumulator {
         self.seen == 0
     }
 
-    /// Adds a block; an incomplete one is added only to the samples.
-    fn add(
-        &mut self,
-        place: &BlockPlace,
-        block: Block,
-        work: &ScalePlan,
-        samples: &mut Rows<Blocks>,
-    ) {
+    /// Adds a block; one that does not count, or is shorter than `wanted`, is added only to the samples.
+    fn add(&mut self, place: &BlockPlace, block: Block, wanted: Nanos, samples: &mut Rows<Blocks>) {
         self.seen += 1;
-        let wanted = Nanos::from(work.duration.0);
         let whole = block.counted.0 * 100 >= wanted.0 * 99;
-        let counts = whole && block.invalid.is_none() && block.absence.is_none();
+        let reasons = [&block.invalid, &block.absence, &block.disturbance];
+        let valid = reasons.iter().all(|reason| reason.is_none());
+        let counts = whole && valid;
         rows(place, &block, counts)
             .into_iter()
             .for_each(|row| samples.add(row));
@@ -153,10 +150,24 @@ impl Accumulator {
                 reasons.insert(format!("{}, {phase}: {reason}", place.shape));
             }
         }
-        condition.invalid += u32::from(block.invalid.is_some() || block.absence.is_some());
+        condition.invalid += u32::from(!valid);
+        let disturbance = block.disturbance.as_ref().map(|reason| {
+            Warning::new(
+                WarningCode::MachineDisturbed,
+                format!(
+                    "a block does not count and was measured again: {}, {}: {reason}",
+                    place.shape,
+                    block.phase.name()
+                ),
+                "no action needed, unless it happens often: then use a machine whose cores are not shared",
+            )
+        });
         if counts {
             condition.add(place.start, block);
         }
+        disturbance
+            .into_iter()
+            .for_each(|warning| self.note(warning));
     }
 
     /// Returns the warnings; `free` if servers have no fixed share of the machine.
@@ -337,4 +348,47 @@ fn rows(place: &BlockPlace, block: &Block, counts: bool) -> Vec<BlockRow> {
         }));
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disturbed_blocks_do_not_count_and_are_named_once() {
+        const SECOND: Nanos = Nanos(1_000_000_000);
+        let block = |disturbance: Option<&str>| Block {
+            phase: ScalePhase::Insert,
+            parts: Vec::new(),
+            began: Nanos(0),
+            counted: SECOND,
+            uses: Vec::new(),
+            until_applied: Vec::new(),
+            course: Vec::new(),
+            caught_up: None,
+            invalid: None,
+            absence: None,
+            disturbance: disturbance.map(str::to_owned),
+        };
+        let place = BlockPlace {
+            shape: "none".to_owned(),
+            replicas: 0,
+            start: 1,
+            block: 1,
+        };
+        let mut rows = Rows::new(Blocks);
+        let mut accumulator = Accumulator::default();
+        for disturbance in [Some("steal"), Some("steal"), None] {
+            accumulator.add(&place, block(disturbance), SECOND, &mut rows);
+        }
+        let condition = &accumulator.conditions[&(0, ScalePhase::Insert)];
+        assert_eq!((condition.blocks, condition.invalid), (1, 2));
+        let warnings = accumulator.warnings(8, true);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(
+            warnings[0].message.contains("none, insert: steal (2 times"),
+            "{warnings:?}"
+        );
+        assert!(accumulator.invalid().is_none());
+    }
 }

@@ -24,7 +24,7 @@ use replimeter_instruments::{
     scale::{BlockError, BlockProgress, Clients, PreparedServers, Workloads},
 };
 use replimeter_model::{
-    plan::{CoreUse, Planned, ScalePlan, ScaleSettings},
+    plan::{CoreUse, Planned, ScalePhase, ScalePlan, ScaleSettings},
     random::Random,
     scale::{ScaleDocument, ScaleResults},
     target::Target,
@@ -37,6 +37,7 @@ use replimeter_run::{
     cli_error::{CliError, FailureKind, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
+    machine,
     options::is_sandbox_option,
     to_measure,
     workloads::filling,
@@ -46,6 +47,11 @@ use self::{
     accumulator::{Accumulator, BlockPlace, Call},
     site::ScaleClients,
 };
+
+/// Share of the cores' time that other virtual machines had, in percent, from which a run decides nothing and a block does not count.
+pub(crate) const STEAL_PERCENT: f64 = 5.0;
+/// How often a block that does not count for that reason is measured again; the last one counts.
+const REPEATS: usize = 2;
 
 /// The measurement `scale`: throughput by number of read replicas.
 pub(crate) struct Scale;
@@ -355,10 +361,10 @@ impl Starts {
         mut site: Option<&mut ScaleClients>,
         (replicas, round, place): (u32, u32, &str),
     ) -> Result<(), CliError> {
-        let (work, stop) = (cx.work, cx.stop);
+        let work = cx.work;
         let phases = work.phases();
         let of = work.blocks as usize * phases.len();
-        let mut block = 0;
+        let (mut block, mut repeated) = (0, 1);
         for turn in 0..work.blocks {
             let mut phases = phases.clone();
             // In order and in reverse, over blocks and rounds, so that a drift of the servers affects all
@@ -368,39 +374,76 @@ impl Starts {
             }
             for phase in phases {
                 block += 1;
-                let observers = &cx.observers;
                 let part = format!("{place}, block {block} of {of}, {}", phase.name());
-                let mut step =
-                    |step: BlockProgress<'_>| observers.progress(shown(step).part(&part));
-                let mut load = site
-                    .as_mut()
-                    .map(|site| site.of_block(cx.source(), &cx.run_dir, (replicas, round, block)));
-                let load = load.as_mut().map(|load| load as &mut dyn Clients);
-                let (measured, error) = match field.block(phase, load, &mut step, stop) {
-                    Ok(measured) => (Some(Box::new(measured)), None),
-                    Err(BlockError { error, until_then }) => (until_then, Some(error)),
-                };
-                let absence = site.as_ref().and_then(|site| site.absence());
-                if let Some(mut block_of_phase) = measured {
-                    block_of_phase.absence = absence;
-                    let place = BlockPlace {
+                for repeat in 0..=REPEATS {
+                    // A repeated block has a number of its own.
+                    let number = if repeat == 0 { block } else { of + repeated };
+                    let at = BlockPlace {
                         shape: servers.label().to_owned(),
                         replicas,
                         start: round,
-                        block: u32::try_from(block).unwrap_or(0),
+                        block: u32::try_from(number).unwrap_or(0),
                     };
-                    cx.take(Call::Block {
-                        place,
-                        block: block_of_phase,
-                    })?;
-                }
-                if let Some(error) = error {
-                    return Err(with_deaths(CliError::from(error), servers));
+                    let last = repeat == REPEATS;
+                    if !self.block(
+                        cx,
+                        servers,
+                        field,
+                        site.as_deref_mut(),
+                        (phase, at),
+                        (&part, last),
+                    )? {
+                        break;
+                    }
+                    repeated += 1;
                 }
             }
         }
         Ok(())
     }
+
+    /// Measures a block. Returns whether other virtual machines had so much of the cores during it that it does not count and is
+    /// to be measured again; a `last` one counts.
+    fn block(
+        &self,
+        cx: &mut RunContext<'_, Scale>,
+        servers: &dyn Servers,
+        field: &mut PreparedServers<'_>,
+        mut site: Option<&mut ScaleClients>,
+        (phase, place): (ScalePhase, BlockPlace),
+        (part, last): (&str, bool),
+    ) -> Result<bool, CliError> {
+        let before = machine::CoreTime::read();
+        let observers = &cx.observers;
+        let mut step = |step: BlockProgress<'_>| observers.progress(shown(step).part(part));
+        let mut load = site
+            .as_mut()
+            .map(|site| site.of_block(cx.source(), &cx.run_dir, &place));
+        let load = load.as_mut().map(|load| load as &mut dyn Clients);
+        let (measured, error) = match field.block(phase, load, &mut step, cx.stop) {
+            Ok(measured) => (Some(Box::new(measured)), None),
+            Err(BlockError { error, until_then }) => (until_then, Some(error)),
+        };
+        let absence = site.as_ref().and_then(|site| site.absence());
+        let disturbance = disturbance(before).filter(|_| error.is_none() && !last);
+        let again = disturbance.is_some();
+        if let Some(mut block) = measured {
+            block.absence = absence;
+            block.disturbance = disturbance;
+            cx.take(Call::Block { place, block })?;
+        }
+        match error {
+            Some(error) => Err(with_deaths(CliError::from(error), servers)),
+            None => Ok(again),
+        }
+    }
+}
+
+/// Returns what other virtual machines had of the cores' time since `before`, if it is too much for a block.
+fn disturbance(before: Option<machine::CoreTime>) -> Option<String> {
+    let percent = machine::CoreTime::read()?.steal_share(before?)? * 100.0;
+    (percent >= STEAL_PERCENT)
+        .then(|| format!("other virtual machines had {percent:.0} % of the processor time"))
 }
 
 /// Returns the warning about numbers of replicas that cannot share the clients evenly.

@@ -27,7 +27,7 @@ use replimeter_web::{
     front::{FrontSpec, Traffic},
 };
 
-use super::Scale;
+use super::{Scale, accumulator::BlockPlace};
 use crate::site::{self, Site};
 
 /// The folder of what `ab` printed.
@@ -138,18 +138,21 @@ impl ScaleClients {
         self.site.processes()
     }
 
-    /// Returns the clients of one block, by its number of replicas, its start and its number.
+    /// Returns the clients of one block.
     pub(super) fn of_block<'a>(
         &'a mut self,
         source: &'a dyn ServerSource,
         run_dir: &'a RunDir,
-        (replicas, start, block): (u32, u32, usize),
+        place: &BlockPlace,
     ) -> BlockClients<'a> {
         BlockClients {
             clients: self,
             source,
             run_dir,
-            place: format!("{replicas}-replicas-start-{start}-block-{block}"),
+            place: format!(
+                "{}-replicas-start-{}-block-{}",
+                place.replicas, place.start, place.block
+            ),
         }
     }
 
