@@ -36,9 +36,12 @@ pub(super) struct PublishedRun {
     keys: &'static str,
     /// More such keys of a small run.
     small: &'static str,
-    /// Returns more such keys from the experiment's earlier runs, if its settings depend on what they measured.
-    chosen: Option<fn(&[Recorded]) -> Option<String>>,
+    /// Set if its settings depend on what earlier runs measured.
+    chosen: Option<KeysFromEarlier>,
 }
+
+/// Returns keys that replace a plan's, from the experiment's earlier runs.
+pub(super) type KeysFromEarlier = fn(&[Recorded]) -> Option<String>;
 
 impl PublishedRun {
     /// A run whose settings do not depend on earlier ones.
@@ -57,7 +60,7 @@ pub(super) struct NamedRun {
     pub(super) name: &'static str,
     pub(super) text: String,
     pub(super) plan: Box<dyn PlannedRun>,
-    pub(super) chosen: Option<fn(&[Recorded]) -> Option<String>>,
+    pub(super) chosen: Option<KeysFromEarlier>,
 }
 
 impl NamedRun {
