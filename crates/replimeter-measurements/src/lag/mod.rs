@@ -247,7 +247,9 @@ fn one(
     };
     let possible = lag::available_methods(&mut cluster, &work.methods)?;
     // Every start leaves out the same ones, and the text has the address of the start's server.
-    cx.warn(possible.warnings.iter().filter(|_| start == 1).cloned());
+    if start == 1 {
+        cx.warn(possible.warnings.iter().cloned());
+    }
     lag::check_stages(&mut cluster, work)?;
     let (table, found) = ProbeTable::create(&mut cluster, work.timeout.0)?;
     cx.warn(found);

@@ -213,7 +213,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_a_difference_is_explained() {
+    fn difference_or_another_open_figure_is_explained() {
         let judged = |figure, verdict| Judged {
             figure,
             text: String::new(),
