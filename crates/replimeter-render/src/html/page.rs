@@ -18,8 +18,8 @@ use crate::{
 const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// Plotly's script in its element; the build script extracts it from the crate.
-const PLOTLY: &str = include_str!(concat!(env!("OUT_DIR"), "/plotly.html"));
+/// Plotly's script.
+const PLOTLY: &str = include_str!("../../../../vendor/plotly/plotly-cartesian.min.js");
 
 /// A server for the template.
 #[derive(Serialize)]
