@@ -7,8 +7,6 @@ mod commands;
 mod credentials;
 mod environment;
 #[cfg(test)]
-mod messages;
-#[cfg(test)]
 mod net;
 mod print;
 mod progress;

@@ -1,10 +1,11 @@
 //! Rules for the sources of all crates: no module imports itself through others, and only a measurement's
 //! own files name it. The submodules have the rules for words, names and lengths.
 
+mod crates;
 mod lengths;
 mod names;
 mod promises;
-pub(crate) mod sources;
+mod sources;
 mod words;
 
 use std::{
@@ -14,6 +15,7 @@ use std::{
 };
 
 use replimeter_measurements::registry;
+use replimeter_model::doctor::FindingCode;
 
 use self::sources::{program_files, repository, without_tests};
 
@@ -235,6 +237,47 @@ fn only_own_files_name_a_measurement() {
     }
     let expected: BTreeSet<String> = NAMES.map(str::to_owned).into();
     assert_eq!(found, expected);
+}
+
+/// Who has the program only has no such file.
+#[test]
+fn no_text_names_a_file_of_the_repository() {
+    let mut found = Vec::new();
+    for path in program_files("crates") {
+        for line in code(&path).lines() {
+            let named = ["docs/", "loads/", "plans/", "scripts/"]
+                .iter()
+                .any(|folder| {
+                    let mut after = line.split(folder).skip(1);
+                    after.any(|rest| rest.starts_with(char::is_alphanumeric))
+                });
+            // Files that are compiled into the program.
+            if named && !line.contains("../") {
+                found.push(format!("{}: {}", path.display(), line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "name the command that helps: {found:#?}");
+}
+
+#[test]
+fn every_finding_is_made() {
+    let files = program_files("crates").into_iter();
+    let code: Vec<String> = files
+        .filter(|path| !path.ends_with("replimeter-model/src/doctor.rs"))
+        .map(|path| code(&path))
+        .collect();
+    let missing: Vec<String> = FindingCode::ALL
+        .iter()
+        // `FindingCode`, which most files import as `Code`.
+        .map(|code| format!("Code::{code:?}"))
+        .filter(|name| {
+            let ends = |rest: &str| !rest.starts_with(char::is_alphanumeric);
+            let made = |code: &String| code.split(name.as_str()).skip(1).any(ends);
+            !code.iter().any(made)
+        })
+        .collect();
+    assert!(missing.is_empty(), "nothing makes {missing:?}");
 }
 
 #[test]

@@ -134,7 +134,8 @@ pub fn first_difference(was: &str, is: &str) -> Option<String> {
     }
     let (was, is): (Vec<&str>, Vec<&str>) = (was.split('\n').collect(), is.split('\n').collect());
     let at = (0..).find(|line| was.get(*line) != is.get(*line))?;
-    let heading = was[..at].iter().rev().find(|line| line.starts_with("=== "));
+    let is_heading = |line: &&&str| line.starts_with("=== ") || line.starts_with('[');
+    let heading = was[..at].iter().rev().find(is_heading);
     let heading = heading.map_or_else(String::new, |line| {
         format!(", in {}", line.trim_matches(['=', ' ']))
     });

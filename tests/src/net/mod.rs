@@ -5,7 +5,9 @@ mod folders;
 mod golden;
 mod page;
 mod renamed_keys;
+mod report;
 mod runs;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -13,9 +15,11 @@ mod values;
 pub use self::{
     folders::CommandFolders,
     golden::{GoldenPart, first_difference},
-    page::{charts, escaped, figures, shortened, visible},
+    page::{charts, drawings, escaped, figures, shortened, unabbreviated, visible, without_report},
     renamed_keys::RenamedKeys,
-    runs::{Rendered, cases, copy_run, rendered, side_by_side},
+    report::{ReportData, other_sentences},
+    runs::{Rendered, cases, copy_run, in_full, rendered, side_by_side},
+    shown::{missing, terminal_report},
     values::{columns, digits, hash, is_text, leaves, list, word},
 };
 

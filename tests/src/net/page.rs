@@ -33,10 +33,48 @@ pub fn charts(page: &str) -> Vec<(String, Vec<Value>)> {
         .collect()
 }
 
+/// Returns the page with a placeholder for the report as text, and that report.
+#[must_use]
+pub fn without_report(page: &str) -> (String, String) {
+    let parts = page.split_once("<summary>Report as text</summary><pre>");
+    let parts = parts.and_then(|(before, rest)| Some((before, rest.split_once("</pre>")?)));
+    parts.map_or_else(
+        || (page.to_owned(), String::new()),
+        |(before, (report, after))| {
+            let kept = "<summary>Report as text</summary><pre>(as on a terminal)</pre>";
+            (format!("{before}{kept}{after}"), plain(report))
+        },
+    )
+}
+
+/// Returns the names of the drawings of a page: the mode of each shape, and who receives from whom.
+#[must_use]
+pub fn drawings(page: &str) -> Vec<String> {
+    let drawings = page.split("<figure class=\"topology\">").skip(1);
+    let label = |drawing: &str| {
+        Some(plain(
+            drawing.split("aria-label=\"").nth(1)?.split('"').next()?,
+        ))
+    };
+    drawings.filter_map(label).collect()
+}
+
 /// Returns the displayed text of a page and the descriptions of its charts: a line for each block, with separated cells.
 /// Long tables are abbreviated.
 #[must_use]
 pub fn visible(page: &str) -> String {
+    displayed(page, shortened)
+}
+
+/// Returns the displayed text of a page with all rows of its tables.
+#[must_use]
+pub fn unabbreviated(page: &str) -> String {
+    displayed(page, |rows| {
+        rows.iter().map(|row| format!("{row}\n")).collect()
+    })
+}
+
+fn displayed(page: &str, shown: fn(&[String]) -> String) -> String {
     let body = page.split_once("<body").map_or(page, |(_, body)| body);
     let mut text = String::new();
     // Rows of the open table, and their text.
@@ -80,7 +118,7 @@ pub fn visible(page: &str) -> String {
             } else if name == "tr" {
                 text.push('\u{1}');
             } else if tag == "/table" {
-                text.push_str(&shortened(rows));
+                text.push_str(&shown(rows));
                 table = None;
             }
         }

@@ -24,6 +24,14 @@ struct Pairs {
     together: Vec<Vec<String>>,
     /// Experiments 1 to 5 of a reproduction, for `report`.
     reproduced: Vec<String>,
+    /// Those whose outputs are recorded in full.
+    in_full: Vec<String>,
+}
+
+impl Pairs {
+    fn read() -> Self {
+        toml::from_str(&fs::read_to_string(root().join("pairs.toml")).unwrap()).unwrap()
+    }
 }
 
 /// Two runs for `compare`, which may reject them; a single run is compared with its copy.
@@ -44,6 +52,8 @@ pub struct Rendered {
     pub name: String,
     /// The run's directory in the repository; `None` for several.
     pub run: Option<PathBuf>,
+    /// The runs of a page of several; empty for all others.
+    pub cases: Vec<String>,
     /// The JSON document; null for a page of several, and if there is nothing to compare.
     pub json: Value,
     /// The table; empty for several.
@@ -79,9 +89,12 @@ pub fn cases() -> Vec<String> {
 pub fn rendered() -> &'static [Rendered] {
     static RENDERED: OnceLock<Vec<Rendered>> = OnceLock::new();
     RENDERED.get_or_init(|| {
-        let pairs: Pairs =
-            toml::from_str(&fs::read_to_string(root().join("pairs.toml")).unwrap()).unwrap();
-        let (compare, together, reproduced) = (pairs.compare, pairs.together, pairs.reproduced);
+        let Pairs {
+            compare,
+            together,
+            reproduced,
+            ..
+        } = Pairs::read();
         let mut work: Vec<Box<dyn FnOnce() -> Rendered + Send>> = Vec::new();
         work.extend(
             cases()
@@ -103,6 +116,12 @@ pub fn rendered() -> &'static [Rendered] {
         done.sort_by(|a, b| a.name.cmp(&b.name));
         done
     })
+}
+
+/// Returns the names of those whose outputs are recorded in full.
+#[must_use]
+pub fn in_full() -> Vec<String> {
+    Pairs::read().in_full
 }
 
 /// Runs tasks concurrently, one per core; their results are in no particular order.
@@ -158,6 +177,7 @@ fn of_run(case: &str) -> Rendered {
     let rendered = Rendered {
         name: case.to_owned(),
         run: Some(root().join(case).join("run")),
+        cases: Vec::new(),
         json,
         raw: if has_sweep {
             report(&["--raw"])
@@ -210,6 +230,7 @@ fn of_pair(Pair { a, b, fail_if }: &Pair) -> Rendered {
     Rendered {
         name: format!("compare-{a}-{second}{with}"),
         run: None,
+        cases: Vec::new(),
         json: serde_json::from_str(&anywhere(&kept("summary.json"))).unwrap_or_default(),
         csv: String::new(),
         raw: String::new(),
@@ -242,6 +263,7 @@ fn of_several(cases: &[String]) -> Rendered {
     Rendered {
         name: format!("together-{}", cases.join("-")),
         run: None,
+        cases: cases.to_vec(),
         json: Value::Null,
         csv: String::new(),
         raw: String::new(),
@@ -280,6 +302,7 @@ fn of_reproduction(cases: &[String]) -> Rendered {
     Rendered {
         name: "reproduced".to_owned(),
         run: None,
+        cases: Vec::new(),
         json: serde_json::from_str(&report(&["--json"])).unwrap(),
         csv: String::new(),
         raw: String::new(),

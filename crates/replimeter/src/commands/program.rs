@@ -432,40 +432,6 @@ mod tests {
     use super::*;
     use replimeter_measurements::registry;
 
-    /// Reads a page of `docs/`.
-    fn kept(name: &str) -> String {
-        let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
-        fs::read_to_string(path).unwrap()
-    }
-
-    #[test]
-    fn reference_pages_match_the_program() {
-        assert!(
-            kept("reference/cli.md") == reference(&built(registry())),
-            "docs/reference/cli.md is out of date: run `make docs`"
-        );
-    }
-
-    #[test]
-    fn schema_files_match_the_types() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema");
-        let entries = fs::read_dir(folder).unwrap();
-        let mut found: Vec<String> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        found.sort();
-        let schemas = registry().schemas();
-        let mut names: Vec<String> = schemas.map(|name| format!("{name}.json")).collect();
-        names.sort();
-        assert_eq!(found, names, "docs/schema: run `make docs`");
-        for name in registry().schemas() {
-            assert!(
-                kept(&format!("schema/{name}.json")) == text(&registry().schema(name).unwrap()),
-                "docs/schema/{name}.json is out of date: run `make docs`"
-            );
-        }
-    }
-
     #[test]
     fn every_plan_key_is_described() {
         let root = registry().schema(schema::PLAN).unwrap();
@@ -499,17 +465,8 @@ mod tests {
     }
 
     #[test]
-    fn key_and_column_pages_match_the_program() {
-        assert!(
-            kept("reference/plan-keys.md") == plan_keys(&registry().schema(schema::PLAN).unwrap()),
-            "docs/reference/plan-keys.md is out of date: run `make docs`"
-        );
-        let page = kept("reference/columns.md");
+    fn every_column_of_samples_is_described() {
         for entry in registry().entries() {
-            assert!(
-                page.contains(&columns(entry)),
-                "docs/reference/columns.md is out of date: run `make docs`"
-            );
             for column in entry.columns() {
                 assert!(
                     column.about.len() > 4,
@@ -520,8 +477,6 @@ mod tests {
                 );
             }
         }
-        let measured = registry().entries().count();
-        assert_eq!(page.matches("\n## ").count(), measured);
     }
 
     #[test]

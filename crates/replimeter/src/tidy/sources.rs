@@ -11,7 +11,7 @@ const NO_PROSE: [&str; 3] = ["reference", "reproduced", "tidy"];
 /// The heading of the glossary's table `| not | but |`, which may have them all.
 pub(super) const UNUSED_WORDS: &str = "Words that are not used";
 
-pub(crate) fn repository() -> PathBuf {
+pub(super) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -50,11 +50,11 @@ pub(super) fn rust_files() -> Vec<PathBuf> {
 }
 
 /// Returns the program's Rust files below a folder: no tests, and no checks of the sources themselves.
-pub(crate) fn program_files(folder: impl AsRef<Path>) -> Vec<PathBuf> {
+pub(super) fn program_files(folder: impl AsRef<Path>) -> Vec<PathBuf> {
     let checks = |path: &PathBuf| {
         shown(path)
             .split(['/', '.'])
-            .any(|name| ["messages", "net", "tests", "tidy"].contains(&name))
+            .any(|name| ["net", "tests", "tidy"].contains(&name))
     };
     let mut all = files(folder, "rs");
     all.retain(|path| !checks(path));
