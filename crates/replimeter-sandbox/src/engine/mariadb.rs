@@ -12,13 +12,14 @@ use crate::binaries::Install;
 
 /// The SQL files that create the system tables, in the required order; their prefix was renamed
 /// during version 11.
-const BOOTSTRAP: [&str; 5] = [
+const BOOTSTRAP: [&str; 4] = [
     "system_tables.sql",
     "performance_tables.sql",
     "system_tables_data.sql",
     "add_gis_sp_bootstrap.sql",
-    "sys_schema.sql",
 ];
+/// The last one, which versions before 10.6 do not have.
+const SYS_SCHEMA: &str = "sys_schema.sql";
 
 /// Only Replimeter's users may log in. An init file has one statement per line.
 pub(super) const LOCK_ROOT: &str =
@@ -43,6 +44,10 @@ pub(super) fn initialise(
                 format!("{name} is missing in {}", install.share.display()),
             )
         })?;
+        file.write_all(&fs::read(path)?)?;
+        file.write_all(b"\n")?;
+    }
+    if let Some(path) = bootstrap_file(&install.share, SYS_SCHEMA) {
         file.write_all(&fs::read(path)?)?;
         file.write_all(b"\n")?;
     }
