@@ -1,19 +1,21 @@
 # `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-versions build servers lint unit suites audit fuzz bench tools docs book deb reproduce clean
+.PHONY: help demo test check compile test-all test-versions test-dist build servers unit suites audit fuzz bench tools docs book deb dist reproduce clean
 
 CARGO ?= cargo
 DENY := target/tools/bin/cargo-deny
 
 help:
-	@echo 'make demo      fetch a server if none is installed, measure a real replica, write a page'
-	@echo 'make test      lint, unit tests, and every behavior once on real servers and in a real browser'
-	@echo 'make test GROUP=stale   one group of tests on real servers (LONG=1: its long ones too)'
-	@echo 'make test-all  the same, and the tests that need repetition or length'
+	@echo 'make demo      measure a real replica and write a page; builds the program and fetches a server first, if necessary'
+	@echo 'make test      unit tests, and every behavior once on real servers and in a real browser'
+	@echo 'make test GROUP=stale TEST=name   one group of tests on real servers, or one test (LONG=1: long ones too)'
+	@echo 'make check     format, lints, documentation, licenses, generated documents'
+	@echo 'make test-all  both, tests that need repetition or length, other server versions, and what make dist makes'
 	@echo 'make build     target/release/replimeter'
 	@echo 'make servers   unpack MariaDB and MySQL into a private folder (Debian, Ubuntu)'
+	@echo 'make dist      target/dist/replimeter-VERSION-ARCH-linux.tar.gz, for Debian 11, Ubuntu 20.04 and newer'
 	@echo 'make deb       target/deb/replimeter_VERSION_ARCH.deb (Debian, Ubuntu)'
-	@echo 'make docs      update the generated documents: schemas, command line, keys, columns, messages'
+	@echo 'make docs      update the generated documents: schemas, command line, keys, columns'
 	@echo 'make audit     look for published vulnerabilities of the dependencies (fetches the database of RustSec)'
 	@echo 'make fuzz      feed mutated inputs to all that reads bytes of others (RUNS=10000000 of each)'
 	@echo 'make bench     measure the performance goals, as ratios to the alternatives'
@@ -25,23 +27,24 @@ build:
 	@command -v cc >/dev/null || { echo 'A C compiler is missing: apt-get install gcc (or your system'"'"'s C compiler)' >&2; exit 1; }
 	$(CARGO) build --release --locked
 
-demo: build
-	scripts/get-servers demo
-	target/release/replimeter lag --sandbox async:1
+demo:
+	@scripts/demo
 
 servers:
 	scripts/get-servers all
 
-# Tools that only the tests need.
-tools: servers
+# Servers and tools that the tests need.
+tools:
+	scripts/get-servers tests
 	scripts/get-test-tools
 
-lint:
+# No profile but that of the release, whose libraries clippy and rustdoc then read once.
+check: build $(DENY)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --locked --workspace --all-targets -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --release --locked --workspace --no-deps --document-private-items
-	$(MAKE) $(DENY)
 	$(DENY) --log-level error check licenses bans sources
+	scripts/make-docs --check
 
 $(DENY):
 	$(CARGO) install cargo-deny@0.20.2 --locked --profile dev --root target/tools
@@ -65,26 +68,32 @@ fuzz: $(FUZZ)
 $(FUZZ):
 	$(CARGO) install cargo-fuzz@0.13.2 --locked --profile dev --root target/tools
 
+# The programs, unit tests and suites are one build, of the whole workspace: for a part of it cargo compiles libraries again with other features.
+compile: build
+	$(CARGO) test --release --locked --workspace --lib --bins --test suites --no-run
+
 unit:
 	$(CARGO) test --release --locked --workspace --lib --bins
 
-# Selects tests on real servers: all, or those of GROUP; with LONG the long ones too. Every build names the whole workspace,
-# since cargo compiles the libraries again with other features for a part of it.
-SELECTED := $(if $(GROUP),$(GROUP)::) $(if $(LONG),--include-ignored)
+# Selects tests on real servers: all, those of GROUP, or one; with LONG the long ones too.
+SELECTED := $(if $(GROUP),$(GROUP)::$(TEST),$(TEST)) $(if $(LONG),--include-ignored)
 
 suites: build tools
-	$(CARGO) test --release --locked --workspace --test suites --no-run
 	scripts/run-suites $(CARGO) test --release --locked --workspace --test suites -- $(SELECTED)
 
-ifdef GROUP
+ifneq ($(GROUP)$(TEST),)
 test: suites
 else
-test: lint unit suites
+# Fetches the servers while it compiles.
+test:
+	$(MAKE) --jobs=2 compile tools
+	$(MAKE) unit suites
 endif
 
-test-all:
+test-all: check
 	$(MAKE) test LONG=1
 	$(MAKE) test-versions
+	$(MAKE) test-dist
 
 # Tests on other series of the servers than those of `make test`. State transfer of MariaDB 11.8 needs the scripts of an installed one.
 test-versions:
@@ -95,7 +104,7 @@ test-versions:
 # `make bench DEMO=--demo` also times `make demo` from a fresh clone. `make bench PARTS="shapes links"` runs only these parts
 # (starts, shapes, links, floor, memory, calibrate, reference, writes, tap, disturbance, hosts, load, loss, exposure, stale, front, page, compare).
 # `PARTS="load --rounds 9 --long"` sets the number of rounds against sysbench, and observes the memory for ten minutes.
-bench: build tools
+bench: build servers
 	scripts/get-test-tools bench
 	$(CARGO) run --release --locked --package replimeter-bench -- $(DEMO) $(PARTS)
 
@@ -117,6 +126,14 @@ reproduce: build
 deb:
 	$(CARGO) build --profile packaged --locked
 	scripts/make-deb target/deb packaged
+
+# Programs for other systems, linked with an old C library.
+dist:
+	CARGO='$(CARGO)' scripts/make-dist
+
+# The archive on older releases of Debian, and the steps of Containerfile.
+test-dist: dist
+	scripts/test-dist
 
 clean:
 	$(CARGO) clean
