@@ -56,13 +56,15 @@ fn silence(command: &mut Command, profile: &Path) {
         .arg(format!("--user-data-dir={}", profile.display()));
 }
 
-/// A page that is used by keyboard only, through the browser's own protocol (Chrome DevTools Protocol) over pipes.
+/// A page that is used through the browser's own protocol (Chrome DevTools Protocol) over pipes.
 pub struct OpenPage {
     browser: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     calls: u64,
     session: Option<String>,
+    messages: Vec<String>,
+    requests: Vec<String>,
     _profile: TempDir,
 }
 
@@ -73,6 +75,17 @@ impl OpenPage {
     /// If there is no Chromium, or the page does not open.
     #[must_use]
     pub fn open(address: &str, folder: &Path) -> Self {
+        let mut page = Self::empty(folder);
+        page.visit(address);
+        page
+    }
+
+    /// Opens an empty page in a browser of its own, whose profile is in this folder.
+    ///
+    /// # Panics
+    /// If there is no Chromium, or the page does not open.
+    #[must_use]
+    pub fn empty(folder: &Path) -> Self {
         let profile = tempfile::tempdir_in(folder).unwrap();
         let mut command = Command::new("sh");
         // The protocol has file descriptors 3 and 4.
@@ -89,14 +102,53 @@ impl OpenPage {
             browser,
             calls: 0,
             session: None,
+            messages: Vec::new(),
+            requests: Vec::new(),
             _profile: profile,
         };
-        let target = page.call("Target.createTarget", json!({ "url": address }));
+        let target = page.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let attached = page.call("Target.attachToTarget", attach);
         page.session = attached["sessionId"].as_str().map(str::to_owned);
-        page.await_text("document.readyState", "complete");
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            let _ = page.call(&format!("{domain}.enable"), json!({}));
+        }
         page
+    }
+
+    /// Replaces the page by another.
+    ///
+    /// # Panics
+    /// If it does not open.
+    pub fn visit(&mut self, address: &str) {
+        self.messages.clear();
+        self.requests.clear();
+        let opened = self.call("Page.navigate", json!({ "url": address }));
+        assert_eq!(opened["errorText"], Value::Null, "{address}");
+        let state = "document.readyState + ' ' + document.URL";
+        self.await_text(state, &format!("complete {address}"));
+    }
+
+    /// Sets the size of the window in pixels.
+    ///
+    /// # Panics
+    /// If the browser has ended.
+    pub fn resize(&mut self, width: u32, height: u32) {
+        let size =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        let _ = self.call("Emulation.setDeviceMetricsOverride", size);
+    }
+
+    /// Returns the errors, warnings and messages of the page since it was visited.
+    #[must_use]
+    pub fn messages(&self) -> &[String] {
+        &self.messages
+    }
+
+    /// Returns the addresses that the page requested over a network since it was visited.
+    #[must_use]
+    pub fn requests(&self) -> &[String] {
+        &self.requests
     }
 
     /// Calls a method of the protocol.
@@ -106,7 +158,7 @@ impl OpenPage {
         answer["result"].take()
     }
 
-    /// Returns the answer to a call; events are ignored.
+    /// Returns the answer to a call; notes the events before it.
     fn answer(&mut self, method: &str, parameters: Value) -> Value {
         self.send(method, parameters).unwrap();
         loop {
@@ -117,6 +169,35 @@ impl OpenPage {
             if answer["id"] == self.calls {
                 return answer;
             }
+            self.note(&answer);
+        }
+    }
+
+    /// Notes a message or a request of the page.
+    fn note(&mut self, event: &Value) {
+        let parameters = &event["params"];
+        let request = match event["method"].as_str() {
+            Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown") => {
+                return self.messages.push(parameters.to_string());
+            }
+            Some("Log.entryAdded") => {
+                // Advice for developers.
+                if parameters["entry"]["level"] != "verbose" {
+                    self.messages.push(parameters.to_string());
+                }
+                return;
+            }
+            Some("Network.requestWillBeSent") => &parameters["request"]["url"],
+            Some("Network.webSocketCreated") => &parameters["url"],
+            _ => return,
+        };
+        let request = request.as_str().unwrap_or_default();
+        // A page of a file, and data in it, need no network.
+        if !["file:", "data:", "blob:", "about:"]
+            .iter()
+            .any(|scheme| request.starts_with(scheme))
+        {
+            self.requests.push(request.to_owned());
         }
     }
 

@@ -153,8 +153,9 @@ pub fn private_home(folder: &Path) -> PathBuf {
     let own = folder.join("home");
     if !own.exists() {
         open_folder(&own);
-        let templates = home().join("seeds");
-        fs::create_dir_all(&templates).unwrap();
+        // Of this run, so that they are where its sandboxes are: in memory, if there is room.
+        let templates = scratch().join("seeds");
+        open_folder(&templates);
         for shared in [servers(), &templates] {
             symlink(shared, own.join(shared.file_name().unwrap())).unwrap();
         }

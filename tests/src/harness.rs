@@ -1,25 +1,34 @@
-//! Runs the suites: selects tests, runs them concurrently or exclusively, and reports their times.
+//! Runs the suites: selects tests, runs them concurrently or exclusively, and reports what they used.
 //!
-//! Tests of behavior run concurrently on shared servers. Tests that measure time run after
-//! them, one at a time, when no shared server is running. Tests marked `long` run only with
-//! `--include-ignored` (`make test-all`).
+//! Tests of behavior run concurrently, on servers of their own or on shared ones, as many as memory and cores allow for the servers
+//! that each declares. Tests that compare times run after them, one at a time, when no shared server is running. Tests marked
+//! `long` run only with `--include-ignored` (`make test-all`).
 
 use std::{
     cell::RefCell,
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     process::ExitCode,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use libtest_mimic::{Arguments, Completion, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use crate::shared;
+use crate::{
+    shared,
+    usage::{self, Usage},
+};
 
-/// A test that takes longer than this belongs to `make test-all`.
-const BUDGET: Duration = Duration::from_secs(20);
+/// Processor time of a test, its commands and its servers, beyond which it belongs to `make test-all`.
+const PROCESSOR_BUDGET: Duration = Duration::from_secs(20);
+/// Servers that a test may start, unless it is long.
+const SERVER_BUDGET: usize = 4;
+/// Memory that one server needs, with its data if that is in memory: the mean of both engines, and a reserve.
+const SERVER_MB: u64 = 600;
+/// Servers of running tests, for each core: they mostly wait.
+const SERVERS_PER_CORE: usize = 4;
 /// Number of the slowest tests that the summary lists.
 const SLOWEST: usize = 10;
 
@@ -28,23 +37,31 @@ const SLOWEST: usize = 10;
 pub struct Test {
     name: &'static str,
     run: fn(),
+    servers: usize,
     alone: bool,
     long: bool,
 }
 
 impl Test {
-    /// Returns a test of behavior; [`test!`](crate::test) names it after its function.
+    /// Returns a test of behavior that starts no server; [`test!`](crate::test) names it after its function.
     #[must_use]
     pub const fn new(name: &'static str, run: fn()) -> Self {
         Self {
             name,
             run,
+            servers: 0,
             alone: false,
             long: false,
         }
     }
 
-    /// Marks a test that measures time: no other test and no shared server runs at the same time.
+    /// Declares the number of servers that the test starts; shared ones do not count.
+    #[must_use]
+    pub const fn starts(self, servers: usize) -> Self {
+        Self { servers, ..self }
+    }
+
+    /// Marks a test that compares times: no other test and no shared server runs at the same time.
     #[must_use]
     pub const fn alone(self) -> Self {
         Self {
@@ -58,6 +75,16 @@ impl Test {
     pub const fn long(self) -> Self {
         Self { long: true, ..self }
     }
+}
+
+/// Returns the number of servers that the tests of `make test` declare to start.
+#[must_use]
+pub fn declared_servers(groups: &[(&'static str, &[Test])]) -> usize {
+    let tests = groups.iter().flat_map(|(_, tests)| tests.iter());
+    tests
+        .filter(|test| !test.long)
+        .map(|test| test.servers)
+        .sum()
 }
 
 /// Makes a [`Test`] of a function; with `on FIXTURE`, of one that is passed to a function which prepares its servers.
@@ -92,15 +119,37 @@ macro_rules! groups {
     };
 }
 
-/// Time that a test took.
-struct TestTiming {
+/// What a test took.
+struct Ran {
     group: &'static str,
-    name: &'static str,
-    long: bool,
+    test: Test,
     took: Duration,
+    usage: Usage,
 }
 
-static RAN: Mutex<Vec<TestTiming>> = Mutex::new(Vec::new());
+impl Ran {
+    /// Returns why the test belongs to `make test-all`, or declares too few servers.
+    fn over_budget(&self) -> Option<String> {
+        let Usage { processor, servers } = self.usage;
+        if servers > self.test.servers {
+            return Some(format!(
+                "it started {servers} servers and declares {}: write .starts({servers})",
+                self.test.servers
+            ));
+        }
+        let over = processor > PROCESSOR_BUDGET || self.test.servers > SERVER_BUDGET;
+        (over && !self.test.long).then(|| {
+            format!(
+                "it used {:.1} s of processor time (at most {}) and declares {} servers (at most {SERVER_BUDGET}): shorten it, or mark it .long()",
+                processor.as_secs_f64(),
+                PROCESSOR_BUDGET.as_secs(),
+                self.test.servers
+            )
+        })
+    }
+}
+
+static RAN: Mutex<Vec<Ran>> = Mutex::new(Vec::new());
 static FAILED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -131,19 +180,21 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn main(groups: &[(&'static str, &[Test])]) -> ExitCode {
     let arguments = Arguments::from_args();
     let began = Instant::now();
+    let places = arguments.test_threads.unwrap_or_else(places);
     let beside = Arguments {
-        test_threads: Some(arguments.test_threads.unwrap_or_else(width)),
+        test_threads: Some(places),
         ..arguments.clone()
     };
-    let first = libtest_mimic::run(&beside, trials(groups, false));
+    let first = libtest_mimic::run(&beside, trials(groups, false, places));
     shared::close();
+    let concurrent = began.elapsed();
     let alone = Arguments {
         test_threads: Some(1),
         ..arguments.clone()
     };
-    let second = libtest_mimic::run(&alone, trials(groups, true));
+    let second = libtest_mimic::run(&alone, trials(groups, true, places));
     if !arguments.list {
-        summary(began.elapsed());
+        summary(concurrent, began.elapsed());
     }
     if first.has_failed() || second.has_failed() {
         ExitCode::from(101)
@@ -152,14 +203,65 @@ pub fn main(groups: &[(&'static str, &[Test])]) -> ExitCode {
     }
 }
 
-/// Number of tests of behavior that run concurrently: they mostly wait for servers. On two cores five take 709 s where three took
-/// over 900.
-fn width() -> usize {
-    thread::available_parallelism().map_or(2, |cores| cores.get() + 3)
+/// Returns the number of servers that may run at once by cores.
+fn places_by_cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from) * SERVERS_PER_CORE
 }
 
-/// Returns the concurrent or the exclusive tests, groups alternating, so that neighbors rarely use the same servers.
-fn trials(groups: &[(&'static str, &[Test])], alone: bool) -> Vec<Trial> {
+/// Returns the number of servers that may run at once, by cores and by the memory that `scripts/run-suites` found.
+pub(crate) fn places() -> usize {
+    let memory = std::env::var("REPLIMETER_TESTS_MB").ok();
+    let by_memory = memory.and_then(|text| text.parse::<u64>().ok());
+    let by_memory = by_memory.map_or(SERVER_BUDGET, |mb| (mb / SERVER_MB) as usize);
+    places_by_cores().min(by_memory).max(1)
+}
+
+/// Returns whether memory limits nothing.
+pub(crate) fn has_all_places() -> bool {
+    places() == places_by_cores()
+}
+
+/// Places for the servers of running tests.
+struct Places {
+    free: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Places {
+    /// Waits for so many places; they are free again when the result is dropped.
+    fn take(&self, wanted: usize) -> Taken<'_> {
+        let free = locked(&self.free);
+        let mut free = self
+            .changed
+            .wait_while(free, |free| *free < wanted)
+            .unwrap_or_else(PoisonError::into_inner);
+        *free -= wanted;
+        Taken {
+            places: self,
+            count: wanted,
+        }
+    }
+}
+
+struct Taken<'a> {
+    places: &'a Places,
+    count: usize,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        *locked(&self.places.free) += self.count;
+        self.places.changed.notify_all();
+    }
+}
+
+/// Returns the concurrent or the exclusive tests. Of the concurrent ones those with most servers are first, which leaves the small
+/// ones to fill the end; groups alternate, so that neighbors rarely use the same servers.
+fn trials(groups: &[(&'static str, &[Test])], alone: bool, places: usize) -> Vec<Trial> {
+    let all: &'static Places = Box::leak(Box::new(Places {
+        free: Mutex::new(places),
+        changed: Condvar::new(),
+    }));
     let mut numbered: Vec<(usize, &'static str, Test)> = Vec::new();
     for (group, tests) in groups {
         let of_lane = tests.iter().filter(|test| test.alone == alone);
@@ -170,78 +272,89 @@ fn trials(groups: &[(&'static str, &[Test])], alone: bool) -> Vec<Trial> {
         );
     }
     if !alone {
-        numbered.sort_by_key(|(number, ..)| *number);
+        numbered.sort_by_key(|(number, _, test)| (std::cmp::Reverse(test.servers), *number));
     }
     numbered
         .into_iter()
-        .map(|(_, group, test)| trial(group, test))
+        .map(|(_, group, test)| {
+            let wanted = test.servers.clamp(1, places);
+            let body = move || {
+                let _taken = all.take(wanted);
+                run(group, test)
+            };
+            Trial::ignorable_test(format!("{group}::{}", test.name), body)
+                .with_ignored_flag(test.long)
+        })
         .collect()
 }
 
-fn trial(group: &'static str, test: Test) -> Trial {
-    let Test {
-        name,
-        run,
-        alone,
-        long,
-    } = test;
-    let body = move || {
-        let began = Instant::now();
-        let ended = catch_unwind(AssertUnwindSafe(run));
-        if alone {
-            shared::close();
-        }
-        locked(&RAN).push(TestTiming {
-            group,
-            name,
-            long,
-            took: began.elapsed(),
-        });
-        if let Err(panic) = ended {
-            let said = panic.downcast_ref::<String>().map(String::as_str);
-            let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-            locked(&FAILED).push(format!("{group}::{name}: {}", said.unwrap_or_default()));
-            resume_unwind(panic);
-        }
-        match SKIP.with(RefCell::take) {
-            None => Ok(Completion::Completed),
-            Some(reason) => {
-                locked(&SKIPPED).push(format!("{group}::{name}: {reason}"));
-                Ok(Completion::ignored_with(reason))
-            }
-        }
+/// Runs a test, and fails if it used more than its budget.
+fn run(group: &'static str, test: Test) -> Result<Completion, Failed> {
+    let (began, own) = (Instant::now(), usage::of_this_thread());
+    usage::begin();
+    let ended = catch_unwind(AssertUnwindSafe(test.run));
+    let usage = usage::end(usage::of_this_thread().saturating_sub(own));
+    if test.alone {
+        shared::close();
+    }
+    let ran = Ran {
+        group,
+        test,
+        took: began.elapsed(),
+        usage,
     };
-    Trial::ignorable_test(format!("{group}::{name}"), body).with_ignored_flag(long)
+    let over = ran.over_budget();
+    locked(&RAN).push(ran);
+    if let Err(panic) = ended {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+        locked(&FAILED).push(format!(
+            "{group}::{}: {}",
+            test.name,
+            said.unwrap_or_default()
+        ));
+        resume_unwind(panic);
+    }
+    if let Some(reason) = SKIP.with(RefCell::take) {
+        locked(&SKIPPED).push(format!("{group}::{}: {reason}", test.name));
+        return Ok(Completion::ignored_with(reason));
+    }
+    match over {
+        None => Ok(Completion::Completed),
+        Some(over) => {
+            locked(&FAILED).push(format!("{group}::{}: {over}", test.name));
+            Err(over.into())
+        }
+    }
 }
 
-/// Prints the slowest tests, the time of each group, tests over their budget and tests that could not run.
-fn summary(took: Duration) {
+/// Prints what the tests took: the slowest, each group, those over their budget, and those that could not run.
+fn summary(concurrent: Duration, took: Duration) {
     let mut ran = std::mem::take(&mut *locked(&RAN));
     ran.sort_by_key(|test| std::cmp::Reverse(test.took));
-    println!("slowest tests (s):");
-    for test in ran.iter().take(SLOWEST) {
-        println!(
-            "{:8.1}  {}::{}",
-            test.took.as_secs_f64(),
-            test.group,
-            test.name
-        );
+    if std::env::var_os("REPLIMETER_TESTS_LIST").is_some() {
+        for one in &ran {
+            println!("used {} {}", row(one), one.test.long);
+        }
     }
-    let mut groups: BTreeMap<&str, Duration> = BTreeMap::new();
-    ran.iter()
-        .for_each(|test| *groups.entry(test.group).or_default() += test.took);
+    println!("slowest tests (seconds, of processor time, servers started):");
+    for one in ran.iter().take(SLOWEST) {
+        println!("{}", row(one));
+    }
+    let mut groups: BTreeMap<&str, Usage> = BTreeMap::new();
+    for one in &ran {
+        let group = groups.entry(one.group).or_default();
+        group.processor += one.usage.processor;
+        group.servers += one.usage.servers;
+    }
     let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by_key(|(_, took)| std::cmp::Reverse(*took));
-    println!("groups (s, tests side by side each count whole):");
-    for (group, took) in groups {
-        println!("{:8.1}  {group}", took.as_secs_f64());
-    }
-    for test in ran.iter().filter(|test| !test.long && test.took > BUDGET) {
+    groups.sort_by_key(|(_, usage)| std::cmp::Reverse(usage.processor));
+    println!("groups (seconds of processor time, servers started):");
+    for (group, usage) in &groups {
         println!(
-            "over budget, move to test-all or shorten: {}::{} took {:.0} s",
-            test.group,
-            test.name,
-            test.took.as_secs_f64()
+            "{:8.1} {:3}  {group}",
+            usage.processor.as_secs_f64(),
+            usage.servers
         );
     }
     for skipped in locked(&SKIPPED).iter() {
@@ -251,5 +364,26 @@ fn summary(took: Duration) {
     for failed in locked(&FAILED).iter() {
         println!("failed: {failed}");
     }
-    println!("{} tests in {:.0} s", ran.len(), took.as_secs_f64());
+    println!(
+        "{} tests in {:.0} s ({:.0} s of them one at a time); {:.0} s of processor time, {} servers started",
+        ran.len(),
+        took.as_secs_f64(),
+        (took - concurrent).as_secs_f64(),
+        groups
+            .iter()
+            .map(|(_, usage)| usage.processor.as_secs_f64())
+            .sum::<f64>(),
+        groups.iter().map(|(_, usage)| usage.servers).sum::<usize>(),
+    );
+}
+
+fn row(one: &Ran) -> String {
+    format!(
+        "{:8.1} {:6.1} {:3}  {}::{}",
+        one.took.as_secs_f64(),
+        one.usage.processor.as_secs_f64(),
+        one.usage.servers,
+        one.group,
+        one.test.name
+    )
 }

@@ -10,14 +10,17 @@ pub mod http;
 mod memory;
 pub mod net;
 mod programs;
+mod set_clock;
 mod shared;
 pub mod synthetic;
+mod usage;
 
 pub use browser::{OpenPage, browser, headless};
 pub use connections::{await_no_connections, most_connections};
 pub use folders::{binary, folder, home, private_home, scratch, server_folder, servers};
 pub use memory::memory_kib;
 pub use programs::{children_named, folders_left, has_ended, has_program, run_unprivileged};
+pub use set_clock::{NO_FAKETIME, libfaketime, servers_with_a_clock_to_set, set_clock};
 pub use shared::{Shared, shared};
 
 use std::{
@@ -26,7 +29,7 @@ use std::{
     io::Read,
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
-        fs::{MetadataExt, PermissionsExt, symlink},
+        fs::MetadataExt,
         process::CommandExt,
     },
     path::{Path, PathBuf},
@@ -37,8 +40,8 @@ use std::{
 };
 
 use replimeter_engine::{Node, Session};
-use replimeter_model::{engine::Engine, sandbox::SandboxSpec, schema::PLAN};
-use replimeter_sandbox::{Home, Install, Member, Sandbox, SandboxError, Search, Settings};
+use replimeter_model::{sandbox::SandboxSpec, schema::PLAN};
+use replimeter_sandbox::{Home, Member, Sandbox, SandboxError, Search, Settings};
 use serde_json::Value;
 
 use crate::folders::common_home;
@@ -215,6 +218,7 @@ impl TestEnvironment {
         let folder = outer.path().join("work");
         fs::create_dir(&folder).unwrap();
         let home = private_home(outer.path());
+        usage::folder(&home);
         Self {
             _outer: outer,
             folder,
@@ -332,6 +336,13 @@ pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) 
 /// Starts servers for a suite.
 #[must_use]
 pub fn start(shape: &str, options: &[&str]) -> Sandbox {
+    let sandbox = start_unaccounted(shape, options);
+    usage::started(sandbox.pids());
+    sandbox
+}
+
+/// Starts servers that do not count for the running test.
+fn start_unaccounted(shape: &str, options: &[&str]) -> Sandbox {
     let spec = SandboxSpec {
         server_options: options
             .iter()
@@ -339,7 +350,7 @@ pub fn start(shape: &str, options: &[&str]) -> Sandbox {
             .collect(),
         ..SandboxSpec::of(shape.parse().unwrap())
     };
-    start_spec(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()))
+    start_settings(spec).unwrap_or_else(|error| panic!("{error}\n{}", error.hint()))
 }
 
 /// Starts servers for a suite with all settings.
@@ -347,6 +358,12 @@ pub fn start(shape: &str, options: &[&str]) -> Sandbox {
 /// # Errors
 /// Those of starting a sandbox.
 pub fn start_spec(spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
+    let sandbox = start_settings(spec)?;
+    usage::started(sandbox.pids());
+    Ok(sandbox)
+}
+
+fn start_settings(spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
     let home = Home::at(common_home().to_owned()).unwrap();
     let search = search(&home, spec.servers.clone());
     Sandbox::start(
@@ -375,80 +392,6 @@ fn search(home: &Home, servers: Option<PathBuf>) -> Search {
 /// Time limit of a command or a state of servers. It ends a test that hangs; a machine that is busy for a minute
 /// does not fail a test.
 pub const LIMIT: Duration = Duration::from_secs(240);
-
-/// Reason why a test that needs [`servers_with_a_clock_to_set`] cannot run without them.
-pub const NO_FAKETIME: &str = "libfaketime is missing; on Debian: apt-get install libfaketime";
-
-/// Returns the library that sets the clock of a process, which `make test` installs.
-#[must_use]
-pub fn libfaketime() -> Option<String> {
-    let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
-        .map(|triplet| format!("/usr/lib/{triplet}/faketime/libfaketimeMT.so.1"));
-    library.into_iter().find(|path| Path::new(path).exists())
-}
-
-/// Returns a folder for `--servers` or `--replica-server` with a server whose calendar
-/// clock [`set_clock`] sets; its other clocks stay correct. `None` without libfaketime.
-#[must_use]
-pub fn servers_with_a_clock_to_set(engine: Engine) -> Option<PathBuf> {
-    let library = libfaketime()?;
-    let home = Home::at(home()).unwrap();
-    let install =
-        Install::find(&search(&home, None), Some(engine)).unwrap_or_else(|error| panic!("{error}"));
-    let command = install.command();
-    let real: Vec<String> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| format!("'{}'", word.to_str().unwrap()))
-        .collect();
-    let variables: String = install
-        .environment()
-        .into_iter()
-        .map(|(name, value)| format!("export {name}='{}'\n", value.to_str().unwrap()))
-        .collect();
-    // At a fixed path: templates are stored by the path of the binary.
-    let folder = self::home()
-        .join("clocks")
-        .join(format!("{}-{}", engine.name(), install.version));
-    let program = folder
-        .join("bin")
-        .join(install.program.file_name().unwrap());
-    // The clock's file is next to the data directory; a server without one has the correct time.
-    let script = format!(
-        "#!/bin/sh\nfor word in \"$@\"; do case $word in --datadir=*) FAKETIME_TIMESTAMP_FILE=${{word#--datadir=}}/../clock;; esac; done\n\
-         export FAKETIME_TIMESTAMP_FILE FAKETIME_CACHE_DURATION=1 FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1\n\
-         {variables}export LD_PRELOAD={library}\nexec {} \"$@\"\n",
-        real.join(" ")
-    );
-    if fs::read_to_string(&program).is_ok_and(|found| found == script) {
-        return Some(folder);
-    }
-    let _ = fs::remove_dir_all(&folder);
-    for inside in ["bin", "share", "lib/mysql"] {
-        fs::create_dir_all(folder.join(inside)).unwrap();
-    }
-    for entered in [&self::home().join("clocks"), &folder] {
-        fs::set_permissions(entered, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    symlink(&install.share, folder.join("share/mysql")).unwrap();
-    if let Some(plugins) = &install.plugins {
-        symlink(plugins, folder.join("lib/mysql/plugin")).unwrap();
-    }
-    // Atomically, for suites that run at the same time.
-    let made = folder.join("server.new");
-    fs::write(&made, script).unwrap();
-    fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::rename(&made, program).unwrap();
-    Some(folder)
-}
-
-/// Sets the clock of a server from [`servers_with_a_clock_to_set`] ahead of the
-/// correct time by this number of seconds (behind if negative), within about a second.
-pub fn set_clock(member: &Member, seconds: f64) {
-    let made = member.folder.join("clock.new");
-    fs::write(&made, format!("{seconds:+}\n")).unwrap();
-    fs::set_permissions(&made, fs::Permissions::from_mode(0o644)).unwrap();
-    fs::rename(&made, member.folder.join("clock")).unwrap();
-}
 
 /// Opens a session on a server of a sandbox.
 #[must_use]
@@ -588,11 +531,12 @@ pub fn restart(member: &Member) -> RestartedServer {
     }
     // The shutdown closes the connection.
     let _ = session(&member.node).run("test", "SHUTDOWN");
-    wait_until("the server has ended", Duration::from_secs(30), || {
+    wait_until("the server has ended", LIMIT, || {
         fs::read_to_string(proc.join("stat")).map_or(true, |stat| stat.contains(") Z "))
     });
     let again = RestartedServer(command.spawn().unwrap());
-    wait_until("the server answers again", Duration::from_secs(60), || {
+    usage::started([again.0.id()]);
+    wait_until("the server answers again", LIMIT, || {
         Session::open(&member.node).is_ok()
     });
     again

@@ -52,7 +52,7 @@ pub fn has_ended(process: Pid) -> bool {
 /// If the sandbox does not start.
 #[must_use]
 pub fn folders_left(tool: &TestEnvironment) -> Vec<PathBuf> {
-    let args = "lag --sandbox none --rounds 1 --floor-rounds 0";
+    let args = "lag --sandbox none --rounds 1 --floor-rounds 0 --timeout 60s";
     let _ = tool.run(&args.split(' ').collect::<Vec<_>>()).with_code(0);
     let sandboxes = fs::read_dir(tool.home().join("sandboxes")).unwrap();
     let left = sandboxes.map(|entry| entry.unwrap().path());

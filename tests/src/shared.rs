@@ -1,31 +1,43 @@
-//! Servers that tests of behavior share: one sandbox for each shape and set of options, started
-//! when it is first needed and used by one test at a time.
+//! Servers that tests of behavior share: sandboxes that are started when they are first needed, and used by one test at a time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Deref,
-    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
 };
 
 use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
 
-use crate::{clean, session, start, wait_until};
+use crate::{LIMIT, clean, harness, session, start_unaccounted, usage, wait_until};
 
-/// Time limit for servers to return to the state before the test.
-const SETTLED: Duration = Duration::from_secs(60);
+/// Sandboxes of one shape that run at the same time, for each core.
+const COPIES_PER_CORE: usize = 2;
+/// Shared servers that may be idle, for each place of servers of running tests.
+const IDLE_PER_PLACE: usize = 2;
 
-/// The place of one sandbox; empty before its first use and after a test failed on it.
-type Slot = Mutex<Option<Sandbox>>;
+/// The shared sandboxes.
+struct Pool {
+    /// Those that no test uses, the least recently used first, each with its shape and options.
+    idle: VecDeque<(String, Sandbox)>,
+    /// Sandboxes that run or start, by shape and options.
+    copies: BTreeMap<String, usize>,
+}
 
-static SLOTS: Mutex<BTreeMap<String, &'static Slot>> = Mutex::new(BTreeMap::new());
+static POOL: Mutex<Pool> = Mutex::new(Pool {
+    idle: VecDeque::new(),
+    copies: BTreeMap::new(),
+});
+static RETURNED: Condvar = Condvar::new();
 
 /// Shared servers, exclusive to one test until this is dropped. Databases that the test left are
 /// dropped; after a failed test the servers are stopped, and the next test gets new ones.
 pub struct Shared {
-    slot: MutexGuard<'static, Option<Sandbox>>,
+    key: String,
+    /// `None` only while this is dropped.
+    sandbox: Option<Sandbox>,
     databases: BTreeSet<String>,
 }
 
@@ -33,23 +45,91 @@ pub struct Shared {
 /// changes besides data; a test that kills servers starts its own.
 #[must_use]
 pub fn shared(shape: &str, options: &[&str]) -> Shared {
+    let shape = with_engine(shape);
     let key = format!("{shape} {}", options.join(" "));
-    let slot = *SLOTS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .entry(key)
-        .or_insert_with(|| Box::leak(Box::default()));
-    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-    let sandbox = slot.get_or_insert_with(|| start(shape, options));
-    let databases = databases(&sandbox.nodes()[0]);
-    Shared { slot, databases }
+    let sandbox = take(&key).unwrap_or_else(|| {
+        make_room();
+        catch_unwind(|| start_unaccounted(&shape, options)).unwrap_or_else(|panic| {
+            give_back(&key, None);
+            resume_unwind(panic)
+        })
+    });
+    usage::lent(sandbox.pids());
+    let mut shared = Shared {
+        key,
+        sandbox: Some(sandbox),
+        databases: BTreeSet::new(),
+    };
+    shared.databases = databases(&shared.nodes()[0]);
+    shared
+}
+
+/// Returns a shape with its engine, so that each has one name.
+fn with_engine(shape: &str) -> String {
+    match shape {
+        _ if shape.contains('/') => shape.to_owned(),
+        _ if shape.starts_with("group") => format!("mysql/{shape}"),
+        _ => format!("mariadb/{shape}"),
+    }
+}
+
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns an idle sandbox, waiting for one if there are as many as may be; `None` if the caller starts one.
+fn take(key: &str) -> Option<Sandbox> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    // Where memory is short, there is one of each.
+    let most = if harness::has_all_places() {
+        cores * COPIES_PER_CORE
+    } else {
+        1
+    };
+    let mut pool = pool();
+    loop {
+        if let Some(at) = pool.idle.iter().position(|(other, _)| other == key) {
+            return pool.idle.remove(at).map(|(_, sandbox)| sandbox);
+        }
+        let copies = pool.copies.entry(key.to_owned()).or_default();
+        if *copies < most {
+            *copies += 1;
+            return None;
+        }
+        pool = RETURNED.wait(pool).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Returns a sandbox to the pool, or the place of one that has ended.
+fn give_back(key: &str, sandbox: Option<Sandbox>) {
+    let mut pool = pool();
+    match sandbox {
+        Some(sandbox) => pool.idle.push_back((key.to_owned(), sandbox)),
+        None => *pool.copies.entry(key.to_owned()).or_insert(1) -= 1,
+    }
+    RETURNED.notify_all();
+}
+
+/// Stops idle sandboxes, those used least recently first, as long as more servers are idle than have their place.
+fn make_room() {
+    let most = harness::places() * IDLE_PER_PLACE;
+    loop {
+        let mut pool = pool();
+        let idle: usize = pool.idle.iter().map(|(_, one)| one.members().len()).sum();
+        let Some((key, sandbox)) = (idle > most).then(|| pool.idle.pop_front()).flatten() else {
+            return;
+        };
+        drop(pool);
+        drop(sandbox);
+        give_back(&key, None);
+    }
 }
 
 impl Deref for Shared {
     type Target = Sandbox;
 
     fn deref(&self) -> &Sandbox {
-        self.slot
+        self.sandbox
             .as_ref()
             .expect("the sandbox is there for as long as it is lent")
     }
@@ -57,17 +137,33 @@ impl Deref for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if thread::panicking() {
-            *self.slot = None;
-            return;
+        let restored = if thread::panicking() {
+            Ok(false)
+        } else {
+            catch_unwind(AssertUnwindSafe(|| self.restore())).map(|()| true)
+        };
+        let sandbox = self.sandbox.take();
+        // Servers that a failed test left are not used again.
+        give_back(
+            &self.key,
+            sandbox.filter(|_| restored.as_ref().is_ok_and(|yes| *yes)),
+        );
+        if let Err(panic) = restored {
+            resume_unwind(panic);
         }
+    }
+}
+
+impl Shared {
+    /// Drops the databases that the test left, and waits for the state before it.
+    fn restore(&self) {
         let nodes = self.nodes();
         for left in databases(&nodes[0]).difference(&self.databases) {
             session(&nodes[0])
                 .run("test", &format!("DROP DATABASE `{left}`"))
                 .unwrap();
         }
-        wait_until("every server has its initial state", SETTLED, || {
+        wait_until("every server has its initial state", LIMIT, || {
             nodes
                 .iter()
                 .all(|node| clean(node) && databases(node).is_subset(&self.databases))
@@ -90,12 +186,11 @@ fn databases(node: &Node) -> BTreeSet<String> {
 /// # Panics
 /// If a test still uses one.
 pub(crate) fn close() {
-    let slots = std::mem::take(&mut *SLOTS.lock().unwrap_or_else(PoisonError::into_inner));
-    for slot in slots.into_values() {
-        match slot.try_lock() {
-            Ok(mut slot) => drop(slot.take()),
-            Err(TryLockError::Poisoned(poisoned)) => drop(poisoned.into_inner().take()),
-            Err(TryLockError::WouldBlock) => panic!("a test still uses shared servers"),
-        }
-    }
+    let mut pool = pool();
+    let idle = std::mem::take(&mut pool.idle);
+    let running: usize = pool.copies.values().sum();
+    assert_eq!(running, idle.len(), "a test still uses shared servers");
+    pool.copies.clear();
+    drop(pool);
+    drop(idle);
 }

@@ -18,7 +18,7 @@ use replimeter_suites::{
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(names_and_errors_of_a_server_control_nothing),
+    test!(names_and_errors_of_a_server_control_nothing).starts(2),
     test!(refusal_of_a_peer_controls_nothing),
 ];
 
@@ -84,7 +84,7 @@ fn names_and_errors_of_a_server_control_nothing() {
         });
         let more = [
             "--duration",
-            "3s",
+            "10s",
             "--floor-duration",
             "0",
             "--group-by",

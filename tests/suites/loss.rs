@@ -1,31 +1,47 @@
 //! Crashes of real servers: lost writes, surviving writes, and the server that takes over.
 
-use std::time::Duration;
+use std::{process::Child, time::Duration};
 
-use replimeter_suites::{CommandOutput, TestEnvironment, harness::Test, test, wait, wait_until};
+use replimeter_suites::{
+    CommandOutput, LIMIT, TestEnvironment, harness::Test, test, wait, wait_until,
+};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(async_loses_writes_acknowledged_after_the_cut).alone(),
-    test!(semi_sync_loses_nothing_and_wait_points_differ),
-    test!(semi_sync_wait_points_differ_on_mysql).long(),
-    test!(semi_sync_primary_that_falls_back_loses_writes),
-    test!(cluster_loses_no_acknowledged_write),
-    test!(group_loses_no_acknowledged_write).long(),
-    test!(most_advanced_replica_takes_over),
+    // After each crash the old primary is restarted.
+    test!(async_loses_writes_acknowledged_after_the_cut).starts(3),
+    test!(async_loses_writes_on_mysql_after_the_cut).starts(3),
+    test!(semi_sync_after_commit_shows_writes_that_are_lost).starts(3),
+    test!(semi_sync_after_sync_shows_no_write_that_is_lost).starts(3),
+    test!(semi_sync_loses_nothing_and_wait_points_differ)
+        .starts(12)
+        .long(),
+    test!(semi_sync_wait_points_differ_on_mysql)
+        .starts(6)
+        .long(),
+    test!(semi_sync_primary_that_falls_back_loses_writes).starts(3),
+    test!(cluster_loses_no_acknowledged_write).starts(4),
+    test!(group_loses_no_acknowledged_write).starts(4).long(),
+    test!(most_advanced_replica_takes_over).starts(4),
     test!(loss_refuses_unsafe_or_impossible_targets),
-    test!(interrupted_loss_keeps_crashes_and_leaves_no_server),
+    test!(interrupted_loss_leaves_no_server).starts(3),
+    test!(interrupted_loss_keeps_crashes_and_leaves_no_server)
+        .starts(8)
+        .long(),
 ];
 
-/// Runs `loss`, with a long time limit: crashes of a MySQL group take long on a busy machine.
+/// Crashes of a MySQL group take long on a busy machine.
+const CRASHES_LIMIT: Duration = Duration::from_secs(600);
+/// Few rows, and three seconds in which one is acknowledged even if the machine stalls.
+const WRITES: [&str; 6] = ["--duration", "3s", "--rate", "200", "--writers", "4"];
+/// A partition that lasts long enough for a write and a read during a stall of the machine.
+const PARTITION: [&str; 4] = ["--crash", "partition", "--kill-delay", "3s"];
+
 fn loss(args: &[&str]) -> CommandOutput {
     let tool = TestEnvironment::new();
-    let mut all = vec!["loss"];
-    all.extend(args);
-    wait(
-        tool.command(&all).spawn().unwrap(),
-        Duration::from_secs(600),
-    )
+    let all = [&["loss"], args, &WRITES].concat();
+    wait(tool.command(&all).spawn().unwrap(), CRASHES_LIMIT)
 }
 
 fn count(value: &Value, key: &str) -> u64 {
@@ -91,69 +107,78 @@ fn consistent(document: &Value) {
 }
 
 fn async_loses_writes_acknowledged_after_the_cut() {
-    for engine in ["mariadb", "mysql"] {
-        let shape = format!("{engine}/async:1");
-        let args = [
-            "--sandbox",
-            &shape,
-            "--crash",
-            "partition",
-            "--crashes",
-            "2",
-            "--kill-delay",
-            "300ms",
-            "--json",
-        ];
-        let document = loss(&args).with_code(0).json();
-        consistent(&document);
-        let row = &document["results"]["rows"][0];
-        assert_eq!(
-            (
-                row["engine"].as_str(),
-                row["mode"].as_str(),
-                row["crash"].as_str()
-            ),
-            (Some(engine), Some("async"), Some("partition"))
+    lose_writes_after_the_cut("mariadb");
+}
+
+fn async_loses_writes_on_mysql_after_the_cut() {
+    lose_writes_after_the_cut("mysql");
+}
+
+fn lose_writes_after_the_cut(engine: &str) {
+    let shape = format!("{engine}/async:1");
+    let args = ["--sandbox", &shape, "--crashes", "1", "--json"];
+    let document = loss(&[&args[..], &PARTITION].concat()).with_code(0).json();
+    consistent(&document);
+    let row = &document["results"]["rows"][0];
+    assert_eq!(
+        (
+            row["engine"].as_str(),
+            row["mode"].as_str(),
+            row["crash"].as_str()
+        ),
+        (Some(engine), Some("async"), Some("partition"))
+    );
+    for crash in document["results"]["crashes"].as_array().unwrap() {
+        assert!(count(crash, "lost_after_cut") > 0, "{crash}");
+        assert!(count(crash, "seen_then_lost") > 0, "{crash}");
+        assert!(
+            !crash["errant"]["gtids"].as_str().unwrap().is_empty(),
+            "{crash}"
         );
-        for crash in document["results"]["crashes"].as_array().unwrap() {
-            assert!(count(crash, "lost_after_cut") > 0, "{crash}");
-            assert!(count(crash, "seen_then_lost") > 0, "{crash}");
-            assert!(
-                !crash["errant"]["gtids"].as_str().unwrap().is_empty(),
-                "{crash}"
-            );
-            assert!(
-                count(&crash["errant"], "transactions") >= count(crash, "lost"),
-                "{crash}"
-            );
-        }
+        assert!(
+            count(&crash["errant"], "transactions") >= count(crash, "lost"),
+            "{crash}"
+        );
     }
 }
 
+fn semi_sync_after_commit_shows_writes_that_are_lost() {
+    let point = ["--wait-point", "after-commit", "--crashes", "1"];
+    let document = lose_nothing("mariadb", &point);
+    after_commit(&document, &document["results"]["rows"][0]);
+}
+
+fn semi_sync_after_sync_shows_no_write_that_is_lost() {
+    let point = ["--wait-point", "after-sync", "--crashes", "1"];
+    let document = lose_nothing("mariadb", &point);
+    after_sync(&document, &document["results"]["rows"][0]);
+}
+
 fn semi_sync_loses_nothing_and_wait_points_differ() {
-    semi_synchronous_wait_points("mariadb");
+    wait_points_differ("mariadb", "2");
 }
 
 fn semi_sync_wait_points_differ_on_mysql() {
-    semi_synchronous_wait_points("mysql");
+    wait_points_differ("mysql", "1");
 }
 
-fn semi_synchronous_wait_points(engine: &str) {
-    let shape = format!("{engine}/semi-sync:1");
-    let args = [
-        "--sandbox",
-        &shape,
-        "--crash",
-        "partition",
-        "--crashes",
-        "2",
-        "--json",
-    ];
-    let document = loss(&args).with_code(0).json();
-    consistent(&document);
+fn wait_points_differ(engine: &str, crashes: &str) {
+    let document = lose_nothing(engine, &["--crashes", crashes]);
     let rows = document["results"]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{document}");
     let point = |point: &str| rows.iter().find(|row| row["wait_point"] == point).unwrap();
-    for row in rows {
+    after_commit(&document, point("after-commit"));
+    after_sync(&document, point("after-sync"));
+}
+
+/// Cuts a semi-synchronous primary off; its writers wait for a replica, and nothing acknowledged is lost.
+fn lose_nothing(engine: &str, more: &[&str]) -> Value {
+    let shape = format!("{engine}/semi-sync:1");
+    let args = ["--sandbox", &shape, "--json"];
+    let document = loss(&[&args[..], more, &PARTITION].concat());
+    let document = document.with_code(0).json();
+    consistent(&document);
+    for row in document["results"]["rows"].as_array().unwrap() {
         assert_eq!(
             (
                 row["mode"].as_str(),
@@ -163,16 +188,25 @@ fn semi_synchronous_wait_points(engine: &str) {
             (Some("semi-sync"), 0, 0)
         );
     }
-    // Writers wait for a replica that is cut off; only after-commit shows their rows during this time.
-    let seen = |row: &Value| count(row, "seen_then_lost");
-    assert!(seen(point("after-commit")) > 0, "{document}");
-    assert_eq!(seen(point("after-sync")), 0, "{document}");
+    document
+}
+
+/// Rows for which writers wait are visible.
+fn after_commit(document: &Value, row: &Value) {
+    assert_eq!(row["wait_point"], "after-commit");
+    assert!(count(row, "seen_then_lost") > 0, "{document}");
     assert_eq!(
-        count(point("after-commit"), "seen_unacknowledged_lost"),
-        seen(point("after-commit"))
+        count(row, "seen_unacknowledged_lost"),
+        count(row, "seen_then_lost")
     );
+}
+
+/// They are not.
+fn after_sync(document: &Value, row: &Value) {
+    assert_eq!(row["wait_point"], "after-sync");
+    assert_eq!(count(row, "seen_then_lost"), 0, "{document}");
     assert!(
-        count(point("after-sync"), "errant_rows") > 0,
+        count(row, "errant_rows") > 0,
         "what waited is in the old primary's log: {document}"
     );
 }
@@ -184,13 +218,13 @@ fn semi_sync_primary_that_falls_back_loses_writes() {
         "mariadb/semi-sync:1",
         "--wait-point",
         "after-sync",
-        "--crash",
-        "partition",
-        "--kill-delay",
-        "1s",
+        "--server-option",
+        option,
+        "--crashes",
+        "1",
+        "--json",
     ];
-    let more = ["--server-option", option, "--crashes", "1", "--json"];
-    let document = loss(&[&args[..], &more[..]].concat()).with_code(0).json();
+    let document = loss(&[&args[..], &PARTITION].concat()).with_code(0).json();
     let row = &document["results"]["rows"][0];
     assert!(
         count(row, "lost") > 0 && count(row, "fallen_back") == 1,
@@ -228,25 +262,9 @@ fn members_lose_nothing(shape: &str) {
 
 fn most_advanced_replica_takes_over() {
     let tool = TestEnvironment::new();
-    let args = [
-        "loss",
-        "--sandbox",
-        "mariadb/async:2",
-        "--crashes",
-        "1",
-        "--rate",
-        "500",
-        "--markdown",
-    ];
-    let args: Vec<&str> = args
-        .into_iter()
-        .filter(|arg| *arg != "--markdown")
-        .collect();
-    let ended = wait(
-        tool.command(&args).spawn().unwrap(),
-        Duration::from_secs(120),
-    )
-    .with_code(0);
+    let args = ["loss", "--sandbox", "mariadb/async:2", "--crashes", "1"];
+    let args = [&args[..], &WRITES].concat();
+    let ended = wait(tool.command(&args).spawn().unwrap(), LIMIT).with_code(0);
     let words = ended.words();
     assert!(
         words.contains("Lost transactions and recovery") && words.contains("replica"),
@@ -298,26 +316,31 @@ fn loss_refuses_unsafe_or_impossible_targets() {
     assert!(tool.runs().is_empty());
 }
 
-fn interrupted_loss_keeps_crashes_and_leaves_no_server() {
-    use rustix::process::{Pid, Signal, kill_process};
+/// Starts many crashes.
+fn many_crashes(tool: &TestEnvironment) -> Child {
+    let args = ["loss", "--sandbox", "mariadb/async:1"];
+    let more = ["--crashes", "500", "--json"];
+    let mut command = tool.command(&[&args[..], &more, &WRITES].concat());
+    command.spawn().unwrap()
+}
+
+fn interrupted_loss_leaves_no_server() {
     let tool = TestEnvironment::new();
-    let child = tool
-        .command(&[
-            "loss",
-            "--sandbox",
-            "mariadb/async:1",
-            "--crashes",
-            "500",
-            "--duration",
-            "100ms",
-            "--json",
-        ])
-        .spawn()
-        .unwrap();
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    // Each crash has its own servers; before the first, servers may run to create their data directories.
+    let child = many_crashes(&tool);
+    wait_until("the first crash has its servers", LIMIT, || {
+        tool.servers().len() == 2
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let _ = wait(child, LIMIT).with_code(130);
+    assert_eq!(tool.servers(), Vec::<i32>::new());
+}
+
+fn interrupted_loss_keeps_crashes_and_leaves_no_server() {
+    let tool = TestEnvironment::new();
+    let child = many_crashes(&tool);
+    // Each crash has two servers of its own; one that creates a data directory runs alone.
     let mut generations: Vec<Vec<i32>> = Vec::new();
-    wait_until("two crashes are over", Duration::from_secs(120), || {
+    wait_until("the second crash has its servers", LIMIT, || {
         let servers = tool.servers();
         let new = generations
             .last()
@@ -325,15 +348,11 @@ fn interrupted_loss_keeps_crashes_and_leaves_no_server() {
         if new && servers.len() == 2 {
             generations.push(servers);
         }
-        generations.len() > 3
+        generations.len() > 1
     });
-    kill_process(pid, Signal::INT).unwrap();
-    let ended = wait(child, Duration::from_secs(60));
-    assert_eq!(ended.code, Some(130), "{ended:#?}");
-    if !ended.stdout.is_empty() {
-        let document = ended.json();
-        assert_eq!(document["status"], "interrupted");
-        assert!(count(&document["results"]["rows"][0], "crashes") >= 1);
-    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let document = wait(child, LIMIT).with_code(130).json();
+    assert_eq!(document["status"], "interrupted");
+    assert!(count(&document["results"]["rows"][0], "crashes") >= 1);
     assert_eq!(tool.servers(), Vec::<i32>::new());
 }

@@ -1,5 +1,6 @@
 //! Tests on real servers and in a real browser, a module for each topic.
 
+mod budget;
 mod clocks;
 mod compare;
 mod cost;
@@ -10,6 +11,7 @@ mod exposure;
 mod formats;
 mod front;
 mod hostile;
+mod installed;
 mod kills;
 mod links;
 mod load;
@@ -47,53 +49,61 @@ mod versions;
 
 use std::process::ExitCode;
 
-use replimeter_suites::{groups, harness};
+use replimeter_suites::{
+    groups,
+    harness::{self, Test},
+};
+
+/// All tests.
+const GROUPS: &[(&str, &[Test])] = groups![
+    budget,
+    clocks,
+    compare,
+    cost,
+    docs,
+    endpoints,
+    engine,
+    exposure,
+    formats,
+    front,
+    hostile,
+    installed,
+    managed,
+    kills,
+    links,
+    load,
+    loss,
+    memory,
+    methods,
+    mysql,
+    net_commands,
+    net_texts,
+    net_values,
+    open_loop,
+    orphans,
+    page,
+    passwords,
+    reproduce,
+    resources,
+    sandbox,
+    scale,
+    server_cost,
+    servers,
+    shapes,
+    stages,
+    stale,
+    stamp,
+    tap,
+    through_http,
+    tls,
+    topology,
+    transactions,
+    udf,
+    unix_socket,
+    usage,
+    versions
+];
 
 fn main() -> ExitCode {
-    harness::main(groups![
-        clocks,
-        compare,
-        cost,
-        docs,
-        endpoints,
-        engine,
-        exposure,
-        formats,
-        front,
-        hostile,
-        managed,
-        kills,
-        links,
-        load,
-        loss,
-        memory,
-        methods,
-        mysql,
-        net_commands,
-        net_texts,
-        net_values,
-        open_loop,
-        orphans,
-        page,
-        passwords,
-        reproduce,
-        resources,
-        sandbox,
-        scale,
-        server_cost,
-        servers,
-        shapes,
-        stages,
-        stale,
-        stamp,
-        tap,
-        through_http,
-        tls,
-        topology,
-        transactions,
-        udf,
-        unix_socket,
-        usage,
-        versions
-    ])
+    harness::main(GROUPS)
 }

@@ -8,7 +8,10 @@ use replimeter_suites::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-pub(crate) const TESTS: &[Test] = &[test!(memory_does_not_grow_with_duration).alone().long()];
+pub(crate) const TESTS: &[Test] = &[
+    // Alone, so that it writes many rows.
+    test!(memory_does_not_grow_with_duration).alone().long(),
+];
 
 /// Time of the first reading of a run's memory: its buffers and histograms exist.
 const EARLY: Duration = Duration::from_secs(60);
@@ -34,9 +37,9 @@ fn memory_does_not_grow_with_duration() {
         "--interval",
         "1ms",
         "--duration",
-        "20m",
+        "55m",
         "--timeout",
-        "60s",
+        "5m",
         "--load",
         "insert:64@primary",
         "--rate",
@@ -61,8 +64,9 @@ fn memory_does_not_grow_with_duration() {
     println!("resident after {EARLY:?}: {early} KiB, after {LATER:?} more: {late} KiB");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let document = wait(child, LIMIT).with_code(130).json();
+    // On a quiet machine half a million rows, which would need more than the allowed increase.
     assert!(
-        document["results"]["rows"][0]["rounds"].as_u64().unwrap() > 100_000,
+        document["results"]["rows"][0]["rounds"].as_u64() > Some(10_000),
         "{document:#}"
     );
     assert!(

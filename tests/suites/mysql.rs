@@ -1,40 +1,14 @@
-//! MySQL: the same commands in the other dialect.
+//! MySQL: the same commands in the other dialect. `shapes` has sandboxes of MySQL.
 
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, sql, start,
-    test, url, value, wait, wait_until,
+    LIMIT, TestEnvironment, clean, harness::Test, password, session, shared, sql, start, test, url,
+    value, wait, wait_until,
 };
 
-pub(crate) const TESTS: &[Test] = &[test!(lag_works_on_mysql_sandbox_and_user_servers)];
+pub(crate) const TESTS: &[Test] = &[test!(lag_works_on_user_servers_of_mysql).starts(1)];
 
-fn lag_works_on_mysql_sandbox_and_user_servers() {
-    let tool = TestEnvironment::new();
-    let document = tool
-        .run(&[
-            "lag",
-            "--sandbox",
-            "mysql/async:1",
-            "--rounds",
-            "100",
-            "--interval",
-            "4ms",
-            "--json",
-        ])
-        .with_code(0)
-        .json();
-    assert_eq!(
-        document["results"]["rows"][0]["timed_out"].as_u64(),
-        Some(0)
-    );
-    assert_eq!(document["results"]["rows"][0]["rounds"].as_u64(), Some(100));
-    assert!(
-        document["target"]["nodes"][0]["version"]
-            .as_str()
-            .unwrap()
-            .starts_with("MySQL ")
-    );
-
-    let sandbox = start("mysql/async:1", &[]);
+fn lag_works_on_user_servers_of_mysql() {
+    let sandbox = shared("mysql/async:1", &[]);
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     let run = |user: &str, secret: &str, more: &[&str]| {
         let tool = TestEnvironment::new();
@@ -49,6 +23,8 @@ fn lag_works_on_mysql_sandbox_and_user_servers() {
             "30",
             "--floor-rounds",
             "10",
+            "--timeout",
+            "60s",
         ];
         args.extend(more);
         wait(
@@ -65,7 +41,7 @@ fn lag_works_on_mysql_sandbox_and_user_servers() {
         assert_eq!(
             value(
                 replica,
-                &format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 30)")
+                &format!("SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 240)")
             )
             .as_deref(),
             Some("0")
@@ -94,13 +70,8 @@ fn lag_works_on_mysql_sandbox_and_user_servers() {
         "--replica",
         &plain_replica,
     ];
-    let ended = CommandOutput::of(
-        tool.command(&args)
-            .env("REPLIMETER_PASSWORD", "pw")
-            .output()
-            .unwrap(),
-    )
-    .with_code(3);
+    let child = tool.command(&args).env("REPLIMETER_PASSWORD", "pw").spawn();
+    let ended = wait(child.unwrap(), LIMIT).with_code(3);
     let _ = ended.stderr_contains("CREATE, DROP, INSERT, DELETE, SELECT");
     // Privileges granted through a role count.
     sql(primary, "CREATE ROLE prober");
@@ -206,6 +177,8 @@ fn lag_works_on_mysql_sandbox_and_user_servers() {
         &replica_url,
         "--duration",
         "60s",
+        "--timeout",
+        "60s",
     ];
     let mut child = tool
         .command(&args)
@@ -240,6 +213,10 @@ fn lag_works_on_mysql_sandbox_and_user_servers() {
     wait_until("the schema is gone everywhere", LIMIT, || {
         clean(primary) && clean(replica)
     });
+
+    sql(primary, "DROP USER probe@'127.0.0.1'");
+    sql(primary, "DROP ROLE prober");
+    caught_up();
 
     // A replica of another primary is recognized by its source's UUID.
     let other = start("mysql/none", &[]);

@@ -3,36 +3,46 @@
 use std::{
     fs,
     io::ErrorKind,
+    net::TcpListener,
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use replimeter_suites::{
     CommandOutput, LIMIT, binary, folder,
     harness::{Test, skip},
-    servers, servers_below, test, wait, wait_until,
+    has_ended, private_home, servers, servers_below, test, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(kill_at_few_random_times_leaves_nothing),
-    test!(kill_at_fifty_random_times_leaves_nothing).long(),
-    test!(signal_at_start_or_run_leaves_nothing),
+    test!(kill_at_few_random_times_leaves_nothing).starts(4),
+    test!(kill_at_fifty_random_times_leaves_nothing)
+        .starts(202)
+        .long(),
+    test!(signal_at_start_or_run_leaves_nothing).starts(4),
+    test!(signals_at_random_times_leave_nothing)
+        .starts(24)
+        .long(),
     // A run whose servers give no answer ends in order within seconds, at times before the second signal.
-    test!(second_signal_ends_at_once_and_cleans_up).long(),
-    test!(second_signal_ends_at_once_in_every_shape).long(),
-    test!(panic_leaves_nothing),
-    test!(hostile_links_reach_nothing_outside).long(),
-    test!(server_killed_at_start_ends_the_others),
+    test!(second_signal_ends_at_once_and_cleans_up)
+        .starts(4)
+        .long(),
+    test!(second_signal_ends_at_once_in_every_shape)
+        .starts(26)
+        .long(),
+    test!(panic_leaves_nothing).starts(4),
+    test!(hostile_links_reach_nothing_outside).starts(8).long(),
+    test!(server_killed_at_start_ends_the_others).starts(4),
     test!(unreachable_private_folder_is_named),
-    test!(secrets_are_private_and_servers_are_not_root),
-    test!(kill_leaves_nothing_in_every_shape).long(),
-    test!(taken_port_is_replaced),
-    test!(taken_cluster_port_is_replaced).long(),
-    test!(taken_port_is_replaced_on_mysql).long(),
+    test!(secrets_are_private_and_servers_are_not_root).starts(4),
+    test!(kill_leaves_nothing_in_every_shape).starts(106).long(),
+    test!(taken_port_is_replaced).starts(4),
+    test!(taken_cluster_port_is_replaced).starts(100).long(),
+    test!(taken_port_is_replaced_on_mysql).starts(100).long(),
 ];
 
 /// The id of an unprivileged user that does not exist; the kernel needs only the id.
@@ -60,6 +70,13 @@ impl TestUser {
         Self { folder, uid }
     }
 
+    /// Returns the current user, with the templates that tests share.
+    fn with_templates() -> Self {
+        let user = Self::new(None);
+        let _ = private_home(&user.own());
+        user
+    }
+
     fn own(&self) -> PathBuf {
         self.folder.path().join("own")
     }
@@ -80,7 +97,11 @@ impl TestUser {
             }
             None => Command::new(program),
         };
-        command.args(["lag", "--servers"]).arg(servers()).args(args);
+        // A row that is late is no failure here, and a run has its servers until its end.
+        command
+            .args(["lag", "--timeout", "60s", "--starts", "1", "--servers"])
+            .arg(servers())
+            .args(args);
         command
             .current_dir(self.own())
             .env("HOME", self.own())
@@ -107,6 +128,10 @@ impl TestUser {
         self.own().join("home/sandboxes")
     }
 
+    fn runs(&self) -> PathBuf {
+        self.own().join("replimeter-runs")
+    }
+
     fn folders(&self) -> usize {
         let entries = fs::read_dir(self.sandboxes()).map(|entries| {
             entries
@@ -116,12 +141,16 @@ impl TestUser {
         entries.unwrap_or(0)
     }
 
+    fn await_server(&self) {
+        wait_until("a server runs", LIMIT, || {
+            !servers_below(&self.own()).is_empty()
+        });
+    }
+
     fn assert_no_server(&self, when: &str) {
-        wait_until(
-            &format!("no server survives ({when})"),
-            Duration::from_secs(10),
-            || servers_below(&self.own()).is_empty(),
-        );
+        wait_until(&format!("no server survives ({when})"), LIMIT, || {
+            servers_below(&self.own()).is_empty()
+        });
     }
 
     /// Checks that nothing remains after a normal end.
@@ -131,15 +160,24 @@ impl TestUser {
     }
 }
 
-/// Returns the users to test as; root only if the tests run as root.
+/// Returns the users to test as, with no templates; root only if the tests run as root.
 fn people() -> Vec<(&'static str, TestUser)> {
+    people_with(|| TestUser::new(None))
+}
+
+/// Returns the users to test as; the current one has the templates that tests share.
+fn people_with_templates() -> Vec<(&'static str, TestUser)> {
+    people_with(TestUser::with_templates)
+}
+
+fn people_with(current: impl Fn() -> TestUser) -> Vec<(&'static str, TestUser)> {
     if rustix::process::geteuid().is_root() {
         vec![
-            ("root", TestUser::new(None)),
+            ("root", current()),
             ("an ordinary user", TestUser::new(Some(ORDINARY))),
         ]
     } else {
-        vec![("an ordinary user", TestUser::new(None))]
+        vec![("an ordinary user", current())]
     }
 }
 
@@ -158,39 +196,31 @@ fn moments(count: u64, longest_ms: u64) -> impl Iterator<Item = Duration> {
 }
 
 fn kill_at_few_random_times_leaves_nothing() {
-    killed_at_random_moments(3, 1);
+    killed_at_random_moments(1, "none");
 }
 
 fn kill_at_fifty_random_times_leaves_nothing() {
-    killed_at_random_moments(50, 20);
+    killed_at_random_moments(50, "async:1");
 }
 
-/// Kills the tool a number of times; a minimum number of the kills must occur while servers run.
-fn killed_at_random_moments(kills: u64, least_with_servers: u32) {
+/// Kills the tool a number of times; every fifth kill, and the last, meets running servers.
+fn killed_at_random_moments(kills: u64, shape: &str) {
     for (who, user) in people() {
-        let mut with_servers = 0;
-        for (number, moment) in moments(kills, 1800).enumerate() {
+        for (number, moment) in (0..).zip(moments(kills, 1800)) {
             if number % 5 == 0 {
                 // Then kills also occur while the template is created.
                 let _ = fs::remove_dir_all(user.own().join("home/seeds"));
             }
-            let mut child = user.start(&["--duration", "60s", "--floor-rounds", "5"], None);
-            if number + 1 == kills as usize {
-                // However busy the machine is, one kill occurs while servers run.
-                wait_until("servers run", LIMIT, || {
-                    !servers_below(&user.own()).is_empty()
-                });
-            }
+            let args = ["--sandbox", shape, "--duration", "60s"];
+            let mut child = user.start(&[&args[..], &["--floor-rounds", "5"]].concat(), None);
             thread::sleep(moment);
-            with_servers += u32::from(!servers_below(&user.own()).is_empty());
+            if number % 5 == 4 || number + 1 == kills {
+                user.await_server();
+            }
             child.kill().unwrap();
             child.wait().unwrap();
             user.assert_no_server(&format!("{who}, killed after {moment:?}"));
         }
-        assert!(
-            with_servers >= least_with_servers,
-            "only {with_servers} of {kills} kills met running servers: the moments are badly chosen"
-        );
         // The next start removes what the last one left.
         let child = user.start(
             &["--rounds", "1", "--floor-rounds", "0", "--sandbox", "none"],
@@ -208,21 +238,47 @@ fn killed_at_random_moments(kills: u64, least_with_servers: u32) {
 }
 
 fn signal_at_start_or_run_leaves_nothing() {
+    let mut signals = [Signal::INT, Signal::TERM, Signal::HUP].into_iter().cycle();
+    for (who, user) in people_with_templates() {
+        for run in [false, true] {
+            let signal = signals.next().unwrap();
+            let context = format!("{who}, {signal:?}, in a run: {run}");
+            signal_ends(&user, "none", signal, &context, || {
+                wait_until("the run begins", LIMIT, || !run || has_begun(&user));
+            });
+        }
+    }
+}
+
+fn signals_at_random_times_leave_nothing() {
     for (who, user) in people() {
         for (signal, moment) in [Signal::INT, Signal::TERM, Signal::HUP]
             .into_iter()
             .cycle()
             .zip(moments(6, 1500))
         {
-            let child = user.start(&["--duration", "60s"], None);
-            // Before its handlers are installed a signal ends the tool, which has started nothing yet.
-            wait_until("the signal is caught", LIMIT, || catches(&child, signal));
-            thread::sleep(moment);
-            kill_process(pid(&child), signal).unwrap();
-            let _ = wait(child, Duration::from_secs(20)).with_code(130);
-            user.assert_nothing(&format!("{who}, {signal:?} after {moment:?}"));
+            let context = format!("{who}, {signal:?} after {moment:?}");
+            signal_ends(&user, "async:1", signal, &context, || thread::sleep(moment));
         }
     }
+}
+
+/// Sends a signal to a run, when a function has returned.
+fn signal_ends(user: &TestUser, shape: &str, signal: Signal, context: &str, until: impl FnOnce()) {
+    let child = user.start(&["--sandbox", shape, "--duration", "60s"], None);
+    // Before its handlers are installed a signal ends the tool, which has started nothing yet.
+    wait_until("the signal is caught", LIMIT, || catches(&child, signal));
+    until();
+    kill_process(pid(&child), signal).unwrap();
+    let _ = wait(child, LIMIT).with_code(130);
+    user.assert_nothing(context);
+}
+
+/// Returns whether a run has servers and writes its results.
+fn has_begun(user: &TestUser) -> bool {
+    let runs = fs::read_dir(user.runs()).into_iter().flatten();
+    runs.flatten()
+        .any(|run| run.path().join("manifest.json").exists())
 }
 
 /// Returns whether a process has a handler for a signal.
@@ -234,13 +290,13 @@ fn catches(child: &Child, signal: Signal) -> bool {
 }
 
 fn second_signal_ends_at_once_and_cleans_up() {
-    for (who, user) in people() {
+    for (who, user) in people_with_templates() {
         second_signal(who, &user, "async:1");
     }
 }
 
 fn second_signal_ends_at_once_in_every_shape() {
-    for (who, user) in people() {
+    for (who, user) in people_with_templates() {
         for shape in [
             "semi-sync:1",
             "chain:2",
@@ -258,25 +314,22 @@ fn second_signal_ends_at_once_in_every_shape() {
 /// a signal counts as the second one.
 fn second_signal(who: &str, user: &TestUser, shape: &str) {
     let child = user.start(&["--sandbox", shape, "--duration", "60s"], None);
-    let samples = user.own().join("replimeter-runs");
-    wait_until("the run begins", LIMIT, || {
-        let runs = fs::read_dir(&samples).into_iter().flatten();
-        let started = |run: fs::DirEntry| run.path().join("manifest.json").exists();
-        runs.flatten().any(started)
-    });
-    // The manifest is written before the first row.
+    wait_until("the run begins", LIMIT, || has_begun(user));
+    // The manifest is written before the first row; any later moment will do.
     thread::sleep(Duration::from_secs(1));
     for server in servers_below(&user.own()) {
         kill_process(Pid::from_raw(server).unwrap(), Signal::STOP).unwrap();
     }
-    kill_process(pid(&child), Signal::INT).unwrap();
-    thread::sleep(Duration::from_millis(1200));
-    kill_process(pid(&child), Signal::INT).unwrap();
-    let _ = wait(child, Duration::from_secs(20))
+    // Only a signal that comes a second after the first one counts as another.
+    wait_until("a repeated signal ends the tool", LIMIT, || {
+        kill_process(pid(&child), Signal::INT).unwrap();
+        has_ended(pid(&child))
+    });
+    let _ = wait(child, LIMIT)
         .with_code(130)
         .stderr_contains("stopped without cleaning up");
     user.assert_nothing(&format!("{who}, {shape}, two signals"));
-    fs::remove_dir_all(samples).unwrap();
+    fs::remove_dir_all(user.runs()).unwrap();
 }
 
 /// Replaces files and folders below the folder given by links to the second one, and back, for ever.
@@ -348,7 +401,7 @@ fn hostile_links_reach_nothing_outside() {
 }
 
 fn panic_leaves_nothing() {
-    for (who, user) in people() {
+    for (who, user) in people_with_templates() {
         let ended: CommandOutput = wait(
             user.start(&["--duration", "60s"], Some("panic-while-measuring")),
             LIMIT,
@@ -359,13 +412,13 @@ fn panic_leaves_nothing() {
 }
 
 fn server_killed_at_start_ends_the_others() {
-    for (who, user) in people() {
+    for (who, user) in people_with_templates() {
         let child = user.start(
             &[
                 "--sandbox",
-                "async:2",
+                "async:1",
                 "--server-option",
-                "log_bin_index=/nonexistent/binlog",
+                "replica1:log_bin_index=/nonexistent/binlog",
             ],
             None,
         );
@@ -393,7 +446,7 @@ fn unreachable_private_folder_is_named() {
 }
 
 fn secrets_are_private_and_servers_are_not_root() {
-    for (who, user) in people() {
+    for (who, user) in people_with_templates() {
         let child = user.start(&["--duration", "60s"], None);
         wait_until("servers run and rows are written", LIMIT, || {
             runs_under(&user)
@@ -463,29 +516,17 @@ fn kill_leaves_nothing_in_every_shape() {
             "mysql/async:1",
             "group:2",
         ] {
-            let mut with_servers = 0;
-            for moment in [300, 1100, 2600, 6000] {
-                let mut child = user.start(
-                    &[
-                        "--sandbox",
-                        shape,
-                        "--duration",
-                        "60s",
-                        "--floor-rounds",
-                        "5",
-                    ],
-                    None,
-                );
+            for (moment, certain) in [(300, false), (1100, false), (2600, true), (6000, true)] {
+                let args = ["--sandbox", shape, "--duration", "60s"];
+                let mut child = user.start(&[&args[..], &["--floor-rounds", "5"]].concat(), None);
                 thread::sleep(Duration::from_millis(moment));
-                with_servers += u32::from(!servers_below(&user.own()).is_empty());
+                if certain {
+                    user.await_server();
+                }
                 child.kill().unwrap();
                 child.wait().unwrap();
                 user.assert_no_server(&format!("{who}, {shape} killed after {moment} ms"));
             }
-            assert!(
-                with_servers >= 2,
-                "{shape}: only {with_servers} of 4 kills met running servers"
-            );
         }
         let child = user.start(
             &["--rounds", "1", "--floor-rounds", "0", "--sandbox", "none"],
@@ -498,7 +539,7 @@ fn kill_leaves_nothing_in_every_shape() {
 
 /// Another process that observes the start of a server and takes its port first.
 fn taken_port_is_replaced() {
-    takes_another_port("async:1", "--port=");
+    takes_another_port("none", "--port=");
 }
 
 fn taken_cluster_port_is_replaced() {
@@ -510,44 +551,34 @@ fn taken_port_is_replaced_on_mysql() {
 }
 
 fn takes_another_port(shape: &str, option: &str) {
-    let user = TestUser::new(None);
-    // Create the templates first, so that only the start itself is observed.
-    let _ = wait(
-        user.start(
-            &["--sandbox", shape, "--rounds", "5", "--floor-rounds", "0"],
-            None,
-        ),
-        LIMIT,
-    )
-    .with_code(0);
+    // With templates, so that only the start itself is observed.
+    let user = TestUser::with_templates();
     let mut met = false;
-    for _ in 0..5 {
-        let child = user.start(
-            &[
-                "--sandbox",
-                shape,
-                "--rounds",
-                "5",
-                "--floor-rounds",
-                "0",
-                "--json",
-            ],
-            None,
-        );
+    // Often enough for a test that gets no processor when it needs it.
+    for _ in 0..25 {
+        let args = ["--sandbox", shape, "--rounds", "5", "--json"];
+        let child = user.start(&[&args[..], &["--floor-rounds", "0"]].concat(), None);
         let mut taken = None;
-        wait_until("a port is seen", LIMIT, || {
+        // Without a pause: the server must be stopped before it has its port.
+        let (began, mut seen) = (Instant::now(), false);
+        while !seen && began.elapsed() < LIMIT {
             let found = servers_below(&user.own()).into_iter().find_map(|server| {
                 let words = fs::read(format!("/proc/{server}/cmdline")).ok()?;
                 let words = String::from_utf8_lossy(&words).into_owned();
-                words
-                    .split('\0')
-                    .find_map(|word| word.strip_prefix(option))
-                    .and_then(|port| port.parse::<u16>().ok())
+                let mut words = words.split('\0');
+                let port = words.find_map(|word| word.strip_prefix(option))?;
+                Some((Pid::from_raw(server)?, port.parse::<u16>().ok()?))
             });
+            let Some((server, port)) = found else {
+                continue;
+            };
+            let _ = kill_process(server, Signal::STOP);
             // The server may have been quicker.
-            taken = found.and_then(|port| std::net::TcpListener::bind(("127.0.0.1", port)).ok());
-            found.is_some()
-        });
+            taken = TcpListener::bind(("127.0.0.1", port)).ok();
+            let _ = kill_process(server, Signal::CONT);
+            seen = true;
+        }
+        assert!(seen, "{shape}: no port is seen");
         let document = wait(child, LIMIT).with_code(0).json();
         let Some(taken) = taken else { continue };
         met = true;

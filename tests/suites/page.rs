@@ -4,44 +4,68 @@
 use std::{fs, path::Path};
 
 use replimeter_suites::{
-    TestEnvironment, browser,
+    OpenPage, TestEnvironment, browser,
     harness::{Test, skip},
-    headless, net,
+    net,
     synthetic::{SyntheticSamples, lag_run},
     test,
 };
 use serde_json::{Value, json};
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(page_works_from_a_file_without_network),
-    test!(every_command_has_a_working_page),
+    test!(page_works_from_a_file_without_network).starts(3),
+    test!(commands_that_load_servers_have_working_pages),
+    test!(commands_that_observe_have_working_pages),
     test!(pages_of_several_runs_work),
 ];
 
 const NO_BROWSER: &str = "no Chromium on PATH; on Debian: apt-get install chromium";
+
+/// Calls a function when a condition holds, or after a minute, so that the test shows what is missing.
+const WHEN: &str = r#"
+<script>
+function when(condition, then, left) {
+  if (left === undefined) { left = 1200; }
+  if (condition() || left === 0) { then(); } else { setTimeout(when, 50, condition, then, left - 1); }
+}
+function all(what) { return Array.from(document.querySelectorAll(what)); }
+</script>"#;
 
 /// Uses the page like a reader and records the results.
 const ACT: &str = r#"
 <script>
 addEventListener("load", function () {
   // The first picture is drawn, the others follow.
-  setTimeout(act, 1000);
+  when(function () {
+    return all(".picture").every(function (picture) { return drawn(picture) > 0; });
+  }, act);
 });
+function drawn(picture) {
+  return picture.querySelectorAll(".point path, .points path, path.js-line").length;
+}
+function ranges(picture) { return picture.layout.xaxis.range.slice(); }
+function visible(picture) {
+  return picture.data.map(function (trace) { return trace.visible === undefined ? true : trace.visible; });
+}
 function act() {
   var found = { pictures: {} };
   function mouse(element, type, x, y) {
     element.dispatchEvent(new MouseEvent(type, { bubbles: true, cancelable: true, view: window, clientX: x, clientY: y, button: 0, buttons: 1 }));
   }
-  var ids = Array.from(document.querySelectorAll(".picture")).map(function (picture) { return picture.id; });
-  ids.forEach(function (id) {
-    var picture = document.getElementById(id);
+  function differ(before, now) {
+    return all(".picture").every(function (picture) {
+      return JSON.stringify(found.pictures[picture.id][before]) !== JSON.stringify(now(picture));
+    });
+  }
+  all(".picture").forEach(function (picture) {
+    var id = picture.id;
     var note = found.pictures[id] = { svgs: picture.querySelectorAll("svg.main-svg").length, traces: picture.data.length };
-    note.drawn = picture.querySelectorAll(".point path, .points path, path.js-line").length;
+    note.drawn = drawn(picture);
     var shown = picture.data.findIndex(function (trace) { return trace.visible !== "legendonly" && trace.x.length; });
     Plotly.Fx.hover(id, [{ curveNumber: shown, pointNumber: 0 }]);
     note.hover = picture.querySelectorAll(".hoverlayer .hovertext").length;
     note.hoverText = Array.from(picture.querySelectorAll(".hoverlayer .hovertext")).map(function (text) { return text.textContent; }).join(" ");
-    note.before = picture.layout.xaxis.range.slice();
+    note.before = ranges(picture);
     var drag = picture.querySelector(".nsewdrag").getBoundingClientRect();
     var y = drag.top + drag.height / 2;
     var area = picture.querySelector(".nsewdrag");
@@ -50,81 +74,54 @@ function act() {
     mouse(document, "mousemove", drag.left + drag.width * 0.6, y + 5);
     mouse(document, "mouseup", drag.left + drag.width * 0.6, y + 5);
   });
-  setTimeout(function () {
-    ids.forEach(function (id) {
-      var picture = document.getElementById(id);
-      found.pictures[id].after = picture.layout.xaxis.range.slice();
+  when(function () { return differ("before", ranges); }, function () {
+    all(".picture").forEach(function (picture) {
+      var note = found.pictures[picture.id];
+      note.after = ranges(picture);
       var toggle = picture.querySelector(".legendtoggle");
-      found.pictures[id].legend = Boolean(toggle);
+      note.legend = Boolean(toggle);
+      note.visibleBefore = visible(picture);
       if (toggle) {
-        found.pictures[id].visibleBefore = picture.data.map(function (trace) { return trace.visible === undefined ? true : trace.visible; });
         mouse(toggle, "mousedown", 0, 0);
         mouse(toggle, "mouseup", 0, 0);
       }
     });
-    setTimeout(function () {
-      ids.forEach(function (id) {
-        var picture = document.getElementById(id);
-        found.pictures[id].visibleAfter = picture.data.map(function (trace) { return trace.visible === undefined ? true : trace.visible; });
-      });
+    when(function () { return differ("visibleBefore", visible); }, function () {
+      all(".picture").forEach(function (picture) { found.pictures[picture.id].visibleAfter = visible(picture); });
       var colour = function () { return getComputedStyle(document.body).backgroundColor + " " + document.querySelector(".xtitle").style.fill; };
       found.light = colour();
       document.getElementById("theme").click();
       found.dark = colour();
       found.alerted = Boolean(window.hostile);
       document.body.setAttribute("data-found", JSON.stringify(found));
-    }, 1500);
-  }, 1500);
+    });
+  });
 }
 </script>
 </body>"#;
 
-/// The page's final document, all messages of the browser, and the network requests
-/// of the page (not those of the browser).
-fn visit(page: &Path, folder: &Path) -> (String, String, Vec<String>) {
-    let profile = tempfile::tempdir_in(folder).unwrap();
-    let network = profile.path().join("network.json");
-    let output = headless(profile.path())
-        .args(["--virtual-time-budget=15000", "--window-size=1200,2400"])
-        .arg(format!("--log-net-log={}", network.display()))
-        .arg(format!("file://{}", page.display()))
-        .output()
-        .unwrap();
-    let traffic = fs::read_to_string(network).unwrap();
-    let of_page = |line: &&str| {
-        let by_page =
-            line.contains("\"initiator\":") && !line.contains("\"initiator\":\"not an origin\"");
-        by_page
-            && ["\"url\":\"http", "\"url\":\"ws", "\"url\":\"ftp"]
-                .iter()
-                .any(|url| line.contains(url))
-    };
-    let asked = traffic.lines().filter(of_page).map(str::to_owned).collect();
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    (text(output.stdout), text(output.stderr), asked)
+/// Opens a page of a file; its network, and messages of the browser, are recorded.
+fn visit(browser: &mut OpenPage, page: &Path) {
+    browser.visit(&format!("file://{}", page.display()));
 }
 
-fn complaints(log: &str) -> Vec<&str> {
-    log.lines()
-        .filter(|line| line.contains("CONSOLE"))
-        .collect()
+/// Opens a browser that is as large as the pages.
+fn large(tool: &TestEnvironment) -> OpenPage {
+    let mut browser = OpenPage::empty(tool.folder());
+    browser.resize(1200, 2400);
+    browser
 }
 
-/// Returns the results that the script recorded.
-fn found(dom: &str) -> Value {
-    let start = dom
-        .find("data-found=\"")
-        .expect("the page's own script ran to its end")
-        + "data-found=\"".len();
-    let json = dom[start..]
-        .split('"')
-        .next()
-        .unwrap()
-        .replace("&quot;", "\"")
-        .replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&amp;", "&");
-    serde_json::from_str(&json).unwrap()
+/// Returns the results that the script of the page records at its end.
+fn found(browser: &mut OpenPage) -> Value {
+    browser.await_text("document.body.hasAttribute('data-found')", "true");
+    serde_json::from_str(&browser.text("document.body.getAttribute('data-found')")).unwrap()
+}
+
+/// Writes a page with a script at its end.
+fn with_script(page: &Path, script: &str, to: &Path) {
+    let text = fs::read_to_string(page).unwrap();
+    fs::write(to, text.replace("</body>", &format!("{WHEN}{script}"))).unwrap();
 }
 
 fn page_works_from_a_file_without_network() {
@@ -136,21 +133,27 @@ fn page_works_from_a_file_without_network() {
     fs::write(
         tool.folder().join("plan.toml"),
         format!(
-            "command = \"lag\"\ntitle = {hostile:?}\n[target]\nsandbox = \"async:2\"\nserver-options = [{option:?}]\n[lag]\nrow-sizes = \"1000..3000:1000\"\nrows-per-step = 40\nstep-pause = \"10ms\"\nsweeps = 2\n",
+            "command = \"lag\"\ntitle = {hostile:?}\n[target]\nsandbox = \"async:2\"\nserver-options = [{option:?}]\n[lag]\nrow-sizes = \"1000..3000:1000\"\nrows-per-step = 40\nstep-pause = \"10ms\"\nsweeps = 2\ntimeout = \"60s\"\n",
             option = "general_log_file=</script><script>window.hostile=1</script>"
         ),
     )
     .unwrap();
     let _ = tool.run(&["run", "plan.toml"]).with_code(0);
     let page = tool.only_run().join("report.html");
-    let text = fs::read_to_string(&page).unwrap();
+    let mut browser = large(&tool);
 
-    let (dom, log, asked) = visit(&page, tool.folder());
-    assert_eq!(complaints(&log), Vec::<&str>::new());
-    assert!(dom.matches("main-svg").count() >= 4, "pictures are drawn");
+    visit(&mut browser, &page);
+    let drawn = "Array.from(document.querySelectorAll('.picture')).every(picture => picture.querySelector('svg.main-svg'))";
+    browser.await_text(drawn, "true");
+    let pictures = browser.text("document.querySelectorAll('.picture svg.main-svg').length");
+    assert!(
+        pictures.parse::<u64>().unwrap() >= 4,
+        "pictures are drawn: {pictures}"
+    );
+    assert_eq!(browser.messages(), [""; 0]);
     assert_eq!(
-        asked,
-        Vec::<String>::new(),
+        browser.requests(),
+        [""; 0],
         "a page from a file makes no request"
     );
     // A page that makes a request shows that requests are detected.
@@ -160,15 +163,14 @@ fn page_works_from_a_file_without_network() {
         "<!doctype html><img src='http://127.0.0.1:9/picture.png'>",
     )
     .unwrap();
-    let (_, log, asked) = visit(&control, tool.folder());
-    assert_eq!(asked.len(), 1, "{asked:?}");
-    drop(log);
+    visit(&mut browser, &control);
+    assert_eq!(browser.requests(), ["http://127.0.0.1:9/picture.png"]);
 
     let acting = tool.folder().join("acting.html");
-    fs::write(&acting, text.replace("</body>", ACT)).unwrap();
-    let (dom, log, _) = visit(&acting, tool.folder());
-    assert_eq!(complaints(&log), Vec::<&str>::new());
-    let found = found(&dom);
+    with_script(&page, ACT, &acting);
+    visit(&mut browser, &acting);
+    let found = found(&mut browser);
+    assert_eq!(browser.messages(), [""; 0]);
     assert_eq!(found["alerted"], false, "hostile names are inert");
     assert_ne!(
         found["light"], found["dark"],
@@ -214,7 +216,20 @@ fn page_works_from_a_file_without_network() {
 const LOOK: &str = r#"
 <script>
 addEventListener("load", function () {
-  function all(what) { return Array.from(document.querySelectorAll(what)); }
+  function drawn(picture) {
+    return picture.querySelectorAll(
+      ".point path, .points path, path.js-line, path.js-fill, .heatmaplayer image, .errorbar path").length;
+  }
+  // Counters that stayed 0 are in the table only.
+  function complete() {
+    return all(".picture").every(function (picture) { return drawn(picture) > 0 || picture.id === "counters"; });
+  }
+  function cut() {
+    var edge = document.body.getBoundingClientRect().right + 1;
+    return all("table, pre, figure, p, .picture").filter(function (part) {
+      return part.getClientRects().length && part.getBoundingClientRect().right > edge;
+    }).map(function (part) { return part.tagName + ": " + part.textContent.trim().slice(0, 60); });
+  }
   function channels(colour) { return (colour.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number); }
   function luminance(colour) {
     var parts = colour.slice(0, 3).map(function (part) {
@@ -242,12 +257,9 @@ addEventListener("load", function () {
     });
     return least;
   }
-  setTimeout(function () {
+  when(complete, function () {
     var found = { pictures: {}, title: document.title, tables: all("table").length };
-    all(".picture").forEach(function (picture) {
-      found.pictures[picture.id] = picture.querySelectorAll(
-        ".point path, .points path, path.js-line, path.js-fill, .heatmaplayer image, .errorbar path").length;
-    });
+    all(".picture").forEach(function (picture) { found.pictures[picture.id] = drawn(picture); });
     found.mute = all(".picture").filter(function (picture) {
       return picture.getAttribute("role") !== "img" || !picture.getAttribute("aria-label") ||
         !picture.parentElement.querySelector("details.values tbody tr");
@@ -264,45 +276,38 @@ addEventListener("load", function () {
       });
     });
     document.body.style.width = "273mm";
-    setTimeout(function () {
-      var edge = document.body.getBoundingClientRect().right + 1;
-      found.cut = all("table, pre, figure, p, .picture").filter(function (part) {
-        return part.getClientRects().length && part.getBoundingClientRect().right > edge;
-      }).map(function (part) { return part.tagName + ": " + part.textContent.trim().slice(0, 60); });
+    when(function () {
+      return cut().length === 0;
+    }, function () {
+      found.cut = cut();
       document.body.setAttribute("data-found", JSON.stringify(found));
-    }, 1000);
-  }, 1500);
+    });
+  });
 });
 </script>
 </body>"#;
 
-fn every_command_has_a_working_page() {
+/// Checks the pages of recorded runs.
+fn pages_work(cases: &[&str]) {
     if browser().is_none() {
         return skip(NO_BROWSER);
     }
-    let recorded = [
-        "load",
-        "cost",
-        "scale",
-        "stale-galera",
-        "loss",
-        "exposure",
-        "front",
-        "calibrate",
-        "lag-methods",
-        "backlog",
-        "tap",
-    ];
-    for case in recorded {
-        let tool = TestEnvironment::new();
-        net::copy_run(case, &tool.folder().join(case));
+    let tool = TestEnvironment::new();
+    let mut browser = large(&tool);
+    for &case in cases {
+        let run = tool.folder().join(case);
+        net::copy_run(case, &run);
         let _ = tool.run(&["report", case]).with_code(0);
-        look_at(
-            &tool,
-            &tool.folder().join(case).join("report.html"),
-            &[case],
-        );
+        look_at(&mut browser, &run.join("report.html"));
     }
+}
+
+fn commands_that_load_servers_have_working_pages() {
+    pages_work(&["load", "cost", "scale", "stale-galera", "loss", "calibrate"]);
+}
+
+fn commands_that_observe_have_working_pages() {
+    pages_work(&["lag-methods", "backlog", "tap", "exposure", "front"]);
 }
 
 fn pages_of_several_runs_work() {
@@ -321,7 +326,8 @@ fn pages_of_several_runs_work() {
         .run(&["report", "one", "two", "three", "--page", "all.html"])
         .with_code(0);
     assert!(ended.stdout.contains("all.html"), "{}", ended.stdout);
-    let found = look_at(&tool, &tool.folder().join("all.html"), &["report"]);
+    let mut browser = large(&tool);
+    let found = look_at(&mut browser, &tool.folder().join("all.html"));
     assert!(
         found["pictures"].as_object().unwrap().len() >= 2,
         "lag and staleness have a picture: {found:#}"
@@ -342,53 +348,47 @@ fn pages_of_several_runs_work() {
     let _ = tool
         .run(&["compare", "a", "b", "--run-dir", "compared"])
         .with_code(0);
-    look_at(
-        &tool,
-        &tool.folder().join("compared/report.html"),
-        &["compare"],
-    );
+    look_at(&mut browser, &tool.folder().join("compared/report.html"));
 }
 
 /// Opens a page and checks that it has a title, tables and drawn pictures, that it is readable, usable by
 /// keyboard and printable, and that it causes no requests and no messages of the browser.
-fn look_at(tool: &TestEnvironment, page: &Path, what: &[&str]) -> Value {
-    let text = fs::read_to_string(page).unwrap();
-    let looking = tool.folder().join("looking.html");
-    fs::write(&looking, text.replace("</body>", LOOK)).unwrap();
-    let (dom, log, asked) = visit(&looking, tool.folder());
-    let found = found(&dom);
-    assert_eq!(complaints(&log), Vec::<&str>::new(), "{what:?}");
-    assert_eq!(asked, Vec::<String>::new(), "{what:?}");
-    assert!(!found["title"].as_str().unwrap().is_empty(), "{what:?}");
+fn look_at(browser: &mut OpenPage, page: &Path) -> Value {
+    let looking = page.with_file_name("looking.html");
+    with_script(page, LOOK, &looking);
+    visit(browser, &looking);
+    let (found, what) = (found(browser), page.display());
+    assert_eq!(browser.messages(), [""; 0], "{what}");
+    assert_eq!(browser.requests(), [""; 0], "{what}");
+    assert!(!found["title"].as_str().unwrap().is_empty(), "{what}");
     let pictures = found["pictures"].as_object().unwrap();
-    // Counters that stayed 0 are in the table only.
     let empty = pictures
         .iter()
         .filter(|(name, drawn)| drawn.as_u64() == Some(0) && *name != "counters");
     assert!(
         !pictures.is_empty() && empty.count() == 0,
-        "{what:?}: {found:#}"
+        "{what}: {found:#}"
     );
-    assert!(found["tables"].as_u64().unwrap() > 0, "{what:?}");
+    assert!(found["tables"].as_u64().unwrap() > 0, "{what}");
     assert_eq!(
         found["mute"],
         json!([]),
-        "{what:?}: pictures without a name or a table behind them"
+        "{what}: pictures without a name or a table behind them"
     );
     assert_eq!(
         found["unreachable"], 0,
-        "{what:?}: parts that the keyboard cannot scroll"
+        "{what}: parts that the keyboard cannot scroll"
     );
     for least in found["faintest"].as_array().unwrap() {
         assert!(
             least["ratio"].as_f64().unwrap() >= 4.5,
-            "{what:?}: too faint to read: {least}"
+            "{what}: too faint to read: {least}"
         );
     }
     assert_eq!(
         (&found["printed"], &found["cut"]),
         (&json!(true), &json!([])),
-        "{what:?}: cut on paper"
+        "{what}: cut on paper"
     );
     found
 }

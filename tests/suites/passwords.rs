@@ -11,7 +11,9 @@ use std::{
 
 use replimeter_engine::Node;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, harness::Test, sql, start, test, value, wait, wait_until,
+    CommandOutput, LIMIT, TestEnvironment,
+    harness::{Test, skip},
+    shared, sql, test, value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -39,9 +41,14 @@ fn create_user(servers: &[Node], name: &str, password: &str) {
     sql(&servers[0], &format!("GRANT ALL ON *.* TO {name}@{host}"));
     let position = value(&servers[0], "SELECT @@gtid_binlog_pos").unwrap();
     for replica in &servers[1..] {
-        let arrived = format!("SELECT MASTER_GTID_WAIT('{position}', 30)");
+        let arrived = format!("SELECT MASTER_GTID_WAIT('{position}', 240)");
         assert_eq!(value(replica, &arrived).as_deref(), Some("0"));
     }
+}
+
+/// Removes a user that a test has created on shared servers.
+fn drop_user(servers: &[Node], name: &str) {
+    sql(&servers[0], &format!("DROP USER {name}@'127.0.0.1'"));
 }
 
 /// Writes an option file that only its owner can read.
@@ -53,7 +60,7 @@ fn option_file(tool: &TestEnvironment, name: &str, password: &str) -> PathBuf {
 }
 
 fn every_special_character_works_in_every_source() {
-    let sandbox = start("mariadb/none", &[]);
+    let sandbox = shared("mariadb/async:1", &[]);
     let node = &sandbox.nodes()[0];
     create_user(sandbox.nodes(), "special", SPECIAL);
     let encoded =
@@ -87,7 +94,7 @@ fn every_special_character_works_in_every_source() {
             if variable == Some("REPLIMETER_PRIMARY_PASSWORD") {
                 command.env("REPLIMETER_REPLICA1_PASSWORD", &password);
             }
-            let ended = CommandOutput::of(command.output().unwrap());
+            let ended = wait(command.spawn().unwrap(), LIMIT);
             assert!(
                 ended.code == Some(3) && ended.stderr.contains(want),
                 "{source}: {ended:#?}"
@@ -108,6 +115,7 @@ fn every_special_character_works_in_every_source() {
     let ended = CommandOutput::of(command.output().unwrap()).with_code(2);
     let ended = ended.stderr_contains("the password in REPLIMETER_PASSWORD is not UTF-8");
     assert!(!ended.stderr.contains("Xk9"), "{ended:#?}");
+    drop_user(sandbox.nodes(), "special");
 }
 
 /// The processes below one, by their parents.
@@ -174,21 +182,21 @@ fn password_is_nowhere_but_in_its_source() {
         ("lag", rounds, false),
         ("lag", &format!("{rounds} --method stamp,wait,tap"), false),
         ("lag", rounds, true),
-        ("tap", "--duration 1s", false),
+        ("tap", "--duration 1s --floor-duration 0", false),
         ("exposure", "--duration 1s", false),
         ("stale", "--duration 1s", false),
-        ("load", "--duration 1s --warm-up 0s", false),
+        ("load", "--duration 1s --warm-up 0s --threads 1", false),
         ("front", "--duration 1s --listen 127.0.0.1:0", false),
     ]);
 }
 
 fn password_of_backlog_is_nowhere_but_in_its_source() {
-    assert_no_canary(&[("backlog", "--build-up 1s", false)]);
+    assert_no_canary(&[("backlog", "--build-up 1s --rate 50", false)]);
 }
 
 /// Runs commands with their options, and with a panic or not, and searches everything that they leave.
 fn assert_no_canary(commands: &[(&str, &str, bool)]) {
-    let sandbox = start("mariadb/async:1", &[]);
+    let sandbox = shared("mariadb/async:1", &[]);
     create_user(sandbox.nodes(), "canary", CANARY);
     // A statement in a variable, which the manifest lists.
     sql(
@@ -224,14 +232,16 @@ fn assert_no_canary(commands: &[(&str, &str, bool)]) {
             assert!(!contains(&path, CANARY), "{name}: {}", path.display());
         }
     }
+    sql(&sandbox.nodes()[0], "SET GLOBAL init_connect = ''");
+    drop_user(sandbox.nodes(), "canary");
 }
 
 fn core_dump_of_a_run_with_a_password_is_refused() {
     // Whether this machine writes core dumps at all.
-    let dumps = |program: &mut Command, ready: &dyn Fn() -> bool| {
+    let dumps = |program: &mut Command, ready: &dyn Fn(Pid) -> bool| {
         let mut child = program.spawn().unwrap();
-        wait_until("it has begun", LIMIT, ready);
         let pid = Pid::from_child(&child);
+        wait_until("it has begun", LIMIT, || ready(pid));
         kill_process(pid, Signal::ABORT).unwrap();
         child.wait().unwrap().core_dumped()
     };
@@ -242,15 +252,14 @@ fn core_dump_of_a_run_with_a_password_is_refused() {
     };
     let folder = replimeter_suites::folder();
     let mut sleep = shell("sleep 100");
-    let pause = || {
-        thread::sleep(Duration::from_millis(200));
-        true
+    let sleeps = |pid: Pid| {
+        let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero()));
+        name.is_ok_and(|name| name == "sleep\n")
     };
-    if !dumps(sleep.current_dir(folder.path()), &pause) {
-        eprintln!("core dumps are off on this machine");
-        return;
+    if !dumps(sleep.current_dir(folder.path()), &sleeps) {
+        return skip("core dumps are off on this machine");
     }
-    let sandbox = start("mariadb/async:1", &[]);
+    let sandbox = shared("mariadb/async:1", &[]);
     create_user(sandbox.nodes(), "canary", CANARY);
     let tool = TestEnvironment::new();
     let file = option_file(&tool, "password.cnf", CANARY);
@@ -278,10 +287,11 @@ fn core_dump_of_a_run_with_a_password_is_refused() {
             .filter_map(|(name, value)| Some((name, value?))),
     );
     // It has read the password when it is connected.
-    let begun = || {
+    let begun = |_: Pid| {
         let connections =
             "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'canary'";
         value(&sandbox.nodes()[0], connections).is_some_and(|count| count != "0")
     };
     assert!(!dumps(&mut limited, &begun), "a core dump was written");
+    drop_user(sandbox.nodes(), "canary");
 }

@@ -4,17 +4,19 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use replimeter_measurements::lag::samples;
 use replimeter_model::lag::LagDocument;
-use replimeter_suites::{CommandOutput, TestEnvironment, binary, folder, harness::Test, test};
+use replimeter_suites::{
+    CommandOutput, LIMIT, TestEnvironment, binary, folder, harness::Test, test, wait,
+};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(sandbox_run_works_end_to_end),
+    test!(sandbox_run_works_end_to_end).starts(3),
     test!(terminal_report_of_a_fixed_run_is_stable),
-    test!(standalone_server_is_its_own_null_replica),
-    test!(temporary_tables_of_other_servers_are_kept),
-    test!(short_published_size_sweep_runs),
-    test!(filter_that_excludes_the_schema_ends_the_start),
-    test!(full_disk_ends_a_sandbox),
+    test!(standalone_server_is_its_own_null_replica).starts(1),
+    test!(temporary_tables_of_other_servers_are_kept).starts(1),
+    test!(short_published_size_sweep_runs).starts(2),
+    test!(filter_that_excludes_the_schema_ends_the_start).starts(2),
+    test!(full_disk_ends_a_sandbox).starts(4),
     test!(damaged_run_directories_are_explained),
 ];
 
@@ -42,6 +44,10 @@ fn sandbox_run_works_end_to_end() {
         "300",
         "--interval",
         "3ms",
+        "--starts",
+        "1",
+        "--timeout",
+        "60s",
         "--json",
     ];
     let ended = tool
@@ -109,8 +115,8 @@ fn sandbox_run_works_end_to_end() {
         document["results"]["floors"][0]["rounds"].as_u64(),
         Some(200)
     );
-    let starts = document["target"]["fresh_starts"].as_u64().unwrap();
-    let warm_up = if starts == 1 { 50 } else { 20 * starts };
+    assert_eq!(document["target"]["fresh_starts"], 1);
+    let warm_up = 50;
     assert_eq!(document["results"]["warm_up_rounds"], warm_up);
 
     let run = tool.only_run();
@@ -146,8 +152,8 @@ fn sandbox_run_works_end_to_end() {
         _ => {}
     });
     assert_eq!(counts, (300, 300, 200));
-    // And the warm-up on both replicas, the rows of the reference queries, and the first row of each start.
-    let all = (300 + 200 + warm_up + starts) * 2;
+    // And the warm-up on both replicas, the rows of the reference queries, and the first row of the start.
+    let all = (300 + 200 + warm_up + 1) * 2;
     assert_eq!(total.unwrap() as u64, all);
 
     // Rendered again without a server, to the same figures.
@@ -198,6 +204,8 @@ fn standalone_server_is_its_own_null_replica() {
         "2ms",
         "--floor-rounds",
         "0",
+        "--timeout",
+        "60s",
         "--json",
     ];
     let document = tool.run(&args).with_code(0).json();
@@ -214,11 +222,13 @@ fn temporary_tables_of_other_servers_are_kept() {
     fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let table = temporary.path().join("#sql-temptable-1-2-3.MAD");
     fs::write(&table, "rows").unwrap();
-    let run = TestEnvironment::new()
-        .command(&["lag", "--sandbox", "mariadb/none", "--rounds", "20"])
+    let args = "lag --sandbox mariadb/none --rounds 20 --floor-rounds 0 --timeout 60s";
+    let tool = TestEnvironment::new();
+    let child = tool
+        .command(&args.split(' ').collect::<Vec<_>>())
         .env("TMPDIR", temporary.path())
-        .output();
-    let _ = CommandOutput::of(run.unwrap()).with_code(0);
+        .spawn();
+    let _ = wait(child.unwrap(), LIMIT).with_code(0);
     assert_eq!(fs::read_to_string(&table).unwrap(), "rows");
 }
 
@@ -228,7 +238,7 @@ fn short_published_size_sweep_runs() {
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans/size-sweep.toml"))
             .unwrap();
     let short = plan
-        .replace("sweeps = 250", "sweeps = 2")
+        .replace("sweeps = 250", "sweeps = 2\ntimeout = \"60s\"")
         .replace("200ms", "20ms");
     fs::write(tool.folder().join("short.toml"), short).unwrap();
     let text = tool
@@ -290,7 +300,7 @@ fn filter_that_excludes_the_schema_ends_the_start() {
 fn on_small_disk(tool: &TestEnvironment, size: &str, rounds: u32) -> CommandOutput {
     // As root directly, otherwise in a user namespace.
     let script = format!(
-        "mount -t tmpfs -o size={size} tmpfs {small} && {binary} lag --sandbox async:1 --pace visible --rounds {rounds} --run-dir {small}/run; code=$?; find {small} -mindepth 1 -printf 'left: %f\\n'; exit $code",
+        "mount -t tmpfs -o size={size} tmpfs {small} && {binary} lag --sandbox async:1 --starts 1 --timeout 60s --pace visible --rounds {rounds} --run-dir {small}/run; code=$?; find {small} -mindepth 1 -printf 'left: %f\\n'; exit $code",
         small = tool.folder().join("small").display(),
         binary = binary().display()
     );

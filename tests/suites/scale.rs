@@ -1,28 +1,40 @@
 //! `replimeter scale` on real servers: its figures, its scaling law, and its
 //! behavior on failures.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
-use replimeter_suites::{CommandOutput, TestEnvironment, harness::Test, test, wait, wait_until};
+use replimeter_suites::{
+    CommandOutput, LIMIT, TestEnvironment,
+    harness::{Test, skip},
+    test, wait, wait_until,
+};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(scale_reports_every_count_phase_and_server),
-    test!(law_is_fitted_from_five_counts_and_checked).long(),
-    test!(scale_works_on_mysql_and_semi_sync).long(),
-    test!(killed_or_interrupted_scale_keeps_results),
+    test!(scale_reports_every_count_phase_and_server).starts(3),
+    test!(two_starts_of_scale_give_intervals).starts(6).long(),
+    test!(law_is_fitted_from_five_counts_and_checked)
+        .starts(21)
+        .long(),
+    test!(scale_works_on_mysql_and_semi_sync).starts(4).long(),
+    test!(killed_or_interrupted_scale_keeps_results).starts(4),
     test!(invalid_scale_settings_are_refused),
-    test!(cpu_shares_are_reported),
+    test!(cpu_shares_are_reported).starts(2),
 ];
 
 /// A short measurement.
 fn scale(tool: &TestEnvironment, more: &[&str]) -> CommandOutput {
+    measured(tool, "1s", more)
+}
+
+fn measured(tool: &TestEnvironment, duration: &str, more: &[&str]) -> CommandOutput {
     let mut args = vec![
         "scale",
         "--duration",
-        "1s",
+        duration,
         "--warm-up",
-        "200ms",
+        "100ms",
         "--blocks",
         "1",
         "--data-size",
@@ -52,14 +64,24 @@ fn nothing_runs(tool: &TestEnvironment) {
 }
 
 fn scale_reports_every_count_phase_and_server() {
+    report_every_count_phase_and_server(1);
+}
+
+fn two_starts_of_scale_give_intervals() {
+    report_every_count_phase_and_server(2);
+}
+
+fn report_every_count_phase_and_server(starts: u64) {
     let tool = TestEnvironment::new();
-    let ended = scale(
+    let given = starts.to_string();
+    let ended = measured(
         &tool,
+        "100ms",
         &[
             "--replicas",
             "0..1",
             "--starts",
-            "2",
+            &given,
             "--updates",
             "--mode",
             "mariadb/async",
@@ -71,9 +93,10 @@ fn scale_reports_every_count_phase_and_server() {
     for replicas in 0..=1 {
         for phase in ["insert", "select", "mixed", "update", "mixed-update"] {
             let row = row(&document, replicas, phase);
+            // A block that is measured again counts once.
             assert_eq!(
                 (row["starts"].as_u64(), row["blocks"].as_u64()),
-                (Some(2), Some(2)),
+                (Some(starts), Some(starts)),
                 "{row:#}"
             );
             let (reads, inserts) = (
@@ -95,13 +118,15 @@ fn scale_reports_every_count_phase_and_server() {
                 phase.contains("update"),
                 "{row:#}"
             );
+            let (rate, ends) = (&row["inserts_per_s"], &row["inserts_per_s_ci95"]);
+            if inserts && starts > 1 {
+                let [low, rate, high] = [&ends[0], rate, &ends[1]].map(number);
+                assert!(low <= rate && rate <= high, "{row:#}");
+            } else {
+                assert!(ends.is_null(), "{row:#}");
+            }
             if inserts {
-                let (rate, ends) = (number(&row["inserts_per_s"]), &row["inserts_per_s_ci95"]);
-                assert!(
-                    number(&ends[0]) <= rate && rate <= number(&ends[1]),
-                    "{row:#}"
-                );
-                assert!(number(&row["write_latency"]["p50_us"]) > 0.0);
+                assert!(number(&row["write_latency"]["max_us"]) > 0.0);
             }
             let servers = row["servers"].as_array().unwrap();
             assert_eq!(servers.len() as u64, replicas + 1);
@@ -124,7 +149,7 @@ fn scale_reports_every_count_phase_and_server() {
             if replicas > 0 && phase != "select" {
                 assert!(number(&row["caught_up_after_us"]) >= 0.0);
                 assert!(
-                    number(&servers[1]["write_bytes_per_op"]) > 0.0,
+                    number(&servers[1]["rows_written_per_op"]) > 0.0,
                     "a replica writes what it applies: {servers:#?}"
                 );
             }
@@ -152,7 +177,7 @@ fn scale_reports_every_count_phase_and_server() {
     );
     // Every number of replicas once in each round.
     let order = document["results"]["order"].as_array().unwrap();
-    assert_eq!(order.len(), 2);
+    assert_eq!(order.len() as u64, starts);
     for round in order {
         let mut round: Vec<u64> = round
             .as_array()
@@ -187,10 +212,15 @@ fn kept(tool: &TestEnvironment, document: &Value) {
         "Percent of no replica",
         "Resources of each server",
         "No law is fitted",
-        "share the",
     ] {
         assert!(text.contains(wanted), "`{wanted}` is missing in {text}");
     }
+    // Two servers and the load need three cores.
+    let manifest = fs::read_to_string(run.join("manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    let few = number(&manifest["machine"]["cores"]) < 3.0;
+    let shared = text.contains("up to 2 servers and the load share");
+    assert_eq!(shared, few, "{text}");
     assert_eq!(
         &tool
             .run(&["report", run_text, "--json"])
@@ -325,20 +355,21 @@ fn scale_works_on_mysql_and_semi_sync() {
     nothing_runs(&tool);
 }
 
-/// Bytes in the binary log of the primary.
-fn logged(tool: &TestEnvironment) -> u64 {
-    let folders = fs::read_dir(tool.home().join("sandboxes"))
-        .into_iter()
-        .flatten()
-        .flatten();
+/// Returns whether the rows that the first block added are removed, after which the block counts.
+fn first_block_is_over(tool: &TestEnvironment) -> bool {
+    let folders = fs::read_dir(tool.home().join("sandboxes"));
+    let folders = folders.into_iter().flatten().flatten();
     let data = folders
         .flat_map(|folder| fs::read_dir(folder.path().join("primary/data")))
         .flatten()
         .flatten();
-    let logs = data.filter(|file| file.file_name().to_string_lossy().starts_with("binlog.0"));
-    logs.filter_map(|log| log.metadata().ok())
-        .map(|meta| meta.len())
-        .sum()
+    let mut logs = data.filter(|file| file.file_name().to_string_lossy().starts_with("binlog.0"));
+    logs.any(|log| {
+        // With the row events of a statement, MariaDB logs its text.
+        let delete = b"DELETE FROM `replimeter`.`post`";
+        let log = fs::read(log.path()).unwrap_or_default();
+        log.windows(delete.len()).any(|bytes| bytes == delete)
+    })
 }
 
 fn killed_or_interrupted_scale_keeps_results() {
@@ -351,42 +382,30 @@ fn killed_or_interrupted_scale_keeps_results() {
             "--starts",
             "1",
             "--blocks",
-            "50",
+            "1000",
             "--duration",
             "500ms",
             "--warm-up",
             "100ms",
             "--data-size",
             "1MB",
+            "--threads",
+            "2",
             "--mode",
             "mariadb/async",
             "--json",
         ];
         let child = tool.command(&args).spawn().unwrap();
-        let runs = tool.folder().join("replimeter-runs");
-        // The first servers are those of seeds; the samples grow once blocks are written.
-        wait_until("both servers run", Duration::from_secs(120), || {
-            tool.servers().len() == 2 && runs.is_dir()
+        wait_until("the first block is over", LIMIT, || {
+            first_block_is_over(&tool)
         });
-        // The data are 1 MB of it; each block adds some hundred kilobytes.
-        wait_until("blocks are written", Duration::from_secs(120), || {
-            logged(&tool) > 4_000_000
-        });
-        // A fast disk logs that within the first block, which takes 600 ms.
-        std::thread::sleep(Duration::from_secs(2));
-        let victim = if kill {
-            tool.servers()[1]
+        let (victim, signal) = if kill {
+            (tool.servers()[1], Signal::KILL)
         } else {
-            i32::try_from(child.id()).unwrap()
+            (child.id().cast_signed(), Signal::INT)
         };
-        let signal = if kill {
-            rustix::process::Signal::KILL
-        } else {
-            rustix::process::Signal::INT
-        };
-        rustix::process::kill_process(rustix::process::Pid::from_raw(victim).unwrap(), signal)
-            .unwrap();
-        let ended = wait(child, Duration::from_secs(60));
+        kill_process(Pid::from_raw(victim).unwrap(), signal).unwrap();
+        let ended = wait(child, LIMIT);
         let ended = if kill {
             ended.with_code(3).stderr_contains("exited")
         } else {
@@ -451,7 +470,7 @@ fn cpu_shares_are_reported() {
         &tool,
         &[
             "--replicas",
-            "0..1",
+            "1",
             "--starts",
             "1",
             "--cpus-per-server",
@@ -462,9 +481,8 @@ fn cpu_shares_are_reported() {
         ],
     );
     if ended.code == Some(3) {
-        // Where no control group may be made.
-        let _ = ended.stderr_contains("control group");
-        return;
+        let _ = ended.stderr_contains("needs a control group, which cannot be created");
+        return skip("no control group can be created here");
     }
     let document = ended.with_code(0).json();
     assert!(
@@ -477,7 +495,7 @@ fn cpu_shares_are_reported() {
     for result in document["results"]["rows"].as_array().unwrap() {
         for server in result["servers"].as_array().unwrap() {
             assert!(
-                number(&server["cpu_percent"]) < 50.0,
+                number(&server["cpu_percent"]) < 60.0,
                 "no server has more than its share: {result:#}"
             );
         }

@@ -15,8 +15,12 @@ use replimeter_suites::{
 };
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(dry_run_states_the_connections).long(),
-    test!(cost_of_every_command_is_measured).alone().long(),
+    test!(dry_run_states_the_connections).starts(2).long(),
+    // Alone, because it prints figures for a page.
+    test!(cost_of_every_command_is_measured)
+        .starts(4)
+        .alone()
+        .long(),
 ];
 
 /// Every command that accepts a user's servers, with its defaults; those without an end have one.
@@ -68,6 +72,9 @@ fn servers(shape: &str) -> Sandbox {
     sandbox
 }
 
+/// Commands of this suite take up to a minute.
+const COMMAND_LIMIT: Duration = Duration::from_secs(600);
+
 /// Runs a command to its end; returns the largest number of its connections to each server, and its duration.
 fn counted(nodes: &[Node], command: &str) -> (Vec<u64>, Duration) {
     let tool = TestEnvironment::new();
@@ -77,7 +84,7 @@ fn counted(nodes: &[Node], command: &str) -> (Vec<u64>, Duration) {
     let mut child = spawn(&tool, nodes, command, &[]);
     let most = most_connections(&all, USER, &mut child);
     let took = began.elapsed();
-    let ended = wait(child, LIMIT);
+    let ended = wait(child, COMMAND_LIMIT);
     assert!(matches!(ended.code, Some(0 | 1)), "{command}: {ended:#?}");
     (most, took)
 }
@@ -104,16 +111,16 @@ fn dry_run_states_the_connections() {
     let sandbox = servers("mariadb/async:1");
     let nodes = sandbox.nodes();
     for command in [
-        "lag --rounds 200 --floor-rounds 50",
-        "lag --rounds 200 --floor-rounds 50 --writers 3",
-        "lag --rounds 200 --floor-rounds 50 --method all --stages",
-        "stale --rounds 100 --curve-rounds 10",
-        "stale --rounds 100 --curve-rounds 10 --read-consistency",
-        "tap --duration 2s",
-        "exposure --duration 2s",
-        "front --duration 2s --listen 127.0.0.1:0 --connections 5",
-        "load --workload oltp-mix --data-size 1000 --duration 1s",
-        "backlog --build-up 1s",
+        "lag --rounds 500 --floor-rounds 50 --timeout 2m",
+        "lag --rounds 500 --floor-rounds 50 --timeout 2m --writers 3",
+        "lag --rounds 500 --floor-rounds 50 --timeout 2m --method all --stages",
+        "stale --rounds 1000 --curve-rounds 10",
+        "stale --rounds 1000 --curve-rounds 10 --read-consistency",
+        "tap --duration 5s",
+        "exposure --duration 5s",
+        "front --duration 5s --listen 127.0.0.1:0 --connections 5",
+        "load --workload oltp-mix --data-size 1000 --duration 5s",
+        "backlog --build-up 5s",
     ] {
         let (most, _) = counted(nodes, command);
         let stated = stated(nodes, command);

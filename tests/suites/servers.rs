@@ -1,16 +1,15 @@
 //! `replimeter servers`: servers found on this machine, and servers from other sources.
 
 use std::{
-    fs,
+    env, fs,
     io::Read,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, Command},
-    time::Duration,
 };
 
 use replimeter_suites::{
-    CommandOutput, TestEnvironment, folder,
+    CommandOutput, LIMIT, TestEnvironment, folder,
     harness::{Test, skip},
     home, server_folder, servers, test, wait, wait_until,
 };
@@ -20,7 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(both_engines_are_found_with_capabilities),
     test!(missing_server_hint_names_how_to_get_one),
     test!(unusable_server_is_a_warning_with_its_reason),
-    test!(packed_server_is_added_and_measured),
+    test!(packed_server_is_added_and_measured).starts(2),
     test!(unpacked_server_is_linked),
     test!(hostile_archive_is_refused_without_leftovers),
     test!(interrupted_or_killed_add_is_cleaned_up),
@@ -60,21 +59,18 @@ impl TestUser {
     }
 
     fn run(&self, args: &[&str]) -> CommandOutput {
-        wait(
-            self.command(args).spawn().unwrap(),
-            Duration::from_secs(120),
-        )
+        wait(self.command(args).spawn().unwrap(), LIMIT)
     }
 
     fn add(&self, source: &Path) -> CommandOutput {
         self.run(&["servers", "add", source.to_str().unwrap()])
     }
 
-    /// Packs files with the system's tar.
+    /// Packs files with the system's tar, quickly.
     fn pack(&self, name: &str, args: &[&str]) -> PathBuf {
         let path = self.path(name);
         let status = Command::new("tar")
-            .arg("-czf")
+            .args(["--use-compress-program=gzip -1", "-cf"])
             .arg(&path)
             .args(args)
             .status()
@@ -267,6 +263,8 @@ fn packed_server_is_added_and_measured() {
         "20",
         "--floor-rounds",
         "0",
+        "--timeout",
+        "60s",
     ];
     let lag = user
         .run(&[&["lag", "--json"][..], &args].concat())
@@ -381,16 +379,45 @@ fn hostile_archive_is_refused_without_leftovers() {
     assert_eq!(fs::read_to_string(&outside).unwrap(), "mine");
 }
 
-/// Starts an `add` that takes long, and waits until it unpacks.
-fn slow(user: &TestUser, packed: &Path) -> Child {
+/// A program in place of the system's tar: it unpacks one file, and ends only with `replimeter`.
+const ENDLESS_TAR: &str = "#!/bin/sh
+for tree; do :; done
+echo content >\"$tree/file\"
+while [ -d /proc/$PPID ]; do sleep 0.05; done
+";
+
+/// Starts an `add` that does not end, and waits until it has unpacked something.
+fn endless(user: &TestUser, packed: &Path) -> Child {
+    let programs = user.path("programs");
+    fs::create_dir_all(&programs).unwrap();
+    let tar = programs.join("tar");
+    if !tar.exists() {
+        fs::write(&tar, ENDLESS_TAR).unwrap();
+        fs::set_permissions(&tar, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = env::var_os("PATH").unwrap();
+    let path = env::join_paths([programs].into_iter().chain(env::split_paths(&path)));
     let child = user
         .command(&["servers", "add", packed.to_str().unwrap()])
+        .env("PATH", path.unwrap())
         .spawn()
         .unwrap();
-    wait_until("unpacking has begun", Duration::from_secs(20), || {
-        hidden(user).iter().any(|name| name.ends_with(".tmp"))
+    wait_until("a file is unpacked", LIMIT, || {
+        hidden(user).iter().any(|name| {
+            let folder = user.home().join("servers").join(name);
+            name.ends_with(".tmp") && has_file(&folder, "file")
+        })
     });
     child
+}
+
+/// Returns whether a file of this name is in a folder, or in one that is in it.
+fn has_file(folder: &Path, name: &str) -> bool {
+    let inside = fs::read_dir(folder).into_iter().flatten().flatten();
+    folder.join(name).exists()
+        || inside
+            .filter(|entry| entry.path().is_dir())
+            .any(|entry| has_file(&entry.path(), name))
 }
 
 fn hidden(user: &TestUser) -> Vec<String> {
@@ -411,20 +438,19 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 
 fn interrupted_or_killed_add_is_cleaned_up() {
     let user = TestUser::new();
-    let sparse = user.path("sparse");
-    fs::File::create(&sparse).unwrap().set_len(1 << 30).unwrap();
-    let slow_to_unpack = user.pack(
-        "slow.tar.gz",
-        &["-C", user.folder.path().to_str().unwrap(), "sparse"],
+    fs::write(user.path("content"), "packed").unwrap();
+    let packed = user.pack(
+        "packed.tar.gz",
+        &["-C", user.folder.path().to_str().unwrap(), "content"],
     );
-    let child = slow(&user, &slow_to_unpack);
+    let child = endless(&user, &packed);
     signal(&child, rustix::process::Signal::INT);
-    let _ = wait(child, Duration::from_secs(20))
+    let _ = wait(child, LIMIT)
         .with_code(130)
         .stderr_contains("no server was added");
     user.assert_untouched();
 
-    let mut child = slow(&user, &slow_to_unpack);
+    let mut child = endless(&user, &packed);
     signal(&child, rustix::process::Signal::KILL);
     child.wait().unwrap();
     assert!(!hidden(&user).is_empty());

@@ -3,20 +3,26 @@
 use std::collections::BTreeSet;
 
 use replimeter_measurements::lag::samples;
+use replimeter_model::sandbox::SandboxSpec;
 use replimeter_suites::{
-    CommandOutput, TestEnvironment, binary, folder, harness::Test, server_folder, test,
+    CommandOutput, LIMIT, TestEnvironment, binary, folder, harness::Test, net, server_folder,
+    session, shared, sql, start_spec, test, value, wait_until,
 };
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(mariadb_shapes_are_measured_in_one_run),
-    test!(mysql_shapes_are_measured_in_one_run),
-    test!(multi_primary_group_is_measured),
+    test!(two_shapes_are_measured_in_one_run).starts(4),
+    test!(mariadb_shapes_are_measured_in_one_run)
+        .starts(12)
+        .long(),
+    test!(mysql_semi_sync_waits_for_two_replicas).starts(3),
+    test!(mysql_shapes_are_measured_in_one_run).starts(9).long(),
+    test!(multi_primary_group_is_measured).starts(2),
     test!(galera_gtids_are_equal_for_every_writer),
-    test!(failed_shape_keeps_results_of_the_others),
+    test!(failed_shape_keeps_results_of_the_others).starts(4),
     test!(impossible_shape_is_refused_before_start),
     test!(missing_capability_names_what_to_install),
-    test!(replicas_may_use_another_version),
+    test!(replicas_may_use_another_version).starts(2),
 ];
 
 /// A short run over these shapes.
@@ -29,6 +35,8 @@ fn lag(tool: &TestEnvironment, shapes: &[&str], more: &[&str]) -> CommandOutput 
         "4ms",
         "--floor-rounds",
         "10",
+        "--timeout",
+        "60s",
         "--json",
     ];
     for shape in shapes {
@@ -65,18 +73,91 @@ fn assert_whole(document: &Value) {
     }
 }
 
+fn two_shapes_are_measured_in_one_run() {
+    let (tool, manifest) = measured_in_one_run(
+        &["mariadb/none", "mariadb/semi-sync:2"],
+        &["none", "semi-sync"],
+        &[
+            "mariadb/none primary (null replica)",
+            "mariadb/semi-sync:2 replica1",
+            "mariadb/semi-sync:2 replica2",
+        ],
+    );
+    let variable =
+        |server: &str, name: &str| variable(&manifest, "mariadb/semi-sync:2", server, name);
+    assert_eq!(
+        variable("primary", "rpl_semi_sync_master_wait_point"),
+        "AFTER_SYNC"
+    );
+    assert_eq!(variable("replica1", "slave_parallel_threads"), "3");
+    assert_eq!(variable("replica2", "slave_parallel_threads"), "0");
+    assert_eq!(tool.servers(), Vec::<i32>::new(), "nothing runs on");
+}
+
 fn mariadb_shapes_are_measured_in_one_run() {
+    let (tool, manifest) = measured_in_one_run(
+        &[
+            "mariadb/none",
+            "mariadb/async:1",
+            "mariadb/semi-sync:2",
+            "mariadb/chain:2",
+            "galera:3",
+        ],
+        &["none", "async", "semi-sync", "chain", "galera"],
+        &[
+            "mariadb/none primary (null replica)",
+            "mariadb/async:1 replica1",
+            "mariadb/semi-sync:2 replica1",
+            "mariadb/semi-sync:2 replica2",
+            "mariadb/chain:2 replica1",
+            "mariadb/chain:2 replica2",
+            "galera:3 node2",
+            "galera:3 node3",
+        ],
+    );
+    // Options reach the servers that they name; the wait point only those that have one.
+    for (shape, name, option, value) in [
+        (
+            "mariadb/semi-sync:2",
+            "primary",
+            "rpl_semi_sync_master_wait_point",
+            "AFTER_SYNC",
+        ),
+        (
+            "mariadb/async:1",
+            "primary",
+            "rpl_semi_sync_master_wait_point",
+            "AFTER_COMMIT",
+        ),
+        ("mariadb/chain:2", "replica1", "slave_parallel_threads", "3"),
+        ("mariadb/chain:2", "replica2", "slave_parallel_threads", "0"),
+        ("galera:3", "node2", "slave_parallel_threads", "0"),
+    ] {
+        assert_eq!(variable(&manifest, shape, name, option), value, "{shape}");
+    }
+    assert_eq!(tool.servers(), Vec::<i32>::new(), "nothing runs on");
+}
+
+/// Returns a variable of a server, as the manifest has it.
+fn variable(manifest: &Value, shape: &str, name: &str, variable: &str) -> String {
+    let mut servers = manifest["servers"].as_array().unwrap().iter();
+    let server = servers
+        .find(|server| server["shape"] == shape && server["name"] == name)
+        .unwrap();
+    server["variables"][variable].as_str().unwrap().to_owned()
+}
+
+/// Measures shapes of MariaDB, and checks every output. `replicas` are the rows as `shape replica`. Returns the
+/// folder of the run and its manifest.
+fn measured_in_one_run(
+    shapes: &[&str],
+    modes: &[&str],
+    replicas: &[&str],
+) -> (TestEnvironment, Value) {
     let tool = TestEnvironment::new();
-    let shapes = [
-        "mariadb/none",
-        "mariadb/async:1",
-        "mariadb/semi-sync:2",
-        "mariadb/chain:2",
-        "galera:3",
-    ];
     let document = lag(
         &tool,
-        &shapes,
+        shapes,
         &[
             "--wait-point",
             "after-sync",
@@ -86,65 +167,17 @@ fn mariadb_shapes_are_measured_in_one_run() {
     )
     .with_code(0)
     .json();
-    assert_eq!(
-        document["target"]["modes"],
-        serde_json::json!(["none", "async", "semi-sync", "chain", "galera"])
-    );
-    let expected = [
-        "mariadb/none primary (null replica)",
-        "mariadb/async:1 replica1",
-        "mariadb/semi-sync:2 replica1",
-        "mariadb/semi-sync:2 replica2",
-        "mariadb/chain:2 replica1",
-        "mariadb/chain:2 replica2",
-        "galera:3 node2",
-        "galera:3 node3",
-    ];
-    assert_eq!(rows(&document), expected);
+    assert_eq!(document["target"]["modes"], serde_json::json!(modes));
+    assert_eq!(rows(&document), replicas);
     assert_whole(&document);
     assert_eq!(
         document["results"]["floors"].as_array().unwrap().len(),
         shapes.len(),
         "a floor for each shape"
     );
-
-    // Options reach the servers that they name; the wait point only those that have one.
     let run = tool.only_run();
     let manifest: Value =
         serde_json::from_str(&std::fs::read_to_string(run.join("manifest.json")).unwrap()).unwrap();
-    let variable = |shape: &str, name: &str, variable: &str| {
-        let servers = manifest["servers"].as_array().unwrap().iter();
-        let server = servers
-            .clone()
-            .find(|server| server["shape"] == shape && server["name"] == name)
-            .unwrap();
-        server["variables"][variable].as_str().unwrap().to_owned()
-    };
-    assert_eq!(
-        variable(
-            "mariadb/semi-sync:2",
-            "primary",
-            "rpl_semi_sync_master_wait_point"
-        ),
-        "AFTER_SYNC"
-    );
-    assert_eq!(
-        variable(
-            "mariadb/async:1",
-            "primary",
-            "rpl_semi_sync_master_wait_point"
-        ),
-        "AFTER_COMMIT"
-    );
-    assert_eq!(
-        variable("mariadb/chain:2", "replica1", "slave_parallel_threads"),
-        "3"
-    );
-    assert_eq!(
-        variable("mariadb/chain:2", "replica2", "slave_parallel_threads"),
-        "0"
-    );
-    assert_eq!(variable("galera:3", "node2", "slave_parallel_threads"), "0");
 
     // Every sample names its shape.
     let mut seen = BTreeSet::new();
@@ -171,9 +204,10 @@ fn mariadb_shapes_are_measured_in_one_run() {
         .lines()
         .skip_while(|line| !line.starts_with("Comparison ("))
         .skip(2)
-        .take(expected.len())
+        .take(replicas.len())
         .collect();
-    for (line, row) in table.iter().zip(expected) {
+    assert_eq!(table.len(), replicas.len(), "{text}");
+    for (line, row) in table.iter().zip(replicas) {
         assert!(
             line.trim_start()
                 .starts_with(row.split(' ').next().unwrap()),
@@ -181,25 +215,43 @@ fn mariadb_shapes_are_measured_in_one_run() {
         );
     }
     let page = std::fs::read_to_string(run.join("report.html")).unwrap();
-    assert!(
-        page.contains("id=\"side-by-side\"") && page.contains("<th scope=\"row\">galera:3</th>")
+    assert!(page.contains("id=\"side-by-side\""));
+    for shape in shapes {
+        let header = format!("<th scope=\"row\">{}</th>", net::escaped(shape));
+        assert!(page.contains(&header), "{shape}");
+    }
+    (tool, manifest)
+}
+
+fn mysql_semi_sync_waits_for_two_replicas() {
+    let tool = TestEnvironment::new();
+    let document = assert_waits_for_two(&tool, &["mysql/semi-sync:2"]);
+    assert_eq!(
+        document["target"]["modes"],
+        serde_json::json!(["semi-sync"])
     );
-    assert_eq!(tool.servers(), Vec::<i32>::new(), "nothing runs on");
+    assert!(
+        document["target"]["nodes"][0]["version"]
+            .as_str()
+            .unwrap()
+            .starts_with("MySQL ")
+    );
 }
 
 fn mysql_shapes_are_measured_in_one_run() {
     let tool = TestEnvironment::new();
-    let document = lag(
-        &tool,
-        &["mysql/semi-sync:2", "mysql/chain:2", "group:3"],
-        &["--wait-for-replicas", "2"],
-    )
-    .with_code(0)
-    .json();
+    let document = assert_waits_for_two(&tool, &["mysql/semi-sync:2", "mysql/chain:2", "group:3"]);
     assert_eq!(
         document["target"]["modes"],
         serde_json::json!(["semi-sync", "chain", "group"])
     );
+}
+
+/// Measures shapes of MySQL, the first of which waits for two replicas; returns the document.
+fn assert_waits_for_two(tool: &TestEnvironment, shapes: &[&str]) -> Value {
+    let document = lag(tool, shapes, &["--wait-for-replicas", "2"])
+        .with_code(0)
+        .json();
     assert_whole(&document);
     let manifest: Value = serde_json::from_str(
         &std::fs::read_to_string(tool.only_run().join("manifest.json")).unwrap(),
@@ -214,66 +266,61 @@ fn mysql_shapes_are_measured_in_one_run() {
         waits.iter().any(|name| primary[*name] == "2"),
         "the primary waits for two"
     );
-    assert_eq!(manifest["sandboxes"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        manifest["sandboxes"].as_array().unwrap().len(),
+        shapes.len()
+    );
+    document
 }
 
 fn multi_primary_group_is_measured() {
-    let sandbox = replimeter_suites::start_spec(replimeter_model::sandbox::SandboxSpec {
+    let sandbox = start_spec(SandboxSpec {
         multi_primary: true,
-        ..replimeter_model::sandbox::SandboxSpec::of("group:2".parse().unwrap())
+        ..SandboxSpec::of("group:2".parse().unwrap())
     })
     .unwrap();
     let second = &sandbox.nodes()[1];
     assert_eq!(
-        replimeter_suites::value(second, "SELECT @@global.super_read_only").as_deref(),
+        value(second, "SELECT @@global.super_read_only").as_deref(),
         Some("0")
     );
-    replimeter_suites::sql(second, "CREATE DATABASE written_on_node2");
-    replimeter_suites::wait_until(
-        "the first member has it",
-        std::time::Duration::from_secs(20),
-        || {
-            replimeter_suites::value(
-                &sandbox.nodes()[0],
-                "SHOW DATABASES LIKE 'written_on_node2'",
-            )
-            .is_some()
-        },
-    );
+    sql(second, "CREATE DATABASE written_on_node2");
+    wait_until("the first member has it", LIMIT, || {
+        let found = "SHOW DATABASES LIKE 'written_on_node2'";
+        value(&sandbox.nodes()[0], found).is_some()
+    });
 }
 
 fn galera_gtids_are_equal_for_every_writer() {
-    let sandbox = replimeter_suites::start("galera:2", &[]);
+    let sandbox = shared("galera:2", &[]);
     let [one, two] = sandbox.nodes() else {
         panic!("two nodes")
     };
-    replimeter_suites::sql(one, "CREATE TABLE mysql.written (id INT PRIMARY KEY)");
-    for round in 0..20 {
+    sql(one, "CREATE DATABASE written");
+    sql(one, "CREATE TABLE written.rounds (id INT PRIMARY KEY)");
+    for round in 0..10 {
         let (node, other) = if round % 2 == 0 {
             (one, two)
         } else {
             (two, one)
         };
-        replimeter_suites::sql(node, &format!("INSERT INTO mysql.written VALUES ({round})"));
-        replimeter_suites::wait_until(
-            "the other node has it",
-            std::time::Duration::from_secs(20),
-            || {
-                replimeter_suites::value(
-                    other,
-                    &format!("SELECT id FROM mysql.written WHERE id = {round}"),
-                )
-                .is_some()
-            },
+        wait_until("the node has the earlier rows", LIMIT, || {
+            let count = "SELECT COUNT(*) FROM written.rounds";
+            let count = session(node).value("test", count);
+            count.is_ok_and(|count| count == Some(round.to_string()))
+        });
+        sql(
+            node,
+            &format!("INSERT INTO written.rounds VALUES ({round})"),
         );
+        wait_until("the other node has it", LIMIT, || {
+            let found = format!("SELECT id FROM written.rounds WHERE id = {round}");
+            value(other, &found).is_some()
+        });
     }
-    let position = |node| replimeter_suites::value(node, "SELECT @@global.gtid_binlog_pos");
+    let position = |node| value(node, "SELECT @@global.gtid_binlog_pos");
     assert!(position(one).is_some_and(|position| !position.is_empty()));
-    replimeter_suites::wait_until(
-        "both logs agree",
-        std::time::Duration::from_secs(10),
-        || position(one) == position(two),
-    );
+    wait_until("both logs agree", LIMIT, || position(one) == position(two));
 }
 
 fn failed_shape_keeps_results_of_the_others() {
@@ -284,11 +331,13 @@ fn failed_shape_keeps_results_of_the_others() {
         "--sandbox",
         "async:1",
         "--sandbox",
-        "galera:3",
+        "galera:2",
         "--rounds",
         "30",
         "--floor-rounds",
         "0",
+        "--timeout",
+        "60s",
         "--server-option",
         "node2:innodb_page_size=8k",
         "--json",

@@ -13,24 +13,51 @@ use replimeter_instruments::{
 use replimeter_model::time::Nanos;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    LIMIT, TestEnvironment, harness::Test, password, session, sql, start, test, url, value, wait,
-    wait_until,
+    CommandOutput, LIMIT, TestEnvironment, harness::Test, password, session, shared, sql, start,
+    test, url, value, wait, wait_until,
 };
 
 pub(crate) const TESTS: &[Test] = &[
     test!(replica_stamps_execution_and_joins_agree),
     test!(shipped_rows_are_distinguished_from_stamps),
-    test!(galera_nodes_stamp_their_own_executions),
-    test!(intermediate_replica_must_log_statements),
+    test!(galera_nodes_stamp_their_own_executions).starts(3),
+    test!(intermediate_replica_must_log_statements).starts(3),
+    test!(intermediate_replica_of_mysql_must_log_statements)
+        .starts(3)
+        .long(),
     test!(unsupported_stamps_are_refused_with_the_reason),
+    test!(stamps_without_a_clock_are_refused_on_mariadb).starts(2),
+    test!(stamps_without_a_clock_are_refused_on_mysql).starts(2),
     test!(password_in_a_table_of_a_killed_run_is_removed),
-    test!(doctor_detects_a_useless_stamp_clock),
 ];
 
 const ROWS: u64 = 20;
 
 fn cluster(nodes: &[Node]) -> Cluster {
     preflight::check(&nodes.iter().map(Member::from).collect::<Vec<_>>()).unwrap()
+}
+
+/// The engines, each with the option for FEDERATED tables.
+const FEDERATED: [(&str, &str); 2] = [
+    ("mariadb/async:1", "plugin_load_add=ha_federatedx"),
+    ("mysql/async:1", "federated"),
+];
+
+/// Runs a command on servers that run already.
+fn run_on(sandbox: &Sandbox, args: &[&str]) -> CommandOutput {
+    let nodes = sandbox.nodes();
+    let urls = nodes.iter().enumerate().flat_map(|(index, node)| {
+        let option = if index == 0 { "--primary" } else { "--replica" };
+        [option.to_owned(), url(node, "replimeter")]
+    });
+    let tool = TestEnvironment::new();
+    let child = tool
+        .command(args)
+        .args(urls)
+        .env("REPLIMETER_PASSWORD", password(&nodes[0]))
+        .spawn()
+        .unwrap();
+    wait(child, LIMIT)
 }
 
 /// The table as a measurement makes it.
@@ -110,7 +137,7 @@ fn measured(sandbox: &Sandbox, cluster: &mut Cluster) -> (Stamps, Vec<JoinedStam
         for lag in &joined.lags {
             let sysdate = lag.sysdate.unwrap();
             assert!(
-                sysdate.0 > -lag.bound.0 && sysdate < ended - begun,
+                sysdate.0 > -lag.bound.0 && sysdate < ended - begun + lag.bound,
                 "{lag:?}"
             );
             assert!(lag.bound > Nanos(1_000), "{lag:?}");
@@ -120,11 +147,8 @@ fn measured(sandbox: &Sandbox, cluster: &mut Cluster) -> (Stamps, Vec<JoinedStam
 }
 
 fn replica_stamps_execution_and_joins_agree() {
-    for (shape, option) in [
-        ("mariadb/async:1", "plugin_load_add=ha_federatedx"),
-        ("mysql/async:1", "federated"),
-    ] {
-        let sandbox = start(shape, &[option]);
+    for (shape, option) in FEDERATED {
+        let sandbox = shared(shape, &[option]);
         let mut cluster = cluster(sandbox.nodes());
         let (stamps, joined) = measured(&sandbox, &mut cluster);
         assert!(stamps.sysdate && !stamps.udf, "{stamps:?}");
@@ -193,11 +217,8 @@ fn replica_stamps_execution_and_joins_agree() {
 }
 
 fn password_in_a_table_of_a_killed_run_is_removed() {
-    for (shape, option) in [
-        ("mariadb/async:1", "plugin_load_add=ha_federatedx"),
-        ("mysql/async:1", "federated"),
-    ] {
-        let sandbox = start(shape, &[option]);
+    for (shape, option) in FEDERATED {
+        let sandbox = shared(shape, &[option]);
         let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
         let there = || {
             let tables = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'replimeter' \
@@ -213,9 +234,13 @@ fn password_in_a_table_of_a_killed_run_is_removed() {
                 .spawn()
                 .unwrap()
         };
-        let load = "load --workload insert --duration 500ms --warm-up 100ms";
-        for next in [load, "lag --rounds 5 --warm-up 5 --floor-rounds 20"] {
-            let long = "lag --method stamp --join federated --duration 60s --floor-rounds 20";
+        let load = "load --workload insert --duration 3s --warm-up 100ms";
+        for next in [
+            load,
+            "lag --rounds 5 --warm-up 5 --floor-rounds 20 --timeout 2m",
+        ] {
+            let long =
+                "lag --method stamp --join federated --duration 30m --floor-rounds 20 --timeout 2m";
             let mut child = spawn(&Vec::from_iter(long.split(' ')));
             wait_until("the replica has the table", LIMIT, there);
             child.kill().unwrap();
@@ -244,7 +269,7 @@ fn password_in_a_table_of_a_killed_run_is_removed() {
 }
 
 fn shipped_rows_are_distinguished_from_stamps() {
-    let sandbox = start("mariadb/async:1", &["replica1:binlog_format=STATEMENT"]);
+    let sandbox = shared("mariadb/async:1", &[]);
     let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
     let mut cluster = cluster(sandbox.nodes());
     let stamps = Stamps::find(&mut cluster).unwrap();
@@ -298,116 +323,125 @@ fn intermediate_replica_must_log_statements() {
             && error.to_string().contains("rows with its own stamps"),
         "{error}"
     );
-    drop(sandbox);
+    let _ = run_on(&sandbox, &["lag", "--method", "stamp", "--rounds", "10"])
+        .with_code(3)
+        .stderr_contains("replica1");
+    for replica in &sandbox.nodes()[1..] {
+        sql(replica, "STOP SLAVE");
+        sql(replica, "SET GLOBAL binlog_format = STATEMENT");
+        sql(replica, "START SLAVE");
+    }
+    assert_stamps_in_a_chain(&sandbox);
+}
+
+fn intermediate_replica_of_mysql_must_log_statements() {
     // A replica of MySQL's that logs statements cannot apply rows, not even the sandbox's first one.
-    for (engine, option) in [
-        ("mariadb", "replicas:binlog_format=STATEMENT"),
-        ("mysql", "binlog_format=STATEMENT"),
-    ] {
-        let sandbox = start(&format!("{engine}/chain:2"), &[option]);
-        let mut cluster = cluster(sandbox.nodes());
-        let (_, joined) = measured(&sandbox, &mut cluster);
-        assert!(
-            joined.iter().all(|joined| !joined.shipped()),
-            "{engine}: {joined:?}"
-        );
-        // The second one's executions come after the first one's.
-        let later = joined[0]
-            .lags
-            .iter()
-            .zip(&joined[1].lags)
-            .filter(|(one, two)| two.sysdate > one.sysdate)
-            .count();
-        assert!(later as u64 > ROWS / 2, "{engine}: {later} of {ROWS}");
+    let sandbox = start("mysql/chain:2", &["binlog_format=STATEMENT"]);
+    assert_stamps_in_a_chain(&sandbox);
+}
+
+/// Checks that each replica of a chain stamps the rows by its own execution.
+fn assert_stamps_in_a_chain(sandbox: &Sandbox) {
+    let mut cluster = cluster(sandbox.nodes());
+    let (_, joined) = measured(sandbox, &mut cluster);
+    assert!(joined.iter().all(|joined| !joined.shipped()), "{joined:?}");
+    // The second one's executions come after the first one's.
+    for (one, two) in joined[0].lags.iter().zip(&joined[1].lags) {
+        let (earlier, later) = (one.sysdate.unwrap(), two.sysdate.unwrap());
+        assert!(later + one.bound + two.bound > earlier, "{one:?} {two:?}");
     }
 }
 
 fn unsupported_stamps_are_refused_with_the_reason() {
-    let sandbox = start("mysql/group:2", &[]);
+    let sandbox = shared("mysql/group:2", &[]);
     let error = Stamps::find(&mut cluster(sandbox.nodes())).unwrap_err();
     assert!(
         error.to_string().contains("3098") && error.hint.contains("poll"),
         "{error:?}"
     );
-    drop(sandbox);
-
-    for (shape, privilege) in [
-        ("mariadb/async:1", "BINLOG ADMIN"),
-        ("mysql/async:1", "SESSION_VARIABLES_ADMIN"),
-    ] {
-        let sandbox = start(shape, &["replica1:sysdate_is_now"]);
-        let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
-        let error = Stamps::find(&mut cluster(sandbox.nodes())).unwrap_err();
-        assert!(
-            error.to_string().contains("replica1 (")
-                && error.to_string().contains("sysdate_is_now"),
-            "{error}"
-        );
-        assert!(
-            error.to_string().contains("NOW_USEC()")
-                && error.hint.contains("CREATE FUNCTION now_usec"),
-            "{error:?}"
-        );
-
-        sql(primary, "CREATE USER probe@'127.0.0.1' IDENTIFIED BY 'pw'");
-        sql(primary, "GRANT ALL ON replimeter.* TO probe@'127.0.0.1'");
-        sql(
-            primary,
-            if shape.starts_with("mysql") {
-                "GRANT REPLICATION CLIENT ON *.* TO probe@'127.0.0.1'"
-            } else {
-                "GRANT SLAVE MONITOR, BINLOG MONITOR ON *.* TO probe@'127.0.0.1'"
-            },
-        );
-        let mut probe = sandbox.nodes().to_vec();
-        for node in &mut probe {
-            node.user = "probe".to_owned();
-            node.password = Some(replimeter_model::target::Secret::new("pw"));
-            node.endpoint.tls.mode = None;
-        }
-        wait_until("the user arrives", LIMIT, || {
-            value(replica, "SELECT 1 FROM mysql.user WHERE user='probe'").is_some()
-                && Session::open(&probe[1]).is_ok()
-        });
-        let error = Stamps::find(&mut cluster(&probe)).unwrap_err();
-        let text = error.to_string();
-        assert!(
-            text.contains("primary (")
-                && text.contains("stays ROW")
-                && text.contains("replicates the row"),
-            "{text}"
-        );
-        assert!(error.hint.contains(privilege), "{error:?}");
-        // With it, the user may.
-        sql(
-            primary,
-            &format!("GRANT {privilege} ON *.* TO probe@'127.0.0.1'"),
-        );
-        let error = Stamps::find(&mut cluster(&probe)).unwrap_err();
-        assert!(error.to_string().contains("sysdate_is_now"), "{error}");
-    }
 }
 
-fn doctor_detects_a_useless_stamp_clock() {
-    for shape in ["mariadb/async:1", "mysql/async:1"] {
-        let ended = TestEnvironment::new().run(&[
-            "doctor",
-            "--sandbox",
-            shape,
-            "--server-option",
-            "replica1:sysdate_is_now",
-            "--json",
-        ]);
-        let document = ended.with_code(0).json();
-        let found: Vec<_> = document["findings"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|finding| finding["code"] == "sysdate-is-now")
-            .collect();
-        assert!(
-            found.len() == 1 && found[0]["node"] == "replica1",
-            "{shape}: {document:#}"
-        );
+fn stamps_without_a_clock_are_refused_on_mariadb() {
+    refuse_stamps_without_a_clock(
+        "mariadb/async:1",
+        "SLAVE MONITOR, BINLOG MONITOR",
+        "BINLOG ADMIN",
+    );
+}
+
+fn stamps_without_a_clock_are_refused_on_mysql() {
+    refuse_stamps_without_a_clock(
+        "mysql/async:1",
+        "REPLICATION CLIENT",
+        "SESSION_VARIABLES_ADMIN",
+    );
+}
+
+/// Checks what `SYSDATE()` without a clock and missing privileges cause; `privilege` is the one that stamps need beyond
+/// `monitor`.
+fn refuse_stamps_without_a_clock(shape: &str, monitor: &str, privilege: &str) {
+    let sandbox = start(shape, &["replica1:sysdate_is_now"]);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    let error = Stamps::find(&mut cluster(sandbox.nodes())).unwrap_err();
+    assert!(
+        error.to_string().contains("replica1 (") && error.to_string().contains("sysdate_is_now"),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("NOW_USEC()") && error.hint.contains("CREATE FUNCTION now_usec"),
+        "{error:?}"
+    );
+
+    let document = run_on(&sandbox, &["doctor", "--json"]);
+    let document = document.with_code(0).json();
+    let found: Vec<_> = document["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| finding["code"] == "sysdate-is-now")
+        .collect();
+    assert!(
+        found.len() == 1 && found[0]["node"] == "replica1",
+        "{shape}: {document:#}"
+    );
+
+    let grant = |privileges: &str| {
+        sql(primary, &format!("GRANT {privileges} TO probe@'127.0.0.1'"));
+    };
+    sql(primary, "CREATE USER probe@'127.0.0.1' IDENTIFIED BY 'pw'");
+    grant("ALL ON replimeter.*");
+    grant(&format!("{monitor} ON *.*"));
+    let mut probe = sandbox.nodes().to_vec();
+    for node in &mut probe {
+        node.user = "probe".to_owned();
+        node.password = Some(replimeter_model::target::Secret::new("pw"));
+        node.endpoint.tls.mode = None;
     }
+    let position = if shape.starts_with("mysql") {
+        ["SELECT @@global.gtid_executed"; 2]
+    } else {
+        ["SELECT @@gtid_binlog_pos", "SELECT @@gtid_slave_pos"]
+    };
+    let granted = || {
+        let executed = value(primary, position[0]);
+        wait_until("the privileges arrive", LIMIT, || {
+            value(replica, position[1]) == executed
+        });
+    };
+    granted();
+    drop(Session::open(&probe[1]).unwrap());
+    let error = Stamps::find(&mut cluster(&probe)).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("primary (")
+            && text.contains("stays ROW")
+            && text.contains("replicates the row"),
+        "{text}"
+    );
+    assert!(error.hint.contains(privilege), "{error:?}");
+    // With it, the user may.
+    grant(&format!("{privilege} ON *.*"));
+    granted();
+    let error = Stamps::find(&mut cluster(&probe)).unwrap_err();
+    assert!(error.to_string().contains("sysdate_is_now"), "{error}");
 }

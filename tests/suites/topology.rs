@@ -6,18 +6,20 @@ use std::fs;
 use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, sql, start, test, url,
-    value, wait, wait_until,
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, shared, sql,
+    start, test, url, value, wait, wait_until,
 };
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(chain_is_read_from_a_topology_file),
-    test!(galera_cluster_is_found_by_url),
-    test!(group_is_found_by_url),
+    test!(chain_is_read_from_a_topology_file).starts(3),
+    test!(galera_cluster_is_found_by_url).starts(1),
+    test!(group_is_found_by_url).starts(1),
     test!(unreachable_server_is_named_and_others_shown),
-    test!(node_killed_during_a_run_ends_it),
-    test!(group_member_killed_during_a_run_ends_it).long(),
+    test!(node_killed_during_a_run_ends_it).starts(3),
+    test!(group_member_killed_during_a_run_ends_it)
+        .starts(3)
+        .long(),
 ];
 
 /// Writes a topology file of `name, role, source` and the node's address.
@@ -61,6 +63,8 @@ fn lag(sandbox: &Sandbox, nodes: &[(&str, &str, &str, &Node)]) -> CommandOutput 
             "30",
             "--floor-rounds",
             "5",
+            "--timeout",
+            "60s",
             "--json",
         ],
     )
@@ -247,20 +251,25 @@ fn chain_is_read_from_a_topology_file() {
 }
 
 fn galera_cluster_is_found_by_url() {
-    let sandbox = start("galera:2", &[]);
+    let sandbox = shared("galera:2", &[]);
     let [one, two] = sandbox.nodes() else {
         panic!("two nodes")
     };
     let tool = TestEnvironment::new();
     let (first, second) = (url(one, "replimeter"), url(two, "replimeter"));
     let args = ["--node", &first, "--node", &second, "--json"];
-    let document = run(
-        &tool,
-        &sandbox,
-        &[&["lag", "--rounds", "30", "--floor-rounds", "5"], &args[..]].concat(),
-    )
-    .with_code(0)
-    .json();
+    let lag = [
+        "lag",
+        "--rounds",
+        "30",
+        "--floor-rounds",
+        "5",
+        "--timeout",
+        "60s",
+    ];
+    let document = run(&tool, &sandbox, &[&lag[..], &args].concat())
+        .with_code(0)
+        .json();
     assert_eq!(
         (
             document["target"]["modes"][0].as_str(),
@@ -275,13 +284,9 @@ fn galera_cluster_is_found_by_url() {
     assert_eq!(document["target"]["mode"], "galera");
     // Reads that wait hide the lag: both commands say so.
     sql(two, "SET GLOBAL wsrep_sync_wait = 1");
-    let document = run(
-        &tool,
-        &sandbox,
-        &[&["lag", "--rounds", "30", "--floor-rounds", "5"], &args[..]].concat(),
-    )
-    .with_code(0)
-    .json();
+    let document = run(&tool, &sandbox, &[&lag[..], &args].concat())
+        .with_code(0)
+        .json();
     assert!(
         document["warnings"].to_string().contains("waiting-reads"),
         "{document:#}"
@@ -294,6 +299,10 @@ fn galera_cluster_is_found_by_url() {
         .stderr_contains("node2 (")
         .stderr_contains("Donor/Desynced");
     sql(two, "SET GLOBAL wsrep_desync = OFF");
+    wait_until("the node takes part again", LIMIT, || {
+        let state = session(two).rows("test", "SHOW STATUS LIKE 'wsrep_local_state_comment'");
+        state.unwrap()[0]["Value"] == "Synced"
+    });
     // A server of another cluster.
     let other = start("galera:1", &[]);
     let stranger = url(&other.nodes()[0], "replimeter");
@@ -309,7 +318,7 @@ fn galera_cluster_is_found_by_url() {
 }
 
 fn group_is_found_by_url() {
-    let sandbox = start("group:2", &[]);
+    let sandbox = shared("group:2", &[]);
     let [one, two] = sandbox.nodes() else {
         panic!("two members")
     };
@@ -326,6 +335,8 @@ fn group_is_found_by_url() {
         "30",
         "--floor-rounds",
         "5",
+        "--timeout",
+        "60s",
         "--json",
     ];
     let document = run(&tool, &sandbox, &args).with_code(0).json();
@@ -365,7 +376,7 @@ fn group_is_found_by_url() {
 }
 
 fn unreachable_server_is_named_and_others_shown() {
-    let sandbox = start("async:1", &[]);
+    let sandbox = shared("mariadb/async:1", &[]);
     let tool = TestEnvironment::new();
     let (primary, replica) = (
         url(&sandbox.nodes()[0], "replimeter"),
@@ -422,6 +433,8 @@ fn a_dead_member_ends_the_run(shape: &str) {
         "60s",
         "--floor-rounds",
         "5",
+        "--timeout",
+        "60s",
         "--json",
     ];
     let mut command = tool.command(&args);
@@ -430,8 +443,8 @@ fn a_dead_member_ends_the_run(shape: &str) {
         .spawn()
         .unwrap();
     wait_until("rows arrive", LIMIT, || {
-        let rows = replimeter_suites::session(&sandbox.nodes()[2])
-            .value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let rows =
+            session(&sandbox.nodes()[2]).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
         rows.ok().flatten().is_some_and(|count| count.len() > 2)
     });
     let victim = rustix::process::Pid::from_raw(i32::try_from(sandbox.pids()[2]).unwrap()).unwrap();

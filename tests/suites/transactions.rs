@@ -213,24 +213,23 @@ fn tiny_rows_are_small_transactions_in_a_group() {
 /// Short runs of every command that accepts a user's servers, and of their options that write.
 const COMMANDS: [&str; 13] = [
     "doctor",
-    "lag --rounds 20 --floor-rounds 20 --method all --stages",
-    "lag --duration 1s --floor-rounds 20 --load oltp-mix:2@primary --load-data-size 1000",
-    "lag --row-size 100000 --writers 3 --rounds 20 --floor-rounds 20",
-    "stale --rounds 20 --curve-rounds 2 --warm-up 0",
-    "stale --rounds 20 --curve-rounds 2 --read-consistency --session-reset reset",
-    "stale --check-load-reads=2:2 --duration 1s",
+    "lag --rounds 20 --floor-rounds 20 --timeout 60s --method all --stages",
+    "lag --duration 1s --floor-rounds 20 --timeout 60s --load oltp-mix:2@primary --load-data-size 1000",
+    "lag --row-size 100000 --writers 3 --rounds 20 --floor-rounds 20 --timeout 60s",
+    "stale --rounds 20 --curve-rounds 2 --warm-up 0 --timeout 60s",
+    "stale --rounds 20 --curve-rounds 2 --read-consistency --session-reset reset --timeout 60s",
+    "stale --check-load-reads=2:2 --duration 1s --timeout 60s",
     "load --workload oltp-mix --data-size 1000 --duration 1s --keep-data",
     "load --workload insert --duration 1s --reads primary",
-    "backlog --build-up 1s --load update-key:2@primary --load-data-size 1000",
-    "tap --duration 1s",
+    "backlog --build-up 1s --timeout 60s --load update-key:2@primary --load-data-size 1000",
+    "tap --duration 1s --floor-duration 1s",
     "exposure --duration 1s",
     "front --duration 1s --listen 127.0.0.1:0",
 ];
 
 /// Runs every command, and checks each event of both servers' logs.
 fn writes_only_its_schema(shape: &str) {
-    let options = ["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"];
-    let sandbox = shared(shape, &options);
+    let sandbox = shared(shape, &[]);
     let nodes = sandbox.nodes();
     let since: Vec<_> = nodes.iter().map(binlog_end).collect();
     let mut transactions = 0;

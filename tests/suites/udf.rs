@@ -1,6 +1,6 @@
 //! `NOW_USEC()` and `NOW_NSEC()` in real servers, and the engine FEDERATED.
 
-use std::{collections::BTreeSet, fs, path::Path, thread, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use replimeter_engine::{Node, dialect, source::Member};
 use replimeter_instruments::{
@@ -14,10 +14,12 @@ use replimeter_suites::{
 };
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(replicas_report_their_own_time),
-    test!(cluster_members_have_the_udf),
-    test!(managed_sandbox_loads_udf_or_names_missing_library),
-    test!(run_records_that_udf_was_loaded),
+    test!(replicas_report_their_own_time).starts(2),
+    test!(replicas_of_mysql_report_their_own_time).starts(2),
+    test!(cluster_members_have_the_udf).starts(2),
+    test!(group_members_have_the_udf).starts(2).long(),
+    test!(managed_sandbox_loads_udf_or_names_missing_library).starts(4),
+    test!(run_records_that_udf_was_loaded).starts(2),
 ];
 
 fn start(shape: &str) -> Sandbox {
@@ -88,182 +90,190 @@ fn plugin_files(folder: &Path) -> BTreeSet<std::ffi::OsString> {
 }
 
 fn replicas_report_their_own_time() {
-    for shape in ["mariadb/async:1", "mysql/async:1"] {
-        let sandbox = start(shape);
-        let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
-        for member in sandbox.members() {
-            answers(&member.node);
-            let folder = value(&member.node, "SELECT @@plugin_dir").unwrap();
-            assert!(Path::new(&folder).starts_with(&member.folder), "{folder}");
-            let files = plugin_files(Path::new(&folder));
-            assert!(
-                files.len() > 1
-                    && files.contains(&*std::ffi::OsString::from("libreplimeter_udf.so")),
-                "{files:?}"
-            );
-            // The server's own are links, and where they lead ours is not.
-            let other = files
-                .iter()
-                .find(|name| *name != "libreplimeter_udf.so")
-                .unwrap();
-            let own = fs::read_link(Path::new(&folder).join(other)).unwrap();
-            assert!(
-                !plugin_files(own.parent().unwrap())
-                    .contains(&*std::ffi::OsString::from("libreplimeter_udf.so")),
-                "{own:?}"
-            );
-            assert_eq!(
-                value(
-                    &member.node,
-                    "SELECT SUPPORT FROM information_schema.ENGINES WHERE ENGINE='FEDERATED'"
-                )
-                .unwrap(),
-                "YES"
-            );
-            assert_eq!(
-                number(
-                    &member.node,
-                    "SELECT COUNT(*) FROM mysql.func WHERE name IN ('now_usec', 'now_nsec')"
-                ),
-                2
-            );
-        }
-        assert!(sandbox.record().udf.is_some() && sandbox.record().federated);
+    report_their_own_time("mariadb/async:1");
+}
 
-        sql(primary, "CREATE DATABASE shop");
-        sql(
-            primary,
-            "CREATE TABLE shop.stamps (id INT PRIMARY KEY, stamp VARCHAR(26), ns BIGINT) ENGINE=InnoDB",
-        );
-        let mut writer = session(primary);
-        for (id, format) in [(1, "STATEMENT"), (2, "ROW"), (3, "MIXED")] {
-            writer
-                .run("test", &format!("SET SESSION binlog_format={format}"))
-                .unwrap();
-            writer
-                .run(
-                    "test",
-                    &format!("INSERT INTO shop.stamps VALUES ({id}, NOW_USEC(), NOW_NSEC())"),
-                )
-                .unwrap();
-        }
-        wait_until("the rows arrive", LIMIT, || {
-            let there = "SELECT 1 FROM information_schema.tables WHERE table_schema='shop'";
-            value(replica, there).is_some()
-                && number(replica, "SELECT COUNT(*) FROM shop.stamps") == 3
-        });
-        let at = |node: &Node, id: u32| {
-            let column = |name: &str| {
-                value(
-                    node,
-                    &format!("SELECT {name} FROM shop.stamps WHERE id={id}"),
-                )
-                .unwrap()
-            };
-            (column("stamp"), column("ns").parse::<i64>().unwrap())
-        };
+fn replicas_of_mysql_report_their_own_time() {
+    report_their_own_time("mysql/async:1");
+}
+
+fn report_their_own_time(shape: &str) {
+    let sandbox = start(shape);
+    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
+    for member in sandbox.members() {
+        answers(&member.node);
+        let folder = value(&member.node, "SELECT @@plugin_dir").unwrap();
+        assert!(Path::new(&folder).starts_with(&member.folder), "{folder}");
+        let files = plugin_files(Path::new(&folder));
         assert!(
-            at(replica, 1) > at(primary, 1) && at(replica, 1).1 > at(primary, 1).1,
-            "{shape}: {:?}",
-            at(replica, 1)
+            files.len() > 1 && files.contains(&*std::ffi::OsString::from("libreplimeter_udf.so")),
+            "{files:?}"
+        );
+        // The server's own are links, and where they lead ours is not.
+        let other = files
+            .iter()
+            .find(|name| *name != "libreplimeter_udf.so")
+            .unwrap();
+        let own = fs::read_link(Path::new(&folder).join(other)).unwrap();
+        assert!(
+            !plugin_files(own.parent().unwrap())
+                .contains(&*std::ffi::OsString::from("libreplimeter_udf.so")),
+            "{own:?}"
         );
         assert_eq!(
-            (at(replica, 2), at(replica, 3)),
-            (at(primary, 2), at(primary, 3)),
-            "{shape}: rows are shipped"
+            value(
+                &member.node,
+                "SELECT SUPPORT FROM information_schema.ENGINES WHERE ENGINE='FEDERATED'"
+            )
+            .unwrap(),
+            "YES"
         );
-
-        // The method finds the function on both, and not when one of them loses it.
-        let declared: Vec<Member> = sandbox.nodes().iter().map(Member::from).collect();
-        let stamps = || Stamps::find(&mut preflight::check(&declared).unwrap()).unwrap();
         assert_eq!(
-            stamps(),
-            Stamps {
-                sysdate: true,
-                udf: true,
-                lacking: Vec::new()
-            }
+            number(
+                &member.node,
+                "SELECT COUNT(*) FROM mysql.func WHERE name IN ('now_usec', 'now_nsec')"
+            ),
+            2
         );
-        let mut there = session(replica);
-        there.run("test", "SET SESSION sql_log_bin=0").unwrap();
-        there.run("test", "DROP FUNCTION now_usec").unwrap();
-        let without = stamps();
-        assert!(
-            without.sysdate && !without.udf && without.lacking[0].contains("replica1 ("),
-            "{without:?}"
-        );
-        assert!(!without.insert().contains("NOW_USEC"));
-        // The function can be made again in the sandbox, as on one's own server.
-        there
-            .run(
-                "test",
-                "CREATE FUNCTION now_usec RETURNS STRING SONAME 'libreplimeter_udf.so'",
-            )
-            .unwrap();
-        assert!(stamps().udf);
-        sql(primary, "CREATE DATABASE replimeter");
-        sql(
-            primary,
-            "CREATE TABLE replimeter.lag_probe (id BIGINT UNSIGNED PRIMARY KEY, stamp DATETIME(6), stamp_udf VARCHAR(26))",
-        );
-        let mut writer = session(primary);
-        let cluster = preflight::check(&declared).unwrap();
-        replimeter_instruments::stamp::prepare(&mut writer, &cluster.primary.facts).unwrap();
-        let values: Vec<String> = (1..=9)
-            .map(|id| format!("({id}, SYSDATE(6), NOW_USEC())"))
-            .collect();
-        writer
-            .run(
-                "test",
-                &format!(
-                    "INSERT INTO replimeter.lag_probe VALUES {}",
-                    values.join(", ")
-                ),
-            )
-            .unwrap();
-        wait_until("the rows arrive", LIMIT, || {
-            let there = "SELECT 1 FROM information_schema.tables WHERE table_schema='replimeter'";
-            value(replica, there).is_some()
-                && number(replica, "SELECT COUNT(*) FROM replimeter.lag_probe") == 9
-        });
-        let mut federated = Federated::create(&cluster.replicas[0].server, primary).unwrap();
-        let [ours, theirs] = federated.join(1..=9).unwrap();
-        assert_eq!((ours.len(), theirs.len()), (9, 9));
-        assert!(
-            ours.iter()
-                .zip(&theirs)
-                .all(|(one, other)| one.id == other.id && one.udf < other.udf),
-            "{ours:?} {theirs:?}"
-        );
-        assert!(
-            ours.iter()
-                .all(|row| (row.udf.unwrap() - row.sysdate.unwrap()).abs() < 1_000_000),
-            "{ours:?}"
-        );
-        federated.remove().unwrap();
-
-        // Why all servers are asked beforehand: a replica without the function stops.
-        there.run("test", "DROP FUNCTION now_usec").unwrap();
-        writer
-            .run(
-                "test",
-                "INSERT INTO replimeter.lag_probe VALUES (10, SYSDATE(6), NOW_USEC())",
-            )
-            .unwrap();
-        let engine = cluster.primary.facts.engine;
-        wait_until("the replica stops", LIMIT, || {
-            dialect::channels(engine, &mut there).unwrap()[0].sql_running == "No"
-        });
-        let error = dialect::channels(engine, &mut there).unwrap()[0]
-            .sql_error
-            .clone();
-        assert!(error.contains("1305"), "{error}");
-        sandbox.close().unwrap();
     }
+    assert!(sandbox.record().udf.is_some() && sandbox.record().federated);
+
+    sql(primary, "CREATE DATABASE shop");
+    sql(
+        primary,
+        "CREATE TABLE shop.stamps (id INT PRIMARY KEY, stamp VARCHAR(26), ns BIGINT) ENGINE=InnoDB",
+    );
+    let mut writer = session(primary);
+    for (id, format) in [(1, "STATEMENT"), (2, "ROW"), (3, "MIXED")] {
+        writer
+            .run("test", &format!("SET SESSION binlog_format={format}"))
+            .unwrap();
+        writer
+            .run(
+                "test",
+                &format!("INSERT INTO shop.stamps VALUES ({id}, NOW_USEC(), NOW_NSEC())"),
+            )
+            .unwrap();
+    }
+    wait_until("the rows arrive", LIMIT, || {
+        let there = "SELECT 1 FROM information_schema.tables WHERE table_schema='shop'";
+        value(replica, there).is_some() && number(replica, "SELECT COUNT(*) FROM shop.stamps") == 3
+    });
+    let at = |node: &Node, id: u32| {
+        let column = |name: &str| {
+            value(
+                node,
+                &format!("SELECT {name} FROM shop.stamps WHERE id={id}"),
+            )
+            .unwrap()
+        };
+        (column("stamp"), column("ns").parse::<i64>().unwrap())
+    };
+    assert!(
+        at(replica, 1) > at(primary, 1) && at(replica, 1).1 > at(primary, 1).1,
+        "{shape}: {:?}",
+        at(replica, 1)
+    );
+    assert_eq!(
+        (at(replica, 2), at(replica, 3)),
+        (at(primary, 2), at(primary, 3)),
+        "{shape}: rows are shipped"
+    );
+
+    // The method finds the function on both, and not when one of them loses it.
+    let declared: Vec<Member> = sandbox.nodes().iter().map(Member::from).collect();
+    let stamps = || Stamps::find(&mut preflight::check(&declared).unwrap()).unwrap();
+    assert_eq!(
+        stamps(),
+        Stamps {
+            sysdate: true,
+            udf: true,
+            lacking: Vec::new()
+        }
+    );
+    let mut there = session(replica);
+    there.run("test", "SET SESSION sql_log_bin=0").unwrap();
+    there.run("test", "DROP FUNCTION now_usec").unwrap();
+    let without = stamps();
+    assert!(
+        without.sysdate && !without.udf && without.lacking[0].contains("replica1 ("),
+        "{without:?}"
+    );
+    assert!(!without.insert().contains("NOW_USEC"));
+    // The function can be made again in the sandbox, as on one's own server.
+    there
+        .run(
+            "test",
+            "CREATE FUNCTION now_usec RETURNS STRING SONAME 'libreplimeter_udf.so'",
+        )
+        .unwrap();
+    assert!(stamps().udf);
+    sql(primary, "CREATE DATABASE replimeter");
+    sql(
+        primary,
+        "CREATE TABLE replimeter.lag_probe (id BIGINT UNSIGNED PRIMARY KEY, stamp DATETIME(6), stamp_udf VARCHAR(26))",
+    );
+    let mut writer = session(primary);
+    let cluster = preflight::check(&declared).unwrap();
+    replimeter_instruments::stamp::prepare(&mut writer, &cluster.primary.facts).unwrap();
+    let values: Vec<String> = (1..=9)
+        .map(|id| format!("({id}, SYSDATE(6), NOW_USEC())"))
+        .collect();
+    writer
+        .run(
+            "test",
+            &format!(
+                "INSERT INTO replimeter.lag_probe VALUES {}",
+                values.join(", ")
+            ),
+        )
+        .unwrap();
+    wait_until("the rows arrive", LIMIT, || {
+        let there = "SELECT 1 FROM information_schema.tables WHERE table_schema='replimeter'";
+        value(replica, there).is_some()
+            && number(replica, "SELECT COUNT(*) FROM replimeter.lag_probe") == 9
+    });
+    let mut federated = Federated::create(&cluster.replicas[0].server, primary).unwrap();
+    let [ours, theirs] = federated.join(1..=9).unwrap();
+    assert_eq!((ours.len(), theirs.len()), (9, 9));
+    assert!(
+        ours.iter()
+            .zip(&theirs)
+            .all(|(one, other)| one.id == other.id && one.udf < other.udf),
+        "{ours:?} {theirs:?}"
+    );
+    // In the order of the statement, by one clock: SYSDATE() of a row, NOW_USEC() of it, and those of the next row.
+    let times = ours
+        .iter()
+        .flat_map(|row| [row.sysdate.unwrap(), row.udf.unwrap()]);
+    let times: Vec<i64> = times.collect();
+    assert!(
+        times.windows(2).all(|pair| pair[0] <= pair[1] + 1),
+        "{ours:?}"
+    );
+    federated.remove().unwrap();
+
+    // Why all servers are asked beforehand: a replica without the function stops.
+    there.run("test", "DROP FUNCTION now_usec").unwrap();
+    writer
+        .run(
+            "test",
+            "INSERT INTO replimeter.lag_probe VALUES (10, SYSDATE(6), NOW_USEC())",
+        )
+        .unwrap();
+    let engine = cluster.primary.facts.engine;
+    wait_until("the replica stops", LIMIT, || {
+        dialect::channels(engine, &mut there).unwrap()[0].sql_running == "No"
+    });
+    let error = dialect::channels(engine, &mut there).unwrap()[0]
+        .sql_error
+        .clone();
+    assert!(error.contains("1305"), "{error}");
+    sandbox.close().unwrap();
 }
 
 fn cluster_members_have_the_udf() {
-    let sandbox = start("galera:3");
+    let sandbox = start("galera:2");
     sandbox.nodes().iter().for_each(answers);
     sql(&sandbox.nodes()[0], "CREATE DATABASE shop");
     sql(
@@ -277,19 +287,21 @@ fn cluster_members_have_the_udf() {
     writer
         .run("test", "INSERT INTO shop.stamps VALUES (1, NOW_NSEC())")
         .unwrap();
-    thread::sleep(Duration::from_millis(20));
     let values: BTreeSet<i64> = sandbox
         .nodes()
         .iter()
         .map(|node| {
             wait_until("the row arrives", LIMIT, || {
-                number(node, "SELECT COUNT(*) FROM shop.stamps") == 1
+                let rows = session(node).value("test", "SELECT COUNT(*) FROM shop.stamps");
+                rows.is_ok_and(|rows| rows.as_deref() == Some("1"))
             });
             number(node, "SELECT ns FROM shop.stamps")
         })
         .collect();
-    assert_eq!(values.len(), 3, "each node executed it itself: {values:?}");
-    drop(sandbox);
+    assert_eq!(values.len(), 2, "each node executed it itself: {values:?}");
+}
+
+fn group_members_have_the_udf() {
     let sandbox = start("mysql/group:2");
     sandbox.nodes().iter().for_each(answers);
 }
@@ -324,7 +336,7 @@ fn managed_sandbox_loads_udf_or_names_missing_library() {
         .with_code(3)
         .stderr_contains("/nowhere/ours.so");
     // Something that is no library: the server's own word for it, whichever server.
-    for shape in ["mariadb/async:1", "mysql/async:1"] {
+    for shape in ["mariadb/none", "mysql/none"] {
         let foreign = tool.folder().join("foreign.so");
         fs::write(&foreign, "no library").unwrap();
         let lag = tool
@@ -373,8 +385,12 @@ fn run_records_that_udf_was_loaded() {
         "--federated",
         "--rounds",
         "30",
-        "--interval",
-        "4ms",
+        "--floor-rounds",
+        "0",
+        "--keep-awake",
+        "off",
+        "--timeout",
+        "2m",
         "--json",
     ]);
     let document = document.with_code(0).json();

@@ -9,9 +9,11 @@ use replimeter_suites::{
 };
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(every_mode_is_measured_on_every_series).long(),
-    test!(mariadb_series_replicate_both_ways).long(),
-    test!(mysql_series_replicate_both_ways).long(),
+    test!(every_mode_is_measured_on_every_series)
+        .starts(90)
+        .long(),
+    test!(mariadb_series_replicate_both_ways).starts(40).long(),
+    test!(mysql_series_replicate_both_ways).starts(40).long(),
 ];
 
 /// Returns the folders of an engine's servers.
@@ -30,6 +32,7 @@ fn series(engine: &str) -> Vec<PathBuf> {
 fn versions(shape: &str, servers: &PathBuf, more: &[&str]) -> Vec<String> {
     let tool = TestEnvironment::new();
     let mut args = vec!["lag", "--rounds", "60", "--floor-rounds", "10", "--json"];
+    args.extend(["--timeout", "60s"]);
     args.extend(["--sandbox", shape, "--servers", servers.to_str().unwrap()]);
     args.extend(more);
     let document = tool.run(&args).with_code(0).json();

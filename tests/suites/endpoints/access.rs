@@ -1,6 +1,12 @@
 //! Passwords and privileges.
 
-use std::{ffi::OsStr, fs, io::Write, process::Stdio, thread, time::Duration};
+use std::{
+    ffi::OsStr,
+    fs,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use replimeter_engine::Node;
 use replimeter_suites::{CommandOutput, LIMIT, TestEnvironment, sql, url, wait, wait_until};
@@ -50,6 +56,8 @@ pub(super) fn passwords_are_read_from_every_source(cluster: &Cluster) {
         &with_password(cluster.primary()),
         "--replica",
         &with_password(cluster.replica()),
+        "--timeout",
+        "60s",
     ];
     let ended = tool.run(&[&args[..], &short[..]].concat()).with_code(0);
     assert!(ended.stdout.contains("carries a password"), "{ended:#?}");
@@ -61,15 +69,11 @@ pub(super) fn passwords_are_read_from_every_source(cluster: &Cluster) {
         .chain(words.get_args())
         .map(quoted)
         .collect();
-    let mut terminal = std::process::Command::new("script");
+    let device = asking.folder().join("device.txt");
+    let line = format!("tty >'{}'; exec {}", device.display(), line.join(" "));
+    let mut terminal = Command::new("script");
     terminal
-        .args([
-            "--quiet",
-            "--return",
-            "--command",
-            &line.join(" "),
-            "/dev/null",
-        ])
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
         .current_dir(asking.folder());
     terminal
         .envs(
@@ -87,14 +91,12 @@ pub(super) fn passwords_are_read_from_every_source(cluster: &Cluster) {
     let mut keys = child.stdin.take().unwrap();
     let shown = || String::from_utf8_lossy(&fs::read(&screen).unwrap()).into_owned();
     for asked in 1..=2 {
+        // The terminal hides typed text soon after the question.
         wait_until("it asks for a password", LIMIT, || {
-            shown()
-                .matches("Password for replimeter@127.0.0.1:")
-                .count()
-                >= asked
+            let questions = shown();
+            let questions = questions.matches("Password for replimeter@127.0.0.1:");
+            questions.count() >= asked && hides_input(&device)
         });
-        // The terminal hides typed text immediately after the question.
-        thread::sleep(Duration::from_millis(500));
         writeln!(keys, "{secret}").unwrap();
     }
     let _ = wait(child, LIMIT).with_code(0);
@@ -112,6 +114,18 @@ pub(super) fn passwords_are_read_from_every_source(cluster: &Cluster) {
                 .any(|window| window == secret.as_bytes())
         );
     }
+}
+
+/// Returns whether the terminal whose device this file names does not show what is typed.
+fn hides_input(device: &Path) -> bool {
+    let device = fs::read_to_string(device).unwrap();
+    let settings = Command::new("stty")
+        .args(["--all", "--file", device.trim()])
+        .output()
+        .unwrap();
+    assert!(settings.status.success(), "{settings:?}");
+    let settings = String::from_utf8_lossy(&settings.stdout).into_owned();
+    settings.split_whitespace().any(|word| word == "-echo")
 }
 
 /// Quotes a word for a shell.

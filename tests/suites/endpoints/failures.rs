@@ -1,7 +1,5 @@
 //! Replicas that fail during a run.
 
-use std::{thread, time::Duration};
-
 use replimeter_suites::{
     CommandOutput, LIMIT, TestEnvironment, password, session, sql, start, url, wait,
 };
@@ -12,10 +10,9 @@ use super::{ADMIN, Cluster, await_rows, pid, tables, under_way};
 pub(super) fn frozen_replica_ends_the_run(cluster: &Cluster) {
     let replica = Pid::from_raw(i32::try_from(cluster.sandbox.pids()[1]).unwrap()).unwrap();
     let tool = TestEnvironment::new();
-    let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "2s"]);
+    let child = under_way(cluster, &tool, &["--timeout", "5s"]);
     kill_process(replica, Signal::STOP).unwrap();
-    // The timeout, a check of the replica, and the cleanup: far less than 60 s.
-    let ended = wait(child, Duration::from_secs(20));
+    let ended = wait(child, LIMIT);
     kill_process(replica, Signal::CONT).unwrap();
     let ended = ended.with_code(3).stderr_contains("replica1 (");
     // The contents of its schema could not be checked.
@@ -25,20 +22,22 @@ pub(super) fn frozen_replica_ends_the_run(cluster: &Cluster) {
             .contains("the schema `replimeter` was not removed"),
         "{ended:#?}"
     );
-    // Ctrl-C also interrupts a run with a frozen replica.
+    cluster.settle();
+    // Ctrl-C also ends a run whose replica stays frozen.
     let tool = TestEnvironment::new();
-    let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "30s"]);
+    let child = under_way(cluster, &tool, &["--timeout", "600s"]);
     kill_process(replica, Signal::STOP).unwrap();
     kill_process(pid(&child), Signal::INT).unwrap();
-    thread::sleep(Duration::from_secs(3));
+    let ended = wait(child, LIMIT);
     kill_process(replica, Signal::CONT).unwrap();
-    let _ = wait(child, LIMIT).with_code(130);
+    let _ = ended.with_code(130);
     sql(cluster.primary(), "DROP DATABASE IF EXISTS replimeter");
 }
 
 pub(super) fn replica_that_breaks_ends_the_run(cluster: &Cluster) {
     let tool = TestEnvironment::new();
-    let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "30s"]);
+    // Only the error of the applier can end the run.
+    let child = under_way(cluster, &tool, &["--timeout", "600s"]);
     // A row of another client makes the applier fail on a duplicate key.
     let mut replica = session(cluster.replica());
     for statement in [
@@ -47,7 +46,7 @@ pub(super) fn replica_that_breaks_ends_the_run(cluster: &Cluster) {
     ] {
         replica.run("test", statement).unwrap();
     }
-    let ended = wait(child, Duration::from_secs(25)).with_code(3);
+    let ended = wait(child, LIMIT).with_code(3);
     let ended = ended
         .stderr_contains("replica1 (")
         .stderr_contains("(error 1062)")
@@ -100,8 +99,10 @@ pub(super) fn killed_replica_ends_the_run() {
         &replica_url,
         "--floor-rounds",
         "20",
+        "--timeout",
+        "600s",
         "--duration",
-        "60s",
+        "1000s",
     ];
     let child = tool
         .command(&args)
@@ -114,7 +115,7 @@ pub(super) fn killed_replica_ends_the_run() {
         Signal::KILL,
     )
     .unwrap();
-    let ended = wait(child, Duration::from_secs(20))
+    let ended = wait(child, LIMIT)
         .with_code(3)
         .stderr_contains("replica1 (");
     assert!(tool.only_run().join("samples.parquet").exists());

@@ -1,13 +1,13 @@
 //! Servers, tables and settings that prevent or change a run.
 
-use std::fs;
+use std::{fs, thread, time::Duration};
 
 use replimeter_suites::{
     CommandOutput, LIMIT, TestEnvironment, clean, password, session, sql, start, url, value, wait,
     wait_until,
 };
 
-use super::{ADMIN, Cluster, under_way};
+use super::{ADMIN, Cluster, tables, under_way};
 
 pub(super) fn same_server_twice_is_refused(cluster: &Cluster) {
     let (primary, replica) = (url(cluster.primary(), ADMIN), url(cluster.replica(), ADMIN));
@@ -99,10 +99,10 @@ pub(super) fn replica_of_another_primary_is_refused(cluster: &Cluster) {
             .remove(0);
         row["Master_Server_Id"] == number && row["Slave_SQL_Running"] == "Yes"
     });
-    let _ = run(&["--timeout", "2s"])
+    let _ = run(&["--timeout", "5s"])
         .with_code(3)
         .stderr_contains("replica1 (")
-        .stderr_contains("did not arrive within 2 s");
+        .stderr_contains("did not arrive within 5 s");
     cluster.assert_clean();
 }
 
@@ -179,7 +179,7 @@ pub(super) fn stopped_replica_is_refused(cluster: &Cluster) {
     let mut lock = session(cluster.replica());
     lock.run("test", "FLUSH TABLES WITH READ LOCK").unwrap();
     let _ = cluster
-        .run(&TestEnvironment::new(), &["--timeout", "1s"])
+        .run(&TestEnvironment::new(), &["--timeout", "5s"])
         .with_code(3)
         .stderr_contains("did not arrive within")
         .stderr_contains("SQL thread Yes");
@@ -187,7 +187,7 @@ pub(super) fn stopped_replica_is_refused(cluster: &Cluster) {
     cluster.settle();
     // Stopped during the check: no hang, but an error after the timeout.
     let tool = TestEnvironment::new();
-    let child = under_way(cluster, &tool, &["--duration", "60s", "--timeout", "2s"]);
+    let child = under_way(cluster, &tool, &["--timeout", "5s"]);
     sql(cluster.replica(), "STOP SLAVE SQL_THREAD");
     let ended = wait(child, LIMIT)
         .with_code(3)
@@ -210,19 +210,26 @@ pub(super) fn stopped_replica_is_refused(cluster: &Cluster) {
 pub(super) fn replica_that_was_behind_is_named(cluster: &Cluster) {
     let mut lock = session(cluster.replica());
     lock.run("test", "FLUSH TABLES WITH READ LOCK").unwrap();
-    let holder = std::thread::spawn(move || {
-        // The run creates its table while the replica applies nothing.
-        lock.run("test", "DO SLEEP(5)").unwrap();
-        lock.run("test", "UNLOCK TABLES").unwrap();
+    let tool = TestEnvironment::new();
+    let child = cluster.spawn(&tool, &["--rounds", "30", "--timeout", "600s", "--json"]);
+    wait_until("the primary has the table", LIMIT, || {
+        tables(cluster.primary()).is_some()
     });
-    let document = cluster
-        .run(
-            &TestEnvironment::new(),
-            &["--rounds", "30", "--timeout", "60s", "--json"],
-        )
-        .with_code(0)
-        .json();
-    holder.join().unwrap();
+    // The run asks the replica for the table every millisecond.
+    let mut statements = || -> u64 {
+        let status = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'";
+        let number = lock.value("test", status).unwrap();
+        number.unwrap().parse().unwrap()
+    };
+    let (before, mut own) = (statements(), 0);
+    wait_until("the run waits for the replica", LIMIT, || {
+        own += 1;
+        statements() > before + own + 500
+    });
+    // Longer than a replica may take (1 s).
+    thread::sleep(Duration::from_secs(2));
+    lock.run("test", "UNLOCK TABLES").unwrap();
+    let document = wait(child, LIMIT).with_code(0).json();
     let warnings = document["warnings"].to_string();
     assert!(
         warnings.contains("replica-behind")
@@ -261,10 +268,7 @@ pub(super) fn delayed_replica_is_refused(cluster: &Cluster) {
     };
     delay(2);
     let ended = cluster
-        .run(
-            &TestEnvironment::new(),
-            &["--rounds", "30", "--timeout", "3s", "--json"],
-        )
+        .run(&TestEnvironment::new(), &["--rounds", "30", "--json"])
         .with_code(0);
     let document = ended.json();
     let row = &document["results"]["rows"][0];
@@ -289,6 +293,7 @@ pub(super) fn delayed_replica_is_refused(cluster: &Cluster) {
 }
 
 pub(super) fn too_large_payload_is_clamped(cluster: &Cluster) {
+    let before = value(cluster.replica(), "SELECT @@GLOBAL.max_allowed_packet").unwrap();
     sql(cluster.replica(), "SET GLOBAL max_allowed_packet = 1048576");
     let ended = cluster
         .run(
@@ -316,6 +321,6 @@ pub(super) fn too_large_payload_is_clamped(cluster: &Cluster) {
     );
     sql(
         cluster.replica(),
-        "SET GLOBAL max_allowed_packet = 16777216",
+        &format!("SET GLOBAL max_allowed_packet = {before}"),
     );
 }

@@ -1,10 +1,8 @@
 //! Tables that the user creates on a replica only.
 
-use replimeter_suites::{
-    LIMIT, TestEnvironment, clean, session, sql, url, value, wait, wait_until,
-};
+use replimeter_suites::{LIMIT, TestEnvironment, session, sql, url, value, wait};
 
-use super::{ADMIN, Cluster, tables};
+use super::{ADMIN, Cluster, during_a_run, tables};
 
 /// The moment at which the user creates a table on the replica only.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,32 +12,36 @@ enum TableCreation {
     DuringTheRun,
 }
 
-pub(super) const LAG: [&str; 7] = [
-    "lag",
-    "--duration",
-    "1s",
-    "--floor-rounds",
-    "20",
-    "--warm-up",
-    "5",
+/// A command without its duration, and a query that returns 1 on the primary from its first rows until it removes their table.
+pub(super) type Line = [&'static str; 2];
+
+/// The rows of `lag` and `stale`; the replica has those of `lag` from the second one on.
+const PROBE_ROWS: &str = "SELECT COUNT(*) > 5 FROM replimeter.lag_probe";
+
+pub(super) const LAG: Line = [
+    "lag --floor-rounds 20 --warm-up 5 --timeout 60s",
+    PROBE_ROWS,
 ];
 
-pub(super) const LOAD: [&str; 9] = [
-    "load",
-    "--workload",
-    "insert",
-    "--threads",
-    "1",
-    "--duration",
-    "1s",
-    "--warm-up",
-    "200ms",
+pub(super) const LOAD: Line = [
+    "load --workload insert --threads 1 --warm-up 200ms",
+    "SELECT COUNT(*) > 20 FROM replimeter.load_insert",
+];
+
+const LAG_UNDER_LOAD: Line = [
+    "lag --floor-rounds 20 --warm-up 5 --timeout 60s --load insert:1@primary --rate 50",
+    PROBE_ROWS,
+];
+
+const STALE_UNDER_LOAD: Line = [
+    "stale --read-delays none --timeout 60s --load insert:1@writer",
+    "SELECT COUNT(*) > 0 FROM replimeter.lag_probe",
 ];
 
 pub(super) fn lag_keeps_tables_only_on_a_replica(cluster: &Cluster) {
     keeps_tables_of_a_replica_alone(
         cluster,
-        &LAG,
+        LAG,
         &[TableCreation::BeforeTheRun, TableCreation::DuringTheRun],
     );
 }
@@ -47,7 +49,7 @@ pub(super) fn lag_keeps_tables_only_on_a_replica(cluster: &Cluster) {
 pub(super) fn load_keeps_tables_only_on_a_replica(cluster: &Cluster) {
     keeps_tables_of_a_replica_alone(
         cluster,
-        &LOAD,
+        LOAD,
         &[
             TableCreation::BeforeTheRun,
             TableCreation::DuringTheRun,
@@ -57,26 +59,20 @@ pub(super) fn load_keeps_tables_only_on_a_replica(cluster: &Cluster) {
 }
 
 pub(super) fn background_load_keeps_tables_only_on_a_replica(cluster: &Cluster) {
-    let lag = [&LAG[..], &["--load", "insert:1@primary", "--rate", "50"]].concat();
-    keeps_tables_of_a_replica_alone(cluster, &lag, &[TableCreation::DuringTheRun]);
-    let stale = [
-        "stale",
-        "--duration",
-        "1s",
-        "--read-delays",
-        "none",
-        "--load",
-        "insert:1@writer",
-    ];
+    keeps_tables_of_a_replica_alone(cluster, LAG_UNDER_LOAD, &[TableCreation::DuringTheRun]);
     keeps_tables_of_a_replica_alone(
         cluster,
-        &stale,
+        STALE_UNDER_LOAD,
         &[TableCreation::DuringTheRun, TableCreation::Never],
     );
 }
 
 /// Runs a command while the user creates a table on the replica only.
-fn keeps_tables_of_a_replica_alone(cluster: &Cluster, command: &[&str], moments: &[TableCreation]) {
+fn keeps_tables_of_a_replica_alone(
+    cluster: &Cluster,
+    [command, begun]: Line,
+    moments: &[TableCreation],
+) {
     let on_replica = |statements: &[&str]| {
         let mut session = session(cluster.replica());
         session.run("test", "SET sql_log_bin=0").unwrap();
@@ -92,29 +88,26 @@ fn keeps_tables_of_a_replica_alone(cluster: &Cluster, command: &[&str], moments:
         ]);
     };
     for made in moments.iter().copied() {
-        eprintln!("case {made:?}: {}", command.join(" "));
+        eprintln!("case {made:?}: {command}");
         if made == TableCreation::BeforeTheRun {
             make();
         }
         let tool = TestEnvironment::new();
-        let (primary, replica) = (url(cluster.primary(), ADMIN), url(cluster.replica(), ADMIN));
-        let args = [
-            command,
-            &["--primary", &primary, "--replica", &replica, "--json"],
-        ]
-        .concat();
-        let child = tool
-            .command(&args)
-            .env("REPLIMETER_PASSWORD", cluster.password())
-            .spawn()
-            .unwrap();
-        if made == TableCreation::DuringTheRun {
-            wait_until("the schema has arrived", LIMIT, || {
-                !clean(cluster.replica())
-            });
-            make();
-        }
-        let document = wait(child, LIMIT).with_code(0).json();
+        let spawn = |duration: &str| {
+            let (primary, replica) = (url(cluster.primary(), ADMIN), url(cluster.replica(), ADMIN));
+            let mut args: Vec<&str> = command.split(' ').collect();
+            args.extend(["--duration", duration, "--json"]);
+            args.extend(["--primary", &primary, "--replica", &replica]);
+            tool.command(&args)
+                .env("REPLIMETER_PASSWORD", cluster.password())
+                .spawn()
+                .unwrap()
+        };
+        let ended = match made {
+            TableCreation::DuringTheRun => during_a_run(cluster, begun, spawn, make),
+            _ => wait(spawn("1s"), LIMIT),
+        };
+        let document = ended.with_code(0).json();
         cluster.settle();
         let warnings = document["warnings"].to_string();
         assert_eq!(

@@ -1,13 +1,12 @@
 //! What a run leaves in its directory if it is killed, or the disk is full.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use replimeter_render::reading;
-use replimeter_suites::{CommandOutput, LIMIT, TestEnvironment, binary, wait, wait_until};
-use rustix::process::{Signal, kill_process};
+use replimeter_suites::{CommandOutput, LIMIT, TestEnvironment, binary, wait_until};
 use serde_json::Value;
 
-use super::{ADMIN, Cluster, under_way};
+use super::{ADMIN, Cluster, kill, under_way};
 
 /// Copies a run, and changes its journal.
 fn with_journal(run: &Path, to: &Path, change: impl FnOnce(&mut Vec<u8>)) -> String {
@@ -34,7 +33,7 @@ fn results(run: &Path) -> Value {
 
 pub(super) fn killed_run_has_figures(cluster: &Cluster) {
     let tool = TestEnvironment::new();
-    let child = under_way(cluster, &tool, &["--duration", "60s", "--interval", "2ms"]);
+    let child = under_way(cluster, &tool, &["--interval", "2ms"]);
     let dir = tool.only_run();
     let (journal, samples) = (dir.join("run.journal"), dir.join("samples.parquet"));
     wait_until("counted rows are on the disk", LIMIT, || {
@@ -43,8 +42,7 @@ pub(super) fn killed_run_has_figures(cluster: &Cluster) {
     let report = |run: &str| tool.run(&["report", run]);
     let run = dir.to_str().unwrap();
     let _ = report(run).with_code(3).stderr_contains("is still active");
-    kill_process(super::pid(&child), Signal::KILL).unwrap();
-    let _ = wait(child, LIMIT);
+    kill(cluster, child);
     // Without an end, and with a last write that was cut off.
     let copied = |name: &str| tool.folder().join(name);
     let cut = with_journal(&dir, &copied("cut"), |bytes| bytes.truncate(99));
@@ -126,56 +124,95 @@ fn on_small_disk(
     CommandOutput::of(output.unwrap())
 }
 
+/// Files of a run in the order in which they fill a disk. The journal is complete before the histograms are written.
+const FILES: [&str; 6] = [
+    "manifest.json",
+    "samples.parquet",
+    "run.journal",
+    "histograms.hlog",
+    "summary.json",
+    "report.html",
+];
+
+/// Where a disk became full: the place in [`FILES`] of the file whose write failed, and whether `report` finds results.
+type FullAt = (usize, bool);
+
+fn place(file: &str) -> usize {
+    FILES.iter().position(|other| *other == file).unwrap()
+}
+
+/// Runs on a disk of this size, which becomes full, and checks what is left.
+fn full_disk(cluster: &Cluster, tool: &TestEnvironment, name: &str, kib: u32) -> FullAt {
+    let copy = tool.folder().join(name);
+    let ended = on_small_disk(cluster, tool, kib, &copy)
+        .with_code(3)
+        .stderr_contains("No space left")
+        .stderr_contains("--run-dir");
+    let mut files = FILES.iter();
+    let file = files.position(|name| ended.stderr.contains(name));
+    let file = file.unwrap_or_else(|| panic!("{kib} KiB: {ended:#?}"));
+    let Ok(entries) = fs::read_dir(&copy) else {
+        // Nothing was measured, so nothing is kept.
+        assert_eq!(FILES[file], "manifest.json");
+        return (file, false);
+    };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: Vec<String> = names.collect();
+    let hidden = |name: &String| name.starts_with('.') || name.ends_with(".partial");
+    assert!(!names.iter().any(hidden), "{kib} KiB: {names:?}");
+    // With space, the rest is made, and a record is kept.
+    let record = || fs::read_to_string(copy.join("summary.json")).ok();
+    let before = record();
+    let report = tool.run(&["report", copy.to_str().unwrap()]);
+    if report.code == Some(3) {
+        // There was no room for the journal either.
+        let _ = report.stderr_contains("it was cut off before `lag` had results");
+        let earlier = file < place("report.html");
+        assert!(earlier && before.is_none(), "{kib} KiB: {ended:#?}");
+        return (file, false);
+    }
+    let report = report.with_code(0);
+    assert!(report.words().contains("p50"), "{kib} KiB: {report:#?}");
+    assert!(results(&copy)["rows"][0]["from_ack"]["count"].as_u64() > Some(0));
+    assert!(before.is_none() || before == record(), "{kib} KiB");
+    assert_eq!(fs::read_dir(&copy).unwrap().count(), 7, "{kib} KiB");
+    (file, true)
+}
+
 pub(super) fn full_disk_is_explained_at_every_write(cluster: &Cluster) {
     let tool = TestEnvironment::new();
-    let mut named = BTreeSet::new();
-    for kib in [8, 72, 84, 96, 108, 120, 400] {
-        let copy = tool.folder().join(format!("copy-{kib}"));
-        let ended = on_small_disk(cluster, &tool, kib, &copy)
-            .with_code(3)
-            .stderr_contains("No space left")
-            .stderr_contains("--run-dir");
-        let files = [
-            "manifest.json",
-            "samples.parquet",
-            "run.journal",
-            "histograms.hlog",
-            "summary.json",
-            "report.html",
-        ];
-        let file = files.into_iter().find(|name| ended.stderr.contains(name));
-        named.insert(file.unwrap_or_else(|| panic!("{kib} KiB: {ended:#?}")));
-        let Ok(entries) = fs::read_dir(&copy) else {
-            // Nothing was measured, so nothing is kept.
-            assert_eq!(file, Some("manifest.json"));
-            continue;
-        };
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let names: Vec<String> = names.collect();
-        let hidden = |name: &String| name.starts_with('.') || name.ends_with(".partial");
-        assert!(!names.iter().any(hidden), "{kib} KiB: {names:?}");
-        // With space, the rest is made, and a record is kept.
-        let record = || fs::read_to_string(copy.join("summary.json")).ok();
-        let before = record();
-        let report = tool.run(&["report", copy.to_str().unwrap()]);
-        if report.code == Some(3) {
-            // There was no room for the journal either.
-            let _ = report.stderr_contains("it was cut off before `lag` had results");
-            assert!(kib <= 96 && before.is_none(), "{kib} KiB");
-            continue;
-        }
-        let report = report.with_code(0);
-        assert!(report.words().contains("p50"), "{kib} KiB: {report:#?}");
-        assert!(results(&copy)["rows"][0]["from_ack"]["count"].as_u64() > Some(0));
-        assert!(before.is_none() || before == record(), "{kib} KiB");
-        assert_eq!(fs::read_dir(&copy).unwrap().count(), 7, "{kib} KiB");
-    }
-    for file in [
-        "manifest.json",
-        "samples.parquet",
-        "summary.json",
-        "report.html",
+    let mut number = 0;
+    let mut full_at = |kib| {
+        number += 1;
+        full_disk(cluster, &tool, &format!("copy-{number}"), kib)
+    };
+    let mut found: BTreeMap<u32, FullAt> = [8, 72, 108, 400].map(|kib| (kib, full_at(kib))).into();
+    let (samples, summary) = (place("samples.parquet"), place("summary.json"));
+    // The record is made from the journal if there is no room for the record only.
+    for wanted in [
+        (samples, false)..=(samples, true),
+        (summary, true)..=(summary, true),
     ] {
-        assert!(named.contains(file), "{file} is not among {named:?}");
+        // Bisection, in pages of memory; the sizes of the files differ between runs.
+        for _ in 0..20 {
+            if found.values().any(|at| wanted.contains(at)) {
+                break;
+            }
+            let (low, _) = found.iter().rfind(|(_, at)| *at < wanted.start()).unwrap();
+            let (high, _) = found.iter().find(|(_, at)| *at > wanted.end()).unwrap();
+            let (low, high) = (*low.min(high), *low.max(high));
+            if high - low <= 4 {
+                found.retain(|kib, _| [8, 400].contains(kib) || ![low, high].contains(kib));
+            } else {
+                let middle = (low + high) / 8 * 4;
+                found.insert(middle, full_at(middle));
+            }
+        }
+        assert!(
+            found.values().any(|at| wanted.contains(at)),
+            "no disk was full at {wanted:?}: {found:?}"
+        );
     }
+    let ends = [found[&8].0, found[&400].0];
+    assert_eq!(ends, ["manifest.json", "report.html"].map(place));
 }

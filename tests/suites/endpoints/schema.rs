@@ -4,10 +4,14 @@ use std::process::Child;
 
 use replimeter_engine::Node;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, clean, session, sql, url, value, wait, wait_until,
+    CommandOutput, LIMIT, TestEnvironment, clean, session, sql, url, value, wait,
 };
 
-use super::{ADMIN, Cluster, replica_tables::LAG, replica_tables::LOAD, tables};
+use super::{
+    ADMIN, Cluster, during_a_run,
+    replica_tables::{LAG, LOAD, Line},
+    tables,
+};
 
 /// Privileges that suffice for `lag` and `load`, without those to see routines and events.
 const BLIND: &str = "CREATE, DROP, INSERT, DELETE, SELECT";
@@ -16,14 +20,17 @@ const SIGHTED: &str = "CREATE, DROP, INSERT, DELETE, SELECT, EXECUTE, EVENT";
 
 const UNSEEN: &str = "the user may not see everything in it (no EXECUTE, EVENT on the schema)";
 
-fn spawn(cluster: &Cluster, tool: &TestEnvironment, user: [&str; 2], command: &[&str]) -> Child {
-    let [user, password] = user;
+fn spawn(
+    cluster: &Cluster,
+    tool: &TestEnvironment,
+    [user, password]: [&str; 2],
+    command: &str,
+    duration: &str,
+) -> Child {
     let (primary, replica) = (url(cluster.primary(), user), url(cluster.replica(), user));
-    let args = [
-        command,
-        &["--primary", &primary, "--replica", &replica, "--json"],
-    ]
-    .concat();
+    let mut args: Vec<&str> = command.split(' ').collect();
+    args.extend(["--duration", duration, "--json"]);
+    args.extend(["--primary", &primary, "--replica", &replica]);
     let mut command = tool.command(&args);
     command
         .env("REPLIMETER_PASSWORD", password)
@@ -31,11 +38,21 @@ fn spawn(cluster: &Cluster, tool: &TestEnvironment, user: [&str; 2], command: &[
         .unwrap()
 }
 
-fn run(cluster: &Cluster, user: [&str; 2], command: &[&str]) -> CommandOutput {
-    wait(
-        spawn(cluster, &TestEnvironment::new(), user, command),
-        LIMIT,
-    )
+fn run(cluster: &Cluster, user: [&str; 2], [command, _]: Line) -> CommandOutput {
+    let tool = TestEnvironment::new();
+    wait(spawn(cluster, &tool, user, command, "1s"), LIMIT)
+}
+
+/// Runs a command, and calls `work` in the middle of it.
+fn run_and_change(
+    cluster: &Cluster,
+    user: [&str; 2],
+    [command, begun]: Line,
+    work: impl FnOnce(),
+) -> CommandOutput {
+    let tool = TestEnvironment::new();
+    let start = |duration: &str| spawn(cluster, &tool, user, command, duration);
+    during_a_run(cluster, begun, start, work)
 }
 
 /// Returns the warnings of a run that ended well.
@@ -79,24 +96,21 @@ fn programs(node: &Node) -> Option<String> {
 
 pub(super) fn routines_and_events_of_the_user_are_kept(cluster: &Cluster) {
     for (privileges, object, on_replica_only, command) in [
-        (BLIND, PROCEDURE, false, &LAG[..]),
-        (BLIND, EVENT, true, &LOAD),
-        (SIGHTED, PROCEDURE, true, &LAG),
-        (SIGHTED, EVENT, false, &LOAD),
+        (BLIND, PROCEDURE, false, LAG),
+        (BLIND, EVENT, true, LOAD),
+        (SIGHTED, PROCEDURE, true, LAG),
+        (SIGHTED, EVENT, false, LOAD),
     ] {
-        eprintln!("case {privileges}; {object}; {}", command.join(" "));
+        eprintln!("case {privileges}; {object}; {}", command[0]);
         create_probe(cluster, privileges);
-        let tool = TestEnvironment::new();
-        let child = spawn(cluster, &tool, ["probe", "pw"], command);
-        wait_until("the schema has arrived", LIMIT, || {
-            !clean(cluster.replica())
+        let ended = run_and_change(cluster, ["probe", "pw"], command, || {
+            if on_replica_only {
+                alone(cluster.replica(), &[object]);
+            } else {
+                sql(cluster.primary(), object);
+            }
         });
-        if on_replica_only {
-            alone(cluster.replica(), &[object]);
-        } else {
-            sql(cluster.primary(), object);
-        }
-        let warnings = warnings(wait(child, LIMIT));
+        let warnings = warnings(ended);
         cluster.settle();
         assert_eq!(programs(cluster.replica()).as_deref(), Some("1"));
         assert_eq!(
@@ -120,14 +134,14 @@ pub(super) fn routines_and_events_of_the_user_are_kept(cluster: &Cluster) {
 
 pub(super) fn schema_is_removed_if_everything_in_it_is_visible(cluster: &Cluster) {
     create_probe(cluster, SIGHTED);
-    for command in [&LAG[..], &LOAD[..]] {
+    for command in [LAG, LOAD] {
         let found = warnings(run(cluster, ["probe", "pw"], command));
-        assert!(!found.contains("clean-up-incomplete"), "{found}");
+        assert!(!found.contains("was not removed"), "{found}");
         cluster.assert_clean();
     }
     create_probe(cluster, BLIND);
     // Once: a later run finds a schema that it did not create.
-    for (command, times) in [(&LAG[..], 1), (&LOAD, 0)] {
+    for (command, times) in [(LAG, 1), (LOAD, 0)] {
         let found = warnings(run(cluster, ["probe", "pw"], command));
         assert_eq!(found.matches(UNSEEN).count(), times, "{found}");
         assert!(!clean(cluster.primary()));
@@ -139,11 +153,11 @@ pub(super) fn schema_is_removed_if_everything_in_it_is_visible(cluster: &Cluster
 
 pub(super) fn empty_schema_of_the_user_is_kept(cluster: &Cluster) {
     let admin = [ADMIN, cluster.password()];
-    for command in [&LAG[..], &LOAD[..]] {
+    for command in [LAG, LOAD] {
         sql(cluster.primary(), "CREATE DATABASE replimeter");
         cluster.settle();
         let found = warnings(run(cluster, admin, command));
-        assert!(!found.contains("clean-up-incomplete"), "{found}");
+        assert!(!found.contains("was not removed"), "{found}");
         cluster.settle();
         assert!(!clean(cluster.primary()) && !clean(cluster.replica()));
         sql(cluster.primary(), "DROP DATABASE replimeter");
@@ -162,10 +176,8 @@ pub(super) fn schema_of_the_primary_alone_is_refused(cluster: &Cluster) {
     let mut primary = session(cluster.primary());
     primary.run("test", "SET sql_log_bin=0").unwrap();
     primary.run("test", "CREATE DATABASE replimeter").unwrap();
-    for command in [&LAG[..], &LOAD] {
-        let tool = TestEnvironment::new();
-        let user = [ADMIN, cluster.password()];
-        let _ = wait(spawn(cluster, &tool, user, command), LIMIT)
+    for command in [LAG, LOAD] {
+        let _ = run(cluster, [ADMIN, cluster.password()], command)
             .with_code(3)
             .stderr_contains("replica1 (")
             .stderr_contains("the primary has it and this server does not");
@@ -180,21 +192,17 @@ pub(super) fn schema_is_checked_and_dropped_under_one_lock(cluster: &Cluster) {
         let sql = format!("SELECT {function}('replimeter.schema'{more})");
         assert_eq!(session.value("test", &sql).unwrap().as_deref(), Some("1"));
     };
-    for command in [&LAG[..], &LOAD[..]] {
-        let mut other = session(cluster.primary());
+    let mut other = session(cluster.primary());
+    for command in [LAG, LOAD] {
         lock("GET_LOCK", ", 0", &mut other);
         let _ = run(cluster, admin, command)
             .with_code(3)
             .stderr_contains("another Replimeter run is creating or removing its tables");
         assert!(clean(cluster.primary()));
         lock("RELEASE_LOCK", "", &mut other);
-        let tool = TestEnvironment::new();
-        let child = spawn(cluster, &tool, admin, command);
-        wait_until("the schema has arrived", LIMIT, || {
-            !clean(cluster.replica())
-        });
-        lock("GET_LOCK", ", 5", &mut other);
-        let found = warnings(wait(child, LIMIT));
+        let take = || lock("GET_LOCK", ", 0", &mut other);
+        let found = warnings(run_and_change(cluster, admin, command, take));
+        lock("RELEASE_LOCK", "", &mut other);
         assert!(
             found.contains("the schema `replimeter` was not removed: ")
                 && found.contains("another Replimeter run is creating or removing its tables"),

@@ -16,13 +16,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{ADMIN, Cluster, under_way};
 
-/// Ends a test whose run waits for each statement: a run with one bound takes about 6 s.
-const BOUND: Duration = Duration::from_secs(30);
-
 /// Interrupts a run whose primary gives no answer, and checks that it names that server and what is left there.
 fn interrupt(child: Child, left: &str) {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let ended = wait(child, BOUND).with_code(130);
+    let ended = wait(child, LIMIT).with_code(130);
     let document = ended.json();
     assert_eq!(document["status"], "interrupted", "{document:#}");
     let warnings = document["warnings"].to_string();
@@ -34,7 +31,7 @@ fn interrupt(child: Child, left: &str) {
 
 pub(super) fn interrupt_ends_a_run_with_a_frozen_primary(cluster: &Cluster) {
     let tool = TestEnvironment::new();
-    let child = under_way(cluster, &tool, &["--json", "--duration", "60s"]);
+    let child = under_way(cluster, &tool, &["--json"]);
     let primary = Pid::from_raw(i32::try_from(cluster.sandbox.pids()[0]).unwrap()).unwrap();
     kill_process(primary, Signal::STOP).unwrap();
     interrupt(child, "its table `replimeter`.`lag_probe` still exists");
@@ -158,7 +155,7 @@ pub(super) fn interrupt_ends_runs_whose_packets_are_lost(cluster: &Cluster) {
     let [primary, replica] = [cluster.primary(), cluster.replica()].map(|node| path.forward(node));
     let lines: [(&[&str], &str, &str); 3] = [
         (
-            &["lag", "--floor-rounds", "20"],
+            &["lag", "--floor-rounds", "20", "--timeout", "600s"],
             "SELECT COUNT(*) > 100 FROM replimeter.lag_probe",
             "its table `replimeter`.`lag_probe` still exists",
         ),
@@ -168,7 +165,7 @@ pub(super) fn interrupt_ends_runs_whose_packets_are_lost(cluster: &Cluster) {
             "DROP TABLE IF EXISTS `replimeter`.`load_insert`",
         ),
         (
-            &["stale", "--read-delays", "none"],
+            &["stale", "--read-delays", "none", "--timeout", "600s"],
             "SELECT MAX(k) > 100 FROM replimeter.lag_probe",
             "its table `replimeter`.`lag_probe` still exists",
         ),
@@ -178,7 +175,7 @@ pub(super) fn interrupt_ends_runs_whose_packets_are_lost(cluster: &Cluster) {
         let more = [
             "--json",
             "--duration",
-            "60s",
+            "1000s",
             "--primary",
             &primary,
             "--replica",

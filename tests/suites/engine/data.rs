@@ -1,16 +1,19 @@
 //! Data sets: filled, reused, stored and removed.
 
-use std::{process::Child, time::Duration};
+use std::{process::Child, thread};
 
 use replimeter_engine::Node;
 use replimeter_suites::{
-    LIMIT, TestEnvironment, password, session, sql, start, url, value, wait, wait_until,
+    LIMIT, TestEnvironment, password, session, shared, sql, start, url, value, wait, wait_until,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    fs::statvfs,
+    process::{Pid, Signal, kill_process},
+};
 
 use super::{
-    ADMIN, RELAXED, assert_clean, codes, load, load_with, number, pid, run_file, spawn,
-    statements_of, with_global,
+    ADMIN, assert_clean, codes, counting, errors, finished, inserted, interrupted, load, load_with,
+    number, pid, run_file, spawn, statements_of, with_global,
 };
 
 pub(super) fn existing_data_is_reused(nodes: &[Node]) {
@@ -23,13 +26,13 @@ pub(super) fn existing_data_is_reused(nodes: &[Node]) {
             size,
             "--keep-data",
             "--duration",
-            "1s",
+            "300ms",
             "--threads",
-            "2",
+            "1",
             "--reads",
             "primary",
         ];
-        load(nodes, &args).with_code(0).json()
+        finished(load(nodes, &args))
     };
     let document = run("5000", "post-insert");
     assert_eq!(
@@ -70,18 +73,8 @@ pub(super) fn existing_data_is_reused(nodes: &[Node]) {
     let bytes = number(&document["results"]["data"][0]["bytes"]);
     assert!((3.5e6..8e6).contains(&bytes), "{bytes}");
     // A run leaves a data set that it found; another size, or a run without --keep-data, removes it.
-    let _ = load(
-        nodes,
-        &[
-            "--workload",
-            "select",
-            "--data-size",
-            "100",
-            "--duration",
-            "1s",
-        ],
-    )
-    .with_code(0);
+    let args = "--workload select --data-size 100 --threads 1 --duration 300ms";
+    let _ = finished(load(nodes, &args.split(' ').collect::<Vec<_>>()));
 }
 
 pub(super) fn foreign_tables_are_kept(nodes: &[Node]) {
@@ -96,26 +89,29 @@ pub(super) fn foreign_tables_are_kept(nodes: &[Node]) {
     sql(&nodes[0], "DROP DATABASE replimeter");
 }
 
-pub(super) fn interrupted_fill_leaves_nothing(nodes: &[Node]) {
-    let tool = TestEnvironment::new();
-    let child = spawn(
-        &tool,
-        nodes,
-        &[
-            "--workload",
-            "point-select",
-            "--data-size",
-            "4GB",
-            "--duration",
-            "1s",
-        ],
-    );
+/// Returns the size of a data set that takes long to fill, and for which the server's disk has room.
+fn large(node: &Node) -> String {
+    let folder = value(node, "SELECT @@datadir").unwrap();
+    let disk = statvfs(folder.as_str()).unwrap();
+    let free_mb = disk.f_bavail * disk.f_frsize / 1_000_000;
+    format!("{}MB", (free_mb / 2).min(4000))
+}
+
+fn await_rows(node: &Node) {
     wait_until("the data set is being filled", LIMIT, || {
-        let rows = session(&nodes[0]).value("test", "SELECT 1 FROM replimeter.sbtest1 LIMIT 1");
+        let rows = session(node).value("test", "SELECT 1 FROM replimeter.sbtest1 LIMIT 1");
         rows.ok().flatten().is_some()
     });
+}
+
+pub(super) fn interrupted_fill_leaves_nothing(nodes: &[Node]) {
+    let tool = TestEnvironment::new();
+    let size = large(&nodes[0]);
+    let args = ["--workload", "point-select", "--data-size", &size];
+    let child = spawn(&tool, nodes, &args);
+    await_rows(&nodes[0]);
     kill_process(pid(&child), Signal::INT).unwrap();
-    let _ = wait(child, Duration::from_secs(60)).with_code(130);
+    let _ = wait(child, LIMIT).with_code(130);
     assert!(tool.runs().is_empty());
 }
 
@@ -153,14 +149,14 @@ pub(super) fn rows_of_a_file_equal_inserted_ones(nodes: &[Node]) {
     let load_once = |tables: &str, setting| {
         let text = format!("{tables}{statement}");
         with_global(primary, "local_infile", setting, || {
-            let once = ["--duration", "1s", "--keep-data", "--threads", "1"];
+            let once = ["--duration", "300ms", "--keep-data", "--threads", "1"];
             run_file(nodes, &text, &once)
         })
     };
     // Returns a checksum, and how many files and inserts filled the tables.
     let filled = |tables: &str, check: &str, setting| {
         let before = counters();
-        let _ = load_once(tables, setting).with_code(0);
+        let _ = finished(load_once(tables, setting));
         let after = counters();
         let found = session(primary).rows("test", check).unwrap();
         sql(primary, "DROP DATABASE replimeter");
@@ -184,33 +180,17 @@ pub(super) fn rows_of_a_file_equal_inserted_ones(nodes: &[Node]) {
     assert_clean(nodes);
 }
 
-pub(super) fn rows_of_a_file_equal_inserted_ones_on_mysql() {
-    let sandbox = start("mysql/none", &RELAXED);
-    rows_of_a_file_equal_inserted_ones(sandbox.nodes());
-}
-
 /// A tablespace that may not grow simulates a full disk.
 pub(super) fn full_disk_ends_the_fill() {
     let options = [
-        RELAXED.as_slice(),
-        &[
-            "innodb_file_per_table=0",
-            "innodb_data_file_path=ibdata1:12M:autoextend:max:40M",
-        ],
-    ]
-    .concat();
+        "innodb_file_per_table=0",
+        "innodb_data_file_path=ibdata1:12M:autoextend:max:40M",
+    ];
     let sandbox = start("mariadb/none", &options);
     let nodes = sandbox.nodes();
     let ended = load(
         nodes,
-        &[
-            "--workload",
-            "point-select",
-            "--data-size",
-            "200MB",
-            "--duration",
-            "1s",
-        ],
+        &["--workload", "point-select", "--data-size", "100MB"],
     )
     .with_code(3);
     let _ = ended
@@ -220,9 +200,9 @@ pub(super) fn full_disk_ends_the_fill() {
     assert_clean(nodes);
 }
 
-/// Statements that take longer than any test, as an index over a large table does.
+/// Statements that take longer than [`LIMIT`], as an index over a large table does.
 const SLOW_INDEX: &str = "size = 25\n[[table]]\nname = 'slow'\ncreate = 'CREATE TABLE slow (id INT PRIMARY KEY)'\n\
-     after = ['DO SLEEP(300)']\n[table.columns]\nid = {row = true}\n[[statement]]\nsql = 'SELECT 1'";
+     after = ['DO SLEEP(1000)']\n[table.columns]\nid = {row = true}\n[[statement]]\nsql = 'SELECT 1'";
 
 /// Starts a load, and waits until it runs the statement after the rows.
 fn slow_index(tool: &TestEnvironment, nodes: &[Node]) -> Child {
@@ -238,90 +218,104 @@ fn slow_index(tool: &TestEnvironment, nodes: &[Node]) -> Child {
 
 fn sleeping(node: &Node) -> bool {
     let rows = session(node).rows("test", "SHOW PROCESSLIST").unwrap();
-    rows.iter().any(|row| row["Info"] == "DO SLEEP(300)")
+    rows.iter().any(|row| row["Info"] == "DO SLEEP(1000)")
 }
 
 pub(super) fn interrupt_ends_a_long_statement_of_the_fill(nodes: &[Node]) {
     let tool = TestEnvironment::new();
     let child = slow_index(&tool, nodes);
     kill_process(pid(&child), Signal::INT).unwrap();
-    let _ = wait(child, Duration::from_secs(15)).with_code(130);
-    assert!(!sleeping(&nodes[0]), "it does not run any more");
+    let _ = wait(child, LIMIT).with_code(130);
+    wait_until("the statement has ended", LIMIT, || !sleeping(&nodes[0]));
     assert!(tool.runs().is_empty());
 }
 
 pub(super) fn interrupt_ends_the_fill_of_a_frozen_primary() {
-    let sandbox = start("mariadb/none", &RELAXED);
+    let sandbox = start("mariadb/none", &[]);
     let tool = TestEnvironment::new();
     let child = slow_index(&tool, sandbox.nodes());
     let primary = Pid::from_raw(i32::try_from(sandbox.pids()[0]).unwrap()).unwrap();
     kill_process(primary, Signal::STOP).unwrap();
     kill_process(pid(&child), Signal::INT).unwrap();
-    let ended = wait(child, Duration::from_secs(40));
+    let ended = wait(child, LIMIT);
     kill_process(primary, Signal::CONT).unwrap();
     let _ = ended.with_code(130);
     let next = load(
         sandbox.nodes(),
         &["--workload", "insert", "--duration", "1s"],
     );
-    let _ = next.with_code(0);
+    let _ = finished(next);
 }
 
-/// Starts a load of `insert`, and waits until it writes.
-fn inserts(tool: &TestEnvironment, nodes: &[Node], duration: &str) -> Child {
-    let child = spawn(
-        tool,
-        nodes,
-        &["--workload", "insert", "--duration", duration],
-    );
-    wait_until("the load writes", LIMIT, || {
-        let rows = session(&nodes[0]).value("test", "SELECT 1 FROM replimeter.load_insert LIMIT 1");
-        rows.ok().flatten().is_some()
-    });
-    child
+/// Checks that a load of `insert` which is under way still writes its rows, and that none of its statements failed.
+fn assert_unharmed(load: Child, node: &Node) {
+    let before = inserted(node);
+    wait_until("the load continues", LIMIT, || inserted(node) > before);
+    let document = interrupted(load);
+    let row = &document["results"]["rows"][0];
+    assert_eq!(errors(row, |_| true), 0, "{row:#}");
+}
+
+fn lock_holder(node: &Node) -> Option<String> {
+    value(node, "SELECT IS_USED_LOCK('replimeter.run')")
 }
 
 pub(super) fn run_that_lost_its_lock_keeps_the_next_runs_tables(nodes: &[Node]) {
+    let primary = &nodes[0];
+    let table = || {
+        let comment = "SELECT table_comment FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'load_insert'";
+        value(primary, comment)
+    };
     let (first, second) = (TestEnvironment::new(), TestEnvironment::new());
-    let loses = inserts(&first, nodes, "5s");
-    let holder = value(&nodes[0], "SELECT IS_USED_LOCK('replimeter.run')").unwrap();
-    sql(&nodes[0], &format!("KILL {holder}"));
-    let takes = spawn(
-        &second,
-        nodes,
-        &["--workload", "insert", "--duration", "9s"],
-    );
+    let loses = counting(&first, nodes, 1, &["--rate", "20", "--duration", "10s"]);
+    // It cannot take the lock again before the other run has it.
+    kill_process(pid(&loses), Signal::STOP).unwrap();
+    let (holder, old_table) = (lock_holder(primary).unwrap(), table());
+    sql(primary, &format!("KILL {holder}"));
+    let args = "--workload insert --threads 1 --rate 20 --duration 600s";
+    let takes = spawn(&second, nodes, &args.split(' ').collect::<Vec<_>>());
+    wait_until("the other run has a table of its own", LIMIT, || {
+        table().is_some_and(|now| Some(now) != old_table) && inserted(primary) > 0
+    });
+    assert!(lock_holder(primary).is_some_and(|now| now != holder));
+    kill_process(pid(&loses), Signal::CONT).unwrap();
     let refused = wait(loses, LIMIT).with_code(3);
     let _ = refused.stderr_contains("another Replimeter run is measuring this server");
-    let _ = wait(takes, LIMIT).with_code(0);
+    assert_unharmed(takes, primary);
 }
 
 pub(super) fn fill_that_lost_its_lock_ends(nodes: &[Node]) {
     loses_its_lock_while_filling(nodes, |tool| {
-        let large = ["--workload", "point-select", "--data-size", "4GB"];
-        spawn(tool, nodes, &large)
+        let size = large(&nodes[0]);
+        spawn(
+            tool,
+            nodes,
+            &["--workload", "point-select", "--data-size", &size],
+        )
     });
 }
 
 pub(super) fn fill_of_a_background_load_ends_without_its_lock(nodes: &[Node]) {
     loses_its_lock_while_filling(nodes, |tool| {
         let (primary, replica) = (url(&nodes[0], ADMIN), url(&nodes[1], ADMIN));
-        let large = [
+        let size = large(&nodes[0]);
+        let args = [
+            "lag",
+            "--primary",
+            &primary,
+            "--replica",
+            &replica,
+            "--timeout",
+            "60s",
             "--load",
             "point-select:1@primary",
             "--load-data-size",
-            "4GB",
+            &size,
         ];
-        tool.command(
-            &[
-                &["lag", "--primary", &primary, "--replica", &replica],
-                &large[..],
-            ]
-            .concat(),
-        )
-        .env("REPLIMETER_PASSWORD", password(&nodes[0]))
-        .spawn()
-        .unwrap()
+        tool.command(&args)
+            .env("REPLIMETER_PASSWORD", password(&nodes[0]))
+            .spawn()
+            .unwrap()
     });
 }
 
@@ -329,19 +323,25 @@ pub(super) fn fill_of_a_background_load_ends_without_its_lock(nodes: &[Node]) {
 fn loses_its_lock_while_filling(nodes: &[Node], begin: impl FnOnce(&TestEnvironment) -> Child) {
     let tool = TestEnvironment::new();
     let child = begin(&tool);
-    wait_until("the data set is being filled", LIMIT, || {
-        let rows = session(&nodes[0]).value("test", "SELECT 1 FROM replimeter.sbtest1 LIMIT 1");
-        rows.ok().flatten().is_some()
-    });
-    let holder = value(&nodes[0], "SELECT IS_USED_LOCK('replimeter.run')").unwrap();
+    await_rows(&nodes[0]);
+    let holder = lock_holder(&nodes[0]).unwrap();
+    // It waits for the lock, and so has it before the run asks for it again.
     let mut other_run = session(&nodes[0]);
-    for statement in [
-        &format!("KILL {holder}"),
-        "DO GET_LOCK('replimeter.run', 10)",
-    ] {
-        other_run.run("test", statement).unwrap();
-    }
-    let ended = wait(child, Duration::from_secs(60)).with_code(3);
+    let waiting = format!(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE id = {} AND info LIKE '%GET_LOCK%'",
+        other_run.connection_id()
+    );
+    let taking = thread::spawn(move || {
+        let taken = other_run.value("test", "SELECT GET_LOCK('replimeter.run', 240)");
+        (other_run, taken)
+    });
+    wait_until("the other run waits for the lock", LIMIT, || {
+        value(&nodes[0], &waiting).as_deref() == Some("1")
+    });
+    sql(&nodes[0], &format!("KILL {holder}"));
+    let (_other_run, taken) = taking.join().unwrap();
+    assert_eq!(taken.unwrap().as_deref(), Some("1"));
+    let ended = wait(child, LIMIT).with_code(3);
     let _ = ended.stderr_contains("another Replimeter run is measuring this server");
     assert!(
         tool.runs()
@@ -352,18 +352,19 @@ fn loses_its_lock_while_filling(nodes: &[Node], begin: impl FnOnce(&TestEnvironm
 }
 
 pub(super) fn two_loads_on_two_galera_nodes_exclude_each_other() {
-    let sandbox = start("mariadb/galera:2", &RELAXED);
+    let sandbox = shared("mariadb/galera:2", &[]);
     let nodes = sandbox.nodes();
     let other = [nodes[1].clone(), nodes[0].clone()];
     let (first, second) = (TestEnvironment::new(), TestEnvironment::new());
-    let running = inserts(&first, nodes, "5s");
+    let running = counting(&first, nodes, 1, &["--rate", "20", "--duration", "600s"]);
     let refused = load_with(
         &second,
         &other,
         &["--workload", "insert", "--duration", "1s"],
     );
-    let _ = wait(running, LIMIT).with_code(0);
+    assert_unharmed(running, &nodes[0]);
     let _ = refused
         .with_code(3)
         .stderr_contains("another Replimeter run is measuring this server");
+    assert_clean(nodes);
 }

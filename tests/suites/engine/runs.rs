@@ -1,32 +1,27 @@
 //! Plans and reports, interrupted runs, and loads during a measurement.
 
-use std::{fs, thread, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    fs,
+};
 
 use replimeter_engine::Node;
-use replimeter_suites::{LIMIT, TestEnvironment, password, session, sql, url, wait, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use replimeter_suites::{CommandOutput, LIMIT, TestEnvironment, password, sql, url, value, wait};
 
-use super::{ADMIN, load_with, number, spawn};
+use super::{
+    ADMIN, count, counting, failures_before_the_end, interrupted, load_with, number, passed, until,
+};
 
 pub(super) fn load_plans_and_reports_round_trip(nodes: &[Node]) {
-    let tool = TestEnvironment::new();
-    let document = load_with(
-        &tool,
-        nodes,
-        &[
-            "--workload",
-            "insert",
-            "--workload",
-            "select",
-            "--data-size",
-            "1000",
-            "--duration",
-            "2s",
-        ],
-    )
-    .with_code(0)
-    .json();
+    let tool = RefCell::new(TestEnvironment::new());
+    let args = "--workload insert --workload select --data-size 1000 --duration";
+    let args: Vec<&str> = args.split(' ').collect();
+    let run = |duration: &str| {
+        tool.replace(TestEnvironment::new());
+        load_with(&tool.borrow(), nodes, &[&args[..], &[duration]].concat())
+    };
+    let document = until(run, passed);
+    let tool = tool.into_inner();
     assert_eq!(document["schema"], "replimeter.load/1");
     assert_eq!(document["results"]["rows"].as_array().unwrap().len(), 2);
     let run = tool.only_run();
@@ -51,19 +46,11 @@ pub(super) fn load_plans_and_reports_round_trip(nodes: &[Node]) {
 
 pub(super) fn interrupted_run_is_saved(nodes: &[Node]) {
     let tool = TestEnvironment::new();
-    let child = spawn(&tool, nodes, &["--workload", "insert", "--duration", "60s"]);
-    wait_until("the load runs", LIMIT, || {
-        let rows = session(&nodes[0]).value("test", "SELECT COUNT(*) FROM replimeter.load_insert");
-        rows.ok().flatten().is_some_and(|rows| rows.len() > 2)
-    });
-    thread::sleep(Duration::from_secs(1));
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let document = wait(child, LIMIT).with_code(130).json();
-    assert_eq!(document["status"], "interrupted");
-    assert!(
-        document["results"]["rows"][0]["passes"].as_u64() > Some(0),
-        "{document:#}"
-    );
+    let child = counting(&tool, nodes, 8, &["--rate", "50", "--duration", "600s"]);
+    let document = interrupted(child);
+    assert!(passed(&document), "{document:#}");
+    let summary = fs::read_to_string(tool.only_run().join("summary.json")).unwrap();
+    assert!(summary.contains("\"interrupted\""), "{summary}");
 }
 
 pub(super) fn load_runs_during_a_measurement(nodes: &[Node]) {
@@ -112,7 +99,7 @@ pub(super) fn load_runs_during_a_measurement(nodes: &[Node]) {
     assert!(
         loads
             .iter()
-            .all(|load| load["passes"].as_u64() > Some(0) && load["failed"] == 0),
+            .all(|load| count(load, "passes") > 0 && failures_before_the_end(load) == 0),
         "{loads:#?}"
     );
     assert_eq!(
@@ -124,8 +111,8 @@ pub(super) fn load_runs_during_a_measurement(nodes: &[Node]) {
     );
 }
 
-/// Runs a statement on the primary for one second without a warm-up; returns the row of the results.
-fn one_second(node: &Node, statement: &str, more: &[&str]) -> Value {
+/// Runs a statement on the primary without a warm-up.
+fn without_warm_up(node: &Node, statement: &str, more: &[&str]) -> CommandOutput {
     let tool = TestEnvironment::new();
     let table = "size = 1
         [[table]]
@@ -139,7 +126,7 @@ fn one_second(node: &Node, statement: &str, more: &[&str]) -> Value {
     )
     .unwrap();
     let primary = url(node, ADMIN);
-    let mut args = vec!["load", "--json", "--warm-up", "0s", "--duration", "1s"];
+    let mut args = vec!["load", "--json", "--warm-up", "0s"];
     args.extend([
         "--reads",
         "primary",
@@ -151,37 +138,48 @@ fn one_second(node: &Node, statement: &str, more: &[&str]) -> Value {
     args.extend(more);
     let mut command = tool.command(&args);
     let child = command.env("REPLIMETER_PASSWORD", password(node)).spawn();
-    let document = wait(child.unwrap(), LIMIT).with_code(0).json();
-    document["results"]["rows"][0].clone()
+    wait(child.unwrap(), LIMIT)
 }
 
-/// Each thread starts an operation of 0.7 s at 0 s and at 0.7 s. Counted by their ends, half of them would
-/// be missing.
+/// Each of three threads starts an operation of 0.7 s at 0 s and at 0.7 s; the last one of a thread always ends after the counted
+/// time. Counted by their ends, these would be missing.
 pub(super) fn operation_across_the_end_is_counted(nodes: &[Node]) {
-    let statement = "sql = 'INSERT INTO slept (n) SELECT SLEEP(0.7)'";
-    let row = one_second(&nodes[0], statement, &["--threads", "3", "--keep-data"]);
-    let count = "SELECT COUNT(*) - 1 FROM replimeter.slept";
-    let written = session(&nodes[0]).value("test", count).unwrap();
-    sql(&nodes[0], "DROP SCHEMA replimeter");
+    let written = Cell::new(0);
+    let run = |duration: &str| {
+        let statement = "sql = 'INSERT INTO slept (n) SELECT SLEEP(0.7)'";
+        let more = ["--threads", "3", "--keep-data", "--duration", duration];
+        let ended = without_warm_up(&nodes[0], statement, &more);
+        let rows = value(&nodes[0], "SELECT COUNT(*) - 1 FROM replimeter.slept");
+        written.set(rows.unwrap().parse().unwrap());
+        sql(&nodes[0], "DROP SCHEMA replimeter");
+        ended
+    };
+    let document = until(run, |document| {
+        count(&document["results"]["rows"][0], "passes") >= 6
+    });
+    let row = &document["results"]["rows"][0];
     assert_eq!(
-        (&row["passes"], &row["failed"]),
-        (&6.into(), &0.into()),
-        "{row:#}"
+        count(row, "passes"),
+        written.get(),
+        "every row has its operation: {row:#}"
     );
-    assert_eq!(written.as_deref(), Some("6"), "every row has its operation");
-    assert_eq!(row["latency"]["count"], 6);
+    assert_eq!(failures_before_the_end(row), 0, "{row:#}");
+    assert_eq!(row["latency"]["count"], row["passes"]);
     assert!(number(&row["latency"]["mean_us"]) >= 7e5, "{row:#}");
 }
 
 /// The fourth operation of each thread ends long after the run.
 pub(super) fn endless_operation_counts_as_failed(nodes: &[Node]) {
-    let statement = "sql = 'SELECT SLEEP(IF(:pass > 3, 50, 0.05))'\npass = {pass = true}";
-    let row = one_second(&nodes[0], statement, &["--threads", "2"]);
-    assert_eq!(
-        (&row["passes"], &row["failed"]),
-        (&6.into(), &2.into()),
-        "{row:#}"
-    );
+    let statement = "sql = 'SELECT SLEEP(IF(:pass > 3, 600, 0.05))'\npass = {pass = true}";
+    let run = |duration: &str| {
+        let more = ["--threads", "2", "--duration", duration];
+        without_warm_up(&nodes[0], statement, &more)
+    };
+    let document = until(run, |document| {
+        count(&document["results"]["rows"][0], "failed") == 2
+    });
+    let row = &document["results"]["rows"][0];
+    assert_eq!(count(row, "passes"), 6, "{row:#}");
     let error = row["errors"][0]["message"].as_str().unwrap_or_default();
     assert!(
         error.contains("had not ended 10 s after the end"),

@@ -1,15 +1,15 @@
 //! Backlogs that are interrupted, or whose applier fails.
 
-use std::{thread, time::Duration};
-
-use replimeter_suites::{LIMIT, TestEnvironment, password, session, sql, wait, wait_until};
+use replimeter_suites::{LIMIT, TestEnvironment, password, session, sql, value, wait, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{ADMIN, Servers, number, pid, under_way};
+use super::{ADMIN, RunningCommand, Servers, number, pid, under_way};
 
-const LONG_BACKLOG: [&str; 10] = [
+const LONG_BACKLOG: [&str; 12] = [
     "backlog",
     "--build-up",
+    "600s",
+    "--timeout",
     "60s",
     "--workers",
     "5",
@@ -26,9 +26,11 @@ fn remove_leftovers(servers: &Servers) {
         servers.primary(),
         "DROP TABLE IF EXISTS replimeter.load_insert",
     );
-    let _ = servers
-        .run(&TestEnvironment::new(), &["lag", "--rounds", "5"])
-        .with_code(0);
+    wait_until("the killed run has lost its lock", LIMIT, || {
+        value(servers.primary(), "SELECT IS_USED_LOCK('replimeter.run')").is_none()
+    });
+    let args = ["lag", "--rounds", "5", "--timeout", "60s"];
+    let _ = servers.run(&TestEnvironment::new(), &args).with_code(0);
 }
 
 /// However the run ends, the replica applies with its previous settings.
@@ -62,7 +64,7 @@ pub(super) fn killed_backlog_starts_the_applier(servers: &Servers) {
     under_way(servers);
     kill_process(pid(&child), Signal::KILL).unwrap();
     let _ = child.wait().unwrap();
-    wait_until("the applier runs again", Duration::from_secs(10), || {
+    wait_until("the applier runs again", LIMIT, || {
         servers.workers() == "3" && servers.applying()
     });
     remove_leftovers(servers);
@@ -93,14 +95,19 @@ pub(super) fn panic_during_backlog_starts_the_applier(servers: &Servers) {
 
 pub(super) fn second_signal_ends_run_with_frozen_primary(servers: &Servers) {
     let tool = TestEnvironment::new();
-    let child = servers.spawn(&tool, &LONG_BACKLOG);
+    let run = RunningCommand::new(servers.spawn(&tool, &LONG_BACKLOG));
     servers.await_stopped_applier();
     let primary = Pid::from_raw(i32::try_from(servers.sandbox.pids()[0]).unwrap()).unwrap();
+    let interrupt = || kill_process(pid(&run.child), Signal::INT).unwrap();
     kill_process(primary, Signal::STOP).unwrap();
-    kill_process(pid(&child), Signal::INT).unwrap();
-    thread::sleep(Duration::from_millis(1500));
-    kill_process(pid(&child), Signal::INT).unwrap();
-    let ended = wait(child, LIMIT);
+    interrupt();
+    run.until_it_says("repeat to stop immediately");
+    // Within a second it belongs to the first signal.
+    wait_until("another signal ends the run", LIMIT, || {
+        interrupt();
+        run.has_ended()
+    });
+    let ended = run.wait();
     let as_it_was = (servers.workers(), servers.applying());
     kill_process(primary, Signal::CONT).unwrap();
     let _ = ended
@@ -116,25 +123,17 @@ pub(super) fn second_signal_ends_run_with_frozen_primary(servers: &Servers) {
 /// A replica that cannot apply a transaction fails the run with the server's error, without a long wait.
 pub(super) fn failed_applier_ends_the_backlog(servers: &Servers) {
     let tool = TestEnvironment::new();
-    let child = servers.spawn(
-        &tool,
-        &[
-            "backlog",
-            "--build-up",
-            "3s",
-            "--load",
-            "insert:2@primary",
-            "--rate",
-            "50",
-        ],
-    );
-    wait_until("the applier is stopped", LIMIT, || !servers.applying());
-    under_way(servers);
-    // The table arrived before the applier was stopped; a row of another client causes a duplicate key.
+    let args = "backlog --build-up 5s --load insert:2@primary --rate 50 --timeout 60s";
+    let child = servers.spawn(&tool, &args.split(' ').collect::<Vec<_>>());
+    // The table arrives before the applier is stopped; a row of another client causes a duplicate key.
     let mut replica = session(servers.replica());
+    wait_until("the load's table has arrived", LIMIT, || {
+        let rows = "SELECT COUNT(*) FROM replimeter.load_insert";
+        replica.value("test", rows).is_ok()
+    });
     for statement in [
         "SET sql_log_bin=0",
-        "INSERT INTO replimeter.load_insert (id, data) SELECT 100, 'x'",
+        "INSERT INTO replimeter.load_insert (id, data) SELECT 10, 'x'",
     ] {
         replica.run("test", statement).unwrap();
     }

@@ -25,7 +25,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(background::open_loop_holds_its_rate on mariadb).alone(),
+    test!(background::open_loop_holds_its_rate on mariadb),
     test!(background::two_loads_share_the_script_data on mariadb),
     test!(background::deadlocks_are_retried_and_counted on mariadb),
     test!(background::errors_are_counted_by_code on mariadb),
@@ -33,7 +33,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(background::replica_accepts_only_reads on mariadb),
     test!(background::bad_scripts_and_names_are_refused on mariadb),
     test!(background::interrupted_or_panicked_run_removes_script_data on mariadb),
-    test!(background::stalled_primary_delays_an_open_loop on mariadb).alone(),
+    test!(background::stalled_primary_delays_an_open_loop on mariadb),
     test!(backlog::replica_catches_up on mariadb_backlog),
     test!(backlog::replica_catches_up on mysql_backlog),
     test!(backlog::missing_privileges_are_named on mariadb_backlog),
@@ -54,20 +54,18 @@ pub(crate) const TESTS: &[Test] = &[
     test!(applier::frozen_replica_applies_again on mysql_backlog).long(),
     test!(applier::exit_starts_the_applier_the_run_could_not on mariadb_backlog),
     test!(applier::exit_starts_the_applier_the_run_could_not on mysql_backlog).long(),
-    test!(applier::killed_replica_prints_restore_statements),
+    test!(applier::killed_replica_prints_restore_statements).starts(2),
     test!(applier::killed_connection_does_not_end_a_backlog on mariadb_backlog),
     test!(applier::killed_connection_does_not_end_a_backlog on mysql_backlog).long(),
     test!(applier::panic_prints_how_to_start_the_applier on mariadb_backlog),
     test!(applier::panic_prints_how_to_start_the_applier on mysql_backlog).long(),
-    test!(slow_stop::unanswered_stop_prints_restore_statements),
+    test!(slow_stop::unanswered_stop_prints_restore_statements).starts(2),
     test!(slow_stop::slow_stop_is_awaited on mariadb_backlog),
     test!(slow_stop::slow_stop_is_awaited on mysql_backlog),
-    test!(backlog::backlog_refuses_cluster_members),
+    test!(backlog::backlog_refuses_cluster_members).starts(1),
 ];
 
 const ADMIN: &str = "replimeter";
-/// Options of servers that rarely flush, so that the duration of a suite does not depend on the disk.
-const RELAXED: [&str; 2] = ["sync_binlog=0", "innodb_flush_log_at_trx_commit=0"];
 
 /// Existing servers.
 struct Servers {
@@ -78,7 +76,7 @@ struct Servers {
 impl Servers {
     fn borrow(shape: &str) -> Self {
         Self {
-            sandbox: Box::new(shared(shape, &RELAXED)),
+            sandbox: Box::new(shared(shape, &[])),
             mysql: shape.starts_with("mysql"),
         }
     }
@@ -179,9 +177,24 @@ impl Servers {
         }
     }
 
+    /// Returns whether a backlog with five workers has stopped the applier.
+    fn is_held(&self) -> bool {
+        self.workers() == "5" && !self.applying()
+    }
+
     fn await_stopped_applier(&self) {
-        wait_until("the applier is stopped", LIMIT, || {
-            self.workers() == "5" && !self.applying()
+        wait_until("the applier is stopped", LIMIT, || self.is_held());
+    }
+
+    /// Waits until the replica's grants for the user `prober` are those of the primary.
+    fn await_grants(&self) {
+        let grants = |node: &Node| {
+            let grants = session(node).rows("test", "SHOW GRANTS FOR prober@'127.0.0.1'");
+            grants.ok()
+        };
+        wait_until("the grants have arrived", LIMIT, || {
+            let wanted = grants(self.primary());
+            wanted.is_some() && wanted == grants(self.replica())
         });
     }
 
@@ -197,6 +210,17 @@ impl Servers {
 
     fn await_load(&self, rows: u64) {
         wait_until("the load has written rows", LIMIT, || self.loaded() >= rows);
+    }
+
+    /// Waits until operations of the load were counted, during `lag`: its own rows begin when counting does, and each thread has
+    /// at most one earlier operation in progress then.
+    fn await_counted(&self, threads: u64) {
+        wait_until("the measurement writes", LIMIT, || {
+            let row = "SELECT 1 FROM replimeter.lag_probe LIMIT 1";
+            let row = session(self.primary()).value("test", row);
+            row.ok().flatten().is_some()
+        });
+        self.await_load(self.loaded() + threads + 1);
     }
 
     /// Checks that the replica applies with its original settings.
@@ -277,6 +301,21 @@ impl RunningCommand {
         });
     }
 
+    fn has_ended(&self) -> bool {
+        self.reader.is_finished()
+    }
+
+    /// Waits until standard error has a text, or the command has ended; returns whether it has.
+    fn says_before_its_end(&self, wanted: &str) -> bool {
+        let mut says = false;
+        wait_until(&format!("`{wanted}`, or the end"), LIMIT, || {
+            let ended = self.has_ended();
+            says = self.said.lock().unwrap().contains(wanted);
+            says || ended
+        });
+        says
+    }
+
     fn wait(self) -> CommandOutput {
         let ended = wait(self.child, LIMIT);
         self.reader.join().unwrap();
@@ -290,7 +329,7 @@ impl Servers {
     /// Sets three workers, for a backlog with five.
     fn of_three_workers(shape: &str) -> Self {
         let servers = Self {
-            sandbox: Box::new(Box::new(start(shape, &RELAXED))),
+            sandbox: Box::new(Box::new(start(shape, &[]))),
             mysql: shape.starts_with("mysql"),
         };
         servers.stop_and_start(&format!("SET GLOBAL {} = 3", servers.workers_variable()));
@@ -309,6 +348,8 @@ impl Servers {
             "insert:2@primary",
             "--rate",
             "50",
+            "--timeout",
+            "60s",
         ];
         let secret = password(self.primary());
         let child = RunningCommand::new(self.spawn_as(
@@ -318,9 +359,7 @@ impl Servers {
             Some("impatient-backlog"),
             &args,
         ));
-        wait_until("the applier is stopped", LIMIT, || {
-            self.workers() == "5" && !self.applying()
-        });
+        self.await_stopped_applier();
         under_way(self);
         child
     }

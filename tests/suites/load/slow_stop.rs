@@ -74,6 +74,8 @@ pub(super) fn unanswered_stop_prints_restore_statements() {
     let args = [
         "backlog",
         "--build-up",
+        "600s",
+        "--timeout",
         "60s",
         "--workers",
         "5",
@@ -121,7 +123,7 @@ pub(super) fn unanswered_stop_prints_restore_statements() {
 pub(super) fn slow_stop_is_awaited(servers: &Servers) {
     BlockedApplier::prepare(servers);
     let tool = TestEnvironment::new();
-    let run = servers.holding(&tool, "1s");
+    let run = servers.holding(&tool, "4s");
     let stuck = BlockedApplier::new(servers, &["UPDATE app.t SET n = 1 WHERE id = 1"]);
     wait_until("the applier runs", LIMIT, || servers.applying());
     stuck.until_it_waits(servers);

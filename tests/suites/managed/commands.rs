@@ -1,13 +1,9 @@
 //! Use of sandboxes: several at once, links, runs.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{fs, path::Path, process::Command, thread, time::Duration};
 
 use replimeter_suites::{LIMIT, wait, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{TestUser, query};
 
@@ -143,6 +139,8 @@ pub(super) fn two_sandboxes_run_at_once() {
             "40",
             "--floor-rounds",
             "0",
+            "--timeout",
+            "60s",
             "--json",
         ])
         .with_code(0)
@@ -169,7 +167,7 @@ pub(super) fn two_sandboxes_run_at_once() {
     );
 
     // `down` while a client is connected.
-    let mut client = user
+    let client = user
         .command(&[
             "sandbox",
             "exec",
@@ -178,9 +176,8 @@ pub(super) fn two_sandboxes_run_at_once() {
             "--",
             "mysql",
             "-e",
-            "SELECT SLEEP(60)",
+            "SELECT SLEEP(600)",
         ])
-        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     wait_until("the client is connected", LIMIT, || {
@@ -192,7 +189,7 @@ pub(super) fn two_sandboxes_run_at_once() {
         ) == "1"
     });
     let _ = user.run(&["sandbox", "down", "work"]).with_code(0);
-    assert!(!client.wait().unwrap().success(), "its server is gone");
+    assert_ne!(wait(client, LIMIT).code, Some(0), "its server is gone");
     assert_eq!(user.list().len(), 1);
     assert_eq!(user.servers(), 2, "the other one runs on");
     let _ = user
@@ -231,7 +228,8 @@ pub(super) fn links_are_cut_and_healed() {
     });
     let _ = user.run(&["sandbox", "link", "cut", "--cut"]).with_code(0);
     let _ = query(&user, "cut", "primary", "CREATE DATABASE during_the_cut");
-    std::thread::sleep(Duration::from_millis(700));
+    // As long as a transaction would need to arrive.
+    thread::sleep(Duration::from_millis(700));
     assert_eq!(
         query(&user, "cut", "replica1", "SHOW DATABASES LIKE 'during%'"),
         "",
@@ -272,7 +270,6 @@ pub(super) fn links_are_cut_and_healed() {
 
 pub(super) fn run_with_semi_sync_fall_back_is_invalid() {
     let user = TestUser::new();
-    // A primary with a short timeout.
     let args = [
         "sandbox",
         "up",
@@ -280,9 +277,7 @@ pub(super) fn run_with_semi_sync_fall_back_is_invalid() {
         "--name",
         "semi",
         "--link-delay",
-        "0",
-        "--server-option",
-        "rpl_semi_sync_master_timeout=300",
+        "5ms",
     ];
     let _ = user.run(&args).with_code(0);
     let doctor = || {
@@ -298,15 +293,25 @@ pub(super) fn run_with_semi_sync_fall_back_is_invalid() {
             "lag",
             "--sandbox",
             "semi",
-            "--duration",
-            "6s",
+            "--pace",
+            "visible",
+            "--rounds",
+            "600",
+            "--warm-up",
+            "20",
             "--floor-rounds",
             "0",
+            "--timeout",
+            "60s",
             "--json",
         ])
         .spawn()
         .unwrap();
-    wait_until("rows are written", LIMIT, || {
+    // A row takes 10 ms or more. The run is stopped while its rows are counted and the link is cut, so that it cannot end before.
+    let pid = Pid::from_child(&child);
+    wait_until("counted rows are written", LIMIT, || {
+        thread::sleep(Duration::from_millis(200));
+        kill_process(pid, Signal::STOP).unwrap();
         let ended = user.run(&[
             "sandbox",
             "exec",
@@ -318,10 +323,21 @@ pub(super) fn run_with_semi_sync_fall_back_is_invalid() {
             "-e",
             "SELECT COUNT(*) FROM replimeter.lag_probe",
         ]);
-        ended.stdout.trim().parse::<u64>().unwrap_or(0) > 60
+        let counted = ended.stdout.trim().parse::<u64>().unwrap_or(0) > 60;
+        if !counted {
+            kill_process(pid, Signal::CONT).unwrap();
+        }
+        counted
     });
+    // Not before: an acknowledgement that is late by that much would be a fallback, too.
+    let timeout = "SET GLOBAL rpl_semi_sync_master_timeout = 300";
+    let _ = query(&user, "semi", "primary", timeout);
     let _ = user.run(&["sandbox", "link", "semi", "--cut"]).with_code(0);
-    std::thread::sleep(Duration::from_millis(900));
+    kill_process(pid, Signal::CONT).unwrap();
+    wait_until("the primary has fallen back", LIMIT, || {
+        let status = "SHOW STATUS LIKE 'Rpl_semi_sync_master_status'";
+        query(&user, "semi", "primary", status).contains("OFF")
+    });
     let _ = user
         .run(&["sandbox", "link", "semi", "--heal"])
         .with_code(0);

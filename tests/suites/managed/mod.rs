@@ -4,39 +4,51 @@ mod commands;
 mod ends;
 mod setup;
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Command, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, folder, harness::Test, servers, servers_below, test,
-    wait, wait_until,
+    CommandOutput, LIMIT, TestEnvironment, harness::Test, servers, servers_below, test, wait,
+    wait_until,
 };
 use rustix::process::Pid;
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
-    test!(commands::two_sandboxes_run_at_once),
-    test!(commands::links_are_cut_and_healed),
-    test!(commands::run_with_semi_sync_fall_back_is_invalid),
-    test!(ends::killing_the_supervisor_ends_everything),
-    test!(ends::killing_the_supervisor_ends_a_cut_link),
-    test!(ends::killed_backlog_with_a_cut_link_starts_the_applier),
-    test!(ends::backlog_outlives_a_link_cut_for_a_minute).long(),
-    test!(setup::sandbox_up_closes_inherited_files),
-    test!(ends::ended_server_is_named_with_its_sandbox),
-    test!(ends::server_that_ends_during_a_run_is_named),
-    test!(ends::frozen_supervisor_can_be_ended),
-    test!(ends::interrupting_sandbox_up_removes_the_sandbox),
-    test!(ends::programs_started_by_servers_are_ended),
-    test!(setup::node_without_data_gets_state_transfer).long(),
-    test!(setup::private_folder_longer_than_a_socket_address_works),
-    test!(setup::sandbox_processes_inherit_no_environment),
-    test!(setup::programs_of_one_version_have_separate_templates),
+    test!(commands::two_sandboxes_run_at_once).starts(4),
+    test!(commands::links_are_cut_and_healed).starts(2),
+    test!(commands::run_with_semi_sync_fall_back_is_invalid).starts(2),
+    test!(ends::killing_the_supervisor_ends_everything).starts(4),
+    test!(ends::killing_the_supervisor_ends_a_cut_link).starts(4),
+    test!(ends::killed_backlog_with_a_cut_link_starts_the_applier).starts(2),
+    test!(ends::backlog_outlives_a_link_cut_for_a_minute)
+        .starts(2)
+        .long(),
+    test!(setup::sandbox_up_closes_inherited_files).starts(1),
+    test!(ends::ended_server_is_named_with_its_sandbox).starts(2),
+    test!(ends::server_that_ends_during_a_run_is_named).starts(2),
+    test!(ends::frozen_supervisor_can_be_ended).starts(1),
+    test!(ends::interrupting_sandbox_up_removes_the_sandbox).starts(4),
+    test!(ends::interrupting_sandbox_up_at_any_time_removes_it)
+        .starts(16)
+        .long(),
+    test!(ends::programs_started_by_servers_are_ended).starts(4),
+    test!(setup::node_without_data_gets_state_transfer)
+        .starts(4)
+        .long(),
+    test!(setup::private_folder_longer_than_a_socket_address_works).starts(1),
+    test!(setup::sandbox_processes_inherit_no_environment).starts(4),
+    test!(setup::programs_of_one_version_have_separate_templates).starts(2),
 ];
 
-/// A user with a separate private folder; all sandboxes end when dropped.
+/// A user with a private folder; all sandboxes end when dropped.
 struct TestUser {
     tool: TestEnvironment,
-    folder: tempfile::TempDir,
+    home: PathBuf,
 }
 
 impl Drop for TestUser {
@@ -46,29 +58,27 @@ impl Drop for TestUser {
 }
 
 impl TestUser {
+    /// Returns a user with the templates that tests share.
     fn new() -> Self {
-        Self::in_folder("home")
+        let tool = TestEnvironment::new();
+        let home = tool.home().to_owned();
+        Self { tool, home }
     }
 
-    /// Returns a user with a private folder of this path.
-    fn in_folder(path: &str) -> Self {
-        let folder = folder();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let own = folder.path().join(path);
-        fs::create_dir_all(&own).unwrap();
-        for part in own.ancestors().take_while(|part| *part != folder.path()) {
+    /// Returns a user without templates, whose private folder has this path.
+    fn without_templates(path: &str) -> Self {
+        let tool = TestEnvironment::new();
+        let home = tool.home().join(path);
+        fs::create_dir_all(&home).unwrap();
+        for part in home.ancestors().take_while(|part| *part != tool.home()) {
             fs::set_permissions(part, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        std::os::unix::fs::symlink(servers(), own.join("servers")).unwrap();
-        std::os::unix::fs::symlink(&own, folder.path().join("here")).unwrap();
-        Self {
-            tool: TestEnvironment::new(),
-            folder,
-        }
+        symlink(servers(), home.join("servers")).unwrap();
+        Self { tool, home }
     }
 
-    fn home(&self) -> PathBuf {
-        self.folder.path().join("here").canonicalize().unwrap()
+    fn home(&self) -> &Path {
+        &self.home
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -93,7 +103,7 @@ impl TestUser {
     }
 
     fn servers(&self) -> usize {
-        servers_below(&self.home()).len()
+        servers_below(self.home()).len()
     }
 
     /// Returns the supervisor's process, found by its open lock file.
@@ -103,11 +113,9 @@ impl TestUser {
     }
 
     fn assert_nothing_runs(&self, when: &str) {
-        wait_until(
-            &format!("nothing runs ({when})"),
-            Duration::from_secs(15),
-            || self.servers() == 0 && self.marked().is_empty(),
-        );
+        wait_until(&format!("nothing runs ({when})"), LIMIT, || {
+            self.servers() == 0 && self.marked().is_empty()
+        });
     }
 
     /// Returns the processes that have the mark of a sandbox in this home.

@@ -13,25 +13,31 @@ use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
     test!(consistency::synchronous_reads_remove_galera_staleness),
-    test!(consistency::replicas_wait_for_gtids),
-    test!(consistency::replicas_wait_for_gtids_on_mysql).long(),
+    test!(consistency::replicas_wait_for_gtids).starts(3),
+    test!(consistency::replicas_wait_for_gtids_on_mysql)
+        .starts(3)
+        .long(),
     test!(consistency::group_keeps_its_consistency_levels),
     test!(under_load::staleness_counts_versions_under_load),
     test!(under_load::load_reads_are_checked),
     test!(under_load::share_of_a_rate_is_of_what_the_load_reaches),
     test!(under_load::load_reads_on_every_cluster_node_are_checked),
-    test!(under_load::replica_killed_under_checked_load_ends_the_run),
+    test!(under_load::replica_killed_under_checked_load_ends_the_run).starts(2),
     test!(consistency::unknown_names_are_usage_errors_before_start),
     test!(interference::external_writes_are_distinguished),
-    test!(interference::external_rollback_is_not_counted_as_stale).alone(),
+    test!(interference::external_rollback_is_not_counted_as_stale),
     test!(interference::stalled_reader_ends_the_run_and_keeps_results),
-    test!(interference::stalled_applier_counts_with_its_time).alone(),
-    test!(interference::leaving_member_is_named_although_not_read),
+    test!(interference::stalled_applier_counts_with_its_time),
+    test!(interference::leaving_member_is_named_although_not_read).starts(3),
     test!(consistency::unsupported_read_consistency_is_omitted),
-    test!(starts::starts_share_the_rounds_and_are_compared),
+    test!(starts::starts_share_the_rounds).starts(4),
+    test!(starts::starts_share_the_rounds_and_are_compared)
+        .starts(10)
+        .long(),
 ];
 
-/// The command line for the servers of a sandbox as a user's own.
+/// The command line for the servers of a sandbox as a user's own. Unless it is given, the timeout is long enough for a machine that
+/// stalls.
 fn args(sandbox: &Sandbox, members: bool, more: &[&str]) -> Vec<String> {
     let mut args = vec!["stale".to_owned()];
     for (index, node) in sandbox.nodes().iter().enumerate() {
@@ -41,6 +47,9 @@ fn args(sandbox: &Sandbox, members: bool, more: &[&str]) -> Vec<String> {
             (false, _) => "--replica",
         };
         args.extend([flag.to_owned(), url(node, "replimeter")]);
+    }
+    if !more.contains(&"--timeout") {
+        args.extend(["--timeout", "60s"].map(str::to_owned));
     }
     args.extend(more.iter().map(|arg| (*arg).to_owned()));
     args

@@ -2,27 +2,31 @@
 
 use super::*;
 
-pub(super) fn starts_share_the_rounds_and_are_compared() {
-    let tool = TestEnvironment::new();
-    let run = |name: &str, starts: &str| {
-        let rounds = ["--rounds", "120", "--starts", starts, "--warm-up", "5"];
-        let curve = ["--read-delays", "0,1ms", "--curve-rounds", "20"];
-        let args = [
-            &[
-                "stale",
-                "--sandbox",
-                "mariadb/async:1",
-                "--run-dir",
-                name,
-                "--json",
-            ],
-            &rounds[..],
-            &curve,
-        ];
-        tool.run(&args.concat()).with_code(0).json()
-    };
-    let several = run("several", "4");
-    assert_eq!(several["target"]["fresh_starts"], 4);
+/// Measures 120 rounds in a number of starts of a sandbox.
+fn measure(tool: &TestEnvironment, name: &str, starts: &str) -> Value {
+    let rounds = ["--rounds", "120", "--starts", starts, "--warm-up", "5"];
+    let curve = ["--read-delays", "0,1ms", "--curve-rounds", "20"];
+    let args = [
+        &[
+            "stale",
+            "--sandbox",
+            "mariadb/async:1",
+            "--timeout",
+            "60s",
+            "--run-dir",
+            name,
+            "--json",
+        ],
+        &rounds[..],
+        &curve,
+    ];
+    tool.run(&args.concat()).with_code(0).json()
+}
+
+/// Measures in several starts, and checks what the figures are of.
+fn share_the_rounds(tool: &TestEnvironment, starts: u64) {
+    let several = measure(tool, "several", &starts.to_string());
+    assert_eq!(several["target"]["fresh_starts"], starts);
     let row = &rows(&several)[0];
     consistent(row);
     assert_eq!(number(&row["rounds"]), 120, "{row:#}");
@@ -42,7 +46,16 @@ pub(super) fn starts_share_the_rounds_and_are_compared() {
         float(&row["rounds_per_s"]) > 120.0 / measured * 1e6,
         "{row:#}"
     );
-    let single = run("single", "1");
+}
+
+pub(super) fn starts_share_the_rounds() {
+    share_the_rounds(&TestEnvironment::new(), 2);
+}
+
+pub(super) fn starts_share_the_rounds_and_are_compared() {
+    let tool = TestEnvironment::new();
+    share_the_rounds(&tool, 4);
+    let single = measure(&tool, "single", "1");
     assert_eq!(single["target"]["fresh_starts"], 1);
     let compared = |a: &str, b: &str| tool.run(&["compare", a, b]).with_code(0);
     let ended = compared("single", "several");

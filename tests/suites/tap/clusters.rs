@@ -1,23 +1,25 @@
 //! Members of a cluster.
 
 use replimeter_engine::Node;
-use replimeter_suites::{LIMIT, password, sql, start, url, wait};
+use replimeter_suites::{LIMIT, TestEnvironment, password, shared, sql, url, wait};
 
-use super::{all_matched, followed, followed_on, tables};
+use super::{Written, all_matched, followed, followed_on, tables};
 
 pub(super) fn tap_on_galera_needs_gtid_mode() {
-    let sandbox = start("galera:3", &[]);
+    let sandbox = shared("galera:3", &[]);
     tables(&sandbox.nodes()[0]);
     let nodes = sandbox.nodes();
     // Written on every node: what the others certify is in the first one's log too.
     let writers: Vec<&Node> = nodes.iter().collect();
-    let (tool, ended) = followed_on(&sandbox, &writers, &members(nodes), &[], || {});
-    all_matched(&ended.with_code(0).json());
+    let args = members(nodes);
+    let (_, document, _) = followed_on(&sandbox, &writers, &args, &[], Written::all, |_| {});
+    all_matched(&document);
     for node in nodes {
         sql(node, "SET GLOBAL wsrep_gtid_mode = OFF");
     }
     let refused = wait(
-        tool.command(&members(nodes))
+        TestEnvironment::new()
+            .command(&args)
             .env("REPLIMETER_PASSWORD", password(&nodes[0]))
             .spawn()
             .unwrap(),
@@ -27,11 +29,14 @@ pub(super) fn tap_on_galera_needs_gtid_mode() {
         .with_code(3)
         .stderr_contains("wsrep_gtid_mode=OFF")
         .stderr_contains("wsrep_gtid_domain_id");
+    for node in nodes {
+        sql(node, "SET GLOBAL wsrep_gtid_mode = ON");
+    }
 }
 
 /// The command line for the members of a cluster.
 fn members(nodes: &[Node]) -> Vec<String> {
-    let mut args = vec!["tap".to_owned(), "--json".to_owned()];
+    let mut args = vec!["tap".to_owned()];
     for node in nodes {
         args.extend(["--node".to_owned(), url(node, "replimeter")]);
     }
@@ -39,9 +44,9 @@ fn members(nodes: &[Node]) -> Vec<String> {
 }
 
 pub(super) fn tap_follows_group_members() {
-    let sandbox = start("mysql/group:3", &[]);
+    let sandbox = shared("mysql/group:3", &[]);
     let nodes = sandbox.nodes();
     tables(&nodes[0]);
-    let (_, ended) = followed(&sandbox, &members(nodes), &[], || {});
-    all_matched(&ended.with_code(0).json());
+    let (_, document) = followed(&sandbox, &members(nodes), &[], |_| {});
+    all_matched(&document);
 }

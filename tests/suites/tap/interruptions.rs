@@ -9,26 +9,30 @@ use replimeter_engine::{
     facts::ServerFacts,
 };
 use replimeter_model::time::Nanos;
-use replimeter_suites::{LIMIT, restart, session, sql, start, value, wait_until};
+use replimeter_suites::{LIMIT, restart, session, shared, sql, start, value, wait_until};
+use rustix::process::Signal;
 
 use super::{all_matched, args, dumps, followed, number, tables};
 
+/// Time for which a replica stays behind.
+const BEHIND: Duration = Duration::from_secs(2);
+
 pub(super) fn tap_survives_a_stopped_replica() {
-    let sandbox = start("mariadb/async:1", &[]);
+    let sandbox = shared("mariadb/async:1", &[]);
     let replica = &sandbox.nodes()[1];
     tables(&sandbox.nodes()[0]);
-    let (_, ended) = followed(&sandbox, &args(&sandbox, &["--json"]), &[], || {
+    let (_, document) = followed(&sandbox, &args(&sandbox, &[]), &[], |following| {
         sql(replica, "STOP SLAVE");
-        thread::sleep(Duration::from_secs(2));
+        following.await_pending("replica1");
+        thread::sleep(BEHIND);
         sql(replica, "START SLAVE");
     });
-    let document = ended.with_code(0).json();
     all_matched(&document);
-    // What was written while it stood still is late by up to the stop.
+    // What was written while it was stopped is late by at least that time.
     let largest = document["results"]["rows"][0]["lag"]["max_us"]
         .as_f64()
         .unwrap();
-    assert!(largest > 1.5e6, "{largest}");
+    assert!(largest > 1.9e6, "{largest}");
     let awaited = document["results"]["windows"]
         .as_array()
         .unwrap()
@@ -41,30 +45,32 @@ pub(super) fn tap_survives_a_stopped_replica() {
 
 pub(super) fn lost_connection_is_restored_and_reported() {
     for shape in ["mariadb/async:1", "mysql/async:1"] {
-        let sandbox = start(shape, &[]);
+        let sandbox = shared(shape, &[]);
         tables(&sandbox.nodes()[0]);
-        let more = [
-            "--floor-duration",
-            "0",
-            "--server-id",
-            "3111222333",
-            "--json",
-        ];
-        let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {
-            // Of the primary's dumps, ours is the newer one.
-            for node in sandbox.nodes() {
-                let id = value(
-                    node,
-                    "SELECT MAX(id) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'",
-                );
-                sql(node, &format!("KILL {}", id.unwrap()));
+        let more = ["--floor-duration", "0", "--server-id", "3111222333"];
+        let (_, document) = followed(&sandbox, &args(&sandbox, &more), &[], |following| {
+            // While the run is stopped it does not reconnect, so what is written in that time is missing in its streams.
+            following.signal(Signal::STOP);
+            // The run's connection is newer than those of replicas.
+            let ended: Vec<(_, u64)> = sandbox
+                .nodes()
+                .iter()
+                .map(|node| (node, *dumps(node).last().unwrap()))
+                .collect();
+            for (node, id) in &ended {
+                sql(node, &format!("KILL {id}"));
             }
-            // It is back on the primary beside the replica, and on the replica.
-            wait_until("both are followed again", LIMIT, || {
-                dumps(&sandbox.nodes()[0]).len() == 2 && dumps(&sandbox.nodes()[1]).len() == 1
+            wait_until("both connections have ended", LIMIT, || {
+                ended.iter().all(|(node, id)| !dumps(node).contains(id))
+            });
+            following.await_traffic();
+            following.signal(Signal::CONT);
+            wait_until("both servers are followed again", LIMIT, || {
+                ended
+                    .iter()
+                    .all(|(node, id)| dumps(node).last().is_some_and(|newest| newest > id))
             });
         });
-        let document = ended.with_code(0).json();
         let row = &document["results"]["rows"][0];
         let of = |name: &str| number(&row[name]);
         assert_eq!(
@@ -82,7 +88,7 @@ pub(super) fn lost_connection_is_restored_and_reported() {
                 .as_array()
                 .unwrap()
                 .iter()
-                .all(|stream| number(&stream["reconnects"]) == 1),
+                .all(|stream| number(&stream["reconnects"]) >= 1),
             "{document:#}"
         );
         assert!(
@@ -104,16 +110,17 @@ fn follows_after_a_restart(shape: &str, resume: &str) {
     let sandbox = start(shape, &[]);
     let replica = &sandbox.members()[1];
     tables(&sandbox.nodes()[0]);
-    let more = ["--floor-duration", "0", "--json"];
+    let more = ["--floor-duration", "0"];
     let mut again = None;
-    let (_, ended) = followed(&sandbox, &args(&sandbox, &more), &[], || {
+    let (_, document) = followed(&sandbox, &args(&sandbox, &more), &[], |following| {
         again = Some(restart(replica));
+        following.await_pending("replica1");
+        thread::sleep(BEHIND);
         sql(&replica.node, resume);
         wait_until("it is followed again", LIMIT, || {
-            dumps(&replica.node).len() == 1
+            !dumps(&replica.node).is_empty()
         });
     });
-    let document = ended.with_code(0).json();
     let row = &document["results"]["rows"][0];
     let of = |name: &str| number(&row[name]);
     assert_eq!(
@@ -121,15 +128,14 @@ fn follows_after_a_restart(shape: &str, resume: &str) {
         of("transactions"),
         "{shape}: {row:#}"
     );
-    // What was written while it was down came when it was there again, late by up to that; or before it was followed again.
-    let late = row["lag"]["max_us"].as_f64().unwrap() > 50_000.0;
+    // What was written while it was down arrived late by at least the time that it stayed behind, or before it was followed again.
+    let late = row["lag"]["max_us"].as_f64().unwrap() > 1.9e6;
     let unseen = row["unmatched_reasons"]
         .to_string()
         .contains("arrived while a connection was lost");
     assert!(of("matched") > 100 && (late || unseen), "{shape}: {row:#}");
-    assert_eq!(
-        number(&document["results"]["streams"][1]["reconnects"]),
-        1,
+    assert!(
+        number(&document["results"]["streams"][1]["reconnects"]) >= 1,
         "{shape}: {document:#}"
     );
     assert!(
@@ -141,7 +147,7 @@ fn follows_after_a_restart(shape: &str, resume: &str) {
 }
 
 pub(super) fn purged_positions_are_reported() {
-    for shape in ["mariadb/async:1", "mysql/async:1"] {
+    for shape in ["mariadb/none", "mysql/none"] {
         let sandbox = start(shape, &[]);
         let node = &sandbox.nodes()[0];
         let facts = ServerFacts::read(&mut session(node)).unwrap();
@@ -159,10 +165,12 @@ pub(super) fn purged_positions_are_reported() {
         };
         let mut follower =
             Follower::open(node, &facts, id(), &StartPosition::File(first.clone())).unwrap();
-        sql(node, "FLUSH BINARY LOGS");
+        // In the log to purge, and in the one after it.
         sql(node, "CREATE DATABASE a");
+        sql(node, "FLUSH BINARY LOGS");
+        sql(node, "CREATE DATABASE b");
         let mut seen = Vec::new();
-        wait_until("it arrives", LIMIT, || {
+        wait_until("both arrive", LIMIT, || {
             follower
                 .read(|| Nanos(0), &mut |arrived: CompleteTransaction<'_>| {
                     seen.push(arrived.gtid)
@@ -170,7 +178,7 @@ pub(super) fn purged_positions_are_reported() {
                 .unwrap();
             follower.position().file != first.file
                 && follower.position().offset > 200
-                && !seen.is_empty()
+                && seen.len() >= 2
         });
         drop(follower);
         let last = dialect::binlog_end(facts.engine, &mut session(node))
@@ -194,11 +202,13 @@ pub(super) fn purged_positions_are_reported() {
             let error = match opened {
                 Err(error) => error,
                 Ok(mut follower) => {
-                    let mut read =
-                        || follower.read(|| Nanos(0), &mut |_: CompleteTransaction<'_>| {});
-                    (0..50)
-                        .find_map(|_| read().err())
-                        .unwrap_or_else(|| panic!("{shape}: {from:?} is there"))
+                    let mut refused = None;
+                    wait_until("the position is refused", LIMIT, || {
+                        let read = follower.read(|| Nanos(0), &mut |_: CompleteTransaction<'_>| {});
+                        refused = read.err();
+                        refused.is_some()
+                    });
+                    refused.unwrap()
                 }
             };
             assert_eq!(
@@ -216,11 +226,14 @@ pub(super) fn purged_positions_are_reported() {
     }
 }
 
+/// Transactions between two connections.
+const EACH: usize = 5;
+
 /// A stream that began by GTIDs does not know the upper half of its offset, as one beyond 4 GiB of a file, whose offset
 /// no request can have: both resume by GTID.
 pub(super) fn stream_by_gtid_resumes_without_repeats() {
     for shape in ["mariadb/async:1", "mysql/async:1"] {
-        let sandbox = start(shape, &[]);
+        let sandbox = shared(shape, &[]);
         let node = &sandbox.nodes()[0];
         let facts = ServerFacts::read(&mut session(node)).unwrap();
         let ids = requirements::server_ids(&mut session(node), &facts)
@@ -242,14 +255,15 @@ pub(super) fn stream_by_gtid_resumes_without_repeats() {
         let from = StartPosition::Gtids(value(node, own).unwrap());
         let mut follower = Follower::open(node, &facts, id, &from).unwrap();
         let mut seen = Vec::new();
+        let total = 3 * EACH + 1;
         for round in 0..3 {
-            for number in 0..20 {
+            for number in 0..EACH {
                 sql(node, &format!("CREATE DATABASE d{round}_{number}"));
             }
             wait_until("all have arrived", LIMIT, || {
                 let mut sink = |arrived: CompleteTransaction<'_>| seen.extend(arrived.gtid);
                 follower.read(|| Nanos(0), &mut sink).unwrap();
-                seen.len() >= 20 * (round + 1)
+                seen.len() >= EACH * (round + 1)
             });
             // Ends the dump and begins another.
             follower.reconnect(None).unwrap();
@@ -259,7 +273,7 @@ pub(super) fn stream_by_gtid_resumes_without_repeats() {
         wait_until("the stream is quiet", LIMIT, || {
             let mut sink = |arrived: CompleteTransaction<'_>| seen.extend(arrived.gtid);
             let read = follower.read(|| Nanos(0), &mut sink).unwrap();
-            quiet = if read.transactions > 0 || seen.len() < 61 {
+            quiet = if read.transactions > 0 || seen.len() < total {
                 0
             } else {
                 quiet + 1
@@ -267,6 +281,10 @@ pub(super) fn stream_by_gtid_resumes_without_repeats() {
             quiet > 10
         });
         let distinct: std::collections::BTreeSet<_> = seen.iter().collect();
-        assert_eq!((seen.len(), distinct.len()), (61, 61), "{shape}: {seen:?}");
+        assert_eq!(
+            (seen.len(), distinct.len()),
+            (total, total),
+            "{shape}: {seen:?}"
+        );
     }
 }

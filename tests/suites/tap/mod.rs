@@ -7,18 +7,23 @@ mod refusals;
 mod transactions;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{BufRead, BufReader, Read},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    thread,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
-use replimeter_engine::{Node, Session};
+use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, harness::Test, password, session, sql, test, url, value,
-    wait, wait_until,
+    LIMIT, TestEnvironment, harness::Test, password, session, sql, test, url, value, wait,
+    wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -30,15 +35,17 @@ pub(crate) const TESTS: &[Test] = &[
     test!(clusters::tap_on_galera_needs_gtid_mode),
     test!(interruptions::tap_survives_a_stopped_replica),
     test!(interruptions::lost_connection_is_restored_and_reported),
-    test!(interruptions::tap_survives_a_server_restart),
-    test!(interruptions::tap_survives_a_server_restart_on_mysql).long(),
+    test!(interruptions::tap_survives_a_server_restart).starts(3),
+    test!(interruptions::tap_survives_a_server_restart_on_mysql)
+        .starts(3)
+        .long(),
     test!(transactions::tap_filters_by_schema_and_table),
     test!(clusters::tap_follows_group_members),
-    test!(refusals::unfollowable_servers_are_refused),
-    test!(refusals::server_without_binary_log_is_refused),
+    test!(refusals::unfollowable_servers_are_refused).starts(4),
+    test!(refusals::server_without_binary_log_is_refused).starts(2),
     test!(refusals::tap_checks_privileges_and_server_ids),
     test!(output::tap_streams_end_properly),
-    test!(interruptions::purged_positions_are_reported),
+    test!(interruptions::purged_positions_are_reported).starts(2),
     test!(interruptions::stream_by_gtid_resumes_without_repeats),
 ];
 
@@ -53,8 +60,29 @@ fn tables(primary: &Node) {
     }
 }
 
-/// Writes over several connections until told to stop; how many transactions.
-fn traffic(nodes: &[&Node], prefix: &[&str], stop: &AtomicBool, written: &AtomicU64) {
+/// Number of transactions that the traffic has committed, by their table.
+#[derive(Default)]
+struct Written {
+    orders: AtomicU64,
+    carts: AtomicU64,
+}
+
+impl Written {
+    fn orders(&self) -> u64 {
+        self.orders.load(Ordering::Relaxed)
+    }
+
+    fn carts(&self) -> u64 {
+        self.carts.load(Ordering::Relaxed)
+    }
+
+    fn all(&self) -> u64 {
+        self.orders() + self.carts()
+    }
+}
+
+/// Writes over three connections until it is stopped, two rows to `orders` for each to `carts`.
+fn traffic(nodes: &[&Node], prefix: &[&str], stop: &AtomicBool, written: &Written) {
     thread::scope(|scope| {
         for writer in 0..3 {
             let node = nodes[writer % nodes.len()];
@@ -63,15 +91,18 @@ fn traffic(nodes: &[&Node], prefix: &[&str], stop: &AtomicBool, written: &Atomic
                 for statement in prefix {
                     session.run("test", statement).unwrap();
                 }
-                let table = if writer == 0 { "carts" } else { "orders" };
-                while !stop.load(Ordering::Relaxed) {
-                    session
-                        .run(
-                            "test",
-                            &format!("INSERT INTO shop.{table} (v) VALUES ('x')"),
-                        )
-                        .unwrap();
-                    written.fetch_add(1, Ordering::Relaxed);
+                let tables = [
+                    ("orders", &written.orders),
+                    ("orders", &written.orders),
+                    ("carts", &written.carts),
+                ];
+                for (table, count) in tables.into_iter().cycle() {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let insert = format!("INSERT INTO shop.{table} (v) VALUES ('x')");
+                    session.run("test", &insert).unwrap();
+                    count.fetch_add(1, Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(2));
                 }
             });
@@ -94,85 +125,163 @@ fn args(sandbox: &Sandbox, more: &[&str]) -> Vec<String> {
     args
 }
 
-/// How many connections read a server's binary log.
-fn dumps(node: &Node) -> BTreeSet<String> {
+/// Returns the ids of the connections that read a server's binary log.
+fn dumps(node: &Node) -> BTreeSet<u64> {
     let ids = "SELECT GROUP_CONCAT(id) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
-    value(node, ids)
-        .unwrap_or_default()
-        .split_terminator(',')
-        .map(str::to_owned)
-        .collect()
+    let ids = value(node, ids).unwrap_or_default();
+    let ids = ids.split_terminator(',');
+    ids.map(|id| id.parse().unwrap()).collect()
 }
 
-/// How many rows the traffic has left on a server; `None` while it does not answer.
-fn rows(node: &Node) -> Option<String> {
-    let count = "SELECT (SELECT COUNT(*) FROM shop.orders) + (SELECT COUNT(*) FROM shop.carts)";
-    Session::open(node)
-        .and_then(|mut session| session.value("test", count))
-        .ok()
-        .flatten()
+/// What a command has printed so far.
+struct Printed {
+    text: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
 }
 
-/// Follows from before the traffic begins, while it lasts and `meanwhile` happens, until every
-/// server has what was written.
+impl Printed {
+    /// Reads the output of a command from now on.
+    fn from(pipe: impl Read + Send + 'static) -> Self {
+        let mut pipe = BufReader::new(pipe);
+        let text = Arc::<Mutex<String>>::default();
+        let kept = Arc::clone(&text);
+        let reader = thread::spawn(move || {
+            let mut line = String::new();
+            while pipe.read_line(&mut line).unwrap() > 0 {
+                kept.lock().unwrap().push_str(&line);
+                line.clear();
+            }
+        });
+        Self { text, reader }
+    }
+
+    fn so_far(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    /// Returns everything, after the command has ended.
+    fn all(self) -> String {
+        self.reader.join().unwrap();
+        self.text.lock().unwrap().clone()
+    }
+}
+
+/// What the windows of a run show of a replica (`--stream csv`).
+#[derive(Clone, Copy, Default)]
+struct Shown {
+    /// Transactions of the primary in all windows.
+    transactions: u64,
+    /// Transactions that the replica had not shown at the end of the last window.
+    pending: u64,
+}
+
+/// A run that follows servers while there is traffic.
+struct Following<'a> {
+    tool: Pid,
+    printed: &'a Printed,
+    written: &'a Written,
+}
+
+impl Following<'_> {
+    /// Waits until further transactions were written.
+    fn await_traffic(&self) {
+        let now = self.written.all();
+        wait_until("there is traffic", LIMIT, || self.written.all() > now + 200);
+    }
+
+    /// Returns what the run has shown of each replica so far.
+    fn shown(&self) -> BTreeMap<String, Shown> {
+        let mut shown = BTreeMap::<String, Shown>::new();
+        for line in self.printed.so_far().lines().skip(1) {
+            let fields: Vec<&str> = line.split(',').collect();
+            let replica = shown.entry(fields[3].to_owned()).or_default();
+            replica.transactions += fields[4].parse::<u64>().unwrap();
+            replica.pending = fields[12].parse().unwrap();
+        }
+        shown
+    }
+
+    /// Waits until the run awaits more than a hundred transactions of a replica, which it has seen on the primary.
+    fn await_pending(&self, replica: &str) {
+        wait_until("the replica is behind", LIMIT, || {
+            let shown = self.shown();
+            shown.get(replica).is_some_and(|shown| shown.pending > 100)
+        });
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.tool, signal).unwrap();
+    }
+}
+
+/// Follows a sandbox from before the traffic begins, while it lasts and `during` happens, until the run has everything that was
+/// written; returns its document.
 fn followed(
     sandbox: &Sandbox,
     args: &[String],
     prefix: &[&str],
-    meanwhile: impl FnOnce(),
-) -> (TestEnvironment, CommandOutput) {
-    followed_on(sandbox, &[&sandbox.nodes()[0]], args, prefix, meanwhile)
+    during: impl FnOnce(&Following<'_>),
+) -> (TestEnvironment, Value) {
+    let writers = [&sandbox.nodes()[0]];
+    let (tool, document, _) = followed_on(sandbox, &writers, args, prefix, Written::all, during);
+    (tool, document)
 }
 
-/// The same with traffic on these servers.
+/// The same with traffic on these servers, of which the run counts some; also returns the number of those.
 fn followed_on(
     sandbox: &Sandbox,
     writers: &[&Node],
     args: &[String],
     prefix: &[&str],
-    meanwhile: impl FnOnce(),
-) -> (TestEnvironment, CommandOutput) {
+    counted: fn(&Written) -> u64,
+    during: impl FnOnce(&Following<'_>),
+) -> (TestEnvironment, Value, u64) {
     let tool = TestEnvironment::new();
     let nodes = sandbox.nodes();
-    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
-    let ended = thread::scope(|scope| {
-        // One of the run before may not have ended yet.
-        let before: Vec<BTreeSet<String>> = nodes.iter().map(dumps).collect();
-        let child = tool
-            .command(args)
-            .env("REPLIMETER_PASSWORD", password(&nodes[0]))
-            .spawn()
-            .unwrap();
-        wait_until("every server is followed", LIMIT, || {
-            nodes
-                .iter()
-                .zip(&before)
-                .all(|(node, before)| !dumps(node).is_subset(before))
-        });
-        scope.spawn(|| traffic(writers, prefix, &stop, &written));
-        let more = |what: &str| {
-            let now = written.load(Ordering::Relaxed);
-            wait_until(what, LIMIT, || written.load(Ordering::Relaxed) > now + 200);
-        };
+    let mut command = tool.command(args);
+    command.args(["--stream", "csv", "--report-interval", "500ms"]);
+    command.env("REPLIMETER_PASSWORD", password(&nodes[0]));
+    let mut child = command.spawn().unwrap();
+    let printed = Printed::from(child.stdout.take().unwrap());
+    let errors = Printed::from(child.stderr.take().unwrap());
+    let (stop, written) = (AtomicBool::new(false), Written::default());
+    let following = Following {
+        tool: Pid::from_child(&child),
+        printed: &printed,
+        written: &written,
+    };
+    let replicas = nodes.len() - 1;
+    wait_until("every server is followed", LIMIT, || {
+        assert_eq!(child.try_wait().unwrap(), None, "{}", errors.so_far());
+        following.shown().len() == replicas
+    });
+    let happened = thread::scope(|scope| {
+        let writing = scope.spawn(|| traffic(writers, prefix, &stop, &written));
         // The traffic must end whatever happens, or the scope waits for it.
         let happened = catch_unwind(AssertUnwindSafe(|| {
-            more("there is traffic");
-            meanwhile();
-            more("there is traffic again");
+            following.await_traffic();
+            during(&following);
+            following.await_traffic();
         }));
         stop.store(true, Ordering::Relaxed);
-        wait_until("every server has what was written", LIMIT, || {
-            let primary = rows(&nodes[0]);
-            primary.is_some() && nodes.iter().all(|node| rows(node) == primary)
-        });
-        // The last ones are read from the logs within a moment.
-        thread::sleep(Duration::from_millis(300));
-        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-        let ended = wait(child, LIMIT);
-        happened.unwrap_or_else(|panic| resume_unwind(panic));
-        ended
+        writing.join().unwrap();
+        happened
     });
-    (tool, ended)
+    if let Err(panic) = happened {
+        child.kill().unwrap();
+        resume_unwind(panic);
+    }
+    let expected = counted(&written);
+    wait_until("the run has what was written", LIMIT, || {
+        let shown = following.shown();
+        let mut shown = shown.values();
+        shown.all(|shown| shown.transactions >= expected && shown.pending == 0)
+    });
+    following.signal(Signal::INT);
+    let code = wait(child, LIMIT).code;
+    assert_eq!(code, Some(0), "{}", errors.all());
+    let summary = fs::read_to_string(tool.only_run().join("summary.json")).unwrap();
+    (tool, serde_json::from_str(&summary).unwrap(), expected)
 }
 
 fn number(value: &Value) -> u64 {
