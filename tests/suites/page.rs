@@ -14,8 +14,10 @@ use serde_json::{Value, json};
 
 pub(crate) const TESTS: &[Test] = &[
     test!(page_works_from_a_file_without_network).starts(3),
-    test!(commands_that_load_servers_have_working_pages),
-    test!(commands_that_observe_have_working_pages),
+    test!(pages_of_load_cost_and_scale_work),
+    test!(pages_of_stale_loss_and_calibrate_work),
+    test!(pages_of_lag_backlog_and_tap_work),
+    test!(pages_of_exposure_and_front_work),
     test!(pages_of_several_runs_work),
 ];
 
@@ -302,12 +304,20 @@ fn pages_work(cases: &[&str]) {
     }
 }
 
-fn commands_that_load_servers_have_working_pages() {
-    pages_work(&["load", "cost", "scale", "stale-galera", "loss", "calibrate"]);
+fn pages_of_load_cost_and_scale_work() {
+    pages_work(&["load", "cost", "scale"]);
 }
 
-fn commands_that_observe_have_working_pages() {
-    pages_work(&["lag-methods", "backlog", "tap", "exposure", "front"]);
+fn pages_of_stale_loss_and_calibrate_work() {
+    pages_work(&["stale-galera", "loss", "calibrate"]);
+}
+
+fn pages_of_lag_backlog_and_tap_work() {
+    pages_work(&["lag-methods", "backlog", "tap"]);
+}
+
+fn pages_of_exposure_and_front_work() {
+    pages_work(&["exposure", "front"]);
 }
 
 fn pages_of_several_runs_work() {

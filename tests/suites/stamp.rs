@@ -234,7 +234,7 @@ fn password_in_a_table_of_a_killed_run_is_removed() {
                 .spawn()
                 .unwrap()
         };
-        let load = "load --workload insert --duration 3s --warm-up 100ms";
+        let load = "load --workload insert --threads 1 --rate 20 --duration 2s --warm-up 0s --keep-awake off";
         for next in [
             load,
             "lag --rounds 5 --warm-up 5 --floor-rounds 20 --timeout 2m",

@@ -224,7 +224,7 @@ pub(super) fn sandbox_processes_inherit_no_environment() {
                 }
                 seen.extend(wanted.iter().filter(|word| line.contains(*word)));
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(20));
         }
         let _ = wait(tool, LIMIT).with_code(0);
         assert!(with_canary.is_empty(), "{shape}: {with_canary:?}");
