@@ -84,10 +84,10 @@ suites: build tools
 ifneq ($(GROUP)$(TEST),)
 test: suites
 else
-# Fetches the servers while it compiles.
+# Fetches the servers while it compiles, and runs unit tests beside those on servers, which mostly wait.
 test:
 	$(MAKE) --jobs=2 compile tools
-	$(MAKE) unit suites
+	$(MAKE) --jobs=2 unit suites
 endif
 
 test-all: check

@@ -28,7 +28,7 @@ const SERVER_BUDGET: usize = 4;
 /// Memory that one server needs, with its data if that is in memory: the mean of both engines, and a reserve.
 const SERVER_MB: u64 = 600;
 /// Servers of running tests, for each core: they mostly wait.
-const SERVERS_PER_CORE: usize = 4;
+const SERVERS_PER_CORE: usize = 6;
 /// Number of the slowest tests that the summary lists.
 const SLOWEST: usize = 10;
 
