@@ -100,6 +100,8 @@ impl Shared {
             }
             let reason = ask();
             let pools = || sites.iter().map(|site| &site.pools[index]);
+            // Held until the change is recorded: who sees its effect finds it there.
+            let mut changes = lock(&self.changes);
             // Each of them, also after the first change.
             let changed = pools().filter(|pool| pool.set_out(reason.clone())).count();
             if changed > 0
@@ -109,7 +111,6 @@ impl Shared {
                     Some(reason) => format!("{} is out of use: {reason}", pool.name()),
                     None => format!("{} is in use again", pool.name()),
                 };
-                let mut changes = lock(&self.changes);
                 if changes.len() < MAX_CHANGES {
                     changes.push(change);
                 }
