@@ -171,7 +171,8 @@ pub fn skip(reason: &str) {
     SKIP.with(|skip| *skip.borrow_mut() = Some(reason.to_owned()));
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex, also after a panic of another test.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -228,7 +229,7 @@ struct Places {
 }
 
 impl Places {
-    /// Waits for so many places; they are free again when the result is dropped.
+    /// Waits for this number of places; they are free again when the result is dropped.
     fn take(&self, wanted: usize) -> Taken<'_> {
         let free = locked(&self.free);
         let mut free = self

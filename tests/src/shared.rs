@@ -74,7 +74,7 @@ fn with_engine(shape: &str) -> String {
 }
 
 fn pool() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+    harness::locked(&POOL)
 }
 
 /// Returns an idle sandbox, waiting for one if there are as many as may be; `None` if the caller starts one.

@@ -8,10 +8,12 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
+    sync::{Arc, Mutex, Once},
     thread,
     time::Duration,
 };
+
+use crate::harness::locked;
 
 /// Interval between two readings of all processes.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -56,10 +58,6 @@ static READER: Once = Once::new();
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Mutex<Record>>>> = const { RefCell::new(None) };
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Begins to count for the test on this thread.

@@ -311,7 +311,7 @@ fn clusters_are_compared_with_their_own_version() {
 }
 
 /// One-way delay of a link, in µs. A commit that waits for a replica contains it twice; another one contains it only on a
-/// machine that stalls for so long in every commit.
+/// machine that stalls for that time in every commit.
 const LINK_US: f64 = 50_000.0;
 
 /// Returns the shortest latency of a mode over links with this delay.

@@ -98,7 +98,7 @@ pub(super) fn oltp_mix_matches_sysbench(nodes: &[Node]) {
         "1000",
     ];
     let child = spawn(&tool, nodes, &args);
-    // So many transactions that the statements of the run itself are few. A new session for each reading would have some too.
+    // Enough transactions that the statements of the run itself are few. A new session for each reading would have some too.
     let mut reader = session(&nodes[0]);
     wait_until("a thousand transactions have run", LIMIT, || {
         let counts = reader.pairs("test", "SHOW GLOBAL STATUS LIKE 'Com_delete'");

@@ -54,7 +54,7 @@ fn measure_during(
 }
 
 /// Runs a measurement until an action on its servers has ended.
-fn meanwhile(
+fn measure_until(
     sandbox: &Sandbox,
     tool: &TestEnvironment,
     args: &[String],
@@ -81,7 +81,7 @@ pub(super) fn external_writes_are_distinguished() {
     let mut more = vec!["--rows", "20", "--duration", "600s"];
     more.extend(["--read-delays", "none", "--json"]);
     // Another node writes the same rows: certification conflicts, and values that are not of the run.
-    let ended = meanwhile(&sandbox, &tool, &args(&sandbox, true, &more), || {
+    let ended = measure_until(&sandbox, &tool, &args(&sandbox, true, &more), || {
         let mut other: Session = session(&nodes[1]);
         for id in (1..40).step_by(2).cycle().take(200) {
             let update =
@@ -119,7 +119,7 @@ pub(super) fn stalled_applier_counts_with_its_time() {
     let tool = TestEnvironment::new();
     let mut given = vec!["--writer", "node1", "--reader", "node2"];
     given.extend(["--read-delays", "none", "--duration", "600s", "--json"]);
-    let ended = meanwhile(&sandbox, &tool, &args(&sandbox, true, &given), || {
+    let ended = measure_until(&sandbox, &tool, &args(&sandbox, true, &given), || {
         let mut other: Session = session(reader);
         let number = |node: &Node, sql: &str| -> u64 { value(node, sql).unwrap().parse().unwrap() };
         let newest = |node| number(node, "SELECT MAX(k) FROM replimeter.lag_probe");
@@ -175,7 +175,7 @@ pub(super) fn external_rollback_is_not_counted_as_stale() {
         let mut given = vec!["--reader", "node2", "--read-delays", "none"];
         given.extend(["--duration", "600s", "--json"]);
         given.extend(more);
-        let ended = meanwhile(&sandbox, &tool, &args(&sandbox, true, &given), || {
+        let ended = measure_until(&sandbox, &tool, &args(&sandbox, true, &given), || {
             let mut other: Session = session(&nodes[0]);
             for _ in 0..20 {
                 // It may lose.
