@@ -48,7 +48,7 @@ fn lag(shape: &str, method: &str, more: &[&str]) -> CommandOutput {
 }
 
 /// Runs a command on servers that run already.
-fn run_on(sandbox: &Sandbox, args: &[&str]) -> CommandOutput {
+pub(crate) fn run_on(sandbox: &Sandbox, args: &[&str]) -> CommandOutput {
     let nodes = sandbox.nodes();
     let is_cluster = nodes[0].name.starts_with("node");
     let urls = nodes.iter().enumerate().flat_map(|(index, node)| {

@@ -13,9 +13,11 @@ use replimeter_instruments::{
 use replimeter_model::time::Nanos;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, harness::Test, password, session, shared, sql, start,
-    test, url, value, wait, wait_until,
+    LIMIT, TestEnvironment, harness::Test, password, session, shared, sql, start, test, url, value,
+    wait, wait_until,
 };
+
+use crate::methods::run_on;
 
 pub(crate) const TESTS: &[Test] = &[
     test!(replica_stamps_execution_and_joins_agree),
@@ -42,23 +44,6 @@ const FEDERATED: [(&str, &str); 2] = [
     ("mariadb/async:1", "plugin_load_add=ha_federatedx"),
     ("mysql/async:1", "federated"),
 ];
-
-/// Runs a command on servers that run already.
-fn run_on(sandbox: &Sandbox, args: &[&str]) -> CommandOutput {
-    let nodes = sandbox.nodes();
-    let urls = nodes.iter().enumerate().flat_map(|(index, node)| {
-        let option = if index == 0 { "--primary" } else { "--replica" };
-        [option.to_owned(), url(node, "replimeter")]
-    });
-    let tool = TestEnvironment::new();
-    let child = tool
-        .command(args)
-        .args(urls)
-        .env("REPLIMETER_PASSWORD", password(&nodes[0]))
-        .spawn()
-        .unwrap();
-    wait(child, LIMIT)
-}
 
 /// The table as a measurement makes it.
 fn make_table(primary: &Node) {
