@@ -449,15 +449,9 @@ fn check_reference(rows: &[Value]) {
             row["bias_p50_us"].as_f64(),
             row["bracket_us"]["max_us"].as_f64(),
         );
+        // `make bench` compares the bias with half of a bracket, on cores that nothing else uses.
         if row["method"] == "poll" {
             assert!(bias.unwrap().abs() <= bracket.unwrap(), "{row:#}");
-        }
-        // Rows of one delay, with the cores to themselves: the error of half of the rows is at least the median, and less than
-        // half of their brackets. `make bench` has the promised times.
-        let alone = row["observers"] == 1 && row["neighbors"] == 0;
-        if alone && row["method"] == "poll" && row["delays"] != "bimodal" {
-            let half = row["bracket_us"]["p50_us"].as_f64().unwrap() / 2.0;
-            assert!(bias.unwrap().abs() <= half, "{row:#}");
         }
     }
 }

@@ -407,7 +407,9 @@ fn stopped_replica_is_out_of_use_until_it_replicates() {
         servers.dedup();
         servers
     };
-    assert_eq!(servers(), ["replica1", "replica2"]);
+    wait_until("both replicas are in use", LIMIT, || {
+        servers() == ["replica1", "replica2"]
+    });
     sql(&sandbox.nodes()[1], "STOP SLAVE");
     wait_until("the replica is out of use", LIMIT, || {
         servers() == ["replica2"]
