@@ -126,6 +126,8 @@ fn watch(
             thread::sleep(CHECK_INTERVAL);
             failure = site.failure();
         }
+        // Asked first: a change whose effect led to the interruption is still taken.
+        let interrupted = cx.stop.load(Ordering::Relaxed);
         for change in site.fronts.take_changes() {
             cx.observers.emit(Event::Note(&change));
         }
@@ -151,7 +153,6 @@ fn watch(
         if let Some(failure) = failure {
             return Err(failure.into());
         }
-        let interrupted = cx.stop.load(Ordering::Relaxed);
         if interrupted || end.is_some_and(|end| now >= end) {
             break;
         }
