@@ -188,7 +188,12 @@ fn stopped_replica_is_a_warning_of_exposure_and_tap() {
             message.contains("does not replicate (IO thread No"),
             "{message}"
         );
-        assert!(stopped["hint"].as_str().unwrap().contains("START REPLICA"));
+        assert!(
+            stopped["hint"]
+                .as_str()
+                .unwrap()
+                .contains("run on it: START SLAVE;")
+        );
     }
     sql(replica, "START SLAVE");
 }

@@ -163,7 +163,7 @@ impl Servers {
 
     fn applying(&self) -> bool {
         let (statement, column) = if self.mysql {
-            ("SHOW REPLICA STATUS", "Replica_SQL_Running")
+            ("SHOW REPLICA STATUS FOR CHANNEL ''", "Replica_SQL_Running")
         } else {
             ("SHOW ALL SLAVES STATUS", "Slave_SQL_Running")
         };
@@ -171,9 +171,48 @@ impl Servers {
     }
 
     fn stop_and_start(&self, between: &str) {
-        let word = if self.mysql { "REPLICA" } else { "SLAVE" };
-        for statement in [&format!("STOP {word}"), between, &format!("START {word}")] {
+        let (word, channel) = self.words();
+        for statement in [
+            &format!("STOP {word}{channel}"),
+            between,
+            &format!("START {word}{channel}"),
+        ] {
             sql(self.replica(), statement);
+        }
+    }
+
+    /// Returns the word for a replica in statements, and the clause for its default channel.
+    fn words(&self) -> (&'static str, &'static str) {
+        if self.mysql {
+            ("REPLICA", " FOR CHANNEL ''")
+        } else {
+            ("SLAVE", "")
+        }
+    }
+
+    /// Gives a replica of MySQL another channel, which its administrator has stopped: no command may start it.
+    fn add_stopped_channel(&self) {
+        if self.mysql {
+            sql(
+                self.replica(),
+                "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=1 FOR CHANNEL 'stopped'",
+            );
+        }
+    }
+
+    fn remove_stopped_channel(&self) {
+        if self.mysql {
+            let status = session(self.replica())
+                .rows("test", "SHOW REPLICA STATUS FOR CHANNEL 'stopped'")
+                .unwrap();
+            assert_eq!(
+                (
+                    status[0]["Replica_IO_Running"].as_str(),
+                    status[0]["Replica_SQL_Running"].as_str()
+                ),
+                ("No", "No")
+            );
+            sql(self.replica(), "RESET REPLICA ALL FOR CHANNEL 'stopped'");
         }
     }
 
@@ -252,13 +291,16 @@ fn under_way(servers: &Servers) {
     servers.await_load(10);
 }
 
-/// Runs a backlog on a replica with three workers, and checks that it has three afterwards.
+/// Runs a backlog on a replica with three workers, and checks that it has three afterwards, and that its other channel is
+/// still stopped.
 fn with_backlog(shape: &str, case: fn(&Servers)) {
     let servers = Servers::borrow(shape);
     let (variable, workers) = (servers.workers_variable(), servers.workers());
     servers.stop_and_start(&format!("SET GLOBAL {variable} = 3"));
+    servers.add_stopped_channel();
     case(&servers);
     servers.assert_as_it_was("3");
+    servers.remove_stopped_channel();
     servers.assert_clean();
     servers.stop_and_start(&format!("SET GLOBAL {variable} = {workers}"));
 }
@@ -383,11 +425,10 @@ impl Servers {
 
     /// Statements with which a user restarts the applier.
     fn statements(&self) -> String {
-        let (word, variable) = (
-            if self.mysql { "REPLICA" } else { "SLAVE" },
-            self.workers_variable(),
-        );
-        let set = format!("SET GLOBAL {variable} = 3");
-        format!("run on replica1: STOP {word} SQL_THREAD; {set}; START {word} SQL_THREAD;")
+        let (word, channel) = self.words();
+        let set = format!("SET GLOBAL {} = 3", self.workers_variable());
+        format!(
+            "run on replica1: STOP {word} SQL_THREAD{channel}; {set}; START {word} SQL_THREAD{channel};"
+        )
     }
 }

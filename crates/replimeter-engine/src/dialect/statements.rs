@@ -32,11 +32,24 @@ fn statement(verb: &str, engine: Engine, channel: &Channel, part: ChannelPart) -
         ChannelPart::Receiver => " IO_THREAD",
         ChannelPart::Applier => " SQL_THREAD",
     };
-    match (engine, channel.name.as_str()) {
-        (_, "") => format!("{verb} {word}{part};"),
-        (Engine::MariaDb, name) => format!("{verb} {word} {}{part};", quoted(name)),
-        (Engine::MySql, name) => format!("{verb} {word}{part} FOR CHANNEL {};", quoted(name)),
+    match engine {
+        Engine::MariaDb => format!("{verb} {word}{}{part};", connection(channel)),
+        Engine::MySql => format!("{verb} {word}{part}{};", for_channel(channel)),
     }
+}
+
+/// Returns a connection's name after the verb, in MariaDB's dialect; without one it means the default connection alone.
+fn connection(channel: &Channel) -> String {
+    match channel.name.as_str() {
+        "" => String::new(),
+        name => format!(" {}", quoted(name)),
+    }
+}
+
+/// Returns the clause for one channel, in MySQL's dialect. The default channel has it too: without it MySQL stops or starts
+/// all channels.
+fn for_channel(channel: &Channel) -> String {
+    format!(" FOR CHANNEL {}", quoted(&channel.name))
 }
 
 /// Returns the statement that starts a channel.
@@ -70,15 +83,25 @@ pub fn forbid_writes(engine: Engine) -> &'static str {
     }
 }
 
-/// Returns the statement that makes a channel use GTIDs as positions.
+/// Returns the statements that make a channel use GTIDs as positions.
 #[must_use]
-pub fn use_gtid(engine: Engine) -> &'static str {
-    match engine {
-        Engine::MariaDb => "CHANGE MASTER TO MASTER_USE_GTID=slave_pos, with the replica stopped",
-        Engine::MySql => {
-            "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION=1, with the replica stopped"
-        }
-    }
+pub fn use_gtid(engine: Engine, channel: &Channel) -> String {
+    let change = match engine {
+        Engine::MariaDb => format!(
+            "CHANGE MASTER{} TO MASTER_USE_GTID=slave_pos;",
+            connection(channel)
+        ),
+        Engine::MySql => format!(
+            "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION=1{};",
+            for_channel(channel)
+        ),
+    };
+    let part = ChannelPart::Both;
+    format!(
+        "{} {change} {}",
+        stop(engine, channel, part),
+        start(engine, channel, part)
+    )
 }
 
 /// Returns the privilege for reading the binary log's status, as GRANT spells it.
@@ -163,8 +186,21 @@ mod tests {
             "START REPLICA IO_THREAD FOR CHANNEL 'c';"
         );
         assert_eq!(
-            start(Engine::MySql, &Channel::default(), ChannelPart::Both),
+            restart(Engine::MySql, &Channel::default(), ChannelPart::Applier),
+            "STOP SLAVE SQL_THREAD FOR CHANNEL ''; START SLAVE SQL_THREAD FOR CHANNEL '';",
+            "without the clause MySQL stops and starts all channels"
+        );
+        assert_eq!(
+            start(Engine::MariaDb, &Channel::default(), ChannelPart::Both),
             "START SLAVE;"
+        );
+        assert_eq!(
+            use_gtid(Engine::MySql, &new),
+            "STOP REPLICA FOR CHANNEL 'c'; CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION=1 FOR CHANNEL 'c'; START REPLICA FOR CHANNEL 'c';"
+        );
+        assert_eq!(
+            use_gtid(Engine::MariaDb, &old),
+            "STOP SLAVE 'o''b'; CHANGE MASTER 'o''b' TO MASTER_USE_GTID=slave_pos; START SLAVE 'o''b';"
         );
         assert_eq!(
             stop(Engine::MySql, &new, ChannelPart::Applier),

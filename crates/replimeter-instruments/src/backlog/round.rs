@@ -24,7 +24,7 @@ use super::{
 use crate::{
     MeasureError,
     clock::Clock,
-    discovery::{Relation, STOPPED_HINT},
+    discovery::Relation,
     load::BackgroundLoad,
     preflight::{CheckedReplica, Cluster},
     record,
@@ -378,5 +378,5 @@ fn still_applying(replica: &CheckedReplica) -> Result<(), ServerError> {
     Err(replica
         .server
         .session
-        .precondition("cannot catch up", state.words, STOPPED_HINT))
+        .precondition("cannot catch up", state.words, state.hint))
 }

@@ -25,7 +25,7 @@ use replimeter_model::{
 
 use self::{refusal::contradiction, relation::relation, writer::writer};
 pub(crate) use self::{
-    refusal::{STOPPED_HINT, not_running, stopped_applier},
+    refusal::{not_running, stopped_applier, stopped_hint},
     relation::one_cluster,
 };
 

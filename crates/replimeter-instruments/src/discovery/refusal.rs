@@ -83,14 +83,18 @@ pub(super) fn unknown_source(writer: &DiscoveredServer, server: &DiscoveredServe
     )
 }
 
-/// The hint for a replica that does not replicate.
-pub(crate) const STOPPED_HINT: &str =
-    "run START REPLICA on it; if it stops again, see the server's error log";
-
 /// Returns the error for a channel that is not running.
 pub(crate) fn not_running(session: &Session, engine: Engine, channel: &Channel) -> ServerError {
-    let hint = stopped_applier(engine, channel).unwrap_or_else(|| STOPPED_HINT.to_owned());
+    let hint = stopped_hint(engine, channel);
     session.precondition("does not replicate", channel.state(), hint)
+}
+
+/// Returns the hint for a channel that is not running.
+pub(crate) fn stopped_hint(engine: Engine, channel: &Channel) -> String {
+    stopped_applier(engine, channel).unwrap_or_else(|| {
+        let start = statements::start(engine, channel, ChannelPart::Both);
+        format!("run on it: {start} If it stops again, see the server's error log")
+    })
 }
 
 /// Returns the hint for a channel whose applier alone was stopped, without an error: as a `backlog` stops it.

@@ -200,7 +200,7 @@ fn gtids(
             ),
             format!(
                 "use GTIDs, or a change of source needs positions set by hand: {}",
-                statements::use_gtid(state.facts.engine)
+                statements::use_gtid(state.facts.engine, channel)
             ),
         ));
     }

@@ -3,6 +3,7 @@
 use replimeter_engine::{
     ServerError,
     binlog::requirements::{self, FollowPurpose},
+    dialect::statements,
     source::Member,
 };
 use replimeter_model::target::Role as Declaration;
@@ -63,7 +64,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
                 return Err(replica.server.session.precondition(
                     "cannot read its received transactions",
                     "its channel does not use GTID positions",
-                    "run CHANGE MASTER TO MASTER_USE_GTID=slave_pos (MariaDB) or CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION=1 (MySQL)",
+                    statements::use_gtid(replica.server.facts.engine, channel),
                 ));
             }
         }

@@ -11,7 +11,10 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 
-use crate::discovery::{DiscoveredServer, Relation, Relations, STOPPED_HINT};
+use crate::discovery::{DiscoveredServer, Relation, Relations, stopped_hint};
+
+/// The hint for a member that is out of its cluster.
+const SEE_LOG: &str = "see the server's error log";
 
 /// A replica that passed; also a member of a cluster other than the writer.
 pub struct CheckedReplica {
@@ -32,6 +35,8 @@ pub struct ReplicaState {
     pub failed: bool,
     /// A one-line description.
     pub words: String,
+    /// What helps if it does not replicate.
+    pub hint: String,
 }
 
 impl CheckedReplica {
@@ -55,7 +60,7 @@ impl CheckedReplica {
             Warning::new(
                 WarningCode::ReplicaStopped,
                 format!("{name} does not replicate ({}): {effect}", channel.state()),
-                STOPPED_HINT,
+                stopped_hint(self.server.facts.engine, channel),
             )
         };
         (!channel.running()).then(warning)
@@ -84,6 +89,7 @@ impl CheckedReplica {
                     reconnecting: now.reconnecting(),
                     failed: !now.sql_error.is_empty(),
                     words: now.state(),
+                    hint: stopped_hint(self.server.facts.engine, &now),
                 })
             }
             Relation::Galera => match galera::node_state(&mut session)? {
@@ -92,12 +98,11 @@ impl CheckedReplica {
                     reconnecting: false,
                     failed: false,
                     words: state.description(),
+                    hint: SEE_LOG.to_owned(),
                 }),
-                None => Err(session.precondition(
-                    operation,
-                    "it has left the Galera cluster",
-                    "see the server's error log",
-                )),
+                None => {
+                    Err(session.precondition(operation, "it has left the Galera cluster", SEE_LOG))
+                }
             },
             Relation::Group | Relation::Writer => match group::group_state(&mut session)? {
                 Some(state) => {
@@ -107,13 +112,10 @@ impl CheckedReplica {
                         reconnecting: false,
                         failed: own == "ERROR",
                         words: state.description(),
+                        hint: SEE_LOG.to_owned(),
                     })
                 }
-                None => Err(session.precondition(
-                    operation,
-                    "it has left the group",
-                    "see the server's error log",
-                )),
+                None => Err(session.precondition(operation, "it has left the group", SEE_LOG)),
             },
         }
     }

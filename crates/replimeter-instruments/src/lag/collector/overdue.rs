@@ -10,7 +10,6 @@ use replimeter_model::{
 use super::{super::Slot, Collector};
 use crate::{
     MeasureError,
-    discovery::STOPPED_HINT,
     preflight::{CheckedReplica, Cluster},
 };
 
@@ -91,10 +90,7 @@ fn seen_as(method: Method) -> &'static str {
 }
 
 /// Returns the replica's state, if that state or a `late` row ends the run, and a hint.
-fn state_of(
-    checked: &CheckedReplica,
-    late: bool,
-) -> Result<(Option<String>, &'static str), ServerError> {
+fn state_of(checked: &CheckedReplica, late: bool) -> Result<(Option<String>, String), ServerError> {
     match checked.state_now() {
         Err(error)
             if matches!(
@@ -104,7 +100,7 @@ fn state_of(
         {
             Ok((
                 late.then(|| format!("its state cannot be read: {}", error.cause)),
-                "check whether the server is frozen or disconnected; see its error log",
+                "check whether the server is frozen or disconnected; see its error log".to_owned(),
             ))
         }
         Err(error) => Err(error),
@@ -114,8 +110,9 @@ fn state_of(
             (late || now.failed).then_some(now.words),
             if now.running {
                 "check whether it is far behind or filters the schema `replimeter`, or raise --timeout"
+                    .to_owned()
             } else {
-                STOPPED_HINT
+                now.hint
             },
         )),
     }
