@@ -278,7 +278,8 @@ fn trials(groups: &[(&'static str, &[Test])], alone: bool, places: usize) -> Vec
     numbered
         .into_iter()
         .map(|(_, group, test)| {
-            let wanted = test.servers.clamp(1, places);
+            // A long test starts more of them, a few at a time.
+            let wanted = test.servers.clamp(1, SERVER_BUDGET.min(places));
             let body = move || {
                 let _taken = all.take(wanted);
                 run(group, test)

@@ -310,13 +310,18 @@ fn second_signal_ends_at_once_in_every_shape() {
     }
 }
 
-/// Interrupts a run twice; all its servers are frozen, so that its orderly end takes longer than the time after which
-/// a signal counts as the second one.
+/// Interrupts a run twice in the middle of its rows; all its servers are frozen, so that its orderly end waits for answers
+/// longer than the time after which a signal counts as the second one.
 fn second_signal(who: &str, user: &TestUser, shape: &str) {
-    let child = user.start(&["--sandbox", shape, "--duration", "60s"], None);
-    wait_until("the run begins", LIMIT, || has_begun(user));
-    // The manifest is written before the first row; any later moment will do.
-    thread::sleep(Duration::from_secs(1));
+    let rows = ["--duration", "60s", "--interval", "2ms"];
+    let child = user.start(&[&["--sandbox", shape], &rows[..]].concat(), None);
+    wait_until("counted rows are on the disk", LIMIT, || {
+        let runs = fs::read_dir(user.runs()).into_iter().flatten().flatten();
+        let journals = runs.map(|run| run.path().join("run.journal"));
+        journals
+            .flat_map(fs::metadata)
+            .any(|file| file.len() > 20_000)
+    });
     for server in servers_below(&user.own()) {
         kill_process(Pid::from_raw(server).unwrap(), Signal::STOP).unwrap();
     }

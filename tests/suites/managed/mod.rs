@@ -38,7 +38,7 @@ pub(crate) const TESTS: &[Test] = &[
         .long(),
     test!(ends::programs_started_by_servers_are_ended).starts(4),
     test!(setup::node_without_data_gets_state_transfer)
-        .starts(4)
+        .starts(8)
         .long(),
     test!(setup::private_folder_longer_than_a_socket_address_works).starts(1),
     test!(setup::sandbox_processes_inherit_no_environment).starts(4),

@@ -67,7 +67,7 @@ pub(super) fn node_without_data_gets_state_transfer() {
         user.list()[0]["nodes"][1]["state"]
             .as_str()
             .unwrap()
-            .starts_with("ended")
+            .starts_with("exited")
     });
     // An empty data directory: a node without the cluster's state.
     let seed = fs::read_dir(user.home().join("seeds"))
