@@ -25,7 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(figures_of_only_one_side_are_named),
     test!(one_start_of_slower_links_decides_nothing).starts(4),
     test!(slower_link_is_detected_between_two_runs)
-        .starts(28)
+        .starts(4)
         .alone()
         .long(),
     test!(equal_runs_differ_at_the_nominal_rate)

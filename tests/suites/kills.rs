@@ -18,9 +18,7 @@ use replimeter_suites::{
 pub(crate) const TESTS: &[Test] = &[
     test!(kill_of_few_commands_leaves_nothing).starts(4),
     test!(kill_at_few_moments_on_endpoints_is_explained).long(),
-    test!(kill_of_every_command_leaves_nothing)
-        .starts(800)
-        .long(),
+    test!(kill_of_every_command_leaves_nothing).starts(4).long(),
     test!(kill_at_fifty_moments_on_endpoints_is_explained).long(),
 ];
 

@@ -15,10 +15,10 @@ pub(crate) const TESTS: &[Test] = &[
     test!(semi_sync_after_commit_shows_writes_that_are_lost).starts(3),
     test!(semi_sync_after_sync_shows_no_write_that_is_lost).starts(3),
     test!(semi_sync_loses_nothing_and_wait_points_differ)
-        .starts(12)
+        .starts(4)
         .long(),
     test!(semi_sync_wait_points_differ_on_mysql)
-        .starts(6)
+        .starts(4)
         .long(),
     test!(semi_sync_primary_that_falls_back_loses_writes).starts(3),
     test!(cluster_loses_no_acknowledged_write).starts(4),
@@ -27,7 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(loss_refuses_unsafe_or_impossible_targets),
     test!(interrupted_loss_leaves_no_server).starts(3),
     test!(interrupted_loss_keeps_crashes_and_leaves_no_server)
-        .starts(8)
+        .starts(4)
         .long(),
 ];
 

@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
         .starts(4)
         .long(),
     test!(experiments_before_an_interrupt_are_kept)
-        .starts(8)
+        .starts(4)
         .long(),
     test!(interrupted_experiment_is_compared_as_far_as_it_went).starts(2),
     test!(reproduce_errors_are_reported_before_start),

@@ -13,9 +13,9 @@ use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
     test!(scale_reports_every_count_phase_and_server).starts(3),
-    test!(two_starts_of_scale_give_intervals).starts(6).long(),
+    test!(two_starts_of_scale_give_intervals).starts(4).long(),
     test!(law_is_fitted_from_five_counts_and_checked)
-        .starts(21)
+        .starts(4)
         .long(),
     test!(scale_works_on_mysql_and_semi_sync).starts(4).long(),
     test!(killed_or_interrupted_scale_keeps_results).starts(4),

@@ -13,10 +13,10 @@ use serde_json::Value;
 pub(crate) const TESTS: &[Test] = &[
     test!(two_shapes_are_measured_in_one_run).starts(4),
     test!(mariadb_shapes_are_measured_in_one_run)
-        .starts(12)
+        .starts(4)
         .long(),
     test!(mysql_semi_sync_waits_for_two_replicas).starts(3),
-    test!(mysql_shapes_are_measured_in_one_run).starts(9).long(),
+    test!(mysql_shapes_are_measured_in_one_run).starts(4).long(),
     test!(multi_primary_group_is_measured).starts(2),
     test!(galera_gtids_are_equal_for_every_writer),
     test!(failed_shape_keeps_results_of_the_others).starts(4),

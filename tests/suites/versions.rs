@@ -10,10 +10,10 @@ use replimeter_suites::{
 
 pub(crate) const TESTS: &[Test] = &[
     test!(every_mode_is_measured_on_every_series)
-        .starts(90)
+        .starts(4)
         .long(),
-    test!(mariadb_series_replicate_both_ways).starts(40).long(),
-    test!(mysql_series_replicate_both_ways).starts(40).long(),
+    test!(mariadb_series_replicate_both_ways).starts(4).long(),
+    test!(mysql_series_replicate_both_ways).starts(4).long(),
 ];
 
 /// Returns the folders of an engine's servers.

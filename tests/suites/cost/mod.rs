@@ -10,18 +10,18 @@ use serde_json::Value;
 pub(crate) const TESTS: &[Test] = &[
     test!(every_mode_has_a_row_a_step_and_resources).starts(4),
     test!(semi_sync_costs_more_than_async)
-        .starts(24)
+        .starts(4)
         .alone()
         .long(),
     test!(clusters_are_compared_with_their_own_version)
-        .starts(12)
+        .starts(4)
         .alone()
         .long(),
     test!(semi_sync_waits_for_the_link).starts(3),
-    test!(link_delay_slows_only_waiting_modes).starts(10).long(),
+    test!(link_delay_slows_only_waiting_modes).starts(4).long(),
     test!(fall_back_invalidates_its_blocks).starts(3),
     test!(mode_does_not_differ_from_itself)
-        .starts(16)
+        .starts(4)
         .alone()
         .long(),
     test!(ends::interrupted_run_keeps_its_results).starts(3),

@@ -25,7 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(remedies_show_the_visitors_own_post),
     test!(remedies_of_mysql_show_the_visitors_own_post).long(),
     test!(remedies_of_galera_show_the_visitors_own_post)
-        .starts(6)
+        .starts(4)
         .long(),
     test!(invalid_requests_are_refused),
     test!(idle_and_slow_clients_delay_no_other),

@@ -34,11 +34,11 @@ pub(crate) const TESTS: &[Test] = &[
     test!(ends::frozen_supervisor_can_be_ended).starts(1),
     test!(ends::interrupting_sandbox_up_removes_the_sandbox).starts(4),
     test!(ends::interrupting_sandbox_up_at_any_time_removes_it)
-        .starts(16)
+        .starts(4)
         .long(),
     test!(ends::programs_started_by_servers_are_ended).starts(4),
     test!(setup::node_without_data_gets_state_transfer)
-        .starts(8)
+        .starts(4)
         .long(),
     test!(setup::private_folder_longer_than_a_socket_address_works).starts(1),
     test!(setup::sandbox_processes_inherit_no_environment).starts(4),

@@ -32,7 +32,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(consistency::unsupported_read_consistency_is_omitted),
     test!(starts::starts_share_the_rounds).starts(4),
     test!(starts::starts_share_the_rounds_and_are_compared)
-        .starts(10)
+        .starts(4)
         .long(),
 ];
 

@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(killed_scale_through_http_leaves_nothing).starts(3),
     test!(remedies::posts_are_missing_without_a_remedy).starts(3),
     test!(remedies::posts_are_missing_without_a_remedy_on_mysql_and_galera)
-        .starts(6)
+        .starts(4)
         .long(),
     test!(invalid_settings_of_a_site_are_refused),
     test!(programs_that_are_too_old_are_explained).starts(2),
