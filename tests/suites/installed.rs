@@ -87,11 +87,12 @@ impl System {
 /// Libraries of the server that a system may lack, by architecture.
 const LIBRARIES: [&str; 2] = ["lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"];
 const PROGRAM: &str = "sbin/mariadbd";
-const FILES: &str = "share/mysql";
+/// Folders of messages and character sets: MariaDB 11.8 has them in the second one.
+const FILES: [&str; 2] = ["share/mysql", "share/mariadb"];
 const PLUGINS: &str = "lib/mysql/plugin";
 
 fn installed_server_is_measured() {
-    let Some(system) = System::with(&[PROGRAM, FILES, PLUGINS]) else {
+    let Some(system) = System::with(&[PROGRAM, FILES[0], FILES[1], PLUGINS]) else {
         return skip(NO_MOUNTS);
     };
     let listed = system.run("servers --json").with_code(0).json();
@@ -126,7 +127,7 @@ fn installed_server_without_its_files_is_not_used() {
 }
 
 fn installed_server_without_plugins_is_measured() {
-    let Some(system) = System::with(&[PROGRAM, FILES]) else {
+    let Some(system) = System::with(&[PROGRAM, FILES[0], FILES[1]]) else {
         return skip(NO_MOUNTS);
     };
     let _ = system
