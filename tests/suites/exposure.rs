@@ -316,8 +316,39 @@ fn fall_back_counts_as_exposure() {
     let [primary, replica] = sandbox.nodes() else {
         panic!("two servers")
     };
-    let tool = TestEnvironment::new();
     let more = ["--duration", "30m", "--json"];
+    let tool = TestEnvironment::new();
+    let child = under_way(&tool, [primary, replica], ADMIN, &more);
+    // The run asks twice a second whether the mode is in effect. It cannot while it is stopped.
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    let status = |name: &str| {
+        let sql = "SELECT variable_value FROM information_schema.global_status WHERE variable_name";
+        value(primary, &format!("{sql} = 'RPL_SEMI_SYNC_MASTER_{name}'")).unwrap()
+    };
+    let count = || status("NO_TX").parse::<u64>().unwrap();
+    let before = count();
+    sql(replica, "STOP SLAVE IO_THREAD");
+    sql(primary, "CREATE DATABASE unseen");
+    sql(replica, "START SLAVE IO_THREAD");
+    wait_until("the mode is in effect again", LIMIT, || {
+        status("STATUS") == "ON"
+    });
+    let exposed = count() - before;
+    assert!(exposed > 0);
+    kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+    await_polls(replica, 50);
+    interrupt(&child);
+    let document = wait(child, LIMIT).with_code(130).json();
+    let row = &document["results"]["rows"][0];
+    assert!(row["zero_by_construction"].is_null(), "{row}");
+    assert_eq!(row["unacknowledged"], exposed, "{row}");
+    let warnings = document["warnings"].to_string();
+    assert!(
+        warnings.contains(&format!("exposed: {exposed}")),
+        "{warnings}"
+    );
+
+    let tool = TestEnvironment::new();
     let child = under_way(&tool, [primary, replica], ADMIN, &more);
     sandbox.isolate("primary").unwrap();
     sql(primary, "CREATE DATABASE shop");

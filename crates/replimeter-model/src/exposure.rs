@@ -63,8 +63,12 @@ pub struct ExposureRow {
     /// transactions of this time.
     pub poll_duration_us: Distribution,
     /// Time in which a semi-synchronous primary was not in effect, in percent; null for other
-    /// primaries.
+    /// primaries. It is asked twice a second, so a shorter fallback may show in `unacknowledged` only.
     pub fallen_back_percent: Option<f64>,
+    /// Transactions that a semi-synchronous primary committed without a replica's acknowledgement, by its own
+    /// counter; absent for other primaries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unacknowledged: Option<u64>,
 }
 
 /// One window of the run.

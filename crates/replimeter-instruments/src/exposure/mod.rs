@@ -30,7 +30,10 @@ use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};
 
 pub use self::check::check;
-use self::{poll_loop::PollLoop, replica_poller::ReplicaPoller};
+use self::{
+    poll_loop::{PollLoop, SemiSyncStatus},
+    replica_poller::ReplicaPoller,
+};
 use crate::{
     MeasureError,
     clock::Clock,
@@ -138,7 +141,10 @@ pub fn run(
         ids[0],
         &StartPosition::Now,
     )?;
-    let semi_sync = (cluster.mode == "semi-sync").then(|| cluster.primary.with_short_timeouts());
+    let semi_sync = cluster.primary.semi_sync.as_ref();
+    let semi_sync = semi_sync
+        .filter(|_| cluster.mode == "semi-sync")
+        .map(|before| SemiSyncStatus::new(cluster.primary.with_short_timeouts(), before));
     let (stream, load) = (SharedStream::default(), WriterLoad::default());
     let style = WriterSettings {
         writers: plan.writers,

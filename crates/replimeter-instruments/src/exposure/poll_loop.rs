@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::{Node, ServerError, Session, dialect::semi_sync};
+use replimeter_engine::{
+    Node, ServerError, Session,
+    dialect::semi_sync::{self, PrimaryState},
+};
 use replimeter_model::{
     exposure::{ExposureRow, ExposureSample, ExposureWindow},
     plan::ExposurePlan,
@@ -29,31 +32,60 @@ const LATE: Duration = Duration::from_millis(100);
 /// Interval between checks whether semi-sync is in effect on the primary.
 const IN_EFFECT: Nanos = Nanos(500_000_000);
 
-/// Whether semi-synchronous replication is in effect.
-struct SemiSyncStatus {
+/// Semi-synchronous replication of the primary, asked for twice a second and at the end.
+///
+/// A fallback between two queries shows in the server's counter only.
+pub(super) struct SemiSyncStatus {
     node: Node,
     session: Option<Session>,
     asked: Option<Nanos>,
     active: bool,
+    /// The server's counter of transactions without an acknowledgement, at the last query.
+    counter: u64,
+    /// Transactions that it has counted since the run began.
+    unacknowledged: u64,
 }
 
 impl SemiSyncStatus {
-    /// Returns the state at the last query; there are two queries a second.
+    /// Begins with the state of this primary before the run.
+    pub(super) fn new(node: Node, before: &PrimaryState) -> Self {
+        Self {
+            node,
+            session: None,
+            asked: None,
+            active: true,
+            counter: before.unacknowledged,
+            unacknowledged: 0,
+        }
+    }
+
+    /// Returns whether it was in effect at the last query.
     fn now(&mut self, now: Nanos) -> bool {
         if self.asked.is_none_or(|asked| now - asked >= IN_EFFECT) {
             self.asked = Some(now);
-            if self.session.is_none() {
-                self.session = Session::open(&self.node).ok();
-            }
-            match self.session.as_mut().map(semi_sync::state) {
-                Some(Ok((Some(state), _))) => self.active = state.active,
-                Some(Ok((None, _))) => self.active = false,
-                // A primary that does not answer does not acknowledge either.
-                Some(Err(_)) => self.session = None,
-                None => {}
-            }
+            self.ask();
         }
         self.active
+    }
+
+    fn ask(&mut self) {
+        if self.session.is_none() {
+            self.session = Session::open(&self.node).ok();
+        }
+        match self.session.as_mut().map(semi_sync::state) {
+            Some(Ok((state, _))) => self.add(&state.unwrap_or_default()),
+            // A primary that does not answer does not acknowledge either.
+            Some(Err(_)) => self.session = None,
+            None => {}
+        }
+    }
+
+    fn add(&mut self, state: &PrimaryState) {
+        self.active = state.active;
+        // A restarted server counts from 0.
+        let more = state.unacknowledged.checked_sub(self.counter);
+        self.unacknowledged += more.unwrap_or(state.unacknowledged);
+        self.counter = state.unacknowledged;
     }
 }
 
@@ -74,15 +106,14 @@ pub(super) struct PollLoop<'a> {
 }
 
 impl<'a> PollLoop<'a> {
-    /// Creates the state for these replicas; `semi_sync` is a semi-synchronous primary, whose state
-    /// is checked.
+    /// Creates the state for these replicas; `semi_sync` is that of a semi-synchronous primary.
     pub(super) fn new(
         plan: &'a ExposurePlan,
         clock: &'a Clock,
         names: Vec<String>,
         stream: &'a SharedStream,
         replicas: usize,
-        semi_sync: Option<Node>,
+        semi_sync: Option<SemiSyncStatus>,
     ) -> Self {
         Self {
             plan,
@@ -91,12 +122,7 @@ impl<'a> PollLoop<'a> {
             stream,
             exposed: ExposureSummary::new(replicas),
             failing: vec![false; replicas],
-            semi_sync: semi_sync.map(|node| SemiSyncStatus {
-                node,
-                session: None,
-                asked: None,
-                active: true,
-            }),
+            semi_sync,
             lost: None,
             blind: Nanos(0),
             outcome: Outcome::default(),
@@ -107,14 +133,18 @@ impl<'a> PollLoop<'a> {
     pub(super) fn finish(self, mut row: ExposureRow, load: &WriterLoad) -> Outcome {
         let (mut figures, mut done) = (self.exposed.figures, self.outcome);
         figures.fill_row(&mut row);
-        if self.semi_sync.is_some() {
-            let share = figures.ineffective_percent();
+        if let Some(mut semi_sync) = self.semi_sync {
+            if done.failure.is_none() {
+                semi_sync.ask();
+            }
+            let (share, missed) = (figures.ineffective_percent(), semi_sync.unacknowledged);
             row.fallen_back_percent = Some(share);
-            if share > 0.0 {
+            row.unacknowledged = Some(missed);
+            if share > 0.0 || missed > 0 {
                 row.zero_by_construction = None;
                 done.warnings.push(Warning::new(
                     WarningCode::SemiSyncNotInEffect,
-                    format!("the primary was in asynchronous fallback for {share:.1} % of the time; transactions acknowledged in that time were exposed"),
+                    format!("the primary was in asynchronous fallback for {share:.1} % of the time; transactions committed without a replica's acknowledgement, and exposed: {missed}"),
                     "find out why no replica acknowledged before the timeout, or raise the timeout",
                 ));
             }

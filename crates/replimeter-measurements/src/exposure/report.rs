@@ -4,7 +4,7 @@ use replimeter_model::exposure::{AmountDistribution, ExposureDocument, ExposureR
 
 use replimeter_render::{
     figures::{Unit, count, time},
-    format::Format,
+    format::{Format, number},
     headline::end_note,
     report::{Block, Report, Table},
 };
@@ -146,6 +146,12 @@ fn sentences(run: &ExposureDocument) -> Vec<String> {
     if let Some(percent) = row.fallen_back_percent {
         sentences.push(format!(
             "Semi-synchronous replication was not in effect for {percent:.1} % of the time."
+        ));
+    }
+    if let Some(missed) = row.unacknowledged {
+        sentences.push(format!(
+            "By its own counter, the primary committed {} without a replica's acknowledgement.",
+            number(missed, "transaction")
         ));
     }
     sentences
