@@ -43,7 +43,7 @@ pub struct ExposureRow {
     pub zero_by_construction: Option<String>,
     /// Number of polls.
     pub polls: u64,
-    /// Transactions in the primary's binary log during the run.
+    /// Transactions in the primary's binary log during the run, without those that a replica wrote itself.
     pub committed: u64,
     /// Bytes of these transactions.
     pub bytes_committed: u64,

@@ -4,6 +4,7 @@ mod clusters;
 mod interruptions;
 mod output;
 mod refusals;
+mod ring;
 mod transactions;
 
 use std::{
@@ -47,6 +48,10 @@ pub(crate) const TESTS: &[Test] = &[
     test!(output::tap_streams_end_properly),
     test!(interruptions::purged_positions_are_reported).starts(2),
     test!(interruptions::stream_by_gtid_resumes_without_repeats),
+    test!(ring::mysql_replica_that_writes_has_no_lag_of_its_own),
+    test!(ring::mariadb_replica_that_writes_has_no_lag_of_its_own)
+        .starts(2)
+        .long(),
 ];
 
 /// Creates tables for the traffic, on the replicas too.

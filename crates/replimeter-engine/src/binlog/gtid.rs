@@ -2,7 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::dialect::gtid::{DomainGtid, GtidError, domain_gtids};
+use crate::{
+    dialect::gtid::{DomainGtid, GtidError, domain_gtids},
+    facts::Identity,
+};
 
 /// A UUID as its 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,6 +119,38 @@ pub enum Gtid {
         /// Its number.
         number: u64,
     },
+}
+
+/// A server, as the GTIDs of what it wrote itself name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OriginServer {
+    /// MariaDB: its `server_id`.
+    Id(u32),
+    /// MySQL: its `server_uuid`.
+    Uuid(Uuid),
+}
+
+impl OriginServer {
+    /// Returns the server with this identity; `None` for an invalid one.
+    #[must_use]
+    pub fn of(identity: &Identity) -> Option<Self> {
+        if identity.uuid.is_empty() {
+            identity.server_id.try_into().ok().map(Self::Id)
+        } else {
+            identity.uuid.parse().ok().map(Self::Uuid)
+        }
+    }
+}
+
+impl Gtid {
+    /// Returns the server that wrote the transaction; for that of a cluster, what stands for the cluster.
+    #[must_use]
+    pub fn origin(&self) -> OriginServer {
+        match self {
+            Self::Domain(gtid) => OriginServer::Id(gtid.server),
+            Self::Numbered { uuid, .. } => OriginServer::Uuid(*uuid),
+        }
+    }
 }
 
 impl fmt::Display for Gtid {

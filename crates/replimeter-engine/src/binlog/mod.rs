@@ -16,5 +16,5 @@ pub use connect::StartPosition;
 pub use decoder::{CompleteTransaction, Decoder, Position, StreamCounts, StreamError};
 pub use event::CommitTimes;
 pub use follower::{Follower, ReadProgress};
-pub use gtid::{Gtid, MAX_TAG_LENGTH, Tag, Uuid};
+pub use gtid::{Gtid, MAX_TAG_LENGTH, OriginServer, Tag, Uuid};
 pub use tables::{TableId, Tables};

@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
+    binlog::OriginServer,
     dialect::{
         self, Channel,
         galera::{self, NodeState},
@@ -122,6 +123,14 @@ impl DiscoveredServer {
             let missed = now.unacknowledged.saturating_sub(before.unacknowledged);
             (missed, now.active)
         }))
+    }
+
+    /// Returns how GTIDs name what it wrote itself; `None` for a member of a cluster, where they name the cluster.
+    pub(crate) fn origin(&self) -> Option<OriginServer> {
+        if self.galera.is_some() || self.group().is_some() {
+            return None;
+        }
+        OriginServer::of(&self.facts.identity())
     }
 
     /// Returns its group, as far as the user may read it.

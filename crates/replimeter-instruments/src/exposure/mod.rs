@@ -135,6 +135,9 @@ pub fn run(
     let ids = server_ids(cluster, plan.server_id, 1)?;
     let (writers, pollers) = (writers(cluster, plan)?, pollers(cluster));
     let names = cluster.replica_names();
+    let replicas = cluster.replicas.iter();
+    let origins = replicas.filter_map(|replica| replica.server.origin());
+    let origins = origins.collect();
     let follower = Follower::open(
         &cluster.primary.node,
         &cluster.primary.facts,
@@ -152,7 +155,7 @@ pub fn run(
         rate: plan.rate,
         journal: false,
     };
-    let mut poll_loop = PollLoop::new(plan, clock, names, &stream, pollers.len(), semi_sync);
+    let mut poll_loop = PollLoop::new(plan, clock, names, origins, &stream, semi_sync);
     thread::scope(|scope| {
         let (stream, load) = (&stream, &load);
         let follow = scope.spawn(move || stream.follow(follower, clock, real_time, Duration::ZERO));

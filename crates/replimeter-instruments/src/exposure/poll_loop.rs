@@ -8,6 +8,7 @@ use std::{
 
 use replimeter_engine::{
     Node, ServerError, Session,
+    binlog::OriginServer,
     dialect::semi_sync::{self, PrimaryState},
 };
 use replimeter_model::{
@@ -94,6 +95,8 @@ pub(super) struct PollLoop<'a> {
     plan: &'a ExposurePlan,
     clock: &'a Clock,
     names: Vec<String>,
+    /// The replicas, as GTIDs name them.
+    origins: Vec<OriginServer>,
     stream: &'a SharedStream,
     exposed: ExposureSummary,
     failing: Vec<bool>,
@@ -106,22 +109,23 @@ pub(super) struct PollLoop<'a> {
 }
 
 impl<'a> PollLoop<'a> {
-    /// Creates the state for these replicas; `semi_sync` is that of a semi-synchronous primary.
+    /// Creates the state for these replicas, whose own writes `origins` name; `semi_sync` is that of a semi-synchronous primary.
     pub(super) fn new(
         plan: &'a ExposurePlan,
         clock: &'a Clock,
         names: Vec<String>,
+        origins: Vec<OriginServer>,
         stream: &'a SharedStream,
-        replicas: usize,
         semi_sync: Option<SemiSyncStatus>,
     ) -> Self {
         Self {
             plan,
             clock,
+            exposed: ExposureSummary::new(names.len()),
+            failing: vec![false; names.len()],
             names,
+            origins,
             stream,
-            exposed: ExposureSummary::new(replicas),
-            failing: vec![false; replicas],
             semi_sync,
             lost: None,
             blind: Nanos(0),
@@ -324,6 +328,10 @@ impl<'a> PollLoop<'a> {
             .take_while(|tapped| tapped.arrival.at.is_none_or(|at| at <= until))
             .count();
         for tapped in inbox.arrivals.drain(..taken) {
+            // What a replica wrote itself is there.
+            if self.origins.contains(&tapped.arrival.gtid.origin()) {
+                continue;
+            }
             // Transactions from a new connection have no stamp: they count as not before now.
             self.exposed.logged(
                 &tapped.arrival.gtid,

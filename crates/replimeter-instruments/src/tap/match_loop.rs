@@ -382,7 +382,11 @@ impl<'a> MatchLoop<'a> {
                 "enable GTIDs for all sessions (gtid_mode=ON)",
             ));
         }
-        for row in self.outcome.results.iter().filter(|row| row.unmatched > 0) {
+        for (index, row) in self.outcome.results.iter().enumerate() {
+            // That a replica takes writes, too, is no fault.
+            if row.unmatched == self.matcher.unmatched(index).own {
+                continue;
+            }
             let reasons: Vec<String> = row
                 .unmatched_reasons
                 .iter()

@@ -10,7 +10,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    binlog::{Gtid, Tag, Uuid},
+    binlog::{Gtid, OriginServer, Tag, Uuid},
     dialect::gtid::{GtidSet, domain_gtids},
 };
 use replimeter_model::time::Nanos;
@@ -41,6 +41,16 @@ pub enum TransactionSource {
     Domain(u32, u32),
     /// MySQL: UUID and tag.
     Uuid(Uuid, Tag),
+}
+
+impl TransactionSource {
+    /// Returns the server that wrote the transactions.
+    fn origin(&self) -> OriginServer {
+        match self {
+            Self::Domain(_, server) => OriginServer::Id(*server),
+            Self::Uuid(uuid, _) => OriginServer::Uuid(*uuid),
+        }
+    }
 }
 
 /// Splits a GTID into source and number.
@@ -99,6 +109,9 @@ pub struct Unmatched {
     pub foreign: u64,
     /// Too many were waiting for the primary's stream.
     pub overflow: u64,
+    /// The replica wrote them itself, so they were there before they were on the primary.
+    #[serde(default)]
+    pub own: u64,
 }
 
 impl Unmatched {
@@ -106,7 +119,7 @@ impl Unmatched {
     /// not included.
     #[must_use]
     pub fn of_primary(&self) -> u64 {
-        self.unheard + self.left_out
+        self.unheard + self.left_out + self.own
     }
 }
 
@@ -138,6 +151,8 @@ struct EarlyArrival {
 
 #[derive(Debug, Default)]
 struct ReplicaStream {
+    /// The replica, as GTIDs name it.
+    origin: Option<OriginServer>,
     sources: Vec<SourceProgress>,
     early: HashMap<(usize, u64), EarlyArrival>,
     unmatched: Unmatched,
@@ -223,6 +238,11 @@ impl Matcher {
         })
     }
 
+    /// Sets how GTIDs name a replica: what it wrote itself has no lag there.
+    pub fn set_origin(&mut self, index: usize, origin: OriginServer) {
+        self.replicas[index].origin = Some(origin);
+    }
+
     fn source(&mut self, source: TransactionSource) -> Option<usize> {
         if let Some((last, number)) = self.last
             && last == source
@@ -267,13 +287,17 @@ impl Matcher {
             set: arrival.set,
         };
         self.logs[source].push(&entry, &mut self.spill)?;
-        for (index, replica) in self
-            .replicas
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, replica)| !replica.early.is_empty())
-        {
-            if let Some(early) = replica.early.remove(&(source, number)) {
+        for (index, replica) in self.replicas.iter_mut().enumerate() {
+            let early = if replica.early.is_empty() {
+                None
+            } else {
+                replica.early.remove(&(source, number))
+            };
+            if replica.wrote(&self.sources[source]) {
+                replica.sources[source].cursor = LogCursor::at_end(&self.logs[source]);
+                replica.settled += 1;
+                replica.unmatched.own += 1;
+            } else if let Some(early) = early {
                 replica.sources[source].done.insert(number);
                 replica.sources[source].shown += 1;
                 replica.settle(index, &entry, early.at, out);
@@ -312,6 +336,8 @@ impl Matcher {
             shown.find(number, if old { OVERLAP } else { MAX_SKIPPED }, log, spill)?
         {
             replica.settle(index, &entry, arrival.at, out);
+        } else if number <= log.highest && replica.wrote(&self.sources[source]) {
+            // The primary has shown it.
         } else if old && (number <= log.highest || replica.early.len() >= OVERLAP) {
             replica.before_start += 1;
         } else if self.closed {
@@ -496,6 +522,11 @@ impl SourceProgress {
 }
 
 impl ReplicaStream {
+    /// Returns whether the transactions of a source were written on the replica.
+    fn wrote(&self, source: &TransactionSource) -> bool {
+        self.origin == Some(source.origin())
+    }
+
     fn settle(
         &mut self,
         replica: usize,

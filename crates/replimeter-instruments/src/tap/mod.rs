@@ -146,7 +146,12 @@ pub fn run(
     )?;
     let executed = primary.executed_at_start().to_owned();
     let disk = |error: std::io::Error| MeasureError::Sink(error.to_string());
-    let matcher = Matcher::new(followers.len(), &executed, Some(folder)).map_err(disk)?;
+    let mut matcher = Matcher::new(followers.len(), &executed, Some(folder)).map_err(disk)?;
+    for (index, replica) in cluster.replicas.iter().enumerate() {
+        if let Some(origin) = replica.server.origin() {
+            matcher.set_origin(index, origin);
+        }
+    }
     let names = cluster.replica_names();
     let records: Vec<TapStream> = std::iter::once(&primary)
         .chain(&followers)

@@ -281,6 +281,7 @@ impl TapSummary {
                 "were skipped by the replica (a filter, or a gap in its log)",
                 unmatched.left_out,
             ),
+            ("were written on the replica itself", unmatched.own),
             (
                 "are on the replica and not on the primary (written there)",
                 unmatched.foreign,

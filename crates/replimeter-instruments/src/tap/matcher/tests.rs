@@ -85,6 +85,43 @@ fn replica_only_transactions_are_foreign() {
 }
 
 #[test]
+fn what_a_replica_wrote_has_no_lag_there() {
+    let mut pair = Pair::new("");
+    let replica = Gtid::origin(&gtid(1));
+    pair.matcher.set_origin(0, replica);
+    // Numbers 1 to 3 of the replica, in either order, one of the primary, and one that never reaches it.
+    let other = Arrival {
+        gtid: "0-7-4".parse().unwrap(),
+        ..arrival(4, 40)
+    };
+    pair.replica(1, 10);
+    pair.primary(1, 20);
+    pair.primary(2, 30);
+    pair.replica(2, 35);
+    let matches = &mut pair.matches;
+    let mut out = |one| matches.push(one);
+    pair.matcher.primary(&other, &mut out).unwrap();
+    assert_eq!(pair.matcher.pending(0), 1);
+    let later = Arrival {
+        at: Some(Nanos(90)),
+        ..other
+    };
+    pair.matcher
+        .replica(0, &later, Nanos(90), &mut out)
+        .unwrap();
+    pair.primary(3, 100);
+    pair.replica(3, 110);
+    pair.replica(5, 120);
+    pair.matcher.expire(Nanos(MATCH_TIMEOUT.0 + 200));
+    assert_eq!((pair.lags(), pair.matcher.pending(0)), (vec![50], 0));
+    let unmatched = pair.matcher.unmatched(0);
+    assert_eq!(
+        (unmatched.own, unmatched.foreign, unmatched.of_primary()),
+        (3, 1, 3)
+    );
+}
+
+#[test]
 fn skipped_transactions_are_counted_after_many_others() {
     let mut pair = Pair::new("");
     for number in 1..=3000 {
