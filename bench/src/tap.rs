@@ -194,7 +194,7 @@ pub(crate) fn pending() {
             .primary(&arrival(number, 0), &mut |_: Match| {})
             .unwrap();
     }
-    assert_eq!(matcher.pending(0), BEHIND);
+    assert_eq!(matcher.pending(0).unwrap().0, BEHIND);
     let spilled = matcher.spilled_bytes();
     for number in 1..=BEHIND {
         matcher

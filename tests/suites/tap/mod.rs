@@ -41,6 +41,7 @@ pub(crate) const TESTS: &[Test] = &[
         .starts(3)
         .long(),
     test!(transactions::tap_filters_by_schema_and_table),
+    test!(transactions::tap_awaits_nothing_that_a_filter_left_out),
     test!(clusters::tap_follows_group_members),
     test!(refusals::unfollowable_servers_are_refused).starts(4),
     test!(refusals::server_without_binary_log_is_refused).starts(2),

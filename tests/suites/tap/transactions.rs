@@ -126,6 +126,33 @@ pub(super) fn tap_follows_a_replica_of_a_replica() {
 /// Time for which the first of two hops is stopped.
 const STOP: Duration = Duration::from_secs(1);
 
+/// A replica of MariaDB logs nothing of what a filter leaves out, whether it is followed by others or is the last.
+pub(super) fn tap_awaits_nothing_that_a_filter_left_out() {
+    let sandbox = shared("mariadb/async:1", &[]);
+    tables(&sandbox.nodes()[0]);
+    let filter = |table: &str| {
+        let set = format!("SET GLOBAL replicate_ignore_table = '{table}'");
+        for statement in ["STOP SLAVE", &set, "START SLAVE"] {
+            sql(&sandbox.nodes()[1], statement);
+        }
+    };
+    filter("shop.carts");
+    let more = ["--floor-duration", "0"];
+    // The run ends when it has shown that nothing is pending.
+    let (_, document) = followed(&sandbox, &args(&sandbox, &more), &[], |_| {});
+    filter("");
+    let row = &document["results"]["rows"][0];
+    let of = |name: &str| number(&row[name]);
+    assert!(of("matched") > 0 && of("unmatched") > 0, "{row:#}");
+    assert_eq!(
+        (of("matched") + of("unmatched"), of("pending")),
+        (of("transactions"), 0),
+        "{row:#}"
+    );
+    let reason = &row["unmatched_reasons"][0]["reason"];
+    assert!(reason.as_str().unwrap().contains("a filter"), "{row:#}");
+}
+
 pub(super) fn tap_filters_by_schema_and_table() {
     let sandbox = shared("mariadb/async:1", &[]);
     tables(&sandbox.nodes()[0]);

@@ -300,11 +300,12 @@ pub fn executed(facts: &ServerFacts, session: &mut Session) -> Result<Executed, 
             .map_or_else(|error| Executed::Unknown(error.to_string()), Executed::Set));
     }
     if has("gtid_binlog_state") {
-        let logged = session
-            .value(operation, "SELECT @@GLOBAL.gtid_binlog_state")?
-            .unwrap_or_default();
         let applied = session
             .value(operation, "SELECT @@GLOBAL.gtid_slave_pos")?
+            .unwrap_or_default();
+        // Afterwards: what was applied is in it, unless it left nothing to log.
+        let logged = session
+            .value(operation, "SELECT @@GLOBAL.gtid_binlog_state")?
             .unwrap_or_default();
         return Ok(match (domain_gtids(&logged), domain_gtids(&applied)) {
             (Ok(logged), Ok(applied)) => Executed::Domains { logged, applied },

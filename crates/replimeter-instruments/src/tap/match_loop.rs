@@ -1,7 +1,8 @@
 //! The matching thread: joins the arrivals of all streams, and summarizes them.
 
-use std::{sync::atomic::Ordering, thread, time::Duration};
+use std::{io, sync::atomic::Ordering, thread, time::Duration};
 
+use replimeter_engine::dialect::gtid::Executed;
 use replimeter_model::{
     plan::TapPlan,
     tap::TapStream,
@@ -11,7 +12,7 @@ use replimeter_model::{
 
 use super::{
     Event, Listener, Outcome,
-    clocks::Clocks,
+    asked::AskedServers,
     groups::Groups,
     matcher::Matcher,
     stream::{ConnectionEvent, SharedStream, StreamedTransaction},
@@ -26,6 +27,11 @@ const SWEEP: Nanos = Nanos(1_000_000_000);
 /// At the end, how long replicas may take for transactions in transit.
 const GRACE: Nanos = Nanos(2_000_000_000);
 
+/// Returns the error of a file of the run.
+fn sink(error: io::Error) -> MeasureError {
+    MeasureError::Sink(error.to_string())
+}
+
 /// State of the matching thread.
 pub(super) struct MatchLoop<'a> {
     plan: &'a TapPlan,
@@ -33,7 +39,7 @@ pub(super) struct MatchLoop<'a> {
     matcher: Matcher,
     groups: Groups,
     summary: TapSummary,
-    clocks: Clocks,
+    asked: AskedServers,
     /// The number of replicas; the second connection to the primary comes after them.
     count: usize,
     /// Whether the primary is still followed twice.
@@ -53,7 +59,7 @@ impl<'a> MatchLoop<'a> {
         clock: &'a Clock,
         matcher: Matcher,
         names: Vec<String>,
-        clocks: Clocks,
+        asked: AskedServers,
         records: Vec<TapStream>,
     ) -> Self {
         Self {
@@ -63,7 +69,7 @@ impl<'a> MatchLoop<'a> {
             groups: Groups::new(plan),
             count: names.len(),
             summary: TapSummary::new(names),
-            clocks,
+            asked,
             twice: !plan.floor_duration.0.is_zero(),
             lost: vec![None; records.len()],
             outcome: Outcome {
@@ -92,9 +98,9 @@ impl<'a> MatchLoop<'a> {
                 self.retire(streams);
             }
             if now - swept >= SWEEP {
-                self.matcher.expire(now);
+                self.sweep(now).map_err(sink)?;
                 swept = now;
-                for text in self.clocks.remeasure(self.clock) {
+                for text in self.asked.remeasure_clocks(self.clock) {
                     listener.tell(Event::Note(&text))?;
                     self.outcome.warnings.push(Warning::new(
                         WarningCode::ClockStepped,
@@ -125,7 +131,8 @@ impl<'a> MatchLoop<'a> {
                     }
                 }
                 Some(end) => {
-                    let done = (0..self.count).all(|replica| self.matcher.pending(replica) == 0);
+                    let standing = self.standing(now).map_err(sink)?;
+                    let done = standing.iter().all(|(pending, _)| *pending == 0);
                     if done || now - end >= GRACE {
                         return self.window(window - began, self.outcome.measured, listener);
                     }
@@ -165,7 +172,7 @@ impl<'a> MatchLoop<'a> {
             } else {
                 self.replica(index - 1, &arrivals, now)
             };
-            taken.map_err(|error| MeasureError::Sink(error.to_string()))?;
+            taken.map_err(sink)?;
             arrivals.clear();
             self.spare.push(arrivals);
             for note in notes {
@@ -175,7 +182,7 @@ impl<'a> MatchLoop<'a> {
         Ok(())
     }
 
-    fn primary(&mut self, arrivals: &[StreamedTransaction]) -> std::io::Result<()> {
+    fn primary(&mut self, arrivals: &[StreamedTransaction]) -> io::Result<()> {
         let Self {
             matcher,
             groups,
@@ -210,12 +217,12 @@ impl<'a> MatchLoop<'a> {
         index: usize,
         arrivals: &[StreamedTransaction],
         now: Nanos,
-    ) -> std::io::Result<()> {
+    ) -> io::Result<()> {
         let Self {
             matcher,
             groups,
             summary,
-            clocks,
+            asked,
             count,
             ..
         } = self;
@@ -225,8 +232,8 @@ impl<'a> MatchLoop<'a> {
                     summary.floor(&one);
                 } else if groups.is_counted(one.set) {
                     let placed = tapped.commit.map(|commit| PlacedCommits {
-                        on_primary: clocks.to_run_clock(0, commit.original_us, one.on_primary),
-                        on_replica: clocks.to_run_clock(
+                        on_primary: asked.to_run_clock(0, commit.original_us, one.on_primary),
+                        on_replica: asked.to_run_clock(
                             index + 1,
                             commit.immediate_us,
                             one.on_replica,
@@ -295,6 +302,29 @@ impl<'a> MatchLoop<'a> {
         }
     }
 
+    /// Drops expired arrivals, and asks for what no stream shows.
+    fn sweep(&mut self, now: Nanos) -> io::Result<()> {
+        self.matcher.expire(now);
+        for replica in 0..self.count {
+            if self.matcher.pending(replica)?.0 > 0
+                && let Some(Executed::Domains { applied, logged }) =
+                    self.asked.executed(replica + 1)
+            {
+                self.matcher.applied(replica, &applied, &logged);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns each replica's pending transactions, and the age of the oldest.
+    fn standing(&mut self, now: Nanos) -> io::Result<Vec<(u64, Option<Nanos>)>> {
+        let of = |replica| {
+            let (pending, oldest) = self.matcher.pending(replica)?;
+            Ok((pending, oldest.map(|oldest| now - oldest)))
+        };
+        (0..self.count).map(of).collect()
+    }
+
     /// Reports a window.
     fn window(
         &mut self,
@@ -302,18 +332,7 @@ impl<'a> MatchLoop<'a> {
         end: Nanos,
         listener: &mut Listener<'_>,
     ) -> Result<(), MeasureError> {
-        let now = self.clock.now();
-        let mut standing = Vec::new();
-        for replica in 0..self.count {
-            let oldest = self
-                .matcher
-                .oldest_pending(replica)
-                .map_err(|error| MeasureError::Sink(error.to_string()))?;
-            standing.push((
-                self.matcher.pending(replica),
-                oldest.map(|oldest| now - oldest),
-            ));
-        }
+        let standing = self.standing(self.clock.now()).map_err(sink)?;
         let windows = self.summary.window(start, end, &standing);
         // The remainder after the last complete window is often empty.
         let nothing = windows
@@ -327,7 +346,9 @@ impl<'a> MatchLoop<'a> {
 
     /// Ends the run; `cpu` is the matching thread's own processor time.
     pub(super) fn finish(mut self, streams: &[SharedStream], mut cpu: Duration) -> Outcome {
-        self.matcher.expire(self.clock.now());
+        if let Err(error) = self.sweep(self.clock.now()) {
+            self.outcome.failure.get_or_insert(sink(error));
+        }
         let mut anonymous = 0;
         for (index, stream) in streams.iter().enumerate() {
             let inbox = stream.inbox();
@@ -345,18 +366,10 @@ impl<'a> MatchLoop<'a> {
         }
         self.outcome.cpu = cpu;
         self.outcome.spilled_bytes = self.matcher.spilled_bytes();
-        self.outcome.clocks = self.clocks.records(self.clock);
+        self.outcome.clocks = self.asked.clocks(self.clock);
         let now = self.clock.now();
-        let mut standing = Vec::new();
-        for replica in 0..self.count {
-            let behind = self
-                .matcher
-                .oldest_pending(replica)
-                .ok()
-                .flatten()
-                .map(|oldest| now - oldest);
-            standing.push((self.matcher.pending(replica), behind));
-        }
+        let standing = self.standing(now);
+        let standing = standing.unwrap_or_else(|_| vec![(0, None); self.count]);
         // Transactions that a replica showed just before the end may be beyond it on the primary.
         self.matcher.finish(self.end.unwrap_or(now) - GRACE);
         for (replica, (pending, behind)) in standing.into_iter().enumerate() {

@@ -3,6 +3,8 @@
 //! Needs neither servers nor clocks: it receives arrivals and returns pairs. Memory does not grow
 //! with the replicas' lag.
 
+mod source;
+
 use std::{
     collections::{HashMap, HashSet},
     io,
@@ -10,12 +12,14 @@ use std::{
 };
 
 use replimeter_engine::{
-    binlog::{Gtid, OriginServer, Tag, Uuid},
-    dialect::gtid::{GtidSet, domain_gtids},
+    binlog::{Gtid, OriginServer},
+    dialect::gtid::DomainGtid,
 };
 use replimeter_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 
+use self::source::ExecutedBaseline;
+pub use self::source::{TransactionSource, split};
 use super::log::{ArrivalEntry, ArrivalLog, LogCursor, SpillFile};
 
 /// How far ahead a transaction is searched that is not next: replicas may commit in another order
@@ -33,37 +37,6 @@ const MATCH_TIMEOUT: Nanos = Nanos(10_000_000_000);
 const PASSED: u64 = 1000;
 /// Maximum number of sources: each server, domain or tag is one.
 const MAX_SOURCES: usize = 1 << 12;
-
-/// The origin of a transaction: its GTID without the number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TransactionSource {
-    /// MariaDB: domain and server.
-    Domain(u32, u32),
-    /// MySQL: UUID and tag.
-    Uuid(Uuid, Tag),
-}
-
-impl TransactionSource {
-    /// Returns the server that wrote the transactions.
-    fn origin(&self) -> OriginServer {
-        match self {
-            Self::Domain(_, server) => OriginServer::Id(*server),
-            Self::Uuid(uuid, _) => OriginServer::Uuid(*uuid),
-        }
-    }
-}
-
-/// Splits a GTID into source and number.
-#[must_use]
-pub fn split(gtid: &Gtid) -> (TransactionSource, u64) {
-    match gtid {
-        Gtid::Domain(gtid) => (
-            TransactionSource::Domain(gtid.domain, gtid.server),
-            gtid.sequence,
-        ),
-        Gtid::Numbered { uuid, tag, number } => (TransactionSource::Uuid(*uuid, *tag), *number),
-    }
-}
 
 /// An arrival on one stream.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +75,8 @@ impl Match {
 pub struct Unmatched {
     /// They arrived on one of the streams while its connection was lost.
     pub unheard: u64,
-    /// The replica skipped them and showed a thousand later ones: a filter, or a gap in its stream.
+    /// The replica skipped them: it showed or applied later ones of the domain (MariaDB), or showed a thousand later
+    /// ones of the source. A filter, no row to change, or a gap in its stream.
     pub left_out: u64,
     /// They are on the replica, and not on the primary's stream: written there, or in a gap of the
     /// primary's stream.
@@ -141,6 +115,10 @@ struct SourceProgress {
     /// Shown before the primary's stream did; to be skipped in the log.
     done: HashSet<u64>,
     shown: u64,
+    /// The highest number of those that it has shown and the primary, too.
+    passed: u64,
+    /// The highest number in its stream.
+    last: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -153,6 +131,10 @@ struct EarlyArrival {
 struct ReplicaStream {
     /// The replica, as GTIDs name it.
     origin: Option<OriginServer>,
+    /// What it had logged before its stream began.
+    logged: ExecutedBaseline,
+    /// MariaDB: the number up to which it has applied each domain, as far as its stream shows all that this logged.
+    applied: HashMap<u32, u64>,
     sources: Vec<SourceProgress>,
     early: HashMap<(usize, u64), EarlyArrival>,
     unmatched: Unmatched,
@@ -160,47 +142,6 @@ struct ReplicaStream {
     /// The primary's arrivals that need no further matching.
     settled: u64,
     retired: bool,
-}
-
-/// The primary's executed set before its stream began.
-#[derive(Debug, Default)]
-struct ExecutedBaseline {
-    set: GtidSet,
-    domains: HashMap<(u32, u32), u64>,
-}
-
-impl ExecutedBaseline {
-    fn read(executed: &str) -> Self {
-        let domains = domain_gtids(executed).unwrap_or_default();
-        Self {
-            set: GtidSet::parse(executed).unwrap_or_default(),
-            domains: domains
-                .iter()
-                .map(|gtid| ((gtid.domain, gtid.server), gtid.sequence))
-                .collect(),
-        }
-    }
-
-    fn has(&self, source: &TransactionSource, number: u64) -> bool {
-        match source {
-            TransactionSource::Domain(domain, server) => self
-                .domains
-                .get(&(*domain, *server))
-                .is_some_and(|last| number <= *last),
-            TransactionSource::Uuid(uuid, tag) => {
-                let uuid = uuid.to_string();
-                let own = self
-                    .set
-                    .parts()
-                    .find(|(part, of, _)| *part == uuid && *of == tag.as_str());
-                own.is_some_and(|(_, _, intervals)| {
-                    intervals
-                        .iter()
-                        .any(|(first, last)| (*first..=*last).contains(&number))
-                })
-            }
-        }
-    }
 }
 
 /// Matches streams by GTID.
@@ -238,9 +179,11 @@ impl Matcher {
         })
     }
 
-    /// Sets how GTIDs name a replica: what it wrote itself has no lag there.
-    pub fn set_origin(&mut self, index: usize, origin: OriginServer) {
-        self.replicas[index].origin = Some(origin);
+    /// Sets how GTIDs name a replica, since what it wrote itself has no lag there, and what it had executed when its
+    /// stream began.
+    pub fn set_replica(&mut self, index: usize, origin: Option<OriginServer>, executed: &str) {
+        self.replicas[index].origin = origin;
+        self.replicas[index].logged = ExecutedBaseline::read(executed);
     }
 
     fn source(&mut self, source: TransactionSource) -> Option<usize> {
@@ -299,7 +242,7 @@ impl Matcher {
                 replica.unmatched.own += 1;
             } else if let Some(early) = early {
                 replica.sources[source].done.insert(number);
-                replica.sources[source].shown += 1;
+                replica.sources[source].count(number);
                 replica.settle(index, &entry, early.at, out);
             }
         }
@@ -327,6 +270,7 @@ impl Matcher {
             return Ok(());
         }
         let shown = &mut replica.sources[source];
+        shown.last = shown.last.max(number);
         let next = shown
             .head(log, spill)?
             .is_some_and(|head| head.number == number);
@@ -381,6 +325,7 @@ impl Matcher {
             *shown = SourceProgress {
                 cursor: LogCursor::at_end(log),
                 shown: shown.shown,
+                last: shown.last,
                 ..SourceProgress::default()
             };
         }
@@ -409,38 +354,55 @@ impl Matcher {
         self.expire(Nanos(at.0.saturating_add(MATCH_TIMEOUT.0)));
     }
 
-    /// Returns the number of the primary's transactions that a replica has not shown yet.
-    #[must_use]
-    pub fn pending(&self, index: usize) -> u64 {
-        let replica = &self.replicas[index];
-        if replica.retired {
-            0
-        } else {
-            self.arrivals.saturating_sub(replica.settled)
-        }
+    /// Takes what a replica of MariaDB had applied, and what it had logged afterwards: a transaction that left nothing
+    /// to log is not awaited.
+    pub fn applied(&mut self, index: usize, applied: &[DomainGtid], logged: &[DomainGtid]) {
+        let replica = &mut self.replicas[index];
+        let shown = |gtid: &&DomainGtid| {
+            let source = TransactionSource::Domain(gtid.domain, gtid.server);
+            let number = self.numbers.get(&source);
+            let last = number.map_or(0, |number| replica.sources[*number].last);
+            last >= gtid.sequence || replica.logged.has(&source, gtid.sequence)
+        };
+        let awaited: HashSet<u32> = logged
+            .iter()
+            .filter(|gtid| !shown(gtid))
+            .map(|gtid| gtid.domain)
+            .collect();
+        let shown = applied
+            .iter()
+            .filter(|gtid| !awaited.contains(&gtid.domain));
+        replica
+            .applied
+            .extend(shown.map(|gtid| (gtid.domain, gtid.sequence)));
     }
 
-    /// Returns when the oldest of them arrived from the primary.
+    /// Returns the number of the primary's transactions that a replica has neither shown nor passed, and when the
+    /// oldest of them arrived from the primary.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn oldest_pending(&mut self, index: usize) -> io::Result<Option<Nanos>> {
+    pub fn pending(&mut self, index: usize) -> io::Result<(u64, Option<Nanos>)> {
         let replica = &mut self.replicas[index];
         let mut oldest = None;
         if replica.retired {
-            return Ok(None);
+            return Ok((0, None));
         }
-        for (shown, log) in replica.sources.iter_mut().zip(&self.logs) {
-            let head = shown.head(log, &self.spill)?;
+        let passed = replica.passed(&self.sources);
+        for ((shown, log), passed) in replica.sources.iter_mut().zip(&self.logs).zip(passed) {
+            let left_out = shown.pass(passed, log, &self.spill)?;
+            replica.settled += left_out;
+            replica.unmatched.left_out += left_out;
             let skipped = shown.skipped.values().map(|skipped| skipped.entry);
-            let least = head
+            let least = shown
+                .head
                 .into_iter()
                 .chain(skipped)
                 .filter_map(|entry| entry.at)
                 .min();
             oldest = [oldest, least].into_iter().flatten().min();
         }
-        Ok(oldest)
+        Ok((self.arrivals.saturating_sub(replica.settled), oldest))
     }
 
     /// Returns the reasons for a replica's transactions without lag.
@@ -464,6 +426,27 @@ impl Matcher {
 }
 
 impl SourceProgress {
+    /// Counts a transaction that both have shown.
+    fn count(&mut self, number: u64) {
+        self.shown += 1;
+        self.passed = self.passed.max(number);
+    }
+
+    /// Removes what waits up to this number, and returns how many these are.
+    fn pass(&mut self, last: u64, log: &ArrivalLog, spill: &SpillFile) -> io::Result<u64> {
+        let before = self.skipped.len();
+        self.skipped.retain(|number, _| *number > last);
+        let mut removed = (before - self.skipped.len()) as u64;
+        while self
+            .head(log, spill)?
+            .is_some_and(|head| head.number <= last)
+        {
+            self.head = None;
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
     /// Returns the next entry of the log that was not shown yet.
     fn head(&mut self, log: &ArrivalLog, spill: &SpillFile) -> io::Result<Option<ArrivalEntry>> {
         while self.head.is_none() {
@@ -489,7 +472,7 @@ impl SourceProgress {
         if !self.skipped.is_empty()
             && let Some(skipped) = self.skipped.remove(&number)
         {
-            self.shown += 1;
+            self.count(number);
             return Ok(Some(skipped.entry));
         }
         // It has not arrived: a search would skip every entry.
@@ -502,7 +485,7 @@ impl SourceProgress {
             };
             if entry.number == number {
                 self.head = None;
-                self.shown += 1;
+                self.count(number);
                 return Ok(Some(entry));
             }
             if self.skipped.len() >= most {
@@ -525,6 +508,23 @@ impl ReplicaStream {
     /// Returns whether the transactions of a source were written on the replica.
     fn wrote(&self, source: &TransactionSource) -> bool {
         self.origin == Some(source.origin())
+    }
+
+    /// Returns the number up to which it has passed each source: MariaDB applies a domain in its order, so what is not
+    /// shown before a later one left nothing to log. 0 for MySQL, which logs all.
+    fn passed(&self, sources: &[TransactionSource]) -> Vec<u64> {
+        let mut last = self.applied.clone();
+        for (source, shown) in sources.iter().zip(&self.sources) {
+            if let TransactionSource::Domain(domain, _) = source {
+                let last = last.entry(*domain).or_default();
+                *last = shown.passed.max(*last);
+            }
+        }
+        let of = |source: &TransactionSource| match source {
+            TransactionSource::Domain(domain, _) => last.get(domain).copied().unwrap_or(0),
+            TransactionSource::Uuid(..) => 0,
+        };
+        sources.iter().map(of).collect()
     }
 
     fn settle(

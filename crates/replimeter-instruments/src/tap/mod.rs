@@ -4,8 +4,8 @@
 //! A thread per server stamps arrivals (`stream`), one thread matches the streams (`matcher`) and
 //! summarizes them. `matcher` can be used on its own.
 
+mod asked;
 mod check;
-mod clocks;
 mod groups;
 mod log;
 mod match_loop;
@@ -22,7 +22,6 @@ use std::{
 
 use replimeter_engine::binlog::{Follower, StartPosition};
 use replimeter_model::{
-    engine::Engine,
     plan::TapPlan,
     tap::{TapClock, TapFloor, TapRow, TapStream, TapWindow},
     time::Nanos,
@@ -32,11 +31,11 @@ use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::check::server_ids;
+use self::{asked::AskedServers, match_loop::MatchLoop, stream::SharedStream};
 pub use self::{
     check::check,
     matcher::{Arrival, Match, Matcher, Unmatched},
 };
-use self::{clocks::Clocks, match_loop::MatchLoop, stream::SharedStream};
 use crate::{
     MeasureError,
     clock::{self, Clock},
@@ -132,11 +131,7 @@ pub fn run(
             &StartPosition::Now,
         )?);
     }
-    // Only MySQL logs commit times.
-    let clocks = match facts.engine {
-        Engine::MySql => Clocks::measure(cluster.servers().map(|server| &server.node), clock),
-        Engine::MariaDb => Clocks::default(),
-    };
+    let asked = AskedServers::new(cluster.servers(), clock);
     let primary = Follower::open_with(
         node,
         facts,
@@ -147,10 +142,9 @@ pub fn run(
     let executed = primary.executed_at_start().to_owned();
     let disk = |error: std::io::Error| MeasureError::Sink(error.to_string());
     let mut matcher = Matcher::new(followers.len(), &executed, Some(folder)).map_err(disk)?;
-    for (index, replica) in cluster.replicas.iter().enumerate() {
-        if let Some(origin) = replica.server.origin() {
-            matcher.set_origin(index, origin);
-        }
+    for ((index, replica), follower) in cluster.replicas.iter().enumerate().zip(&followers) {
+        let executed = follower.executed_at_start();
+        matcher.set_replica(index, replica.server.origin(), executed);
     }
     let names = cluster.replica_names();
     let records: Vec<TapStream> = std::iter::once(&primary)
@@ -163,7 +157,7 @@ pub fn run(
         })
         .collect();
     let streams: Vec<SharedStream> = records.iter().map(|_| SharedStream::default()).collect();
-    let mut match_loop = MatchLoop::new(plan, clock, matcher, names, clocks, records);
+    let mut match_loop = MatchLoop::new(plan, clock, matcher, names, asked, records);
     thread::scope(|scope| {
         let threads: Vec<_> = std::iter::once(primary)
             .chain(followers)

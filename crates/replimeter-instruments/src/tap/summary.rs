@@ -278,7 +278,7 @@ impl TapSummary {
         let reasons = [
             ("arrived while a connection was lost", unmatched.unheard),
             (
-                "were skipped by the replica (a filter, or a gap in its log)",
+                "were skipped by the replica (a filter, no row to change, or a gap in its log)",
                 unmatched.left_out,
             ),
             ("were written on the replica itself", unmatched.own),

@@ -1,20 +1,22 @@
 use proptest::prelude::*;
+use replimeter_engine::dialect::gtid::domain_gtids;
 
 use super::*;
 
-fn gtid(number: u64) -> Gtid {
-    format!("0-1-{number}").parse().unwrap()
-}
+/// The origins of GTIDs of both engines.
+const MARIADB: &str = "0-1-";
+const MYSQL: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562:";
 
-fn arrival(number: u64, at: i64) -> Arrival {
+fn arrival(source: &str, number: u64, at: i64) -> Arrival {
     Arrival {
-        gtid: gtid(number),
+        gtid: format!("{source}{number}").parse().unwrap(),
         at: Some(Nanos(at)),
         set: 1,
     }
 }
 
 struct Pair {
+    source: &'static str,
     matcher: Matcher,
     matches: Vec<Match>,
 }
@@ -22,25 +24,52 @@ struct Pair {
 impl Pair {
     fn new(executed: &str) -> Self {
         Self {
+            source: MARIADB,
             matcher: Matcher::new(1, executed, None).unwrap(),
             matches: Vec::new(),
         }
     }
 
+    fn mysql() -> Self {
+        Self {
+            source: MYSQL,
+            ..Self::new("")
+        }
+    }
+
     fn primary(&mut self, number: u64, at: i64) {
+        self.on_primary(&arrival(self.source, number, at));
+    }
+
+    fn on_primary(&mut self, arrival: &Arrival) {
         let matches = &mut self.matches;
         self.matcher
-            .primary(&arrival(number, at), &mut |one| matches.push(one))
+            .primary(arrival, &mut |one| matches.push(one))
             .unwrap();
     }
 
     fn replica(&mut self, number: u64, at: i64) {
+        self.on_replica(&arrival(self.source, number, at), at);
+    }
+
+    fn on_replica(&mut self, arrival: &Arrival, at: i64) {
         let matches = &mut self.matches;
         self.matcher
-            .replica(0, &arrival(number, at), Nanos(at), &mut |one| {
-                matches.push(one)
-            })
+            .replica(0, arrival, Nanos(at), &mut |one| matches.push(one))
             .unwrap();
+    }
+
+    fn applied(&mut self, applied: &str, logged: &str) {
+        let [applied, logged] = [applied, logged].map(|text| domain_gtids(text).unwrap());
+        self.matcher.applied(0, &applied, &logged);
+    }
+
+    fn pending(&mut self) -> u64 {
+        self.matcher.pending(0).unwrap().0
+    }
+
+    fn oldest(&mut self) -> Option<Nanos> {
+        self.matcher.pending(0).unwrap().1
     }
 
     fn lags(&self) -> Vec<i64> {
@@ -56,7 +85,7 @@ fn inversions_keep_their_sign() {
     pair.replica(6, 140);
     pair.primary(6, 150);
     assert_eq!(pair.lags(), [30, -10]);
-    assert_eq!(pair.matcher.pending(0), 0);
+    assert_eq!(pair.pending(), 0);
 }
 
 #[test]
@@ -73,7 +102,7 @@ fn transactions_before_the_start_are_not_foreign() {
     assert_eq!(pair.matches.len(), 4);
     assert_eq!(pair.matcher.before_start(0), 6);
     assert_eq!(pair.matcher.unmatched(0), Unmatched::default());
-    assert_eq!(pair.matcher.pending(0), 0);
+    assert_eq!(pair.pending(), 0);
 }
 
 #[test]
@@ -87,33 +116,21 @@ fn replica_only_transactions_are_foreign() {
 #[test]
 fn what_a_replica_wrote_has_no_lag_there() {
     let mut pair = Pair::new("");
-    let replica = Gtid::origin(&gtid(1));
-    pair.matcher.set_origin(0, replica);
+    let replica = arrival(MARIADB, 1, 0).gtid.origin();
+    pair.matcher.set_replica(0, Some(replica), "");
     // Numbers 1 to 3 of the replica, in either order, one of the primary, and one that never reaches it.
-    let other = Arrival {
-        gtid: "0-7-4".parse().unwrap(),
-        ..arrival(4, 40)
-    };
     pair.replica(1, 10);
     pair.primary(1, 20);
     pair.primary(2, 30);
     pair.replica(2, 35);
-    let matches = &mut pair.matches;
-    let mut out = |one| matches.push(one);
-    pair.matcher.primary(&other, &mut out).unwrap();
-    assert_eq!(pair.matcher.pending(0), 1);
-    let later = Arrival {
-        at: Some(Nanos(90)),
-        ..other
-    };
-    pair.matcher
-        .replica(0, &later, Nanos(90), &mut out)
-        .unwrap();
+    pair.on_primary(&arrival("0-7-", 4, 40));
+    assert_eq!(pair.pending(), 1);
+    pair.on_replica(&arrival("0-7-", 4, 90), 90);
     pair.primary(3, 100);
     pair.replica(3, 110);
     pair.replica(5, 120);
     pair.matcher.expire(Nanos(MATCH_TIMEOUT.0 + 200));
-    assert_eq!((pair.lags(), pair.matcher.pending(0)), (vec![50], 0));
+    assert_eq!((pair.lags(), pair.pending()), (vec![50], 0));
     let unmatched = pair.matcher.unmatched(0);
     assert_eq!(
         (unmatched.own, unmatched.foreign, unmatched.of_primary()),
@@ -122,8 +139,50 @@ fn what_a_replica_wrote_has_no_lag_there() {
 }
 
 #[test]
-fn skipped_transactions_are_counted_after_many_others() {
+fn what_mariadb_passed_is_not_pending() {
     let mut pair = Pair::new("");
+    for number in [1, 2, 4, 5] {
+        pair.primary(number, number as i64 * 10);
+    }
+    // Another server of the domain, and another domain.
+    pair.on_primary(&arrival("0-9-", 3, 30));
+    pair.on_primary(&arrival("7-1-", 1, 60));
+    assert_eq!((pair.pending(), pair.oldest()), (6, Some(Nanos(10))));
+    pair.replica(4, 100);
+    assert_eq!((pair.pending(), pair.oldest()), (2, Some(Nanos(50))));
+    assert_eq!(pair.matcher.unmatched(0).left_out, 3);
+    pair.replica(5, 110);
+    pair.on_replica(&arrival("7-1-", 1, 120), 120);
+    assert_eq!((pair.pending(), pair.oldest()), (0, None));
+    assert_eq!(
+        (pair.lags(), pair.matcher.unmatched(0).left_out),
+        (vec![60, 60, 60], 3)
+    );
+}
+
+#[test]
+fn applied_position_passes_what_left_nothing_to_log() {
+    let mut pair = Pair::new("0-1-9");
+    pair.matcher.set_replica(0, None, "0-1-9");
+    pair.primary(10, 10);
+    pair.applied("0-1-9", "0-1-9");
+    assert_eq!(pair.pending(), 1);
+    pair.applied("0-1-10", "0-1-9");
+    assert_eq!(pair.pending(), 0);
+    pair.primary(11, 20);
+    pair.primary(12, 30);
+    // It has logged number 11, which is under way.
+    pair.applied("0-1-12", "0-1-11");
+    assert_eq!(pair.pending(), 2);
+    pair.replica(11, 50);
+    pair.applied("0-1-12", "0-1-11");
+    assert_eq!((pair.pending(), pair.lags()), (0, vec![30]));
+    assert_eq!(pair.matcher.unmatched(0).left_out, 2);
+}
+
+#[test]
+fn skipped_transactions_are_counted_after_many_others() {
+    let mut pair = Pair::mysql();
     for number in 1..=3000 {
         pair.primary(number, 10);
         if number % 3 != 0 {
@@ -134,34 +193,22 @@ fn skipped_transactions_are_counted_after_many_others() {
     assert_eq!(pair.matches.len(), 2000);
     let unmatched = pair.matcher.unmatched(0);
     assert!(unmatched.left_out >= 400, "{unmatched:?}");
-    assert_eq!(unmatched.left_out + pair.matcher.pending(0), 1000);
+    assert_eq!(unmatched.left_out + pair.pending(), 1000);
 }
 
 #[test]
 fn arrivals_during_a_gap_are_counted_without_lag() {
     let mut pair = Pair::new("");
-    let matches = &mut Vec::new();
-    let unheard = Arrival {
+    let unheard = |number| Arrival {
         at: None,
-        ..arrival(1, 0)
+        ..arrival(MARIADB, number, 0)
     };
-    pair.matcher
-        .primary(&unheard, &mut |one| matches.push(one))
-        .unwrap();
+    pair.on_primary(&unheard(1));
     pair.replica(1, 10);
     pair.primary(2, 20);
-    let unheard = Arrival {
-        at: None,
-        ..arrival(2, 0)
-    };
-    pair.matcher
-        .replica(0, &unheard, Nanos(30), &mut |one| matches.push(one))
-        .unwrap();
-    assert!(matches.is_empty() && pair.matches.is_empty());
-    assert_eq!(
-        (pair.matcher.unmatched(0).unheard, pair.matcher.pending(0)),
-        (2, 0)
-    );
+    pair.on_replica(&unheard(2), 30);
+    assert!(pair.matches.is_empty());
+    assert_eq!((pair.matcher.unmatched(0).unheard, pair.pending()), (2, 0));
 }
 
 #[test]
@@ -172,10 +219,7 @@ fn hole_in_replica_stream_is_counted() {
     }
     pair.replica(1, 20);
     pair.matcher.restart(0);
-    assert_eq!(
-        (pair.matcher.unmatched(0).unheard, pair.matcher.pending(0)),
-        (9, 0)
-    );
+    assert_eq!((pair.matcher.unmatched(0).unheard, pair.pending()), (9, 0));
     pair.primary(11, 30);
     pair.replica(11, 40);
     assert_eq!(pair.lags(), [10, 10]);
@@ -183,17 +227,17 @@ fn hole_in_replica_stream_is_counted() {
 
 #[test]
 fn oldest_pending_transaction_is_reported() {
-    let mut pair = Pair::new("");
-    assert_eq!(pair.matcher.oldest_pending(0).unwrap(), None);
+    let mut pair = Pair::mysql();
+    assert_eq!(pair.oldest(), None);
     for number in 1..=3 {
         pair.primary(number, number as i64 * 10);
     }
     pair.replica(2, 50);
-    assert_eq!(pair.matcher.oldest_pending(0).unwrap(), Some(Nanos(10)));
+    assert_eq!(pair.oldest(), Some(Nanos(10)));
     pair.replica(1, 60);
-    assert_eq!(pair.matcher.oldest_pending(0).unwrap(), Some(Nanos(30)));
+    assert_eq!(pair.oldest(), Some(Nanos(30)));
     pair.replica(3, 60);
-    assert_eq!(pair.matcher.oldest_pending(0).unwrap(), None);
+    assert_eq!(pair.oldest(), None);
 }
 
 proptest! {
@@ -224,7 +268,7 @@ proptest! {
         }
         matcher.finish(Nanos(i64::MAX));
         prop_assert!(seen.iter().all(|count| *count == 1));
-        prop_assert_eq!(matcher.pending(0), 0);
+        prop_assert_eq!(matcher.pending(0).unwrap().0, 0);
         prop_assert_eq!(matcher.unmatched(0), Unmatched::default());
     }
 }
