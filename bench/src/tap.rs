@@ -203,7 +203,7 @@ pub(crate) fn pending() {
             })
             .unwrap();
         if number % 20_000 == 0 {
-            matcher.expire(Nanos(0));
+            matcher.expire(Nanos(0), None);
         }
     }
     let peak = memory_kib(std::process::id(), "VmHWM").unwrap();

@@ -53,7 +53,8 @@ pub struct TapRow {
     pub pending: u64,
     /// Age of the oldest pending transaction.
     pub behind_us: Option<f64>,
-    /// Transactions of the replica that the primary had committed before the run.
+    /// Transactions of the replica that the primary has, and its stream does not: it had committed them before the run,
+    /// or its stream has a gap.
     pub before_start: u64,
     /// Time of arrival from the replica minus time of arrival from the primary.
     pub lag: Distribution,

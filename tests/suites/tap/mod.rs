@@ -41,6 +41,7 @@ pub(crate) const TESTS: &[Test] = &[
         .starts(3)
         .long(),
     test!(transactions::tap_filters_by_schema_and_table),
+    test!(transactions::transaction_in_group_commit_is_not_foreign),
     test!(transactions::tap_awaits_nothing_that_a_filter_left_out),
     test!(clusters::tap_follows_group_members),
     test!(refusals::unfollowable_servers_are_refused).starts(4),

@@ -1,11 +1,18 @@
 //! Every transaction is matched, regardless of its form; filters by schema and table.
 
-use std::{thread, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
 
-use replimeter_suites::{clean, shared, sql};
+use replimeter_suites::{
+    LIMIT, TestEnvironment, clean, password, shared, sql, value, wait, wait_until,
+};
 use serde_json::Value;
 
-use super::{Written, all_matched, args, followed, followed_on, number, tables};
+use super::{Written, all_matched, args, followed, followed_on, number, tables, traffic};
 
 pub(super) fn mariadb_tap_follows_rotations_and_tables() {
     let sandbox = shared("mariadb/async:1", &[]);
@@ -126,7 +133,7 @@ pub(super) fn tap_follows_a_replica_of_a_replica() {
 /// Time for which the first of two hops is stopped.
 const STOP: Duration = Duration::from_secs(1);
 
-/// A replica of MariaDB logs nothing of what a filter leaves out, whether it is followed by others or is the last.
+/// A replica of MariaDB logs nothing of what a filter leaves out, which can also be the last transaction.
 pub(super) fn tap_awaits_nothing_that_a_filter_left_out() {
     let sandbox = shared("mariadb/async:1", &[]);
     tables(&sandbox.nodes()[0]);
@@ -151,6 +158,41 @@ pub(super) fn tap_awaits_nothing_that_a_filter_left_out() {
     );
     let reason = &row["unmatched_reasons"][0]["reason"];
     assert!(reason.as_str().unwrap().contains("a filter"), "{row:#}");
+}
+
+/// In group commit a transaction is in the log before it is among the executed ones.
+pub(super) fn transaction_in_group_commit_is_not_foreign() {
+    let sandbox = shared("mysql/async:1", &[]);
+    let primary = &sandbox.nodes()[0];
+    tables(primary);
+    let names = ["sync_binlog", "binlog_group_commit_sync_delay"];
+    let set = |values: [&str; 2]| {
+        for (name, value) in names.into_iter().zip(values) {
+            sql(primary, &format!("SET GLOBAL {name} = {value}"));
+        }
+    };
+    let before = names.map(|name| value(primary, &format!("SELECT @@GLOBAL.{name}")).unwrap());
+    // A commit takes a second, so there are some whenever the run begins.
+    set(["1", "1000000"]);
+    let (stop, written) = (AtomicBool::new(false), Written::default());
+    let more = ["--floor-duration", "0", "--duration", "4s", "--json"];
+    let document = thread::scope(|scope| {
+        scope.spawn(|| traffic(&[primary], &[], &stop, &written));
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            wait_until("there is traffic", LIMIT, || written.all() > 0);
+            let tool = TestEnvironment::new();
+            let mut command = tool.command(&args(&sandbox, &more));
+            command.env("REPLIMETER_PASSWORD", password(primary));
+            wait(command.spawn().unwrap(), LIMIT)
+        }));
+        stop.store(true, Ordering::Relaxed);
+        ended.unwrap_or_else(|panic| resume_unwind(panic))
+    });
+    set(before.each_ref().map(String::as_str));
+    let document = document.with_code(0).json();
+    let row = &document["results"]["rows"][0];
+    assert!(number(&row["before_start"]) > 0, "{row:#}");
+    assert_eq!(row["unmatched_reasons"], serde_json::json!([]), "{row:#}");
 }
 
 pub(super) fn tap_filters_by_schema_and_table() {

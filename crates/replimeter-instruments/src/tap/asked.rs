@@ -61,6 +61,7 @@ impl AskedServer {
             self.session = None;
         }
         read.ok()
+            .filter(|executed| !matches!(executed, Executed::Unknown(_)))
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     Event, Listener, Outcome,
     asked::AskedServers,
     groups::Groups,
-    matcher::Matcher,
+    matcher::{MATCH_TIMEOUT, Matcher},
     stream::{ConnectionEvent, SharedStream, StreamedTransaction},
     summary::{PlacedCommits, TapSummary},
 };
@@ -304,7 +304,7 @@ impl<'a> MatchLoop<'a> {
 
     /// Drops expired arrivals, and asks for what no stream shows.
     fn sweep(&mut self, now: Nanos) -> io::Result<()> {
-        self.matcher.expire(now);
+        self.expire(now);
         for replica in 0..self.count {
             if self.matcher.pending(replica)?.0 > 0
                 && let Some(Executed::Domains { applied, logged }) =
@@ -314,6 +314,17 @@ impl<'a> MatchLoop<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Drops expired arrivals. The primary is asked for transactions of a replica that its stream lacks: with group
+    /// commit, it can have them before that began although they were not yet among the executed ones.
+    fn expire(&mut self, now: Nanos) {
+        let executed = if self.matcher.is_overdue(now) {
+            self.asked.executed(0)
+        } else {
+            None
+        };
+        self.matcher.expire(now, executed);
     }
 
     /// Returns each replica's pending transactions, and the age of the oldest.
@@ -371,7 +382,7 @@ impl<'a> MatchLoop<'a> {
         let standing = self.standing(now);
         let standing = standing.unwrap_or_else(|_| vec![(0, None); self.count]);
         // Transactions that a replica showed just before the end may be beyond it on the primary.
-        self.matcher.finish(self.end.unwrap_or(now) - GRACE);
+        self.expire(self.end.unwrap_or(now) - GRACE + MATCH_TIMEOUT);
         for (replica, (pending, behind)) in standing.into_iter().enumerate() {
             let (unmatched, before) = (
                 self.matcher.unmatched(replica),

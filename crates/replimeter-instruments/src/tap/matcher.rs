@@ -13,7 +13,7 @@ use std::{
 
 use replimeter_engine::{
     binlog::{Gtid, OriginServer},
-    dialect::gtid::DomainGtid,
+    dialect::gtid::{DomainGtid, Executed},
 };
 use replimeter_model::time::Nanos;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ const OVERLAP: usize = 256;
 /// Maximum arrivals on a replica kept for the primary's stream.
 const MAX_EARLY: usize = 1 << 17;
 /// Timeout for the primary's stream when a replica shows a transaction first.
-const MATCH_TIMEOUT: Nanos = Nanos(10_000_000_000);
+pub(super) const MATCH_TIMEOUT: Nanos = Nanos(10_000_000_000);
 /// Number of later transactions of the same source after which a missing one counts as left out.
 const PASSED: u64 = 1000;
 /// Maximum number of sources: each server, domain or tag is one.
@@ -78,8 +78,7 @@ pub struct Unmatched {
     /// The replica skipped them: it showed or applied later ones of the domain (MariaDB), or showed a thousand later
     /// ones of the source. A filter, no row to change, or a gap in its stream.
     pub left_out: u64,
-    /// They are on the replica, and not on the primary's stream: written there, or in a gap of the
-    /// primary's stream.
+    /// They are on the replica, and the primary has not executed them: written there.
     pub foreign: u64,
     /// Too many were waiting for the primary's stream.
     pub overflow: u64,
@@ -125,6 +124,12 @@ struct SourceProgress {
 struct EarlyArrival {
     at: Option<Nanos>,
     since: Nanos,
+}
+
+impl EarlyArrival {
+    fn is_overdue(&self, now: Nanos) -> bool {
+        now.0.saturating_sub(self.since.0) >= MATCH_TIMEOUT.0
+    }
 }
 
 #[derive(Debug, Default)]
@@ -300,10 +305,20 @@ impl Matcher {
         Ok(())
     }
 
-    /// Drops expired arrivals, and frees memory. To be called about once a second.
-    pub fn expire(&mut self, now: Nanos) {
+    /// Returns whether a replica's transaction has waited for the primary's stream until its timeout: the primary is to
+    /// be asked for it.
+    #[must_use]
+    pub fn is_overdue(&self, now: Nanos) -> bool {
+        let mut early = self.replicas.iter().flat_map(|one| one.early.values());
+        early.any(|early| early.is_overdue(now))
+    }
+
+    /// Drops expired arrivals, and frees memory. To be called about once a second. Without what the primary has executed
+    /// by now, a replica's transactions wait further.
+    pub fn expire(&mut self, now: Nanos, executed: Option<Executed>) {
+        let executed = executed.map(ExecutedBaseline::from);
         for replica in &mut self.replicas {
-            replica.sweep(now, &self.baseline, &self.sources);
+            replica.sweep(now, executed.as_ref(), &self.sources);
         }
         for (number, log) in self.logs.iter_mut().enumerate() {
             let live = self.replicas.iter().filter(|replica| !replica.retired);
@@ -346,12 +361,6 @@ impl Matcher {
     /// transactions do not count.
     pub fn close(&mut self) {
         self.closed = true;
-    }
-
-    /// Ends matching: arrivals that have waited for the primary's stream since before this time
-    /// count as unmatched.
-    pub fn finish(&mut self, at: Nanos) {
-        self.expire(Nanos(at.0.saturating_add(MATCH_TIMEOUT.0)));
     }
 
     /// Takes what a replica of MariaDB had applied, and what it had logged afterwards: a transaction that left nothing
@@ -411,8 +420,8 @@ impl Matcher {
         self.replicas[index].unmatched
     }
 
-    /// Returns the number of a replica's transactions that the primary had executed before its
-    /// stream began.
+    /// Returns the number of a replica's transactions that the primary has executed, and that are not in its stream:
+    /// before this began, or in a gap of it.
     #[must_use]
     pub fn before_start(&self, index: usize) -> u64 {
         self.replicas[index].before_start
@@ -546,7 +555,12 @@ impl ReplicaStream {
         }
     }
 
-    fn sweep(&mut self, now: Nanos, baseline: &ExecutedBaseline, sources: &[TransactionSource]) {
+    fn sweep(
+        &mut self,
+        now: Nanos,
+        executed: Option<&ExecutedBaseline>,
+        sources: &[TransactionSource],
+    ) {
         let Self {
             early,
             unmatched,
@@ -554,17 +568,17 @@ impl ReplicaStream {
             settled,
             ..
         } = self;
-        early.retain(|(source, number), early| {
-            let keep = now.0.saturating_sub(early.since.0) < MATCH_TIMEOUT.0;
-            if !keep {
-                if baseline.has(&sources[*source], *number) {
+        if let Some(executed) = executed {
+            early.retain(|(source, number), early| {
+                let overdue = early.is_overdue(now);
+                if overdue && executed.has(&sources[*source], *number) {
                     *before_start += 1;
-                } else {
+                } else if overdue {
                     unmatched.foreign += 1;
                 }
-            }
-            keep
-        });
+                !overdue
+            });
+        }
         for shown in &mut self.sources {
             let by_now = shown.shown;
             shown.skipped.retain(|_, skipped| {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use replimeter_engine::{
     binlog::{Gtid, OriginServer, Tag, Uuid},
-    dialect::gtid::{GtidSet, domain_gtids},
+    dialect::gtid::{DomainGtid, Executed, GtidSet, domain_gtids},
 };
 
 /// The origin of a transaction: its GTID without the number.
@@ -38,22 +38,41 @@ pub fn split(gtid: &Gtid) -> (TransactionSource, u64) {
     }
 }
 
-/// What a server had executed before its stream began.
+/// What a server has executed, such as before its stream began.
 #[derive(Debug, Default)]
 pub(super) struct ExecutedBaseline {
     set: GtidSet,
     domains: HashMap<(u32, u32), u64>,
 }
 
+impl From<Executed> for ExecutedBaseline {
+    fn from(executed: Executed) -> Self {
+        match executed {
+            Executed::Set(set) => Self {
+                set,
+                ..Self::default()
+            },
+            Executed::Domains { logged, .. } => Self::of_domains(&logged),
+            Executed::Unknown(_) => Self::default(),
+        }
+    }
+}
+
 impl ExecutedBaseline {
     pub(super) fn read(executed: &str) -> Self {
-        let domains = domain_gtids(executed).unwrap_or_default();
         Self {
             set: GtidSet::parse(executed).unwrap_or_default(),
-            domains: domains
-                .iter()
-                .map(|gtid| ((gtid.domain, gtid.server), gtid.sequence))
-                .collect(),
+            ..Self::of_domains(&domain_gtids(executed).unwrap_or_default())
+        }
+    }
+
+    fn of_domains(last: &[DomainGtid]) -> Self {
+        let domains = last
+            .iter()
+            .map(|gtid| ((gtid.domain, gtid.server), gtid.sequence));
+        Self {
+            domains: domains.collect(),
+            ..Self::default()
         }
     }
 

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use replimeter_engine::dialect::gtid::domain_gtids;
+use replimeter_engine::dialect::gtid::{Executed, domain_gtids};
 
 use super::*;
 
@@ -12,6 +12,13 @@ fn arrival(source: &str, number: u64, at: i64) -> Arrival {
         gtid: format!("{source}{number}").parse().unwrap(),
         at: Some(Nanos(at)),
         set: 1,
+    }
+}
+
+fn primary_has(executed: &str) -> Executed {
+    Executed::Domains {
+        logged: domain_gtids(executed).unwrap(),
+        applied: Vec::new(),
     }
 }
 
@@ -64,6 +71,12 @@ impl Pair {
         self.matcher.applied(0, &applied, &logged);
     }
 
+    /// Ends all waiting; the primary has executed this.
+    fn finish(&mut self, executed: &str) {
+        self.matcher
+            .expire(Nanos(i64::MAX), Some(primary_has(executed)));
+    }
+
     fn pending(&mut self) -> u64 {
         self.matcher.pending(0).unwrap().0
     }
@@ -97,7 +110,7 @@ fn transactions_before_the_start_are_not_foreign() {
     for number in 9..=12 {
         pair.primary(number, 100);
     }
-    pair.matcher.finish(Nanos(i64::MAX));
+    pair.finish("0-1-12");
     // Number 9 is in both: the stream counts.
     assert_eq!(pair.matches.len(), 4);
     assert_eq!(pair.matcher.before_start(0), 6);
@@ -109,8 +122,17 @@ fn transactions_before_the_start_are_not_foreign() {
 fn replica_only_transactions_are_foreign() {
     let mut pair = Pair::new("0-1-9");
     pair.replica(10, 1);
-    pair.matcher.expire(Nanos(MATCH_TIMEOUT.0 + 2));
+    pair.replica(11, 1);
+    let later = Nanos(MATCH_TIMEOUT.0 + 2);
+    assert!(pair.matcher.is_overdue(later) && !pair.matcher.is_overdue(Nanos(2)));
+    // Not before the primary says so.
+    pair.matcher.expire(later, None);
+    assert_eq!(pair.matcher.unmatched(0).foreign, 0);
+    // The primary had logged number 10 before its stream began, and had not yet counted it as executed.
+    pair.matcher.expire(later, Some(primary_has("0-1-10")));
     assert_eq!(pair.matcher.unmatched(0).foreign, 1);
+    assert_eq!(pair.matcher.before_start(0), 1);
+    assert!(!pair.matcher.is_overdue(later));
 }
 
 #[test]
@@ -129,7 +151,7 @@ fn what_a_replica_wrote_has_no_lag_there() {
     pair.primary(3, 100);
     pair.replica(3, 110);
     pair.replica(5, 120);
-    pair.matcher.expire(Nanos(MATCH_TIMEOUT.0 + 200));
+    pair.finish("0-1-3");
     assert_eq!((pair.lags(), pair.pending()), (vec![50], 0));
     let unmatched = pair.matcher.unmatched(0);
     assert_eq!(
@@ -189,7 +211,7 @@ fn skipped_transactions_are_counted_after_many_others() {
             pair.replica(number, 20);
         }
     }
-    pair.matcher.expire(Nanos(0));
+    pair.matcher.expire(Nanos(0), None);
     assert_eq!(pair.matches.len(), 2000);
     let unmatched = pair.matcher.unmatched(0);
     assert!(unmatched.left_out >= 400, "{unmatched:?}");
@@ -266,7 +288,7 @@ proptest! {
                 matcher.replica(0, &arrival, Nanos(at as i64), &mut check).unwrap();
             }
         }
-        matcher.finish(Nanos(i64::MAX));
+        matcher.expire(Nanos(i64::MAX), Some(primary_has("")));
         prop_assert!(seen.iter().all(|count| *count == 1));
         prop_assert_eq!(matcher.pending(0).unwrap().0, 0);
         prop_assert_eq!(matcher.unmatched(0), Unmatched::default());
