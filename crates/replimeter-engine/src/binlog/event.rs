@@ -302,7 +302,7 @@ pub(crate) enum StatementKind {
     Other,
 }
 
-/// Returns the schema of a statement and its role.
+/// Returns the schema of a statement and its role; of a compressed one (MariaDB), the schema only.
 pub(crate) fn query(body: &[u8], checksum: bool) -> Option<(&[u8], StatementKind)> {
     let mut bytes = ByteReader(body);
     bytes.take(8)?;

@@ -170,16 +170,17 @@ impl Assembler {
                 self.begin(begin, length);
             }
             kind::XID | kind::XA_PREPARE => self.end(&header, length, at, sink),
-            kind::QUERY => {
-                // A statement too large to keep is neither BEGIN nor COMMIT.
+            kind::QUERY | kind::QUERY_COMPRESSED => {
                 let whole = kept.len() as u64 == length;
                 let (schema, verb) =
                     event::query(body, self.checksum && whole).ok_or_else(|| malformed(self))?;
-                let verb = if whole { verb } else { StatementKind::Other };
+                // A statement too large to keep, or compressed, is neither BEGIN nor COMMIT.
+                let verb = if whole && header.kind == kind::QUERY {
+                    verb
+                } else {
+                    StatementKind::Other
+                };
                 self.query(&header, schema, verb, length, at, sink);
-            }
-            kind::QUERY_COMPRESSED => {
-                self.query(&header, b"", StatementKind::Other, length, at, sink)
             }
             kind::TABLE_MAP if self.tables.is_some() => {
                 let (schema, table) = event::table_map(body).ok_or_else(|| malformed(self))?;

@@ -245,6 +245,39 @@ fn errors_and_stream_ends_are_reported() {
     );
 }
 
+/// MariaDB compresses a statement's text only, and rows only: schema and tables are in clear.
+#[test]
+fn compressed_events_have_their_schema_and_tables() {
+    const WRITE_ROWS_COMPRESSED: u8 = 166;
+    let mut query = [0; 8].to_vec();
+    query.extend([4, 0, 0, 0, 0]);
+    query.extend(b"shop\0");
+    query.extend([0x82, 1, 0x2c, 0x78, 0x9c, 0x4b]);
+    let mut map = [0; 8].to_vec();
+    map.extend(b"\x04shop\0\x06orders\0");
+    let mut sequence = 1;
+    let mut stream = Vec::new();
+    for (number, events) in [
+        (7, vec![(kind::QUERY_COMPRESSED, &query)]),
+        (
+            8,
+            vec![(kind::TABLE_MAP, &map), (WRITE_ROWS_COMPRESSED, &query)],
+        ),
+    ] {
+        stream.extend(packets(kind::MARIADB_GTID, &gtid(number), &mut sequence));
+        for (kind, body) in events {
+            stream.extend(packets(kind, body, &mut sequence));
+        }
+        stream.extend(packets(kind::XID, &[0; 8], &mut sequence));
+    }
+    let (whole, result, decoder) = decode(pieces(&stream, 10));
+    result.unwrap();
+    let tables = decoder.tables().unwrap();
+    let named = |one: &One| one.3.iter().map(|id| tables.name(*id).unwrap()).collect();
+    let named: Vec<Vec<_>> = whole.transactions.iter().map(named).collect();
+    assert_eq!(named, [[("shop", "")], [("shop", "orders")]]);
+}
+
 #[test]
 fn unknown_events_are_counted_and_skipped() {
     let mut sequence = 1;
