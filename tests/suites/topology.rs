@@ -150,6 +150,13 @@ fn chain_is_read_from_a_topology_file() {
         .stderr_contains("end (")
         .stderr_contains("is not a replica of the given primary")
         .stderr_contains("server in between");
+    // The middle is itself a replica of a server that is not named.
+    sql(middle, "SET GLOBAL read_only = 0");
+    let part = [("middle", "", "", middle), ("end", "", "", end)];
+    let _ = lag(&sandbox, &part)
+        .with_code(3)
+        .stderr_contains("middle (")
+        .stderr_contains("which is not named");
     assert!(sandbox.nodes().iter().all(clean));
 
     // The file's own mistakes are usage errors, before any connection.
@@ -208,10 +215,31 @@ fn chain_is_read_from_a_topology_file() {
         clock["offset_us"].as_f64().unwrap().abs() < clock["bound_us"].as_f64().unwrap() + 1000.0,
         "{clock}"
     );
+    let tool = TestEnvironment::new();
+    file(&tool, &part);
+    let allowed = [
+        "lag",
+        "--topology",
+        "cluster.toml",
+        "--write-to-replica",
+        "--rounds",
+        "5",
+        "--floor-rounds",
+        "5",
+        "--timeout",
+        "60s",
+        "--json",
+    ];
+    let document = run(&tool, &sandbox, &allowed).with_code(0).json();
+    assert!(
+        document["warnings"]
+            .to_string()
+            .contains("source-not-named"),
+        "{document:#}"
+    );
     sql(end, "STOP SLAVE");
     sql(end, "CHANGE MASTER TO MASTER_DELAY=3600");
     sql(end, "START SLAVE IO_THREAD");
-    sql(middle, "SET GLOBAL read_only = 0");
     sql(middle, "CREATE DATABASE errant");
     let document = doctor(&sandbox, &all).with_code(1).json();
     let codes = codes(&document);

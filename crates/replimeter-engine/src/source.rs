@@ -165,6 +165,8 @@ pub struct Member {
     pub role: Option<Role>,
     /// The name of its declared source.
     pub source: Option<String>,
+    /// Whether a run may write to it although it replicates from a server that is not named.
+    pub write_to_replica: bool,
     /// Its process on this machine, when it is known.
     pub pid: Option<u32>,
 }
@@ -176,6 +178,7 @@ impl From<&Node> for Member {
             node: node.clone(),
             role: None,
             source: None,
+            write_to_replica: false,
             pid: None,
         }
     }

@@ -92,6 +92,8 @@ pub enum WarningCode {
     DefinitionsMayWait,
     /// A replica that was not named receives what the run writes.
     ReplicaNotNamed,
+    /// The primary replicates from a server that was not named.
+    SourceNotNamed,
     /// Something else used this machine during the measurement, or a quota limited it.
     MachineDisturbed,
     /// A server still flushed or purged what was written before the measurement.

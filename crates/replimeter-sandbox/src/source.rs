@@ -46,6 +46,7 @@ impl From<&Member> for source::Member {
             node: member.client_node.clone(),
             role: Some(member.role),
             source: member.source.clone(),
+            write_to_replica: false,
             pid: Some(member.pid),
         }
     }
@@ -136,6 +137,7 @@ impl Sandboxes {
                 node,
                 role: Some(role),
                 source,
+                write_to_replica: false,
                 pid: None,
             })
             .collect();

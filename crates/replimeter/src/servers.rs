@@ -12,7 +12,11 @@ use replimeter_sandbox::programs;
 use crate::{credentials::Credentials, environment, progress::StatusLine, terminal::Terminal};
 
 /// Starts, finds or connects to the servers of any target.
-pub(crate) struct Targets(Credentials);
+pub(crate) struct Targets {
+    credentials: Credentials,
+    /// Whether to write to a primary that replicates from a server that is not named.
+    write_to_replica: bool,
+}
 
 impl ServerSource for Targets {
     fn available(&self, spec: &SandboxSpec) -> Result<Install, SourceError> {
@@ -51,11 +55,12 @@ impl ServerSource for Targets {
             Target::Nodes(specs) => {
                 // A prompt and a spinner would overwrite each other.
                 (context.quiet)();
-                let nodes = self.0.nodes(specs)?;
+                let nodes = self.credentials.nodes(specs)?;
                 let members = specs.iter().zip(nodes).map(|(spec, node)| Member {
                     node,
                     role: spec.role,
                     source: spec.source.clone(),
+                    write_to_replica: self.write_to_replica,
                     pid: None,
                 });
                 Ok(Box::new(OwnServers {
@@ -70,12 +75,15 @@ impl ServerSource for Targets {
 impl Targets {
     /// Creates a source with the command line's credentials; a plan can name an option file.
     pub(crate) fn of(given: &CommandLineSettings, defaults_file: Option<PathBuf>) -> Self {
-        Self(Credentials {
-            passwords: given.passwords.clone(),
-            defaults_file,
-            ask_password: given.ask_password,
-            show_errors: given.show_errors,
-        })
+        Self {
+            credentials: Credentials {
+                passwords: given.passwords.clone(),
+                defaults_file,
+                ask_password: given.ask_password,
+                show_errors: given.show_errors,
+            },
+            write_to_replica: given.write_to_replica,
+        }
     }
 }
 

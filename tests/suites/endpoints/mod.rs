@@ -12,6 +12,7 @@ mod run_files;
 mod runs;
 mod schema;
 mod silent;
+mod sources;
 mod unnamed;
 
 use std::process::Child;
@@ -66,6 +67,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(schema::empty_schema_of_the_user_is_kept on cluster),
     test!(schema::schema_of_the_primary_alone_is_refused on cluster),
     test!(schema::schema_is_checked_and_dropped_under_one_lock on cluster),
+    test!(sources::primary_that_is_a_replica_is_refused),
+    test!(sources::mysql_primary_that_is_a_replica_is_refused),
     test!(unnamed::leftovers_on_an_unnamed_replica_do_not_stop_it),
     test!(unnamed::leftovers_on_an_unnamed_mysql_replica_do_not_stop_it).long(),
     test!(unnamed::unnamed_replicas_are_warned_of),

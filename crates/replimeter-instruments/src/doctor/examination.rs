@@ -43,6 +43,8 @@ pub(super) struct Examination {
     pub(super) address: String,
     /// Its declared role.
     pub(super) role: Option<Role>,
+    /// Whether a run may write to it although it replicates from a server that is not named.
+    pub(super) write_to_replica: bool,
     /// Its state, or why it could not be examined.
     pub(super) state: Result<Box<ServerState>, ServerError>,
 }
@@ -225,6 +227,7 @@ pub(super) fn examine(declared: &Member, calendar: &Calendar) -> (Examination, O
         name: node.name.clone(),
         address: node.endpoint.address(),
         role: declared.role,
+        write_to_replica: declared.write_to_replica,
         state,
     };
     match read(declared, calendar) {

@@ -14,7 +14,11 @@ use super::{
     examination::{Examination, ServerState},
     topology::{UpstreamRelation, reaches},
 };
-use crate::{SCHEMA, TABLE, discovery::stopped_applier, preflight::UnnamedReplicas};
+use crate::{
+    SCHEMA, TABLE,
+    discovery::stopped_applier,
+    preflight::{SOURCE_EFFECT, SOURCE_HINT, UnnamedReplicas, feeds_writer},
+};
 
 pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -23,6 +27,9 @@ pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
             let source = view.topology.sources[index][number];
             let used = matches!(view.tie(index), UpstreamRelation::Channel { channel, .. } if *channel == number);
             findings.extend(of_channel(server, state, channel, source.is_some(), used));
+            if source.is_none() {
+                findings.push(unnamed_source(view, index, channel));
+            }
         }
         if state.channels().len() > 1 {
             let names: Vec<String> = state
@@ -99,6 +106,40 @@ fn words(channel: &Channel) -> String {
     )
 }
 
+/// Returns the finding about a channel whose source is not named: an error if what it applies reaches the writer.
+fn unnamed_source(view: &CheckContext<'_>, index: usize, channel: &Channel) -> Finding {
+    let sources = |at: usize| view.topology.sources[at].iter().flatten().copied();
+    let in_cluster = |at: usize| {
+        use UpstreamRelation::{Galera, Group, Writer};
+        matches!(view.tie(at), Writer | Galera | Group)
+    };
+    let fact = format!(
+        "{} (server_id {}) comes from a server that is not named",
+        words(channel),
+        channel.source_server_id
+    );
+    let server = &view.servers[index];
+    if !feeds_writer(sources, in_cluster, view.servers.len(), index) {
+        let hint = "name that server too to examine it";
+        return about(Severity::Info, Code::SourceNotNamed, server, fact, hint);
+    }
+    let allowed = view
+        .topology
+        .writer
+        .is_some_and(|writer| view.servers[writer].write_to_replica);
+    let severity = match allowed {
+        true => Severity::Warning,
+        false => Severity::Error,
+    };
+    about(
+        severity,
+        Code::SourceNotNamed,
+        server,
+        format_args!("{fact}: {SOURCE_EFFECT}"),
+        SOURCE_HINT,
+    )
+}
+
 fn of_channel(
     server: &Examination,
     state: &ServerState,
@@ -112,17 +153,6 @@ fn of_channel(
     let mut add = |severity, code, message: String, hint: String| {
         findings.push(about(severity, code, server, message, hint))
     };
-    if !named {
-        add(
-            Severity::Info,
-            Code::SourceNotNamed,
-            format!(
-                "{words} (server_id {}) comes from a server that is not named",
-                channel.source_server_id
-            ),
-            "name that server too to examine it".to_owned(),
-        );
-    }
     if !channel.running() {
         let severity = if used || named {
             Severity::Error

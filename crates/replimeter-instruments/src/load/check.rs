@@ -6,7 +6,7 @@ use replimeter_model::warning::Warning;
 use crate::{
     SCHEMA,
     discovery::{Relation, find_relations, not_running, read_each},
-    preflight::{CheckedReplica, Cluster, unnamed_replicas, warn_of_obstacles},
+    preflight::{CheckedReplica, Cluster, check_surroundings},
     table::{refuse_other_run, remove_federated, take_lock},
 };
 
@@ -18,8 +18,7 @@ use crate::{
 pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let mut servers = read_each(declared)?;
     let relations = find_relations(&servers, declared)?;
-    let (unnamed, mut warnings) = unnamed_replicas(&mut servers)?;
-    warnings.extend(warn_of_obstacles(&mut servers)?);
+    let (unnamed, mut warnings) = check_surroundings(&mut servers, declared, &relations)?;
     let (mut primary, mut replicas) = (None, Vec::new());
     for (server, relation) in servers.into_iter().zip(relations.of) {
         warnings.extend(server.unverified());

@@ -3,10 +3,11 @@
 
 mod cluster;
 mod obstacles;
+mod source;
 mod unnamed;
 
 use replimeter_engine::{
-    ErrorKind, ServerError, Session,
+    ErrorKind, Node, ServerError, Session,
     dialect::{self, settings::quoted_user},
     facts::{ServerFacts, grants},
     filter::Filters,
@@ -20,10 +21,12 @@ use replimeter_model::{
 
 pub use self::cluster::{CheckedReplica, Cluster, ReplicaState};
 pub(crate) use self::obstacles::{EFFECT, HINT, warn_of_obstacles};
-pub(crate) use self::unnamed::{UnnamedReplicas, find_unnamed, unnamed_replicas};
+pub(crate) use self::source::{SOURCE_EFFECT, SOURCE_HINT, feeds_writer};
+pub(crate) use self::unnamed::{UnnamedReplicas, find_unnamed};
+use self::{source::refuse_unnamed_source, unnamed::unnamed_replicas};
 use crate::{
     SCHEMA, TABLE,
-    discovery::{self, DiscoveredServer, Relation, find_relations, not_running},
+    discovery::{self, DiscoveredServer, Relation, Relations, find_relations, not_running},
 };
 
 /// Privileges of the writer's user on the schema.
@@ -89,13 +92,29 @@ pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Clus
             check_replica(server, relation, &mut warnings)?;
         }
     }
-    let (unnamed, found) = unnamed_replicas(&mut servers)?;
+    let (unnamed, found) = check_surroundings(&mut servers, declared, &relations)?;
     warnings.extend(found);
-    warnings.extend(warn_of_obstacles(&mut servers)?);
     Ok(Cluster {
         unnamed,
         ..Cluster::of(servers, relations, warnings)
     })
+}
+
+/// Checks what every command that writes has to: where the writer replicates from, which replicas are not named, and what
+/// definitions may wait for. Returns how to reach the unnamed replicas, and warnings.
+///
+/// # Errors
+/// When the writer is a replica of a server that is not named, or a connection breaks.
+pub(crate) fn check_surroundings(
+    servers: &mut [DiscoveredServer],
+    declared: &[Member],
+    relations: &Relations,
+) -> Result<(Vec<Node>, Vec<Warning>), ServerError> {
+    let mut warnings = refuse_unnamed_source(servers, declared, relations)?;
+    let (unnamed, found) = unnamed_replicas(servers)?;
+    warnings.extend(found);
+    warnings.extend(warn_of_obstacles(servers)?);
+    Ok((unnamed, warnings))
 }
 
 /// Refuses an intermediate server that does not log what it applies: it would pass on nothing.

@@ -317,6 +317,7 @@ fn metered(servers: &dyn Servers, cluster: &Cluster) -> Vec<Member> {
                 node: node.clone(),
                 role: known.and_then(|member| member.role).or(Some(role)),
                 source: None,
+                write_to_replica: false,
                 pid: known.and_then(|member| member.pid),
             }
         })

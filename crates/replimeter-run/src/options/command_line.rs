@@ -18,6 +18,8 @@ pub struct CommandLineSettings {
     pub ask_password: bool,
     /// Whether to show the texts of replication errors of the user's servers.
     pub show_errors: bool,
+    /// Whether to write to a primary that replicates from a server that is not named.
+    pub write_to_replica: bool,
     /// The destination and format of results.
     pub output: OutputArgs,
     /// Warnings about the given options.

@@ -183,6 +183,13 @@ struct ConnectionOptions {
     /// Without it, messages and results have the number of an error only.
     #[arg(long, display_order = 102)]
     show_errors: bool,
+
+    /// Write to a primary that is itself a replica of a server that you do not name
+    ///
+    /// What a run writes there is an errant transaction: its source never gets it, and a MariaDB with gtid_strict_mode
+    /// stops replicating. Without this option such a primary is refused. Commands that only read ignore it.
+    #[arg(long, display_order = 103)]
+    write_to_replica: bool,
 }
 
 impl TargetArgs {
@@ -244,6 +251,7 @@ impl TargetArgs {
             passwords,
             ask_password: reach.ask_password,
             show_errors: reach.show_errors,
+            write_to_replica: reach.write_to_replica,
             warnings,
             ..CommandLineSettings::default()
         })

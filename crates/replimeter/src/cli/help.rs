@@ -130,7 +130,7 @@ mod tests {
     use replimeter_run::options::topology_file;
 
     /// Values for each option of the target, after the options that it depends on.
-    const TARGETS: [(&str, &[&str]); 27] = [
+    const TARGETS: [(&str, &[&str]); 28] = [
         ("sandbox", &["--sandbox=async:1"]),
         ("primary", &["--replica=mysql://b/", "--primary=mysql://a/"]),
         ("replica", &["--primary=mysql://a/", "--replica=mysql://b/"]),
@@ -142,6 +142,10 @@ mod tests {
         ),
         ("ask_password", &["--node=mysql://a/", "--ask-password"]),
         ("show_errors", &["--node=mysql://a/", "--show-errors"]),
+        (
+            "write_to_replica",
+            &["--node=mysql://a/", "--write-to-replica"],
+        ),
         ("server_options", &["--server-option=sync_binlog=1"]),
         ("servers", &["--servers=/opt/mysql"]),
         ("replica_server", &["--replica-server=/opt/mysql"]),

@@ -129,6 +129,37 @@ fn channels_from_unknown_sources_are_reported() {
 }
 
 #[test]
+fn writer_that_replicates_from_an_unknown_source_is_an_error() {
+    let of_source = |server_id: u64| {
+        let mut other = channel(Engine::MariaDb, 3);
+        other.source_server_id = server_id;
+        other
+    };
+    let found = |servers: &[Examination]| {
+        let found = judged(servers).findings.into_iter();
+        let found = found.filter(|finding| finding.code == FindingCode::SourceNotNamed);
+        Vec::from_iter(found.map(|finding| (finding.severity, finding.node.unwrap_or_default())))
+    };
+    let mut servers = with(Engine::MariaDb, |servers| {
+        servers[0].role = Some(Role::Primary);
+        of(servers, 0).channels = Ok(vec![of_source(77)]);
+    });
+    assert_eq!(found(&servers), [(Severity::Error, "primary".to_owned())]);
+    servers[0].write_to_replica = true;
+    assert_eq!(found(&servers), [(Severity::Warning, "primary".to_owned())]);
+    // A ring is complete if all its servers are named.
+    servers[0].write_to_replica = false;
+    of(&mut servers, 0).channels = Ok(vec![of_source(2)]);
+    assert_eq!(found(&servers), []);
+    of(&mut servers, 1)
+        .channels
+        .as_mut()
+        .unwrap()
+        .push(of_source(77));
+    assert_eq!(found(&servers), [(Severity::Error, "replica1".to_owned())]);
+}
+
+#[test]
 fn filters_and_delays_are_reported() {
     let servers = with(Engine::MySql, |servers| {
         channel_of(servers, 1).filters.ignore_schemas = vec!["replimeter".to_owned()]

@@ -155,6 +155,7 @@ fn server(name: &str, port: usize, state: ServerState) -> Examination {
         name: name.to_owned(),
         address: format!("127.0.0.1:330{port}"),
         role: None,
+        write_to_replica: false,
         state: Ok(Box::new(state)),
     }
 }

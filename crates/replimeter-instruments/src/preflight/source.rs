@@ -1,0 +1,83 @@
+//! Writers that are themselves replicas of a server that is not named.
+
+use replimeter_engine::{ServerError, dialect::monitor_privilege, source::Member};
+use replimeter_model::warning::{Warning, WarningCode};
+
+use crate::discovery::{DiscoveredServer, Relation, Relations, reaches, source_of};
+
+const OPERATION: &str = "cannot be the primary";
+/// What it means for a run.
+pub(crate) const SOURCE_EFFECT: &str =
+    "that server does not get what a run writes here, and replication from it may stop";
+pub(crate) const SOURCE_HINT: &str = "name the server that takes the writes as the primary; if the channel is left from before a failover, remove it with \
+                    RESET REPLICA ALL; --write-to-replica writes nevertheless";
+
+/// Returns whether the server `index` is the writer, or the writer replicates from it. `sources` returns a server's sources, and
+/// `in_cluster` whether a server is the writer or in its cluster.
+pub(crate) fn feeds_writer<I: IntoIterator<Item = usize>>(
+    sources: impl Fn(usize) -> I,
+    in_cluster: impl Fn(usize) -> bool,
+    count: usize,
+    index: usize,
+) -> bool {
+    (0..count).any(|member| in_cluster(member) && reaches(&sources, member, index))
+}
+
+/// Refuses a writer that receives writes from a server that is not named: what a run writes is missing there, and if GTIDs must be
+/// in order, replication stops at the source's next transaction. A ring is no such writer if all of it is named. Returns
+/// warnings if the user allows it, or where it cannot be read.
+///
+/// # Errors
+/// Naming the writer and its source.
+pub(super) fn refuse_unnamed_source(
+    servers: &[DiscoveredServer],
+    declared: &[Member],
+    relations: &Relations,
+) -> Result<Vec<Warning>, ServerError> {
+    let mut warnings = Vec::new();
+    let writer = &servers[relations.writer].session;
+    let allowed = declared[relations.writer].write_to_replica;
+    let channels = |index: usize| servers[index].channels.as_deref().unwrap_or_default();
+    let sources = |index| {
+        channels(index)
+            .iter()
+            .filter_map(move |one| source_of(servers, one))
+    };
+    let in_cluster = |index: usize| !matches!(relations.of[index], Relation::Channel { .. });
+    for (index, server) in servers.iter().enumerate() {
+        if !feeds_writer(sources, in_cluster, servers.len(), index) {
+            continue;
+        }
+        if server.channels.is_err() {
+            warnings.push(Warning::new(
+                WarningCode::NotChecked,
+                format!(
+                    "{}: the user may not see whether it is a replica of a server that is not named",
+                    server.session
+                ),
+                format!("grant {}", monitor_privilege(server.facts.engine)),
+            ));
+        }
+        let mut channels = channels(index).iter();
+        let Some(channel) = channels.find(|one| source_of(servers, one).is_none()) else {
+            continue;
+        };
+        let who = match index == relations.writer {
+            true => "it replicates".to_owned(),
+            false => format!("it receives what {} replicates", server.session),
+        };
+        let cause = format!(
+            "{who} from {}:{}, which is not named: {SOURCE_EFFECT}",
+            channel.source_host, channel.source_port
+        );
+        if !allowed {
+            return Err(writer.precondition(OPERATION, cause, SOURCE_HINT));
+        }
+        warnings.push(Warning::new(
+            WarningCode::SourceNotNamed,
+            format!("{writer}: {cause}"),
+            "check that it still replicates; compare its GTIDs with those of its source before a failover",
+        ));
+    }
+    Ok(warnings)
+}
