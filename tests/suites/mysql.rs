@@ -102,6 +102,10 @@ fn lag_works_on_user_servers_of_mysql() {
     assert!(!clean(primary));
     sql(primary, "DROP DATABASE replimeter");
     sql(primary, "GRANT EXECUTE, EVENT ON replimeter.* TO prober");
+    sql(
+        primary,
+        "GRANT REPLICATION SLAVE ON *.* TO probe@'127.0.0.1'",
+    );
     caught_up();
     let _ = run("probe", "pw", &[]).with_code(0);
     wait_until("the schema is gone everywhere", LIMIT, || {

@@ -9,9 +9,9 @@ use std::{
 };
 
 use replimeter_engine::Node;
-use replimeter_suites::{CommandOutput, LIMIT, TestEnvironment, sql, url, wait, wait_until};
+use replimeter_suites::{CommandOutput, LIMIT, TestEnvironment, clean, sql, url, wait, wait_until};
 
-use super::{ADMIN, Cluster};
+use super::{ADMIN, Cluster, tables};
 
 pub(super) fn passwords_are_read_from_every_source(cluster: &Cluster) {
     let secret = cluster.password();
@@ -239,5 +239,9 @@ pub(super) fn missing_privileges_are_named(cluster: &Cluster) {
     );
     cluster.settle();
     let _ = run("probe").with_code(0);
+    // This user does not see whether other replicas have anything in the schema.
+    assert!(!clean(cluster.primary()));
+    assert_eq!(tables(cluster.primary()), None);
+    sql(cluster.primary(), "DROP DATABASE replimeter");
     sql(cluster.primary(), "DROP USER probe@'127.0.0.1'");
 }

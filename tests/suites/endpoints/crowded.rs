@@ -19,7 +19,7 @@ fn with_user(cluster: &Cluster, case: impl FnOnce()) {
     for statement in [
         "CREATE USER prober@'127.0.0.1' IDENTIFIED BY 'pw'",
         "GRANT CREATE, DROP, INSERT, UPDATE, DELETE, SELECT, EXECUTE, EVENT ON replimeter.* TO prober@'127.0.0.1'",
-        "GRANT REPLICA MONITOR, BINLOG MONITOR, REPLICATION SLAVE ON *.* TO prober@'127.0.0.1'",
+        "GRANT REPLICA MONITOR, BINLOG MONITOR, REPLICATION SLAVE, REPLICATION MASTER ADMIN ON *.* TO prober@'127.0.0.1'",
     ] {
         sql(cluster.primary(), statement);
     }

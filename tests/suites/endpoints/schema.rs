@@ -66,7 +66,8 @@ fn create_probe(cluster: &Cluster, privileges: &str) {
     for statement in [
         "CREATE OR REPLACE USER probe@'127.0.0.1' IDENTIFIED BY 'pw'".to_owned(),
         format!("GRANT {privileges} ON replimeter.* TO probe@'127.0.0.1'"),
-        "GRANT REPLICA MONITOR, BINLOG MONITOR ON *.* TO probe@'127.0.0.1'".to_owned(),
+        "GRANT REPLICA MONITOR, BINLOG MONITOR, REPLICATION MASTER ADMIN ON *.* TO probe@'127.0.0.1'"
+            .to_owned(),
     ] {
         sql(cluster.primary(), &statement);
     }

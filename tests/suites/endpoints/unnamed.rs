@@ -60,6 +60,13 @@ fn on_replica_only(sandbox: &Shared, table: &str) {
     }
 }
 
+/// Runs a statement on a server without replicating it.
+fn sql_alone(node: &Node, statement: &str) {
+    let mut session = session(node);
+    session.run("test", "SET sql_log_bin=0").unwrap();
+    session.run("test", statement).unwrap();
+}
+
 /// Waits until the replica has applied everything.
 fn settle(sandbox: &Shared) {
     let [primary, _, replica] = servers(sandbox);
@@ -127,20 +134,26 @@ pub(super) fn leftovers_on_an_unnamed_mysql_replica_do_not_stop_it() {
 
 pub(super) fn unnamed_replicas_are_warned_of() {
     let sandbox = shared("mariadb/async:2", &[]);
-    let warned = |user: [&str; 2], text: &str| {
+    let warned = |user: [&str; 2], texts: &[&str]| {
         let ended = run(&sandbox, user, LAG);
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
         let warnings = ended.json()["warnings"].to_string();
-        assert!(warnings.contains(text), "{text}: {warnings}");
+        for text in texts {
+            assert!(warnings.contains(text), "{text}: {warnings}");
+        }
     };
-    let [primary, _, replica] = servers(&sandbox);
+    let [primary, named, replica] = servers(&sandbox);
     let readers =
         "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
     wait_until("only the replicas read the binary log", LIMIT, || {
         value(primary, readers).as_deref() == Some("2")
     });
-    warned([ADMIN, password(primary)], "nothing waits for it");
-    // Users who exist on the primary only; one sees no more than the connections.
+    warned([ADMIN, password(primary)], &["nothing waits for it"]);
+    assert!(clean(primary));
+    // Users who exist on the primary only: they cannot ask the unnamed replica, whose own table stays. One sees no more than the
+    // connections, and one not even these.
+    on_replica_only(&sandbox, "CREATE TABLE replimeter.notes (mine INT)");
+    let kept = "the schema `replimeter` was not removed: ";
     let mut primary = session(primary);
     for statement in [
         "SET sql_log_bin=0",
@@ -152,14 +165,34 @@ pub(super) fn unnamed_replicas_are_warned_of() {
     ] {
         primary.run("test", statement).unwrap();
     }
-    warned(["admin", "pw"], "can stop its replication");
-    warned(
-        ["probe", "pw"],
-        "connections that read its binary log: 2, named replicas: 1",
-    );
+    for (user, grants, fact) in [
+        ("admin", &[][..], "can stop its replication"),
+        (
+            "probe",
+            &[],
+            "connections that read its binary log: 2, named replicas: 1",
+        ),
+        (
+            "probe",
+            &[
+                "REVOKE PROCESS ON *.* FROM probe@'127.0.0.1'",
+                "GRANT REPLICA MONITOR, BINLOG MONITOR ON *.* TO probe@'127.0.0.1'",
+            ],
+            "were not looked for",
+        ),
+    ] {
+        for grant in grants {
+            primary.run("test", grant).unwrap();
+        }
+        warned([user, "pw"], &[fact, kept]);
+        settle(&sandbox);
+        let notes = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'notes'";
+        assert_eq!(value(replica, notes).as_deref(), Some("1"), "{user}");
+        primary.run("test", "DROP DATABASE replimeter").unwrap();
+        sql_alone(named, "DROP DATABASE replimeter");
+    }
     primary
         .run("test", "DROP USER admin@'127.0.0.1', probe@'127.0.0.1'")
         .unwrap();
-    settle(&sandbox);
-    assert!(clean(replica));
+    sql_alone(replica, "DROP DATABASE replimeter");
 }

@@ -125,6 +125,8 @@ pub(super) fn panic_prints_how_to_start_the_applier(servers: &Servers) {
     let printed = (0..10).any(|_| panic_prints_statements(servers, stop));
     assert!(printed, "no panic came after the privilege was revoked");
     sql(servers.primary(), "DROP USER prober@'127.0.0.1'");
+    // The user could not see all replicas.
+    sql(servers.primary(), "DROP DATABASE IF EXISTS replimeter");
 }
 
 /// Revokes the privilege to start the applier during a run that panics; returns whether the run printed how to start it. It has

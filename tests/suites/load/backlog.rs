@@ -217,6 +217,8 @@ pub(super) fn missing_privileges_are_named(servers: &Servers) {
     let _ = run(&[]).with_code(0);
     servers.assert_as_it_was("3");
     sql(servers.primary(), "DROP USER prober@'127.0.0.1'");
+    // The user could not see all replicas.
+    sql(servers.primary(), "DROP DATABASE IF EXISTS replimeter");
 }
 
 pub(super) fn backlog_without_replica_is_refused(servers: &Servers) {

@@ -2,6 +2,8 @@
 
 /// The privilege to read a replica's status.
 pub(super) const MONITOR_PRIVILEGE: &str = "REPLICA MONITOR";
+/// The privilege to read the list of a server's replicas.
+pub(super) const REPLICAS_PRIVILEGE: &str = "REPLICATION MASTER ADMIN";
 
 /// Every connection of a multi-source replica, or the only one.
 pub(super) const CHANNELS: &[&str] = &["SHOW ALL REPLICAS STATUS", "SHOW ALL SLAVES STATUS"];

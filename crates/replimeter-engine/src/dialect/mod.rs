@@ -159,6 +159,15 @@ pub fn monitor_privilege(engine: Engine) -> &'static str {
     }
 }
 
+/// Returns the privilege for reading the list of a server's replicas, as GRANT spells it.
+#[must_use]
+pub fn replicas_privilege(engine: Engine) -> &'static str {
+    match engine {
+        Engine::MariaDb => mariadb::REPLICAS_PRIVILEGE,
+        Engine::MySql => mysql::REPLICAS_PRIVILEGE,
+    }
+}
+
 /// Removes the texts of errors, which can quote rows and statements: results are passed on. Their numbers stay.
 fn hide_errors(row: &mut StatusRow) {
     for name in ["Last_Error", "Last_IO_Error", "Last_SQL_Error"] {

@@ -2,6 +2,8 @@
 
 /// The privilege to read a replica's status.
 pub(super) const MONITOR_PRIVILEGE: &str = "REPLICATION CLIENT";
+/// The privilege to read the list of a server's replicas.
+pub(super) const REPLICAS_PRIVILEGE: &str = "REPLICATION SLAVE";
 
 /// One row for each channel.
 pub(super) const CHANNELS: &[&str] = &["SHOW REPLICA STATUS", "SHOW SLAVE STATUS"];

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     SCHEMA, TABLE,
     discovery::stopped_applier,
-    preflight::{SOURCE_EFFECT, SOURCE_HINT, UnnamedReplicas, feeds_writer},
+    preflight::{HIDDEN, SOURCE_EFFECT, SOURCE_HINT, UnnamedReplicas, feeds_writer},
 };
 
 pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
@@ -75,6 +75,7 @@ fn unnamed(server: &Examination, state: &ServerState) -> Vec<Finding> {
     let UnnamedReplicas {
         registered,
         readers,
+        hidden,
     } = &state.unnamed;
     let mut facts: Vec<String> = registered
         .iter()
@@ -90,7 +91,11 @@ fn unnamed(server: &Examination, state: &ServerState) -> Vec<Finding> {
             "name it too, or make sure that it has no schema `replimeter`",
         )
     };
-    facts.into_iter().map(find).collect()
+    let hidden = hidden.map(|privilege| {
+        let hint = format!("GRANT {privilege} ON *.* to the user");
+        about(Severity::Info, Code::NotChecked, server, HIDDEN, hint)
+    });
+    facts.into_iter().map(find).chain(hidden).collect()
 }
 
 /// Returns the name of a channel in messages.

@@ -22,7 +22,7 @@ use replimeter_model::{
 pub use self::cluster::{CheckedReplica, Cluster, ReplicaState};
 pub(crate) use self::obstacles::{EFFECT, HINT, warn_of_obstacles};
 pub(crate) use self::source::{SOURCE_EFFECT, SOURCE_HINT, feeds_writer};
-pub(crate) use self::unnamed::{UnnamedReplicas, find_unnamed};
+pub(crate) use self::unnamed::{HIDDEN, UnnamedReplicas, find_unnamed};
 use self::{source::refuse_unnamed_source, unnamed::unnamed_replicas};
 use crate::{
     SCHEMA, TABLE,

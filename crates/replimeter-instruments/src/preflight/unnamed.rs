@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, thread, time::Duration};
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    dialect::{ConnectedReplica, binlog_readers, connected_replicas},
+    dialect::{ConnectedReplica, binlog_readers, connected_replicas, replicas_privilege},
     facts::ServerFacts,
 };
 use replimeter_model::warning::{Warning, WarningCode};
@@ -21,6 +21,8 @@ pub(crate) struct UnnamedReplicas {
     pub(crate) registered: Vec<ConnectedReplica>,
     /// More readers of its binary log than named replicas, when the list of replicas is hidden from the user.
     pub(crate) readers: Option<BinlogReaders>,
+    /// The privilege that the user lacks to see its replicas, some of which are named.
+    pub(crate) hidden: Option<&'static str>,
 }
 
 /// Connections that read a server's binary log, and how many of its replicas are named.
@@ -73,6 +75,8 @@ pub(crate) fn find_unnamed(
                     named: sources.iter().filter(|source| **source == index).count(),
                 };
                 found.readers = (readers.connections > readers.named).then_some(readers);
+                let hidden = readers.connections < readers.named;
+                found.hidden = hidden.then(|| replicas_privilege(engine));
             }
         }
         Ok(found)
@@ -94,6 +98,13 @@ pub(crate) fn unnamed_replicas(
     for (server, unnamed) in servers.iter().zip(found) {
         if let Some(readers) = unnamed.readers {
             warnings.push(warning(format!("{}: {readers}", server.session), false));
+        }
+        if let Some(privilege) = unnamed.hidden {
+            warnings.push(Warning::new(
+                WarningCode::NotChecked,
+                format!("{}: {HIDDEN}: {UNCHECKED}", server.session),
+                format!("GRANT {privilege} ON *.* to the user; or make sure that no other replica has a schema `replimeter`"),
+            ));
         }
         for replica in unnamed.registered {
             if seen.insert(replica.server_id) {
@@ -124,11 +135,18 @@ pub(crate) fn unnamed_replicas(
     Ok((reached.into_iter().flatten().collect(), warnings))
 }
 
+/// Fact about a server whose replicas cannot be listed.
+pub(crate) const HIDDEN: &str =
+    "the user may not see its replicas, so those that are not named were not looked for";
+/// What a run means for a replica that is not asked.
+const UNCHECKED: &str = "what a run writes is applied there too, and a table of its own in the schema `replimeter` there can stop its replication, \
+                         or be replaced";
+
 fn warning(fact: String, checked: bool) -> Warning {
     let effect = if checked {
         "what a run writes is applied there too, and nothing waits for it"
     } else {
-        "what a run writes is applied there too, and a table of its own in the schema `replimeter` there can stop its replication"
+        UNCHECKED
     };
     Warning::new(
         WarningCode::ReplicaNotNamed,

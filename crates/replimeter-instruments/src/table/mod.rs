@@ -2,6 +2,7 @@
 
 mod arrival;
 mod lock;
+mod readers;
 mod rows;
 mod schema;
 

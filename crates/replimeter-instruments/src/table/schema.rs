@@ -12,7 +12,7 @@ use replimeter_engine::{
 };
 use replimeter_model::warning::{Warning, WarningCode};
 
-use super::{HURRIED, POLL_INTERVAL, SETTLE, lock::with_schema_lock};
+use super::{HURRIED, POLL_INTERVAL, SETTLE, lock::with_schema_lock, readers::Readers};
 use crate::{
     MARK, SCHEMA, TABLE, definition::define, preflight::hidden_contents, stamp::FEDERATED,
 };
@@ -98,8 +98,8 @@ pub(crate) fn find(session: &mut Session) -> Result<SchemaState, ServerError> {
     })
 }
 
-/// The schema `replimeter` of a run. Dropping it replicates, so every named server is checked for objects in it:
-/// when the run begins, and immediately before the drop.
+/// The schema `replimeter` of a run. Dropping it replicates, so every server that it reaches is checked for objects in it: when the
+/// run begins, and immediately before the drop. A server that cannot be asked keeps it.
 #[derive(Clone, Debug)]
 pub(crate) struct Schema {
     /// The named servers other than the primary.
@@ -139,7 +139,7 @@ impl Schema {
                 match ask(node, ANSWER, deadline, |found| {
                     !found.schema || !found.foreign.is_empty()
                 }) {
-                    Ok(found) if !found.schema => None,
+                    Ok((_, found)) if !found.schema => None,
                     Ok(_) => Some(format!("{node} had it before the run")),
                     Err(error) => Some(error.to_string()),
                 }
@@ -167,8 +167,8 @@ impl Schema {
         )
     }
 
-    /// Drops the schema if Replimeter created it and neither the primary nor any other named server has foreign objects
-    /// in it; a server may take `patience` to apply a script's removals. Returns the warning if it stays because of a
+    /// Drops the schema if Replimeter created it, neither the primary nor any other server has foreign objects in it, and every
+    /// server that the drop reaches was asked; a server may take `patience` to apply a script's removals. Returns the warning if it stays because of a
     /// server, or because its contents are hidden from the user. Other tables of Replimeter on the primary, such as
     /// another data set, keep it without a warning. Contents are checked and the schema is dropped under one lock.
     ///
@@ -221,7 +221,7 @@ impl Schema {
                     hint: error.hint,
                 }),
                 Err(error) => return Err(error),
-                Ok(()) => self.kept_by_others(patience),
+                Ok(()) => self.kept_by_others(primary, patience),
             },
         };
         if kept.is_none() {
@@ -236,17 +236,25 @@ impl Schema {
     }
 
     /// Returns the first reason for which a server other than the primary keeps the schema.
-    fn kept_by_others(&self, patience: Duration) -> Option<Obstacle> {
+    fn kept_by_others(&self, primary: &mut Session, patience: Duration) -> Option<Obstacle> {
         let deadline = Instant::now() + patience;
         let answer = patience.clamp(HURRIED * 2, ANSWER);
-        self.others.iter().find_map(|node| {
-            match ask(node, answer, deadline, |found| found.foreign.is_empty()) {
+        let mut readers = Readers::default();
+        if let Err(error) = readers.add(primary) {
+            return Some(error.into());
+        }
+        let kept = self.others.iter().find_map(|node| {
+            let asked = ask(node, answer, deadline, |found| found.foreign.is_empty());
+            match asked.and_then(|(mut session, found)| readers.add(&mut session).map(|()| found)) {
                 Ok(found) => found.not_ours(&node.to_string()),
-                Err(error) => Some(Obstacle {
-                    reason: error.to_string(),
-                    hint: error.hint,
-                }),
+                Err(error) => Some(error.into()),
             }
+        });
+        kept.or_else(|| {
+            readers.unasked().map(|reason| Obstacle {
+                reason,
+                hint: "name every server, with a user that can log in there".to_owned(),
+            })
         })
     }
 }
@@ -255,6 +263,15 @@ impl Schema {
 struct Obstacle {
     reason: String,
     hint: String,
+}
+
+impl From<ServerError> for Obstacle {
+    fn from(error: ServerError) -> Self {
+        Self {
+            reason: error.to_string(),
+            hint: error.hint,
+        }
+    }
 }
 
 impl Obstacle {
@@ -320,7 +337,7 @@ fn require_everywhere(others: &[Node]) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Returns a server's objects in the schema, read over a separate connection until `settled` returns true or the
+/// Returns a separate connection to a server, and its objects in the schema, read until `settled` returns true or the
 /// time is over.
 ///
 /// # Errors
@@ -330,7 +347,7 @@ fn ask(
     answer: Duration,
     deadline: Instant,
     settled: impl Fn(&SchemaState) -> bool,
-) -> Result<SchemaState, ServerError> {
+) -> Result<(Session, SchemaState), ServerError> {
     let mut session = Session::open(&Node {
         answer,
         ..node.clone()
@@ -339,7 +356,7 @@ fn ask(
     loop {
         let found = find(&mut session)?;
         if settled(&found) || Instant::now() >= deadline {
-            return Ok(found);
+            return Ok((session, found));
         }
         thread::sleep(POLL_INTERVAL);
     }
