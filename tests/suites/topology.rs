@@ -331,6 +331,14 @@ fn galera_cluster_is_found_by_url() {
         let state = session(two).rows("test", "SHOW STATUS LIKE 'wsrep_local_state_comment'");
         state.unwrap()[0]["Value"] == "Synced"
     });
+    // Locks are of one node: a run may be in progress on the other one.
+    sql(one, "CREATE DATABASE replimeter");
+    let table = "CREATE TABLE replimeter.lag_probe (id INT PRIMARY KEY) COMMENT 'replimeter: made by a measurement and removed by it; run 1'";
+    sql(one, table);
+    let _ = run(&tool, &sandbox, &["lag", "--node", &second])
+        .with_code(3)
+        .stderr_contains("1 of the 2 members of its cluster are named");
+    sql(one, "DROP DATABASE replimeter");
     // A server of another cluster.
     let other = start("galera:1", &[]);
     let stranger = url(&other.nodes()[0], "replimeter");

@@ -69,6 +69,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(schema::schema_is_checked_and_dropped_under_one_lock on cluster),
     test!(sources::primary_that_is_a_replica_is_refused),
     test!(sources::mysql_primary_that_is_a_replica_is_refused),
+    test!(sources::runs_on_two_sources_of_a_replica_exclude_each_other on cluster),
     test!(unnamed::leftovers_on_an_unnamed_replica_do_not_stop_it),
     test!(unnamed::leftovers_on_an_unnamed_mysql_replica_do_not_stop_it).long(),
     test!(unnamed::unnamed_replicas_are_warned_of),

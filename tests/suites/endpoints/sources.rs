@@ -1,10 +1,18 @@
-//! Primaries that are themselves replicas of a server that is not named.
+//! Other sources: primaries that are themselves replicas, and replicas with another source.
 
 use std::fs;
 
-use replimeter_suites::{LIMIT, TestEnvironment, clean, password, shared, sql, url, value, wait};
+use replimeter_engine::Node;
+use replimeter_suites::{
+    LIMIT, TestEnvironment, clean, password, session, shared, sql, url, value, wait,
+};
+use rustix::process::{Signal, kill_process};
 
-use super::ADMIN;
+use super::{
+    ADMIN, Cluster,
+    replica_tables::{LAG, LOAD},
+    tables, under_way,
+};
 
 /// Every command that writes to a user's servers.
 const WRITING: [&str; 5] = [
@@ -68,4 +76,56 @@ pub(super) fn mysql_primary_that_is_a_replica_is_refused() {
         "SELECT @@global.gtid_executed",
         ["SET GLOBAL read_only = 0", "SET GLOBAL super_read_only = 1"],
     );
+}
+
+/// Runs statements on a server without replicating them.
+fn alone(node: &Node, statements: &[&str]) {
+    let mut session = session(node);
+    session.run("test", "SET sql_log_bin=0").unwrap();
+    for statement in statements {
+        session.run("test", statement).unwrap();
+    }
+}
+
+pub(super) fn runs_on_two_sources_of_a_replica_exclude_each_other(cluster: &Cluster) {
+    let (primary, replica) = (cluster.primary(), cluster.replica());
+    let tool = TestEnvironment::new();
+    let running = under_way(cluster, &tool, &[]);
+    // A run on another source of this replica would ask for it there.
+    let holder = "SELECT IS_USED_LOCK('replimeter.run')";
+    assert!(value(replica, holder).is_some() && value(primary, holder).is_some());
+    kill_process(super::pid(&running), Signal::INT).unwrap();
+    let _ = cluster.clean_or_named(&wait(running, LIMIT).with_code(130));
+    cluster.settle();
+
+    // A table that this replica has from another source is not removed through this one.
+    let table = "CREATE TABLE replimeter.lag_probe (id INT) COMMENT 'replimeter: made by a measurement and removed by it; run 1'";
+    alone(replica, &["CREATE DATABASE replimeter", table]);
+    let other =
+        "CHANGE MASTER 'other' TO MASTER_HOST='127.0.0.1', MASTER_PORT=1, MASTER_USER='none'";
+    sql(replica, other);
+    for [command, _] in [LAG, LOAD] {
+        let (primary, replica) = (url(primary, ADMIN), url(replica, ADMIN));
+        let mut args = Vec::from_iter(command.split(' '));
+        args.extend([
+            "--duration",
+            "1s",
+            "--primary",
+            &primary,
+            "--replica",
+            &replica,
+        ]);
+        let mut command = tool.command(&args);
+        let child = command
+            .env("REPLIMETER_PASSWORD", cluster.password())
+            .spawn();
+        let _ = wait(child.unwrap(), LIMIT)
+            .with_code(3)
+            .stderr_contains("replica1 (")
+            .stderr_contains("it also replicates from 127.0.0.1:1");
+    }
+    assert_eq!(tables(replica).as_deref(), Some("lag_probe"));
+    assert!(clean(primary));
+    sql(replica, "RESET SLAVE 'other' ALL");
+    alone(replica, &["DROP DATABASE replimeter"]);
 }

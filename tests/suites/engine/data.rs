@@ -272,6 +272,8 @@ pub(super) fn run_that_lost_its_lock_keeps_the_next_runs_tables(nodes: &[Node]) 
     kill_process(pid(&loses), Signal::STOP).unwrap();
     let (holder, old_table) = (lock_holder(primary).unwrap(), table());
     sql(primary, &format!("KILL {holder}"));
+    let on_replica = lock_holder(&nodes[1]).expect("the lock is held on the replica too");
+    sql(&nodes[1], &format!("KILL {on_replica}"));
     let args = "--workload insert --threads 1 --rate 20 --duration 600s";
     let takes = spawn(&second, nodes, &args.split(' ').collect::<Vec<_>>());
     wait_until("the other run has a table of its own", LIMIT, || {

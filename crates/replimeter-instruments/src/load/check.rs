@@ -7,7 +7,7 @@ use crate::{
     SCHEMA,
     discovery::{Relation, find_relations, not_running, read_each},
     preflight::{CheckedReplica, Cluster, check_surroundings},
-    table::{refuse_other_run, remove_federated, take_lock},
+    table::{self, remove_federated},
 };
 
 /// Connects to every server and finds their replication topology. A single server is enough, with or
@@ -57,15 +57,12 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     })
 }
 
-/// Keeps other runs of Replimeter away from the primary for the lifetime of its session, and removes what killed runs
-/// left on the servers, except data sets. Returns warnings about it.
+/// Keeps other runs of Replimeter away from the servers for the lifetime of their sessions, and removes what killed runs
+/// left there, except data sets. Returns warnings about it.
 ///
 /// # Errors
 /// When another run is measuring, or a server does not answer.
 pub fn claim(cluster: &mut Cluster) -> Result<Vec<Warning>, ServerError> {
-    take_lock(&mut cluster.primary.session)?;
-    for replica in &mut cluster.replicas {
-        refuse_other_run(&mut replica.server.session)?;
-    }
+    table::claim(cluster)?;
     remove_federated(cluster)
 }

@@ -31,14 +31,14 @@ pub fn keep_alive(cluster: &mut Cluster) -> Result<(), ServerError> {
         &format!("SELECT IS_USED_LOCK('{LOCK}') = CONNECTION_ID()"),
     ) {
         Ok(Some(held)) if held == "1" => {}
-        Ok(_) => take_lock(session)?,
+        Ok(_) => take_lock(session, Duration::ZERO)?,
         Err(_) => {
             if let Ok(opened) = Session::open(node) {
                 let former = session.connection_id();
                 // The server releases the lock of the former connection when it sees its end.
                 *session = opened;
                 await_end_of(session, former)?;
-                take_lock(session)?;
+                take_lock(session, Duration::ZERO)?;
             }
         }
     }
@@ -66,29 +66,36 @@ fn await_end_of(session: &mut Session, former: u32) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Checks that no other run holds the lock of this server, which is not the primary: locks do not replicate, and in a
-/// cluster another run may write to it.
+/// Takes the lock of a server. It may still hold that of an earlier run for as long as it takes to see the run's end.
 ///
 /// # Errors
-/// When one does, or the server does not answer.
-pub(crate) fn refuse_other_run(session: &mut Session) -> Result<(), ServerError> {
-    let holder = session.value("cannot begin", &format!("SELECT IS_USED_LOCK('{LOCK}')"))?;
-    holder.map_or(Ok(()), |holder| Err(busy(session, &holder)))
-}
-
-pub(crate) fn take_lock(session: &mut Session) -> Result<(), ServerError> {
+/// When another run holds it for `patience`, or the server does not answer.
+pub(super) fn take_lock(session: &mut Session, patience: Duration) -> Result<(), ServerError> {
     let operation = "cannot begin";
-    if session
-        .value(operation, &format!("SELECT GET_LOCK('{LOCK}', 0)"))?
-        .as_deref()
-        == Some("1")
-    {
-        return Ok(());
+    let deadline = Instant::now() + patience;
+    loop {
+        let taken = session.value(operation, &format!("SELECT GET_LOCK('{LOCK}', 0)"))?;
+        if taken.as_deref() == Some("1") {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            break;
+        }
+        thread::sleep(POLL_INTERVAL);
     }
     let holder = session
         .value(operation, &format!("SELECT IS_USED_LOCK('{LOCK}')"))?
         .unwrap_or_default();
     Err(busy(session, &holder))
+}
+
+/// Checks that no other run holds the lock of a server that is not named.
+///
+/// # Errors
+/// When one does, or the server does not answer.
+pub(super) fn refuse_other_run(session: &mut Session) -> Result<(), ServerError> {
+    let holder = session.value("cannot begin", &format!("SELECT IS_USED_LOCK('{LOCK}')"))?;
+    holder.map_or(Ok(()), |holder| Err(busy(session, &holder)))
 }
 
 fn busy(session: &Session, holder: &str) -> ServerError {

@@ -1,6 +1,7 @@
 //! The table that rows are written to, created and dropped by Replimeter.
 
 mod arrival;
+mod claim;
 mod lock;
 mod readers;
 mod rows;
@@ -18,7 +19,8 @@ use replimeter_model::warning::{Warning, WarningCode};
 use self::lock::with_schema_lock;
 pub(crate) use self::{
     arrival::arrival,
-    lock::{LOCK, lock_schema, refuse_other_run, take_lock, unlock_schema},
+    claim::claim,
+    lock::{LOCK, lock_schema, unlock_schema},
     rows::remove_rows,
     schema::{Schema, SchemaState, find},
 };
@@ -89,7 +91,7 @@ fn refuse_foreign(session: &Session, found: &SchemaState) -> Result<(), ServerEr
     }
 }
 
-/// Takes the lock, checks that no server has a foreign table in the table's place, and returns a warning about an earlier
+/// Takes the locks, checks that no server has a foreign table in the table's place, and returns a warning about an earlier
 /// run's table, on any server.
 fn clear(cluster: &mut Cluster) -> Result<Option<Warning>, ServerError> {
     let removed = |server: &Session, more: &str| {
@@ -99,14 +101,13 @@ fn clear(cluster: &mut Cluster) -> Result<Option<Warning>, ServerError> {
             "no action needed",
         )
     };
+    claim(cluster)?;
     let session = &mut cluster.primary.session;
-    take_lock(session)?;
     let found = find(session)?;
     refuse_foreign(session, &found)?;
     let mut leftover = found.comment.is_some().then(|| removed(session, ""));
     for replica in &mut cluster.replicas {
         let session = &mut replica.server.session;
-        refuse_other_run(session)?;
         let on_replica = find(session)?;
         refuse_foreign(session, &on_replica)?;
         // The removal by an earlier run may still be on its way.
