@@ -5,6 +5,7 @@
 //! implements.
 
 mod answer;
+mod attempt;
 pub mod binlog;
 pub mod control_group;
 pub mod dialect;

@@ -1,7 +1,8 @@
 //! A server to connect to: its name in the report, its address and its user.
 
 use std::{
-    fmt, fs,
+    fmt, fs, io,
+    net::{SocketAddr, ToSocketAddrs},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -10,8 +11,10 @@ use mysql::{ClientIdentity, Opts, OptsBuilder, SslOpts, consts::CapabilityFlags}
 use replimeter_model::target::{Endpoint, Secret, SslMode};
 
 use crate::{
+    attempt::attempt,
     error::{ErrorKind, ServerError},
     namespace::Namespace,
+    silent,
 };
 
 /// Timeout of a connection attempt.
@@ -140,6 +143,18 @@ impl Node {
             }
         }
         Ok(())
+    }
+
+    /// Returns the addresses of its host. A name is resolved on a thread of its own, which is abandoned after the timeout of a connection
+    /// attempt, or when the server is given up: the system's resolver cannot be interrupted.
+    ///
+    /// # Errors
+    /// When the name has no address, or is not resolved in time.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        let (host, port) = (self.endpoint.host.clone(), self.endpoint.port);
+        let resolve = move || Ok((host.as_str(), port).to_socket_addrs()?.collect());
+        attempt("resolve", CONNECT, &|| silent::is_silent(self), resolve)?
+            .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Returns the timeout of each answer of the login.

@@ -6,7 +6,6 @@ use std::{
     future::poll_fn,
     io::{self, ErrorKind as Io},
     mem,
-    net::{SocketAddr, ToSocketAddrs},
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
     task::{Context, Poll},
@@ -66,16 +65,10 @@ impl WireTarget {
     pub fn new(node: &Node) -> Result<Self, ServerError> {
         let failed = |error: io::Error| login_error(node, &mysql::Error::IoError(error));
         let endpoint = &node.endpoint;
-        let resolved = || {
-            let addresses: Vec<SocketAddr> = (endpoint.host.as_str(), endpoint.port)
-                .to_socket_addrs()
-                .map_err(failed)?
-                .collect();
-            match addresses.as_slice() {
-                [] => Err(failed(Io::NotFound.into())),
-                [only] => Ok(*only),
-                _ => Session::open(node)?.peer(),
-            }
+        let resolved = || match node.addresses().map_err(failed)?.as_slice() {
+            [] => Err(failed(Io::NotFound.into())),
+            [only] => Ok(*only),
+            _ => Session::open(node)?.peer(),
         };
         let address = match &endpoint.socket {
             Some(path) => Address::Unix(path.clone()),

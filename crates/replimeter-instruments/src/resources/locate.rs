@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt, fs,
-    net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs},
+    net::{IpAddr, SocketAddr, TcpListener},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -72,8 +72,9 @@ pub(super) fn server(node: &Node) -> Result<u32, NotVisible> {
                 .is_some_and(|bound| is_file_of(process, bound, path))
         });
     }
-    let (host, port) = (node.endpoint.host.clone(), node.endpoint.port);
-    let look = move || look(&host, port);
+    let addresses = node.addresses().map_err(|_| NotVisible::Elsewhere)?;
+    let port = node.endpoint.port;
+    let look = move || look(&addresses, port);
     let sockets = match &node.namespace {
         None => look(),
         Some(namespace) => namespace.run(look).unwrap_or(Err(NotVisible::Hidden)),
@@ -82,12 +83,8 @@ pub(super) fn server(node: &Node) -> Result<u32, NotVisible> {
 }
 
 /// Returns the numbers of the sockets that listen at the address, if it belongs to this machine.
-fn look(host: &str, port: u16) -> Result<HashSet<u64>, NotVisible> {
-    let addresses: Vec<IpAddr> = (host, port)
-        .to_socket_addrs()
-        .map_err(|_| NotVisible::Elsewhere)?
-        .map(|address| address.ip())
-        .collect();
+fn look(addresses: &[SocketAddr], port: u16) -> Result<HashSet<u64>, NotVisible> {
+    let addresses: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
     // Only an address of this machine can be bound.
     let ours = |ip: &IpAddr| TcpListener::bind(SocketAddr::new(*ip, 0)).is_ok();
     if !addresses.iter().any(ours) {
@@ -195,13 +192,13 @@ mod tests {
     #[test]
     fn own_listener_is_found_but_is_not_a_server() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let sockets = look("127.0.0.1", port).unwrap();
+        let address = listener.local_addr().unwrap();
+        let sockets = look(&[address], address.port()).unwrap();
         assert_eq!(sockets.len(), 1);
         let found = owner(|_, inode| sockets.contains(&inode));
         assert!(matches!(found, Err(NotVisible::NoServer(_))));
         drop(listener);
-        assert_eq!(look("127.0.0.1", port), Err(NotVisible::Hidden));
+        assert_eq!(look(&[address], address.port()), Err(NotVisible::Hidden));
     }
 
     #[test]
@@ -226,7 +223,8 @@ mod tests {
     #[test]
     fn remote_address_is_not_local() {
         // Reserved for documentation (RFC 5737).
-        assert_eq!(look("192.0.2.7", 3306), Err(NotVisible::Elsewhere));
+        let address = "192.0.2.7:3306".parse().unwrap();
+        assert_eq!(look(&[address], 3306), Err(NotVisible::Elsewhere));
     }
 
     #[test]
