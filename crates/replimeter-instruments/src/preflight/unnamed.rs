@@ -1,13 +1,16 @@
 //! Replicas that are connected to the servers of a run, but not named.
 
-use std::{collections::BTreeSet, fmt, thread, time::Duration};
+use std::{collections::BTreeSet, fmt, net::IpAddr, thread, time::Duration};
 
 use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{ConnectedReplica, binlog_readers, connected_replicas, replicas_privilege},
     facts::ServerFacts,
 };
-use replimeter_model::warning::{Warning, WarningCode};
+use replimeter_model::{
+    target::SslMode,
+    warning::{Warning, WarningCode},
+};
 
 use crate::discovery::{DiscoveredServer, source_of, unless_disconnected};
 
@@ -97,12 +100,16 @@ pub(crate) fn unnamed_replicas(
     let (mut replicas, mut seen) = (Vec::new(), BTreeSet::new());
     for (server, unnamed) in servers.iter().zip(found) {
         if let Some(readers) = unnamed.readers {
-            warnings.push(warning(format!("{}: {readers}", server.session), false));
+            let hidden = "none was asked: the user may not see which they are".to_owned();
+            warnings.push(warning(
+                format!("{}: {readers}", server.session),
+                Err(&hidden),
+            ));
         }
         if let Some(privilege) = unnamed.hidden {
             warnings.push(Warning::new(
                 WarningCode::NotChecked,
-                format!("{}: {HIDDEN}: {UNCHECKED}", server.session),
+                format!("{}: {HIDDEN}: {APPLIED} {UNCHECKED}", server.session),
                 format!("GRANT {privilege} ON *.* to the user; or make sure that no other replica has a schema `replimeter`"),
             ));
         }
@@ -113,65 +120,96 @@ pub(crate) fn unnamed_replicas(
         }
     }
     // A host that drops packets takes the whole timeout.
-    let reached: Vec<Option<Node>> = thread::scope(|scope| {
+    let asked: Vec<Result<Node, String>> = thread::scope(|scope| {
         let asked: Vec<_> = replicas
             .iter()
-            .map(|(server, replica)| scope.spawn(|| reach(&server.node, replica)))
+            .map(|(server, replica)| scope.spawn(|| ask(&server.node, replica)))
             .collect();
+        let failed = |_| Err("it could not be asked: internal error".to_owned());
         asked
             .into_iter()
-            .map(|asked| asked.join().ok().flatten())
+            .map(|asked| asked.join().unwrap_or_else(failed))
             .collect()
     });
-    for ((server, replica), reached) in replicas.iter().zip(&reached) {
-        warnings.push(warning(
-            format!(
-                "{}: {replica} replicates from it and is not named",
-                server.session
-            ),
-            reached.is_some(),
-        ));
+    for ((server, replica), asked) in replicas.iter().zip(&asked) {
+        let fact = format!(
+            "{}: {replica} replicates from it and is not named",
+            server.session
+        );
+        warnings.push(warning(fact, asked.as_ref().map(|node| node.user.as_str())));
     }
-    Ok((reached.into_iter().flatten().collect(), warnings))
+    Ok((asked.into_iter().flatten().collect(), warnings))
 }
 
 /// Fact about a server whose replicas cannot be listed.
 pub(crate) const HIDDEN: &str =
     "the user may not see its replicas, so those that are not named were not looked for";
-/// What a run means for a replica that is not asked.
-const UNCHECKED: &str = "what a run writes is applied there too, and a table of its own in the schema `replimeter` there can stop its replication, \
-                         or be replaced";
+/// What a run means for a replica that is not named.
+const APPLIED: &str = "what a run writes is applied there too, and";
+/// What it means for one that is not asked.
+const UNCHECKED: &str = "a table of its own in the schema `replimeter` there can stop its replication, or be replaced";
 
-fn warning(fact: String, checked: bool) -> Warning {
-    let effect = if checked {
-        "what a run writes is applied there too, and nothing waits for it"
-    } else {
-        UNCHECKED
+/// Returns the warning about a replica, with the user as whom it was asked, or why it was not.
+fn warning(fact: String, asked: Result<&str, &String>) -> Warning {
+    let effect = match asked {
+        Ok(user) => format!("nothing waits for it; it was asked there as the user `{user}`"),
+        Err(reason) => format!("{UNCHECKED}; {reason}"),
     };
     Warning::new(
         WarningCode::ReplicaNotNamed,
-        format!("{fact}: {effect}"),
+        format!("{fact}: {APPLIED} {effect}"),
         "name it too, or make sure that it has no schema `replimeter`",
     )
 }
 
-/// Returns how to reach a registered replica, if it is at the address that it registered, with the user of its source, and if the
-/// password cannot get to others.
-fn reach(source: &Node, replica: &ConnectedReplica) -> Option<Node> {
-    let (host, port) = replica.address.clone()?;
+/// Returns how to reach a registered replica, if it is at the address that it reports; otherwise why it could not be asked.
+fn ask(source: &Node, replica: &ConnectedReplica) -> Result<Node, String> {
+    let node = way_to(source, replica).map_err(|reason| format!("it was not asked: {reason}"))?;
+    let read = Session::open(&node).and_then(|mut session| ServerFacts::read(&mut session));
+    let facts = read.map_err(|error| format!("it could not be asked there: {}", error.cause))?;
+    if facts.identity().server_id == replica.server_id {
+        Ok(node)
+    } else {
+        Err("another server answers there".to_owned())
+    }
+}
+
+/// Returns how to reach a registered replica with the user of its source, or why it must not be asked. The user did not name its
+/// address: whoever is there gets the password only by a certificate of the user's own authority, and on this machine a proof of it.
+fn way_to(source: &Node, replica: &ConnectedReplica) -> Result<Node, String> {
+    let Some((host, port)) = replica.address.clone() else {
+        return Err("it reports no address (report_host)".to_owned());
+    };
     let mut node = Node {
         name: format!("server_id {}", replica.server_id),
         answer: ANSWER,
         ..source.clone()
     };
-    node.endpoint.host = host;
-    node.endpoint.port = port;
-    node.endpoint.socket = None;
-    // The user did not name this address: a password only goes to a server that is verified.
-    if node.exposed_password(true).is_some() {
-        return None;
+    let endpoint = &mut node.endpoint;
+    (endpoint.host, endpoint.port, endpoint.socket) = (host, port, None);
+    endpoint.tls.get_server_public_key = Some(false);
+    // Authorities of the system prove only that a server has the name that it chose.
+    let verified = endpoint.tls.ca.is_some();
+    if endpoint.is_loopback() && !verified {
+        // Inside TLS, an unverified server could request the password itself.
+        endpoint.tls.mode = Some(SslMode::Disabled);
     }
-    let mut session = Session::open(&node).ok()?;
-    let facts = ServerFacts::read(&mut session).ok()?;
-    (facts.identity().server_id == replica.server_id).then_some(node)
+    if node.exposed_password(verified).is_some() {
+        return Err("without ssl-ca, the password could get to others".to_owned());
+    }
+    let addresses = node.addresses().map_err(|error| error.to_string())?;
+    let here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+    let here = addresses
+        .iter()
+        .any(|address| here(address.ip().to_canonical()));
+    if here && !source.endpoint.is_loopback() {
+        return Err(format!(
+            "its address is one of this machine, and that of {} is not",
+            source.name
+        ));
+    }
+    Ok(node)
 }
+
+#[cfg(test)]
+mod tests;
