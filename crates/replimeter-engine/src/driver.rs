@@ -32,8 +32,8 @@ thread_local! {
     static IN_DRIVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls the driver; `None` when it panics on what the peer sent. That panic prints nothing.
-pub(crate) fn call<T>(work: impl FnOnce() -> T) -> Option<T> {
+/// Calls the driver; the text of its panic when it panics on what the peer sent. That panic prints nothing.
+pub(crate) fn call<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let print = take_hook();
@@ -44,9 +44,14 @@ pub(crate) fn call<T>(work: impl FnOnce() -> T) -> Option<T> {
         }));
     });
     let outer = IN_DRIVER.replace(true);
-    let done = catch_unwind(AssertUnwindSafe(work)).ok();
+    let done = catch_unwind(AssertUnwindSafe(work));
     IN_DRIVER.set(outer);
-    done
+    done.map_err(|panic| match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => panic
+            .downcast_ref::<&str>()
+            .map_or_else(String::new, ToString::to_string),
+    })
 }
 
 /// The socket of a session, and until when its current answer may take.

@@ -191,6 +191,13 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
             "the server does not offer TLS".to_owned(),
             "enable TLS on the server; if it is enabled, something on the way removes it; ssl-mode=preferred does without",
         ),
+        Error::DriverError(DriverError::UnknownAuthPlugin(method)) => unsupported_method(method),
+        Error::DriverError(DriverError::CleartextPluginDisabled) => {
+            unsupported_method("mysql_clear_password")
+        }
+        Error::DriverError(DriverError::OldMysqlPasswordDisabled) => {
+            unsupported_method("mysql_old_password")
+        }
         Error::TlsError(error) => (ErrorKind::Tls, error.to_string(), CHECK_TLS),
         Error::DriverError(DriverError::CouldNotConnect(Some((_, cause, kind)))) => {
             unreachable_cause(cause, *kind)
@@ -218,6 +225,14 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
             "check that the address is that of a MariaDB or MySQL server",
         ),
     }
+}
+
+fn unsupported_method(method: &str) -> (ErrorKind, String, &'static str) {
+    (
+        ErrorKind::Unfit,
+        format!("Replimeter does not support the user's authentication method, {method}"),
+        "name a user with a supported method: mysql_native_password, caching_sha2_password, ed25519, or through the server's Unix socket one of the system's users (unix_socket, auth_socket)",
+    )
 }
 
 /// The hint for a server that could not be verified.

@@ -6,9 +6,6 @@ use std::{
     mem::ManuallyDrop,
     net::SocketAddr,
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
-    sync::mpsc::{self, RecvTimeoutError},
-    thread,
-    time::{Duration, Instant},
 };
 
 use mysql::{
@@ -19,6 +16,7 @@ use replimeter_model::target::SslMode;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::{
+    attempt::attempt,
     driver::{self, AnswerWatch, Interrupter},
     error::{ErrorKind, ServerError, code},
     node::{CONNECT, Node},
@@ -27,9 +25,6 @@ use crate::{
 
 /// The largest answer that is kept, in bytes: status tables and lists of names are far smaller.
 const MAX_ANSWER: usize = 64 << 20;
-
-/// Interval between checks whether a connection is still wanted.
-const GIVEN_UP_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A row of a status statement, by column name.
 pub type StatusRow = BTreeMap<String, String>;
@@ -240,13 +235,13 @@ impl Session {
         };
         const SERVER: &str = "check that the address is that of a MariaDB or MySQL server, and that the network is sound";
         match read {
-            Some(Ok(Some(kept))) => Ok(kept),
-            Some(Ok(None)) => Err(failed(
+            Ok(Ok(Some(kept))) => Ok(kept),
+            Ok(Ok(None)) => Err(failed(
                 ErrorKind::Lost,
                 format!("the answer is longer than {} MiB", MAX_ANSWER >> 20),
                 SERVER,
             )),
-            Some(Err(_)) if let Some(limit) = late => Err(failed(
+            Ok(Err(_)) if let Some(limit) = late => Err(failed(
                 ErrorKind::Timeout,
                 format!(
                     "the answer was not complete within {} s",
@@ -254,8 +249,8 @@ impl Session {
                 ),
                 SERVER,
             )),
-            Some(Err(error)) => Err(self.error(operation, &error)),
-            None => Err(failed(
+            Ok(Err(error)) => Err(self.error(operation, &error)),
+            Err(_) => Err(failed(
                 ErrorKind::Lost,
                 "the answer is not one of the protocol".to_owned(),
                 SERVER,
@@ -434,39 +429,23 @@ pub(crate) fn unverified_key(node: &Node) -> ServerError {
 /// Connects on a thread of its own, which is abandoned when the peer does not complete the login in time: its bytes can come one by
 /// one. It is abandoned too when `given_up` returns true.
 fn connect(node: &Node, tls: bool, given_up: &dyn Fn() -> bool) -> mysql::Result<Conn> {
-    let late = || Err(Error::DriverError(DriverError::ConnectTimeout));
-    if given_up() {
-        return late();
-    }
     let (opts, namespace) = (node.opts(tls), node.namespace.clone());
-    let (send, receive) = mpsc::sync_channel(1);
-    thread::Builder::new()
-        .name("connect".to_owned())
-        .spawn(move || {
-            let conn = match namespace.map_or(Ok(()), |namespace| namespace.enter()) {
-                Ok(()) => driver::call(|| Conn::new(opts)).unwrap_or_else(|| {
-                    Err(Error::IoError(io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        "the answer is not one of the protocol",
-                    )))
-                }),
-                Err(error) => Err(Error::IoError(error)),
-            };
-            let _ = send.send(conn);
-        })
-        .map_err(|error| {
-            // Its own kind would be that of a server that does not answer.
-            let cause = format!("cannot start a thread: {error}");
-            Error::IoError(io::Error::new(io::ErrorKind::OutOfMemory, cause))
-        })?;
-    let deadline = Instant::now() + CONNECT + driver::limit(node.login_timeout());
-    loop {
-        match receive.recv_timeout(GIVEN_UP_INTERVAL) {
-            Ok(conn) => return conn,
-            Err(RecvTimeoutError::Timeout) if Instant::now() < deadline && !given_up() => {}
-            Err(_) => return late(),
-        }
+    let limit = CONNECT + driver::limit(node.login_timeout());
+    let conn = attempt("connect", limit, given_up, move || {
+        namespace.map_or(Ok(()), |namespace| namespace.enter())?;
+        driver::call(|| Conn::new(opts)).unwrap_or_else(|panic| Err(login_panic(&panic)))
+    })?;
+    conn.unwrap_or(Err(Error::DriverError(DriverError::ConnectTimeout)))
+}
+
+/// Returns the error for a panic of the driver during a login.
+fn login_panic(panic: &str) -> Error {
+    const PARSEC: &str = "parsec";
+    // It knows this method and is built without it: the first text is that with a password, the second without.
+    if panic.contains(PARSEC) || panic.contains("Option::unwrap()") {
+        return Error::DriverError(DriverError::UnknownAuthPlugin(PARSEC.to_owned()));
     }
+    Error::IoError(io::Error::other("the answer is not one of the protocol"))
 }
 
 /// Returns the connection's socket.

@@ -178,7 +178,7 @@ impl Follower {
                 let next = driver::call(|| stream.next());
                 let at = now();
                 match next {
-                    Some(Some(Ok(event))) => {
+                    Ok(Some(Ok(event))) => {
                         let bytes = raw(&event);
                         let length = u64::from(event.header().event_size());
                         self.decoder.assembler().count_bytes(length);
@@ -186,8 +186,8 @@ impl Follower {
                         taken.map_err(|error| self.failed(&error))?;
                         true
                     }
-                    Some(None) => return Err(self.failed(&StreamError::Ended)),
-                    Some(Some(Err(mysql::Error::MySqlError(error)))) => {
+                    Ok(None) => return Err(self.failed(&StreamError::Ended)),
+                    Ok(Some(Err(mysql::Error::MySqlError(error)))) => {
                         let refused = StreamError::Refused {
                             code: error.code,
                             state: error.state,
@@ -195,7 +195,7 @@ impl Follower {
                         };
                         return Err(self.failed(&refused));
                     }
-                    Some(Some(Err(error))) => {
+                    Ok(Some(Err(error))) => {
                         return Err(ServerError::from_driver(
                             &self.node.name,
                             &self.address(),
@@ -203,7 +203,7 @@ impl Follower {
                             &error,
                         ));
                     }
-                    None => {
+                    Err(_) => {
                         let position = self.decoder.position().clone();
                         let what = "the driver cannot decode an event".to_owned();
                         return Err(self.failed(&StreamError::Corrupt { what, position }));

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_model::target::Endpoint;
+use replimeter_model::target::{Endpoint, Secret};
 use rustix::net::sockopt;
 
 use super::*;
@@ -54,8 +54,8 @@ pub(crate) fn receive(stream: &mut TcpStream) -> Result<Vec<u8>> {
     Ok(payload)
 }
 
-/// Logs a client in, and returns after the first statement that is not part of the login.
-pub(crate) fn log_in(stream: &mut TcpStream) -> Result<()> {
+/// Sends the greeting, and returns after the client's answer.
+fn greet(stream: &mut TcpStream) -> Result<()> {
     let greeting = [
         b"\x0a8.0.0\0".as_slice(),
         &[1, 0, 0, 0],
@@ -68,7 +68,12 @@ pub(crate) fn log_in(stream: &mut TcpStream) -> Result<()> {
         b"123456789012\0mysql_native_password\0",
     ];
     send(stream, 0, &greeting.concat())?;
-    receive(stream)?;
+    receive(stream).map(drop)
+}
+
+/// Logs a client in, and returns after the first statement that is not part of the login.
+pub(crate) fn log_in(stream: &mut TcpStream) -> Result<()> {
+    greet(stream)?;
     send(stream, 2, OK)?;
     while receive(stream)?.get(1..4) == Some(b"SET") {
         send(stream, 1, OK)?;
@@ -124,6 +129,39 @@ fn packets_that_panic_in_the_driver_are_errors() {
     }));
     assert_eq!(error.cause, "the answer is not one of the protocol");
     assert_eq!(error.kind, ErrorKind::Lost);
+}
+
+#[test]
+fn unsupported_authentication_methods_are_named() {
+    fn request(stream: &mut TcpStream, method: &[u8]) -> Result<()> {
+        greet(stream)?;
+        send(stream, 2, &[b"\xfe", method, b"\0", &[b'n'; 32]].concat())?;
+        receive(stream)?;
+        // What follows for `parsec`: the salt.
+        send(stream, 4, b"\x01P\x00123456789012345678")?;
+        receive(stream).map(drop)
+    }
+    let peers: [(_, fn(TcpStream) -> Result<()>); 3] = [
+        ("parsec", |mut stream| request(&mut stream, b"parsec")),
+        ("sha256_password", |mut stream| {
+            request(&mut stream, b"sha256_password")
+        }),
+        ("mysql_clear_password", |mut stream| {
+            request(&mut stream, b"mysql_clear_password")
+        }),
+    ];
+    for (method, behave) in peers {
+        for password in [None, Some(Secret::new("secret"))] {
+            let node = Node {
+                password,
+                ..peer(behave)
+            };
+            let error = Session::open(&node).err().unwrap();
+            assert_eq!(error.kind, ErrorKind::Unfit, "{error:?}");
+            assert!(error.cause.contains(method), "{error:?}");
+            assert!(error.hint.contains("caching_sha2_password"), "{error:?}");
+        }
+    }
 }
 
 #[test]

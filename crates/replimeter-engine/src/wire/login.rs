@@ -244,7 +244,7 @@ impl Authentication {
             // It panics on what is no key.
             return driver::call(|| crypto::encrypt(&secret, data))
                 .map(Reaction::Send)
-                .ok_or(LoginError::Malformed("the server's public key is invalid"));
+                .map_err(|_| LoginError::Malformed("the server's public key is invalid"));
         }
         match data {
             [KNOWN] => Ok(Reaction::Wait),
