@@ -153,10 +153,14 @@ fn parse_scope(object: &str) -> Option<Scope> {
 }
 
 fn unquoted(name: &str) -> Option<String> {
-    match name.strip_prefix('`') {
-        Some(rest) => Some(rest.strip_suffix('`')?.replace("``", "`")),
-        None if name.contains([' ', '@', '\'']) => None,
-        None => Some(name.to_owned()),
+    // Names are in double quotes with sql_mode=ANSI_QUOTES, and in none with sql_quote_show_create=0.
+    match name.chars().next() {
+        Some(quote @ ('`' | '"')) => {
+            let inner = name.strip_prefix(quote)?.strip_suffix(quote)?;
+            Some(inner.replace(&format!("{quote}{quote}"), &quote.to_string()))
+        }
+        _ if name.contains([' ', '@', '\'']) => None,
+        _ => Some(name.to_owned()),
     }
 }
 
@@ -226,6 +230,21 @@ mod tests {
             ],
             "CREATE"
         ));
+    }
+
+    #[test]
+    fn grants_are_read_with_every_quote_of_names() {
+        for line in [
+            "GRANT SELECT, INSERT ON `replimeter`.* TO `u`@`%`",
+            r#"GRANT SELECT, INSERT ON "replimeter".* TO "u"@"%""#,
+            "GRANT SELECT, INSERT ON replimeter.* TO u@%",
+            r#"GRANT SELECT, INSERT ON "repli%".* TO "u ON `x`"@"%""#,
+            r#"GRANT INSERT ON "replimeter"."lag_probe" TO "u"@"%""#,
+        ] {
+            assert!(has(&[line], "INSERT"), "{line}");
+        }
+        let odd = Grants::parse([r#"GRANT SELECT ON "a"".`b".* TO "u"@"%""#]);
+        assert!(odd.has("SELECT", "a\".`b", "t"));
     }
 
     #[test]
