@@ -30,6 +30,8 @@ pub struct Credentials {
     pub tls: Tls,
     /// Files with a password that every user may read.
     pub exposed: Vec<PathBuf>,
+    /// Why files that others include could not be read. The stock client skips them too.
+    pub skipped: Vec<String>,
 }
 
 /// What an option file says about TLS.
@@ -162,8 +164,8 @@ pub enum OptionFileError {
 /// Reads an option file and those it includes.
 ///
 /// # Errors
-/// When a file cannot be read, is too large, has a broken group, or every user can write to it; or when there are
-/// too many.
+/// When the file or an included folder cannot be read, a file is too large, has a broken group, or every user can write to it; or when
+/// there are too many.
 pub fn read(path: &Path) -> Result<Credentials, OptionFileError> {
     let mut credentials = Credentials::default();
     match read_into(path, 0, &mut 0, &mut credentials) {
@@ -222,7 +224,12 @@ fn read_into(
     }
     for include in includes {
         match include {
-            Include::File(file) => read_into(&file, depth + 1, files, credentials)?,
+            Include::File(file) => match read_into(&file, depth + 1, files, credentials) {
+                Err(error @ OptionFileError::Read { .. }) => {
+                    credentials.skipped.push(error.to_string());
+                }
+                read => read?,
+            },
             Include::Folder(folder) => {
                 let entries = fs::read_dir(&folder).map_err(|source| OptionFileError::Read {
                     path: folder.clone(),

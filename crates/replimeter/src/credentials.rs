@@ -49,8 +49,11 @@ impl Credentials {
         if !specs.is_empty() {
             hide_memory();
         }
-        let exposed: Vec<Warning> = file.exposed.iter().map(|path| exposed(path)).collect();
-        say(&terminal::warnings(&exposed));
+        let exposed = file.exposed.iter().map(|path| exposed(path));
+        let skipped = file.skipped.iter().map(|reason| skipped(reason));
+        say(&terminal::warnings(
+            &exposed.chain(skipped).collect::<Vec<_>>(),
+        ));
         let mut asked: Option<Secret> = None;
         let mut nodes = Vec::new();
         for NodeSpec {
@@ -141,6 +144,15 @@ fn exposed(file: &Path) -> Warning {
             file.display()
         ),
         format!("take the right from them: chmod 600 {}", file.display()),
+    )
+}
+
+/// Returns the warning for an included option file that cannot be read.
+fn skipped(reason: &str) -> Warning {
+    Warning::new(
+        WarningCode::NotChecked,
+        format!("{reason}: a user, password or TLS option in it has no effect"),
+        "correct or remove its !include line",
     )
 }
 

@@ -60,6 +60,23 @@ fn ambiguous_passwords_are_refused() {
 }
 
 #[test]
+fn included_file_that_is_missing_is_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let text = "[client]\nuser=a\n!include DIR/missing.cnf\n!include DIR/other.cnf\n";
+    fs::write(
+        at("my.cnf"),
+        text.replace("DIR", folder.path().to_str().unwrap()),
+    )
+    .unwrap();
+    fs::write(at("other.cnf"), "[client]\npassword=b\n").unwrap();
+    let read = read(&at("my.cnf")).unwrap();
+    assert_eq!(read.password.unwrap().value.reveal(), "b");
+    let [skipped] = read.skipped.try_into().unwrap();
+    assert!(skipped.contains("missing.cnf: No such file"), "{skipped}");
+}
+
+#[test]
 fn replimeter_group_overrides_client_group() {
     assert_eq!(
         parsed("[client]\nuser=a\n[replimeter]\nuser=b")
