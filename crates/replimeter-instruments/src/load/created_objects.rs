@@ -107,7 +107,7 @@ impl CreatedObjects {
                 Warning::new(
                     WarningCode::CleanUpIncomplete,
                     message,
-                    "run the statements after `-- teardown` of the script in the schema `replimeter`",
+                    fill::removal_hint(&workload),
                 )
             }));
         }

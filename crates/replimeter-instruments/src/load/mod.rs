@@ -59,17 +59,51 @@ const READ_ONLY: [u16; 3] = [code::READ_ONLY, 1792, 1836];
 /// A disk or a table is full: the hint of the error already fits.
 const DISK_FULL: [u16; 6] = [1021, 1026, 1030, 1114, 1180, 28];
 
-/// Adds the script's line and statement to an error.
+/// Adds the statement and, of a file, its line to an error.
 fn about(mut error: ServerError, workload: &Workload, line: usize, excerpt: &str) -> ServerError {
     let read_only = matches!(error.kind, ErrorKind::Statement(code) if READ_ONLY.contains(&code));
     error.operation = format!("{OPERATION} {}", workload.name);
-    error.cause = format!("line {line}, `{excerpt}`: {}", error.cause);
+    let own = workload.is_built_in();
+    let line = if own {
+        String::new()
+    } else {
+        format!("line {line}, ")
+    };
+    error.cause = format!("{line}`{excerpt}`: {}", error.cause);
     if read_only {
         error.hint =
             "run only a load that reads on a replica, or name the primary after the @".to_owned();
     } else if matches!(error.kind, ErrorKind::Statement(code) if !DISK_FULL.contains(&code)) {
-        error.hint = "correct the script: every statement must succeed once before the measurement"
-            .to_owned();
+        error.hint = if own {
+            "the workload is part of Replimeter: change the setting of the server that refuses the statement, or choose another workload"
+        } else {
+            "correct the script: every statement must succeed once before the measurement"
+        }
+        .to_owned();
     }
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_built_in_workload_does_not_blame_a_script() {
+        let refused = |name: &str, of: Option<Workload>| {
+            let mut error = ServerError::precondition("primary", "a:1", "", "refused", "");
+            error.kind = ErrorKind::Statement(1105);
+            let workload = of.unwrap_or_else(|| Workload::named(name).unwrap());
+            about(error, &workload, 3, "INSERT")
+        };
+        for name in ["insert", "mix"] {
+            let error = refused(name, None);
+            assert!(error.hint.contains("part of Replimeter"), "{error:?}");
+            assert_eq!(error.cause, "`INSERT`: refused");
+        }
+        let script = Workload::parse("x.sql", "SELECT 1").unwrap();
+        let error = refused("", Some(script));
+        assert!(error.hint.contains("correct the script"), "{error:?}");
+        assert_eq!(error.cause, "line 3, `INSERT`: refused");
+    }
 }

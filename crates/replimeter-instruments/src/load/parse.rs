@@ -49,6 +49,12 @@ impl Workload {
         })
     }
 
+    /// Returns whether it is one of Replimeter's own, which no user can correct.
+    #[must_use]
+    pub fn is_built_in(&self) -> bool {
+        Self::built_in(&self.name).is_some()
+    }
+
     /// Parses a workload file: TOML if the name ends with `.toml`, otherwise a script of statements.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use replimeter_model::{
 
 use self::after::run_after;
 use self::found::{comment, own_comment, refuse_foreign, size_of, size_on_disk};
-pub(super) use self::removal::{REMOVAL, open_for_removal, tear_down};
+pub(super) use self::removal::{REMOVAL, open_for_removal, removal_hint, tear_down};
 use super::{
     FILLING, OPERATION, SETS, about,
     disk::Disk,

@@ -45,7 +45,7 @@ impl DataSet {
             warnings.push(Warning::new(
                 WarningCode::CleanUpIncomplete,
                 format!("{error}{what}"),
-                hint(&self.workload),
+                removal_hint(&self.workload),
             ));
         };
         let mut session = match session {
@@ -112,13 +112,17 @@ impl DataSet {
     pub fn keep(self) {}
 }
 
-fn hint(workload: &Workload) -> String {
+/// Returns how to remove by hand what a workload has created.
+pub(in crate::load) fn removal_hint(workload: &Workload) -> String {
     let tables: Vec<String> = workload
         .inner
         .tables
         .iter()
         .map(|table| format!("`replimeter`.`{}`", table.name))
         .collect();
+    if tables.is_empty() && workload.is_built_in() {
+        return "run this workload again: it first removes its tables".to_owned();
+    }
     if tables.is_empty() {
         return "run the statements after `-- teardown` of the script in the schema `replimeter`"
             .to_owned();
