@@ -24,6 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(server_without_tls_is_handled).starts(1),
     test!(only_the_named_authority_and_host_are_accepted),
     test!(peer_that_strips_tls_gets_no_password),
+    test!(answers_sent_before_tls_are_refused),
     test!(tls_options_of_option_files_are_honored),
     test!(public_key_of_a_remote_server_is_refused),
 ];
@@ -268,8 +269,8 @@ fn only_the_named_authority_and_host_are_accepted() {
     }
 }
 
-/// A peer between client and server that removes TLS from the server's offer. Returns its port.
-fn stripping_peer(server: u16) -> u16 {
+/// A peer between client and server that changes the server's greeting, with its header. Returns its port.
+fn peer(server: u16, change: impl Fn(&mut Vec<u8>) + Send + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -280,11 +281,10 @@ fn stripping_peer(server: u16) -> u16 {
             server.read_exact(&mut header).unwrap();
             let mut greeting = vec![0; usize::from(header[0]) | usize::from(header[1]) << 8];
             server.read_exact(&mut greeting).unwrap();
-            // Behind the version, the connection's id, eight bytes and a zero: the capabilities.
-            let version = greeting.iter().position(|byte| *byte == 0).unwrap();
-            greeting[version + 1 + 4 + 8 + 1 + 1] &= !0x08;
+            greeting.splice(..0, header);
+            change(&mut greeting);
             // The client may have gone.
-            let _ = client.write_all(&[&header[..], &greeting].concat());
+            let _ = client.write_all(&greeting);
             let pump = |mut from: TcpStream, mut to: TcpStream| {
                 thread::spawn(move || {
                     let _ = io::copy(&mut from, &mut to);
@@ -302,7 +302,12 @@ fn peer_that_strips_tls_gets_no_password() {
     let ours = format!("{}/ours", certificates());
     let sandbox = servers_with_a_certificate();
     let node = &sandbox.nodes()[0];
-    let address = format!("localhost:{}", stripping_peer(node.endpoint.port));
+    let stripping = peer(node.endpoint.port, |greeting| {
+        // Behind the header, the version, the connection's id, eight bytes and a zero: the capabilities.
+        let version = 4 + greeting[4..].iter().position(|byte| *byte == 0).unwrap();
+        greeting[version + 1 + 4 + 8 + 1 + 1] &= !0x08;
+    });
+    let address = format!("localhost:{stripping}");
     for parameters in [
         "ssl-mode=required".to_owned(),
         "ssl-mode=verify-identity".to_owned(),
@@ -316,6 +321,35 @@ fn peer_that_strips_tls_gets_no_password() {
         );
     }
     assert!(!open(node, &address, "").unwrap().tls(), "it is a peer");
+}
+
+fn answers_sent_before_tls_are_refused() {
+    let ours = format!("{}/ours", certificates());
+    let sandbox = servers_with_a_certificate();
+    let node = &sandbox.nodes()[0];
+    let port = peer(node.endpoint.port, |greeting| {
+        let mut add = |sequence: u8, payload: &[u8]| {
+            greeting.extend_from_slice(&[payload.len() as u8, 0, 0, sequence]);
+            greeting.extend_from_slice(payload);
+        };
+        // Acknowledgements of the login and of the first statement, and one row for the second.
+        add(3, &[0, 0, 0, 2, 0, 0, 0]);
+        add(1, &[0, 0, 0, 2, 0, 0, 0]);
+        add(1, &[1]);
+        add(
+            2,
+            b"\x03def\0\0\0\x011\0\x0c\x3f\0\x01\0\0\0\x08\x81\0\0\0\0",
+        );
+        add(3, b"\x011");
+        add(4, &[0xfe, 0, 0, 2, 0, 0, 0]);
+    });
+    for parameters in [
+        "ssl-mode=required".to_owned(),
+        format!("ssl-ca={ours}/ca.pem"),
+    ] {
+        let refused = refusal(open(node, &format!("localhost:{port}"), &parameters));
+        assert!(refused.contains("before TLS began"), "{refused}");
+    }
 }
 
 fn tls_options_of_option_files_are_honored() {

@@ -83,16 +83,38 @@ impl Session {
         };
         let (name, address) = (node.name.clone(), node.endpoint.address());
         let conn = conn.and_then(|conn| set_timeouts(&conn, node).map(|()| conn));
-        match conn {
-            Ok(conn) => Ok(Self {
-                watch: AnswerWatch::new(conn.as_raw_fd(), node),
-                conn,
-                name,
-                address,
-                tls,
-                show_errors: node.show_errors,
-            }),
-            Err(cause) => Err(login_error(node, &cause)),
+        let conn = conn.map_err(|cause| login_error(node, &cause))?;
+        let mut session = Self {
+            watch: AnswerWatch::new(conn.as_raw_fd(), node),
+            conn,
+            name,
+            address,
+            tls,
+            show_errors: node.show_errors,
+        };
+        if tls {
+            session.confirm_tls()?;
+        }
+        Ok(session)
+    }
+
+    /// Refuses a peer that sent answers in clear before TLS began: the driver takes them for those of the server, and only the
+    /// server can return a random number.
+    fn confirm_tls(&mut self) -> Result<(), ServerError> {
+        let operation = "cannot confirm the encryption";
+        let mut number = [0; 8];
+        let random = rustls::crypto::ring::default_provider().secure_random;
+        random.fill(&mut number).map_err(|_| {
+            self.precondition(
+                operation,
+                "this machine has no random numbers",
+                "check /dev/urandom",
+            )
+        })?;
+        let number = u64::from_le_bytes(number).to_string();
+        match self.value(operation, &format!("SELECT {number}"))? {
+            Some(answer) if answer == number => Ok(()),
+            _ => Err(sent_in_clear(self.watch.node())),
         }
     }
 
@@ -422,6 +444,18 @@ pub(crate) fn unverified_key(node: &Node) -> ServerError {
             "cannot connect",
             "the server asks for the password without TLS, encrypted with a key that anyone could have sent",
             "use TLS (ssl-ca=FILE), or add get-server-public-key=true to the URL if only you use the network",
+        )
+    }
+}
+
+/// Returns the error about a peer that sent more than its greeting before TLS began.
+pub(crate) fn sent_in_clear(node: &Node) -> ServerError {
+    ServerError {
+        kind: ErrorKind::Tls,
+        ..node.precondition(
+            "cannot connect",
+            "answers were sent in clear before TLS began: something on the way to the server adds them",
+            "find what changes the connection, such as a proxy, or use another network",
         )
     }
 }

@@ -39,10 +39,13 @@ pub(crate) fn peer(behave: fn(TcpStream) -> Result<()>) -> Node {
     }
 }
 
+pub(crate) fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
+    let [a, b, c, _] = u32::try_from(payload.len()).unwrap().to_le_bytes();
+    [&[a, b, c, sequence], payload].concat()
+}
+
 pub(crate) fn send(stream: &mut TcpStream, sequence: u8, payload: &[u8]) -> Result<()> {
-    let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
-    stream.write_all(&[length[0], length[1], length[2], sequence])?;
-    stream.write_all(payload)
+    stream.write_all(&packet(sequence, payload))
 }
 
 pub(crate) fn receive(stream: &mut TcpStream) -> Result<Vec<u8>> {
@@ -54,20 +57,26 @@ pub(crate) fn receive(stream: &mut TcpStream) -> Result<Vec<u8>> {
     Ok(payload)
 }
 
-/// Sends the greeting, and returns after the client's answer.
-fn greet(stream: &mut TcpStream) -> Result<()> {
-    let greeting = [
+/// Returns a greeting that offers TLS or not.
+pub(crate) fn greeting(tls: bool) -> Vec<u8> {
+    let capabilities: u16 = 0xa20f | if tls { 0x0800 } else { 0 };
+    [
         b"\x0a8.0.0\0".as_slice(),
         &[1, 0, 0, 0],
         b"12345678\0",
-        &0xa20f_u16.to_le_bytes(),
+        &capabilities.to_le_bytes(),
         &[0x21, 2, 0],
         &0x0008_u16.to_le_bytes(),
         &[21],
         &[0; 10],
         b"123456789012\0mysql_native_password\0",
-    ];
-    send(stream, 0, &greeting.concat())?;
+    ]
+    .concat()
+}
+
+/// Sends the greeting, and returns after the client's answer.
+fn greet(stream: &mut TcpStream) -> Result<()> {
+    send(stream, 0, &greeting(false))?;
     receive(stream).map(drop)
 }
 

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     ErrorKind, Node, ServerError, Session,
-    session::{login_error, unverified_key},
+    session::{login_error, sent_in_clear, unverified_key},
     silent,
 };
 
@@ -191,6 +191,7 @@ impl WireConnection {
             match failure {
                 LoginFailure::Io(error) => driver(mysql::Error::IoError(error)),
                 LoginFailure::Login(LoginError::UnverifiedKey) => unverified_key(node),
+                LoginFailure::Login(LoginError::SentInClear) => sent_in_clear(node),
                 LoginFailure::Login(LoginError::Refused(refusal)) => driver(driver_error(&refusal)),
                 LoginFailure::Login(LoginError::NoTls) => driver(mysql::Error::DriverError(
                     mysql::DriverError::TlsNotSupported,
@@ -220,6 +221,10 @@ impl WireConnection {
                 packets
                     .send(&mut self.stream, &greeting.tls_request())
                     .await?;
+                // They would count as answers inside TLS.
+                if !packets.received.is_empty() {
+                    return Err(LoginError::SentInClear.into());
+                }
                 self.stream.encrypt(tls.connection()?);
                 unblocked(|| self.stream.handshake()).await?;
             } else if required {
@@ -560,5 +565,46 @@ impl Packets {
         self.sequence = self.sequence.wrapping_add(1);
         let mut sent = 0;
         Ok(unblocked(|| stream.write(&bytes, &mut sent)).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, pin::pin, task::Waker, thread};
+
+    use replimeter_model::target::Endpoint;
+
+    use super::*;
+    use crate::session::tests::{greeting, packet, peer};
+
+    fn finished<T>(future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        loop {
+            let polled = future
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+            if let Poll::Ready(done) = polled {
+                return done;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn answers_sent_before_tls_are_refused_by_a_load() {
+        let mut node = peer(|mut stream| {
+            let login = packet(3, &[0, 0, 0, 2, 0, 0, 0]);
+            stream.write_all(&[packet(0, &greeting(true)), login].concat())?;
+            thread::park();
+            Ok(())
+        });
+        let port = node.endpoint.port;
+        let url = format!("mysql://127.0.0.1:{port}/?ssl-mode=required");
+        node.endpoint = Endpoint::parse(&url).unwrap().0;
+        let target = WireTarget::new(&node).unwrap();
+        let mut connection = WireConnection::start(&target).unwrap();
+        let error = finished(connection.log_in()).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Tls, "{error:?}");
+        assert!(error.cause.contains("before TLS began"), "{error:?}");
     }
 }

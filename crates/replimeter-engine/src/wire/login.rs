@@ -26,6 +26,8 @@ pub(super) enum LoginError {
     Refused(ServerRefusal),
     /// The server has no TLS.
     NoTls,
+    /// More than the greeting was sent before TLS began.
+    SentInClear,
     /// The server asks for the password, encrypted with a key that anyone could have sent.
     UnverifiedKey,
     /// The user's authentication method is not supported.
