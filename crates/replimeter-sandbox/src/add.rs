@@ -406,7 +406,7 @@ impl UnpackFolder {
 impl Drop for UnpackFolder {
     fn drop(&mut self) {
         // The next attempt removes what cannot be removed now.
-        let _ = fs::remove_dir_all(&self.tree);
+        let _ = archive::remove_tree(&self.tree);
     }
 }
 
@@ -426,7 +426,7 @@ fn remove_abandoned(servers: &Path) {
             continue;
         };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = fs::remove_dir_all(tree_of(&path));
+            let _ = archive::remove_tree(&tree_of(&path));
             let _ = fs::remove_file(&path);
         }
     }

@@ -39,6 +39,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The number of polls between two measurements of the tree's size.
 const POLLS_PER_SIZE: u32 = 25;
 
+/// Maximum bytes of a path in an archive: those of servers have less than two hundred, and longer ones could not be examined.
+const MAX_PATH: usize = 1024;
+
 /// Maximum links in a row, as in the system's own limit.
 const MAX_LINKS: u32 = 40;
 
@@ -293,22 +296,72 @@ fn feed(head: &[u8], mut file: File, input: Option<impl Write>, read: &AtomicU64
     }
 }
 
-/// Calls `visit` with everything in a folder, folders before their content. Entries removed during the walk are skipped.
+/// Calls `visit` with everything in a tree, folders before their content. Entries removed during the walk are skipped.
 fn walk(
-    folder: &Path,
+    tree: &Path,
     visit: &mut dyn FnMut(&Path, &fs::Metadata) -> Result<(), UnpackError>,
 ) -> Result<(), UnpackError> {
-    let entries = fs::read_dir(folder).map_err(SandboxError::disk("read the folder", folder))?;
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let Ok(meta) = fs::symlink_metadata(&path) else {
-            continue;
-        };
-        visit(&path, &meta)?;
-        if meta.is_dir() {
-            walk(&path, visit)?;
+    let longest = tree.as_os_str().len() + 1 + MAX_PATH;
+    let mut folders = vec![tree.to_owned()];
+    // One folder is open at a time, however deep they are.
+    while let Some(folder) = folders.pop() {
+        let entries =
+            fs::read_dir(&folder).map_err(SandboxError::disk("read the folder", &folder))?;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if path.as_os_str().len() > longest {
+                return Err(hostile(format!(
+                    "it has a path of more than {MAX_PATH} bytes"
+                )));
+            }
+            let Ok(meta) = fs::symlink_metadata(&path) else {
+                continue;
+            };
+            visit(&path, &meta)?;
+            if meta.is_dir() {
+                folders.push(path);
+            }
         }
     }
     Ok(())
+}
+
+/// Removes an unpacked tree, however deep its folders are: more than can be open at a time, or than a path can name.
+pub(crate) fn remove_tree(tree: &Path) -> io::Result<()> {
+    if fs::remove_dir_all(tree).is_ok() {
+        return Ok(());
+    }
+    let mut number = 0u64;
+    // Moves the folders of each folder to the top, and removes it.
+    loop {
+        let mut left = false;
+        for entry in fs::read_dir(tree)? {
+            let folder = entry?.path();
+            left = true;
+            if !fs::symlink_metadata(&folder)?.is_dir() {
+                fs::remove_file(&folder)?;
+                continue;
+            }
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
+            for inner in fs::read_dir(&folder)? {
+                let inner = inner?.path();
+                if !fs::symlink_metadata(&inner)?.is_dir() {
+                    fs::remove_file(&inner)?;
+                    continue;
+                }
+                fs::set_permissions(&inner, fs::Permissions::from_mode(0o700))?;
+                let mut place = tree.join(number.to_string());
+                while fs::symlink_metadata(&place).is_ok() {
+                    number += 1;
+                    place = tree.join(number.to_string());
+                }
+                fs::rename(inner, place)?;
+            }
+            fs::remove_dir(&folder)?;
+        }
+        if !left {
+            return fs::remove_dir(tree);
+        }
+    }
 }
 
 /// Refuses a tree that exceeds its limits.

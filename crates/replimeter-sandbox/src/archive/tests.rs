@@ -347,3 +347,22 @@ fn unpacking_can_be_interrupted() {
         unpacked.result
     );
 }
+
+#[test]
+fn paths_near_the_limit_of_the_system_are_refused_and_removed() {
+    // The longest path that `tar` can name in its folder, with a link that leads out of it.
+    let deep = "d/".repeat(2_040);
+    let bytes = tar_of(|builder| {
+        file(builder, "a");
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Symlink);
+        header.set_size(0);
+        builder
+            .append_link(&mut header, format!("{deep}l"), "/etc")
+            .unwrap();
+    });
+    let unpacked = unpacked(&bytes);
+    unpacked.refused("a path of more than 1024 bytes");
+    remove_tree(&unpacked.tree()).unwrap();
+    assert!(!unpacked.tree().exists());
+}
