@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -40,8 +40,17 @@ impl FlushDelay {
 
     /// Makes a server load it.
     pub(crate) fn prepare(&self, command: &mut Command) {
+        let path = self.library.as_os_str().as_bytes();
+        // The loader separates names by these and has no escape, so the server begins in the library's folder.
+        let preload = match self.library.parent() {
+            Some(folder) if path.iter().any(|byte| b" :".contains(byte)) => {
+                command.current_dir(folder);
+                Path::new(".").join(NAME)
+            }
+            _ => self.library.clone(),
+        };
         command
-            .env("LD_PRELOAD", &self.library)
+            .env("LD_PRELOAD", preload)
             .env(NANOS, self.least.0.as_nanos().to_string());
     }
 
@@ -60,5 +69,38 @@ impl FlushDelay {
             what: format!("{server} did not load the library that slows its flushes"),
             hint: "use servers that are linked dynamically for this machine, in a folder of which programs may be executed; or remove --flush-delay".to_owned(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+
+    #[test]
+    fn library_is_loaded_from_a_folder_with_any_name() {
+        for name in ["plain", "with space", "a:b"] {
+            let outer = tempfile::tempdir().unwrap();
+            let folder = outer.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            let delay = FlushDelay::install(&folder, TimeSpan(Duration::from_millis(1))).unwrap();
+            let mut command = Command::new("sleep");
+            delay.prepare(command.arg("3600"));
+            let mut process = command.spawn().unwrap();
+            // The loader maps it soon after the start.
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let mut loaded = delay.check("sleep", process.id());
+            while loaded.is_err() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(5));
+                loaded = delay.check("sleep", process.id());
+            }
+            process.kill().unwrap();
+            process.wait().unwrap();
+            assert!(loaded.is_ok(), "{name}: {loaded:?}");
+        }
     }
 }
