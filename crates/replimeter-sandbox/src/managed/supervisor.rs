@@ -1,16 +1,16 @@
 //! The supervisor: the process that owns a managed sandbox.
 
 use std::{
-    fs::{self, File},
+    fs::{self, DirBuilder, File},
     io::{self, BufRead, BufReader, Write},
     os::{
         fd::AsRawFd,
         unix::{
-            fs::PermissionsExt,
+            fs::{DirBuilderExt, PermissionsExt},
             net::{UnixListener, UnixStream},
         },
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -50,11 +50,7 @@ pub fn supervise(
     let record = record(order, &sandbox, now());
     let text = serde_json::to_string_pretty(&record)
         .map_err(|error| disk("write the record in")(error.into()))?;
-    let open = File::open(&folder).map_err(disk("open the folder"))?;
-    let listener = UnixListener::bind(short_path(&open)).map_err(disk("listen in"))?;
-    // Whoever can write to it can end the sandbox.
-    fs::set_permissions(folder.join(SOCKET), fs::Permissions::from_mode(0o600))
-        .map_err(disk("restrict access to the socket in"))?;
+    let listener = listen_privately(&folder).map_err(disk("listen in"))?;
     listener.set_nonblocking(true).map_err(disk("listen in"))?;
     write_private(&folder.join(TOPOLOGY), &topology(&record))
         .map_err(disk("write the topology in"))?;
@@ -100,6 +96,18 @@ pub fn supervise(
         );
     }
     ended
+}
+
+/// Listens at the socket of a sandbox's folder. Whoever can write to it can end the sandbox, so it appears there when it is private.
+fn listen_privately(folder: &Path) -> io::Result<UnixListener> {
+    let private = folder.join("control.partial");
+    DirBuilder::new().mode(0o700).create(&private)?;
+    let listener = UnixListener::bind(short_path(&File::open(&private)?))?;
+    let socket = private.join(SOCKET);
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o600))?;
+    fs::rename(socket, folder.join(SOCKET))?;
+    fs::remove_dir(private)?;
+    Ok(listener)
 }
 
 /// Returns the next client, or `None` after a while, so that `stop` is checked.
@@ -215,4 +223,30 @@ fn topology(record: &ManagedRecord) -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_socket_appears_when_it_is_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let seen = std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                loop {
+                    if let Ok(meta) = fs::symlink_metadata(folder.path().join(SOCKET)) {
+                        return meta.permissions().mode() & 0o777;
+                    }
+                }
+            });
+            let listener = listen_privately(folder.path()).unwrap();
+            let seen = watcher.join().unwrap();
+            UnixStream::connect(folder.path().join(SOCKET)).unwrap();
+            drop(listener);
+            seen
+        });
+        assert_eq!(seen, 0o600);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }
