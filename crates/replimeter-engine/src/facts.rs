@@ -204,10 +204,10 @@ mod tests {
     #[test]
     fn read_only_is_read_from_every_spelling() {
         assert_eq!(facts(&[("read_only", "OFF")]).read_only(), None);
-        assert_eq!(
-            facts(&[("read_only", "NO_LOCK_NO_ADMIN")]).read_only(),
-            Some("read_only")
-        );
+        for value in ["ON", "NO_LOCK", "NO_LOCK_NO_ADMIN"] {
+            let facts = facts(&[("read_only", value)]);
+            assert_eq!(facts.read_only(), Some("read_only"), "{value}");
+        }
         assert_eq!(
             facts(&[("read_only", "ON"), ("super_read_only", "ON")]).read_only(),
             Some("super_read_only")

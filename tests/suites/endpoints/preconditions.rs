@@ -247,13 +247,33 @@ pub(super) fn filter_that_excludes_the_schema_is_refused(cluster: &Cluster) {
         );
         sql(cluster.replica(), "START SLAVE");
     };
+    let refused = |ended: CommandOutput, pattern: &str| {
+        let _ = ended
+            .with_code(3)
+            .stderr_contains("a filter excludes the schema")
+            .stderr_contains(&format!("Wild_Ignore_Table={pattern}"));
+        assert!(clean(cluster.primary()), "nothing was written");
+    };
+    let run = |line: &str| {
+        let tool = TestEnvironment::new();
+        let mut command = tool.command(&line.split(' ').collect::<Vec<_>>());
+        command
+            .args(["--primary", &url(cluster.primary(), ADMIN)])
+            .args(["--replica", &url(cluster.replica(), ADMIN)])
+            .env("REPLIMETER_PASSWORD", cluster.password());
+        wait(command.spawn().unwrap(), LIMIT)
+    };
+    let (load, front) = (
+        "load --workload insert --duration 1s",
+        "front --duration 1s --listen 127.0.0.1:0",
+    );
     filter("repli%.%");
-    let _ = cluster
-        .run(&TestEnvironment::new(), &[])
-        .with_code(3)
-        .stderr_contains("a filter excludes the schema")
-        .stderr_contains("Wild_Ignore_Table=repli%.%");
-    assert!(clean(cluster.primary()), "nothing was written");
+    refused(cluster.run(&TestEnvironment::new(), &[]), "repli%.%");
+    refused(run(load), "repli%.%");
+    refused(run(front), "repli%.%");
+    // A table of a workload only.
+    filter("replimeter.load%");
+    refused(run(load), "replimeter.load%");
     filter("");
 }
 

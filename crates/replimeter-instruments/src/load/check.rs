@@ -4,9 +4,11 @@ use replimeter_engine::{ServerError, source::Member};
 use replimeter_model::warning::Warning;
 
 use crate::{
-    SCHEMA,
-    discovery::{Relation, find_relations, not_running, read_each},
-    preflight::{CheckedReplica, Cluster, check_surroundings},
+    discovery::{Relation, find_relations, read_each},
+    preflight::{
+        CheckedReplica, Cluster, check_binlog_filters, check_channel, check_surroundings,
+        refuse_broken_chain, refuse_read_only,
+    },
     table::{self, remove_federated},
 };
 
@@ -18,25 +20,25 @@ use crate::{
 pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let mut servers = read_each(declared)?;
     let relations = find_relations(&servers, declared)?;
+    refuse_broken_chain(&servers, &relations.of)?;
     let (unnamed, mut warnings) = check_surroundings(&mut servers, declared, &relations)?;
     let (mut primary, mut replicas) = (None, Vec::new());
-    for (server, relation) in servers.into_iter().zip(relations.of) {
+    for (mut server, relation) in servers.into_iter().zip(relations.of) {
         warnings.extend(server.unverified());
         match &relation {
             Relation::Writer => {
-                if server.facts.on("read_only") {
-                    return Err(server.session.precondition(
-                        "cannot be the primary",
-                        "it is read-only (read_only=ON)",
-                        format!("name the writable primary with --primary; a load creates its tables in the schema `{SCHEMA}`"),
-                    ));
+                refuse_read_only(&server.session, &server.facts)?;
+                if server.facts.on("log_bin") {
+                    warnings.extend(check_binlog_filters(&mut server)?);
                 }
                 primary = Some(server);
             }
-            Relation::Channel { channel, .. } if !channel.running() => {
-                return Err(not_running(&server.session, server.facts.engine, channel));
+            other => {
+                if let Relation::Channel { channel, .. } = other {
+                    check_channel(&server, channel)?;
+                }
+                replicas.push(CheckedReplica { server, relation });
             }
-            _ => replicas.push(CheckedReplica { server, relation }),
         }
     }
     let primary = primary.ok_or_else(|| {

@@ -2,15 +2,15 @@
 //! privileges, and settings that would make results invalid.
 
 mod cluster;
+mod filters;
 mod obstacles;
 mod source;
 mod unnamed;
 
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
-    dialect::{self, settings::quoted_user},
+    dialect::{self, Channel, settings::quoted_user},
     facts::{ServerFacts, grants},
-    filter::Filters,
     grants::Grants,
     source::Member,
 };
@@ -20,6 +20,7 @@ use replimeter_model::{
 };
 
 pub use self::cluster::{CheckedReplica, Cluster, ReplicaState};
+pub(crate) use self::filters::{check_binlog_filters, refuse_filters};
 pub(crate) use self::obstacles::{EFFECT, HINT, warn_of_obstacles};
 pub(crate) use self::source::{SOURCE_EFFECT, SOURCE_HINT, feeds_writer};
 pub(crate) use self::unnamed::{HIDDEN, UnnamedReplicas, find_unnamed};
@@ -118,7 +119,7 @@ pub(crate) fn check_surroundings(
 }
 
 /// Refuses an intermediate server that does not log what it applies: it would pass on nothing.
-fn refuse_broken_chain(
+pub(crate) fn refuse_broken_chain(
     servers: &[DiscoveredServer],
     relations: &[Relation],
 ) -> Result<(), ServerError> {
@@ -155,13 +156,7 @@ fn check_primary(
         galera,
         ..
     } = primary;
-    if let Some(name) = facts.read_only() {
-        return Err(session.precondition(
-            "cannot be the primary",
-            format!("it is read-only ({name}={})", facts.get(name)),
-            "name the writable primary with --primary",
-        ));
-    }
+    refuse_read_only(session, facts)?;
     check_privileges(session, facts, privileges, warnings)?;
     if let Some(state) = semi_sync
         .as_ref()
@@ -200,25 +195,18 @@ fn check_primary(
             "enable the binary log: no server can replicate without it",
         ));
     }
-    match dialect::binlog_filters(facts.engine, session) {
-        Ok(filters) => refuse_filter(session, "its binary log", &filters.unwrap_or_default())?,
-        Err(error) if error.kind == ErrorKind::Privilege => warnings.push(Warning::new(
-            WarningCode::NotChecked,
-            format!("{session}: the filters of its binary log could not be read, so they were not checked"),
-            "grant BINLOG MONITOR (MariaDB) or REPLICATION CLIENT (MySQL)",
-        )),
-        Err(error) => return Err(error),
-    }
+    warnings.extend(check_binlog_filters(primary)?);
     Ok(())
 }
 
-fn refuse_filter(session: &Session, whose: &str, filters: &Filters) -> Result<(), ServerError> {
-    match filters.excludes(SCHEMA, TABLE) {
+/// Refuses a primary that accepts no writes of ordinary users.
+pub(crate) fn refuse_read_only(session: &Session, facts: &ServerFacts) -> Result<(), ServerError> {
+    match facts.read_only() {
         None => Ok(()),
-        Some(reason) => Err(session.precondition(
-            "a filter excludes the schema `replimeter`",
-            format!("{whose} {reason}"),
-            "let the schema `replimeter` pass the filter during the measurement",
+        Some(name) => Err(session.precondition(
+            "cannot be the primary",
+            format!("it is read-only ({name}={})", facts.get(name)),
+            "name the writable primary with --primary",
         )),
     }
 }
@@ -344,10 +332,7 @@ fn check_replica(
     else {
         return Ok(());
     };
-    refuse_filter(session, "its replication", &channel.filters)?;
-    if !channel.running() {
-        return Err(not_running(session, server.facts.engine, channel));
-    }
+    check_channel(server, channel)?;
     if *delay_s > 0 {
         warnings.push(Warning::new(
             WarningCode::DelayedReplica,
@@ -357,4 +342,16 @@ fn check_replica(
         ));
     }
     Ok(())
+}
+
+/// Refuses a channel whose filters exclude the schema, or that is not running.
+pub(crate) fn check_channel(
+    server: &DiscoveredServer,
+    channel: &Channel,
+) -> Result<(), ServerError> {
+    refuse_filters(&server.session, "its replication", &channel.filters, TABLE)?;
+    if channel.running() {
+        return Ok(());
+    }
+    Err(not_running(&server.session, server.facts.engine, channel))
 }

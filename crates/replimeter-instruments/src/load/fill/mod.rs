@@ -85,6 +85,7 @@ pub fn fill(
     stop: &AtomicBool,
 ) -> Result<DataSet, MeasureError> {
     let (primary, others) = (cluster.primary.node.clone(), cluster.other_nodes());
+    cluster.refuse_filtered(&workload.tables())?;
     let mut checked = Instant::now();
     let progress: &mut OnFill<'_> = &mut |filled| {
         progress(filled);
