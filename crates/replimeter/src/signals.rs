@@ -1,5 +1,5 @@
 //! Ctrl-C, SIGTERM and SIGHUP: the first requests an orderly end; another, at least a second later, ends at
-//! once. Neither leaves a server behind.
+//! once. Neither leaves a server behind. Ctrl-Z suspends, but never while an applier is stopped.
 
 use std::{
     sync::{
@@ -10,10 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use replimeter_instruments::backlog::{restore_all, restore_held, suspend_unless_held};
 use replimeter_run::cli_error::{CliError, FailureKind};
+use rustix::process::{getpgrp, getsid};
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP},
     iterator::Signals,
+    low_level::emulate_default_handler,
 };
 
 use crate::print::say;
@@ -23,7 +26,7 @@ const REPEAT_DELAY: Duration = Duration::from_secs(1);
 
 /// Restarts appliers that a measurement stopped; returns what failed, with instructions.
 fn release_appliers() -> Vec<String> {
-    replimeter_instruments::backlog::restore_all(&|text| print(&[text.to_owned()]))
+    restore_all(&|text| print(&[text.to_owned()]))
 }
 
 /// Restarts them at the end of every command, since the measurement's own attempts can be long ago.
@@ -37,25 +40,53 @@ fn print(lines: &[String]) {
     }
 }
 
+/// Has servers that do not answer end the waits of the run.
+fn give_up_on_silent_servers() {
+    // Without the thread, the run waits for each statement.
+    let _ = thread::Builder::new().spawn(replimeter_engine::give_up_on_silent_servers);
+}
+
+/// Suspends this process. A run that has stopped appliers starts them first, and ends when the process continues; if they cannot
+/// be started, it ends without being suspended.
+fn suspend(stop: &AtomicBool) {
+    // As by default: without a shell that controls jobs, nothing would continue the process.
+    if getsid(None).is_ok_and(|session| session == getpgrp()) {
+        return;
+    }
+    // This stop cannot be handled; it fails for no process.
+    let suspend = || drop(emulate_default_handler(SIGTSTP));
+    if suspend_unless_held(suspend) {
+        return;
+    }
+    stop.store(true, Ordering::Relaxed);
+    say(
+        "\nstarting the applier before this process is suspended; the run ends when it continues\n",
+    );
+    print(&restore_held(&|text| print(&[text.to_owned()])));
+    if !suspend_unless_held(suspend) {
+        say("not suspended: an applier may be stopped; the run ends\n");
+    }
+    give_up_on_silent_servers();
+}
+
 /// Installs the handlers; the flag becomes true at the first signal.
 pub(crate) fn install() -> Result<Arc<AtomicBool>, CliError> {
     let stop = Arc::new(AtomicBool::new(false));
     let failed =
         |error: std::io::Error| CliError::failed(format!("cannot handle signals: {error}"), "");
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP]).map_err(failed)?;
     let told = Arc::clone(&stop);
     let handle = move || {
         let mut first: Option<Instant> = None;
         for signal in signals.forever() {
             match first {
+                _ if signal == SIGTSTP => suspend(&told),
                 None => {
                     first = Some(Instant::now());
                     told.store(true, Ordering::Relaxed);
                     say("\nstopping and cleaning up; repeat to stop immediately\n");
                     // The run waits for no server longer than this.
-                    // Without the thread, it waits for each statement.
-                    let _ =
-                        thread::Builder::new().spawn(replimeter_engine::give_up_on_silent_servers);
+                    give_up_on_silent_servers();
                 }
                 // A closed terminal sends two hang-ups, and service managers send two signals at once: only
                 // a later one is intended.

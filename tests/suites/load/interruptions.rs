@@ -1,5 +1,7 @@
 //! Backlogs that are interrupted, or whose applier fails.
 
+use std::fs;
+
 use replimeter_suites::{LIMIT, TestEnvironment, password, session, sql, value, wait, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -55,6 +57,28 @@ pub(super) fn interrupted_backlog_starts_the_applier(servers: &Servers) {
         number(&row["backlog_transactions"]) > 0.0,
         "what was seen is kept: {row:#}"
     );
+}
+
+/// Ctrl-Z leaves no applier stopped; the run ends when it is continued.
+pub(super) fn suspended_backlog_starts_the_applier(servers: &Servers) {
+    let tool = TestEnvironment::new();
+    let child = servers.spawn(&tool, &LONG_BACKLOG);
+    servers.await_stopped_applier();
+    under_way(servers);
+    kill_process(pid(&child), Signal::TSTP).unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    wait_until("the run is suspended", LIMIT, || {
+        fs::read_to_string(&status)
+            .unwrap()
+            .contains("State:\tT (stopped)")
+    });
+    servers.assert_as_it_was("3");
+    kill_process(pid(&child), Signal::CONT).unwrap();
+    let ended = wait(child, LIMIT)
+        .with_code(130)
+        .stderr_contains("starting the applier before this process is suspended");
+    let row = &ended.json()["results"]["rows"][0];
+    assert_eq!(row["complete"].as_bool(), Some(false), "{row:#}");
 }
 
 pub(super) fn killed_backlog_starts_the_applier(servers: &Servers) {

@@ -10,6 +10,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     ops::Deref,
+    os::unix::process::CommandExt,
     process::Child,
     sync::{Arc, Mutex},
     thread,
@@ -42,6 +43,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(backlog::backlog_without_replica_is_refused on mariadb_backlog),
     test!(interruptions::interrupted_backlog_starts_the_applier on mariadb_backlog),
     test!(interruptions::interrupted_backlog_starts_the_applier on mysql_backlog).long(),
+    test!(interruptions::suspended_backlog_starts_the_applier on mariadb_backlog),
+    test!(interruptions::suspended_backlog_starts_the_applier on mysql_backlog).long(),
     test!(interruptions::killed_backlog_starts_the_applier on mariadb_backlog),
     test!(interruptions::killed_backlog_starts_the_applier on mysql_backlog).long(),
     test!(interruptions::applier_that_was_left_stopped_is_named on mariadb_backlog),
@@ -101,7 +104,9 @@ impl Servers {
         let (primary, replica) = (url(self.primary(), user), url(self.replica(), user));
         let args = [line, &["--primary", &primary, "--replica", &replica]].concat();
         let mut command = tool.command(&args);
+        // A group of its own, as of a shell's job.
         command
+            .process_group(0)
             .env("REPLIMETER_PASSWORD", secret)
             .envs(fault.map(|fault| ("REPLIMETER_FAULT", fault)));
         command.spawn().unwrap()

@@ -66,7 +66,7 @@ impl<'a> Applier<'a> {
         }
         let held = match applier.held.stop(&mut connection) {
             // A user without the privilege to stop it has changed nothing.
-            Err(error) if error.kind == ErrorKind::Privilege => {
+            Err(MeasureError::Server(error)) if error.kind == ErrorKind::Privilege => {
                 applier.forget();
                 return Err(error.into());
             }
@@ -76,7 +76,7 @@ impl<'a> Applier<'a> {
         drop(connection);
         match held {
             Ok(()) => Ok(applier),
-            Err(error) => Err(applier.release_after(error.into())),
+            Err(error) => Err(applier.release_after(error)),
         }
     }
 
@@ -84,7 +84,7 @@ impl<'a> Applier<'a> {
         &mut self,
         connection: &mut Connection,
         wanted: Option<(u64, (u64, &'static str))>,
-    ) -> Result<(), ServerError> {
+    ) -> Result<(), MeasureError> {
         let Some((wanted, (_, variable))) = wanted else {
             return Ok(());
         };
@@ -101,7 +101,7 @@ impl<'a> Applier<'a> {
     }
 
     /// Starts it with the current number of workers.
-    pub(super) fn start(&self, connection: &mut Connection) -> Result<(), ServerError> {
+    pub(super) fn start(&self, connection: &mut Connection) -> Result<(), MeasureError> {
         self.held.start(connection)
     }
 

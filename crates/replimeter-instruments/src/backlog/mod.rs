@@ -3,6 +3,7 @@
 
 mod applier;
 mod check;
+mod confinement;
 mod connection;
 pub(crate) mod position;
 mod position_probe;
@@ -28,7 +29,8 @@ use replimeter_model::{
 use self::round::Round;
 pub use self::{
     check::check,
-    release::restore_all,
+    confinement::rescuer_note,
+    release::{restore_all, restore_held, suspend_unless_held},
     rescue::{StartRescuer, rescue, set_rescuer},
 };
 use crate::{MeasureError, clock::Clock, load::BackgroundLoad, preflight::Cluster};

@@ -25,7 +25,7 @@ use super::{
     rescue::{RescueOrder, Rescuer},
     restore::{AttemptError, RestoreState, RestoreStatements, set},
 };
-use crate::sync::lock;
+use crate::{MeasureError, sync::lock};
 
 /// How long the applier is retried when the process must end at once.
 const HURRIED_TIMEOUT: Duration = Duration::from_secs(4);
@@ -150,8 +150,21 @@ impl HeldApplier {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn stop(&self, connection: &mut Connection) -> Result<(), ServerError> {
-        self.state().stop(connection, &self.statements)
+    /// Sends statements that change it.
+    fn order(
+        &self,
+        send: impl FnOnce(&mut RestoreState) -> Result<(), ServerError>,
+    ) -> Result<(), MeasureError> {
+        let mut state = self.state();
+        match send(&mut state) {
+            // Another thread has restored it, since the user stops the run.
+            Err(_) if state.released => Err(MeasureError::Interrupted),
+            sent => Ok(sent?),
+        }
+    }
+
+    pub(super) fn stop(&self, connection: &mut Connection) -> Result<(), MeasureError> {
+        self.order(|state| state.stop(connection, &self.statements))
     }
 
     pub(super) fn set_workers(
@@ -159,12 +172,12 @@ impl HeldApplier {
         connection: &mut Connection,
         variable: &str,
         workers: u64,
-    ) -> Result<(), ServerError> {
-        self.state().send(connection, &set(variable, workers))
+    ) -> Result<(), MeasureError> {
+        self.order(|state| state.send(connection, &set(variable, workers)))
     }
 
-    pub(super) fn start(&self, connection: &mut Connection) -> Result<(), ServerError> {
-        self.state().send(connection, &self.statements.start)
+    pub(super) fn start(&self, connection: &mut Connection) -> Result<(), MeasureError> {
+        self.order(|state| state.send(connection, &self.statements.start))
     }
 
     /// Makes one attempt. Two threads never do so at the same time: the `STOP` of one would follow the
@@ -272,17 +285,35 @@ impl HeldApplier {
 /// be restored, with the statements that do it; nothing but the user acts on them from then on. `say` receives messages
 /// for the user.
 pub fn restore_all(say: &dyn Fn(&str)) -> Vec<String> {
+    let held = all().clone();
+    let failed = restore_held(say);
+    // A STOP of the other process could follow the user's START.
+    held.iter().for_each(HeldApplier::forget);
+    failed
+}
+
+/// Restores all registered appliers while the process continues. Returns messages about those that could not be restored;
+/// their measurement still tries. `say` receives messages for the user.
+pub fn restore_held(say: &dyn Fn(&str)) -> Vec<String> {
     // No lock is kept during the attempts: another thread may be about to add or remove one.
     let held = all().clone();
-    let failed = held.iter().filter_map(|held| {
-        let failed = held.release(HURRIED_TIMEOUT, None, say).err();
-        // A STOP of the other process could follow the user's START.
-        held.forget();
-        failed
-    });
+    let failed = held
+        .iter()
+        .filter_map(|held| held.release(HURRIED_TIMEOUT, None, say).err());
     failed
         .map(|error| format!("{error}; {}", error.hint))
         .collect()
+}
+
+/// Calls `suspend`, which suspends this process, unless an applier is not in its original state; none can leave it before
+/// `suspend` returns. Returns whether it was called.
+pub fn suspend_unless_held(suspend: impl FnOnce()) -> bool {
+    let held = all();
+    let none = held.is_empty();
+    if none {
+        suspend();
+    }
+    none
 }
 
 #[cfg(test)]
@@ -343,6 +374,7 @@ mod tests {
         };
         let held = HeldApplier::new(&node, Engine::MariaDb, &Channel::default(), None).register();
         let said = std::cell::RefCell::new(Vec::new());
+        assert!(!suspend_unless_held(|| panic!("it is not restored")));
         let error = held
             .release(Duration::ZERO, None, &|line| {
                 said.borrow_mut().push(line.to_owned())

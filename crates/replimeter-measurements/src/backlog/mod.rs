@@ -319,6 +319,9 @@ fn measure(
         },
         _ => Timeouts::default(),
     };
+    if !temporary && let Some(note) = backlog::rescuer_note() {
+        observers.emit(Event::Note(&note));
+    }
     let mut progress = |progress: backlog::Progress| {
         observers.progress(shown(&progress, work));
         assert!(
