@@ -41,6 +41,7 @@ use std::{
 
 use replimeter_engine::{Node, Session};
 use replimeter_model::{sandbox::SandboxSpec, schema::PLAN};
+use replimeter_run::run_dir::FILES;
 use replimeter_sandbox::{Home, Member, Sandbox, SandboxError, Search, Settings};
 use serde_json::Value;
 
@@ -182,6 +183,13 @@ pub fn assert_run_described(run: &Path) {
     assert_plan_described(&text("plan.toml"));
     for name in ["manifest.json", "summary.json"] {
         assert_described(&serde_json::from_str(&text(name)).unwrap());
+    }
+    for entry in fs::read_dir(run).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        // A reproduction has runs in it.
+        let known = FILES.contains(&name) || path.join("plan.toml").exists();
+        assert!(known, "{name} is not among the files of a run directory");
     }
 }
 

@@ -1,16 +1,19 @@
-//! Names and messages of servers that a terminal, a browser or a spreadsheet would obey.
+//! Names and messages of servers that a terminal, a browser or a spreadsheet would obey, and links of another user.
 
 use std::{
     fs,
     io::Write as _,
     net::TcpListener,
+    os::unix::fs::symlink,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
 use replimeter_engine::Node;
+use replimeter_measurements::registry;
 use replimeter_render::terminal::controls_terminal;
+use replimeter_run::run_dir::{AB, FILES, PAGE, PLAN, SAMPLES, SUMMARY, TICKET};
 use replimeter_suites::{
     CommandOutput, LIMIT, TestEnvironment, harness::Test, password, session, sql, start, test, url,
     wait, wait_until,
@@ -20,6 +23,9 @@ use serde_json::Value;
 pub(crate) const TESTS: &[Test] = &[
     test!(names_and_errors_of_a_server_control_nothing).starts(2),
     test!(refusal_of_a_peer_controls_nothing),
+    test!(links_in_runs_of_every_command_reach_nothing)
+        .starts(25)
+        .long(),
 ];
 
 /// A name of a schema, a table or a row: a formula, control characters of a terminal, a change of direction, a line that looks
@@ -186,4 +192,56 @@ fn refusal_of_a_peer_controls_nothing() {
     let peer = format!("mysql://u@127.0.0.1:{}/", refusing_peer(NAME));
     let ended = tool.run(&["lag", "--primary", &peer, "--replica", &peer]);
     one_error(&ended.with_code(3));
+}
+
+/// A short run of every command, and of those through a web site.
+const RUNS: [&str; 13] = [
+    "lag --sandbox async:1 --rounds 60 --floor-rounds 20",
+    "backlog --sandbox async:1 --build-up 1s",
+    "tap --sandbox async:1 --duration 2s --floor-duration 0",
+    "load --sandbox none --workload insert --threads 1 --duration 1s",
+    "cost --modes none --threads 1 --duration 1s --block-duration 250ms --warm-up 100ms --starts 1",
+    "scale --replicas 0 --threads 2 --data-size 1MB --duration 1s --blocks 1 --starts 1",
+    "scale --through http --replicas 0 --threads 1 --data-size 1MB --duration 1s --starts 1",
+    "stale --sandbox async:1 --rounds 60 --starts 1 --read-delays none",
+    "stale --sandbox async:1 --rounds 60 --starts 1 --read-delays none --through http",
+    "loss --sandbox async:1 --crashes 1 --duration 1s",
+    "exposure --sandbox async:1 --duration 1s",
+    "front --sandbox async:1 --listen 127.0.0.1:0 --duration 2s",
+    "calibrate --link-delay 0 --rounds 20 --repetitions 2 --method poll",
+];
+
+/// Plants a link in place of every file that a run has not written yet, as soon as it has begun.
+fn links_in_runs_of_every_command_reach_nothing() {
+    for entry in registry().entries() {
+        let runs = |run: &&str| run.split(' ').next() == Some(entry.name());
+        assert!(RUNS.iter().any(|run| runs(&run)), "{}", entry.name());
+    }
+    for run in RUNS {
+        let tool = TestEnvironment::new();
+        let (dir, outside) = (tool.folder().join("run"), tool.folder().join("outside"));
+        fs::create_dir(&outside).unwrap();
+        let mut args: Vec<&str> = run.split(' ').collect();
+        args.extend(["--run-dir", "run"]);
+        let child = tool.command(&args).spawn().unwrap();
+        wait_until("the run has begun", LIMIT, || {
+            dir.join("samples.partial").exists()
+        });
+        let planted = |name: &&str| symlink(outside.join(name), dir.join(name)).is_ok();
+        let planted: Vec<&str> = FILES.into_iter().filter(planted).collect();
+        assert!(planted.contains(&SUMMARY), "{run}: {planted:?}");
+        let ended = wait(child, LIMIT);
+        let created: Vec<_> = fs::read_dir(&outside).unwrap().collect();
+        assert!(created.is_empty(), "{run}: {created:?}");
+        if run.starts_with("scale --through") {
+            // Its folder cannot be created.
+            let _ = ended.with_code(3).stderr_contains(AB);
+            continue;
+        }
+        let ended = ended.with_code(0);
+        for name in [PLAN, SAMPLES, SUMMARY, PAGE, TICKET] {
+            let meta = fs::symlink_metadata(dir.join(name)).unwrap();
+            assert!(meta.is_file(), "{run}: {name}: {ended:#?}");
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! A site in front of servers: fronts, and the load balancer of several.
 
 use std::{
-    fs,
     net::{SocketAddr, TcpListener},
     time::Duration,
 };
@@ -15,7 +14,11 @@ use replimeter_model::{
     load::ReadTarget,
     plan::{Remedy, SitePlan},
 };
-use replimeter_run::{Measurement, RunContext, cli_error::CliError};
+use replimeter_run::{
+    Measurement, RunContext,
+    cli_error::CliError,
+    run_dir::{BALANCER, replace},
+};
 use replimeter_web::{
     balancer::{self, Balancer},
     front::{FrontError, FrontServers, FrontSpec, Fronts},
@@ -158,8 +161,8 @@ fn balance<M: Measurement>(
     fronts: &Fronts,
 ) -> Result<Balancer, CliError> {
     let text = balancer::configuration(&fronts.addresses());
-    let file = cx.run_dir.file(balancer::CONFIGURATION);
-    fs::write(&file, &text).map_err(|error| {
+    let file = cx.run_dir.file(BALANCER);
+    replace(&file, text.as_bytes(), false).map_err(|error| {
         CliError::failed(
             format!("cannot write {}: {error}", file.display()),
             "free disk space, or choose another folder with --run-dir",

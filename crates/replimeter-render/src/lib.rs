@@ -10,6 +10,7 @@ pub mod csv;
 pub mod doctor;
 pub mod drawing;
 pub mod figures;
+pub mod files;
 pub mod format;
 pub mod headline;
 pub mod histograms;

@@ -5,7 +5,6 @@ use std::{
     any::Any,
     fs::{self, File},
     io,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -23,7 +22,7 @@ use parquet::{
 use replimeter_model::time::Nanos;
 
 pub use crate::samples_error::SamplesError;
-use crate::samples_error::reason;
+use crate::{files::create_new, samples_error::reason};
 
 /// A group of rows being written, column by column.
 pub type RowGroup<'a> = SerializedRowGroupWriter<'a, File>;
@@ -368,12 +367,7 @@ impl RowFile {
     /// If it cannot be created, or its other name exists, even as a link.
     pub fn create<C: Columns>(path: &Path) -> Result<Self, SamplesError> {
         let partial = partial_of(path);
-        let file = File::options()
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(&partial);
-        let file = file.map_err(file_error(path))?;
+        let file = create_new(&partial).map_err(file_error(path))?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             // Statistics kept for every page until the end would grow with the run.

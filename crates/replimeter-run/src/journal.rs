@@ -14,12 +14,13 @@ use std::{
 };
 
 use flate2::{Compression, bufread::GzDecoder, write::GzEncoder};
+use replimeter_render::files::create_new;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
     cli_error::CliError,
-    run_dir::{create_new, failed, sync_folder_of},
+    run_dir::{failed, sync_folder_of},
 };
 
 /// Bytes of lines that are held at most, and that a chunk has at most when it is read: a call can be large.

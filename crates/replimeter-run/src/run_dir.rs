@@ -3,13 +3,13 @@
 use std::{
     fs::{self, DirBuilder},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
 use serde::Serialize;
 
-use replimeter_render::rows::partial_of;
+use replimeter_render::{files::create_new, rows::partial_of};
 
 use crate::cli_error::CliError;
 
@@ -32,6 +32,16 @@ pub const HISTOGRAMS: &str = "histograms.hlog";
 /// The calls of a run that is under way, or was cut off.
 pub(crate) const JOURNAL: &str = "run.journal";
 
+/// The configuration of the load balancer in front of a site.
+pub const BALANCER: &str = "haproxy.cfg";
+/// The folder of what `ab` printed.
+pub const AB: &str = "ab";
+
+/// What run directories contain, of all commands.
+pub const FILES: [&str; 10] = [
+    PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET, HISTOGRAMS, JOURNAL, BALANCER, AB,
+];
+
 /// The default folder of runs.
 const RUNS: &str = "replimeter-runs";
 
@@ -41,6 +51,10 @@ pub struct RunDir {
     kept: bool,
     made: bool,
 }
+
+/// The hint where another user could redirect what root writes.
+const OF_ROOT: &str =
+    "name a new directory in a folder of root with --run-dir, or run as the owner";
 
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
@@ -68,11 +82,33 @@ fn unusable(operation: &str, path: &Path, error: &io::Error) -> CliError {
     CliError::of_path(message, error, hint(error))
 }
 
+/// Returns how another user can put a link where root writes a file; `None` for other users, who share folders as they wish.
+fn untrusted(path: &Path) -> Option<&'static str> {
+    // The owner of a link can change it, too.
+    let entries = [fs::symlink_metadata(path), fs::metadata(path)];
+    let mut entries = entries.into_iter().flatten();
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    entries.find_map(|entry| control(entry.uid(), entry.mode(), entry.is_symlink()))
+}
+
+/// Returns how users other than root control an entry with this owner and mode.
+fn control(owner: u32, mode: u32, link: bool) -> Option<&'static str> {
+    match () {
+        () if owner != 0 => Some("another user owns it"),
+        // The mode of a link has no meaning.
+        () if mode & 0o022 != 0 && !link => Some("other users can write to it"),
+        () => None,
+    }
+}
+
 impl RunDir {
     /// Checks that a directory named by the user can be used, before anything is measured; changes nothing.
     ///
     /// # Errors
-    /// When it is a file or not empty, so that a run in it is never overwritten, or its parent does not exist.
+    /// When it is a file, a link or not empty, so that a run in it is never overwritten, its parent does not exist, or
+    /// as root another user could put links into it.
     pub fn check(named: Option<&Path>) -> Result<(), CliError> {
         let Some(path) = named else { return Ok(()) };
         let refuse = |reason: String, hint: String| {
@@ -80,6 +116,12 @@ impl RunDir {
             Err(CliError::usage(message, hint))
         };
         let another = "name a new directory with --run-dir, or leave it out";
+        if path.is_symlink() {
+            return refuse("it is a link".to_owned(), another.to_owned());
+        }
+        if let Some(reason) = untrusted(path) {
+            return refuse(reason.to_owned(), OF_ROOT.to_owned());
+        }
         match fs::read_dir(path).map(|mut entries| entries.next().is_some()) {
             Ok(false) => return Ok(()),
             Ok(true) if path.join(PLAN).exists() || path.join(SUMMARY).exists() => {
@@ -129,6 +171,10 @@ impl RunDir {
             .mode(0o700)
             .create(&parent)
             .map_err(|error| unusable("create the folder", &parent, &error))?;
+        if let Some(reason) = untrusted(&parent) {
+            let message = format!("cannot use the folder {}: {reason}", parent.display());
+            return Err(CliError::usage(message, OF_ROOT));
+        }
         let stamp = jiff::Timestamp::now()
             .strftime("%Y%m%dT%H%M%SZ")
             .to_string();
@@ -164,6 +210,18 @@ impl RunDir {
         self.path.join(name)
     }
 
+    /// Returns a folder in it, new or as it was created earlier.
+    ///
+    /// # Errors
+    /// If it cannot be created, or something else has its name.
+    pub fn folder(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.file(name);
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(_) if fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir()) => Ok(path),
+            created => created.map(|()| path),
+        }
+    }
+
     /// Keeps the directory from now on.
     pub fn keep(&mut self) {
         self.kept = true;
@@ -182,9 +240,9 @@ impl Drop for RunDir {
         if self.kept {
             return;
         }
-        let files = [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET, HISTOGRAMS];
-        for name in files.into_iter().chain([JOURNAL]) {
-            let _ = fs::remove_file(self.file(name));
+        for name in FILES {
+            let path = self.file(name);
+            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
         }
         let _ = fs::remove_file(partial_of(&self.file(SAMPLES)));
         if self.made {
@@ -208,32 +266,33 @@ pub fn write_text(path: &Path, text: &str) -> Result<(), CliError> {
 
 /// Writes bytes atomically, follows no link, and returns when they are on the disk.
 pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
+    replace(path, bytes, true).map_err(|error| failed("write", path, &error))
+}
+
+/// Replaces a file, and follows no link. While a server of this machine is measured, `synced` is false: a sync makes
+/// its disk slower.
+///
+/// # Errors
+/// If it cannot be written; then it is as before.
+pub fn replace(path: &Path, bytes: &[u8], synced: bool) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // Two commands can write the same file at once.
     let partial = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let write = || -> io::Result<()> {
         let mut file = create_new(&partial)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
+        if synced {
+            file.sync_all()?;
+        }
         // Replaces a link, instead of following it.
         fs::rename(&partial, path)?;
-        sync_folder_of(path)
+        if synced { sync_folder_of(path) } else { Ok(()) }
     };
     // A killed process may have had this id.
     let _ = fs::remove_file(&partial);
-    write().map_err(|error| {
+    write().inspect_err(|_| {
         let _ = fs::remove_file(&partial);
-        failed("write", path, &error)
     })
-}
-
-/// Creates a file for this user only. Fails if the name exists, even as a link.
-pub(crate) fn create_new(path: &Path) -> io::Result<fs::File> {
-    fs::File::options()
-        .create_new(true)
-        .write(true)
-        .mode(0o600)
-        .open(path)
 }
 
 /// Waits until the names in a file's folder are on the disk.
@@ -287,6 +346,58 @@ mod tests {
         };
         assert!(run.try_writing().is_err());
         assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
+    }
+
+    #[test]
+    fn folder_of_a_planted_link_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, outside) = (folder.path().join("run"), folder.path().join("outside"));
+        fs::create_dir(&outside).unwrap();
+        let run = RunDir::create(Some(&dir), "scale").unwrap();
+        assert_eq!(run.folder(AB).unwrap(), run.folder(AB).unwrap());
+        fs::remove_dir(run.file(AB)).unwrap();
+        symlink(&outside, run.file(AB)).unwrap();
+        let error = run.folder(AB).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        symlink(outside.join("file"), run.file(BALANCER)).unwrap();
+        replace(&run.file(BALANCER), b"new", false).unwrap();
+        assert_eq!(fs::read(run.file(BALANCER)).unwrap(), b"new");
+        // A run that is not kept leaves nothing.
+        drop(run);
+        assert!(!dir.exists());
+        assert_eq!(fs::read_dir(outside).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn root_refuses_what_another_user_controls() {
+        for (owner, mode, link, controlled) in [
+            (0, 0o40_755, false, false),
+            (0, 0o120_777, true, false),
+            (0, 0o40_775, false, true),
+            (0, 0o41_777, false, true),
+            (1000, 0o40_700, false, true),
+            (1000, 0o120_777, true, true),
+        ] {
+            let found = control(owner, mode, link);
+            assert_eq!(found.is_some(), controlled, "{owner} {mode:o}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("run");
+        fs::create_dir(&dir).unwrap();
+        symlink(&dir, folder.path().join("link")).unwrap();
+        let reason = |name: &str| {
+            RunDir::check(Some(&folder.path().join(name))).map_err(|failure| failure.message)
+        };
+        reason("run").unwrap();
+        assert!(reason("link").unwrap_err().ends_with("it is a link"));
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            assert!(
+                reason("run")
+                    .unwrap_err()
+                    .ends_with("other users can write to it")
+            );
+        }
     }
 
     #[test]

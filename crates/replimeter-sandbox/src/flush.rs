@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
     process::Command,
@@ -32,7 +33,9 @@ impl FlushDelay {
     /// When it cannot be written.
     pub(crate) fn install(folder: &Path, least: TimeSpan) -> Result<Self, SandboxError> {
         let library = folder.join(NAME);
-        fs::write(&library, LIBRARY).map_err(SandboxError::disk("write", &library))?;
+        fs::File::create_new(&library)
+            .and_then(|mut file| file.write_all(LIBRARY))
+            .map_err(SandboxError::disk("write", &library))?;
         fs::set_permissions(&library, fs::Permissions::from_mode(0o644))
             .map_err(SandboxError::disk("set the permissions of", &library))?;
         Ok(Self { library, least })

@@ -12,6 +12,7 @@ use replimeter_engine::source::{Program, ProgramSpec, SourceError, SourceErrorKi
 use rustix::fs::OFlags;
 
 use crate::{
+    access::write_private,
     binaries::{Search, USUAL, own_libraries},
     home::{Home, SandboxFolder},
     process,
@@ -95,7 +96,7 @@ fn begin(
     DirBuilder::new().mode(0o700).create(&files)?;
     for (name, text) in spec.files {
         let path = files.join(name);
-        fs::write(&path, text)?;
+        write_private(&path, text)?;
         user.own(&path)?;
     }
     // Last: its owner could put links there.

@@ -19,7 +19,7 @@ use replimeter_instruments::{
 /// The program.
 const NAME: &str = "haproxy";
 /// The file of its configuration.
-pub const CONFIGURATION: &str = "haproxy.cfg";
+const CONFIGURATION: &str = "haproxy.cfg";
 /// Timeout of its start.
 const READY: Duration = Duration::from_secs(20);
 /// Timeout of one question to it.

@@ -5,7 +5,7 @@ use std::{
     collections::VecDeque,
     fs::{self, File},
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
     sync::Arc,
 };
@@ -54,6 +54,7 @@ impl SpillFile {
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(0o600)
             .open(&path)?;
         fs::remove_file(&path)?;
         Ok(Self {

@@ -1,7 +1,6 @@
 //! Clients that reach the servers through a site.
 
 use std::{
-    fs,
     sync::atomic::AtomicBool,
     time::{Duration, Instant},
 };
@@ -21,7 +20,11 @@ use replimeter_model::{
     plan::{HttpDriver, ScaleSite},
     time::Nanos,
 };
-use replimeter_run::{RunContext, cli_error::CliError, run_dir::RunDir};
+use replimeter_run::{
+    RunContext,
+    cli_error::CliError,
+    run_dir::{AB, RunDir, replace},
+};
 use replimeter_web::{
     client::{self, Ab, AbResult, Request, RequestsResult, Visitors},
     front::{FrontSpec, Traffic},
@@ -30,8 +33,6 @@ use replimeter_web::{
 use super::{Scale, accumulator::BlockPlace};
 use crate::site::{self, Site};
 
-/// The folder of what `ab` printed.
-const AB: &str = "ab";
 /// Interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const SECOND: i64 = 1_000_000_000;
@@ -270,16 +271,17 @@ fn system(error: std::io::Error) -> MeasureError {
 impl BlockClients<'_> {
     /// Keeps what `ab` printed and its percentiles in the run directory.
     fn keep(&self, kinds: &[&str], results: &[AbResult]) -> Result<(), MeasureError> {
-        let folder = self.run_dir.file(AB);
-        let write = |name: String, text: &str| fs::write(folder.join(name), text);
-        let mut written = fs::create_dir_all(&folder);
+        let failed =
+            |error| MeasureError::Sink(format!("{}: {error}", self.run_dir.file(AB).display()));
+        let folder = self.run_dir.folder(AB).map_err(failed)?;
         for (kind, result) in kinds.iter().zip(results) {
             let name = format!("{}-{kind}", self.place);
-            written = written
-                .and_then(|()| write(format!("{name}.txt"), &result.output))
-                .and_then(|()| write(format!("{name}.csv"), &result.csv));
+            for (ending, text) in [("txt", &result.output), ("csv", &result.csv)] {
+                let path = folder.join(format!("{name}.{ending}"));
+                replace(&path, text.as_bytes(), false).map_err(failed)?;
+            }
         }
-        written.map_err(|error| MeasureError::Sink(format!("{}: {error}", folder.display())))
+        Ok(())
     }
 
     /// Adds what only the fronts know: the servers that answered, reasons of errors, and for `ab` the answers of each second.

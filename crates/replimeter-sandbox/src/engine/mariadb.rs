@@ -33,7 +33,7 @@ pub(super) fn initialise(
     scratch: &Path,
 ) -> io::Result<File> {
     let input = scratch.join("bootstrap.sql");
-    let mut file = File::create(&input)?;
+    let mut file = File::create_new(&input)?;
     file.write_all(
         b"CREATE DATABASE IF NOT EXISTS mysql;\nUSE mysql;\nSET @auth_root_socket=NULL;\nSET @skip_auth_anonymous=1;\n",
     )?;

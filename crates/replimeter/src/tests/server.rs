@@ -8,10 +8,16 @@ use std::{
 
 /// Starts a server, and returns its port; it stops with the process.
 pub(super) fn start() -> u16 {
+    start_with(|| ())
+}
+
+/// Starts a server that does something before it serves a client.
+pub(super) fn start_with(first: impl Fn() + Send + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
+            first();
             // It ends when the client disconnects.
             thread::spawn(move || serve(stream));
         }

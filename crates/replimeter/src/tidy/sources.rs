@@ -77,6 +77,50 @@ pub(super) fn is_test(path: &Path) -> bool {
         .any(|name| ["net.rs", "tests", "tests.rs"].contains(&name))
 }
 
+/// Code that opens a file by a name that can be a link, to write it, and how often a file may have it.
+const FOLLOWS_LINKS: [&str; 5] = [
+    "fs::write(",
+    "File::create(",
+    "fs::copy(",
+    ".create(true)",
+    ".truncate(true)",
+];
+const MAY_FOLLOW: [(&str, usize); 5] = [
+    // Groups of processes have files from the start.
+    ("replimeter-sandbox/src/cpus.rs", 2),
+    // In folders of the tool alone.
+    ("replimeter-sandbox/src/home.rs", 1),
+    ("replimeter-sandbox/src/process.rs", 1),
+    ("replimeter-sandbox/src/start/extras.rs", 1),
+    // Manual pages, in a folder that the user names.
+    ("replimeter/src/commands/program.rs", 1),
+];
+
+#[test]
+fn files_are_created_without_following_links() {
+    let mut found = Vec::new();
+    for path in program_files("crates") {
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let count: usize = FOLLOWS_LINKS
+            .iter()
+            .map(|code| text.matches(code).count())
+            .sum();
+        let name = shown(&path).replace("crates/", "");
+        let may = MAY_FOLLOW.iter().find(|(file, _)| *file == name);
+        if count != may.map_or(0, |(_, count)| *count) {
+            found.push(format!(
+                "{name}: {count} times; use create_new, or replace of a run directory"
+            ));
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "these can follow a link:\n{}",
+        found.join("\n")
+    );
+}
+
 /// A paragraph, or a text in code.
 pub(super) struct Prose {
     pub(super) path: PathBuf,
