@@ -226,6 +226,15 @@ impl OpenPage {
             .to_owned()
     }
 
+    /// Runs a script in the page.
+    ///
+    /// # Panics
+    /// If the browser has ended, or the script fails.
+    pub fn run(&mut self, script: &str) {
+        let ended = self.call("Runtime.evaluate", json!({ "expression": script }));
+        assert_eq!(ended["exceptionDetails"], Value::Null);
+    }
+
     /// Waits until the text of an expression contains this.
     ///
     /// # Panics

@@ -13,16 +13,17 @@ use std::{
 use replimeter_engine::Node;
 use replimeter_measurements::registry;
 use replimeter_render::terminal::controls_terminal;
-use replimeter_run::run_dir::{AB, FILES, PAGE, PLAN, SAMPLES, SUMMARY, TICKET};
+use replimeter_run::run_dir::{AB, FILES, MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET};
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, harness::Test, password, session, sql, start, test, url,
-    wait, wait_until,
+    CommandOutput, LIMIT, TestEnvironment, harness::Test, net, password, session, sql, start, test,
+    url, wait, wait_until,
 };
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
     test!(names_and_errors_of_a_server_control_nothing).starts(2),
     test!(refusal_of_a_peer_controls_nothing),
+    test!(runs_of_others_are_read_with_care),
     test!(links_in_runs_of_every_command_reach_nothing)
         .starts(25)
         .long(),
@@ -242,6 +243,33 @@ fn links_in_runs_of_every_command_reach_nothing() {
         for name in [PLAN, SAMPLES, SUMMARY, PAGE, TICKET] {
             let meta = fs::symlink_metadata(dir.join(name)).unwrap();
             assert!(meta.is_file(), "{run}: {name}: {ended:#?}");
+        }
+    }
+}
+
+/// Uses a run that another user made: nothing else is opened, and nothing panics.
+fn runs_of_others_are_read_with_care() {
+    let tool = TestEnvironment::new();
+    let (run, other) = (tool.folder().join("run"), tool.folder().join("other"));
+    net::copy_run("tap", &other);
+    fs::write(tool.folder().join("secret"), "password=hunter2").unwrap();
+    for name in [PLAN, MANIFEST, SUMMARY] {
+        for link in [true, false] {
+            net::copy_run("tap", &run);
+            fs::remove_file(run.join(name)).unwrap();
+            if link {
+                symlink("../secret", run.join(name)).unwrap();
+            } else {
+                rustix::fs::mkfifoat(rustix::fs::CWD, run.join(name), 0o600.into()).unwrap();
+            }
+            for args in [&["report", "run"][..], &["compare", "run", "other"]] {
+                let child = tool.command(args).spawn().unwrap();
+                let ended = wait(child, LIMIT).with_code(3);
+                let ended = ended.stderr_contains(if link { "is a link" } else { "regular file" });
+                assert!(!ended.stderr.contains("hunter2"), "{ended:#?}");
+            }
+            assert!(!run.join(PAGE).exists());
+            fs::remove_dir_all(&run).unwrap();
         }
     }
 }

@@ -25,23 +25,19 @@ const NO_BROWSER: &str = "no Chromium on PATH; on Debian: apt-get install chromi
 
 /// Calls a function when a condition holds, or after a minute, so that the test shows what is missing.
 const WHEN: &str = r#"
-<script>
 function when(condition, then, left) {
   if (left === undefined) { left = 1200; }
   if (condition() || left === 0) { then(); } else { setTimeout(when, 50, condition, then, left - 1); }
 }
 function all(what) { return Array.from(document.querySelectorAll(what)); }
-</script>"#;
+"#;
 
 /// Uses the page like a reader and records the results.
 const ACT: &str = r#"
-<script>
-addEventListener("load", function () {
-  // The first picture is drawn, the others follow.
-  when(function () {
-    return all(".picture").every(function (picture) { return drawn(picture) > 0; });
-  }, act);
-});
+// The first picture is drawn, the others follow.
+when(function () {
+  return all(".picture").every(function (picture) { return drawn(picture) > 0; });
+}, act);
 function drawn(picture) {
   return picture.querySelectorAll(".point path, .points path, path.js-line").length;
 }
@@ -99,8 +95,7 @@ function act() {
     });
   });
 }
-</script>
-</body>"#;
+"#;
 
 /// Opens a page of a file; its network, and messages of the browser, are recorded.
 fn visit(browser: &mut OpenPage, page: &Path) {
@@ -120,10 +115,10 @@ fn found(browser: &mut OpenPage) -> Value {
     serde_json::from_str(&browser.text("document.body.getAttribute('data-found')")).unwrap()
 }
 
-/// Writes a page with a script at its end.
-fn with_script(page: &Path, script: &str, to: &Path) {
-    let text = fs::read_to_string(page).unwrap();
-    fs::write(to, text.replace("</body>", &format!("{WHEN}{script}"))).unwrap();
+/// Opens a page and runs a script of the test in it, which its security policy would not let it have.
+fn visit_with(browser: &mut OpenPage, page: &Path, script: &str) {
+    visit(browser, page);
+    browser.run(&format!("{WHEN}{script}"));
 }
 
 fn page_works_from_a_file_without_network() {
@@ -168,9 +163,22 @@ fn page_works_from_a_file_without_network() {
     visit(&mut browser, &control);
     assert_eq!(browser.requests(), ["http://127.0.0.1:9/picture.png"]);
 
-    let acting = tool.folder().join("acting.html");
-    with_script(&page, ACT, &acting);
-    visit(&mut browser, &acting);
+    // A script that is not the page's own does not run.
+    let injected = tool.folder().join("injected.html");
+    let text = fs::read_to_string(&page).unwrap();
+    let end = "<script>window.hostile=1</script><p style='color:red'></p></body>";
+    fs::write(&injected, text.replace("</body>", end)).unwrap();
+    visit(&mut browser, &injected);
+    assert_eq!(browser.text("window.hostile"), "undefined");
+    let refused = browser.messages().iter();
+    assert!(
+        refused
+            .filter(|text| text.contains("Content Security Policy"))
+            .count()
+            >= 2
+    );
+
+    visit_with(&mut browser, &page, ACT);
     let found = found(&mut browser);
     assert_eq!(browser.messages(), [""; 0]);
     assert_eq!(found["alerted"], false, "hostile names are inert");
@@ -216,8 +224,7 @@ fn page_works_from_a_file_without_network() {
 /// What the page says of itself: its title, pictures that are drawn, and tables; what somebody could not
 /// read, reach or understand; and what the edge of a sheet of paper would cut.
 const LOOK: &str = r#"
-<script>
-addEventListener("load", function () {
+(function () {
   function drawn(picture) {
     return picture.querySelectorAll(
       ".point path, .points path, path.js-line, path.js-fill, .heatmaplayer image, .errorbar path").length;
@@ -285,9 +292,8 @@ addEventListener("load", function () {
       document.body.setAttribute("data-found", JSON.stringify(found));
     });
   });
-});
-</script>
-</body>"#;
+})();
+"#;
 
 /// Checks the pages of recorded runs.
 fn pages_work(cases: &[&str]) {
@@ -364,9 +370,7 @@ fn pages_of_several_runs_work() {
 /// Opens a page and checks that it has a title, tables and drawn pictures, that it is readable, usable by
 /// keyboard and printable, and that it causes no requests and no messages of the browser.
 fn look_at(browser: &mut OpenPage, page: &Path) -> Value {
-    let looking = page.with_file_name("looking.html");
-    with_script(page, LOOK, &looking);
-    visit(browser, &looking);
+    visit_with(browser, page, LOOK);
     let (found, what) = (found(browser), page.display());
     assert_eq!(browser.messages(), [""; 0], "{what}");
     assert_eq!(browser.requests(), [""; 0], "{what}");

@@ -29,23 +29,26 @@ pub(crate) fn limit(read_timeout: Duration) -> Duration {
 }
 
 thread_local! {
-    static IN_DRIVER: Cell<bool> = const { Cell::new(false) };
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls the driver; the text of its panic when it panics on what the peer sent. That panic prints nothing.
-pub(crate) fn call<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+/// Calls code that may panic on bytes of others, such as the driver on what the peer sent.
+///
+/// # Errors
+/// The text of its panic, which prints nothing.
+pub fn call<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let print = take_hook();
         set_hook(Box::new(move |panic| {
-            if !IN_DRIVER.get() {
+            if !IS_CAUGHT.get() {
                 print(panic);
             }
         }));
     });
-    let outer = IN_DRIVER.replace(true);
+    let outer = IS_CAUGHT.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
-    IN_DRIVER.set(outer);
+    IS_CAUGHT.set(outer);
     done.map_err(|panic| match panic.downcast::<String>() {
         Ok(text) => *text,
         Err(panic) => panic

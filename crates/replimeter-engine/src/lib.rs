@@ -23,7 +23,7 @@ pub mod source;
 pub mod wire;
 
 pub use answer::{check_answer, give_up_on_silent_servers};
-pub use driver::Interrupter;
+pub use driver::{Interrupter, call as catch_panic};
 pub use error::{ErrorKind, ServerError};
 pub use node::Node;
 pub use session::Session;

@@ -1,7 +1,7 @@
 //! The record of a `reproduce` run: each published experiment next to its reproduction.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::record::RunStatus;
 
@@ -60,6 +60,20 @@ pub struct Table {
     pub lines: Vec<Vec<String>>,
 }
 
+/// Reads names of folders, which the page links to and a report opens: no paths, and no addresses.
+fn plain_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let plain =
+        |name: &String| !name.is_empty() && !name.starts_with('.') && name.bytes().all(allowed);
+    match names.iter().find(|name| !plain(name)) {
+        Some(name) => Err(D::Error::custom(format!(
+            "{name:?} is not a plain name of a folder"
+        ))),
+        None => Ok(names),
+    }
+}
+
 /// One experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Experiment {
@@ -72,6 +86,7 @@ pub struct Experiment {
     /// The command that measures it.
     pub command: String,
     /// Folders of its runs, within this run's; several where one run is compared with another.
+    #[serde(deserialize_with = "plain_names")]
     pub run_dirs: Vec<String>,
     /// Duration, including the start of servers.
     pub duration_us: f64,
@@ -104,4 +119,36 @@ pub struct ReproduceDocument {
     pub headline: String,
     /// The experiments, in order.
     pub experiments: Vec<Experiment>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_runs_are_plain_names() {
+        let read = |name: &str| {
+            let mut experiment = serde_json::to_value(Experiment::default()).unwrap();
+            experiment["run_dirs"] = serde_json::json!(["1-lag", name]);
+            serde_json::from_value::<Experiment>(experiment).map(|read| read.run_dirs)
+        };
+        assert_eq!(
+            read("2-stale.again_1").unwrap(),
+            ["1-lag", "2-stale.again_1"]
+        );
+        for name in [
+            "",
+            ".",
+            "..",
+            ".hidden",
+            "/root/run",
+            "a/b",
+            "javascript:alert(1)",
+            "a b",
+            "#x",
+        ] {
+            let error = read(name).unwrap_err().to_string();
+            assert!(error.contains("is not a plain name"), "{name}: {error}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Reads columns of `samples.parquet`, of any command, a group of rows at a time.
 
-use std::{collections::BTreeMap, fs::File, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use parquet::{
     column::reader::{ColumnReader, ColumnReaderImpl},
@@ -9,7 +9,13 @@ use parquet::{
     file::reader::{FileReader, RowGroupReader, SerializedFileReader},
 };
 
-use crate::samples_error::{SamplesError, reason};
+use crate::{
+    files::open_regular,
+    samples_error::{SamplesError, reason},
+};
+
+/// Rows of a group at most, which are in memory together; Replimeter writes some thousand.
+const MAX_GROUP: usize = 1 << 20;
 
 /// One column of a group of rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +90,7 @@ pub fn read(
     mut each: impl FnMut(&[Column], usize),
 ) -> Result<u64, SamplesError> {
     let wrap = |error| reason(path, error);
-    let file = File::open(path).map_err(|source| SamplesError::File {
+    let file = open_regular(path, u64::MAX).map_err(|source| SamplesError::File {
         path: path.to_owned(),
         source,
     })?;
@@ -105,6 +111,12 @@ pub fn read(
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index).map_err(wrap)?;
         let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+        if rows > MAX_GROUP {
+            return Err(SamplesError::Format {
+                path: path.to_owned(),
+                reason: format!("a group has {rows} rows, more than {MAX_GROUP}"),
+            });
+        }
         let columns = places
             .iter()
             .map(|place| column(&*group, *place, rows))

@@ -14,7 +14,7 @@ use std::{
 };
 
 use flate2::{Compression, bufread::GzDecoder, write::GzEncoder};
-use replimeter_render::files::create_new;
+use replimeter_render::files::{create_new, open_regular};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -23,9 +23,12 @@ use crate::{
     run_dir::{failed, sync_folder_of},
 };
 
-/// Bytes of lines that are held at most, and that a chunk has at most when it is read: a call can be large.
+/// Bytes of lines that are held until they are a chunk.
 const CHUNK: usize = 1 << 20;
-const MAX_CHUNK: u64 = 256 << 20;
+/// Bytes of a line and of a chunk at most when they are read. A call can be large, and a value in memory takes 16 times
+/// its text.
+const MAX_LINE: usize = 16 << 20;
+const MAX_CHUNK: u64 = 32 << 20;
 /// Chunks that wait for the disk at most.
 const QUEUE: usize = 4;
 
@@ -161,7 +164,7 @@ pub(crate) enum Found {
 /// # Errors
 /// If it cannot be read.
 pub(crate) fn open(path: &Path) -> io::Result<Found> {
-    let file = match File::open(path) {
+    let file = match open_regular(path, u64::MAX) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Missing),
         Err(error) => return Err(error),
@@ -172,15 +175,19 @@ pub(crate) fn open(path: &Path) -> io::Result<Found> {
         Err(TryLockError::Error(error)) => return Err(error),
     }
     Ok(Found::Lines(Lines {
-        file: BufReader::new(file),
-        chunk: Vec::new().into_iter(),
+        file: Some(BufReader::new(file)),
+        chunk: Vec::new(),
+        at: 0,
     }))
 }
 
-/// The lines of a journal, up to the first chunk that is incomplete.
+/// The lines of a journal, up to the first chunk that is incomplete. They are parsed one by one: memory is that of a line.
 pub(crate) struct Lines {
-    file: BufReader<File>,
-    chunk: std::vec::IntoIter<Value>,
+    /// Locked as long as this lives; `None` after a line that cannot be read.
+    file: Option<BufReader<File>>,
+    chunk: Vec<u8>,
+    /// The next line in it.
+    at: usize,
 }
 
 impl Iterator for Lines {
@@ -188,16 +195,35 @@ impl Iterator for Lines {
 
     fn next(&mut self) -> Option<Value> {
         loop {
-            if let Some(line) = self.chunk.next() {
-                return Some(line);
+            let rest = self.chunk.get(self.at..).unwrap_or_default();
+            let Some(line) = rest
+                .split(|byte| *byte == b'\n')
+                .next()
+                .filter(|_| !rest.is_empty())
+            else {
+                self.chunk = chunk(self.file.as_mut()?)?;
+                self.at = 0;
+                continue;
+            };
+            self.at += line.len() + 1;
+            if line.is_empty() {
+                continue;
             }
-            self.chunk = chunk(&mut self.file)?.into_iter();
+            let value = match line.len() <= MAX_LINE {
+                true => serde_json::from_slice(line).ok(),
+                false => None,
+            };
+            if value.is_none() {
+                self.file = None;
+                self.chunk = Vec::new();
+            }
+            return value;
         }
     }
 }
 
-/// Reads a chunk; `None` at the end, and for a chunk that is incomplete or damaged.
-fn chunk(file: &mut impl BufRead) -> Option<Vec<Value>> {
+/// Reads the text of a chunk; `None` at the end, and for a chunk that is incomplete or damaged.
+fn chunk(file: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let member = GzDecoder::new(file);
     // Its checksum is compared only when its end is read.
@@ -205,11 +231,7 @@ fn chunk(file: &mut impl BufRead) -> Option<Vec<Value>> {
     if read == 0 || read as u64 == MAX_CHUNK {
         return None;
     }
-    let lines = text.split(|byte| *byte == b'\n');
-    let lines = lines.filter(|line| !line.is_empty());
-    lines
-        .map(|line| serde_json::from_slice(line).ok())
-        .collect()
+    Some(text)
 }
 
 #[cfg(test)]
@@ -348,6 +370,19 @@ mod tests {
         }
         fs::write(&path, "[1]\n").unwrap();
         assert_eq!(numbers(&path), [0; 0]);
+        // Small files of huge lines and chunks.
+        for bytes in [MAX_LINE + 1, MAX_CHUNK as usize] {
+            let mut chunk =
+                GzEncoder::new(fs::read(&path).unwrap_or_default(), Compression::fast());
+            chunk.write_all(b"0\n").unwrap();
+            chunk.write_all(&vec![b' '; bytes]).unwrap();
+            chunk.write_all(b"1\n2\n").unwrap();
+            fs::write(&path, chunk.finish().unwrap()).unwrap();
+            let whole = bytes < MAX_CHUNK as usize;
+            assert_eq!(numbers(&path), vec![0; usize::from(whole)]);
+            fs::remove_file(&path).unwrap();
+        }
+        fs::write(&path, "").unwrap();
         fs::remove_file(&path).unwrap();
         assert!(matches!(open(&path).unwrap(), Found::Missing));
     }

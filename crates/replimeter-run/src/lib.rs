@@ -28,7 +28,7 @@ pub use self::{
         Concluded, Document, Finished, Histograms, Measurement, Plan, RunContext, RunEnd,
         outcome_of, to_measure, with_advice,
     },
-    recorded::{Recorded, incomplete_hint, read_json, read_value},
+    recorded::{Recorded, incomplete_hint, of_files, read_json, read_value},
     registry::{Entry, PlannedRun, Registry, Replayed},
     screen::{Host, OutputReader, Screen, SourceOpener, json_text},
 };

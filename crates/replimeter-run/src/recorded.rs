@@ -2,15 +2,18 @@
 
 use std::{fs, path::Path, sync::atomic::AtomicBool};
 
+use replimeter_engine::catch_panic;
 use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest},
     serde_error::plain,
 };
 use replimeter_render::{
+    files,
     rows::partial_of,
     side_by_side::{ReplicationSetup, RunSide},
     terminal,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -24,7 +27,9 @@ use crate::{
     journal::{self, Found},
     measurement::Histograms,
     options::CommandLineSettings,
-    run_dir::{JOURNAL, MANIFEST, PLAN, SAMPLES, SUMMARY, failed, is_complete, write_text},
+    run_dir::{
+        JOURNAL, MANIFEST, MAX_DOCUMENT, PLAN, SAMPLES, SUMMARY, failed, is_complete, write_text,
+    },
 };
 
 /// A run's directory: its record, its manifest and its plan.
@@ -114,6 +119,49 @@ fn schema_hint(stated: &str, known: &[String]) -> Option<&'static str> {
     newer.then_some("update Replimeter (`replimeter --version`), or use the run's report.html; a newer version made this run")
 }
 
+/// Reads and renders files of runs. Files that others wrote can have values that no run has, and on which code relies.
+///
+/// # Errors
+/// Those of `work`, and that the files contradict each other if it panics.
+pub fn of_files<T>(work: impl FnOnce() -> Result<T, CliError>) -> Result<T, CliError> {
+    catch_panic(work).unwrap_or_else(|_| {
+        Err(CliError::failed(
+            "cannot use the files of these runs: their values contradict each other",
+            "if they were edited, restore them; otherwise report this as a bug, with the files",
+        ))
+    })
+}
+
+/// Memory that results are made in from a journal, which anyone can have written; a run takes a tenth.
+const MAX_MEMORY: u64 = 2 << 30;
+
+/// Bounds the memory of the process until it is dropped: beyond it ends, instead of the machine's memory.
+struct MemoryLimit(Rlimit);
+
+impl MemoryLimit {
+    fn set() -> Self {
+        let before = getrlimit(Resource::Data);
+        let most = before
+            .current
+            .map_or(MAX_MEMORY, |most| most.min(MAX_MEMORY));
+        // A lower limit is never refused.
+        let _ = setrlimit(
+            Resource::Data,
+            Rlimit {
+                current: Some(most),
+                ..before.clone()
+            },
+        );
+        Self(before)
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        let _ = setrlimit(Resource::Data, self.0.clone());
+    }
+}
+
 /// Returns the hint for a run directory that lacks a file.
 pub fn incomplete_hint() -> &'static str {
     "check that this is a run directory with whole files; `replimeter report` completes one of a run that was killed"
@@ -183,7 +231,9 @@ pub(crate) fn complete(registry: &Registry, dir: &Path, stop: &AtomicBool) -> Re
     for left in [&made, &partial_of(&made)] {
         let _ = fs::remove_file(left);
     }
+    let limit = MemoryLimit::set();
     let replayed = entry.replay(&plan, &manifest, &mut lines, &made, stop)?;
+    drop(limit);
     // Samples without a record are complete, and can have more than a journal whose end is missing.
     let placed = match replayed.run.is_some() || !samples.exists() {
         true => fs::rename(&made, &samples),
@@ -230,7 +280,7 @@ fn read_text(dir: &Path, name: &str) -> Result<String, CliError> {
             RUN_DIRECTORY,
         ));
     }
-    fs::read_to_string(&path).map_err(|error| {
+    files::read_text(&path, MAX_DOCUMENT).map_err(|error| {
         CliError::failed(
             format!("cannot read {}: {error}", path.display()),
             incomplete_hint(),

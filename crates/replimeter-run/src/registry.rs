@@ -272,6 +272,7 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
 /// Parses one line of a recorded run.
 fn read_call<T: Serialize + DeserializeOwned>(call: &Value) -> Result<T, CliError> {
     let refuse = |reason: &str| {
+        let call: String = call.to_string().chars().take(300).collect();
         CliError::failed(
             format!("cannot read a recorded call: {reason}: {call}"),
             "another version recorded it: record the run again",

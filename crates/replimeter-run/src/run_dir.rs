@@ -42,6 +42,9 @@ pub const FILES: [&str; 10] = [
     PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET, HISTOGRAMS, JOURNAL, BALANCER, AB,
 ];
 
+/// Bytes of a plan, a manifest or a record at most; those of long runs of many servers have some hundred thousand.
+pub(crate) const MAX_DOCUMENT: u64 = 8 << 20;
+
 /// The default folder of runs.
 const RUNS: &str = "replimeter-runs";
 

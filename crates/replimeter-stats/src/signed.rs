@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// in five days.
 pub type Count = u32;
 
+/// Significant digits of a histogram that is read: those of reported figures.
+const MAX_DIGITS: u8 = 3;
+
 /// Minimum number of samples beyond a quantile.
 pub const BEYOND: u64 = 10;
 
@@ -17,7 +20,7 @@ pub const BEYOND: u64 = 10;
 /// Quantiles are within the relative precision of `digits` significant digits;
 /// the mean and variance follow Welford (1962) and are exact.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(from = "WrittenHistogram", into = "WrittenHistogram")]
+#[serde(try_from = "WrittenHistogram", into = "WrittenHistogram")]
 pub struct SignedHistogram {
     positive: Histogram<Count>,
     negative: Option<Box<Histogram<Count>>>,
@@ -297,8 +300,11 @@ impl From<SignedHistogram> for WrittenHistogram {
     }
 }
 
-impl From<WrittenHistogram> for SignedHistogram {
-    fn from(written: WrittenHistogram) -> Self {
+impl TryFrom<WrittenHistogram> for SignedHistogram {
+    type Error = &'static str;
+
+    /// Reads a histogram that anyone can have written.
+    fn try_from(written: WrittenHistogram) -> Result<Self, Self::Error> {
         let WrittenHistogram {
             digits,
             min,
@@ -307,6 +313,12 @@ impl From<WrittenHistogram> for SignedHistogram {
             squares,
             bars,
         } = written;
+        if digits > MAX_DIGITS {
+            return Err("a histogram has more significant digits than 3");
+        }
+        if !bars.is_empty() && min > max {
+            return Err("the minimum of a histogram is above its maximum");
+        }
         let mut histogram = Self {
             min,
             max,
@@ -325,7 +337,7 @@ impl From<WrittenHistogram> for SignedHistogram {
             let _ = side.record_n(value.unsigned_abs(), count);
             histogram.count += u64::from(count);
         }
-        histogram
+        Ok(histogram)
     }
 }
 
@@ -369,6 +381,18 @@ mod tests {
             histogram.record(Nanos(*value));
         }
         histogram
+    }
+
+    #[test]
+    fn impossible_written_histograms_are_refused() {
+        for (wrong, reason) in [
+            (r#""digits":9,"min":0,"max":1"#, "digits"),
+            (r#""digits":3,"min":1,"max":0"#, "minimum"),
+        ] {
+            let text = format!(r#"{{{wrong},"mean":0,"squares":0,"bars":[[1,1]]}}"#);
+            let error = serde_json::from_str::<SignedHistogram>(&text).unwrap_err();
+            assert!(error.to_string().contains(reason), "{error}");
+        }
     }
 
     #[test]

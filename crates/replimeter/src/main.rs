@@ -20,7 +20,7 @@ mod tidy;
 
 use std::{process::ExitCode, sync::atomic::Ordering};
 
-use replimeter_run::cli_error::CliError;
+use replimeter_run::{cli_error::CliError, compare, of_files};
 
 use crate::cli::{Command, Invocation};
 
@@ -40,9 +40,9 @@ fn main() -> ExitCode {
             Command::Doctor(args) => commands::doctor::run(&args, &stop),
             Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),
             Command::Reproduce(args) => commands::reproduce::run(registry, &args, &stop),
-            Command::Report(args) => commands::report::run(registry, &args, &stop),
+            Command::Report(args) => of_files(|| commands::report::run(registry, &args, &stop)),
             Command::Compare(args) => {
-                replimeter_run::compare::run(registry, &args, &terminal::Terminal, &stop)
+                of_files(|| compare::run(registry, &args, &terminal::Terminal, &stop))
             }
             Command::Servers(args) => commands::servers::run(&args, &stop),
             Command::Schema(args) => commands::program::schema(registry, &args),

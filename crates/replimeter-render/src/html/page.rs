@@ -1,10 +1,12 @@
 //! The page of a report: its head, warnings, blocks and charts, and the environment of the manifest.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use minijinja::{AutoEscape, Environment, Value, context, escape_formatter, value::Serde};
 use replimeter_model::manifest::{Manifest, NOTABLE};
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 use super::{HtmlError, plotly, topology};
 use crate::{
@@ -20,6 +22,15 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 /// Plotly's script.
 const PLOTLY: &str = include_str!("../../../../vendor/plotly/plotly-cartesian.min.js");
+
+/// The page's security policy: its own scripts and styles only, and an empty style sheet, which Plotly fills.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = |text: &str| format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(text)));
+    let [style, plotly, script, empty] = [STYLE, PLOTLY, SCRIPT, ""].map(hash);
+    format!(
+        "default-src 'none'; style-src {style} {empty}; script-src {plotly} {script}; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+});
 
 /// A server for the template.
 #[derive(Serialize)]
@@ -175,6 +186,7 @@ pub fn page(
         plan,
         charts => charts.collect::<Vec<Value>>(),
         data,
+        policy => Value::from_safe_string(POLICY.clone()),
         style => STYLE,
         script => SCRIPT,
         plotly => PLOTLY,
@@ -198,6 +210,20 @@ mod tests {
         let charts = charts::compare::charts(&document);
         let page = page(&report, charts, &Manifest::default(), "a = 1").unwrap();
         assert!(!page.contains("· <script>") && page.contains("&lt;script&gt;"));
+        // No script and style but the page's own, as they are in it.
+        let policy = page
+            .split("http-equiv=\"Content-Security-Policy\"")
+            .nth(1)
+            .unwrap();
+        let policy = policy.lines().next().unwrap();
+        assert!(!policy.contains("unsafe"), "{policy}");
+        for element in ["<script>", "<style>"] {
+            for part in page.split(element).skip(1) {
+                let text = part.split(&element.replace('<', "</")).next().unwrap();
+                let hash = BASE64_STANDARD.encode(Sha256::digest(text));
+                assert!(policy.contains(&format!("'sha256-{hash}'")), "{element}");
+            }
+        }
         assert!(page.contains("Difference of B from A") && page.contains("Times of A and B"));
     }
 }

@@ -12,6 +12,7 @@ use replimeter_model::{
     record::RunStatus,
     serde_error::plain,
 };
+use replimeter_render::files;
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ use crate::{
     AnyRun, Entry, Registry,
     cli_error::CliError,
     recorded::{complete, require_directory},
-    run_dir::{MANIFEST, PLAN, SUMMARY},
+    run_dir::{MANIFEST, MAX_DOCUMENT, PLAN, SUMMARY},
 };
 
 /// A run directory.
@@ -49,7 +50,7 @@ fn incomplete(dir: &Path, reason: &str) -> CliError {
 /// Reads a file of a run.
 fn text(dir: &Path, name: &str) -> Result<String, CliError> {
     let path = dir.join(name);
-    match fs::read_to_string(&path) {
+    match files::read_text(&path, MAX_DOCUMENT) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(incomplete(dir, &format!("it has no {name}")))
@@ -234,8 +235,8 @@ fn is_run(dir: &Path) -> bool {
 
 /// Returns whether it is a comparison, which can be among the runs.
 fn is_comparison(dir: &Path) -> bool {
-    let head = fs::read_to_string(dir.join(SUMMARY)).unwrap_or_default();
-    head.chars()
+    let text = files::read_text(&dir.join(SUMMARY), MAX_DOCUMENT).unwrap_or_default();
+    text.chars()
         .take(200)
         .collect::<String>()
         .contains("replimeter.compare/")

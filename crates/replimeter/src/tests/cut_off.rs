@@ -1,8 +1,11 @@
 //! Runs that were cut off: `report` completes them from their journal.
 
-use std::{collections::BTreeMap, io::Write};
+use std::{
+    collections::BTreeMap,
+    io::{Read as _, Write},
+};
 
-use flate2::{Compression, write::GzEncoder};
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 
 use super::*;
 
@@ -84,4 +87,33 @@ fn interrupted_report_changes_nothing() {
         .unwrap();
     assert_eq!(failure.kind, FailureKind::Interrupted);
     assert_eq!(files(dir.path()), before);
+}
+
+#[test]
+fn impossible_histogram_in_a_journal_is_an_error() {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/net/load");
+    let mut text = String::new();
+    let recorded = fs::File::open(case.join("calls.jsonl.gz")).unwrap();
+    GzDecoder::new(recorded).read_to_string(&mut text).unwrap();
+    assert!(text.contains(r#""digits":3"#));
+    for (digits, right) in [(3, true), (9, false)] {
+        let dir = TempDir::new().unwrap();
+        for name in [PLAN, MANIFEST] {
+            fs::copy(case.join("run").join(name), dir.path().join(name)).unwrap();
+        }
+        let calls = text.replace(r#""digits":3"#, &format!(r#""digits":{digits}"#));
+        let calls = calls
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        journal(dir.path(), &calls.collect::<Vec<_>>());
+        let registry = replimeter_measurements::registry();
+        let message = Recorded::open(registry, dir.path(), &GOES_ON)
+            .err()
+            .map(|failure| failure.message);
+        match (right, message) {
+            (true, None) => {}
+            (false, Some(message)) => assert!(message.contains("significant digits"), "{message}"),
+            (_, message) => panic!("{digits}: {message:?}"),
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Checks that [`ping`], a measurement in one file, has all features of a measurement.
 
 mod cut_off;
+mod foreign;
 mod links;
 mod ping;
 mod server;

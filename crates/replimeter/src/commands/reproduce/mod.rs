@@ -178,6 +178,10 @@ pub(crate) fn again(
     for experiment in &mut document.experiments {
         let mut runs = Vec::new();
         for run in &experiment.run_dirs {
+            // A link may lead to any other run.
+            if dir.join(run).is_symlink() {
+                continue;
+            }
             match Recorded::open(registry, &dir.join(run), stop) {
                 Ok(run) => runs.push(run),
                 Err(failure) if failure.kind == FailureKind::Interrupted => return Err(failure),
