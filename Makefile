@@ -55,7 +55,7 @@ audit: $(DENY)
 # Every target of fuzz/targets, with at most 64 MB and one second for an input. Inputs that reach new code are kept in target/corpus;
 # one that fails is written there, too: it becomes a unit test. `TARGETS=url` selects targets.
 RUNS ?= 10000000
-TARGETS ?= binlog wire option-file url plan workload
+TARGETS ?= binlog wire login option-file url url-list plan workload journal run-directory http
 FUZZ := target/tools/bin/cargo-fuzz
 
 fuzz: $(FUZZ)

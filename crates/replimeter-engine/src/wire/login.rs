@@ -146,6 +146,32 @@ impl Greeting {
     }
 }
 
+/// Returns what a client sends during its login to a server that sends these packets, and how the login ends; for fuzzing.
+#[must_use]
+pub fn login_packets<'a>(
+    node: &Node,
+    encrypted: bool,
+    packets: impl IntoIterator<Item = &'a [u8]>,
+) -> (Vec<Vec<u8>>, String) {
+    let mut sent = Vec::new();
+    let mut login = || -> Result<(), LoginError> {
+        let mut packets = packets.into_iter();
+        let greeting = Greeting::parse(packets.next().unwrap_or_default())?;
+        let (response, mut authentication) = greeting.response(node, encrypted)?;
+        sent.push(response);
+        for packet in packets {
+            match authentication.answer(packet)? {
+                Reaction::Send(packet) => sent.push(packet),
+                Reaction::Wait => {}
+                Reaction::Done => return Ok(()),
+            }
+        }
+        Err(LoginError::Malformed("the server sends nothing more"))
+    };
+    let ended = format!("{:?}", login());
+    (sent, ended)
+}
+
 /// Authentication methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {

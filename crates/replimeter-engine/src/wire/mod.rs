@@ -12,6 +12,7 @@ mod tls;
 
 pub use self::{
     connection::{PreparedStatement, StatementError, WireConnection, WireTarget},
+    login::login_packets,
     packet::{Binder, ParameterValue},
     scan::{Answer, ResponseScanner, ServerRefusal, StatementResult, WireError},
 };

@@ -47,6 +47,20 @@ fn threads_of(front: usize) -> String {
     format!("{THREADS}{front}-")
 }
 
+/// Reads a form and cookies as the site does, and returns the cookie of the last post as the site would set it; for fuzzing.
+///
+/// # Errors
+/// The first result has the reason why the form is refused.
+#[must_use]
+pub fn read_input(form: &[u8], cookies: &str) -> (Result<(), String>, Option<String>) {
+    let names = CookieNames::of(0);
+    let post = names.visitor(cookies).post;
+    (
+        posts::Form::parse(form).map(|_| ()),
+        post.map(|post| format!("{}={post}", names.post)),
+    )
+}
+
 /// Fronts that are to be started.
 #[derive(Clone, Debug)]
 pub struct FrontSpec {
