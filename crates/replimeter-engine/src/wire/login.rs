@@ -154,7 +154,7 @@ pub fn login_packets<'a>(
     packets: impl IntoIterator<Item = &'a [u8]>,
 ) -> (Vec<Vec<u8>>, String) {
     let mut sent = Vec::new();
-    let mut login = || -> Result<(), LoginError> {
+    let login = || -> Result<(), LoginError> {
         let mut packets = packets.into_iter();
         let greeting = Greeting::parse(packets.next().unwrap_or_default())?;
         let (response, mut authentication) = greeting.response(node, encrypted)?;

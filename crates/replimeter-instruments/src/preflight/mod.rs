@@ -9,7 +9,7 @@ mod unnamed;
 
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
-    dialect::{self, Channel, settings::quoted_user},
+    dialect::{Channel, settings::quoted_user},
     facts::{ServerFacts, grants},
     grants::Grants,
     source::Member,

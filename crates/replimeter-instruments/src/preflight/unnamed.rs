@@ -147,7 +147,8 @@ pub(crate) const HIDDEN: &str =
 /// What a run means for a replica that is not named.
 const APPLIED: &str = "what a run writes is applied there too, and";
 /// What it means for one that is not asked.
-const UNCHECKED: &str = "a table of its own in the schema `replimeter` there can stop its replication, or be replaced";
+const UNCHECKED: &str =
+    "a table of its own in the schema `replimeter` there can stop its replication, or be replaced";
 
 /// Returns the warning about a replica, with the user as whom it was asked, or why it was not.
 fn warning(fact: String, asked: Result<&str, &String>) -> Warning {
