@@ -317,10 +317,8 @@ fn second_signal(who: &str, user: &TestUser, shape: &str) {
     let child = user.start(&[&["--sandbox", shape], &rows[..]].concat(), None);
     wait_until("counted rows are on the disk", LIMIT, || {
         let runs = fs::read_dir(user.runs()).into_iter().flatten().flatten();
-        let journals = runs.map(|run| run.path().join("run.journal"));
-        journals
-            .flat_map(fs::metadata)
-            .any(|file| file.len() > 20_000)
+        let mut journals = runs.flat_map(|run| fs::metadata(run.path().join("run.journal")));
+        journals.any(|file| file.len() > 20_000)
     });
     for server in servers_below(&user.own()) {
         kill_process(Pid::from_raw(server).unwrap(), Signal::STOP).unwrap();

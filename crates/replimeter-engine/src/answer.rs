@@ -24,7 +24,7 @@ pub fn give_up_on_silent_servers() {
 fn give_up_on(mut waiting: Vec<Node>) {
     let deadline = Instant::now() + PATIENCE;
     let (send, receive) = mpsc::channel();
-    waiting.retain(|node| !silent::is_silent(node) && ask(node, &send));
+    waiting.retain(|node| !silent::is_silent(&node.endpoint) && ask(node, &send));
     drop(send);
     while !waiting.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -54,7 +54,7 @@ fn ask(node: &Node, send: &Sender<(String, Result<(), ServerError>)>) -> bool {
 }
 
 fn give_up(node: &Node, error: Option<ServerError>) {
-    silent::add(node, error);
+    silent::add(&node.endpoint, error);
     driver::shut_down_all(node);
 }
 
@@ -100,7 +100,7 @@ mod tests {
         let node = node(listener.local_addr().unwrap().port());
         drop(listener);
         give_up_on(vec![node.clone()]);
-        assert!(silent::is_silent(&node));
+        assert!(silent::is_silent(&node.endpoint));
         let error = Session::open(&node).unwrap_err();
         assert!(error.cause.contains("refused"), "{error:?}");
         assert!(error.hint.contains("its port"), "{error:?}");

@@ -153,8 +153,13 @@ impl Node {
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         let (host, port) = (self.endpoint.host.clone(), self.endpoint.port);
         let resolve = move || Ok((host.as_str(), port).to_socket_addrs()?.collect());
-        attempt("resolve", CONNECT, &|| silent::is_silent(self), resolve)?
-            .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+        attempt(
+            "resolve",
+            CONNECT,
+            &|| silent::is_silent(&self.endpoint),
+            resolve,
+        )?
+        .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Returns the timeout of each answer of the login.

@@ -59,7 +59,7 @@ impl Session {
     /// # Errors
     /// When the server cannot be reached or verified, or refuses the user.
     pub fn open(node: &Node) -> Result<Self, ServerError> {
-        Self::open_unless(node, || silent::is_silent(node))
+        Self::open_unless(node, || silent::is_silent(&node.endpoint))
     }
 
     /// Connects, even to a server that stopped answering: it may answer again.
@@ -197,7 +197,7 @@ impl Session {
     #[must_use]
     pub fn error(&self, operation: &str, error: &Error) -> ServerError {
         let error = ServerError::from_driver(&self.name, &self.address, operation, error);
-        silent::explained(self.watch.node(), error)
+        silent::explained(&self.watch.node().endpoint, error)
     }
 
     /// Returns an error about this server that Replimeter detected, not the server.
@@ -433,7 +433,7 @@ pub(crate) fn login_error(node: &Node, cause: &Error) -> ServerError {
         error.kind = ErrorKind::Unreachable;
         error.hint = "check that the address is that of a MariaDB or MySQL server, and that the port or socket is right".to_owned();
     }
-    silent::explained(node, error)
+    silent::explained(&node.endpoint, error)
 }
 
 /// Returns the error about a server that asks for the password, encrypted with a key of unknown origin.

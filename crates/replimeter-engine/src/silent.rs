@@ -6,10 +6,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    error::{ErrorKind, NO_ANSWER, ServerError},
-    node::Node,
-};
+use replimeter_model::target::Endpoint;
+
+use crate::error::{ErrorKind, NO_ANSWER, ServerError};
 
 /// How long a server has to answer: a login may take longer elsewhere, but the end of a run would take twice as long then.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -22,22 +21,22 @@ fn all() -> MutexGuard<'static, Vec<(String, Option<ServerError>)>> {
 }
 
 /// Adds a server, with the error of its last connection if that came before the end of [`PATIENCE`].
-pub(crate) fn add(node: &Node, error: Option<ServerError>) {
+pub(crate) fn add(server: &Endpoint, error: Option<ServerError>) {
     let error = error.filter(|error| error.cause != NO_ANSWER);
-    all().push((node.endpoint.address(), error));
+    all().push((server.address(), error));
 }
 
-pub(crate) fn is_silent(node: &Node) -> bool {
-    let address = node.endpoint.address();
+pub(crate) fn is_silent(server: &Endpoint) -> bool {
+    let address = server.address();
     all().iter().any(|(known, _)| *known == address)
 }
 
 /// Returns the true cause of an error, if its server is silent.
-pub(crate) fn explained(node: &Node, error: ServerError) -> ServerError {
+pub(crate) fn explained(server: &Endpoint, error: ServerError) -> ServerError {
     if !error.unanswered() {
         return error;
     }
-    let address = node.endpoint.address();
+    let address = server.address();
     let cause = match all().iter().find(|(known, _)| *known == address) {
         None => return error,
         Some((_, cause)) => cause.clone(),

@@ -176,7 +176,7 @@ fn ask(source: &Node, replica: &ConnectedReplica) -> Result<Node, String> {
 }
 
 /// Returns how to reach a registered replica with the user of its source, or why it must not be asked. The user did not name its
-/// address: whoever is there gets the password only by a certificate of the user's own authority, and on this machine a proof of it.
+/// address: what answers there gets the password only by a certificate of the user's own authority, and on this machine a proof of it.
 fn way_to(source: &Node, replica: &ConnectedReplica) -> Result<Node, String> {
     let Some((host, port)) = replica.address.clone() else {
         return Err("it reports no address (report_host)".to_owned());

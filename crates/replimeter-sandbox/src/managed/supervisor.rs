@@ -98,7 +98,7 @@ pub fn supervise(
     ended
 }
 
-/// Listens at the socket of a sandbox's folder. Whoever can write to it can end the sandbox, so it appears there when it is private.
+/// Listens at the socket of a sandbox's folder. A user who can write to it can end the sandbox, so it appears there when it is private.
 fn listen_privately(folder: &Path) -> io::Result<UnixListener> {
     let private = folder.join("control.partial");
     DirBuilder::new().mode(0o700).create(&private)?;
