@@ -33,6 +33,7 @@ mod sandbox;
 mod scale;
 mod server_cost;
 mod servers;
+mod settings;
 mod shapes;
 mod stages;
 mod stale;
@@ -89,6 +90,7 @@ const GROUPS: &[(&str, &[Test])] = groups![
     scale,
     server_cost,
     servers,
+    settings,
     shapes,
     stages,
     stale,

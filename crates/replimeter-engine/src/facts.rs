@@ -174,7 +174,36 @@ pub fn grants(session: &mut Session, engine: Engine) -> Result<Option<Grants>, S
     {
         statement = format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}");
     }
-    match session.rows(operation, &statement) {
+    shown_grants(session, operation, &statement)
+}
+
+/// Returns the privileges of another account of MySQL, quoted as the server reports it, with those of its default roles; `None` when
+/// the user may not read them.
+///
+/// # Errors
+/// When the connection breaks.
+pub(crate) fn grants_of(
+    session: &mut Session,
+    account: &str,
+) -> Result<Option<Grants>, ServerError> {
+    let operation = "cannot read an account's privileges";
+    let mut statement = format!("SHOW GRANTS FOR {account}");
+    let roles = format!(
+        "SELECT GROUP_CONCAT(QUOTE(DEFAULT_ROLE_USER), '@', QUOTE(DEFAULT_ROLE_HOST)) FROM mysql.default_roles \
+         WHERE CONCAT(QUOTE(USER), '@', QUOTE(HOST)) = \"{account}\""
+    );
+    if let Ok(Some(roles)) = session.value(operation, &roles) {
+        statement += &format!(" USING {roles}");
+    }
+    shown_grants(session, operation, &statement)
+}
+
+fn shown_grants(
+    session: &mut Session,
+    operation: &str,
+    statement: &str,
+) -> Result<Option<Grants>, ServerError> {
+    match session.rows(operation, statement) {
         Ok(rows) => Ok(Some(Grants::parse(
             rows.iter().flat_map(|row| row.values()).map(String::as_str),
         ))),

@@ -32,10 +32,6 @@ pub(crate) const KEEPALIVE_PROBES: u32 = 6;
 /// How long sent bytes may stay unacknowledged by the peer's system.
 pub(crate) const UNACKNOWLEDGED: Duration = Duration::from_secs(45);
 
-/// What begins every session. One statement must be one transaction, regardless of the server's default; and no session of a run may end
-/// because it is idle for some seconds, as the one that holds its lock: the time is the default of every server.
-const SESSION: &str = "SET SESSION autocommit=1, wait_timeout=28800";
-
 /// Prepared statements that a connection caches.
 const STATEMENTS: usize = 1024;
 
@@ -189,7 +185,6 @@ impl Node {
             .tcp_nodelay(true)
             // The answer to a write contains its GTID for sessions that request it.
             .additional_capabilities(CapabilityFlags::CLIENT_SESSION_TRACK)
-            .init(vec![SESSION])
             .tcp_connect_timeout(Some(CONNECT))
             .read_timeout(Some(self.login_timeout()))
             .write_timeout(Some(self.login_timeout()))

@@ -9,7 +9,7 @@ use std::{
 };
 
 use mysql::{
-    Conn, DriverError, Error, QueryResult, Row, Value,
+    Conn, DriverError, Error, Opts, QueryResult, Row, Value,
     prelude::{Protocol, Queryable},
 };
 use replimeter_model::target::SslMode;
@@ -17,6 +17,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::{
     attempt::attempt,
+    dialect::session_settings::SessionSettings,
     driver::{self, AnswerWatch, Interrupter},
     error::{ErrorKind, ServerError, code},
     node::{CONNECT, Node},
@@ -191,6 +192,31 @@ impl Session {
     /// Consumes the session and returns the driver's connection, for a stream that takes it over.
     pub(crate) fn into_conn(self) -> Conn {
         self.conn
+    }
+
+    /// Restores the settings of Replimeter's sessions, after a reset or [`use_server_defaults`](Self::use_server_defaults).
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub fn restore_settings(&mut self, operation: &str) -> Result<(), ServerError> {
+        self.set(operation, SessionSettings::own())
+    }
+
+    /// Lets the following statements, which are the user's, have the server's defaults.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub fn use_server_defaults(&mut self, operation: &str) -> Result<(), ServerError> {
+        self.set(operation, SessionSettings::user())
+    }
+
+    fn set(&mut self, operation: &str, mut settings: SessionSettings) -> Result<(), ServerError> {
+        loop {
+            match self.run(operation, &settings.sql()) {
+                Err(error) if settings.leave_out(&error.cause) => {}
+                done => return done,
+            }
+        }
     }
 
     /// Wraps a driver error with this server's name.
@@ -467,7 +493,7 @@ fn connect(node: &Node, tls: bool, given_up: &dyn Fn() -> bool) -> mysql::Result
     let limit = CONNECT + driver::limit(node.login_timeout());
     let conn = attempt("connect", limit, given_up, move || {
         namespace.map_or(Ok(()), |namespace| namespace.enter())?;
-        driver::call(|| Conn::new(opts)).unwrap_or_else(|panic| Err(login_panic(&panic)))
+        driver::call(|| begin(opts)).unwrap_or_else(|panic| Err(login_panic(&panic)))
     })?;
     conn.unwrap_or(Err(Error::DriverError(DriverError::ConnectTimeout)))
 }
@@ -480,6 +506,18 @@ fn login_panic(panic: &str) -> Error {
         return Error::DriverError(DriverError::UnknownAuthPlugin(PARSEC.to_owned()));
     }
     Error::IoError(io::Error::other("the answer is not one of the protocol"))
+}
+
+/// Connects, and sets what every session begins with.
+fn begin(opts: Opts) -> mysql::Result<Conn> {
+    let mut conn = Conn::new(opts)?;
+    let mut settings = SessionSettings::own();
+    loop {
+        match conn.query_drop(settings.sql()) {
+            Err(Error::MySqlError(refusal)) if settings.leave_out(&refusal.message) => {}
+            done => return done.map(|()| conn),
+        }
+    }
 }
 
 /// Returns the connection's socket.

@@ -179,8 +179,6 @@ pub(crate) fn measure(
     patience: ProbeLimits,
 ) -> Result<Option<Offset>, ServerError> {
     let operation = "cannot read the server's clock";
-    // For this session only: without summer time every local time is unique.
-    session.run(operation, "SET SESSION time_zone = '+00:00'")?;
     for _ in 0..MAX_ATTEMPTS {
         // If a server runs with sysdate_is_now, the statement began between the local readings,
         // too.

@@ -1,5 +1,6 @@
 //! The differences between MariaDB and MySQL, in one place.
 
+pub mod applier_user;
 pub mod appliers;
 pub mod binlog;
 pub mod connections;
@@ -13,6 +14,7 @@ mod mariadb;
 mod mysql;
 pub mod postponed;
 pub mod semi_sync;
+pub(crate) mod session_settings;
 pub mod settings;
 pub mod stages;
 pub mod statements;

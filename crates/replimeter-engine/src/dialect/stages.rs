@@ -100,14 +100,12 @@ enum StageQuery {
 }
 
 impl StageSource {
-    /// Prepares the query on a session, whose time zone becomes UTC.
+    /// Prepares the query on a session.
     ///
     /// # Errors
     /// When the server has no such data (`performance_schema` is off, or it is a Galera node), the
     /// user lacks a privilege, or the connection breaks.
     pub fn prepare(facts: &ServerFacts, session: &mut Session) -> Result<Self, ServerError> {
-        // For this session only: without summer time every local time is unique.
-        session.run(OPERATION, "SET SESSION time_zone = '+00:00'")?;
         let way = match facts.engine {
             Engine::MySql => {
                 if facts.get("performance_schema") == "OFF" {

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     ErrorKind, Node, ServerError, Session,
+    dialect::session_settings::SessionSettings,
     session::{login_error, sent_in_clear, unverified_key},
     silent,
 };
@@ -205,8 +206,24 @@ impl WireConnection {
             }
         })?;
         self.idle = true;
-        // One statement must be one transaction, whatever the server's default.
-        self.run("SET SESSION autocommit=1").await
+        self.set(SessionSettings::load()).await
+    }
+
+    /// Lets the following statements, which are the user's, have the server's defaults.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub async fn use_server_defaults(&mut self) -> Result<(), ServerError> {
+        self.set(SessionSettings::user()).await
+    }
+
+    async fn set(&mut self, mut settings: SessionSettings) -> Result<(), ServerError> {
+        loop {
+            match self.run(&settings.sql()).await {
+                Err(error) if settings.leave_out(&error.cause) => {}
+                done => return done,
+            }
+        }
     }
 
     async fn try_log_in(&mut self) -> Result<(), LoginFailure> {

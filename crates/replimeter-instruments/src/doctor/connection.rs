@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     SCHEMA, TABLE,
-    preflight::{EFFECT, HINT, PRIMARY_PRIVILEGES, REPLICA_PRIVILEGES, hidden_contents},
+    preflight::{
+        EFFECT, GROUP, HINT, PRIMARY_PRIVILEGES, REPLICA_PRIVILEGES, hidden_contents,
+        restricted_appliers,
+    },
 };
 
 pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
@@ -88,6 +91,22 @@ fn privileges(
     };
     let mut findings = Vec::from_iter(missing(wanted, server, state));
     findings.extend(hidden(server, state));
+    let channel = match view.tie(index) {
+        UpstreamRelation::Channel { channel, .. } => state
+            .channels()
+            .get(*channel)
+            .map(|channel| channel.name.as_str()),
+        UpstreamRelation::Group => Some(GROUP),
+        _ => None,
+    };
+    let restricted = channel.map(|channel| restricted_appliers(channel, &state.applier_users));
+    findings.extend(restricted.into_iter().flatten().map(|applier| {
+        let (severity, code) = match applier.stops {
+            true => (Severity::Error, Code::MissingPrivilege),
+            false => (Severity::Warning, Code::NotChecked),
+        };
+        about(severity, code, server, applier.fact, applier.hint)
+    }));
     let engine = state.facts.engine;
     let mut refused = |error: Option<&ServerError>, severity, what: &str, privilege: &str| {
         findings.extend(error.map(|error| unseen(server, state, error, severity, what, privilege)));

@@ -7,6 +7,7 @@ use replimeter_engine::{
     ServerError, Session,
     dialect::{
         self, Channel,
+        applier_user::{ApplierUser, applier_users},
         galera::NodeState,
         group::GroupState,
         gtid::Executed,
@@ -94,6 +95,8 @@ pub(super) struct ServerState {
     pub(super) grants: Option<Grants>,
     /// Replication channels.
     pub(super) channels: Result<Vec<Channel>, ServerError>,
+    /// Accounts with whose privileges channels apply.
+    pub(super) applier_users: Result<Vec<ApplierUser>, ServerError>,
     /// Its Galera state.
     pub(super) galera: Option<NodeState>,
     /// Its group.
@@ -270,6 +273,7 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServ
         user: settings::quoted_user(session)?,
         grants: grants(session, facts.engine)?,
         channels: channels.clone(),
+        applier_users: unless_disconnected(applier_users(facts.engine, session))?,
         galera: galera.clone(),
         group: group.clone(),
         semi_sync: semi_sync.clone(),

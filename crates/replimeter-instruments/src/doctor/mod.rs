@@ -1,7 +1,6 @@
 //! Examines a set of servers and reports problems, and facts to know before a measurement. All data
 //! is read first and then checked by pure functions, which can be tested with any state. Nothing is
-//! written, no lock is taken and no setting is changed except the time zone of Replimeter's own
-//! sessions.
+//! written, no lock is taken and no setting is changed except those of Replimeter's own sessions.
 
 mod clocks;
 mod cluster;

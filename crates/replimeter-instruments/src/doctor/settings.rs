@@ -127,7 +127,7 @@ fn sessions(server: &Examination, state: &ServerState) -> Vec<Finding> {
             Severity::Warning,
             Code::IsolationSerializable,
             "sessions begin as SERIALIZABLE: reads inside transactions lock rows, and appliers wait for them".to_owned(),
-            "SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ; during the measurement",
+            "SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ; (Replimeter's own sessions set it anyway, loads from your files do not)",
         );
     }
     if state.sysdate_is_now {

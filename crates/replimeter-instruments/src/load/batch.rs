@@ -143,15 +143,12 @@ impl RowBatches {
 pub(super) fn takes_files(session: &mut Session) -> Result<bool, ServerError> {
     let settings = session.pairs(
         FILLING,
-        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('local_infile', 'binlog_format', 'sql_mode')",
+        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('local_infile', 'binlog_format')",
     )?;
     let setting = |name: &str| settings.get(name).map_or("", String::as_str);
-    // A server without the variable replicates rows only. Both modes change what a text is.
+    // A server without the variable replicates rows only.
     let rows_only = matches!(setting("binlog_format"), "" | "ROW");
-    let modes = ["NO_BACKSLASH_ESCAPES", "EMPTY_STRING_IS_NULL"];
-    Ok(setting("local_infile") == "ON"
-        && rows_only
-        && !modes.iter().any(|mode| setting("sql_mode").contains(mode)))
+    Ok(setting("local_infile") == "ON" && rows_only)
 }
 
 /// Returns whether a file fills a table like `INSERT`: a batch can be rolled back, and each column gets the same value.

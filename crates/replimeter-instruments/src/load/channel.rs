@@ -116,6 +116,13 @@ impl Channel {
         done.map(drop).map_err(|error| self.explained(error))
     }
 
+    /// Lets the following statements, which are the user's, have the server's defaults.
+    pub(super) async fn use_server_defaults(&mut self) -> Result<(), ServerError> {
+        let setting = self.wire.use_server_defaults();
+        let done = self.task.limited(self.limit, setting).await;
+        done.unwrap_or_else(|| Err(self.wire.unanswered(self.limit)))
+    }
+
     /// Sends the cheapest command that a server answers, and waits for the answer.
     pub(super) async fn ping(&mut self) -> Result<StatementResult, StatementError> {
         let done = self.task.limited(self.limit, self.wire.ping()).await;

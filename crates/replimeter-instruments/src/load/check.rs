@@ -6,8 +6,8 @@ use replimeter_model::warning::Warning;
 use crate::{
     discovery::{Relation, find_relations, read_each},
     preflight::{
-        CheckedReplica, Cluster, check_binlog_filters, check_channel, check_surroundings,
-        refuse_broken_chain, refuse_read_only,
+        CheckedReplica, Cluster, check_applier, check_binlog_filters, check_channel,
+        check_surroundings, refuse_broken_chain, refuse_read_only,
     },
     table::{self, remove_federated},
 };
@@ -25,6 +25,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let (mut primary, mut replicas) = (None, Vec::new());
     for (mut server, relation) in servers.into_iter().zip(relations.of) {
         warnings.extend(server.unverified());
+        check_applier(&mut server, &relation, &mut warnings)?;
         match &relation {
             Relation::Writer => {
                 refuse_read_only(&server.session, &server.facts)?;

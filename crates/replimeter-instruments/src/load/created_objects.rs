@@ -10,10 +10,8 @@ use replimeter_engine::{ErrorKind, Node, error::code};
 use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{
-    about,
-    fill::{self, DataSet},
-    value::Draw,
-    worker::{LoadTarget, OPERATION},
+    fill::{self, DataSet, run_setup},
+    worker::LoadTarget,
     workload::Workload,
 };
 use crate::MeasureError;
@@ -60,16 +58,7 @@ impl CreatedObjects {
             return Ok(());
         }
         let mut session = retry_until(place, patience, stop, || Ok(place.open_session()?))?;
-        let mut words = String::new();
-        for statement in &inner.setup {
-            if stop.load(Ordering::Relaxed) {
-                return Err(MeasureError::Interrupted);
-            }
-            statement.fill(&mut Draw::new(0, 1, 0), &mut words);
-            let done = session.run(OPERATION, &words);
-            done.map_err(|error| about(error, workload, statement.line, &statement.excerpt()))?;
-        }
-        Ok(())
+        run_setup(&mut session, workload, stop)
     }
 
     /// Removes data sets and runs each script's teardown; failures do not stop the rest. Returns these
@@ -89,9 +78,7 @@ impl CreatedObjects {
             let mut failed: Vec<String> = Vec::new();
             match fill::open_for_removal(&place.node, fill::REMOVAL) {
                 Ok(mut session) => {
-                    for (statement, error) in
-                        fill::tear_down(&mut session, &workload.inner.teardown)
-                    {
+                    for (statement, error) in fill::tear_down(&mut session, &workload) {
                         failed.push(format!(
                             "{error} (line {} of {}: {})",
                             statement.line,

@@ -57,7 +57,7 @@ impl BackgroundLoad {
             }
             let size = plan.size.filter(|_| workload.has_data());
             let size = size.unwrap_or_else(|| workload.default_size());
-            let set = fill(cluster, workload, size, progress, stop)?;
+            let set = fill(cluster, workload, size, patience, progress, stop)?;
             made.sets.push(set);
         }
         for (place, workload) in places.iter().zip(workloads) {

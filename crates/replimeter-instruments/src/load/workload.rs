@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use replimeter_engine::Session;
 use replimeter_model::load::DataSize;
 
 use super::{
     script::{Template, excerpt},
     value::Source,
+    worker::OPERATION,
 };
+use crate::MeasureError;
 
 /// Maximum bytes of a workload file; larger ones are not written by hand.
 pub const MAX_FILE_SIZE: u64 = 1 << 20;
@@ -208,6 +211,32 @@ impl Workload {
             .iter()
             .flat_map(|operation| &operation.steps)
             .all(Step::reads)
+    }
+
+    /// Returns whether it is a file of the user, whose statements have the server's defaults.
+    #[must_use]
+    pub fn is_of_user(&self) -> bool {
+        Self::built_in(&self.name).is_none()
+    }
+
+    /// Calls `work`, which runs statements of this script, with a session that has the settings for them.
+    ///
+    /// # Errors
+    /// Those of `work`, and when the connection breaks.
+    pub(super) fn with_settings<T>(
+        &self,
+        session: &mut Session,
+        work: impl FnOnce(&mut Session) -> Result<T, MeasureError>,
+    ) -> Result<T, MeasureError> {
+        if !self.is_of_user() {
+            return work(session);
+        }
+        session.use_server_defaults(OPERATION)?;
+        let done = work(session);
+        let restored = session.restore_settings(OPERATION);
+        let done = done?;
+        restored?;
+        Ok(done)
     }
 
     fn statement_with(&self, wanted: fn(Version) -> bool) -> Option<&str> {

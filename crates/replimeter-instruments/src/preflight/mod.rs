@@ -1,6 +1,7 @@
 //! Checks before anything is written: identity of the servers, replication between them,
 //! privileges, and settings that would make results invalid.
 
+mod applier_user;
 mod cluster;
 mod filters;
 mod obstacles;
@@ -9,7 +10,7 @@ mod unnamed;
 
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
-    dialect::{Channel, settings::quoted_user},
+    dialect::{Channel, applier_user::applier_users, settings::quoted_user},
     facts::{ServerFacts, grants},
     grants::Grants,
     source::Member,
@@ -19,6 +20,8 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 
+use self::applier_user::channel_of;
+pub(crate) use self::applier_user::{GROUP, RestrictedApplier, restricted_appliers};
 pub use self::cluster::{CheckedReplica, Cluster, ReplicaState};
 pub(crate) use self::filters::{check_binlog_filters, refuse_filters};
 pub(crate) use self::obstacles::{EFFECT, HINT, warn_of_obstacles};
@@ -27,7 +30,10 @@ pub(crate) use self::unnamed::{HIDDEN, UnnamedReplicas, find_unnamed};
 use self::{source::refuse_unnamed_source, unnamed::unnamed_replicas};
 use crate::{
     SCHEMA, TABLE,
-    discovery::{self, DiscoveredServer, Relation, Relations, find_relations, not_running},
+    discovery::{
+        self, DiscoveredServer, Relation, Relations, find_relations, not_running,
+        unless_disconnected,
+    },
 };
 
 /// Privileges of the writer's user on the schema.
@@ -211,6 +217,37 @@ pub(crate) fn refuse_read_only(session: &Session, facts: &ServerFacts) -> Result
     }
 }
 
+/// Refuses a replica that would stop at what a run writes, because it applies with the privileges of an account, and warns of one for
+/// which that could not be read.
+///
+/// # Errors
+/// When it would stop, or the connection breaks.
+pub(crate) fn check_applier(
+    server: &mut DiscoveredServer,
+    relation: &Relation,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), ServerError> {
+    let Some(channel) = channel_of(relation) else {
+        return Ok(());
+    };
+    let session = &mut server.session;
+    let users = unless_disconnected(applier_users(server.facts.engine, session))?;
+    for RestrictedApplier { stops, fact, hint } in restricted_appliers(channel, &users) {
+        if stops {
+            return Err(ServerError {
+                kind: ErrorKind::Privilege,
+                ..session.precondition("cannot apply what a run writes", fact, hint)
+            });
+        }
+        warnings.push(Warning::new(
+            WarningCode::NotChecked,
+            format!("{session}: {fact}"),
+            hint,
+        ));
+    }
+    Ok(())
+}
+
 /// Completes the hint of a privilege that is missing on a replica, where a GRANT would be a transaction of its own.
 fn granted_on_primary(mut error: ServerError) -> ServerError {
     if error.kind == ErrorKind::Privilege {
@@ -324,6 +361,7 @@ fn check_replica(
     )
     .map_err(granted_on_primary)?;
     check_membership(server)?;
+    check_applier(server, relation, warnings)?;
     warn_of_waiting_reads(server, warnings);
     let session = &server.session;
     let Relation::Channel {

@@ -44,8 +44,7 @@ fn pooled(session: &mut Session, pool: SessionReset) -> Result<(), ServerError> 
         SessionReset::ChangeUser => session.conn().change_user(ChangeUserOpts::DEFAULT),
     };
     done.map_err(|error| session.error("cannot reset the connection", &error))?;
-    // Each statement must remain its own transaction, regardless of the server's default.
-    session.run("cannot reset the connection", "SET SESSION autocommit=1")
+    session.restore_settings("cannot reset the connection")
 }
 
 fn prepared(session: &mut Session, operation: &str, sql: &str) -> Result<Statement, ServerError> {

@@ -142,13 +142,8 @@ pub fn prepare(writer: &mut Session, facts: &ServerFacts) -> Result<(), ServerEr
             "use --method poll, wait or tap",
         ));
     }
-    // Stamps without a zone are read as UTC.
-    writer.run(OPERATION, "SET SESSION time_zone = '+00:00'")?;
-    // InnoDB refuses logged statements under READ COMMITTED (error 1665).
-    writer.run(
-        OPERATION,
-        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-    )?;
+    // Every session of Replimeter has UTC, as which stamps are read, and REPEATABLE READ: InnoDB refuses logged statements under
+    // READ COMMITTED (error 1665).
     match writer.run(OPERATION, "SET SESSION binlog_format = STATEMENT") {
         Ok(()) => {}
         // The session may already have the format.
@@ -232,7 +227,6 @@ fn lacks_sysdate(session: &mut Session) -> Result<Option<String>, ServerError> {
 
 /// Returns why `NOW_USEC()` returns no stamp there.
 fn lacks_udf(session: &mut Session) -> Result<Option<String>, ServerError> {
-    session.run(OPERATION, "SET SESSION time_zone = '+00:00'")?;
     let sysdate = format!("SELECT CONCAT(NOW_USEC(), ' ', {})", micros("SYSDATE(6)"));
     let text = match session.value(OPERATION, &sysdate) {
         Ok(text) => text.unwrap_or_default(),

@@ -13,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ErrorKind, Node, ServerError, Session, error::code};
+use replimeter_engine::{
+    ErrorKind, Node, ServerError, Session, dialect::sync_reads::conflict, error::code,
+};
 use replimeter_model::warning::{Warning, WarningCode};
 
 use self::lock::with_schema_lock;
@@ -31,6 +33,7 @@ pub use self::{
 use crate::{
     MARK,
     definition::{blocked_applier, define},
+    discovery::Relation,
     preflight::{CheckedReplica, Cluster},
     stamp,
 };
@@ -183,18 +186,24 @@ impl ProbeTable {
         let table = with_schema_lock(session, SETTLE, |session| {
             Self::replace(session, node, &others, leftover.is_some(), columns)
         })?;
-        if leftover.is_some() {
+        let source = cluster.primary.session.to_string();
+        for replica in &mut cluster.replicas {
             // A replica that still has the earlier run's table would seem to be ready. What does not arrive is reported
-            // by the measurement.
-            for replica in &mut cluster.replicas {
-                let deadline = Instant::now() + patience + replica.delay();
-                let session = &mut replica.server.session;
-                let replaced = arrived(session, deadline, |found| {
-                    found.comment.as_ref() == Some(&table.comment)
-                });
-                if !replaced && let Some(error) = blocked_applier(session) {
-                    return Err(error);
-                }
+            // by the measurement. A node of a cluster without the table would leave it, or vote the primary out, at the first row.
+            let is_node = replica.relation == Relation::Galera;
+            if leftover.is_none() && !is_node {
+                continue;
+            }
+            let deadline = Instant::now() + patience + replica.delay();
+            let session = &mut replica.server.session;
+            let replaced = arrived(session, deadline, |found| {
+                found.comment.as_ref() == Some(&table.comment)
+            });
+            if !replaced && let Some(error) = blocked_applier(session) {
+                return Err(error);
+            }
+            if !replaced && is_node {
+                return Err(lacks_table(session, &source, patience));
             }
         }
         warnings.extend(leftover);
@@ -343,6 +352,18 @@ impl ProbeTable {
     }
 }
 
+/// Returns the error of a node of a cluster that does not get what was created on the primary, so that no row may be written.
+pub(crate) fn lacks_table(session: &Session, source: &str, waited: Duration) -> ServerError {
+    session.precondition(
+        "cannot begin",
+        format!(
+            "it does not have the table that was created on {source} {} s ago: the first row would remove a node from the cluster",
+            waited.as_secs_f64()
+        ),
+        "check that it applies definitions: see its error log, and look for locks there (`replimeter doctor` shows both)",
+    )
+}
+
 fn incomplete(message: String) -> Warning {
     Warning::new(
         WarningCode::CleanUpIncomplete,
@@ -365,6 +386,8 @@ fn arrived(
         match find(session) {
             Ok(found) if wanted(&found) => return true,
             Ok(_) if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
+            // A node that executes a definition aborts others' statements.
+            Err(error) if conflict(&error) && Instant::now() < deadline => {}
             _ => return false,
         }
     }

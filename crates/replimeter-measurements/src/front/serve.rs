@@ -60,6 +60,7 @@ pub(super) fn serve(
         cluster,
         &workload(WORKLOAD)?,
         work.data_size,
+        FILL_TIMEOUT,
         &mut progress,
         cx.stop,
     )?;

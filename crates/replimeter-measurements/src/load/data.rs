@@ -39,7 +39,7 @@ pub(super) fn make_data(
             .filter(|_| workload.has_data())
             .unwrap_or_else(|| workload.default_size());
         let mut progress = |filled: &FillProgress| observers.progress(filling(filled));
-        let mut set = load::fill(cluster, workload, size, &mut progress, stop)?;
+        let mut set = load::fill(cluster, workload, size, work.timeout.0, &mut progress, stop)?;
         let record = DataRecord {
             workloads: vec![workload.name.clone()],
             rows: set.rows,

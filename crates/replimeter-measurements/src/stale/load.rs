@@ -317,7 +317,14 @@ impl<'a> CaseLoads<'a> {
                 .unwrap_or_else(|| load.workload.default_size());
             let replicas = cluster.replica_nodes();
             let mut progress = |filled: &FillProgress| cx.observers.progress(filling(filled));
-            let mut set = fill(cluster, load.workload, size, &mut progress, cx.stop)?;
+            let mut set = fill(
+                cluster,
+                load.workload,
+                size,
+                ARRIVAL,
+                &mut progress,
+                cx.stop,
+            )?;
             cx.warn(std::mem::take(&mut set.warnings));
             cx.stage(Stage::Prepare, "waiting until every server has the data");
             let arrived = set.wait_on(&replicas, ARRIVAL, cx.stop);

@@ -143,7 +143,14 @@ fn posts(
     let replicas = cluster.replica_nodes();
     let mut progress = |filled: &FillProgress| cx.observers.progress(filling(filled));
     let posts = workload(WORKLOAD)?;
-    let mut set = load::fill(cluster, &posts, ROWS, &mut progress, cx.stop)?;
+    let mut set = load::fill(
+        cluster,
+        &posts,
+        ROWS,
+        cx.work.timeout.0,
+        &mut progress,
+        cx.stop,
+    )?;
     cx.warn(std::mem::take(&mut set.warnings));
     let arrived = set.wait_on(&replicas, cx.work.timeout.0, cx.stop);
     let rows = set.rows;

@@ -1,3 +1,5 @@
+//! Logins with servers that do not keep to the protocol.
+
 use std::{io::Write, pin::pin, task::Waker, thread};
 
 use replimeter_model::target::Endpoint;

@@ -107,6 +107,7 @@ fn state(engine: Engine, id: usize) -> ServerState {
         user: "'u'@'%'".to_owned(),
         grants: Some(Grants::parse(["GRANT ALL PRIVILEGES ON *.* TO `u`@`%`"])),
         channels: Ok(Vec::new()),
+        applier_users: Ok(Vec::new()),
         galera: None,
         group: Ok(None),
         semi_sync: None,

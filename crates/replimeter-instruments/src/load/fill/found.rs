@@ -5,9 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Node, ServerError, Session, dialect::galera::is_in_cluster};
+use replimeter_engine::{
+    Node, ServerError, Session,
+    dialect::{galera::is_in_cluster, sync_reads::conflict},
+};
 
-use super::{DataSet, FillError, with_long_session};
+use super::{ClusterNodes, DataSet, FillError, with_long_session};
 use crate::{
     MARK, MeasureError,
     load::{
@@ -16,6 +19,7 @@ use crate::{
         workload::{Table, Workload},
     },
     pacing::poll,
+    table::lacks_table,
     transaction,
 };
 
@@ -74,8 +78,6 @@ pub(super) fn size_on_disk(session: &mut Session, workload: &Workload) -> Result
     if tables.is_empty() {
         return Ok(0);
     }
-    // MySQL caches statistics for a day; MariaDB has no such setting.
-    let _ = session.run(FILLING, "SET SESSION information_schema_stats_expiry = 0");
     let names = tables
         .iter()
         .map(|table| format!("'{}'", table.name))
@@ -183,25 +185,40 @@ impl DataSet {
         patience: Duration,
         stop: &AtomicBool,
     ) -> Result<(), MeasureError> {
-        let deadline = Instant::now() + patience;
-        for node in replicas {
-            let mut session = Session::open(node)?;
-            let left = deadline.saturating_duration_since(Instant::now());
-            let arrived = poll(left, Duration::from_millis(50), stop, || {
-                Ok(self.is_on(&mut session)?.then_some(()))
-            })?;
-            if arrived.is_none() {
-                let cause = format!(
-                    "the data of the load did not arrive within {:.0} s",
-                    patience.as_secs_f64()
-                );
-                let hint = "check its replication, or use a smaller data set";
-                return Err(session
-                    .precondition("cannot start the load", cause, hint)
-                    .into());
+        let Some(session) = absent(replicas, patience, stop, |session| self.is_on(session))? else {
+            return Ok(());
+        };
+        let cause = format!(
+            "the data of the load did not arrive within {:.0} s",
+            patience.as_secs_f64()
+        );
+        let hint = "check its replication, or use a smaller data set";
+        Err(session
+            .precondition("cannot start the load", cause, hint)
+            .into())
+    }
+
+    /// Waits until each of these nodes of a cluster has the empty tables.
+    ///
+    /// # Errors
+    /// When a server cannot be reached or does not have them in time.
+    pub(super) fn wait_for_tables(
+        &self,
+        primary: &Node,
+        nodes: &ClusterNodes,
+        stop: &AtomicBool,
+    ) -> Result<(), MeasureError> {
+        let absent = absent(&nodes.others, nodes.patience, stop, |session| {
+            for table in self.tables() {
+                if !comment(session, &table.name)?.is_some_and(|comment| self.made(&comment)) {
+                    return Ok(false);
+                }
             }
-        }
-        Ok(())
+            Ok(true)
+        })?;
+        absent.map_or(Ok(()), |session| {
+            Err(lacks_table(&session, &primary.to_string(), nodes.patience).into())
+        })
     }
 
     /// Returns whether a server has the complete set.
@@ -216,10 +233,33 @@ impl DataSet {
     }
 }
 
+/// Waits until each of these servers has something; returns a connection to the first that does not have it in time.
+fn absent(
+    nodes: &[Node],
+    patience: Duration,
+    stop: &AtomicBool,
+    has: impl Fn(&mut Session) -> Result<bool, ServerError>,
+) -> Result<Option<Session>, MeasureError> {
+    let deadline = Instant::now() + patience;
+    for node in nodes {
+        let mut session = Session::open(node)?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let arrived = poll(left, Duration::from_millis(50), stop, || {
+            match has(&mut session) {
+                // A node that executes a definition aborts others' statements.
+                Err(error) if conflict(&error) => Ok(None),
+                has => Ok(has?.then_some(())),
+            }
+        })?;
+        if arrived.is_none() {
+            return Ok(Some(session));
+        }
+    }
+    Ok(None)
+}
+
 /// Returns the approximate bytes of a row: what the workload states, or the server's estimate if that is larger.
 fn row_bytes(session: &mut Session, table: &Table) -> Result<u64, ServerError> {
-    // MySQL caches statistics for a day; MariaDB has no such setting.
-    let _ = session.run(FILLING, "SET SESSION information_schema_stats_expiry = 0");
     let _ = session.rows(FILLING, &format!("ANALYZE LOCAL TABLE `{}`", table.name));
     let sql = format!(
         "SELECT avg_row_length FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = '{}'",

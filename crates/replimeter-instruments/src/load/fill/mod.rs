@@ -31,6 +31,7 @@ use crate::{
     attended::attended,
     check_interrupted,
     definition::{bound_lock_waits, define},
+    discovery::Relation,
     preflight::Cluster,
     table::{SETTLE, Schema, keep_alive, lock_schema, unlock_schema},
 };
@@ -72,20 +73,23 @@ pub struct DataSet {
 
 /// Creates a workload's tables and rows on the primary, unless a matching set exists; from an existing
 /// set it removes rows that loads added. It also runs the `-- setup` of a script. All of this, and its
-/// removal, replicates to the other servers. `progress` is called twice a second, from this thread.
+/// removal, replicates to the other servers; the nodes of a cluster have `patience` to create the tables, before the first row.
+/// `progress` is called twice a second, from this thread.
 ///
 /// # Errors
-/// When a server cannot be reached or refuses, when a foreign table has the same name, when the user
-/// stopped the run, or when another run took the lock; nothing that was created is left then.
+/// When a server cannot be reached or refuses, when a foreign table has the same name, when a node does not create the tables, when the
+/// user stopped the run, or when another run took the lock; nothing that was created is left then.
 pub fn fill(
     cluster: &mut Cluster,
     workload: &Workload,
     size: DataSize,
+    patience: Duration,
     progress: &mut dyn FnMut(&FillProgress),
     stop: &AtomicBool,
 ) -> Result<DataSet, MeasureError> {
     let (primary, others) = (cluster.primary.node.clone(), cluster.other_nodes());
     cluster.refuse_filtered(&workload.tables())?;
+    let nodes = ClusterNodes::of(cluster, patience);
     let mut checked = Instant::now();
     let progress: &mut OnFill<'_> = &mut |filled| {
         progress(filled);
@@ -95,7 +99,7 @@ pub fn fill(
         checked = Instant::now();
         keep_alive(cluster)
     };
-    let set = fill_checked(&primary, &others, workload, size, progress, stop)?;
+    let set = fill_checked(&primary, &others, &nodes, workload, size, progress, stop)?;
     // Statements after the rows can take long.
     if let Err(error) = keep_alive(cluster) {
         let _ = set.remove(&primary);
@@ -122,13 +126,33 @@ pub fn fill_sandbox(
         progress(filled);
         Ok(())
     };
-    fill_checked(primary, others, workload, size, progress, stop)
+    let nodes = ClusterNodes::default();
+    fill_checked(primary, others, &nodes, workload, size, progress, stop)
+}
+
+/// The other nodes of the primary's Galera cluster, and how long they may take for a definition.
+#[derive(Default)]
+pub(super) struct ClusterNodes {
+    others: Vec<Node>,
+    patience: Duration,
+}
+
+impl ClusterNodes {
+    fn of(cluster: &Cluster, patience: Duration) -> Self {
+        let replicas = cluster.replicas.iter();
+        let nodes = replicas.filter(|replica| replica.relation == Relation::Galera);
+        Self {
+            others: nodes.map(|replica| replica.server.node.clone()).collect(),
+            patience,
+        }
+    }
 }
 
 /// [`fill`], which an error of `progress` ends.
 fn fill_checked(
     primary: &Node,
     others: &[Node],
+    nodes: &ClusterNodes,
     workload: &Workload,
     size: DataSize,
     progress: &mut OnFill<'_>,
@@ -141,7 +165,7 @@ fn fill_checked(
     let mut session = open_long(primary)?;
     let mut set = attended(primary, &mut session, stop, |session| {
         let mut set = DataSet::new(session, primary, others, workload, size)?;
-        set.make_or_remove(session, primary, FILLERS, progress, stop)?;
+        set.make_or_remove(session, primary, nodes, progress, stop)?;
         Ok(set)
     })?;
     set.took = began.elapsed();
@@ -254,11 +278,11 @@ impl DataSet {
         &mut self,
         session: &mut Session,
         primary: &Node,
-        threads: u32,
+        nodes: &ClusterNodes,
         progress: &mut OnFill<'_>,
         stop: &AtomicBool,
     ) -> Result<(), MeasureError> {
-        let made = self.make(session, primary, threads, progress, stop);
+        let made = self.make(session, primary, nodes, progress, stop);
         unlock_schema(session);
         match made {
             Ok(()) => {}
@@ -291,7 +315,7 @@ impl DataSet {
         &mut self,
         session: &mut Session,
         primary: &Node,
-        threads: u32,
+        nodes: &ClusterNodes,
         progress: &mut OnFill<'_>,
         stop: &AtomicBool,
     ) -> Result<(), FillError> {
@@ -318,18 +342,19 @@ impl DataSet {
         if let Some(disk) = &disk {
             disk.check_room(session, self.workload.bytes(self.rows))?;
         }
-        self.run_setup(session, stop)?;
+        run_setup(session, &self.workload, stop)?;
         for table in self.tables() {
             self.create(session, table)?;
         }
         // From now on a table shows other runs that the schema is in use.
         unlock_schema(session);
+        self.wait_for_tables(primary, nodes, stop)?;
         let place = FillTarget {
             primary,
             session,
             disk: disk.as_ref(),
         };
-        self.sent = fill_tables(&place, &self.workload, self.rows, threads, progress, stop)?;
+        self.sent = fill_tables(&place, &self.workload, self.rows, FILLERS, progress, stop)?;
         run_after(session, primary, &self.workload, stop)?;
         if self.workload.has_data() {
             self.note_whole(session)?;
@@ -426,18 +451,28 @@ impl DataSet {
             }
         }
     }
+}
 
-    fn run_setup(&self, session: &mut Session, stop: &AtomicBool) -> Result<(), MeasureError> {
+/// Runs a script's setup.
+pub(super) fn run_setup(
+    session: &mut Session,
+    workload: &Workload,
+    stop: &AtomicBool,
+) -> Result<(), MeasureError> {
+    let setup = &workload.inner.setup;
+    if setup.is_empty() {
+        return Ok(());
+    }
+    workload.with_settings(session, |session| {
         let mut words = String::new();
-        for statement in &self.workload.inner.setup {
+        for statement in setup {
             check_interrupted(stop)?;
             statement.fill(&mut Draw::new(0, 1, 0), &mut words);
-            session.run(OPERATION, &words).map_err(|error| {
-                about(error, &self.workload, statement.line, &statement.excerpt())
-            })?;
+            let done = session.run(OPERATION, &words);
+            done.map_err(|error| about(error, workload, statement.line, &statement.excerpt()))?;
         }
         Ok(())
-    }
+    })
 }
 
 #[cfg(test)]

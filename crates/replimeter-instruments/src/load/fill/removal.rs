@@ -16,6 +16,8 @@ use crate::{
 /// Timeout of one statement of a removal, including waits for locks.
 pub(in crate::load) const REMOVAL: Duration = Duration::from_secs(60);
 
+const CLEANING: &str = "cannot clean up after the load";
+
 impl DataSet {
     /// Removes what this set created: its tables, unless they existed before, and the schema, if it was
     /// created with them and no named server has other objects in it; runs the `-- teardown` of a
@@ -57,7 +59,7 @@ impl DataSet {
                 return warnings;
             }
         };
-        for (statement, error) in tear_down(&mut session, &self.workload.inner.teardown) {
+        for (statement, error) in tear_down(&mut session, &self.workload) {
             note(
                 error,
                 &format!(
@@ -104,7 +106,7 @@ impl DataSet {
     }
 
     /// Returns whether this run created a table with this comment.
-    fn made(&self, comment: &str) -> bool {
+    pub(super) fn made(&self, comment: &str) -> bool {
         comment.starts_with(MARK) && comment.contains(&format!("; run {};", self.run))
     }
 
@@ -149,15 +151,24 @@ pub(in crate::load) fn open_for_removal(
 /// Runs a script's teardown; failures do not stop the rest.
 pub(in crate::load) fn tear_down<'a>(
     session: &mut Session,
-    statements: &'a [Template],
+    workload: &'a Workload,
 ) -> Vec<(&'a Template, ServerError)> {
     let mut failed = Vec::new();
+    let statements = &workload.inner.teardown;
+    if statements.is_empty() {
+        return failed;
+    }
+    if workload.is_of_user() {
+        // A connection that broke fails the statements, too.
+        let _ = session.use_server_defaults(CLEANING);
+    }
     let mut words = String::new();
     for statement in statements {
         statement.fill(&mut Draw::new(0, 1, 0), &mut words);
-        if let Err(error) = session.run("cannot clean up after the load", &words) {
+        if let Err(error) = session.run(CLEANING, &words) {
             failed.push((statement, error));
         }
     }
+    let _ = session.restore_settings(CLEANING);
     failed
 }

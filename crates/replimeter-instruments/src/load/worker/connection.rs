@@ -126,6 +126,9 @@ impl WorkerConnection {
         let target = &*place.target;
         let opened = Channel::open(wire, task, target.answer).await;
         let mut channel = opened.map_err(other)?;
+        if program.workload.is_of_user() {
+            channel.use_server_defaults().await.map_err(other)?;
+        }
         for sql in target.statements() {
             channel.run(sql).await.map_err(other)?;
         }
