@@ -72,6 +72,8 @@ pub mod code {
     pub const READ_ONLY: u16 = 1290;
     /// The server or the user has as many connections as allowed.
     pub const TOO_MANY_CONNECTIONS: [u16; 3] = [1040, 1203, 1226];
+    /// A system variable that the server does not have.
+    pub const UNKNOWN_VARIABLE: u16 = 1193;
     /// A lock was not free in time.
     pub const LOCK_WAIT_TIMEOUT: u16 = 1205;
     /// A value is not one of the column, as a character that its character set lacks.

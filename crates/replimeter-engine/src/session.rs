@@ -6,6 +6,7 @@ use std::{
     mem::ManuallyDrop,
     net::SocketAddr,
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    time::{Duration, Instant},
 };
 
 use mysql::{
@@ -17,7 +18,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::{
     attempt::attempt,
-    dialect::session_settings::SessionSettings,
+    dialect::{connections::OpenedConnection, session_settings::SessionSettings},
     driver::{self, AnswerWatch, Interrupter},
     error::{ErrorKind, ServerError, code},
     node::{CONNECT, Node},
@@ -35,6 +36,7 @@ pub struct Session {
     /// Before the connection, since fields are dropped in their order.
     watch: AnswerWatch,
     conn: Conn,
+    opened: Instant,
     name: String,
     address: String,
     tls: bool,
@@ -88,6 +90,7 @@ impl Session {
         let mut session = Self {
             watch: AnswerWatch::new(conn.as_raw_fd(), node),
             conn,
+            opened: Instant::now(),
             name,
             address,
             tls,
@@ -148,6 +151,15 @@ impl Session {
         self.conn.connection_id()
     }
 
+    /// Returns what other sessions recognize the connection by.
+    #[must_use]
+    pub fn opened(&self) -> OpenedConnection {
+        OpenedConnection {
+            number: self.conn.connection_id().into(),
+            at: self.opened,
+        }
+    }
+
     /// Returns what closes the connection from another thread.
     #[must_use]
     pub fn interrupter(&self) -> Interrupter {
@@ -199,7 +211,7 @@ impl Session {
     /// # Errors
     /// When the connection breaks.
     pub fn restore_settings(&mut self, operation: &str) -> Result<(), ServerError> {
-        self.set(operation, SessionSettings::own())
+        self.set(operation, SessionSettings::own(self.watch.node().answer))
     }
 
     /// Lets the following statements, which are the user's, have the server's defaults.
@@ -207,7 +219,7 @@ impl Session {
     /// # Errors
     /// When the connection breaks.
     pub fn use_server_defaults(&mut self, operation: &str) -> Result<(), ServerError> {
-        self.set(operation, SessionSettings::user())
+        self.set(operation, SessionSettings::user(self.watch.node().answer))
     }
 
     fn set(&mut self, operation: &str, mut settings: SessionSettings) -> Result<(), ServerError> {
@@ -490,10 +502,11 @@ pub(crate) fn sent_in_clear(node: &Node) -> ServerError {
 /// one. It is abandoned too when `given_up` returns true.
 fn connect(node: &Node, tls: bool, given_up: &dyn Fn() -> bool) -> mysql::Result<Conn> {
     let (opts, namespace) = (node.opts(tls), node.namespace.clone());
+    let answer = node.answer;
     let limit = CONNECT + driver::limit(node.login_timeout());
     let conn = attempt("connect", limit, given_up, move || {
         namespace.map_or(Ok(()), |namespace| namespace.enter())?;
-        driver::call(|| begin(opts)).unwrap_or_else(|panic| Err(login_panic(&panic)))
+        driver::call(|| begin(opts, answer)).unwrap_or_else(|panic| Err(login_panic(&panic)))
     })?;
     conn.unwrap_or(Err(Error::DriverError(DriverError::ConnectTimeout)))
 }
@@ -509,9 +522,9 @@ fn login_panic(panic: &str) -> Error {
 }
 
 /// Connects, and sets what every session begins with.
-fn begin(opts: Opts) -> mysql::Result<Conn> {
+fn begin(opts: Opts, answer: Duration) -> mysql::Result<Conn> {
     let mut conn = Conn::new(opts)?;
-    let mut settings = SessionSettings::own();
+    let mut settings = SessionSettings::own(answer);
     loop {
         match conn.query_drop(settings.sql()) {
             Err(Error::MySqlError(refusal)) if settings.leave_out(&refusal.message) => {}

@@ -9,7 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Interrupter, Node, Session, check_answer};
+use replimeter_engine::{
+    Interrupter, Node, Session, check_answer, dialect::connections::OpenedConnection,
+};
 
 use crate::{MeasureError, kill::kill};
 
@@ -36,11 +38,11 @@ pub(crate) fn attended<T>(
     stop: &AtomicBool,
     work: impl FnOnce(&mut Session) -> Result<T, MeasureError>,
 ) -> Result<T, MeasureError> {
-    let (number, socket) = (session.connection_id(), session.interrupter());
+    let (opened, socket) = (session.opened(), session.interrupter());
     thread::scope(|scope| {
         // Dropped after the work, also when it panics.
         let (working, done) = mpsc::channel::<()>();
-        let watcher = scope.spawn(move || watch(node, number, &socket, stop, &done));
+        let watcher = scope.spawn(move || watch(node, opened, &socket, stop, &done));
         let worked = {
             let _working = working;
             work(session)
@@ -53,7 +55,7 @@ pub(crate) fn attended<T>(
 /// Waits for the end of the work; returns why the connection was closed, if it was.
 fn watch(
     node: &Node,
-    number: u32,
+    opened: OpenedConnection,
     socket: &Interrupter,
     stop: &AtomicBool,
     done: &Receiver<()>,
@@ -63,7 +65,7 @@ fn watch(
     while done.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         if stop.load(Ordering::Relaxed) {
             // First on the server, which otherwise completes the statement.
-            kill(node, [u64::from(number)], KILL_TIMEOUT);
+            kill(node, [opened], KILL_TIMEOUT);
             socket.shut_down();
             return Some(MeasureError::Interrupted);
         }

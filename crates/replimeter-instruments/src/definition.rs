@@ -48,7 +48,7 @@ pub(crate) fn define(
                 thread::sleep(PAUSE);
             }
             Err(error) if error.kind == ErrorKind::Timeout => {
-                kill(node, [u64::from(session.connection_id())], KILL_TIMEOUT);
+                kill(node, [session.opened()], KILL_TIMEOUT);
                 return Err(error);
             }
             done => return done,

@@ -13,6 +13,7 @@ use replimeter_instruments::{preflight::Cluster, resources::NamedProcess};
 use replimeter_model::{
     load::ReadTarget,
     plan::{Remedy, SitePlan},
+    warning::{Warning, WarningCode},
 };
 use replimeter_run::{
     Measurement, RunContext,
@@ -143,14 +144,21 @@ impl Site {
         })
     }
 
-    /// Ends the load balancer, then the fronts and what they run on the servers.
-    pub(crate) fn end(self) {
+    /// Ends the load balancer, then the fronts and what they run on the servers. Returns a warning if something may still run there.
+    pub(crate) fn end(self) -> Option<Warning> {
         drop(self.balancer);
         if self.fronts.misses_a_server() {
             // So that the end of the run is bounded.
             give_up_on_silent_servers();
         }
-        self.fronts.end();
+        let left = self.fronts.end();
+        (left > 0).then(|| {
+            Warning::new(
+                WarningCode::CleanUpIncomplete,
+                format!("{left} statements of the front were given up, and may still be running"),
+                "check whether a server is stalled; the statements end when it responds",
+            )
+        })
     }
 }
 

@@ -82,9 +82,10 @@ pub fn replicas(targets: &[Target]) -> u64 {
     targets.iter().map(of).max().unwrap_or(0)
 }
 
-/// Returns the connections of loads, which may all be on one server.
+/// Returns the connections of loads, which may all be on one server, and the one that ends what they give up.
 pub fn load_connections<'a>(loads: impl IntoIterator<Item = &'a LoadSpec>) -> u64 {
-    loads.into_iter().map(|spec| u64::from(spec.threads)).sum()
+    let threads: u64 = loads.into_iter().map(|spec| u64::from(spec.threads)).sum();
+    threads + u64::from(threads > 0)
 }
 
 /// Returns whether existing servers or running sandboxes are among the targets.

@@ -1,6 +1,7 @@
 //! `replimeter front`: the site in front of real servers, as browsers and `ab` use it.
 
 mod balancer;
+mod hangs;
 
 use std::{
     io::{BufReader, ErrorKind, Read, Write},
@@ -30,6 +31,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(invalid_requests_are_refused),
     test!(idle_and_slow_clients_delay_no_other),
     test!(stopped_replica_is_out_of_use_until_it_replicates),
+    test!(hangs::hanging_posts_are_ended_before_more_connect),
+    test!(hangs::hanging_posts_on_mysql_are_ended_before_more_connect).long(),
     test!(killed_servers_cause_errors_and_no_hang).starts(3),
     test!(port_in_use_is_refused_before_a_server_starts),
     test!(posts_added_to_kept_data_are_removed),

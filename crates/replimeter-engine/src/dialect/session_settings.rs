@@ -3,6 +3,11 @@
 //! One statement sets all of them: MariaDB executes the comment that begins with `M!`, MySQL the one with its version, and each
 //! skips the other.
 
+use std::time::Duration;
+
+/// Longest wait for a lock, in seconds: the default of InnoDB.
+const LOCK_WAIT: &str = "50";
+
 /// Settings of both engines.
 const BOTH: &[(&str, &str)] = &[
     // One statement is one transaction.
@@ -21,9 +26,8 @@ const BOTH: &[(&str, &str)] = &[
     ("sql_safe_updates", "0"),
     ("sql_big_selects", "1"),
     ("sql_select_limit", "18446744073709551615"),
-    // In seconds: less than a statement's answer may take.
-    ("lock_wait_timeout", "50"),
-    ("innodb_lock_wait_timeout", "50"),
+    ("lock_wait_timeout", LOCK_WAIT),
+    ("innodb_lock_wait_timeout", LOCK_WAIT),
     ("net_read_timeout", "30"),
     ("net_write_timeout", "60"),
 ];
@@ -76,30 +80,35 @@ enum Purpose {
 #[derive(Debug)]
 pub(crate) struct SessionSettings {
     purpose: Purpose,
+    /// How long a wait for a lock may take, in seconds.
+    lock_wait: u64,
     refused: Vec<&'static str>,
 }
 
+/// Those for a session whose answers may take `answer`: a wait for a lock ends before the client gives up on its statement, which
+/// would otherwise stay queued on the server.
 impl SessionSettings {
-    fn of(purpose: Purpose) -> Self {
+    fn of(purpose: Purpose, answer: Duration) -> Self {
         Self {
             purpose,
+            lock_wait: (answer.as_secs() * 9 / 10).max(1),
             refused: Vec::new(),
         }
     }
 
     /// Returns those of sessions with statements of Replimeter.
-    pub(crate) fn own() -> Self {
-        Self::of(Purpose::Own)
+    pub(crate) fn own(answer: Duration) -> Self {
+        Self::of(Purpose::Own, answer)
     }
 
     /// Returns those of connections of a load, whose idle time is the server's.
-    pub(crate) fn load() -> Self {
-        Self::of(Purpose::Load)
+    pub(crate) fn load(answer: Duration) -> Self {
+        Self::of(Purpose::Load, answer)
     }
 
     /// Returns those that restore the server's defaults, for statements of users.
-    pub(crate) fn user() -> Self {
-        Self::of(Purpose::User)
+    pub(crate) fn user(answer: Duration) -> Self {
+        Self::of(Purpose::User, answer)
     }
 
     /// Returns the assignments of some settings, each after a comma.
@@ -109,9 +118,18 @@ impl SessionSettings {
             !kept && !self.refused.contains(name)
         });
         settings
-            .map(|(name, value)| match self.purpose {
-                Purpose::User => format!(", {name}=DEFAULT"),
-                Purpose::Own | Purpose::Load => format!(", {name}={value}"),
+            .map(|(name, value)| {
+                let value = match self.purpose {
+                    Purpose::User => format!("@@GLOBAL.{name}"),
+                    Purpose::Own | Purpose::Load => (*value).to_owned(),
+                };
+                if name.ends_with("lock_wait_timeout") {
+                    format!(", {name}=LEAST({value}, {})", self.lock_wait)
+                } else if self.purpose == Purpose::User {
+                    format!(", {name}=DEFAULT")
+                } else {
+                    format!(", {name}={value}")
+                }
             })
             .collect()
     }
@@ -145,9 +163,20 @@ impl SessionSettings {
 mod tests {
     use super::*;
 
+    const ANSWER: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn waits_for_locks_end_before_their_statement_is_given_up() {
+        let own = SessionSettings::own(ANSWER).sql();
+        assert!(own.contains(" lock_wait_timeout=LEAST(50, 9)"), "{own}");
+        let user = SessionSettings::user(ANSWER).sql();
+        let inherited = " innodb_lock_wait_timeout=LEAST(@@GLOBAL.innodb_lock_wait_timeout, 9)";
+        assert!(user.contains(inherited), "{user}");
+    }
+
     #[test]
     fn setting_that_a_server_lacks_is_left_out() {
-        let mut settings = SessionSettings::own();
+        let mut settings = SessionSettings::own(ANSWER);
         assert!(
             settings
                 .sql()
@@ -164,7 +193,7 @@ mod tests {
 
     #[test]
     fn users_statements_have_the_servers_defaults() {
-        let sql = SessionSettings::user().sql();
+        let sql = SessionSettings::user(ANSWER).sql();
         for restored in [
             "sql_mode=DEFAULT",
             "tx_isolation=DEFAULT",
@@ -173,6 +202,10 @@ mod tests {
             assert!(sql.contains(restored), "{sql}");
         }
         assert!(KEPT.iter().all(|kept| !sql.contains(kept)), "{sql}");
-        assert!(!SessionSettings::load().sql().contains("wait_timeout=28800"));
+        assert!(
+            !SessionSettings::load(ANSWER)
+                .sql()
+                .contains("wait_timeout=28800")
+        );
     }
 }

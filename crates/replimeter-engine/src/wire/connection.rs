@@ -9,7 +9,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use replimeter_model::target::SslMode;
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     ErrorKind, Node, ServerError, Session,
-    dialect::session_settings::SessionSettings,
+    dialect::{connections::OpenedConnection, session_settings::SessionSettings},
     session::{login_error, sent_in_clear, unverified_key},
     silent,
 };
@@ -131,6 +131,7 @@ pub enum StatementError {
 pub struct WireConnection {
     target: WireTarget,
     stream: Stream,
+    began: Instant,
     id: u32,
     scanner: ResponseScanner,
     /// The command, and how much of it is sent.
@@ -170,6 +171,7 @@ impl WireConnection {
         Ok(Self {
             target: target.clone(),
             stream: Stream::start(node, address).map_err(failed)?,
+            began: Instant::now(),
             id: 0,
             scanner: ResponseScanner::default(),
             out: Vec::new(),
@@ -206,7 +208,8 @@ impl WireConnection {
             }
         })?;
         self.idle = true;
-        self.set(SessionSettings::load()).await
+        self.set(SessionSettings::load(self.target.node().answer))
+            .await
     }
 
     /// Lets the following statements, which are the user's, have the server's defaults.
@@ -214,7 +217,8 @@ impl WireConnection {
     /// # Errors
     /// When the connection breaks.
     pub async fn use_server_defaults(&mut self) -> Result<(), ServerError> {
-        self.set(SessionSettings::user()).await
+        self.set(SessionSettings::user(self.target.node().answer))
+            .await
     }
 
     async fn set(&mut self, mut settings: SessionSettings) -> Result<(), ServerError> {
@@ -261,10 +265,13 @@ impl WireConnection {
         }
     }
 
-    /// Returns the server's number of the connection.
+    /// Returns what other sessions recognize the connection by.
     #[must_use]
-    pub fn connection_id(&self) -> u32 {
-        self.id
+    pub fn opened(&self) -> OpenedConnection {
+        OpenedConnection {
+            number: self.id.into(),
+            at: self.began,
+        }
     }
 
     /// Returns whether it is logged in and no answer is outstanding.

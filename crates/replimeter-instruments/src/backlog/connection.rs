@@ -2,17 +2,23 @@
 
 use std::time::Duration;
 
-use replimeter_engine::{Node, ServerError, Session, dialect::channels};
+use replimeter_engine::{
+    Node, ServerError, Session,
+    dialect::{
+        channels,
+        connections::{OpenedConnection, still_open},
+    },
+};
 use replimeter_model::engine::Engine;
 
 pub(super) const OPERATION: &str = "cannot read the applier's state";
 
 /// A connection to the replica; tests use one without a server.
 pub(super) trait Replica {
-    fn connection(&self) -> u32;
+    fn connection(&self) -> OpenedConnection;
     fn execute(&mut self, statement: &str) -> Result<(), ServerError>;
-    /// Returns the numbers of all connections of this user.
-    fn connections(&mut self) -> Result<Vec<u32>, ServerError>;
+    /// Returns whether an earlier connection is still open.
+    fn is_open(&mut self, earlier: OpenedConnection) -> Result<bool, ServerError>;
     /// Returns whether the applier runs, and its last error.
     fn applier(&mut self) -> Result<(bool, String), ServerError>;
     fn global(&mut self, variable: &str) -> Result<Option<u64>, ServerError>;
@@ -23,7 +29,6 @@ pub(super) trait Replica {
 pub(super) struct Connection {
     session: Session,
     engine: Engine,
-    user: String,
     channel: String,
 }
 
@@ -43,15 +48,14 @@ impl Connection {
         Ok(Self {
             session,
             engine,
-            user: node.user.clone(),
             channel: channel.to_owned(),
         })
     }
 }
 
 impl Replica for Connection {
-    fn connection(&self) -> u32 {
-        self.session.connection_id()
+    fn connection(&self) -> OpenedConnection {
+        self.session.opened()
     }
 
     fn execute(&mut self, statement: &str) -> Result<(), ServerError> {
@@ -61,12 +65,9 @@ impl Replica for Connection {
         )
     }
 
-    fn connections(&mut self) -> Result<Vec<u32>, ServerError> {
-        let rows = self.session.rows(OPERATION, "SHOW PROCESSLIST")?;
-        let own = rows
-            .iter()
-            .filter(|row| row.get("User") == Some(&self.user));
-        Ok(own.filter_map(|row| row.get("Id")?.parse().ok()).collect())
+    fn is_open(&mut self, earlier: OpenedConnection) -> Result<bool, ServerError> {
+        let open = still_open(&mut self.session, &[earlier])?;
+        Ok(!open.is_empty())
     }
 
     fn applier(&mut self) -> Result<(bool, String), ServerError> {

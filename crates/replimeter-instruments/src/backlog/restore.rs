@@ -1,6 +1,6 @@
 //! The statements that stop and start a replica's applier, and the state after each.
 
-use replimeter_engine::{ErrorKind, ServerError};
+use replimeter_engine::{ErrorKind, ServerError, dialect::connections::OpenedConnection};
 
 use super::connection::Replica;
 
@@ -53,7 +53,7 @@ pub(super) struct RestoreState {
     /// Whether a `STOP` was sent without a successful answer: the applier may stop at any time.
     stopping: bool,
     /// A connection whose last statement has no answer: it may still take effect.
-    unanswered: Option<u32>,
+    unanswered: Option<OpenedConnection>,
     /// Whether the applier was restored; then no statement may be sent.
     pub(super) released: bool,
 }
@@ -104,9 +104,10 @@ impl RestoreState {
         replica: &mut dyn Replica,
         statements: &RestoreStatements,
     ) -> Result<(), AttemptError> {
-        if let Some(number) = self.unanswered {
+        if let Some(earlier) = self.unanswered {
             // A late STOP would stop the applier again afterwards.
-            if replica.connections()?.contains(&number) {
+            if replica.is_open(earlier)? {
+                let number = earlier.number;
                 let killed = replica.execute(&format!("KILL {number}"));
                 let how = killed
                     .err()
@@ -155,6 +156,8 @@ impl RestoreState {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::MeasureError;
 
@@ -177,16 +180,16 @@ mod tests {
 
     /// A replica that answers every statement except one.
     struct ScriptedReplica {
-        number: u32,
+        number: u64,
         fails: Option<(&'static str, ErrorKind)>,
-        connections: Vec<u32>,
+        connections: Vec<u64>,
         applier: (bool, &'static str),
         workers: u64,
         sent: Vec<String>,
     }
 
     impl ScriptedReplica {
-        fn new(number: u32) -> Self {
+        fn new(number: u64) -> Self {
             Self {
                 number,
                 fails: None,
@@ -197,7 +200,7 @@ mod tests {
             }
         }
 
-        fn failing(number: u32, statement: &'static str, kind: ErrorKind) -> Self {
+        fn failing(number: u64, statement: &'static str, kind: ErrorKind) -> Self {
             Self {
                 fails: Some((statement, kind)),
                 ..Self::new(number)
@@ -206,8 +209,11 @@ mod tests {
     }
 
     impl Replica for ScriptedReplica {
-        fn connection(&self) -> u32 {
-            self.number
+        fn connection(&self) -> OpenedConnection {
+            OpenedConnection {
+                number: self.number,
+                at: Instant::now(),
+            }
         }
 
         fn execute(&mut self, statement: &str) -> Result<(), ServerError> {
@@ -218,8 +224,8 @@ mod tests {
             }
         }
 
-        fn connections(&mut self) -> Result<Vec<u32>, ServerError> {
-            Ok(self.connections.clone())
+        fn is_open(&mut self, earlier: OpenedConnection) -> Result<bool, ServerError> {
+            Ok(self.connections.contains(&earlier.number))
         }
 
         fn applier(&mut self) -> Result<(bool, String), ServerError> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use replimeter_engine::{
     ErrorKind, ServerError,
+    dialect::connections::OpenedConnection,
     wire::{
         Answer, Binder, PreparedStatement, ServerRefusal, StatementError, StatementResult,
         WireConnection, WireTarget,
@@ -57,9 +58,9 @@ impl Channel {
         })
     }
 
-    /// Returns the server's number of the connection.
-    pub(super) fn connection_id(&self) -> u32 {
-        self.wire.connection_id()
+    /// Returns what other sessions recognize the connection by.
+    pub(super) fn opened(&self) -> OpenedConnection {
+        self.wire.opened()
     }
 
     /// Returns a refusal as this server's error.

@@ -11,6 +11,7 @@ use std::{
 
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
+    dialect::connections::OpenedConnection,
     wire::{ServerRefusal, StatementError, WireTarget},
 };
 
@@ -106,7 +107,10 @@ pub(super) fn fill_tables(
         })
     };
     tell()?;
-    let target = WireTarget::new(room.primary)?;
+    let target = WireTarget::new(&Node {
+        answer: ANSWER,
+        ..room.primary.clone()
+    })?;
     let batches = job.tables.iter().map(|table| table.batches.count()).sum();
     let fillers = u64::from(threads.max(1)).min(batches);
     let ended = thread::scope(|scope| {
@@ -119,6 +123,8 @@ pub(super) fn fill_tables(
     check_interrupted(stop)?;
     let failed = lock(&job.error).take();
     if let Some(error) = ended.or(failed) {
+        // A statement that was given up would wait on, in front of the removal of its table.
+        job.kill(room.primary);
         return Err(error.into());
     }
     tell()?;
@@ -147,12 +153,17 @@ struct FillJob<'a> {
     over: AtomicBool,
     /// Whether the answers are not waited for any more.
     abandoned: AtomicBool,
-    /// The server's numbers of the connections.
-    connections: Mutex<Vec<u32>>,
+    connections: Mutex<Vec<OpenedConnection>>,
     error: Mutex<Option<ServerError>>,
 }
 
 impl FillJob<'_> {
+    /// Ends the connections on the server, with what runs there.
+    fn kill(&self, primary: &Node) {
+        let connections = lock(&self.connections).clone();
+        kill(primary, connections, AFTER_STOP);
+    }
+
     /// Ends all threads when one has failed.
     fn end_by(&self, done: Result<(), ServerError>) {
         if let Err(error) = done {
@@ -169,7 +180,7 @@ impl FillJob<'_> {
         let filling: Task<'_> = Box::pin(async {
             done = match Channel::open(target, &task, ANSWER).await {
                 Ok(mut channel) => {
-                    lock(&self.connections).push(channel.connection_id());
+                    lock(&self.connections).push(channel.opened());
                     self.fill(&mut channel, workload).await
                 }
                 Err(error) => Err(error),
@@ -245,8 +256,7 @@ impl FillJob<'_> {
                 self.over.store(true, Ordering::Relaxed);
                 // Running statements may take long, or forever.
                 if ended.get_or_insert_with(Instant::now).elapsed() > AFTER_STOP {
-                    let numbers = lock(&self.connections).clone();
-                    kill(room.primary, numbers.into_iter().map(u64::from), AFTER_STOP);
+                    self.kill(room.primary);
                     self.abandoned.store(true, Ordering::Relaxed);
                     ended = Some(Instant::now() + ANSWER);
                 }

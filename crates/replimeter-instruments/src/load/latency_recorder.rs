@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
+use replimeter_engine::dialect::connections::OpenedConnection;
 use replimeter_model::time::Nanos;
 use replimeter_stats::signed::SignedHistogram;
 
@@ -65,8 +66,8 @@ impl LoopStatus {
 /// State of one connection, readable by other threads.
 #[derive(Debug, Default)]
 pub(super) struct WorkerStatus {
-    /// The server's number of its connection, to kill the connection; 0 for none.
-    connection: AtomicU64,
+    /// Its connection, to kill it.
+    connection: Mutex<Option<OpenedConnection>>,
     /// When the current operation was due; 0 for none.
     since: AtomicI64,
 }
@@ -74,18 +75,17 @@ pub(super) struct WorkerStatus {
 impl WorkerStatus {
     /// Records the connection.
     pub(super) fn connected(&self, channel: &Channel) {
-        let number = u64::from(channel.connection_id());
-        self.connection.store(number, Ordering::Release);
+        *lock(&self.connection) = Some(channel.opened());
     }
 
-    /// Records the loss of the connection: after a restart of the server its number can be that of another client.
+    /// Records the loss of the connection.
     pub(super) fn disconnected(&self) {
-        self.connection.store(0, Ordering::Release);
+        *lock(&self.connection) = None;
     }
 
-    /// Returns the server's number of the connection, if there is one.
-    pub(super) fn connection(&self) -> Option<u64> {
-        Some(self.connection.load(Ordering::Acquire)).filter(|number| *number > 0)
+    /// Returns the connection, if there is one.
+    pub(super) fn connection(&self) -> Option<OpenedConnection> {
+        *lock(&self.connection)
     }
 
     /// Records the start of an operation that was due at this time.

@@ -129,7 +129,7 @@ impl Answer {
     }
 
     /// Adds rows as text.
-    pub(super) fn texts(&mut self, columns: &[&str], rows: &[Vec<String>]) {
+    pub(crate) fn texts(&mut self, columns: &[&str], rows: &[Vec<String>]) {
         self.columns(columns, kind::VAR_STRING);
         for row in rows {
             self.packet(|out| row.iter().for_each(|value| text(out, value.as_bytes())));

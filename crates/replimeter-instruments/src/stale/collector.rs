@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Node, ServerError};
+use replimeter_engine::{Node, ServerError, dialect::connections::OpenedConnection};
 use replimeter_model::{
     plan::{StalePlan, StopCondition},
     stale::{StalePhase, StaleRound, StaleWindow, Verdict},
@@ -18,7 +18,7 @@ use super::{
     counters::{CountedServer, CounterDifferences},
     shared::Shared,
 };
-use crate::{MeasureError, clock::Clock, preflight::Cluster, table::keep_alive};
+use crate::{MeasureError, clock::Clock, kill::kill_all, preflight::Cluster, table::keep_alive};
 
 /// Interval between collections.
 const LOOK: Duration = Duration::from_millis(2);
@@ -30,6 +30,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the measuring threads may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_millis(1500);
+/// Timeout of ending their connections on the servers.
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Passes rounds from the measuring threads to the listener.
 pub(super) struct Collector<'a> {
@@ -72,7 +74,7 @@ impl<'a> Collector<'a> {
         heard: &mpsc::Receiver<StaleRound>,
         threads: &[thread::ScopedJoinHandle<'_, Result<u64, ServerError>>],
         shared: &Shared<'_>,
-        connections: &[(Node, u32)],
+        connections: &[(Node, OpenedConnection)],
         listener: &mut Listener<'_>,
     ) -> Outcome {
         let mut outcome = Outcome::default();
@@ -107,7 +109,8 @@ impl<'a> Collector<'a> {
             }
             if !killed && halted.is_some_and(|since| since.elapsed() > STOP_TIMEOUT) {
                 killed = true;
-                kill(connections);
+                let connections = connections.iter().map(|(node, opened)| (node, *opened));
+                kill_all(connections, KILL_TIMEOUT);
             }
             if told.elapsed() > PROGRESS_INTERVAL {
                 told = Instant::now();
@@ -218,12 +221,5 @@ impl<'a> Collector<'a> {
         self.writes = (0.0, 0);
         self.window.start_us = window.end_us;
         (listener.on)(Event::Window(window))
-    }
-}
-
-/// Kills connections on which measuring threads wait; a refusal is ignored.
-fn kill(connections: &[(Node, u32)]) {
-    for (node, number) in connections {
-        crate::kill::kill(node, [u64::from(*number)], Duration::from_secs(1));
     }
 }

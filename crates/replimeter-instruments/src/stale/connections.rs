@@ -6,6 +6,7 @@ use mysql::{ChangeUserOpts, Statement, prelude::Queryable};
 use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{
+        connections::OpenedConnection,
         sync_reads::{Guarantee, conflict, wait_timed_out},
         waits::PreparedWait,
         written_gtid::GtidSource,
@@ -115,8 +116,8 @@ impl Writer {
         found.map_err(|error| self.session.error("cannot read the table", &error))
     }
 
-    pub(super) fn connection(&self) -> u32 {
-        self.session.connection_id()
+    pub(super) fn connection(&self) -> OpenedConnection {
+        self.session.opened()
     }
 
     /// Resets the connection, including the settings of [`open`](Self::open).
@@ -341,11 +342,11 @@ impl Reader {
         })
     }
 
-    /// Returns the server's numbers of its connections.
-    pub(super) fn connections(&self) -> Vec<u32> {
+    /// Returns its connections, to kill them.
+    pub(super) fn connections(&self) -> Vec<OpenedConnection> {
         std::iter::once(&self.plain)
             .chain(&self.synced)
-            .map(|reading| reading.session.connection_id())
+            .map(|reading| reading.session.opened())
             .collect()
     }
 

@@ -4,7 +4,10 @@ use std::{sync::mpsc, thread, time::Duration};
 
 use replimeter_engine::{
     Node, ServerError,
-    dialect::{flow_control::FlowControlCounters, sync_reads::Guarantee, waits},
+    dialect::{
+        connections::OpenedConnection, flow_control::FlowControlCounters, sync_reads::Guarantee,
+        waits,
+    },
     facts::ServerFacts,
 };
 use replimeter_model::plan::{ReadConsistency, StalePlan};
@@ -31,8 +34,8 @@ pub(super) struct PreparedCase {
     pub(super) readers: Vec<Reader>,
     /// Values of the rows.
     pub(super) held: RowHistory,
-    /// Node and number of every connection that may have to be killed.
-    pub(super) connections: Vec<(Node, u32)>,
+    /// Every connection that may have to be killed, with its server.
+    pub(super) connections: Vec<(Node, OpenedConnection)>,
 }
 
 /// Connects everything and prepares its statements.
@@ -67,7 +70,7 @@ pub(super) fn prepare(
         .into_iter()
         .map(|guarantee| Writer::open(&primary, facts, guarantee))
         .collect::<Result<_, _>>()?;
-    let mut connections: Vec<(Node, u32)> = writers
+    let mut connections: Vec<(Node, OpenedConnection)> = writers
         .iter()
         .map(|writer| (primary.clone(), writer.connection()))
         .collect();

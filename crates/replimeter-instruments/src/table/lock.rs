@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ServerError, Session};
+use replimeter_engine::{
+    ServerError, Session,
+    dialect::connections::{OpenedConnection, still_open},
+};
 
 use super::{POLL_INTERVAL, SETTLE};
 use crate::{discovery::DiscoveredServer, preflight::Cluster};
@@ -34,7 +37,7 @@ pub fn keep_alive(cluster: &mut Cluster) -> Result<(), ServerError> {
         Ok(_) => take_lock(session, Duration::ZERO)?,
         Err(_) => {
             if let Ok(opened) = Session::open(node) {
-                let former = session.connection_id();
+                let former = session.opened();
                 // The server releases the lock of the former connection when it sees its end.
                 *session = opened;
                 await_end_of(session, former)?;
@@ -46,8 +49,8 @@ pub fn keep_alive(cluster: &mut Cluster) -> Result<(), ServerError> {
 }
 
 /// Waits until a former connection of this run no longer holds the lock; after a while ends it on the server.
-fn await_end_of(session: &mut Session, former: u32) -> Result<(), ServerError> {
-    let holds = format!("SELECT IS_USED_LOCK('{LOCK}') = {former}");
+fn await_end_of(session: &mut Session, former: OpenedConnection) -> Result<(), ServerError> {
+    let holds = format!("SELECT IS_USED_LOCK('{LOCK}') = {}", former.number);
     for patience in [SETTLE, SETTLE] {
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
@@ -60,8 +63,10 @@ fn await_end_of(session: &mut Session, former: u32) -> Result<(), ServerError> {
             }
             thread::sleep(POLL_INTERVAL);
         }
-        // It may have ended by now.
-        let _ = session.run("cannot end a connection", &format!("KILL {former}"));
+        for OpenedConnection { number, .. } in still_open(session, &[former])? {
+            // It may have ended by now.
+            let _ = session.run("cannot end a connection", &format!("KILL {number}"));
+        }
     }
     Ok(())
 }

@@ -121,9 +121,10 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
         let connections = u64::from(work.connections) * u64::from(work.fronts);
         effects.costs(
             &plan.targets,
-            [("primary", 3), ("each replica", 2)].map(|(role, more)| ServerCost {
+            ["primary", "each replica"].map(|role| ServerCost {
                 role,
-                connections: connections + more,
+                // One holds the lock, one asks for the state, and one ends what was given up.
+                connections: connections + 3,
                 work: "the statements of the requests; a question for its state, twice a second"
                     .to_owned(),
             }),

@@ -94,8 +94,9 @@ pub(super) fn serve(
     cx.stage(Stage::Prepare, "starting the fronts");
     let mut site = Site::start(cx, listener, servers, &spec, work.fronts)?;
     let watched = watch(cx, &mut site, gathered, cluster);
-    site.end();
-    watched
+    let left = site.end();
+    let taken = cx.take(Call::Warnings(left.into_iter().collect()));
+    watched.and(taken)
 }
 
 /// Takes the fronts' requests window by window, until the run ends.

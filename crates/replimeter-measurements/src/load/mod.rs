@@ -137,12 +137,12 @@ Terms of the report:
         for name in &work.workloads {
             effects.tables(name, work.keep_data)?;
         }
-        // The threads write on the primary, and as many read on replicas. The others hold the lock, keep the data, and
-        // read the use of resources.
+        // The threads write on the primary, and as many read on replicas. The others hold the lock, keep the data,
+        // read the use of resources, and end what was given up.
         let most = work.threads.iter().copied().max().map_or(0, u64::from);
         effects.costs(
             &plan.targets,
-            [("primary", 3 + most), ("each replica", 1 + most)].map(|(role, connections)| {
+            [("primary", 4 + most), ("each replica", 2 + most)].map(|(role, connections)| {
                 ServerCost {
                     role,
                     connections,

@@ -252,7 +252,7 @@ fn cases<'s, 'a: 's>(
                     break;
                 }
             }
-            site.site.end();
+            cx.warn(site.site.end());
             watched?;
         }
     }

@@ -22,6 +22,7 @@ use std::{
 use replimeter_engine::{Node, ServerError, facts::ServerFacts};
 use replimeter_instruments::{
     clock::Clock,
+    kill::GivenUp,
     preflight::CheckedReplica,
     resources::{CountedProcess, NamedProcess, threads_time},
     sync::lock,
@@ -41,6 +42,8 @@ use crate::server::HttpServer;
 
 /// The names of the front's threads begin with this.
 const THREADS: &str = "front";
+/// Time for servers to end what was given up, when the fronts end.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns how the names of the threads of one front begin.
 fn threads_of(front: usize) -> String {
@@ -109,6 +112,7 @@ pub struct Fronts {
     https: Vec<HttpServer>,
     monitor: Monitor,
     sites: Arc<[Arc<Site>]>,
+    given_up: Arc<GivenUp>,
 }
 
 /// What all fronts share.
@@ -163,12 +167,13 @@ impl Fronts {
         clock: Clock,
     ) -> Result<Self, FrontError> {
         let posted = Arc::<Posted>::default();
+        let given_up = Arc::<GivenUp>::default();
         let (mut https, mut sites) = (Vec::new(), Vec::new());
         for (number, listener) in (1..).zip(listeners) {
             let name = threads_of(number);
             // Fronts must not read the same rows, nor servers in the same order.
             let seed = Random::numbered(spec.run ^ number as u64).bits();
-            let site = Site::new(&name, &servers, spec, (clock, seed), &posted)?;
+            let site = Site::new(&name, &servers, spec, (clock, seed), (&posted, &given_up))?;
             let site = Arc::new(site);
             let handler = Arc::clone(&site);
             let http = HttpServer::start(
@@ -189,6 +194,7 @@ impl Fronts {
             https,
             monitor,
             sites,
+            given_up,
         })
     }
 
@@ -229,13 +235,17 @@ impl Fronts {
         pools.any(|pool| pool.out().is_some())
     }
 
-    /// Stops answering, then ends the connections to the servers, with what runs on them.
-    pub fn end(self) {
+    /// Stops answering, then ends the connections to the servers, with what runs on them. Returns the number of connections that may
+    /// still be open there.
+    pub fn end(self) -> usize {
         drop(self.https);
         self.monitor.end();
         for site in self.sites.iter() {
             site.pools.iter().for_each(Pool::end);
         }
+        let left = self.given_up.await_end(END_TIMEOUT);
+        self.given_up.stop();
+        left
     }
 
     /// Returns the processor time of all fronts of this process so far.
@@ -263,7 +273,7 @@ impl Site {
         servers: &FrontServers,
         spec: &FrontSpec,
         (clock, seed): (Clock, u64),
-        posted: &Arc<Posted>,
+        (posted, given_up): (&Arc<Posted>, &Arc<GivenUp>),
     ) -> Result<Self, FrontError> {
         let waits = spec.remedy == Remedy::WaitForGtid;
         let replicas = servers.replicas.iter().map(|replica| &replica.server);
@@ -277,7 +287,8 @@ impl Site {
                 can_wait: waits && index != PRIMARY,
             };
             let name = format!("{name}{}", node.name);
-            Pool::start(&name, spec_of, spec.connections, clock).map_err(|mut error| {
+            let started = Pool::start(&name, spec_of, spec.connections, (clock, given_up));
+            started.map_err(|mut error| {
                 if waits {
                     "choose another --remedy, or turn on GTIDs and binary logs"
                         .clone_into(&mut error.hint);

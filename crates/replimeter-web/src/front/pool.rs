@@ -5,7 +5,7 @@ use std::{
     io,
     sync::{
         Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -13,10 +13,14 @@ use std::{
 
 use replimeter_engine::{
     ErrorKind, Interrupter, Node, ServerError, Session,
-    dialect::{waits::PreparedWait, written_gtid::GtidSource},
+    dialect::{connections::OpenedConnection, waits::PreparedWait, written_gtid::GtidSource},
     facts::ServerFacts,
 };
-use replimeter_instruments::{clock::Clock, kill::kill, sync::lock};
+use replimeter_instruments::{
+    clock::Clock,
+    kill::{GivenUp, kill},
+    sync::lock,
+};
 use replimeter_model::time::Nanos;
 use tokio::sync::oneshot;
 
@@ -105,8 +109,12 @@ struct Shared {
     out: Mutex<Option<String>>,
     /// Counts how often it came back: older connections are opened again.
     returned: AtomicU64,
-    /// The number on the server of each thread's connection, and what closes it.
-    connections: Mutex<Vec<Option<(u32, Interrupter)>>>,
+    /// Each thread's connection, and what closes it.
+    connections: Mutex<Vec<Option<(OpenedConnection, Interrupter)>>>,
+    /// Connections that are not replaced yet.
+    given_up: Arc<GivenUp>,
+    /// Threads that wait for the end of such a connection.
+    without_connection: AtomicUsize,
     ended: AtomicBool,
 }
 
@@ -147,10 +155,12 @@ impl Pool {
         name: &str,
         spec: PoolSpec,
         connections: u32,
-        clock: Clock,
+        (clock, given_up): (Clock, &Arc<GivenUp>),
     ) -> Result<Self, ServerError> {
         let shared = Arc::new(Shared {
             clock,
+            given_up: Arc::clone(given_up),
+            without_connection: AtomicUsize::new(0),
             queue: Mutex::default(),
             arrived: Condvar::new(),
             out: Mutex::default(),
@@ -182,7 +192,7 @@ impl Pool {
 
     /// Returns why the server is not in use; `None` while it is.
     pub(super) fn out(&self) -> Option<String> {
-        lock(&self.shared.out).clone()
+        self.shared.out()
     }
 
     /// Takes the server into use, or out of it for a reason. Returns whether that changed.
@@ -226,8 +236,8 @@ impl Pool {
         }
         if !all_ended() {
             let open = std::mem::take(&mut *lock(&self.shared.connections));
-            let numbers = open.iter().flatten().map(|(number, _)| u64::from(*number));
-            kill(&self.shared.spec.node, numbers, KILL_TIMEOUT);
+            let opened = open.iter().flatten().map(|(opened, _)| *opened);
+            kill(&self.shared.spec.node, opened, KILL_TIMEOUT);
             for (_, interrupter) in open.into_iter().flatten() {
                 interrupter.shut_down();
             }
@@ -253,6 +263,16 @@ fn no_thread(node: &Node, error: &io::Error) -> ServerError {
 }
 
 impl Shared {
+    fn out(&self) -> Option<String> {
+        let waiting = self.without_connection.load(Ordering::Relaxed);
+        let none_left = || {
+            let all = lock(&self.connections).len();
+            (all > 0 && waiting >= all)
+                .then(|| "no connection has ended its last statement".to_owned())
+        };
+        lock(&self.out).clone().or_else(none_left)
+    }
+
     fn set_out(&self, reason: Option<String>) -> bool {
         let mut out = lock(&self.out);
         let changed = out.is_some() != reason.is_some();
@@ -287,8 +307,27 @@ impl Shared {
             }
             let mut took = Took::default();
             let result = self.perform(index, &mut connection, &job, &mut took);
+            let is_unanswered =
+                matches!(&result, Err(Refusal::Failed(error)) if error.kind == ErrorKind::Timeout);
             let _ = job.reply.send((result, took));
+            if is_unanswered && let Some(given_up) = connection.take() {
+                self.await_end(index, &given_up);
+            }
         }
+    }
+
+    /// Waits until the server has ended a connection whose statement was given up: the thread has no other one before.
+    fn await_end(&self, index: usize, connection: &Connection) {
+        let opened = connection.session.opened();
+        if let Some(known) = lock(&self.connections).get_mut(index) {
+            *known = None;
+        }
+        self.given_up.add(&self.spec.node, opened);
+        self.without_connection.fetch_add(1, Ordering::Relaxed);
+        while self.given_up.contains(opened) && !self.ended.load(Ordering::Relaxed) {
+            thread::sleep(POLL_INTERVAL);
+        }
+        self.without_connection.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Opens the connection of a thread.
@@ -298,7 +337,7 @@ impl Shared {
         let mut connections = lock(&self.connections);
         // They are gone when the pool has ended.
         if let Some(known) = connections.get_mut(index) {
-            *known = Some((session.connection_id(), session.interrupter()));
+            *known = Some((session.opened(), session.interrupter()));
         } else {
             session.interrupter().shut_down();
         }
@@ -327,7 +366,7 @@ impl Shared {
         };
         let mut last = Refusal::Busy;
         for _ in 0..attempts {
-            if let Some(reason) = lock(&self.out).clone() {
+            if let Some(reason) = self.out() {
                 return Err(Refusal::Out(reason));
             }
             let returned = self.returned.load(Ordering::Relaxed);
@@ -342,17 +381,13 @@ impl Shared {
                 }
             };
             match open.perform(job, &self.clock, took) {
-                Err(Refusal::Failed(error)) if error.unanswered() => {
-                    // One connection that breaks, or one slow statement, is no absence of the server.
+                // One connection that breaks, or one slow statement, is no absence of the server.
+                Err(Refusal::Failed(error)) if error.kind == ErrorKind::Lost => {
                     *connection = self.connect(index).ok();
                     if connection.is_none() {
                         self.set_out(Some(error.to_string()));
                     }
-                    let is_lost = error.kind == ErrorKind::Lost;
                     last = Refusal::Failed(error);
-                    if !is_lost {
-                        break;
-                    }
                 }
                 result => return result,
             }

@@ -96,7 +96,10 @@ impl LoopTarget {
         if let Some(known) = self.wire.get() {
             return Ok(known);
         }
-        let found = WireTarget::new(&self.target.node)?;
+        let found = WireTarget::new(&Node {
+            answer: self.target.answer,
+            ..self.target.node.clone()
+        })?;
         Ok(self.wire.get_or_init(|| found))
     }
 }

@@ -11,7 +11,8 @@ use std::{
 };
 
 use replimeter_engine::{
-    ServerError,
+    ErrorKind, ServerError,
+    dialect::connections::OpenedConnection,
     wire::{ServerRefusal, StatementError},
 };
 use replimeter_model::time::Nanos;
@@ -27,7 +28,10 @@ use super::{
     statistics::{LoadStatistics, RetryReason},
     value::Draw,
 };
-use crate::clock::{Clock, thread_cpu};
+use crate::{
+    clock::{Clock, thread_cpu},
+    kill::GivenUp,
+};
 
 /// Number of retries of an operation after a deadlock or a lock timeout.
 const RETRIES: u32 = 10;
@@ -39,12 +43,15 @@ const AFTER_FAILURE: Duration = Duration::from_millis(10);
 const BEFORE_READY: Duration = Duration::from_millis(10);
 /// Pause before reconnecting.
 const BEFORE_RECONNECT: Duration = Duration::from_millis(100);
+/// How long the server may take to end a connection that was killed.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the connections of one thread share.
 pub(super) struct WorkerContext {
     pub(super) program: Arc<Program>,
     pub(super) shared: Arc<Shared>,
     pub(super) status: Arc<LoopStatus>,
+    pub(super) given_up: Arc<GivenUp>,
     pub(super) clock: Clock,
     pub(super) window: RefCell<WindowCounts>,
 }
@@ -86,6 +93,8 @@ pub(super) struct Worker {
     /// The index of its server in the load group.
     pub(super) node: usize,
     pub(super) link: Option<WorkerConnection>,
+    /// The connection before, if it was given up and may still be open on the server.
+    pub(super) given_up: Option<OpenedConnection>,
     pub(super) place: LoopTarget,
     pub(super) status: Arc<WorkerStatus>,
     pub(super) task: TaskHandle,
@@ -152,6 +161,7 @@ impl Worker {
             status,
             clock,
             window,
+            ..
         } = context;
         let mut scratch = Scratch::default();
         let mut words = String::new();
@@ -291,6 +301,10 @@ impl Worker {
                 return true;
             };
             if context.shared.stopped() {
+                if matches!(failed, StatementError::Broken(_)) {
+                    self.link = None;
+                    self.status.disconnected();
+                }
                 return false;
             }
             match failed {
@@ -369,10 +383,59 @@ impl Worker {
         self.reconnect(context, Some(error)).await;
     }
 
+    /// Closes a connection whose operation was given up, and begins to end it on the server.
+    pub(super) fn give_up(&mut self, given_up: &Arc<GivenUp>) {
+        self.status.disconnected();
+        if let Some(link) = self.link.take() {
+            let opened = link.channel.opened();
+            given_up.add(&self.place.target.node, opened);
+            self.given_up = Some(opened);
+        }
+    }
+
+    /// Waits until the server has ended a connection that was given up; returns whether another one may be opened.
+    async fn await_end(&mut self, context: &WorkerContext, error: Option<&ServerError>) -> bool {
+        let Some(opened) = self.given_up else {
+            return true;
+        };
+        let deadline = Instant::now() + END_TIMEOUT;
+        while context.given_up.contains(opened) {
+            if context.shared.stopped() || context.clock.now() >= context.shared.span().1 {
+                return false;
+            }
+            if Instant::now() >= deadline {
+                let node = &self.place.target.node;
+                let cause = format!(
+                    "its connection {} was killed and has not ended",
+                    opened.number
+                );
+                let hint = "check whether the server is stalled";
+                let mut first = error
+                    .cloned()
+                    .unwrap_or_else(|| node.precondition(OPERATION, "no answer", hint));
+                first.cause = format!("{}; {cause}", first.cause);
+                context.shared.fail(first);
+                return false;
+            }
+            self.task.sleep(BEFORE_RECONNECT).await;
+        }
+        self.given_up = None;
+        true
+    }
+
     /// Reconnects, for as long as the load group retries; the current operation fails in any case.
     async fn reconnect(&mut self, context: &WorkerContext, mut error: Option<ServerError>) {
+        if error
+            .as_ref()
+            .is_some_and(|error| error.kind == ErrorKind::Timeout)
+        {
+            self.give_up(&context.given_up);
+        }
         self.link = None;
         self.status.disconnected();
+        if !self.await_end(context, error.as_ref()).await {
+            return;
+        }
         let shared = &context.shared;
         let deadline = Instant::now() + shared.patience;
         loop {

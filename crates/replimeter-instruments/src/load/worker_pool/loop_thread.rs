@@ -16,6 +16,7 @@ use replimeter_stats::signed::SignedHistogram;
 
 use crate::{
     clock::Clock,
+    kill::GivenUp,
     load::{
         event_loop::{EventLoop, LoopControl, Task},
         latency_recorder::LoopStatus,
@@ -72,6 +73,7 @@ pub(super) struct LoopThread {
     pub(super) program: Arc<Program>,
     pub(super) shared: Arc<Shared>,
     pub(super) status: Arc<LoopStatus>,
+    pub(super) given_up: Arc<GivenUp>,
     pub(super) clock: Clock,
     /// Time between the openings of two connections of the load group.
     pub(super) connect_interval: Nanos,
@@ -99,6 +101,7 @@ impl LoopThread {
             program: Arc::clone(&self.program),
             shared: Arc::clone(&self.shared),
             status: Arc::clone(&self.status),
+            given_up: Arc::clone(&self.given_up),
             clock: self.clock,
             window: RefCell::new(WindowCounts::new(open, nodes)),
         };
@@ -141,6 +144,7 @@ impl LoopThread {
                 index,
                 node: index % self.places.len(),
                 link: None,
+                given_up: None,
                 place: targets[index % self.places.len()].clone(),
                 status: Arc::clone(status),
                 task: events.handle(own as u32),
@@ -182,9 +186,9 @@ impl LoopThread {
             for worker in workers {
                 // A connection that waits for an answer, or is in a transaction, cannot be used again.
                 let used = worker.status.busy();
-                let lost = |link: &mut WorkerConnection| used || !link.channel.is_idle();
-                if worker.link.take_if(lost).is_some() {
-                    worker.status.disconnected();
+                let lost = |link: &WorkerConnection| used || !link.channel.is_idle();
+                if worker.link.as_ref().is_some_and(lost) {
+                    worker.give_up(&self.given_up);
                 }
                 worker.status.ends();
             }

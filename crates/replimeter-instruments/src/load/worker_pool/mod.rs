@@ -9,7 +9,6 @@ mod tests;
 mod worker_group;
 
 use std::{
-    collections::HashMap,
     iter,
     sync::{
         Arc,
@@ -19,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Node, ServerError, give_up_on_silent_servers};
+use replimeter_engine::{ServerError, give_up_on_silent_servers};
 use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -34,7 +33,11 @@ use self::{
     worker_group::{WorkerGroup, check, raise_file_limit},
 };
 use super::{latency_recorder::LatencyRecorders, result::GroupResult, worker::Shared};
-use crate::{MeasureError, clock::Clock, kill::kill};
+use crate::{
+    MeasureError,
+    clock::Clock,
+    kill::{GivenUp, kill_all},
+};
 
 /// How long threads may take to end at the regular end.
 const AT_END: Duration = Duration::from_secs(10);
@@ -60,6 +63,7 @@ pub(super) enum PoolEnd {
 pub struct WorkerPool {
     clock: Clock,
     worker_groups: Vec<WorkerGroup>,
+    given_up: Arc<GivenUp>,
     /// The number of the current command, to recognize late reports.
     generation: u64,
 }
@@ -89,12 +93,14 @@ impl WorkerPool {
         let mut pool = Self {
             clock: *clock,
             worker_groups: Vec::new(),
+            given_up: Arc::default(),
             generation: 0,
         };
         load_groups.iter().try_for_each(check)?;
         raise_file_limit(load_groups)?;
         for (number, load_group) in (0..).zip(load_groups) {
-            let worker_group = WorkerGroup::open(load_group, number, clock, trial, stop)?;
+            let context = (clock, &pool.given_up);
+            let worker_group = WorkerGroup::open(load_group, number, context, trial, stop)?;
             pool.worker_groups.push(worker_group);
         }
         Ok(pool)
@@ -302,6 +308,14 @@ impl WorkerPool {
                 }
             }
         }
+        let left = self.given_up.await_end(AFTER_KILL);
+        if left > 0 && warnings.is_empty() {
+            warnings.extend(
+                self.worker_groups
+                    .first()
+                    .map(|worker_group| unended(worker_group, left)),
+            );
+        }
         let worker_groups = self.worker_groups.iter().zip(heard);
         for (((worker_group, reports), waiting), unfinished) in
             worker_groups.zip(waiting).zip(unfinished)
@@ -324,17 +338,11 @@ impl WorkerPool {
 
     /// Ends the connections with operations in progress.
     fn kill(&self) {
-        let mut by_server: HashMap<&str, (&Node, Vec<u64>)> = HashMap::new();
         let busy = self.worker_groups.iter().flat_map(WorkerGroup::busy);
-        for (node, number) in busy.filter_map(|(node, number)| Some((node, number?))) {
-            let (_, numbers) = by_server
-                .entry(&node.name)
-                .or_insert_with(|| (node, Vec::new()));
-            numbers.push(number);
-        }
-        for (node, connections) in by_server.into_values() {
-            kill(node, connections, AFTER_KILL);
-        }
+        kill_all(
+            busy.filter_map(|(node, opened)| Some((node, opened?))),
+            AFTER_KILL,
+        );
     }
 
     pub(super) fn result(&self, load_group: usize, outcome: &GroupOutcome) -> GroupResult {
@@ -373,6 +381,7 @@ impl WorkerPool {
 impl Drop for WorkerPool {
     fn drop(&mut self) {
         let now = self.clock.now();
+        self.given_up.stop();
         for worker_group in &mut self.worker_groups {
             worker_group.shared.stop(now);
             worker_group.commands.clear();

@@ -1,6 +1,7 @@
 //! The threads and connections of one load group.
 
 use std::{
+    cell::Cell,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ErrorKind, Node, ServerError, Session, dialect::galera::is_in_cluster};
+use replimeter_engine::{
+    ErrorKind, Node, ServerError, Session,
+    dialect::{connections::OpenedConnection, galera::is_in_cluster},
+};
 use replimeter_model::{
     load::{MAX_THREADS, NodeShare},
     time::Nanos,
@@ -19,7 +23,7 @@ use replimeter_stats::signed::SignedHistogram;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{
-    LOOK,
+    AFTER_KILL, LOOK,
     free_connections::{TOO_MANY_HINT, check_room},
     load_group::{GroupProgress, LoadGroup},
     loop_thread::{LoopCommand, LoopReport, LoopThread},
@@ -27,6 +31,7 @@ use super::{
 use crate::{
     MeasureError,
     clock::Clock,
+    kill::{GivenUp, kill},
     load::{
         event_loop::EventLoop,
         latency_recorder::LoopStatus,
@@ -103,7 +108,7 @@ impl WorkerGroup {
     pub(super) fn open(
         load_group: &LoadGroup<'_>,
         number: u64,
-        clock: &Clock,
+        (clock, given_up): (&Clock, &Arc<GivenUp>),
         trial: bool,
         stop: &AtomicBool,
     ) -> Result<Self, MeasureError> {
@@ -129,7 +134,8 @@ impl WorkerGroup {
             }
             places.push(place);
         }
-        let opened = Self::open_connections(load_group, places, program, number, clock, stop)?;
+        let context = (clock, given_up);
+        let opened = Self::open_connections(load_group, places, program, number, context, stop)?;
         Ok(Self { scarce, ..opened })
     }
 
@@ -139,7 +145,7 @@ impl WorkerGroup {
         places: Vec<LoadTarget>,
         program: Arc<Program>,
         number: u64,
-        clock: &Clock,
+        (clock, given_up): (&Clock, &Arc<GivenUp>),
         stop: &AtomicBool,
     ) -> Result<Self, MeasureError> {
         let (reporter, reports) = channel();
@@ -156,7 +162,7 @@ impl WorkerGroup {
             scarce: Vec::new(),
             abandon: Arc::default(),
         };
-        worker_group.start(load_group, clock, &reporter)?;
+        worker_group.start(load_group, (clock, given_up), &reporter)?;
         worker_group.connect(load_group, stop)?;
         Ok(worker_group)
     }
@@ -165,7 +171,7 @@ impl WorkerGroup {
     fn start(
         &mut self,
         load_group: &LoadGroup<'_>,
-        clock: &Clock,
+        (clock, given_up): (&Clock, &Arc<GivenUp>),
         reporter: &Sender<LoopReport>,
     ) -> Result<(), ServerError> {
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -183,6 +189,7 @@ impl WorkerGroup {
                 program: Arc::clone(&self.program),
                 shared: Arc::clone(&self.shared),
                 status: Arc::clone(&status),
+                given_up: Arc::clone(given_up),
                 clock: *clock,
                 connect_interval: Nanos(
                     load_group
@@ -245,8 +252,8 @@ impl WorkerGroup {
         self.abandon.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the server of each operation in progress, and the number of its connection unless that is lost.
-    pub(super) fn busy(&self) -> Vec<(&Node, Option<u64>)> {
+    /// Returns the server of each operation in progress, and its connection unless that is lost.
+    pub(super) fn busy(&self) -> Vec<(&Node, Option<OpenedConnection>)> {
         let loops = self.statuses.len();
         let mut busy = Vec::new();
         for (first, status) in self.statuses.iter().enumerate() {
@@ -471,12 +478,22 @@ fn try_place(
 ) -> Result<(), MeasureError> {
     let events = EventLoop::open(clock, &place.node)?;
     let (task, target) = (events.handle(0), LoopTarget::new(place));
+    let tried = Cell::new(None);
     let trial = async {
         let opened = WorkerConnection::open(&target, program, &task).await;
         let mut link = opened.map_err(|error| program.explain(error))?;
+        tried.set(Some(link.channel.opened()));
         try_out(&mut link, program, &task).await
     };
-    Ok(events.block_on(trial, stop)??)
+    let done = events.block_on(trial, stop);
+    let given_up = match &done {
+        Ok(Err(error)) => error.kind == ErrorKind::Timeout,
+        done => done.is_err(),
+    };
+    if given_up {
+        kill(&place.node, tried.get(), AFTER_KILL);
+    }
+    Ok(done??)
 }
 
 /// Returns an error about the first server.

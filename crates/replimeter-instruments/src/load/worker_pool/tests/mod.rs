@@ -47,11 +47,14 @@ impl Load {
             ..LoadTarget::new(peer.node.clone(), false)
         };
         let (program, clock) = (Program::new(&workload, 0), Clock::start());
+        let given_up = Arc::<GivenUp>::default();
+        let context = (&clock, &given_up);
         let group =
-            WorkerGroup::open_connections(&load_group, vec![place], program, 0, &clock, stop)?;
+            WorkerGroup::open_connections(&load_group, vec![place], program, 0, context, stop)?;
         Ok(WorkerPool {
             clock,
             worker_groups: vec![group],
+            given_up,
             generation: 0,
         })
     }
@@ -116,10 +119,14 @@ fn error(result: &GroupResult) -> (Option<u16>, &str) {
 fn half_an_answer_fails_after_the_limit() {
     let (result, peer) = one_failure(Duration::from_secs(1), |client| {
         client.begin_rows()?;
-        client.hang()
+        client.stall()
     });
     assert_eq!(error(&result), (None, "no answer within 1 s"));
-    assert_eq!(peer.connections(), 4);
+    // Its statement is ended on the server, over one more connection.
+    assert_eq!(
+        (peer.connections(), peer.texts()),
+        (5, vec!["KILL 1".to_owned()])
+    );
 }
 
 #[test]

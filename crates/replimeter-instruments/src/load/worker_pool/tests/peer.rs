@@ -1,11 +1,12 @@
 //! A server of a test: it logs clients in, prepares their statements, and answers executions as the test describes.
 
 use std::{
+    collections::BTreeMap,
     io::{ErrorKind, Read, Result, Write},
-    net::{TcpListener, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -51,8 +52,54 @@ pub(super) struct Counts {
     logins: AtomicU64,
     pub(super) most_logins: AtomicU64,
     pub(super) executions: AtomicU64,
-    /// Statements that were sent as text, apart from those that begin a session.
+    /// Statements that were sent as text, apart from those that begin a session and those about connections.
     pub(super) texts: Mutex<Vec<String>>,
+    /// The open connections by their numbers; `KILL` closes one, unless they are held.
+    streams: Mutex<BTreeMap<u64, TcpStream>>,
+    pub(super) holds_killed: AtomicBool,
+    /// Whether it says that it has just started.
+    pub(super) restarted: AtomicBool,
+}
+
+impl Counts {
+    /// Answers a statement that was sent as text.
+    fn answer_text(&self, text: &str, answer: &mut Answer) {
+        if text.starts_with("SET ") || text.starts_with("USE ") {
+            return answer.ok(0, None);
+        }
+        if text.contains("'Uptime'") {
+            let age = if self.restarted.load(Ordering::Relaxed) {
+                "0"
+            } else {
+                "1000"
+            };
+            let row = ["Uptime", age].map(str::to_owned).into();
+            return answer.texts(&["name", "value"], &[row]);
+        }
+        if text.contains("PROCESSLIST") {
+            let streams = lock(&self.streams);
+            let rows = streams.keys().map(|number| {
+                let row = [&number.to_string(), "user", "localhost"];
+                row.map(str::to_owned).into()
+            });
+            let rows: Vec<Vec<String>> = rows.collect();
+            return answer.texts(&["id", "user", "host"], &rows);
+        }
+        lock(&self.texts).push(text.to_owned());
+        if let Some(number) = text.strip_prefix("KILL ")
+            && !self.holds_killed.load(Ordering::Relaxed)
+        {
+            self.close(number.parse().unwrap());
+        }
+        answer.ok(0, None);
+    }
+
+    /// Ends a connection.
+    pub(super) fn close(&self, number: u64) {
+        if let Some(stream) = lock(&self.streams).remove(&number) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
 }
 
 impl Client<'_> {
@@ -117,6 +164,14 @@ impl Client<'_> {
         self.close()
     }
 
+    /// Waits until the connection is killed: a server does not notice during a statement that its client has gone.
+    pub(super) fn stall(&self) -> Result<()> {
+        while lock(&self.peer.streams).contains_key(&self.number) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.close()
+    }
+
     /// Closes the connection.
     pub(super) fn close(&self) -> Result<()> {
         Err(ErrorKind::ConnectionAborted.into())
@@ -158,11 +213,8 @@ impl Client<'_> {
             let command = self.receive()?;
             match command.split_first() {
                 Some((0x03, text)) => {
-                    let text = String::from_utf8_lossy(text).into_owned();
-                    if !text.starts_with("SET ") && !text.starts_with("USE ") {
-                        lock(&self.peer.texts).push(text);
-                    }
-                    self.ok()?;
+                    let (text, peer) = (String::from_utf8_lossy(text), self.peer);
+                    self.answer(1, |answer| peer.answer_text(&text, answer))?;
                 }
                 Some((0x16, _)) => self.answer(1, |answer| answer.prepared(1, 0, 0))?,
                 Some((0x17, _)) => {
@@ -204,14 +256,18 @@ impl Peer {
                 thread::spawn(move || {
                     stream.set_nodelay(true).unwrap();
                     seen.open.fetch_add(1, Ordering::Relaxed);
+                    let number = seen.connections.fetch_add(1, Ordering::Relaxed) + 1;
+                    lock(&seen.streams).insert(number, stream.try_clone().unwrap());
                     let mut client = Client {
                         stream,
-                        number: seen.connections.fetch_add(1, Ordering::Relaxed) + 1,
+                        number,
                         asked: Asked::Login,
                         peer: &seen,
                     };
                     let _: Result<()> = client.serve(&*behave);
+                    let number = client.number;
                     drop(client);
+                    lock(&seen.streams).remove(&number);
                     seen.open.fetch_sub(1, Ordering::Relaxed);
                 });
             }

@@ -70,6 +70,74 @@ fn lost_connection_is_not_killed() {
     peer.await_no_connection();
 }
 
+/// Runs a load until `wait` returns.
+fn run_while(load: &Load, peer: &Peer, wait: impl FnOnce()) -> GroupResult {
+    let mut pool = load.open(peer, &CONTINUES).unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let running = scope.spawn(|| run(&mut pool, BOUND * 4, &stop));
+        wait();
+        stop.store(true, Ordering::Relaxed);
+        running.join().unwrap()
+    })
+}
+
+fn await_condition(what: &str, is_met: impl Fn() -> bool) {
+    let deadline = Instant::now() + BOUND;
+    while !is_met() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A server whose statements hang gets no more connections than stated: the load's, and one that ends what was given up.
+#[test]
+fn given_up_connection_is_replaced_only_after_its_end() {
+    let peer = Peer::start(|client| match (client.number, client.asked) {
+        (1, Asked::Execution(3)) => client.stall(),
+        _ => healthy(client),
+    });
+    peer.counts.holds_killed.store(true, Ordering::Relaxed);
+    let load = Load {
+        answer: Duration::from_secs(1),
+        ..Load::of(3)
+    };
+    let result = run_while(&load, &peer, || {
+        await_condition("nothing was killed", || !peer.texts().is_empty());
+        // Longer than the pause before a reconnection; a busy machine only makes a wrong one later.
+        thread::sleep(Duration::from_millis(500));
+        assert_eq!(peer.connections(), 4);
+        peer.counts.close(1);
+        await_condition("it was not replaced", || peer.connections() == 5);
+    });
+    assert!(result.failure.is_none(), "{result:?}");
+    assert_eq!(peer.texts(), ["KILL 1"]);
+    peer.await_no_connection();
+}
+
+/// After a restart of the server, another client has the number.
+#[test]
+fn number_of_another_client_is_not_killed() {
+    let peer = Peer::start(|client| match (client.number, client.asked) {
+        (1, Asked::Execution(3)) => {
+            client.peer.restarted.store(true, Ordering::Relaxed);
+            client.stall()
+        }
+        _ => healthy(client),
+    });
+    let load = Load {
+        answer: Duration::from_secs(4),
+        ..Load::of(2)
+    };
+    let result = run_while(&load, &peer, || {
+        await_condition("it was not replaced", || peer.connections() == 4);
+    });
+    assert!(result.failure.is_none(), "{result:?}");
+    assert_eq!(peer.texts(), [""; 0]);
+    peer.counts.close(1);
+    peer.await_no_connection();
+}
+
 #[test]
 fn server_that_requests_a_file_gets_none() {
     let peer = Peer::start(|client| match client.asked {
