@@ -2,6 +2,7 @@
 //! once. Neither leaves a server behind. Ctrl-Z suspends, but never while an applier is stopped.
 
 use std::{
+    fs,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,7 +13,6 @@ use std::{
 
 use replimeter_instruments::backlog::{restore_all, restore_held, suspend_unless_held};
 use replimeter_run::cli_error::{CliError, FailureKind};
-use rustix::process::{getpgrp, getsid};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP},
     iterator::Signals,
@@ -46,11 +46,24 @@ fn give_up_on_silent_servers() {
     let _ = thread::Builder::new().spawn(replimeter_engine::give_up_on_silent_servers);
 }
 
+/// Returns whether a shell can continue this process: it gives each job a group of its own. Without one, the default is not to be
+/// suspended. The session's number is read here, because it is 0 for a session that began outside of a container.
+fn has_job_control() -> bool {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let mut fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace();
+    // After the program's name: state, parent, group, session (proc(5)).
+    let (group, session) = (fields.nth(2), fields.next());
+    group != session
+}
+
 /// Suspends this process. A run that has stopped appliers starts them first, and ends when the process continues; if they cannot
 /// be started, it ends without being suspended.
 fn suspend(stop: &AtomicBool) {
-    // As by default: without a shell that controls jobs, nothing would continue the process.
-    if getsid(None).is_ok_and(|session| session == getpgrp()) {
+    if !has_job_control() {
         return;
     }
     // This stop cannot be handled; it fails for no process.
