@@ -16,6 +16,7 @@ pub mod filter;
 pub mod grants;
 pub mod namespace;
 pub mod node;
+mod opened;
 pub mod option_file;
 pub mod session;
 mod silent;

@@ -18,10 +18,11 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::{
     attempt::attempt,
-    dialect::{connections::OpenedConnection, session_settings::SessionSettings},
+    dialect::session_settings::SessionSettings,
     driver::{self, AnswerWatch, Interrupter},
     error::{ErrorKind, ServerError, code},
     node::{CONNECT, Node},
+    opened::OpenedConnection,
     silent,
 };
 

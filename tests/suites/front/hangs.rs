@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use replimeter_engine::Node;
-use replimeter_suites::{LIMIT, TestEnvironment, clean, session, shared, sql, value, wait_until};
+use replimeter_engine::Session;
+use replimeter_suites::{LIMIT, TestEnvironment, clean, session, shared, wait_until};
 
 use super::serve;
 
@@ -20,12 +20,14 @@ pub(super) fn hanging_posts_on_mysql_are_ended_before_more_connect() {
     hang("mysql/async:1");
 }
 
-fn count(primary: &Node, of: &str) -> u64 {
-    let count = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'replimeter'";
-    value(primary, &format!("{count} {of}"))
-        .unwrap()
-        .parse()
-        .unwrap()
+/// Returns the number of the front's connections that meet a condition, as one session sees them.
+fn count(watching: &mut Session, other: u32, condition: &str) -> u64 {
+    let own = watching.connection_id();
+    let count = format!(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'replimeter' AND id NOT IN ({own}, {other}) {condition}"
+    );
+    let count = watching.value("test", &count).unwrap();
+    count.unwrap().parse().unwrap()
 }
 
 fn hang(shape: &str) {
@@ -38,7 +40,9 @@ fn hang(shape: &str) {
         Some(sandbox.nodes()),
         &["--connections", &connections],
     );
-    let refused = || {
+    let (mut held, mut watching) = (session(primary), session(primary));
+    let other = held.connection_id();
+    let mut refused = || {
         thread::scope(|scope| {
             let post = || front.visitor().form("/insert", "title=a");
             let posts: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(post)).collect();
@@ -48,22 +52,21 @@ fn hang(shape: &str) {
                 .for_each(|post| assert_eq!(post.status, 503, "{shape}: {post:?}"));
         });
         wait_until("no post waits on the server", LIMIT, || {
-            let all = count(primary, "");
+            let all = count(&mut watching, other, "");
             assert!(all <= STATED, "{shape}: {all} connections");
-            count(primary, "AND info LIKE 'INSERT%'") == 0
+            count(&mut watching, other, "AND info LIKE 'INSERT%'") == 0
         });
     };
     // The server itself would wait for the lock for a day (MariaDB) or a year.
-    let mut held = session(primary);
     held.run("lock", "LOCK TABLES replimeter.post READ")
         .unwrap();
     refused();
     held.run("unlock", "UNLOCK TABLES").unwrap();
     // Nor does it end this by itself.
     let hang = "CREATE TRIGGER replimeter.hang BEFORE INSERT ON replimeter.post FOR EACH ROW SET @slept = SLEEP(1000)";
-    sql(primary, hang);
+    held.run("trigger", hang).unwrap();
     refused();
-    sql(primary, "DROP TRIGGER replimeter.hang");
+    held.run("trigger", "DROP TRIGGER replimeter.hang").unwrap();
     let posted = front.visitor().form("/insert", "title=b");
     assert_eq!(posted.status, 200, "{shape}: {posted:?}");
     front.end();

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+pub use crate::opened::OpenedConnection;
 use crate::{ServerError, Session, session::StatusRow};
 
 /// A server states its age in whole seconds, and counts a connection from its login on.
@@ -22,15 +23,6 @@ pub fn free_connections(
     Ok(number(maximum.as_ref())
         .zip(connected)
         .map(|(maximum, connected)| (maximum.saturating_sub(connected), maximum)))
-}
-
-/// A connection to a server, as other sessions recognize it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenedConnection {
-    /// Its number on the server, which gives the same numbers to other clients after a restart.
-    pub number: u64,
-    /// When it was opened, to a few seconds.
-    pub at: Instant,
 }
 
 /// Returns those of these connections that the server still has: they have the user and host of this session, and are no older than

@@ -23,7 +23,8 @@ use super::{
 };
 use crate::{
     ErrorKind, Node, ServerError, Session,
-    dialect::{connections::OpenedConnection, session_settings::SessionSettings},
+    dialect::session_settings::SessionSettings,
+    opened::OpenedConnection,
     session::{login_error, sent_in_clear, unverified_key},
     silent,
 };

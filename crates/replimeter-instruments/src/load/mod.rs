@@ -34,7 +34,6 @@ mod workload;
 
 use replimeter_engine::{ErrorKind, ServerError, error::code};
 
-use self::worker::OPERATION;
 pub use self::{
     background::{BackgroundLoad, RunningLoad},
     check::{check, claim},
@@ -52,6 +51,8 @@ pub use self::{
 };
 
 /// The table that lists complete data sets.
+/// Operation named in a load's errors.
+const OPERATION: &str = "cannot run the load";
 const SETS: &str = "load_data";
 const FILLING: &str = "cannot create the data of the load";
 /// Errors for statements that a read-only server or a read-only session refuses.

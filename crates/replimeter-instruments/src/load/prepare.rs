@@ -6,7 +6,7 @@ use replimeter_engine::{ServerError, wire::StatementError};
 use replimeter_model::{load::RatedLoad, target::PRIMARY};
 
 use super::{
-    about,
+    OPERATION, about,
     background::BackgroundLoad,
     created_objects::{CreatedObjects, retry_until},
     event_loop::EventLoop,
@@ -15,7 +15,7 @@ use super::{
     program::{Program, Scratch},
     trial::TRIALS,
     value::Draw,
-    worker::{LoadTarget, LoopTarget, OPERATION, WorkerConnection, run},
+    worker::{LoadTarget, LoopTarget, WorkerConnection, run},
     worker_pool::{LoadGroup, WorkerPool},
     workload::Workload,
 };

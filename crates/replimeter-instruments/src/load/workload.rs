@@ -6,9 +6,9 @@ use replimeter_engine::Session;
 use replimeter_model::load::DataSize;
 
 use super::{
+    OPERATION,
     script::{Template, excerpt},
     value::Source,
-    worker::OPERATION,
 };
 use crate::MeasureError;
 

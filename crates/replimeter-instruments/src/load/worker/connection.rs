@@ -8,6 +8,7 @@ use replimeter_engine::{
 };
 
 use crate::load::{
+    OPERATION,
     channel::Channel,
     event_loop::TaskHandle,
     program::{Program, Routine, RoutineStep, Scratch},
@@ -19,9 +20,6 @@ use crate::load::{
 const ANSWER: Duration = Duration::from_secs(60);
 /// The server cannot prepare this kind of statement.
 const NOT_PREPARABLE: u16 = 1295;
-
-/// Operation named in a load's errors.
-pub(in crate::load) const OPERATION: &str = "cannot run the load";
 
 /// The server of a connection.
 #[derive(Clone, Debug)]

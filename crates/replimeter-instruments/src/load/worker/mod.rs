@@ -18,10 +18,11 @@ use replimeter_engine::{
 use replimeter_model::time::Nanos;
 
 pub(super) use self::{
-    connection::{LoadTarget, LoopTarget, OPERATION, WorkerConnection, run},
+    connection::{LoadTarget, LoopTarget, WorkerConnection, run},
     shared::Shared,
 };
 use super::{
+    OPERATION,
     event_loop::TaskHandle,
     latency_recorder::{LoopStatus, WorkerStatus},
     program::{Program, Routine, RoutineStep, Scratch},

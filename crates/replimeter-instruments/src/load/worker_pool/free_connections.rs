@@ -6,7 +6,7 @@ use replimeter_engine::{Node, ServerError, Session, dialect::connections::free_c
 use replimeter_model::warning::{Warning, WarningCode};
 
 use super::load_group::LoadGroup;
-use crate::load::{result::ScarceConnections, worker::OPERATION};
+use crate::load::{OPERATION, result::ScarceConnections};
 
 pub(super) const TOO_MANY_HINT: &str =
     "raise max_connections on the server, close other clients, or use fewer threads";

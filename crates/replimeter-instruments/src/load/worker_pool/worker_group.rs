@@ -33,13 +33,14 @@ use crate::{
     clock::Clock,
     kill::{GivenUp, kill},
     load::{
+        OPERATION,
         event_loop::EventLoop,
         latency_recorder::LoopStatus,
         program::Program,
         result::{GroupResult, ScarceConnections},
         statistics::LoadStatistics,
         trial::try_out,
-        worker::{LoadTarget, LoopTarget, OPERATION, Shared, WorkerConnection},
+        worker::{LoadTarget, LoopTarget, Shared, WorkerConnection},
     },
 };
 
