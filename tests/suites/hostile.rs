@@ -216,7 +216,7 @@ const RUNS: [&str; 13] = [
 fn links_in_runs_of_every_command_reach_nothing() {
     for entry in registry().entries() {
         let runs = |run: &&str| run.split(' ').next() == Some(entry.name());
-        assert!(RUNS.iter().any(|run| runs(&run)), "{}", entry.name());
+        assert!(RUNS.iter().any(runs), "{}", entry.name());
     }
     for run in RUNS {
         let tool = TestEnvironment::new();

@@ -149,7 +149,7 @@ impl MemoryLimit {
             Resource::Data,
             Rlimit {
                 current: Some(most),
-                ..before.clone()
+                ..before
             },
         );
         Self(before)
@@ -158,7 +158,7 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        let _ = setrlimit(Resource::Data, self.0.clone());
+        let _ = setrlimit(Resource::Data, self.0);
     }
 }
 

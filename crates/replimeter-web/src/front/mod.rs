@@ -54,7 +54,6 @@ fn threads_of(front: usize) -> String {
 ///
 /// # Errors
 /// The first result has the reason why the form is refused.
-#[must_use]
 pub fn read_input(form: &[u8], cookies: &str) -> (Result<(), String>, Option<String>) {
     let names = CookieNames::of(0);
     let post = names.visitor(cookies).post;

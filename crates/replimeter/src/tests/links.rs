@@ -25,12 +25,10 @@ fn run_with_links(folder: &Path, files: &[String], on_connection: bool) -> (Path
         let (dir, outside, files) = (dir.clone(), outside.clone(), files.to_vec());
         move || {
             let planted = |name: &String| symlink(outside.join(name), dir.join(name));
-            let kinds = files
+            let mut kinds = files
                 .iter()
                 .map(|name| planted(name).map_err(|error| error.kind()));
-            kinds
-                .map(|planted| planted.err() != Some(ErrorKind::NotFound))
-                .all(|found| found)
+            kinds.all(|planted| planted.err() != Some(ErrorKind::NotFound))
         }
     };
     let over = Arc::new(AtomicBool::new(false));
