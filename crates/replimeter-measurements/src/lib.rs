@@ -9,6 +9,7 @@ mod front;
 pub mod lag;
 mod load;
 mod loss;
+mod outages;
 pub mod reproduce;
 mod scale;
 pub mod side_by_side;

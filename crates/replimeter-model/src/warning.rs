@@ -47,7 +47,7 @@ pub enum WarningCode {
     ServerUnusable,
     /// Transactions that could not be recognized on both sides.
     UnmatchedTransactions,
-    /// A followed server was unreachable for some time.
+    /// A server was unreachable, or out of use, for some time.
     Reconnected,
     /// An object that Replimeter created could not be removed.
     CleanUpIncomplete,

@@ -427,6 +427,15 @@ fn stopped_replica_is_out_of_use_until_it_replicates() {
         "{notes}"
     );
     assert!(notes.contains("replica1 is in use again"), "{notes}");
+    let warnings = document["warnings"].as_array().unwrap();
+    let outage = warnings
+        .iter()
+        .find(|warning| warning["code"] == "reconnected");
+    let outage = outage.unwrap_or_else(|| panic!("{warnings:#?}"))["message"].to_string();
+    assert!(
+        outage.contains("replica1 was out of use for ") && outage.contains("it does not replicate"),
+        "{outage}"
+    );
     assert!(
         document["results"]["errors"]
             .as_object()

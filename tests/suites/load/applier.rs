@@ -1,5 +1,7 @@
 //! Replicas that fail while their applier is stopped: whether and how it is restarted.
 
+use std::fs;
+
 use replimeter_engine::{Session, session::StatusRow};
 use replimeter_suites::{LIMIT, TestEnvironment, session, sql, wait_until};
 use rustix::process::Signal;
@@ -29,6 +31,11 @@ pub(super) fn frozen_replica_applies_again(servers: &Servers) {
     let _ = ended
         .stderr_contains("error: replica1 (")
         .stderr_contains("no answer in time");
+    let summary = fs::read_to_string(tool.only_run().join("summary.json")).unwrap();
+    assert!(
+        summary.contains("its applier could not be restored at first"),
+        "{summary}"
+    );
 }
 
 /// The replica answers again after the run has stopped waiting and before the process has ended.

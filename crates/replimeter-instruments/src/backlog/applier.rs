@@ -6,6 +6,7 @@ use replimeter_engine::{
     ErrorKind, ServerError,
     dialect::{Channel, appliers::appliers},
 };
+use replimeter_model::warning::Warning;
 
 use super::{
     Timeouts,
@@ -105,7 +106,7 @@ impl<'a> Applier<'a> {
         self.held.start(connection)
     }
 
-    /// Restores its original state, also after a failed measurement.
+    /// Restores its original state, also after a failed measurement. `late` receives a warning if the first attempt failed.
     ///
     /// # Errors
     /// The measurement's error; and, when it is not certain that the applier was restored, that error
@@ -113,11 +114,15 @@ impl<'a> Applier<'a> {
     pub(super) fn release(
         mut self,
         measured: Result<(), MeasureError>,
+        late: &mut Vec<Warning>,
     ) -> Result<(), MeasureError> {
-        match measured {
+        let held = Arc::clone(&self.held);
+        let released = match measured {
             Ok(()) => self.bring_back(None).map_err(MeasureError::from),
             Err(first) => Err(self.release_after(first)),
-        }
+        };
+        late.extend(held.restored_late());
+        released
     }
 
     fn release_after(mut self, first: MeasureError) -> MeasureError {

@@ -3,10 +3,7 @@
 use std::{
     fmt::Display,
     io,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError},
     thread,
     time::{Duration, Instant},
 };
@@ -18,7 +15,10 @@ use replimeter_engine::{
         statements::{self, ChannelPart},
     },
 };
-use replimeter_model::engine::Engine;
+use replimeter_model::{
+    engine::Engine,
+    warning::{Warning, WarningCode},
+};
 
 use super::{
     connection::{Connection, OPERATION},
@@ -56,8 +56,8 @@ pub(super) struct HeldApplier {
     channel: String,
     statements: RestoreStatements,
     state: Mutex<RestoreState>,
-    /// Whether an attempt has failed, so that a later success must be reported too.
-    doubtful: AtomicBool,
+    /// When the first attempt failed, and why: a later success must be reported too.
+    failed_first: OnceLock<(Instant, String)>,
     /// Restores it when this process is killed.
     rescuer: Mutex<Option<Rescuer>>,
 }
@@ -89,7 +89,7 @@ impl HeldApplier {
             channel: channel.name.clone(),
             statements,
             state: Mutex::default(),
-            doubtful: AtomicBool::new(false),
+            failed_first: OnceLock::new(),
             rescuer: Mutex::default(),
         }
     }
@@ -107,7 +107,7 @@ impl HeldApplier {
             channel,
             statements,
             state: Mutex::new(RestoreState::unknown()),
-            doubtful: AtomicBool::new(false),
+            failed_first: OnceLock::new(),
             rescuer: Mutex::default(),
         }
     }
@@ -223,6 +223,28 @@ impl HeldApplier {
         }
     }
 
+    fn note_failure(&self, error: &ServerError) {
+        self.failed_first
+            .get_or_init(|| (Instant::now(), error.to_string()));
+    }
+
+    /// Returns a warning if it was restored, but not by the first attempt.
+    pub(super) fn restored_late(&self) -> Option<Warning> {
+        let (since, cause) = self.failed_first.get()?;
+        if !self.state().released {
+            return None;
+        }
+        Some(Warning::new(
+            WarningCode::Reconnected,
+            format!(
+                "{}: its applier could not be restored at first ({cause}); it was {:.1} s later",
+                self.node.name,
+                since.elapsed().as_secs_f64()
+            ),
+            "see the server's error log; reads from it were stale for longer than the backlog explains",
+        ))
+    }
+
     /// Restores the applier and retries up to `limit`; a limit of zero means one attempt. `first` is an
     /// earlier error; `say` receives messages for the user.
     ///
@@ -240,7 +262,7 @@ impl HeldApplier {
             let error = match self.attempt(attempt_timeout(began.elapsed(), limit)) {
                 Ok(()) => {
                     self.forget();
-                    if self.doubtful.load(Ordering::Relaxed) {
+                    if self.failed_first.get().is_some() {
                         let workers = self
                             .statements
                             .workers
@@ -253,13 +275,14 @@ impl HeldApplier {
                     return Ok(());
                 }
                 Err(AttemptError::Broken(error)) => {
-                    self.doubtful.store(true, Ordering::Relaxed);
+                    self.note_failure(&error);
                     return Err(self.failed(error));
                 }
                 Err(AttemptError::Again(error)) => error,
             };
             failed += 1;
-            let known = self.doubtful.swap(true, Ordering::Relaxed);
+            let known = self.failed_first.get().is_some();
+            self.note_failure(&error);
             let elapsed = began.elapsed();
             let Some(pause) = pause(failed, elapsed, limit) else {
                 if limit.is_zero() {
@@ -385,6 +408,13 @@ mod tests {
             "{error:?}"
         );
         assert!(said.borrow().is_empty(), "{said:?}");
+        assert_eq!(held.restored_late(), None);
+        held.state().released = true;
+        let late = held.restored_late().unwrap().message;
+        assert!(
+            late.starts_with("replica1: its applier could not be restored at first (replica1 ("),
+            "{late}"
+        );
         assert!(
             !all().iter().any(|other| Arc::ptr_eq(other, &held)),
             "it is not tried again at exit"

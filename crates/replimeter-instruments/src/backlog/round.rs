@@ -132,7 +132,7 @@ impl Round<'_, '_> {
             self.judge(&row);
         }
         *out = row;
-        applier.release(ended)
+        applier.release(ended, &mut self.warnings)
     }
 
     /// Returns how the replica distributes work to its workers; warns when it does not.

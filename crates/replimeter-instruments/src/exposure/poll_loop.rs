@@ -228,21 +228,27 @@ impl<'a> PollLoop<'a> {
             }
         }
         self.outcome.interrupted = true;
+        // The user ended the run: without it, it might have come back.
+        self.warn_if_lost();
         Ok(())
     }
 
     /// Checks that the primary can be reached at the end.
     fn there(&mut self) -> Result<(), MeasureError> {
-        let Some((since, error)) = self.lost.take() else {
-            return Ok(());
-        };
+        self.warn_if_lost()
+            .map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Warns if the primary's log cannot be followed now; returns why.
+    fn warn_if_lost(&mut self) -> Option<ServerError> {
+        let (since, error) = self.lost.take()?;
         let gone = (self.clock.now() - since).0 as f64 / 1e9;
         self.outcome.warnings.push(Warning::new(
             WarningCode::ServerLost,
             format!("the primary was unreachable for the last {gone:.1} s; the figures cover only the time before"),
             "see the last samples for the exposure at that time; to count lost writes, run `replimeter loss` on a sandbox",
         ));
-        Err(error.into())
+        Some(error)
     }
 
     /// Polls once: queries all replicas at the same time, then compares their answers with the
@@ -427,7 +433,32 @@ impl WindowSummary {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use replimeter_model::plan::{ExposureSettings, Settings, TargetSettings};
+
     use super::*;
+
+    #[test]
+    fn primary_that_is_lost_when_the_user_ends_the_run_is_named() {
+        let plan = ExposureSettings::default().plan(&mut TargetSettings::default());
+        let (_, plan) = plan.unwrap();
+        let (clock, stream) = (Clock::start(), SharedStream::default());
+        let mut poll_loop = PollLoop::new(&plan, &clock, Vec::new(), &stream, 0, None);
+        let error = ServerError::precondition("primary", "h:1", "cannot follow", "gone", "");
+        poll_loop.lost = Some((clock.now(), error));
+        let mut on = |_: Event<'_>| Ok(());
+        let stop = AtomicBool::new(true);
+        let mut listener = Listener {
+            on: &mut on,
+            stop: &stop,
+        };
+        let (_, answers) = mpsc::channel();
+        poll_loop.run(&[], &answers, &mut listener).unwrap();
+        let outcome = &poll_loop.outcome;
+        assert!(outcome.interrupted);
+        assert_eq!(outcome.warnings[0].code, WarningCode::ServerLost);
+    }
 
     #[test]
     fn polls_are_spread_over_their_intervals() {

@@ -288,7 +288,11 @@ impl<'a> MatchLoop<'a> {
                 ));
             }
             ConnectionEvent::Failed(_) if floor => {}
-            ConnectionEvent::Failed(error) => self.outcome.failure = Some(error.into()),
+            ConnectionEvent::Failed(error) => {
+                // The failure tells it.
+                self.lost[index] = None;
+                self.outcome.failure = Some(error.into());
+            }
         }
         Ok(())
     }
@@ -399,6 +403,12 @@ impl<'a> MatchLoop<'a> {
             ));
         }
         self.outcome.floor = self.summary.floor_row();
+        let names = self.outcome.streams.iter().map(|stream| &*stream.name);
+        let lost = names.zip(&self.lost).take(self.count + 1);
+        let lost = lost.filter_map(|(name, since)| Some((name, (*since)?)));
+        self.outcome
+            .warnings
+            .extend(still_lost(lost, self.end.unwrap_or(now)));
         if anonymous > 0 {
             self.outcome.warnings.push(Warning::new(
                 WarningCode::UnmatchedTransactions,
@@ -428,5 +438,42 @@ impl<'a> MatchLoop<'a> {
             ));
         }
         self.outcome
+    }
+}
+
+/// Returns a warning about each server that could not be followed when counting ended, with the time since when.
+fn still_lost<'n>(
+    lost: impl Iterator<Item = (&'n str, Nanos)>,
+    end: Nanos,
+) -> impl Iterator<Item = Warning> {
+    lost.filter(move |(_, since)| *since < end)
+        .map(move |(name, since)| {
+            Warning::new(
+                WarningCode::ServerLost,
+                format!(
+                    "{name}: its binary log could not be followed for the last {:.1} s",
+                    (end - since).as_micros() / 1e6
+                ),
+                "see the server's error log; what it logged in that time is in no figure",
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_that_is_lost_at_the_end_is_named() {
+        let lost = [("primary", Nanos(3_000_000_000)), ("replica1", Nanos(9))];
+        let warnings: Vec<Warning> = still_lost(lost.into_iter(), Nanos(2_500_000_009)).collect();
+        let [warning] = warnings.as_slice() else {
+            panic!("lost after the end: {warnings:?}");
+        };
+        assert_eq!(warning.code, WarningCode::ServerLost);
+        assert_eq!(
+            warning.message,
+            "replica1: its binary log could not be followed for the last 2.5 s"
+        );
     }
 }

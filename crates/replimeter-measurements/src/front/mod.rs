@@ -40,10 +40,12 @@ const WORKLOAD: &str = "post-insert";
 pub(crate) enum Call {
     /// The servers have started and passed the checks.
     Shape { label: String, mode: String },
-    /// A window, and the figures of the run until its end.
+    /// A window, the figures of the run until its end, and warnings about servers that were out of use until then.
     Window {
         window: FrontWindow,
         so_far: Box<FrontResults>,
+        #[serde(default)]
+        outages: Vec<Warning>,
     },
     /// Warnings of the run.
     Warnings(Vec<Warning>),
@@ -54,6 +56,7 @@ pub(crate) struct Accumulator {
     label: String,
     mode: String,
     warnings: Vec<Warning>,
+    outages: Vec<Warning>,
     course: WindowSeries<FrontWindow>,
     results: Option<FrontResults>,
     until_us: f64,
@@ -167,6 +170,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
             label: String::new(),
             mode: String::new(),
             warnings: Vec::new(),
+            outages: Vec::new(),
             course: WindowSeries::new(MAX_WINDOWS, FrontWindow::extend),
             results: None,
             until_us: 0.0,
@@ -182,7 +186,12 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
         match call {
             Call::Shape { label, mode } => (accumulator.label, accumulator.mode) = (label, mode),
             Call::Warnings(warnings) => accumulator.warnings.extend(warnings),
-            Call::Window { window, so_far } => {
+            Call::Window {
+                window,
+                so_far,
+                outages,
+            } => {
+                accumulator.outages = outages;
                 accumulator.until_us = window.end_us;
                 accumulator.course.push(std::slice::from_ref(&window));
                 rows.add(window);
@@ -201,6 +210,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
 
     fn conclude(run: &mut Finished<'_, Self>, accumulator: Accumulator) -> Concluded<FrontResults> {
         run.warn(accumulator.warnings);
+        run.warn(accumulator.outages);
         Concluded {
             target: run.target(accumulator.label, vec![accumulator.mode]),
             measured_us: Some(accumulator.until_us),

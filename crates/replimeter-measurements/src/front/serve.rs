@@ -1,6 +1,11 @@
 //! Serves until the run ends.
 
-use std::{net::TcpListener, sync::atomic::Ordering, thread, time::Duration};
+use std::{
+    net::TcpListener,
+    sync::atomic::Ordering,
+    thread,
+    time::{Duration, Instant},
+};
 
 use replimeter_engine::Node;
 use replimeter_instruments::{
@@ -25,6 +30,7 @@ use super::{
 };
 use crate::{
     data::Data,
+    outages::Outages,
     site::{self, Site},
 };
 
@@ -119,6 +125,7 @@ fn watch(
         .duration
         .map(|duration| began + Nanos::from(duration.0));
     let mut start = began;
+    let mut outages = Outages::default();
     let mut lock_due = began + LOCK_INTERVAL;
     loop {
         let due = start + Nanos::from(work.report_interval.0);
@@ -131,7 +138,8 @@ fn watch(
         // Asked first: a change whose effect led to the interruption is still taken.
         let interrupted = cx.stop.load(Ordering::Relaxed);
         for change in site.fronts.take_changes() {
-            cx.observers.emit(Event::Note(&change));
+            cx.observers.emit(Event::Note(&change.to_string()));
+            outages.add(&change);
         }
         let now = cx.clock.now();
         let window = gathered.add(site.fronts.take_traffic(), start - began, now - began);
@@ -151,6 +159,7 @@ fn watch(
         cx.take(Call::Window {
             window,
             so_far: Box::new(so_far),
+            outages: outages.warnings(Instant::now()).collect(),
         })?;
         if let Some(failure) = failure {
             return Err(failure.into());

@@ -131,6 +131,7 @@ impl ScaleClients {
     /// Returns why a block does not count: a server was out of use.
     pub(super) fn absence(&self) -> Option<String> {
         let changes = self.site.fronts.take_changes();
+        let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
         (!changes.is_empty()).then(|| changes.join("; "))
     }
 

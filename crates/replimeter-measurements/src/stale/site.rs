@@ -1,6 +1,6 @@
 //! A visitor of a site in front of the servers posts, and reloads until the post is shown.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use replimeter_engine::source::{ServerSource, Servers, SourceError};
 use replimeter_instruments::{
@@ -36,7 +36,10 @@ use super::{
     load::CaseLoads,
     remedy::{Counted, SiteCase, SiteInUse},
 };
-use crate::site::{self, Site};
+use crate::{
+    outages::Outages,
+    site::{self, Site},
+};
 
 /// The workload whose table the posts are in, and its rows before the run.
 const WORKLOAD: &str = "post-insert";
@@ -201,7 +204,7 @@ fn cases<'s, 'a: 's>(
                 }
                 Err(failure) => return Err(failure),
             };
-            let mut watched = Ok(());
+            let (mut watched, mut outages) = (Ok(()), Outages::default());
             for keep_alive in &through.keep_alive {
                 let site_case = SiteCase {
                     remedy: *remedy,
@@ -241,17 +244,15 @@ fn cases<'s, 'a: 's>(
                     watched = Err(failure.into());
                 }
                 let changes = site.site.fronts.take_changes();
-                cx.warn(changes.into_iter().map(|change| {
-                    Warning::new(
-                        WarningCode::ServerLost,
-                        format!("{}, {}: {change}", start.shape, remedy.name()),
-                        "see the server's error log: the pages came from the other servers",
-                    )
-                }));
+                changes.iter().for_each(|change| outages.add(change));
                 if watched.is_err() {
                     break;
                 }
             }
+            cx.warn(outages.warnings(Instant::now()).map(|warning| Warning {
+                message: format!("{}, {}: {}", start.shape, remedy.name(), warning.message),
+                ..warning
+            }));
             cx.warn(site.site.end());
             watched?;
         }

@@ -29,6 +29,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{load::ReadTarget, plan::Remedy, random::Random};
 
+pub use self::monitor::UseChange;
 pub use self::traffic::{Answered, PageState, Traffic, add_error};
 use self::{
     monitor::Monitor,
@@ -221,9 +222,9 @@ impl Fronts {
         all
     }
 
-    /// Returns the changes of servers since the last call, each in a sentence.
+    /// Returns the changes of servers since the last call.
     #[must_use]
-    pub fn take_changes(&self) -> Vec<String> {
+    pub fn take_changes(&self) -> Vec<UseChange> {
         self.monitor.take_changes()
     }
 

@@ -1,13 +1,13 @@
 //! Takes servers out of use that do not answer or do not replicate, and back when they do.
 
 use std::{
-    io,
+    fmt, io,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use replimeter_engine::{Node, Session};
@@ -24,6 +24,27 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Changes that are kept until they are taken.
 const MAX_CHANGES: usize = 1000;
 
+/// A server that went out of use, or is in use again.
+#[derive(Clone, Debug)]
+pub struct UseChange {
+    /// The server's name.
+    pub server: String,
+    /// Why it is out of use; `None` if it is in use again.
+    pub reason: Option<String>,
+    /// When the front changed its use.
+    pub at: Instant,
+}
+
+/// A sentence.
+impl fmt::Display for UseChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            Some(reason) => write!(f, "{} is out of use: {reason}", self.server),
+            None => write!(f, "{} is in use again", self.server),
+        }
+    }
+}
+
 /// A thread per server, so that one that hangs delays the news of no other.
 pub(super) struct Monitor {
     shared: Arc<Shared>,
@@ -32,7 +53,7 @@ pub(super) struct Monitor {
 #[derive(Default)]
 struct Shared {
     ended: AtomicBool,
-    changes: Mutex<Vec<String>>,
+    changes: Mutex<Vec<UseChange>>,
 }
 
 impl Monitor {
@@ -63,7 +84,7 @@ impl Monitor {
         Ok(Self { shared })
     }
 
-    pub(super) fn take_changes(&self) -> Vec<String> {
+    pub(super) fn take_changes(&self) -> Vec<UseChange> {
         std::mem::take(&mut *lock(&self.shared.changes))
     }
 
@@ -106,14 +127,13 @@ impl Shared {
             let changed = pools().filter(|pool| pool.set_out(reason.clone())).count();
             if changed > 0
                 && let Some(pool) = pools().next()
+                && changes.len() < MAX_CHANGES
             {
-                let change = match &reason {
-                    Some(reason) => format!("{} is out of use: {reason}", pool.name()),
-                    None => format!("{} is in use again", pool.name()),
-                };
-                if changes.len() < MAX_CHANGES {
-                    changes.push(change);
-                }
+                changes.push(UseChange {
+                    server: pool.name().to_owned(),
+                    reason,
+                    at: Instant::now(),
+                });
             }
         }
     }
