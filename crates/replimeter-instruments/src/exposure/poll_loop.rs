@@ -444,7 +444,7 @@ mod tests {
         let plan = ExposureSettings::default().plan(&mut TargetSettings::default());
         let (_, plan) = plan.unwrap();
         let (clock, stream) = (Clock::start(), SharedStream::default());
-        let mut poll_loop = PollLoop::new(&plan, &clock, Vec::new(), &stream, 0, None);
+        let mut poll_loop = PollLoop::new(&plan, &clock, Vec::new(), Vec::new(), &stream, None);
         let error = ServerError::precondition("primary", "h:1", "cannot follow", "gone", "");
         poll_loop.lost = Some((clock.now(), error));
         let mut on = |_: Event<'_>| Ok(());
