@@ -15,7 +15,8 @@ const PASSWORD: &str = "a password of the user";
 
 /// Packets of a server during the login; each begins with its length. The password is never sent in clear.
 pub fn login(input: &[u8]) {
-    let [mode, mut rest @ ..] = input else { return };
+    let [mode, rest @ ..] = input else { return };
+    let mut rest = rest;
     let mut packets = Vec::new();
     while let [length, after @ ..] = rest {
         let (packet, after) = after.split_at(after.len().min(usize::from(*length)));
