@@ -428,21 +428,14 @@ fn stopped_replica_is_out_of_use_until_it_replicates() {
     );
     assert!(notes.contains("replica1 is in use again"), "{notes}");
     let warnings = document["warnings"].as_array().unwrap();
-    let outage = warnings
-        .iter()
-        .find(|warning| warning["code"] == "reconnected");
+    let outage = warnings.iter().find(|one| one["code"] == "reconnected");
     let outage = outage.unwrap_or_else(|| panic!("{warnings:#?}"))["message"].to_string();
     assert!(
         outage.contains("replica1 was out of use for ") && outage.contains("it does not replicate"),
         "{outage}"
     );
-    assert!(
-        document["results"]["errors"]
-            .as_object()
-            .unwrap()
-            .is_empty(),
-        "{document:#}"
-    );
+    let errors = document["results"]["errors"].as_object().unwrap();
+    assert!(errors.is_empty(), "{errors:?}");
 }
 
 fn killed_servers_cause_errors_and_no_hang() {

@@ -44,7 +44,7 @@ pub(crate) enum Call {
     Window {
         window: FrontWindow,
         so_far: Box<FrontResults>,
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
         outages: Vec<Warning>,
     },
     /// Warnings of the run.
