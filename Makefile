@@ -73,7 +73,7 @@ compile: build
 	$(CARGO) test --release --locked --workspace --lib --bins --test suites --no-run
 
 unit:
-	$(CARGO) test --release --locked --workspace --lib --bins
+	$(CARGO) test --release --locked --workspace --lib --bins --no-fail-fast
 
 # Selects tests on real servers: all, those of GROUP, or one; with LONG the long ones too.
 SELECTED := $(if $(GROUP),$(GROUP)::$(TEST),$(TEST)) $(if $(LONG),--include-ignored)

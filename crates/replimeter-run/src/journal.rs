@@ -372,15 +372,13 @@ mod tests {
         assert_eq!(numbers(&path), [0; 0]);
         // Small files of huge lines and chunks.
         for bytes in [MAX_LINE + 1, MAX_CHUNK as usize] {
-            let mut chunk =
-                GzEncoder::new(fs::read(&path).unwrap_or_default(), Compression::fast());
+            let mut chunk = GzEncoder::new(Vec::new(), Compression::fast());
             chunk.write_all(b"0\n").unwrap();
             chunk.write_all(&vec![b' '; bytes]).unwrap();
             chunk.write_all(b"1\n2\n").unwrap();
             fs::write(&path, chunk.finish().unwrap()).unwrap();
             let whole = bytes < MAX_CHUNK as usize;
             assert_eq!(numbers(&path), vec![0; usize::from(whole)]);
-            fs::remove_file(&path).unwrap();
         }
         fs::write(&path, "").unwrap();
         fs::remove_file(&path).unwrap();
