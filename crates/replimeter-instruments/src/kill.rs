@@ -43,15 +43,27 @@ fn try_kill(
         answer: patience,
         ..node.clone()
     })?;
-    let mut open = still_open(&mut session, connections)?;
-    for OpenedConnection { number, .. } in &open {
-        // It may have ended by now.
-        let _ = session.run("cannot end a connection", &format!("KILL {number}"));
-    }
+    let mut open = send_kill(&mut session, connections)?;
     let deadline = Instant::now() + patience;
     while !open.is_empty() && Instant::now() < deadline {
         thread::sleep(POLL_INTERVAL);
         open = still_open(&mut session, &open)?;
+    }
+    Ok(open)
+}
+
+/// Kills those of these connections that are still open, without waiting for their end, and returns them.
+///
+/// # Errors
+/// When the server does not answer.
+pub(crate) fn send_kill(
+    session: &mut Session,
+    connections: &[OpenedConnection],
+) -> Result<Vec<OpenedConnection>, ServerError> {
+    let open = still_open(session, connections)?;
+    for OpenedConnection { number, .. } in &open {
+        // It may have ended by now.
+        let _ = session.run("cannot end a connection", &format!("KILL {number}"));
     }
     Ok(open)
 }

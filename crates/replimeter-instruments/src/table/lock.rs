@@ -5,13 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{
-    ServerError, Session,
-    dialect::connections::{OpenedConnection, still_open},
-};
+use replimeter_engine::{ServerError, Session, dialect::connections::OpenedConnection};
 
 use super::{POLL_INTERVAL, SETTLE};
-use crate::{discovery::DiscoveredServer, preflight::Cluster};
+use crate::{discovery::DiscoveredServer, kill::send_kill, preflight::Cluster};
 
 /// The name of the lock.
 pub(crate) const LOCK: &str = "replimeter.run";
@@ -63,10 +60,7 @@ fn await_end_of(session: &mut Session, former: OpenedConnection) -> Result<(), S
             }
             thread::sleep(POLL_INTERVAL);
         }
-        for OpenedConnection { number, .. } in still_open(session, &[former])? {
-            // It may have ended by now.
-            let _ = session.run("cannot end a connection", &format!("KILL {number}"));
-        }
+        send_kill(session, &[former])?;
     }
     Ok(())
 }
@@ -76,22 +70,32 @@ fn await_end_of(session: &mut Session, former: OpenedConnection) -> Result<(), S
 /// # Errors
 /// When another run holds it for `patience`, or the server does not answer.
 pub(super) fn take_lock(session: &mut Session, patience: Duration) -> Result<(), ServerError> {
-    let operation = "cannot begin";
+    match acquire(session, LOCK, "cannot begin", patience)? {
+        None => Ok(()),
+        Some(holder) => Err(busy(session, &holder)),
+    }
+}
+
+/// Takes a lock, or returns the connection that still holds it after `patience`; empty if it no longer does.
+fn acquire(
+    session: &mut Session,
+    lock: &str,
+    operation: &str,
+    patience: Duration,
+) -> Result<Option<String>, ServerError> {
     let deadline = Instant::now() + patience;
     loop {
-        let taken = session.value(operation, &format!("SELECT GET_LOCK('{LOCK}', 0)"))?;
+        let taken = session.value(operation, &format!("SELECT GET_LOCK('{lock}', 0)"))?;
         if taken.as_deref() == Some("1") {
-            return Ok(());
+            return Ok(None);
         }
         if Instant::now() >= deadline {
             break;
         }
         thread::sleep(POLL_INTERVAL);
     }
-    let holder = session
-        .value(operation, &format!("SELECT IS_USED_LOCK('{LOCK}')"))?
-        .unwrap_or_default();
-    Err(busy(session, &holder))
+    let holder = session.value(operation, &format!("SELECT IS_USED_LOCK('{lock}')"))?;
+    Ok(Some(holder.unwrap_or_default()))
 }
 
 /// Checks that no other run holds the lock of a server that is not named.
@@ -130,20 +134,9 @@ pub(crate) fn with_schema_lock<T>(
 /// Takes the lock of the schema; see [`with_schema_lock`].
 pub(crate) fn lock_schema(session: &mut Session, patience: Duration) -> Result<(), ServerError> {
     let operation = "cannot use the schema `replimeter`";
-    let deadline = Instant::now() + patience;
-    loop {
-        let taken = session.value(operation, &format!("SELECT GET_LOCK('{SCHEMA_LOCK}', 0)"))?;
-        if taken.as_deref() == Some("1") {
-            return Ok(());
-        }
-        if Instant::now() >= deadline {
-            break;
-        }
-        thread::sleep(POLL_INTERVAL);
-    }
-    let holder = session
-        .value(operation, &format!("SELECT IS_USED_LOCK('{SCHEMA_LOCK}')"))?
-        .unwrap_or_default();
+    let Some(holder) = acquire(session, SCHEMA_LOCK, operation, patience)? else {
+        return Ok(());
+    };
     Err(session.precondition(
         operation,
         format!(
