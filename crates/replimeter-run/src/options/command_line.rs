@@ -1,5 +1,7 @@
 //! The settings of a measurement from the command line.
 
+use std::path::PathBuf;
+
 use replimeter_model::{plan::TargetSettings, target::Passwords, warning::Warning};
 use toml::Table;
 
@@ -24,4 +26,19 @@ pub struct CommandLineSettings {
     pub output: OutputArgs,
     /// Warnings about the given options.
     pub warnings: Vec<Warning>,
+}
+
+impl CommandLineSettings {
+    /// Returns those of a run that prints nothing and writes into this directory.
+    #[must_use]
+    pub fn silent_into(run_dir: PathBuf) -> Self {
+        Self {
+            output: OutputArgs {
+                run_dir: Some(run_dir),
+                silent: true,
+                ..OutputArgs::default()
+            },
+            ..Self::default()
+        }
+    }
 }

@@ -43,25 +43,8 @@ fn run_with_links(folder: &Path, files: &[String], on_connection: bool) -> (Path
         true => server::start_with(move || assert!(plant(), "there is a directory")),
         false => server::start(),
     };
-    let text = PLAN_TEXT
-        .replace(":1/", &format!(":{port}/"))
-        .replace(":2/", &format!(":{port}/"))
-        .replace("= 400", "= 10");
-    let given = CommandLineSettings {
-        output: OutputArgs {
-            run_dir: Some(dir.clone()),
-            silent: true,
-            ..OutputArgs::default()
-        },
-        ..CommandLineSettings::default()
-    };
-    let (paper, stop) = (RecordingScreen::default(), AtomicBool::new(false));
-    let host = Host {
-        screen: &paper,
-        ..host()
-    };
-    let plan = registry().plan(&text, &given).unwrap();
-    let ended = plan.carry_out(&given, &host, &stop);
+    let text = plan_text(port, port).replace("= 400", "= 10");
+    let ended = carry_out(&text, &dir, &RecordingScreen::default());
     over.store(true, Ordering::Relaxed);
     if let Some(planter) = planter {
         planter.join().unwrap();

@@ -286,29 +286,32 @@ impl Screen for RecordingScreen {
     }
 }
 
+/// Returns the plan for servers at these ports.
+fn plan_text(one: u16, other: u16) -> String {
+    PLAN_TEXT
+        .replace(":1/", &format!(":{one}/"))
+        .replace(":2/", &format!(":{other}/"))
+}
+
+/// Carries out a plan with results in this directory.
+fn carry_out(text: &str, dir: &Path, paper: &RecordingScreen) -> Result<(), CliError> {
+    let given = CommandLineSettings::silent_into(dir.to_owned());
+    let host = Host {
+        screen: paper,
+        ..host()
+    };
+    let plan = registry().plan(text, &given).unwrap();
+    plan.carry_out(&given, &host, &AtomicBool::new(false))
+}
+
 #[test]
 fn measurement_run_is_observed_and_saved() {
     let [one, other] = [server::start(), server::start()];
-    let text = PLAN_TEXT
-        .replace(":1/", &format!(":{one}/"))
-        .replace(":2/", &format!(":{other}/"));
+    let text = plan_text(one, other);
     let folder = TempDir::new().unwrap();
     let dir = folder.path().join("run");
-    let given = CommandLineSettings {
-        output: OutputArgs {
-            run_dir: Some(dir.clone()),
-            silent: true,
-            ..OutputArgs::default()
-        },
-        ..CommandLineSettings::default()
-    };
-    let (paper, stop) = (RecordingScreen::default(), AtomicBool::new(false));
-    let host = Host {
-        screen: &paper,
-        ..host()
-    };
-    let plan = registry().plan(&text, &given).unwrap();
-    plan.carry_out(&given, &host, &stop).unwrap();
+    let paper = RecordingScreen::default();
+    carry_out(&text, &dir, &paper).unwrap();
     let (lines, rows) = paper.seen.take();
     assert!(
         lines.iter().any(|line| line == "asking 400 of 400 times"),

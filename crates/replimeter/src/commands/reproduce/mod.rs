@@ -15,7 +15,7 @@ use replimeter_run::{
     Recorded, Registry,
     cli_error::{CliError, FailureKind},
     machine,
-    options::{CommandLineSettings, OutputArgs},
+    options::CommandLineSettings,
     read_json, read_value,
     run_dir::{MANIFEST, PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
 };
@@ -236,14 +236,7 @@ fn carry_out(
     let mut ended = None;
     for run in runs {
         let path = dir.file(run.name);
-        let given = CommandLineSettings {
-            output: OutputArgs {
-                run_dir: Some(path.clone()),
-                silent: true,
-                ..OutputArgs::default()
-            },
-            ..CommandLineSettings::default()
-        };
+        let given = CommandLineSettings::silent_into(path.clone());
         run.plan.name().clone_into(&mut experiment.command);
         ended = run
             .after(&read, registry)
@@ -307,6 +300,8 @@ mod tests {
     use replimeter_run::{Host, PlannedRun};
 
     use super::*;
+    use replimeter_run::options::OutputArgs;
+
     use crate::cli::ReproduceExtent;
 
     /// Returns the keys of a resolved plan with their values.
