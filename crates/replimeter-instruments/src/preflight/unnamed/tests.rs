@@ -1,4 +1,4 @@
-//! Addresses that a replica reports and nobody named.
+//! Addresses that a replica reports and the user did not name.
 
 use std::{
     io::{Read, Result, Write},
@@ -72,7 +72,7 @@ fn greedy_peer() -> (u16, Receiver<Result<Vec<u8>>>) {
 }
 
 #[test]
-fn password_goes_to_no_address_that_nobody_named() {
+fn password_goes_to_no_address_that_the_user_did_not_name() {
     let (port, received) = greedy_peer();
     // Whichever way the address is written, a server elsewhere leads to no port of this machine.
     for host in [
