@@ -87,13 +87,15 @@ fn unusable(operation: &str, path: &Path, error: &io::Error) -> CliError {
 
 /// Returns how another user can put a link where root writes a file; `None` for other users, who share folders as they wish.
 fn untrusted(path: &Path) -> Option<&'static str> {
-    // The owner of a link can change it, too.
-    let entries = [fs::symlink_metadata(path), fs::metadata(path)];
-    let mut entries = entries.into_iter().flatten();
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    entries.find_map(|entry| control(entry.uid(), entry.mode(), entry.is_symlink()))
+    // The owner of a link can change it, too.
+    let entries = [fs::symlink_metadata(path), fs::metadata(path)];
+    entries
+        .into_iter()
+        .flatten()
+        .find_map(|entry| control(entry.uid(), entry.mode(), entry.is_symlink()))
 }
 
 /// Returns how users other than root control an entry with this owner and mode.

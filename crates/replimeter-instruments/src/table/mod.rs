@@ -385,10 +385,10 @@ fn arrived(
     loop {
         match find(session) {
             Ok(found) if wanted(&found) => return true,
-            Ok(_) if Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
             // A node that executes a definition aborts others' statements.
-            Err(error) if conflict(&error) && Instant::now() < deadline => {}
-            _ => return false,
+            Err(error) if !conflict(&error) => return false,
+            _ if Instant::now() >= deadline => return false,
+            _ => thread::sleep(POLL_INTERVAL),
         }
     }
 }
