@@ -14,8 +14,8 @@ use replimeter_model::{engine::Engine, sandbox::SandboxSpec, time::Nanos};
 use replimeter_suites::{
     LIMIT, NO_FAKETIME, TestEnvironment,
     harness::{Test, skip},
-    libfaketime, password, servers_with_a_clock_to_set, session, set_clock, sql, start_spec, test,
-    url, value, wait, wait_until,
+    libfaketime, of_run, password, servers_with_a_clock_to_set, session, set_clock, sql,
+    start_spec, test, url, value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -156,7 +156,8 @@ fn clock_set_during_a_run_is_reported() {
         .spawn()
         .unwrap();
     wait_until("rows are written", LIMIT, || {
-        let rows = session(primary).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let rows = of_run(primary, "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let rows = session(primary).value("test", &rows);
         rows.ok()
             .flatten()
             .and_then(|rows| rows.parse().ok())

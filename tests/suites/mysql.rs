@@ -1,8 +1,8 @@
 //! MySQL: the same commands in the other dialect. `shapes` has sandboxes of MySQL.
 
 use replimeter_suites::{
-    LIMIT, TestEnvironment, clean, harness::Test, password, session, shared, sql, start, test, url,
-    value, wait, wait_until,
+    LIMIT, TestEnvironment, clean, harness::Test, of_run, password, session, shared, sql, start,
+    test, url, value, wait, wait_until,
 };
 
 pub(crate) const TESTS: &[Test] = &[test!(lag_works_on_user_servers_of_mysql).starts(1)];
@@ -190,7 +190,8 @@ fn lag_works_on_user_servers_of_mysql() {
         .spawn()
         .unwrap();
     wait_until("rows arrive on the replica", LIMIT, || {
-        let rows = session(replica).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let rows = of_run(replica, "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let rows = session(replica).value("test", &rows);
         rows.ok().flatten().is_some_and(|count| count.len() > 2)
     });
     child.kill().unwrap();
@@ -205,7 +206,7 @@ fn lag_works_on_user_servers_of_mysql() {
     let mut on_replica = session(replica);
     on_replica.run("test", "SET sql_log_bin=0").unwrap();
     on_replica
-        .run("test", "DROP TABLE replimeter.lag_probe")
+        .run("test", &of_run(replica, "DROP TABLE replimeter.lag_probe"))
         .unwrap();
     let document = run("replimeter", admin, &["--json"]).with_code(0).json();
     assert!(

@@ -10,8 +10,8 @@ use replimeter_model::{
 };
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    LIMIT, TestEnvironment, clean, harness::Test, password, session, shared, sql, test, url, wait,
-    wait_until,
+    LIMIT, TestEnvironment, clean, harness::Test, of_run, password, session, shared, sql, test,
+    url, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -31,8 +31,9 @@ const WRITTEN_IN_STALL: u64 = 50;
 
 /// Returns the number of rows of a run; 0 without its table.
 fn written(servers: &Sandbox) -> u64 {
-    let mut session = session(&servers.nodes()[0]);
-    let rows = session.value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
+    let primary = &servers.nodes()[0];
+    let rows = of_run(primary, "SELECT COUNT(*) FROM replimeter.lag_probe");
+    let rows = session(primary).value("test", &rows);
     let rows = rows.ok().flatten();
     rows.and_then(|rows| rows.parse().ok()).unwrap_or(0)
 }

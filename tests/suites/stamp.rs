@@ -5,6 +5,7 @@ use std::{thread, time::Duration};
 
 use replimeter_engine::{Node, Session, source::Member};
 use replimeter_instruments::{
+    TABLE,
     clock::Clock,
     clock_offset::ServerClock,
     preflight::{self, Cluster},
@@ -50,8 +51,11 @@ fn make_table(primary: &Node) {
     sql(primary, "CREATE DATABASE replimeter");
     sql(
         primary,
-        "CREATE TABLE replimeter.lag_probe (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, sequence INT UNSIGNED NOT NULL, \
-         sent_us BIGINT NOT NULL, payload LONGBLOB NOT NULL, stamp DATETIME(6), stamp_udf VARCHAR(26)) ENGINE=InnoDB",
+        &format!(
+            "CREATE TABLE replimeter.{} (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, sequence INT UNSIGNED NOT NULL, \
+             sent_us BIGINT NOT NULL, payload LONGBLOB NOT NULL, stamp DATETIME(6), stamp_udf VARCHAR(26)) ENGINE=InnoDB",
+            *TABLE
+        ),
     );
 }
 
@@ -68,13 +72,10 @@ fn insert(writer: &mut Session, stamps: &Stamps, ids: std::ops::RangeInclusive<u
 
 fn await_row(replica: &Node, id: u64) {
     wait_until("the row arrives", LIMIT, || {
-        let table = "SELECT 1 FROM information_schema.tables WHERE table_schema='replimeter' AND table_name='lag_probe'";
-        value(replica, table).is_some()
-            && value(
-                replica,
-                &format!("SELECT id FROM replimeter.lag_probe WHERE id={id}"),
-            )
-            .is_some()
+        let row = format!("SELECT id FROM replimeter.{} WHERE id={id}", *TABLE);
+        session(replica)
+            .value("test", &row)
+            .is_ok_and(|row| row.is_some())
     });
 }
 
@@ -207,7 +208,7 @@ fn password_in_a_table_of_a_killed_run_is_removed() {
         let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
         let there = || {
             let tables = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'replimeter' \
-                          AND table_name = 'lag_probe_primary'";
+                          AND table_name = 'lag_primary'";
             value(replica, tables).as_deref() == Some("1")
         };
         let servers = [url(primary, "replimeter"), url(replica, "replimeter")];
@@ -231,7 +232,7 @@ fn password_in_a_table_of_a_killed_run_is_removed() {
             child.kill().unwrap();
             child.wait().unwrap();
             assert!(there());
-            let leftover = "table `replimeter`.`lag_probe_primary`";
+            let leftover = "table `replimeter`.`lag_primary`";
             let found = wait(spawn(&["doctor"]), LIMIT).with_code(0).json()["findings"].to_string();
             assert!(found.contains(leftover), "{found}");
             // The server may not yet have noticed that the killed run's connections are closed.
@@ -244,7 +245,7 @@ fn password_in_a_table_of_a_killed_run_is_removed() {
             let warnings = ended.json()["warnings"].to_string();
             assert!(
                 warnings.contains(
-                    "removed the table `replimeter`.`lag_probe_primary` that a killed run left"
+                    "removed the table `replimeter`.`lag_primary` that a killed run left"
                 ),
                 "{warnings}"
             );
@@ -293,7 +294,7 @@ fn galera_nodes_stamp_their_own_executions() {
     assert!(joined.iter().all(|joined| !joined.shipped()), "{joined:?}");
     let [one, two] = [0, 1].map(|index| &cluster.replicas[index].server);
     let federated = Federated::create(one, &sandbox.nodes()[0]).unwrap();
-    let there = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema='replimeter' AND table_name='lag_probe_primary'";
+    let there = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema='replimeter' AND table_name='lag_primary'";
     assert_eq!(value(&one.node, there).as_deref(), Some("1"));
     assert_eq!(value(&two.node, there).as_deref(), Some("0"));
     federated.remove().unwrap();

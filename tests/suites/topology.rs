@@ -6,8 +6,8 @@ use std::fs;
 use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, shared, sql,
-    start, test, url, value, wait, wait_until,
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, of_run, password, session, shared,
+    sql, start, test, url, value, wait, wait_until,
 };
 use serde_json::Value;
 
@@ -333,7 +333,7 @@ fn galera_cluster_is_found_by_url() {
     });
     // Locks are of one node: a run may be in progress on the other one.
     sql(one, "CREATE DATABASE replimeter");
-    let table = "CREATE TABLE replimeter.lag_probe (id INT PRIMARY KEY) COMMENT 'replimeter: made by a measurement and removed by it; run 1'";
+    let table = "CREATE TABLE replimeter.lag_probe_1 (id INT PRIMARY KEY) COMMENT 'replimeter: made by a measurement and removed by it; run 1'";
     sql(one, table);
     let _ = run(&tool, &sandbox, &["lag", "--node", &second])
         .with_code(3)
@@ -479,8 +479,9 @@ fn a_dead_member_ends_the_run(shape: &str) {
         .spawn()
         .unwrap();
     wait_until("rows arrive", LIMIT, || {
-        let rows =
-            session(&sandbox.nodes()[2]).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let third = &sandbox.nodes()[2];
+        let rows = of_run(third, "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let rows = session(third).value("test", &rows);
         rows.ok().flatten().is_some_and(|count| count.len() > 2)
     });
     let victim = rustix::process::Pid::from_raw(i32::try_from(sandbox.pids()[2]).unwrap()).unwrap();

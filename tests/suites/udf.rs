@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use replimeter_engine::{Node, dialect, source::Member};
 use replimeter_instruments::{
-    preflight,
+    TABLE, preflight,
     stamp::{Federated, Stamps},
 };
 use replimeter_model::sandbox::SandboxSpec;
@@ -211,7 +211,10 @@ fn report_their_own_time(shape: &str) {
     sql(primary, "CREATE DATABASE replimeter");
     sql(
         primary,
-        "CREATE TABLE replimeter.lag_probe (id BIGINT UNSIGNED PRIMARY KEY, stamp DATETIME(6), stamp_udf VARCHAR(26))",
+        &format!(
+            "CREATE TABLE replimeter.{} (id BIGINT UNSIGNED PRIMARY KEY, stamp DATETIME(6), stamp_udf VARCHAR(26))",
+            *TABLE
+        ),
     );
     let mut writer = session(primary);
     let cluster = preflight::check(&declared).unwrap();
@@ -223,7 +226,8 @@ fn report_their_own_time(shape: &str) {
         .run(
             "test",
             &format!(
-                "INSERT INTO replimeter.lag_probe VALUES {}",
+                "INSERT INTO replimeter.{} VALUES {}",
+                *TABLE,
                 values.join(", ")
             ),
         )
@@ -231,7 +235,10 @@ fn report_their_own_time(shape: &str) {
     wait_until("the rows arrive", LIMIT, || {
         let there = "SELECT 1 FROM information_schema.tables WHERE table_schema='replimeter'";
         value(replica, there).is_some()
-            && number(replica, "SELECT COUNT(*) FROM replimeter.lag_probe") == 9
+            && number(
+                replica,
+                &format!("SELECT COUNT(*) FROM replimeter.{}", *TABLE),
+            ) == 9
     });
     let mut federated = Federated::create(&cluster.replicas[0].server, primary).unwrap();
     let [ours, theirs] = federated.join(1..=9).unwrap();
@@ -258,7 +265,10 @@ fn report_their_own_time(shape: &str) {
     writer
         .run(
             "test",
-            "INSERT INTO replimeter.lag_probe VALUES (10, SYSDATE(6), NOW_USEC())",
+            &format!(
+                "INSERT INTO replimeter.{} VALUES (10, SYSDATE(6), NOW_USEC())",
+                *TABLE
+            ),
         )
         .unwrap();
     let engine = cluster.primary.facts.engine;

@@ -165,10 +165,19 @@ pub struct Member {
     pub role: Option<Role>,
     /// The name of its declared source.
     pub source: Option<String>,
-    /// Whether a run may write to it although it replicates from a server that is not named.
-    pub write_to_replica: bool,
+    /// What a run may do to it that it otherwise refuses.
+    pub allowed: Allowed,
     /// Its process on this machine, when it is known.
     pub pid: Option<u32>,
+}
+
+/// What users allow a run that can harm servers that they did not name.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allowed {
+    /// To write to a primary that replicates from a server that is not named.
+    pub write_to_replica: bool,
+    /// To create the tables of a workload though a replica could not be asked whether it has tables of these names.
+    pub unasked_replicas: bool,
 }
 
 impl From<&Node> for Member {
@@ -178,7 +187,7 @@ impl From<&Node> for Member {
             node: node.clone(),
             role: None,
             source: None,
-            write_to_replica: false,
+            allowed: Allowed::default(),
             pid: None,
         }
     }

@@ -3,6 +3,12 @@
 //! Uses servers by their addresses only, never by how they were started, so that the same code measures
 //! a sandbox and a user's cluster.
 
+use std::{
+    hash::{BuildHasher, RandomState},
+    process,
+    sync::LazyLock,
+};
+
 mod attended;
 pub mod backlog;
 pub mod clock;
@@ -38,7 +44,15 @@ pub use error::check_interrupted;
 
 /// The only schema that is written to.
 pub const SCHEMA: &str = "replimeter";
-/// The table of the lag measurement.
-pub const TABLE: &str = "lag_probe";
+/// The beginning of the names of tables that rows are written to.
+const TABLES: &str = "lag_probe_";
+/// The table that this run writes rows to. Its creation and removal replicate, also to servers that were not asked what they have in
+/// the schema: no other run's table, and no user's, has its name.
+pub static TABLE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{TABLES}{:016x}",
+        RandomState::new().hash_one(process::id())
+    )
+});
 /// The beginning of the comment of every table of Replimeter.
 pub(crate) const MARK: &str = "replimeter: made by a measurement and removed by it";

@@ -176,8 +176,6 @@ codes! {
     ReplicaNotNamed = "replica-not-named",
     /// What a run creates and drops may wait for a transaction or a backup of another client.
     DefinitionsMayWait = "definitions-may-wait",
-    /// An object that Replimeter did not create has the name of its table.
-    ForeignTable = "foreign-table",
     /// Another measurement of these servers is running.
     BeingMeasured = "being-measured",
     /// Servers have different versions.

@@ -154,8 +154,8 @@ impl PlanEffects {
         }
     }
 
-    /// Adds one of Replimeter's tables, which is removed again.
-    pub fn table(&mut self, targets: &[Target], name: &str, what: &str) {
+    /// Adds the table that rows are written to, whose name ends with the run's number, and which is removed again.
+    pub fn table(&mut self, targets: &[Target], what: &str) {
         let gone = if foreign(targets) {
             "; schema and table are dropped at the end unless they existed before; all writes replicate"
         } else {
@@ -163,7 +163,7 @@ impl PlanEffects {
         };
         self.add_effect(
             WRITES,
-            format!("schema `replimeter`, table `{name}` ({what}), on the primary{gone}"),
+            format!("schema `replimeter`, table `lag_probe_…` ({what}), on the primary{gone}"),
         );
     }
 

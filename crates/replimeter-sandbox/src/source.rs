@@ -4,7 +4,7 @@ use std::{sync::atomic::AtomicBool, time::Duration};
 
 use replimeter_engine::{
     Node,
-    source::{self, Faults, OpenContext, Servers, SourceError, SourceErrorKind},
+    source::{self, Allowed, Faults, OpenContext, Servers, SourceError, SourceErrorKind},
 };
 use replimeter_model::{
     manifest::SandboxRecord,
@@ -46,7 +46,7 @@ impl From<&Member> for source::Member {
             node: member.client_node.clone(),
             role: Some(member.role),
             source: member.source.clone(),
-            write_to_replica: false,
+            allowed: Allowed::default(),
             pid: Some(member.pid),
         }
     }
@@ -137,7 +137,7 @@ impl Sandboxes {
                 node,
                 role: Some(role),
                 source,
-                write_to_replica: false,
+                allowed: Allowed::default(),
                 pid: None,
             })
             .collect();

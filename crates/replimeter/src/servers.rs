@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::atomic::AtomicBool};
 
 use replimeter_engine::source::{
-    Install, Member, OpenContext, Program, ProgramSpec, ServerSource, Servers, SourceError,
+    Allowed, Install, Member, OpenContext, Program, ProgramSpec, ServerSource, Servers, SourceError,
 };
 use replimeter_model::{sandbox::SandboxSpec, target::Target};
 use replimeter_run::{Host, options::CommandLineSettings};
@@ -14,8 +14,8 @@ use crate::{credentials::Credentials, environment, progress::StatusLine, termina
 /// Starts, finds or connects to the servers of any target.
 pub(crate) struct Targets {
     credentials: Credentials,
-    /// Whether to write to a primary that replicates from a server that is not named.
-    write_to_replica: bool,
+    /// What a run may do to users' servers that it otherwise refuses.
+    allowed: Allowed,
 }
 
 impl ServerSource for Targets {
@@ -60,7 +60,7 @@ impl ServerSource for Targets {
                     node,
                     role: spec.role,
                     source: spec.source.clone(),
-                    write_to_replica: self.write_to_replica,
+                    allowed: self.allowed,
                     pid: None,
                 });
                 Ok(Box::new(OwnServers {
@@ -82,7 +82,7 @@ impl Targets {
                 ask_password: given.ask_password,
                 show_errors: given.show_errors,
             },
-            write_to_replica: given.write_to_replica,
+            allowed: given.allowed,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, process::Child, thread, time::Duration};
 
 use replimeter_engine::{Node, Session};
 use replimeter_suites::{
-    LIMIT, TestEnvironment, assert_run_described, session, sql, url, wait, wait_until,
+    LIMIT, TestEnvironment, assert_run_described, of_run_in, session, sql, url, wait, wait_until,
 };
 use serde_json::Value;
 
@@ -52,7 +52,8 @@ fn refused(cluster: &Cluster, node: &Node, line: Line, begun: &str) -> Value {
         let mut child = command.env("REPLIMETER_PASSWORD", SECRET).spawn().unwrap();
         let mut observer = session(cluster.primary());
         wait_until("the run is under way, or has ended", LIMIT, || {
-            let found = observer.value("test", begun);
+            let begun = of_run_in(&mut observer, begun);
+            let found = observer.value("test", &begun);
             found.is_ok_and(|found| found.as_deref() == Some("1"))
                 || child.try_wait().unwrap().is_some()
         });

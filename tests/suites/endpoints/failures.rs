@@ -1,7 +1,7 @@
 //! Replicas that fail during a run.
 
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, password, session, sql, start, url, wait,
+    CommandOutput, LIMIT, TestEnvironment, of_run, password, session, sql, start, url, wait,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -39,11 +39,10 @@ pub(super) fn replica_that_breaks_ends_the_run(cluster: &Cluster) {
     // Only the error of the applier can end the run.
     let child = under_way(cluster, &tool, &["--timeout", "600s"]);
     // A row of another client makes the applier fail on a duplicate key.
+    let row = "INSERT INTO replimeter.lag_probe (id, sequence, sent_us, payload) SELECT MAX(id) + 500, 1, 1, 'x' FROM replimeter.lag_probe";
+    let row = of_run(cluster.replica(), row);
     let mut replica = session(cluster.replica());
-    for statement in [
-        "SET sql_log_bin=0",
-        "INSERT INTO replimeter.lag_probe (id, sequence, sent_us, payload) SELECT MAX(id) + 500, 1, 1, 'x' FROM replimeter.lag_probe",
-    ] {
+    for statement in ["SET sql_log_bin=0", &row] {
         replica.run("test", statement).unwrap();
     }
     let ended = wait(child, LIMIT).with_code(3);
@@ -68,9 +67,8 @@ pub(super) fn replica_that_breaks_ends_the_run(cluster: &Cluster) {
         ended.stdout.contains("Duplicate entry")
     };
     assert_eq!([shown(&[]), shown(&["--show-errors"])], [false, true]);
-    replica
-        .run("test", "DELETE FROM replimeter.lag_probe")
-        .unwrap();
+    let delete = of_run(cluster.replica(), "DELETE FROM replimeter.lag_probe");
+    replica.run("test", &delete).unwrap();
     replica.run("test", "STOP SLAVE").unwrap();
     replica
         .run("test", "SET GLOBAL slave_exec_mode='IDEMPOTENT'")

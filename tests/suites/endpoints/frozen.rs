@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use replimeter_engine::Node;
-use replimeter_suites::{CommandOutput, LIMIT, TestEnvironment, session, wait, wait_until};
+use replimeter_suites::{CommandOutput, LIMIT, TestEnvironment, of_run, session, wait, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -24,7 +24,8 @@ fn stalled(cluster: &Cluster, server: usize, line: &[&str], begun: &str) -> Valu
     command.env("REPLIMETER_PASSWORD", cluster.password());
     let child = command.spawn().unwrap();
     wait_until("the run is under way", LIMIT, || {
-        let found = session(cluster.primary()).value("test", begun);
+        let begun = of_run(cluster.primary(), begun);
+        let found = session(cluster.primary()).value("test", &begun);
         found.is_ok_and(|found| found.as_deref() == Some("1"))
     });
     let frozen = cluster.sandbox.pids()[server];

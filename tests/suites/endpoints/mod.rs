@@ -19,8 +19,8 @@ use std::process::Child;
 
 use replimeter_engine::Node;
 use replimeter_suites::{
-    CommandOutput, LIMIT, Shared, TestEnvironment, clean, harness::Test, password, session, shared,
-    sql, test, url, value, wait, wait_until,
+    CommandOutput, LIMIT, Shared, TestEnvironment, clean, harness::Test, of_run, password, session,
+    shared, sql, test, url, value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -198,7 +198,8 @@ fn during_a_run(
     work: impl FnOnce(),
 ) -> CommandOutput {
     let has_begun = || {
-        let found = session(cluster.primary()).value("test", begun);
+        let begun = of_run(cluster.primary(), begun);
+        let found = session(cluster.primary()).value("test", &begun);
         found.is_ok_and(|found| found.as_deref() == Some("1"))
     };
     for duration in ["1s", "4s", "16s", "64s"] {
@@ -239,7 +240,8 @@ fn kill(cluster: &Cluster, child: Child) {
 /// Waits until a run has written more than a hundred rows.
 fn await_rows(primary: &Node) {
     wait_until("rows are written", LIMIT, || {
-        let count = session(primary).value("test", "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let count = of_run(primary, "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let count = session(primary).value("test", &count);
         count
             .ok()
             .flatten()

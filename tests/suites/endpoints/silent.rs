@@ -11,7 +11,9 @@ use std::{
 };
 
 use replimeter_engine::{Node, namespace::Namespace};
-use replimeter_suites::{LIMIT, TestEnvironment, harness::skip, session, sql, wait, wait_until};
+use replimeter_suites::{
+    LIMIT, TestEnvironment, harness::skip, of_run, session, sql, wait, wait_until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{ADMIN, Cluster, under_way};
@@ -34,10 +36,13 @@ pub(super) fn interrupt_ends_a_run_with_a_frozen_primary(cluster: &Cluster) {
     let child = under_way(cluster, &tool, &["--json"]);
     let primary = Pid::from_raw(i32::try_from(cluster.sandbox.pids()[0]).unwrap()).unwrap();
     kill_process(primary, Signal::STOP).unwrap();
-    interrupt(child, "its table `replimeter`.`lag_probe` still exists");
+    interrupt(child, LEFT);
     kill_process(primary, Signal::CONT).unwrap();
     sql(cluster.primary(), "DROP DATABASE replimeter");
 }
+
+/// Begins the name of the table that stays.
+const LEFT: &str = "its table `replimeter`.`lag_probe_";
 
 /// Addresses in the two namespaces, and a link-layer address that neither has.
 const SERVER: &str = "10.99.0.1";
@@ -157,7 +162,7 @@ pub(super) fn interrupt_ends_runs_whose_packets_are_lost(cluster: &Cluster) {
         (
             &["lag", "--floor-rounds", "20", "--timeout", "600s"],
             "SELECT COUNT(*) > 100 FROM replimeter.lag_probe",
-            "its table `replimeter`.`lag_probe` still exists",
+            LEFT,
         ),
         (
             &["load", "--workload", "insert", "--threads", "2"],
@@ -167,7 +172,7 @@ pub(super) fn interrupt_ends_runs_whose_packets_are_lost(cluster: &Cluster) {
         (
             &["stale", "--read-delays", "none", "--timeout", "600s"],
             "SELECT MAX(k) > 100 FROM replimeter.lag_probe",
-            "its table `replimeter`.`lag_probe` still exists",
+            LEFT,
         ),
     ];
     for (line, begun, left) in lines {
@@ -185,7 +190,8 @@ pub(super) fn interrupt_ends_runs_whose_packets_are_lost(cluster: &Cluster) {
         command.env("REPLIMETER_PASSWORD", cluster.password());
         let child = path.namespaces[1].run(|| command.spawn()).unwrap().unwrap();
         wait_until("the run is under way", LIMIT, || {
-            let found = session(cluster.primary()).value("test", begun);
+            let begun = of_run(cluster.primary(), begun);
+            let found = session(cluster.primary()).value("test", &begun);
             found.is_ok_and(|found| found.as_deref() == Some("1"))
         });
         path.lose();

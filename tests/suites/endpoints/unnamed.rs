@@ -8,9 +8,9 @@ use replimeter_suites::{
 
 use super::ADMIN;
 
-const MARKED: &str = "CREATE TABLE replimeter.lag_probe (old INT) \
+const MARKED: &str = "CREATE TABLE replimeter.lag_probe_1 (old INT) \
                       COMMENT 'replimeter: made by a measurement and removed by it; with the schema; run 1'";
-const FOREIGN: &str = "CREATE TABLE replimeter.lag_probe (mine INT)";
+const FOREIGN: &str = "CREATE TABLE replimeter.load_insert (mine INT)";
 
 /// Runs a command that names the primary, for a user there, and the first of two replicas.
 fn run(sandbox: &Shared, user: [&str; 2], command: &str) -> CommandOutput {
@@ -112,11 +112,10 @@ fn leftovers_there_do_not_stop_its_replication(sandbox: &Shared) {
         assert!(clean(primary) && clean(replica) && replicates(replica));
     }
     on_replica_only(sandbox, FOREIGN);
-    let _ = run(sandbox, admin, LAG)
+    let _ = run(sandbox, admin, LOAD)
         .with_code(3)
-        .stderr_contains("will not change")
+        .stderr_contains("was not created by Replimeter")
         .stderr_contains("server_id ");
-    assert!(clean(primary));
     assert_eq!(value(replica, tables).as_deref(), Some("1"));
     let mut replica = session(replica);
     for statement in ["SET sql_log_bin=0", "DROP DATABASE replimeter"] {
@@ -153,6 +152,7 @@ pub(super) fn unnamed_replicas_are_warned_of() {
     // Users who exist on the primary only: they cannot ask the unnamed replica, whose own table stays. One sees no more than the
     // connections, and one not even these.
     on_replica_only(&sandbox, "CREATE TABLE replimeter.notes (mine INT)");
+    let notes = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'notes'";
     let kept = "the schema `replimeter` was not removed: ";
     let mut primary = session(primary);
     for statement in [
@@ -186,11 +186,21 @@ pub(super) fn unnamed_replicas_are_warned_of() {
         }
         warned([user, "pw"], &[fact, kept]);
         settle(&sandbox);
-        let notes = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'notes'";
         assert_eq!(value(replica, notes).as_deref(), Some("1"), "{user}");
         primary.run("test", "DROP DATABASE replimeter").unwrap();
         sql_alone(named, "DROP DATABASE replimeter");
     }
+    // Tables of a workload have names that the replica could have as well.
+    let _ = run(&sandbox, ["admin", "pw"], LOAD)
+        .with_code(3)
+        .stderr_contains("was not asked for its tables")
+        .stderr_contains("--unasked-replicas");
+    let allowed = format!("{LOAD} --unasked-replicas");
+    let _ = run(&sandbox, ["admin", "pw"], &allowed).with_code(0);
+    settle(&sandbox);
+    assert_eq!(value(replica, notes).as_deref(), Some("1"));
+    primary.run("test", "DROP DATABASE replimeter").unwrap();
+    sql_alone(named, "DROP DATABASE replimeter");
     primary
         .run("test", "DROP USER admin@'127.0.0.1', probe@'127.0.0.1'")
         .unwrap();

@@ -19,8 +19,8 @@ use std::{
 use replimeter_engine::Node;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, password, session, shared, sql,
-    start, test, url, value, wait, wait_until,
+    CommandOutput, LIMIT, TestEnvironment, clean, harness::Test, of_run, password, session, shared,
+    sql, start, test, url, value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -260,8 +260,8 @@ impl Servers {
     /// at most one earlier operation in progress then.
     fn await_counted(&self, threads: u64) {
         wait_until("the measurement writes", LIMIT, || {
-            let row = "SELECT 1 FROM replimeter.lag_probe LIMIT 1";
-            let row = session(self.primary()).value("test", row);
+            let row = of_run(self.primary(), "SELECT 1 FROM replimeter.lag_probe LIMIT 1");
+            let row = session(self.primary()).value("test", &row);
             row.ok().flatten().is_some()
         });
         self.await_load(self.loaded() + threads + 1);

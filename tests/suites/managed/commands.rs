@@ -312,18 +312,18 @@ pub(super) fn run_with_semi_sync_fall_back_is_invalid() {
     wait_until("counted rows are written", LIMIT, || {
         thread::sleep(Duration::from_millis(200));
         kill_process(pid, Signal::STOP).unwrap();
-        let ended = user.run(&[
-            "sandbox",
-            "exec",
-            "semi",
-            "replica1",
-            "--",
-            "mysql",
-            "-N",
-            "-e",
-            "SELECT COUNT(*) FROM replimeter.lag_probe",
-        ]);
-        let counted = ended.stdout.trim().parse::<u64>().unwrap_or(0) > 60;
+        let ask = |sql: &str| {
+            let client = [
+                "sandbox", "exec", "semi", "replica1", "--", "mysql", "-N", "-e",
+            ];
+            let answer = user.run(&[&client[..], &[sql]].concat());
+            answer.stdout.trim().to_owned()
+        };
+        let table = ask(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'replimeter'",
+        );
+        let rows = ask(&format!("SELECT COUNT(*) FROM replimeter.`{table}`"));
+        let counted = rows.parse::<u64>().unwrap_or(0) > 60;
         if !counted {
             kill_process(pid, Signal::CONT).unwrap();
         }

@@ -9,8 +9,8 @@ use std::{
 use replimeter_engine::{Node, Session};
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, clean, password, session, shared, sql, start, value,
-    wait, wait_until,
+    CommandOutput, LIMIT, TestEnvironment, clean, of_run, password, session, shared, sql, start,
+    value, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -35,10 +35,9 @@ fn measure_during(
         let process = Pid::from_child(&child);
         scope.spawn(move || {
             wait_until("rounds are counted", LIMIT, || {
-                let ours =
-                    "SELECT 1 FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'lag_probe'";
-                value(primary, ours).is_some()
-                    && value(primary, "SELECT MAX(k) > 500 FROM replimeter.lag_probe").as_deref() == Some("1")
+                let newest = of_run(primary, "SELECT MAX(k) > 500 FROM replimeter.lag_probe");
+                let newest = session(primary).value("test", &newest);
+                newest.is_ok_and(|found| found.as_deref() == Some("1"))
             });
             let acted = catch_unwind(AssertUnwindSafe(act));
             if let Err(panic) = acted {
@@ -66,7 +65,10 @@ fn measure_until(
 
 /// Waits until a node of a run has no row for which this holds: the run has written them again.
 fn await_no_row(node: &Node, which: &str) {
-    let sql = format!("SELECT COUNT(*) FROM replimeter.lag_probe WHERE {which}");
+    let sql = of_run(
+        node,
+        &format!("SELECT COUNT(*) FROM replimeter.lag_probe WHERE {which}"),
+    );
     wait_until("the run has written its rows again", LIMIT, || {
         // A node of a cluster ends a read that a write of another node conflicts with.
         let rows = session(node).value("test", &sql);
@@ -86,6 +88,7 @@ pub(super) fn external_writes_are_distinguished() {
         for id in (1..40).step_by(2).cycle().take(200) {
             let update =
                 format!("UPDATE replimeter.lag_probe SET k = 9000000 + k % 1000 WHERE id = {id}");
+            let update = of_run(&nodes[1], &update);
             // It may lose as well.
             wait_until("another client writes", LIMIT, || {
                 other.run("test", &update).is_ok()
@@ -122,7 +125,12 @@ pub(super) fn stalled_applier_counts_with_its_time() {
     let ended = measure_until(&sandbox, &tool, &args(&sandbox, true, &given), || {
         let mut other: Session = session(reader);
         let number = |node: &Node, sql: &str| -> u64 { value(node, sql).unwrap().parse().unwrap() };
-        let newest = |node| number(node, "SELECT MAX(k) FROM replimeter.lag_probe");
+        let newest = |node| {
+            number(
+                node,
+                &of_run(node, "SELECT MAX(k) FROM replimeter.lag_probe"),
+            )
+        };
         let reads = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Com_stmt_execute'";
         for _ in 0..2 {
             other.run("test", "FLUSH TABLES WITH READ LOCK").unwrap();
@@ -180,8 +188,8 @@ pub(super) fn external_rollback_is_not_counted_as_stale() {
             for _ in 0..20 {
                 // It may lose.
                 wait_until("another client writes", LIMIT, || {
-                    let update = "UPDATE replimeter.lag_probe SET k = 0";
-                    other.run("test", update).is_ok()
+                    let update = of_run(&nodes[0], "UPDATE replimeter.lag_probe SET k = 0");
+                    other.run("test", &update).is_ok()
                 });
                 thread::sleep(Duration::from_millis(30));
             }
@@ -265,8 +273,11 @@ pub(super) fn leaving_member_is_named_although_not_read() {
         // The run waits for the locks, so that it does not end before the member has left.
         let mut other: Session = session(first);
         other.run("test", "START TRANSACTION").unwrap();
-        let locks = "SELECT COUNT(*) FROM replimeter.lag_probe FOR UPDATE";
-        let _ = other.value("test", locks).unwrap();
+        let locks = of_run(
+            first,
+            "SELECT COUNT(*) FROM replimeter.lag_probe FOR UPDATE",
+        );
+        let _ = other.value("test", &locks).unwrap();
         let third = Pid::from_raw(sandbox.pids()[2].cast_signed()).unwrap();
         kill_process(third, Signal::KILL).unwrap();
         let members = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'wsrep_cluster_size'";

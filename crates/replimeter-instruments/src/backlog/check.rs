@@ -101,8 +101,8 @@ fn may(session: &mut Session, engine: Engine, workers: bool) -> Result<(), Serve
         (Engine::MySql, false) => &["REPLICATION_SLAVE_ADMIN"],
         (Engine::MySql, true) => &["REPLICATION_SLAVE_ADMIN", "SYSTEM_VARIABLES_ADMIN"],
     };
-    let missing = grants.missing(wanted, SCHEMA, TABLE);
-    if missing.is_empty() || grants.has("SUPER", SCHEMA, TABLE) {
+    let missing = grants.missing(wanted, SCHEMA, &TABLE);
+    if missing.is_empty() || grants.has("SUPER", SCHEMA, &TABLE) {
         return Ok(());
     }
     let (missing, user) = (missing.join(", "), quoted_user(session)?);

@@ -143,7 +143,7 @@ fn privileges(
         );
     }
     refused(
-        state.table.as_ref().err(),
+        state.tables.as_ref().err(),
         Severity::Warning,
         "the contents of the schema `replimeter`",
         "SELECT ON `replimeter`.*",
@@ -162,7 +162,7 @@ fn missing(wanted: &[&str], server: &Examination, state: &ServerState) -> Option
             format!("check by hand: {} ON `{SCHEMA}`.*", wanted.join(", ")),
         ));
     };
-    let missing = grants.missing(wanted, SCHEMA, TABLE).join(", ");
+    let missing = grants.missing(wanted, SCHEMA, &TABLE).join(", ");
     (!missing.is_empty()).then(|| {
         about(
             Severity::Error,

@@ -27,12 +27,11 @@ use replimeter_model::{
 };
 
 use crate::{
-    MARK,
     clock::Calendar,
     clock_offset::{self, ProbeLimits, repeat},
     discovery::{DiscoveredServer, unless_disconnected, unverified},
     preflight::UnnamedReplicas,
-    table::{LOCK, SchemaState, find},
+    table::{LOCK, find},
 };
 
 /// One server of the target.
@@ -60,18 +59,6 @@ impl Examination {
     pub(super) fn seen(&self) -> Option<&ServerState> {
         self.state.as_ref().ok().map(Box::as_ref)
     }
-}
-
-/// The table of that name in the schema `replimeter`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum SchemaContents {
-    /// None.
-    #[default]
-    None,
-    /// A table with Replimeter's mark.
-    Ours,
-    /// A table without it.
-    Foreign,
 }
 
 /// The state of one server.
@@ -116,8 +103,8 @@ pub(super) struct ServerState {
     pub(super) binlog_filters: Result<Option<Filters>, ServerError>,
     /// Which transactions it has executed.
     pub(super) executed: Executed,
-    /// The table in the place of the probe table.
-    pub(super) table: Result<SchemaContents, ServerError>,
+    /// The tables for rows of runs.
+    pub(super) tables: Result<Vec<String>, ServerError>,
     /// Connected replicas that are not named.
     pub(super) unnamed: UnnamedReplicas,
     /// What definitions would have to wait for.
@@ -230,7 +217,7 @@ pub(super) fn examine(declared: &Member, calendar: &Calendar) -> (Examination, O
         name: node.name.clone(),
         address: node.endpoint.address(),
         role: declared.role,
-        write_to_replica: declared.write_to_replica,
+        write_to_replica: declared.allowed.write_to_replica,
         state,
     };
     match read(declared, calendar) {
@@ -287,7 +274,7 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServ
         unnamed: UnnamedReplicas::default(),
         obstacles: locks::obstacles(facts.engine, session)?,
         federated: schema.as_ref().is_ok_and(|found| found.federated),
-        table: schema.map(|found| our_table(&found)),
+        tables: schema.map(|found| found.probes),
         measured_by: session.value(
             "cannot check for a running measurement",
             &format!("SELECT IS_USED_LOCK('{LOCK}')"),
@@ -300,14 +287,6 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServ
         state,
         OpenServer::join(discovered, ServerVisit { begun, client }),
     ))
-}
-
-fn our_table(found: &SchemaState) -> SchemaContents {
-    match &found.comment {
-        None => SchemaContents::None,
-        Some(comment) if comment.starts_with(MARK) => SchemaContents::Ours,
-        Some(_) => SchemaContents::Foreign,
-    }
 }
 
 /// Measures round trips of an empty select.

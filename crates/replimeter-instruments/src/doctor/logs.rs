@@ -147,7 +147,7 @@ fn filters(server: &Examination, state: &ServerState) -> Option<Finding> {
     let Ok(Some(filters)) = &state.binlog_filters else {
         return None;
     };
-    if let Some(reason) = filters.excludes(SCHEMA, TABLE) {
+    if let Some(reason) = filters.excludes(SCHEMA, &TABLE) {
         return Some(about(
             Severity::Error,
             Code::FilterSwallowsSchema,

@@ -225,7 +225,7 @@ fn mending(engine: Engine, channel: &Channel) -> String {
 
 /// Returns a finding about a channel's filters.
 fn filtered(server: &Examination, channel: &Channel, words: &str, used: bool) -> Option<Finding> {
-    if let Some(reason) = channel.filters.excludes(SCHEMA, TABLE).filter(|_| used) {
+    if let Some(reason) = channel.filters.excludes(SCHEMA, &TABLE).filter(|_| used) {
         return Some(about(
             Severity::Error,
             Code::FilterSwallowsSchema,

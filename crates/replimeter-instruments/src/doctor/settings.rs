@@ -5,12 +5,14 @@ use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
 
 use super::{
     CheckContext, about, among,
-    examination::{Examination, SchemaContents, ServerState},
+    examination::{Examination, ServerState},
     topology::{UpstreamRelation, reaches},
 };
 use crate::{
+    SCHEMA,
     discovery::{WaitingReads, waiting_reads},
     stamp::{FEDERATED, REMOVE_FEDERATED},
+    table::drop_table,
 };
 
 /// Connections that a run needs on the writer, and on each other server.
@@ -241,24 +243,17 @@ fn ours(
             format!("start a run, which removes it; or, {REMOVE_FEDERATED}"),
         ));
     }
-    match state.table {
-        Ok(SchemaContents::Foreign) => findings.push(about(
-            Severity::Error,
-            Code::ForeignTable,
+    for table in state.tables.iter().flatten().filter(|_| !measured) {
+        findings.push(about(
+            Severity::Info,
+            Code::LeftoverTable,
             server,
-            "it has a table `replimeter`.`lag_probe` that Replimeter did not create and will not change",
-            "rename that table or its schema",
-        )),
-        Ok(SchemaContents::Ours) if !measured => {
-            findings.push(about(
-                Severity::Info,
-                Code::LeftoverTable,
-                server,
-                "a killed run left its table `replimeter`.`lag_probe`",
-                "start a run, which removes it; or, on the primary: DROP TABLE IF EXISTS replimeter.lag_probe;",
-            ));
-        }
-        _ => {}
+            format_args!("a killed run left its table `{SCHEMA}`.`{table}`"),
+            format!(
+                "start a run, which removes it; or, on the primary: {};",
+                drop_table(table)
+            ),
+        ));
     }
     findings
 }

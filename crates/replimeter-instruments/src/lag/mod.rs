@@ -221,7 +221,7 @@ fn select_points(
     use mysql::prelude::Queryable;
     let mut session = Session::open(node)?;
     let operation = "cannot measure a point select";
-    let prepared = session.conn().prep(POINT_SELECT);
+    let prepared = session.conn().prep(&*POINT_SELECT);
     let statement = prepared.map_err(|error| session.error(operation, &error))?;
     let mut trips = SignedHistogram::default();
     prepare_measuring_thread(real_time);

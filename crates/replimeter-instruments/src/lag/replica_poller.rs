@@ -20,7 +20,7 @@ use super::{
     shared_state::SharedState,
 };
 use crate::{
-    MeasureError,
+    MeasureError, SCHEMA, TABLE,
     clock::Clock,
     table::{self, POINT_SELECT, UNSEEN},
 };
@@ -55,7 +55,10 @@ pub(super) fn arrival(
     } else {
         format!("row {last}, written on the primary,")
     };
-    let sql = format!("SELECT COUNT(*) FROM `replimeter`.`lag_probe` WHERE id = {last}");
+    let sql = format!(
+        "SELECT COUNT(*) FROM `{SCHEMA}`.`{}` WHERE id = {last}",
+        *TABLE
+    );
     let hint =
         "check whether the replica is far behind and its address is correct, or raise --timeout";
     table::arrival(
@@ -75,11 +78,11 @@ pub(super) fn arrival(
 impl ReplicaPoller {
     /// Prepares the reads on a connection that shows all earlier rows.
     pub(super) fn new(mut session: Session, slot: usize) -> Result<Self, ServerError> {
-        let mut prepare = |sql| {
+        let mut prepare = |sql: &str| {
             let prepared = session.conn().prep(sql);
             prepared.map_err(|error| session.error(OPERATION, &error))
         };
-        let (statement, point_select) = (prepare(UNSEEN)?, prepare(POINT_SELECT)?);
+        let (statement, point_select) = (prepare(&UNSEEN)?, prepare(&POINT_SELECT)?);
         Ok(Self {
             session,
             statement,

@@ -57,7 +57,7 @@ impl Waiter {
     pub(super) fn open(node: &Node, facts: &ServerFacts, slot: usize) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
         let wait = PreparedWait::prepare(&mut session, facts)?;
-        let prepared = session.conn().prep(POINT_SELECT);
+        let prepared = session.conn().prep(&*POINT_SELECT);
         let point_select = prepared.map_err(|error| session.error(OPERATION, &error))?;
         Ok(Self {
             session,

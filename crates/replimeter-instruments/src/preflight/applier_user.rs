@@ -68,14 +68,14 @@ pub(crate) fn restricted_appliers(
                 hint: format!("check by hand: SHOW GRANTS FOR {account}"),
             });
         };
-        let missing = grants.missing(&APPLIER_PRIVILEGES, SCHEMA, TABLE).join(", ");
+        let missing = grants.missing(&APPLIER_PRIVILEGES, SCHEMA, &TABLE).join(", ");
         let mut lacks = Vec::new();
         let mut statements = String::new();
         if !missing.is_empty() {
             lacks.push(format!("{missing} on the schema `{SCHEMA}`"));
             statements += &format!(" GRANT {wanted} ON `{SCHEMA}`.* TO {account};");
         }
-        if user.sets_variables && !VARIABLES.iter().any(|one| grants.has(one, SCHEMA, TABLE)) {
+        if user.sets_variables && !VARIABLES.iter().any(|one| grants.has(one, SCHEMA, &TABLE)) {
             lacks.push(format!("{} for CREATE TABLE", VARIABLES[0]));
             statements += &format!(" GRANT {} ON *.* TO {account};", VARIABLES[0]);
         }

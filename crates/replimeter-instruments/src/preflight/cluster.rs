@@ -11,7 +11,11 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 
-use crate::discovery::{DiscoveredServer, Relation, Relations, stopped_hint};
+use super::Unnamed;
+use crate::{
+    SCHEMA,
+    discovery::{DiscoveredServer, Relation, Relations, stopped_hint},
+};
 
 /// The hint for a member that is out of its cluster.
 const SEE_LOG: &str = "see the server's error log";
@@ -140,8 +144,8 @@ pub struct Cluster {
     pub primary: DiscoveredServer,
     /// The servers on which rows are awaited.
     pub replicas: Vec<CheckedReplica>,
-    /// Servers that replicate from these, were not named, and can be asked.
-    pub unnamed: Vec<Node>,
+    /// Servers that replicate from these and were not named.
+    pub unnamed: Unnamed,
     /// The replication mode.
     pub mode: &'static str,
     /// Findings that do not prevent the run.
@@ -162,7 +166,7 @@ impl Cluster {
         Self {
             primary: replicas.remove(relations.writer).server,
             replicas,
-            unnamed: Vec::new(),
+            unnamed: Unnamed::default(),
             mode: relations.mode,
             warnings,
         }
@@ -229,8 +233,23 @@ impl Cluster {
     #[must_use]
     pub fn other_nodes(&self) -> Vec<Node> {
         let mut nodes = self.replica_nodes();
-        nodes.extend(self.unnamed.iter().cloned());
+        nodes.extend(self.unnamed.asked.iter().cloned());
         nodes
+    }
+
+    /// Refuses to create a workload's tables, whose names other tables can have, on replicas that were not asked for these.
+    ///
+    /// # Errors
+    /// Naming such a replica.
+    pub(crate) fn refuse_unasked(&self, tables: &[&str]) -> Result<(), ServerError> {
+        let (Some(replica), Some(table)) = (&self.unnamed.unasked, tables.first()) else {
+            return Ok(());
+        };
+        Err(self.primary.session.precondition(
+            "cannot create the workload's tables",
+            format!("{replica}: a table of its own `{SCHEMA}`.`{table}` would be replaced, or stop its replication"),
+            "name it, with a user that can log in there; or allow it with --unasked-replicas",
+        ))
     }
 
     /// Returns the replicas, or other members, that are no longer active: their indexes and states.

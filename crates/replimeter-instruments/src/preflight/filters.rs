@@ -40,7 +40,7 @@ pub(crate) fn check_binlog_filters(
     match dialect::binlog_filters(primary.facts.engine, session) {
         Ok(filters) => {
             let filters = filters.unwrap_or_default();
-            refuse_filters(session, "its binary log", &filters, TABLE).map(|()| None)
+            refuse_filters(session, "its binary log", &filters, &TABLE).map(|()| None)
         }
         Err(error) if error.kind == ErrorKind::Privilege => Ok(Some(Warning::new(
             WarningCode::NotChecked,

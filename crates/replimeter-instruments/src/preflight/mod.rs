@@ -9,7 +9,7 @@ mod source;
 mod unnamed;
 
 use replimeter_engine::{
-    ErrorKind, Node, ServerError, Session,
+    ErrorKind, ServerError, Session,
     dialect::{Channel, applier_user::applier_users, settings::quoted_user},
     facts::{ServerFacts, grants},
     grants::Grants,
@@ -26,6 +26,7 @@ pub use self::cluster::{CheckedReplica, Cluster, ReplicaState};
 pub(crate) use self::filters::{check_binlog_filters, refuse_filters};
 pub(crate) use self::obstacles::{EFFECT, HINT, warn_of_obstacles};
 pub(crate) use self::source::{SOURCE_EFFECT, SOURCE_HINT, feeds_writer};
+pub use self::unnamed::Unnamed;
 pub(crate) use self::unnamed::{HIDDEN, UnnamedReplicas, find_unnamed};
 use self::{source::refuse_unnamed_source, unnamed::unnamed_replicas};
 use crate::{
@@ -108,7 +109,7 @@ pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Clus
 }
 
 /// Checks what every command that writes has to: where the writer replicates from, which replicas are not named, and what
-/// definitions may wait for. Returns how to reach the unnamed replicas, and warnings.
+/// definitions may wait for. Returns the unnamed replicas, and warnings.
 ///
 /// # Errors
 /// When the writer is a replica of a server that is not named, or a connection breaks.
@@ -116,9 +117,12 @@ pub(crate) fn check_surroundings(
     servers: &mut [DiscoveredServer],
     declared: &[Member],
     relations: &Relations,
-) -> Result<(Vec<Node>, Vec<Warning>), ServerError> {
+) -> Result<(Unnamed, Vec<Warning>), ServerError> {
     let mut warnings = refuse_unnamed_source(servers, declared, relations)?;
-    let (unnamed, found) = unnamed_replicas(servers)?;
+    let (mut unnamed, found) = unnamed_replicas(servers)?;
+    if declared[relations.writer].allowed.unasked_replicas {
+        unnamed.unasked = None;
+    }
     warnings.extend(found);
     warnings.extend(warn_of_obstacles(servers)?);
     Ok((unnamed, warnings))
@@ -273,7 +277,7 @@ fn check_privileges(
         ));
         return Ok(());
     };
-    let missing = grants.missing(wanted, SCHEMA, TABLE);
+    let missing = grants.missing(wanted, SCHEMA, &TABLE);
     if missing.is_empty() {
         return Ok(());
     }
@@ -387,7 +391,7 @@ pub(crate) fn check_channel(
     server: &DiscoveredServer,
     channel: &Channel,
 ) -> Result<(), ServerError> {
-    refuse_filters(&server.session, "its replication", &channel.filters, TABLE)?;
+    refuse_filters(&server.session, "its replication", &channel.filters, &TABLE)?;
     if channel.running() {
         return Ok(());
     }

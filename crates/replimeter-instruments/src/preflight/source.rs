@@ -36,7 +36,7 @@ pub(super) fn refuse_unnamed_source(
 ) -> Result<Vec<Warning>, ServerError> {
     let mut warnings = Vec::new();
     let writer = &servers[relations.writer].session;
-    let allowed = declared[relations.writer].write_to_replica;
+    let allowed = declared[relations.writer].allowed.write_to_replica;
     let channels = |index: usize| servers[index].channels.as_deref().unwrap_or_default();
     let sources = |index| {
         channels(index)

@@ -87,14 +87,22 @@ pub(crate) fn find_unnamed(
     each.collect()
 }
 
-/// Returns those unnamed replicas that the account of the server that they replicate from reaches, and a warning about
-/// each.
+/// The replicas of the servers of a run that are not named.
+#[derive(Debug, Default)]
+pub struct Unnamed {
+    /// How to reach those that the account of the server that they replicate from reaches.
+    pub(crate) asked: Vec<Node>,
+    /// The first of the others, as a sentence.
+    pub(crate) unasked: Option<String>,
+}
+
+/// Returns the unnamed replicas, and a warning about each.
 ///
 /// # Errors
 /// When a connection to a named server breaks.
 pub(crate) fn unnamed_replicas(
     servers: &mut [DiscoveredServer],
-) -> Result<(Vec<Node>, Vec<Warning>), ServerError> {
+) -> Result<(Unnamed, Vec<Warning>), ServerError> {
     let found = find_unnamed(servers)?;
     let mut warnings = Vec::new();
     let (mut replicas, mut seen) = (Vec::new(), BTreeSet::new());
@@ -131,14 +139,24 @@ pub(crate) fn unnamed_replicas(
             .map(|asked| asked.join().unwrap_or_else(failed))
             .collect()
     });
-    for ((server, replica), asked) in replicas.iter().zip(&asked) {
+    let mut unnamed = Unnamed::default();
+    for ((server, replica), asked) in replicas.iter().zip(asked) {
         let fact = format!(
             "{}: {replica} replicates from it and is not named",
             server.session
         );
         warnings.push(warning(fact, asked.as_ref().map(|node| node.user.as_str())));
+        match asked {
+            Ok(node) => unnamed.asked.push(node),
+            Err(reason) => {
+                unnamed.unasked.get_or_insert(format!(
+                    "{replica} replicates from {} and was not asked for its tables ({reason})",
+                    server.session.name()
+                ));
+            }
+        }
     }
-    Ok((asked.into_iter().flatten().collect(), warnings))
+    Ok((unnamed, warnings))
 }
 
 /// Fact about a server whose replicas cannot be listed.

@@ -3,7 +3,7 @@
 use std::{
     io::{BufReader, Error, ErrorKind, Result, Write},
     net::TcpStream,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, LazyLock, atomic::Ordering},
 };
 
 use replimeter_model::time::Nanos;
@@ -29,13 +29,15 @@ const COM_STMT_EXECUTE: u8 = 0x17;
 const COM_STMT_CLOSE: u8 = 0x19;
 
 /// The statements that can be prepared, in the order of their ids, with the number of their parameters.
-const PREPARED: [(&str, u16); 5] = [
-    (INSERT, 4),
-    (UNSEEN, 1),
-    (POINT_SELECT, 1),
-    ("SELECT MASTER_GTID_WAIT(?, ?)", 2),
-    ("SELECT 1", 0),
-];
+static PREPARED: LazyLock<[(&str, u16); 5]> = LazyLock::new(|| {
+    [
+        (INSERT.as_str(), 4),
+        (&UNSEEN, 1),
+        (&POINT_SELECT, 1),
+        ("SELECT MASTER_GTID_WAIT(?, ?)", 2),
+        ("SELECT 1", 0),
+    ]
+});
 /// The statement that reads no row.
 const ONE: usize = 4;
 
@@ -95,7 +97,7 @@ impl Commands<'_> {
 
 fn prepare(sql: &[u8], answer: &mut Answer) {
     match (0..)
-        .zip(PREPARED)
+        .zip(*PREPARED)
         .find(|(_, (known, _))| known.as_bytes() == sql)
     {
         Some((id, (_, parameters))) => {

@@ -23,7 +23,7 @@ use super::{
     rows::{RETAKE, RowAllocation, SELECT, UPDATE},
     shared::Shared,
 };
-use crate::pacing::wait_until;
+use crate::{SCHEMA, TABLE, pacing::wait_until};
 
 /// Maximum number of attempts to write after conflicts.
 const TRIES: u32 = 20;
@@ -90,8 +90,8 @@ impl Writer {
         } else {
             None
         };
-        let update = prepared(&mut session, WRITING, UPDATE)?;
-        let retake = prepared(&mut session, WRITING, RETAKE)?;
+        let update = prepared(&mut session, WRITING, &UPDATE)?;
+        let retake = prepared(&mut session, WRITING, &RETAKE)?;
         Ok(Self {
             session,
             update,
@@ -103,7 +103,7 @@ impl Writer {
     /// Returns the value of every row, by index.
     pub(super) fn values(&mut self, rows: &RowAllocation) -> Result<Vec<u64>, ServerError> {
         let all = vec![0; usize::try_from(rows.count()).unwrap_or(0)];
-        let sql = "SELECT id, k FROM `replimeter`.`lag_probe`";
+        let sql = format!("SELECT id, k FROM `{SCHEMA}`.`{}`", *TABLE);
         let found = self
             .session
             .conn()
@@ -123,8 +123,8 @@ impl Writer {
     /// Resets the connection, including the settings of [`open`](Self::open).
     pub(super) fn reset(&mut self, pool: SessionReset) -> Result<(), ServerError> {
         pooled(&mut self.session, pool)?;
-        self.update = prepared(&mut self.session, WRITING, UPDATE)?;
-        self.retake = prepared(&mut self.session, WRITING, RETAKE)?;
+        self.update = prepared(&mut self.session, WRITING, &UPDATE)?;
+        self.retake = prepared(&mut self.session, WRITING, &RETAKE)?;
         Ok(())
     }
 
@@ -210,8 +210,8 @@ impl PrimaryCheck {
             return false;
         };
         let sql = format!(
-            "SELECT k FROM `replimeter`.`lag_probe` WHERE id = {}",
-            order.row
+            "SELECT k FROM `{SCHEMA}`.`{}` WHERE id = {}",
+            *TABLE, order.row
         );
         match session.value(ASKING, &sql) {
             Ok(value) => value != Some(order.round.to_string()),
@@ -258,7 +258,7 @@ impl ReadConnection {
         } else {
             None
         };
-        let select = prepared(&mut session, READING, SELECT)?;
+        let select = prepared(&mut session, READING, &SELECT)?;
         Ok(Self {
             session,
             select,
@@ -356,7 +356,7 @@ impl Reader {
             return Ok(());
         };
         pooled(&mut synced.session, pool)?;
-        synced.select = prepared(&mut synced.session, READING, SELECT)?;
+        synced.select = prepared(&mut synced.session, READING, &SELECT)?;
         if synced.wait.is_some() {
             synced.wait = Some(PreparedWait::prepare(&mut synced.session, &self.facts)?);
         }

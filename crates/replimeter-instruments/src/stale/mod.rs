@@ -45,7 +45,7 @@ pub use self::{
     visits::{Visit, Visited, Visitor},
 };
 use crate::{
-    MeasureError, clock::Clock, load::Versions, preflight::Cluster,
+    MeasureError, SCHEMA, TABLE, clock::Clock, load::Versions, preflight::Cluster,
     priority::prepare_measuring_thread, table::arrival,
 };
 
@@ -79,8 +79,8 @@ pub fn fill(
             [&what, hint],
             began,
             |session| {
-                let sql = "SELECT COUNT(*) FROM `replimeter`.`lag_probe`";
-                let count = session.value("cannot read the replica", sql)?;
+                let sql = format!("SELECT COUNT(*) FROM `{SCHEMA}`.`{}`", *TABLE);
+                let count = session.value("cannot read the replica", &sql)?;
                 Ok(count.is_some_and(|count| count == rows))
             },
         )?;
@@ -222,7 +222,7 @@ pub fn run(
         let error = cluster.primary.session.precondition(
             "cannot write a row",
             "conflicts aborted 100 consecutive writes (deadlock, lock wait timeout or failed certification)",
-            "stop other writers of `replimeter`.`lag_probe`; certification conflicts come from other nodes",
+            "stop other writers of the run's table in `replimeter`; certification conflicts come from other nodes",
         );
         outcome.failure = Some(error.into());
     }
@@ -233,7 +233,7 @@ pub fn run(
         outcome.warnings.push(Warning::new(
             WarningCode::LoadErrors,
             format!("conflicts aborted every attempt to write in {lost} rounds; the figures exclude these rounds"),
-            "stop other writers of `replimeter`.`lag_probe`",
+            "stop other writers of the run's table in `replimeter`",
         ));
     }
     Ok(outcome)
@@ -362,6 +362,6 @@ pub fn changed_by_others(rounds: u64) -> Warning {
         format!(
             "in {rounds} rounds a row held a value of another client; the figures exclude these rounds"
         ),
-        "stop other writers of `replimeter`.`lag_probe`",
+        "stop other writers of the run's table in `replimeter`",
     )
 }

@@ -1,20 +1,30 @@
 //! The rows that are written: which row a round uses, and its earlier values.
 
-use std::{collections::HashMap, sync::atomic::AtomicBool};
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, atomic::AtomicBool},
+};
 
 use replimeter_model::random::Random;
 
-use crate::{MeasureError, check_interrupted, preflight::Cluster};
+use crate::{MeasureError, SCHEMA, TABLE, check_interrupted, preflight::Cluster};
 
 /// Columns of the table, as published, with some payload.
 pub const COLUMNS: &str = "id BIGINT UNSIGNED NOT NULL PRIMARY KEY, k BIGINT UNSIGNED NOT NULL, pad CHAR(60) NOT NULL DEFAULT ''";
 /// The write of a round. Its condition on the last value leaves a row alone that another client has
 /// changed.
-pub const UPDATE: &str = "UPDATE `replimeter`.`lag_probe` SET k = ? WHERE id = ? AND k = ?";
+pub static UPDATE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "UPDATE `{SCHEMA}`.`{}` SET k = ? WHERE id = ? AND k = ?",
+        *TABLE
+    )
+});
 /// The write that resets a row after a change by another client.
-pub const RETAKE: &str = "UPDATE `replimeter`.`lag_probe` SET k = ? WHERE id = ?";
+pub static RETAKE: LazyLock<String> =
+    LazyLock::new(|| format!("UPDATE `{SCHEMA}`.`{}` SET k = ? WHERE id = ?", *TABLE));
 /// The read of a round.
-pub const SELECT: &str = "SELECT k FROM `replimeter`.`lag_probe` WHERE id = ?";
+pub static SELECT: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT k FROM `{SCHEMA}`.`{}` WHERE id = ?", *TABLE));
 
 /// Maximum number of rounds that are searched for older versions of a row.
 const LOOK_BACK: u64 = 200_000;
@@ -137,7 +147,8 @@ pub(super) fn fill(
             .map(|number| format!("({}, 0, REPEAT('x', 60))", 2 * number + 1))
             .collect();
         let sql = format!(
-            "INSERT INTO `replimeter`.`lag_probe` (id, k, pad) VALUES {}",
+            "INSERT INTO `{SCHEMA}`.`{}` (id, k, pad) VALUES {}",
+            *TABLE,
             values.join(", ")
         );
         session.run("cannot fill the table", &sql)?;

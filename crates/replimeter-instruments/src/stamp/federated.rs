@@ -14,7 +14,7 @@ use replimeter_model::{
 };
 
 use super::{Stamped, micros, udf_micros};
-use crate::{MARK, definition::bound_lock_waits, discovery::DiscoveredServer};
+use crate::{MARK, SCHEMA, TABLE, definition::bound_lock_waits, discovery::DiscoveredServer};
 
 /// The primary's table as a FEDERATED table on a replica, so that the replica joins the two, as
 /// published. It is created and dropped with the binary log off and is not replicated.
@@ -38,11 +38,11 @@ impl Drop for Federated {
 }
 
 /// The table's name.
-pub(crate) const FEDERATED: &str = "lag_probe_primary";
+pub(crate) const FEDERATED: &str = "lag_primary";
 /// How to remove the table by hand.
 pub(crate) const REMOVE_FEDERATED: &str =
-    "on that server: SET sql_log_bin=0; DROP TABLE IF EXISTS replimeter.lag_probe_primary;";
-const DROP_FEDERATED: &str = "DROP TABLE IF EXISTS `replimeter`.`lag_probe_primary`";
+    "on that server: SET sql_log_bin=0; DROP TABLE IF EXISTS replimeter.lag_primary;";
+const DROP_FEDERATED: &str = "DROP TABLE IF EXISTS `replimeter`.`lag_primary`";
 const NO_FEDERATED: &str = "cannot join through a FEDERATED table";
 
 impl Federated {
@@ -59,7 +59,7 @@ impl Federated {
         refuse_foreign(&mut session)?;
         session.run(NO_FEDERATED, DROP_FEDERATED)?;
         let create = format!(
-            "CREATE TABLE `replimeter`.`lag_probe_primary` (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, stamp DATETIME(6), \
+            "CREATE TABLE `replimeter`.`lag_primary` (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, stamp DATETIME(6), \
              stamp_udf VARCHAR(26)) ENGINE=FEDERATED COMMENT='{MARK}' CONNECTION='{connection}'"
         );
         session
@@ -73,7 +73,7 @@ impl Federated {
         made.session
             .run(
                 NO_FEDERATED,
-                "SELECT id FROM `replimeter`.`lag_probe_primary` WHERE id = 0",
+                "SELECT id FROM `replimeter`.`lag_primary` WHERE id = 0",
             )
             .map_err(|error| without_password(error, primary, replica.facts.engine))?;
         Ok(made)
@@ -88,10 +88,11 @@ impl Federated {
         // One range of the primary's rows is fetched, and each is looked up here; the other order
         // would query the primary for each row.
         let sql = format!(
-            "SELECT p.id, {}, p.stamp_udf, {}, r.stamp_udf FROM `replimeter`.`lag_probe_primary` p \
-             STRAIGHT_JOIN `replimeter`.`lag_probe` r ON r.id = p.id WHERE p.id BETWEEN {} AND {} ORDER BY p.id",
+            "SELECT p.id, {}, p.stamp_udf, {}, r.stamp_udf FROM `replimeter`.`lag_primary` p \
+             STRAIGHT_JOIN `replimeter`.`{}` r ON r.id = p.id WHERE p.id BETWEEN {} AND {} ORDER BY p.id",
             micros("p.stamp"),
             micros("r.stamp"),
+            *TABLE,
             ids.start(),
             ids.end()
         );
@@ -237,21 +238,22 @@ fn connection(session: &Session, primary: &Node) -> Result<String, ServerError> 
         format!(":{password}")
     };
     Ok(format!(
-        "mysql://{}{password}@{}/replimeter/lag_probe",
+        "mysql://{}{password}@{}/{SCHEMA}/{}",
         primary.user,
-        primary.endpoint.address()
+        primary.endpoint.address(),
+        *TABLE
     ))
 }
 
 fn refuse_foreign(session: &mut Session) -> Result<(), ServerError> {
     let comment = session.value(
         NO_FEDERATED,
-        "SELECT table_comment FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'lag_probe_primary'",
+        "SELECT table_comment FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'lag_primary'",
     )?;
     match comment {
         Some(comment) if !comment.starts_with(MARK) => Err(session.precondition(
             NO_FEDERATED,
-            "the schema `replimeter` has a table `lag_probe_primary` that Replimeter did not create and will not change",
+            "the schema `replimeter` has a table `lag_primary` that Replimeter did not create and will not change",
             "rename that table or its schema",
         )),
         _ => Ok(()),

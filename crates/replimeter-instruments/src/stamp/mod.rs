@@ -19,6 +19,7 @@ use replimeter_engine::{
 use replimeter_model::{engine::Engine, time::Nanos};
 
 use crate::{
+    SCHEMA, TABLE,
     clock_offset::ServerClock,
     discovery::{DiscoveredServer, Relation},
     preflight::Cluster,
@@ -120,7 +121,8 @@ impl Stamps {
     pub fn insert(&self) -> String {
         let [sysdate, udf] = self.expressions();
         format!(
-            "INSERT INTO `replimeter`.`lag_probe` (id, sequence, sent_us, payload, stamp, stamp_udf) VALUES (?, ?, ?, ?, {sysdate}, {udf})"
+            "INSERT INTO `{SCHEMA}`.`{}` (id, sequence, sent_us, payload, stamp, stamp_udf) VALUES (?, ?, ?, ?, {sysdate}, {udf})",
+            *TABLE
         )
     }
 }
@@ -285,8 +287,9 @@ pub fn pages(ids: RangeInclusive<u64>) -> impl Iterator<Item = RangeInclusive<u6
 /// When the server refuses it or the connection breaks.
 pub fn read(session: &mut Session, ids: RangeInclusive<u64>) -> Result<Vec<Stamped>, ServerError> {
     let sql = format!(
-        "SELECT id, {}, stamp_udf FROM `replimeter`.`lag_probe` WHERE id BETWEEN {} AND {} ORDER BY id",
+        "SELECT id, {}, stamp_udf FROM `{SCHEMA}`.`{}` WHERE id BETWEEN {} AND {} ORDER BY id",
         micros("stamp"),
+        *TABLE,
         ids.start(),
         ids.end()
     );

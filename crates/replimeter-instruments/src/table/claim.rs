@@ -95,7 +95,7 @@ fn refuse_tables_of_other_sources(cluster: &mut Cluster) -> Result<(), ServerErr
             refuse_tables_of(&source, primary, &mut replica.server.session)?;
         }
     }
-    for node in unnamed {
+    for node in &unnamed.asked {
         let mut session = Session::open(node)?;
         refuse_other_run(&mut session)?;
         let engine = ServerFacts::read(&mut session)?.engine;

@@ -8,7 +8,11 @@ mod rows;
 mod schema;
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    collections::BTreeMap,
+    sync::{
+        LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -31,7 +35,7 @@ pub use self::{
     rows::{RowBudget, payload},
 };
 use crate::{
-    MARK,
+    SCHEMA, TABLE,
     definition::{blocked_applier, define},
     discovery::Relation,
     preflight::{CheckedReplica, Cluster},
@@ -49,12 +53,18 @@ pub(crate) const SETTLE: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The statement that writes one row.
-pub const INSERT: &str =
-    "INSERT INTO `replimeter`.`lag_probe` (id, sequence, sent_us, payload) VALUES (?, ?, ?, ?)";
+pub static INSERT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO `{SCHEMA}`.`{}` (id, sequence, sent_us, payload) VALUES (?, ?, ?, ?)",
+        *TABLE
+    )
+});
 /// The statement that reads all rows not seen yet.
-pub const UNSEEN: &str = "SELECT id FROM `replimeter`.`lag_probe` WHERE id > ?";
+pub static UNSEEN: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT id FROM `{SCHEMA}`.`{}` WHERE id > ?", *TABLE));
 /// The statement whose round trip is the reference for the floor.
-pub const POINT_SELECT: &str = "SELECT id FROM `replimeter`.`lag_probe` WHERE id = ?";
+pub static POINT_SELECT: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT id FROM `{SCHEMA}`.`{}` WHERE id = ?", *TABLE));
 
 /// The columns of the lag measurement's rows.
 const LAG_COLUMNS: &str = "id BIGINT UNSIGNED NOT NULL PRIMARY KEY, sequence INT UNSIGNED NOT NULL, \
@@ -65,8 +75,6 @@ const LAG_COLUMNS: &str = "id BIGINT UNSIGNED NOT NULL PRIMARY KEY, sequence INT
 #[derive(Debug)]
 pub struct ProbeTable {
     primary: Node,
-    /// Identifies this run; a table with another comment is not dropped.
-    comment: String,
     schema: Schema,
     removed: bool,
 }
@@ -83,53 +91,50 @@ impl Drop for ProbeTable {
     }
 }
 
-fn refuse_foreign(session: &Session, found: &SchemaState) -> Result<(), ServerError> {
-    match &found.comment {
-        Some(comment) if !comment.starts_with(MARK) => Err(session.precondition(
-            "cannot use the schema `replimeter`",
-            "it has a table `lag_probe` that Replimeter did not create and will not change",
-            "rename that table or its schema",
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Takes the locks, checks that no server has a foreign table in the table's place, and returns a warning about an earlier
-/// run's table, on any server.
-fn clear(cluster: &mut Cluster) -> Result<Option<Warning>, ServerError> {
-    let removed = |server: &Session, more: &str| {
-        Warning::new(
-            WarningCode::LeftoverRemoved,
-            format!("{server}: removed the table that an earlier, killed run left{more}"),
-            "no action needed",
-        )
-    };
+/// Takes the locks, and returns the tables that earlier, killed runs left on any server, with a warning for each.
+fn clear(cluster: &mut Cluster) -> Result<BTreeMap<String, Warning>, ServerError> {
     claim(cluster)?;
+    let mut leftovers = BTreeMap::new();
+    let mut add = |server: &Session, tables: Vec<String>, more: &str| {
+        for table in tables {
+            let text = format!(
+                "{server}: removed the table `{table}` that an earlier, killed run left{more}"
+            );
+            let warning = Warning::new(WarningCode::LeftoverRemoved, text, "no action needed");
+            leftovers.entry(table).or_insert(warning);
+        }
+    };
     let session = &mut cluster.primary.session;
-    let found = find(session)?;
-    refuse_foreign(session, &found)?;
-    let mut leftover = found.comment.is_some().then(|| removed(session, ""));
+    let on_primary = find(session)?.probes;
+    add(session, on_primary.clone(), "");
     for replica in &mut cluster.replicas {
         let session = &mut replica.server.session;
-        let on_replica = find(session)?;
-        refuse_foreign(session, &on_replica)?;
         // The removal by an earlier run may still be on its way.
-        if leftover.is_none()
-            && on_replica.comment.is_some()
-            && !gone(session, Instant::now() + SETTLE)
-        {
-            leftover = Some(removed(session, ALONE));
-        }
+        let alone = left_alone(session, &on_primary, Instant::now() + SETTLE)?;
+        add(session, alone, ALONE);
     }
-    for node in &cluster.unnamed {
+    for node in &cluster.unnamed.asked {
         let mut session = Session::open(node)?;
-        let there = find(&mut session)?;
-        refuse_foreign(&session, &there)?;
-        if leftover.is_none() && there.comment.is_some() {
-            leftover = Some(removed(&session, ALONE));
-        }
+        let alone = left_alone(&mut session, &on_primary, Instant::now())?;
+        add(&session, alone, ALONE);
     }
-    Ok(leftover)
+    Ok(leftovers)
+}
+
+/// Returns the tables of killed runs that a server has and the primary does not, once those that go until the deadline are gone.
+fn left_alone(
+    session: &mut Session,
+    on_primary: &[String],
+    deadline: Instant,
+) -> Result<Vec<String>, ServerError> {
+    let alone = |found: SchemaState| -> Vec<String> {
+        let tables = found.probes.into_iter();
+        tables.filter(|table| !on_primary.contains(table)).collect()
+    };
+    arrived(session, deadline, |found| {
+        found.probes.iter().all(|table| on_primary.contains(table))
+    });
+    find(session).map(alone)
 }
 
 /// How a table was left that the primary does not have.
@@ -156,12 +161,11 @@ pub(crate) fn remove_federated(cluster: &mut Cluster) -> Result<Vec<Warning>, Se
 }
 
 impl ProbeTable {
-    /// Creates the table, after checking that no server has a foreign table in its place: a table
-    /// that only a replica has would otherwise break its replication. An earlier run's table is removed first, by a
-    /// statement that also succeeds where the table does not exist; then every replica may take `patience` to replace it.
+    /// Creates the table. Those that killed runs left are removed first, by statements that also succeed where a table does not
+    /// exist; then every replica may take `patience` to follow.
     ///
     /// # Errors
-    /// When something is in its place, another run is measuring, or a server refuses.
+    /// When another run is measuring, or a server refuses.
     pub fn create(
         cluster: &mut Cluster,
         patience: Duration,
@@ -178,73 +182,64 @@ impl ProbeTable {
         patience: Duration,
         columns: &str,
     ) -> Result<(Self, Vec<Warning>), ServerError> {
-        let leftover = clear(cluster)?;
+        let leftovers = clear(cluster)?;
         let others = cluster.other_nodes();
         let node = cluster.primary.node.clone();
         let mut warnings = remove_federated(cluster)?;
         let session = &mut cluster.primary.session;
         let table = with_schema_lock(session, SETTLE, |session| {
-            Self::replace(session, node, &others, leftover.is_some(), columns)
+            Self::make(session, node, &others, leftovers.keys(), columns)
         })?;
         let source = cluster.primary.session.to_string();
         for replica in &mut cluster.replicas {
-            // A replica that still has the earlier run's table would seem to be ready. What does not arrive is reported
-            // by the measurement. A node of a cluster without the table would leave it, or vote the primary out, at the first row.
+            // What does not arrive is reported by the measurement, unless removing an earlier run's table keeps it away. A node of a
+            // cluster without the table would leave it, or vote the primary out, at the first row.
             let is_node = replica.relation == Relation::Galera;
-            if leftover.is_none() && !is_node {
+            if leftovers.is_empty() && !is_node {
                 continue;
             }
             let deadline = Instant::now() + patience + replica.delay();
             let session = &mut replica.server.session;
-            let replaced = arrived(session, deadline, |found| {
-                found.comment.as_ref() == Some(&table.comment)
-            });
-            if !replaced && let Some(error) = blocked_applier(session) {
+            let there = arrived(session, deadline, SchemaState::has_table);
+            if !there && let Some(error) = blocked_applier(session) {
                 return Err(error);
             }
-            if !replaced && is_node {
+            if !there && is_node {
                 return Err(lacks_table(session, &source, patience));
             }
         }
-        warnings.extend(leftover);
+        warnings.extend(leftovers.into_values());
         Ok((table, warnings))
     }
 
-    /// Creates the schema unless it exists, and the table; `leftover` is whether a server has one in its place.
-    fn replace(
+    /// Creates the schema unless it exists, removes tables of earlier runs, and creates the table.
+    fn make<'a>(
         session: &mut Session,
         primary: Node,
         others: &[Node],
-        leftover: bool,
+        leftovers: impl Iterator<Item = &'a String>,
         columns: &str,
     ) -> Result<Self, ServerError> {
         let schema = Schema::make(&primary, session, others)?;
         // The default schema is `replimeter`, so that filters by default schema treat the
         // definitions like the rows.
         session.run("cannot use the schema", "USE `replimeter`")?;
-        if leftover {
+        for table in leftovers {
             // This run holds the lock, so the run that created the table is over. A server that does not have the table
             // must not fail, and the statement reaches one that has it even if the primary does not.
-            define(
-                &primary,
-                session,
-                "cannot remove an earlier run's table",
-                "DROP TABLE IF EXISTS `replimeter`.`lag_probe`",
-            )?;
+            let operation = "cannot remove an earlier run's table";
+            define(&primary, session, operation, &drop_table(table))?;
         }
-        let run = session
-            .value("cannot create an ID for the run", "SELECT UUID()")?
-            .unwrap_or_default();
-        let comment = format!("{}; run {run}", schema.mark());
+        let create = format!(
+            "CREATE TABLE `{SCHEMA}`.`{}` ({columns}) ENGINE=InnoDB COMMENT='{}'",
+            *TABLE,
+            schema.mark()
+        );
         let table = Self {
             primary,
-            comment: comment.clone(),
             schema,
             removed: false,
         };
-        let create = format!(
-            "CREATE TABLE `replimeter`.`lag_probe` ({columns}) ENGINE=InnoDB COMMENT='{comment}'"
-        );
         define(&table.primary, session, "cannot create the table", &create)?;
         Ok(table)
     }
@@ -291,7 +286,8 @@ impl ProbeTable {
             Ok(kept) => Vec::from_iter(kept),
             Err(error) => {
                 return vec![incomplete(format!(
-                    "{error}; its table `replimeter`.`lag_probe` still exists"
+                    "{error}; its table `{SCHEMA}`.`{}` still exists",
+                    *TABLE
                 ))];
             }
         };
@@ -316,12 +312,12 @@ impl ProbeTable {
                         ));
                     } else {
                         warnings.push(incomplete(format!(
-                            "{session} has not yet applied the removal of `replimeter`.`lag_probe`; it will when replication resumes")));
+                            "{session} has not yet applied the removal of `{SCHEMA}`.`{}`; it will when replication resumes", *TABLE)));
                     }
                 }
                 Err(error) => warnings.push(incomplete(format!(
-                    "{session} does not answer ({}): it may still have `replimeter`.`lag_probe`",
-                    error.cause
+                    "{session} does not answer ({}): it may still have `{SCHEMA}`.`{}`",
+                    error.cause, *TABLE
                 ))),
             }
         }
@@ -335,12 +331,12 @@ impl ProbeTable {
         session: &mut Session,
         patience: Duration,
     ) -> Result<Option<Warning>, ServerError> {
-        if find(session)?.comment.as_ref() == Some(&self.comment) {
+        if find(session)?.has_table() {
             define(
                 &self.primary,
                 session,
                 "cannot remove the table",
-                "DROP TABLE IF EXISTS `replimeter`.`lag_probe`",
+                &drop_table(&TABLE),
             )?;
         }
         let kept = self.schema.remove(&self.primary, session, patience)?;
@@ -368,12 +364,20 @@ fn incomplete(message: String) -> Warning {
     Warning::new(
         WarningCode::CleanUpIncomplete,
         message,
-        "start a run on these servers, which removes it, or, on the primary: DROP TABLE IF EXISTS replimeter.lag_probe",
+        format!(
+            "start a run on these servers, which removes it, or, on the primary: {}",
+            drop_table(&TABLE)
+        ),
     )
 }
 
+/// Returns the statement that removes a run's table, also where it does not exist.
+pub(crate) fn drop_table(table: &str) -> String {
+    format!("DROP TABLE IF EXISTS `{SCHEMA}`.`{table}`")
+}
+
 fn gone(session: &mut Session, deadline: Instant) -> bool {
-    arrived(session, deadline, |found| found.comment.is_none())
+    arrived(session, deadline, |found| !found.has_table())
 }
 
 /// Waits until a replica's schema is as wanted; returns whether it is.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use replimeter_engine::{ServerError, Session};
 
-use crate::transaction;
+use crate::{SCHEMA, TABLE, transaction};
 
 /// The rows in the table: it is emptied before they become too many.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +66,8 @@ pub(crate) fn remove_rows(
 ) -> Result<(), ServerError> {
     for slice in held.slices().take_while(|_| !halted()) {
         let delete = format!(
-            "DELETE FROM `replimeter`.`lag_probe` WHERE id >= {} AND id < {}",
-            slice.start, slice.end
+            "DELETE FROM `{SCHEMA}`.`{}` WHERE id >= {} AND id < {}",
+            *TABLE, slice.start, slice.end
         );
         session.run("cannot empty the table", &delete)?;
     }

@@ -14,7 +14,7 @@ use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{HURRIED, POLL_INTERVAL, SETTLE, lock::with_schema_lock, readers::Readers};
 use crate::{
-    MARK, SCHEMA, TABLE, definition::define, preflight::hidden_contents, stamp::FEDERATED,
+    MARK, SCHEMA, TABLE, TABLES, definition::define, preflight::hidden_contents, stamp::FEDERATED,
 };
 
 /// Follows the mark when the schema was created along with the table.
@@ -29,8 +29,8 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// A server's objects in the schema, as far as the user may see them.
 pub(crate) struct SchemaState {
     schema: bool,
-    /// The comment of the table with the probe table's name.
-    pub(crate) comment: Option<String>,
+    /// The tables for rows of this run and of killed ones.
+    pub(crate) probes: Vec<String>,
     /// Whether it has the table of Replimeter that holds a password.
     pub(crate) federated: bool,
     /// Number of tables with Replimeter's mark.
@@ -40,6 +40,11 @@ pub(crate) struct SchemaState {
 }
 
 impl SchemaState {
+    /// Returns whether the server has this run's table.
+    pub(crate) fn has_table(&self) -> bool {
+        self.probes.contains(&TABLE)
+    }
+
     /// Returns why the schema stays, when `server` has foreign objects in it.
     fn not_ours(&self, server: &str) -> Option<Obstacle> {
         let first = self.foreign.first()?;
@@ -77,10 +82,6 @@ pub(crate) fn find(session: &mut Session) -> Result<SchemaState, ServerError> {
     let get = |row: &replimeter_engine::session::StatusRow, name: &str| {
         row.get(name).cloned().unwrap_or_default()
     };
-    let comment = tables
-        .iter()
-        .find(|row| get(row, "name") == TABLE)
-        .map(|row| get(row, "comment"));
     let (ours, foreign): (Vec<_>, Vec<_>) = tables
         .iter()
         .partition(|row| get(row, "comment").starts_with(MARK));
@@ -91,7 +92,11 @@ pub(crate) fn find(session: &mut Session) -> Result<SchemaState, ServerError> {
         .map(|row| get(row, "name"));
     Ok(SchemaState {
         schema: schema.is_some(),
-        comment,
+        probes: ours
+            .iter()
+            .map(|row| get(row, "name"))
+            .filter(|name| name.starts_with(TABLES))
+            .collect(),
         federated: ours.iter().any(|row| get(row, "name") == FEDERATED),
         ours: ours.len() as u64,
         foreign: foreign.collect(),

@@ -174,7 +174,7 @@ Terms of the report:
                 return Ok(());
             }
             Conditions::Ablation(loads) => {
-                effects.table(&plan.targets, "lag_probe", "the writer's rows");
+                effects.table(&plan.targets, "the writer's rows");
                 let methods = work.lag.methods.wanted().len();
                 let parts = 4 * (methods + usize::from(methods > 1)) * loads.len();
                 let all = rounds * parts as u64 * u64::from(work.repetitions);
@@ -186,7 +186,7 @@ Terms of the report:
             SERVERS,
             "routes replication through a link whose delay it changes",
         );
-        effects.table(&plan.targets, "lag_probe", "the writer's rows");
+        effects.table(&plan.targets, "the writer's rows");
         let all = rounds * link_delays.len() as u64 * u64::from(work.repetitions);
         effects.add_effect(
             LOAD,

@@ -114,11 +114,11 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
     fn effects(effects: &mut PlanEffects, plan: &Planned<LagSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
         effects.targets(&plan.targets);
-        effects.table(&plan.targets, "lag_probe", "one row per round");
+        effects.table(&plan.targets, "one row per round");
         if work.federated {
             effects.add_effect(
                 WRITES,
-                "table `lag_probe_primary` on each replica, whose definition contains the primary's password until it is dropped",
+                "table `lag_primary` on each replica, whose definition contains the primary's password until it is dropped",
             );
         }
         effects.costs(&plan.targets, costs::costs(work, replicas(&plan.targets)));

@@ -19,7 +19,7 @@ use crate::load::{
 use clap::Command;
 use replimeter_engine::{
     Node,
-    source::{Member, Servers},
+    source::{Allowed, Member, Servers},
 };
 use replimeter_instruments::{
     load::{self, Workload},
@@ -317,7 +317,7 @@ fn metered(servers: &dyn Servers, cluster: &Cluster) -> Vec<Member> {
                 node: node.clone(),
                 role: known.and_then(|member| member.role).or(Some(role)),
                 source: None,
-                write_to_replica: false,
+                allowed: Allowed::default(),
                 pid: known.and_then(|member| member.pid),
             }
         })

@@ -113,7 +113,6 @@ Writes only to the schema `replimeter`, which it creates and drops.";
             Some(through) => site::effects(effects, through)?,
             None => effects.table(
                 &plan.targets,
-                "lag_probe",
                 &format!("{} rows, updated at random", work.rows),
             ),
         }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use replimeter_engine::source::Allowed;
 use replimeter_model::{plan::TargetSettings, target::Passwords, warning::Warning};
 use toml::Table;
 
@@ -20,8 +21,8 @@ pub struct CommandLineSettings {
     pub ask_password: bool,
     /// Whether to show the texts of replication errors of the user's servers.
     pub show_errors: bool,
-    /// Whether to write to a primary that replicates from a server that is not named.
-    pub write_to_replica: bool,
+    /// What the run may do that it otherwise refuses.
+    pub allowed: Allowed,
     /// The destination and format of results.
     pub output: OutputArgs,
     /// Warnings about the given options.

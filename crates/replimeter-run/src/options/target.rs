@@ -3,6 +3,7 @@
 use std::{ffi::OsString, fmt, path::PathBuf};
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
+use replimeter_engine::source::Allowed;
 use replimeter_model::{
     plan::TargetSettings,
     redact,
@@ -190,6 +191,13 @@ struct ConnectionOptions {
     /// stops replicating. Without this option such a primary is refused. Commands that only read ignore it.
     #[arg(long, display_order = 103)]
     write_to_replica: bool,
+
+    /// Create the tables of a workload though a replica that you do not name could not be asked for them
+    ///
+    /// A table of its own in the schema `replimeter` with the name of one of the workload's would be replaced there (MariaDB), or
+    /// stop its replication (MySQL). Without this option such a run is refused; naming the replica is better.
+    #[arg(long, display_order = 104)]
+    unasked_replicas: bool,
 }
 
 impl TargetArgs {
@@ -251,7 +259,10 @@ impl TargetArgs {
             passwords,
             ask_password: reach.ask_password,
             show_errors: reach.show_errors,
-            write_to_replica: reach.write_to_replica,
+            allowed: Allowed {
+                write_to_replica: reach.write_to_replica,
+                unasked_replicas: reach.unasked_replicas,
+            },
             warnings,
             ..CommandLineSettings::default()
         })

@@ -130,7 +130,7 @@ mod tests {
     use replimeter_run::options::topology_file;
 
     /// Values for each option of the target, after the options that it depends on.
-    const TARGETS: [(&str, &[&str]); 28] = [
+    const TARGETS: [(&str, &[&str]); 29] = [
         ("sandbox", &["--sandbox=async:1"]),
         ("primary", &["--replica=mysql://b/", "--primary=mysql://a/"]),
         ("replica", &["--primary=mysql://a/", "--replica=mysql://b/"]),
@@ -145,6 +145,10 @@ mod tests {
         (
             "write_to_replica",
             &["--node=mysql://a/", "--write-to-replica"],
+        ),
+        (
+            "unasked_replicas",
+            &["--node=mysql://a/", "--unasked-replicas"],
         ),
         ("server_options", &["--server-option=sync_binlog=1"]),
         ("servers", &["--servers=/opt/mysql"]),

@@ -29,7 +29,7 @@ use replimeter_model::{
     target::Role,
 };
 
-use super::{examination::SchemaContents, *};
+use super::*;
 use crate::preflight::UnnamedReplicas;
 use replimeter_engine::dialect::locks::Obstacles;
 
@@ -123,7 +123,7 @@ fn state(engine: Engine, id: usize) -> ServerState {
             },
             Engine::MySql => Executed::Set(GtidSet::parse(&format!("{}:1-9", UUIDS[0])).unwrap()),
         },
-        table: Ok(SchemaContents::None),
+        tables: Ok(Vec::new()),
         federated: false,
         unnamed: UnnamedReplicas::default(),
         obstacles: Obstacles::default(),

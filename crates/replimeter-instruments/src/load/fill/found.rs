@@ -46,18 +46,24 @@ pub(super) fn own_comment(session: &mut Session, table: &str) -> Result<Option<S
     }
 }
 
-/// Checks that a server other than the writer has no table with the name of one that is about to be
-/// created: creating it there too would break its replication.
-pub(super) fn refuse_foreign(node: &Node, workload: &Workload) -> Result<(), FillError> {
+/// Returns which of the workload's tables a server other than the writer has, from earlier runs.
+///
+/// # Errors
+/// When another program created one: creating it there too would break its replication.
+pub(super) fn held_tables(node: &Node, workload: &Workload) -> Result<Vec<String>, FillError> {
     let tables = &workload.inner.tables;
     if tables.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut session = Session::open(node)?;
-    for table in tables.iter().map(|table| table.name.as_str()).chain([SETS]) {
-        own_comment(&mut session, table)?;
+    own_comment(&mut session, SETS)?;
+    let mut held = Vec::new();
+    for table in tables {
+        if own_comment(&mut session, &table.name)?.is_some() {
+            held.push(table.name.clone());
+        }
     }
-    Ok(())
+    Ok(held)
 }
 
 fn foreign(session: &Session, table: &str) -> ServerError {

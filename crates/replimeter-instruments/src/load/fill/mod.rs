@@ -5,6 +5,7 @@ mod found;
 mod removal;
 
 use std::{
+    collections::BTreeSet,
     sync::atomic::AtomicBool,
     time::{Duration, Instant},
 };
@@ -16,7 +17,7 @@ use replimeter_model::{
 };
 
 use self::after::run_after;
-use self::found::{comment, own_comment, refuse_foreign, size_of, size_on_disk};
+use self::found::{comment, held_tables, own_comment, size_of, size_on_disk};
 pub(super) use self::removal::{REMOVAL, open_for_removal, removal_hint, tear_down};
 use super::{
     FILLING, OPERATION, SETS, about,
@@ -66,6 +67,8 @@ pub struct DataSet {
     fingerprint: u64,
     /// Identifies the run that creates the tables, in their comments.
     run: String,
+    /// Tables that servers other than the primary had before.
+    held: BTreeSet<String>,
     schema: Schema,
     /// The connection that created it, for its removal when the server refuses another.
     session: Option<Session>,
@@ -89,6 +92,7 @@ pub fn fill(
 ) -> Result<DataSet, MeasureError> {
     let (primary, others) = (cluster.primary.node.clone(), cluster.other_nodes());
     cluster.refuse_filtered(&workload.tables())?;
+    cluster.refuse_unasked(&workload.tables())?;
     let nodes = ClusterNodes::of(cluster, patience);
     let mut checked = Instant::now();
     let progress: &mut OnFill<'_> = &mut |filled| {
@@ -159,12 +163,14 @@ fn fill_checked(
     stop: &AtomicBool,
 ) -> Result<DataSet, MeasureError> {
     let began = Instant::now();
+    let mut held = BTreeSet::new();
     for other in others {
-        refuse_foreign(other, workload)?;
+        held.extend(held_tables(other, workload)?);
     }
     let mut session = open_long(primary)?;
     let mut set = attended(primary, &mut session, stop, |session| {
         let mut set = DataSet::new(session, primary, others, workload, size)?;
+        set.held = held;
         set.make_or_remove(session, primary, nodes, progress, stop)?;
         Ok(set)
     })?;
@@ -268,6 +274,7 @@ impl DataSet {
             workload: workload.clone(),
             fingerprint: fingerprint(workload),
             run,
+            held: BTreeSet::new(),
             schema,
             session: None,
         })
@@ -335,9 +342,12 @@ impl DataSet {
             self.warnings.push(self.replaced(session, found, whole));
         }
         self.mark_incomplete(session)?;
-        for table in self.tables() {
-            let sql = format!("DROP TABLE IF EXISTS `{}`", table.name);
-            define(primary, session, FILLING, &sql)?;
+        for (table, comment) in self.tables().iter().zip(&comments) {
+            // A server that was not asked may have a table of this name.
+            if comment.is_some() || self.held.contains(&table.name) {
+                let sql = format!("DROP TABLE IF EXISTS `{}`", table.name);
+                define(primary, session, FILLING, &sql)?;
+            }
         }
         if let Some(disk) = &disk {
             disk.check_room(session, self.workload.bytes(self.rows))?;
