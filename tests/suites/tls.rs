@@ -157,8 +157,7 @@ fn every_ssl_mode_works_where_tls_is_required() {
         );
         let mut args = vec!["load", "--primary", &url, "--workload", "point-select"];
         args.extend(["--threads", "2", "--duration", "500ms", "--warm-up", "0s"]);
-        args.extend(["--data-size", "1000"]);
-        args.push("--json");
+        args.extend(["--data-size", "1000", "--unasked-replicas", "--json"]);
         let mut command = tool.command(&args);
         let child = command.env("REPLIMETER_PASSWORD", "pw").spawn().unwrap();
         let document = wait(child, LIMIT).with_code(0).json();

@@ -29,8 +29,8 @@ fn run(user: &str, secret: &str, nodes: &[&Node], args: &[&str]) -> Value {
 
 /// Loads the primary through its socket; the process of the server is found by it.
 fn assert_loaded(user: &str, secret: &str, node: &Node) {
-    let args = ["load", "--workload", "point-select", "--threads", "2"];
-    let args = [&args[..], &["--duration", "1s", "--data-size", "1000"]].concat();
+    let args = "load --workload point-select --threads 2 --duration 1s --data-size 1000 --unasked-replicas";
+    let args = Vec::from_iter(args.split(' '));
     let document = run(user, secret, &[node], &args);
     let row = &document["results"]["rows"][0];
     assert!(row["passes"].as_u64() > Some(0), "{row:#}");

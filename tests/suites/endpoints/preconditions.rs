@@ -139,7 +139,7 @@ pub(super) fn foreign_table_is_refused(cluster: &Cluster) {
         sql(cluster.primary(), statement);
     }
     cluster.settle();
-    refused("primary (");
+    refused("error: ");
     assert_eq!(value(cluster.primary(), mine).as_deref(), Some("42"));
     sql(cluster.primary(), "DROP DATABASE replimeter");
     cluster.settle();
