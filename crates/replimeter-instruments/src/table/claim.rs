@@ -1,10 +1,6 @@
 //! Keeps other runs away from the servers of a run.
 
-use std::{
-    collections::BTreeSet,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, thread, time::Instant};
 
 use replimeter_engine::{
     ServerError, Session,
@@ -33,7 +29,7 @@ const MARKED: &str = "SELECT CONCAT(table_name, ': ', table_comment) AS found FR
 /// # Errors
 /// When another run is measuring one of the servers or may use a table there, or a server does not answer.
 pub(crate) fn claim(cluster: &mut Cluster) -> Result<(), ServerError> {
-    take_lock(&mut cluster.primary.session, Duration::ZERO)?;
+    take_lock(&mut cluster.primary.session, SETTLE)?;
     for replica in &mut cluster.replicas {
         let session = &mut replica.server.session;
         take_lock(session, SETTLE)?;
