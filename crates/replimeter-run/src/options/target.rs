@@ -192,7 +192,7 @@ struct ConnectionOptions {
     #[arg(long, display_order = 103)]
     write_to_replica: bool,
 
-    /// Create the tables of a workload though a replica that you do not name could not be asked for them
+    /// Run a workload though a replica that you do not name could not be asked
     ///
     /// A table of its own in the schema `replimeter` with the name of one of the workload's would be replaced there (MariaDB), or
     /// stop its replication (MySQL). Without this option such a run is refused; naming the replica is better.
