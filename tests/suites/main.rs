@@ -43,6 +43,7 @@ mod through_http;
 mod tls;
 mod topology;
 mod transactions;
+mod trial;
 mod udf;
 mod unix_socket;
 mod usage;
@@ -100,6 +101,7 @@ const GROUPS: &[(&str, &[Test])] = groups![
     tls,
     topology,
     transactions,
+    trial,
     udf,
     unix_socket,
     usage,

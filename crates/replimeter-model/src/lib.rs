@@ -43,4 +43,5 @@ pub mod tap;
 pub mod target;
 pub mod time;
 pub mod time_span;
+pub mod trial;
 pub mod warning;

@@ -13,6 +13,7 @@ use crate::{
     reproduce::{REPRODUCE_SCHEMA, ReproduceDocument},
     sandboxes::{SANDBOXES_SCHEMA, SandboxesDocument},
     servers::{SERVERS_SCHEMA, ServersDocument},
+    trial::{TRIAL_SCHEMA, TrialDocument},
 };
 
 /// Measurements that plans are for.
@@ -22,10 +23,11 @@ pub const PLAN: &str = "plan";
 pub type NamedSchema = (&'static str, fn() -> Value);
 
 /// Returns the documents that do not belong to a measurement.
-pub const OTHERS: [NamedSchema; 6] = [
+pub const OTHERS: [NamedSchema; 7] = [
     ("compare", || {
         document::<CompareDocument>(COMPARE_SCHEMA, &[])
     }),
+    ("trial", || document::<TrialDocument>(TRIAL_SCHEMA, &[])),
     ("reproduce", || {
         document::<ReproduceDocument>(REPRODUCE_SCHEMA, &[])
     }),

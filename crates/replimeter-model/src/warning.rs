@@ -23,6 +23,8 @@ pub enum WarningCode {
     KeepAwakeOff,
     /// The writer could not keep its schedule.
     WriterLate,
+    /// Pairs of a trial that do not count.
+    PairsLost,
     /// The run ended early.
     Interrupted,
     /// An error ended the run; the results until then are kept.

@@ -27,3 +27,4 @@ pub mod sandboxes;
 pub mod servers;
 pub mod side_by_side;
 pub mod terminal;
+pub mod trial;

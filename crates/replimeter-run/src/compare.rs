@@ -3,11 +3,11 @@
 mod args;
 mod conditions;
 pub mod figures;
-mod matching;
-mod named;
+pub(crate) mod matching;
+pub(crate) mod named;
 mod rows;
-mod settings;
-mod sides;
+pub(crate) mod settings;
+pub(crate) mod sides;
 pub mod starts;
 
 use std::sync::atomic::AtomicBool;
@@ -226,7 +226,7 @@ pub fn compare(
 }
 
 /// Returns one manifest with the servers of both sides, for the page.
-fn both(a: &Manifest, b: &Manifest) -> Manifest {
+pub(crate) fn both(a: &Manifest, b: &Manifest) -> Manifest {
     let mut both = Manifest {
         servers: Vec::new(),
         sandboxes: Vec::new(),

@@ -213,7 +213,10 @@ pub(super) fn publish(
     output: &OutputArgs,
     screen: &dyn Screen,
 ) -> Result<(), CliError> {
-    let written = keep(run, dir, manifest, plan);
+    let written = match output.without_page {
+        true => write_text(&dir.join(SUMMARY), &json(run)?),
+        false => keep(run, dir, manifest, plan),
+    };
     show(run, output.format(), written.is_ok(), screen)?;
     written
 }

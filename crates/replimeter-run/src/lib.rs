@@ -18,6 +18,7 @@ mod recorded;
 mod registry;
 pub mod run_dir;
 mod screen;
+pub mod trial;
 pub mod workloads;
 
 pub use self::{
@@ -29,6 +30,6 @@ pub use self::{
         outcome_of, to_measure, with_advice,
     },
     recorded::{Recorded, incomplete_hint, of_files, read_json, read_value},
-    registry::{Entry, PlannedRun, Registry, Replayed},
+    registry::{Entry, PlannedRun, Registry, Replayed, TrialUnit},
     screen::{Host, OutputReader, Screen, SourceOpener, json_text},
 };

@@ -61,6 +61,8 @@ pub trait Measurement: Sized + 'static {
     const EXAMPLES: &'static str;
     /// Returns the specifications of its figures, in display order.
     const FIGURES: fn() -> Vec<&'static FigureSpec>;
+    /// The figure that decides a trial of it; `None` if it has no trials.
+    const TRIAL_FIGURE: Option<&'static str> = None;
     /// The target options if it starts its own servers; `None` if it accepts every target.
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = None;
     /// Whether its runs keep histograms.

@@ -14,6 +14,7 @@ use replimeter_model::{
     manifest::Manifest,
     plan::{self, PlanError, PlanFile, Planned, Section, Settings, default_text},
     schema,
+    target::Target,
 };
 use replimeter_render::rows::{ColumnInfo, Columns as _, RowFile, Rows};
 use serde::{Serialize, de::DeserializeOwned};
@@ -54,6 +55,9 @@ pub trait Entry: Send + Sync {
 
     /// Returns the specifications of its figures, in display order.
     fn figure_specs(&self) -> Vec<&'static FigureSpec>;
+
+    /// Returns the figure that decides a trial; `None` if it has no trials.
+    fn trial_figure(&self) -> Option<&'static str>;
 
     /// Returns its command line.
     fn command(&self) -> Command;
@@ -97,10 +101,28 @@ pub struct Replayed {
     pub histograms: Option<Histograms>,
 }
 
+/// What a trial repeats.
+pub struct TrialUnit {
+    /// A plan of one of the starts that share the rounds.
+    pub plan: Box<dyn PlannedRun>,
+    /// The title of the whole plan.
+    pub title: Option<String>,
+    /// The shapes of the targets.
+    pub shape: String,
+    /// Whether servers are started each time.
+    pub restarts: bool,
+}
+
 /// A plan of any measurement.
 pub trait PlannedRun {
     /// Returns the measurement's name.
     fn name(&self) -> &'static str;
+
+    /// Returns what a trial repeats.
+    ///
+    /// # Errors
+    /// When its settings contradict that.
+    fn unit(&self) -> Result<TrialUnit, PlanError>;
 
     /// Rejects invalid settings before anything is changed.
     fn check(&self, output: &OutputArgs) -> Result<(), CliError>;
@@ -145,6 +167,10 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
 
     fn figure_specs(&self) -> Vec<&'static FigureSpec> {
         M::FIGURES()
+    }
+
+    fn trial_figure(&self) -> Option<&'static str> {
+        M::TRIAL_FIGURE
     }
 
     fn command(&self) -> Command {
@@ -292,6 +318,20 @@ struct ReadyRun<M: Measurement>(Planned<M::Settings>);
 impl<M: Measurement> PlannedRun for ReadyRun<M> {
     fn name(&self) -> &'static str {
         M::Settings::NAME
+    }
+
+    fn unit(&self) -> Result<TrialUnit, PlanError> {
+        let mut one = self.0.clone();
+        one.settings.leave_one_start();
+        (one.targets, one.plan) = one.settings.plan(&mut one.target)?;
+        let mut targets = one.targets.iter();
+        let labels: Vec<String> = targets.clone().map(Target::label).collect();
+        Ok(TrialUnit {
+            title: one.title.clone(),
+            shape: labels.join(", "),
+            restarts: targets.all(|target| matches!(target, Target::Sandbox(_))),
+            plan: Box::new(Self(one)),
+        })
     }
 
     fn check(&self, output: &OutputArgs) -> Result<(), CliError> {

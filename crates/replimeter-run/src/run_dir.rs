@@ -36,10 +36,12 @@ pub(crate) const JOURNAL: &str = "run.journal";
 pub const BALANCER: &str = "haproxy.cfg";
 /// The folder of what `ab` printed.
 pub const AB: &str = "ab";
+/// The folder of the runs of a trial.
+pub const PAIRS: &str = "pairs";
 
 /// What run directories contain, of all commands.
-pub const FILES: [&str; 10] = [
-    PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET, HISTOGRAMS, JOURNAL, BALANCER, AB,
+pub const FILES: [&str; 11] = [
+    PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET, HISTOGRAMS, JOURNAL, BALANCER, AB, PAIRS,
 ];
 
 /// Bytes of a plan, a manifest or a record at most; those of long runs of many servers have some hundred thousand.

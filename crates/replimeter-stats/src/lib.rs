@@ -21,6 +21,7 @@ pub mod share;
 pub mod signed;
 pub mod stale;
 pub mod student;
+pub mod trial;
 pub mod usl;
 pub mod waterfall;
 pub mod windows;

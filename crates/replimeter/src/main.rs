@@ -44,6 +44,7 @@ fn main() -> ExitCode {
             Command::Compare(args) => {
                 of_files(|| compare::run(registry, &args, &terminal::Terminal, &stop))
             }
+            Command::Trial(args) => commands::trial::run(registry, &args, &stop),
             Command::Servers(args) => commands::servers::run(&args, &stop),
             Command::Schema(args) => commands::program::schema(registry, &args),
             Command::Completions(args) => commands::program::completions(registry, &args),

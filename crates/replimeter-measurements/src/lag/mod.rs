@@ -55,6 +55,7 @@ pub(crate) struct Lag;
 impl Measurement for Lag {
     const ABOUT: &'static str = "Measure how late rows become visible on each replica";
     const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
+    const TRIAL_FIGURE: Option<&'static str> = Some("lag.from_send.p50");
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter lag --sandbox async:2 --duration 60s --interval 5ms

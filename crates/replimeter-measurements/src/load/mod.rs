@@ -84,6 +84,7 @@ pub(crate) struct Load;
 impl Measurement for Load {
     const ABOUT: &'static str = "Measure the throughput and latency of a workload";
     const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
+    const TRIAL_FIGURE: Option<&'static str> = Some("load.throughput");
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter load --workload point-select --threads 1,8,64

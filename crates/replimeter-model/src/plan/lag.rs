@@ -337,6 +337,14 @@ impl Settings for LagSettings {
         Ok((targets, plan))
     }
 
+    fn leave_one_start(&mut self) {
+        let starts = self.starts.replace(1).unwrap_or(1).max(1);
+        let share = |rounds: u64| rounds.div_ceil(u64::from(starts));
+        self.rounds = self.rounds.map(share);
+        self.floor_rounds = self.floor_rounds.map(share);
+        self.duration = self.duration.map(|span| TimeSpan(span.0 / starts));
+    }
+
     fn dilate(plan: &mut LagPlan, factor: u32) -> Result<(), PlanError> {
         plan.timeout = slowed(plan.timeout, factor);
         if let Pace::Interval(interval) = &mut plan.pace {

@@ -40,6 +40,9 @@ pub trait Settings:
         )))
     }
 
+    /// Leaves one of the starts that share its rounds, in settings with every default.
+    fn leave_one_start(&mut self) {}
+
     /// Returns the workloads by their names or paths; on the command line, paths are relative to its directory.
     fn workloads(&mut self) -> Vec<&mut String> {
         Vec::new()

@@ -1,6 +1,7 @@
 //! Helpers for charts, and the charts of a comparison.
 
 pub mod compare;
+pub mod trial;
 
 use crate::{figures::Unit, format::or_dash};
 

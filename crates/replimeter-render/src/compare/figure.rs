@@ -103,7 +103,7 @@ pub(super) fn difference(unit: Quantity, estimate: &Estimate) -> String {
 }
 
 /// Formats a ratio as a change in percent, with its interval.
-pub(super) fn change(ratio: &Estimate) -> String {
+pub(crate) fn change(ratio: &Estimate) -> String {
     let Some(value) = ratio.value else {
         return "–".to_owned();
     };

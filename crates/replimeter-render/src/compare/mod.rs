@@ -9,8 +9,9 @@ use replimeter_model::compare::{
     SettingDifference,
 };
 
+pub(crate) use self::figure::change;
 pub use self::figure::{amount, percent, verdict};
-use self::figure::{change, detectable_difference, difference, is_insensitive, meaning, size_of};
+use self::figure::{detectable_difference, difference, is_insensitive, meaning, size_of};
 use crate::{
     figures::{count, rate},
     format::{Format, number},
@@ -135,7 +136,7 @@ fn figures_of(document: &CompareDocument) -> Table {
 }
 
 /// Returns the table of settings, the important ones first.
-fn settings(differs: &[SettingDifference]) -> Table {
+pub(crate) fn settings(differs: &[SettingDifference]) -> Table {
     let (deciding, others): (Vec<_>, Vec<_>) = differs
         .iter()
         .partition(|setting| setting.kind != "other variable");

@@ -16,12 +16,12 @@ use super::{
 use crate::cli_error::CliError;
 
 /// A figure that both sides have.
-pub(super) struct Pair {
-    pub(super) spec: &'static FigureSpec,
+pub(crate) struct Pair {
+    pub(crate) spec: &'static FigureSpec,
     /// In A's terms, without dimensions that distinguish nothing.
-    pub(super) of: Vec<DimensionValue>,
-    pub(super) a: Resampled,
-    pub(super) b: Resampled,
+    pub(crate) of: Vec<DimensionValue>,
+    pub(crate) a: Resampled,
+    pub(crate) b: Resampled,
     /// Number of runs on either side.
     pub(super) runs: [usize; 2],
 }
@@ -163,8 +163,8 @@ impl LabelMatching {
 }
 
 /// The figures of both sides.
-pub(super) struct Matched {
-    pub(super) pairs: Vec<Pair>,
+pub(crate) struct Matched {
+    pub(crate) pairs: Vec<Pair>,
     /// Figures of one side, counted.
     pub(super) only_on: Vec<OnlyOn>,
     /// The names of all figures of A and of B.
@@ -172,7 +172,7 @@ pub(super) struct Matched {
 }
 
 /// Pairs the figures of both sides; those on one side only are counted.
-pub(super) fn pairs(
+pub(crate) fn pairs(
     a: &[ComparedDirectory],
     b: &[ComparedDirectory],
     warnings: &mut Vec<Warning>,

@@ -34,7 +34,7 @@ impl RecordedFigures {
 ///
 /// # Errors
 /// No figure has this name: the error names the closest, or the command that has it.
-pub(super) fn find(
+pub(crate) fn find(
     registry: &Registry,
     command: &str,
     name: &str,

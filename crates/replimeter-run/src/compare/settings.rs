@@ -56,8 +56,8 @@ const OF_ONE_START: [&str; 36] = [
 
 /// Differences between the sides, and between the runs of one side.
 #[derive(Default)]
-pub(super) struct SettingDifferences {
-    pub(super) between: Vec<SettingDifference>,
+pub(crate) struct SettingDifferences {
+    pub(crate) between: Vec<SettingDifference>,
     pub(super) within: Vec<SettingDifference>,
 }
 
@@ -263,7 +263,7 @@ fn values<'a>(side: &'a [Settings], key: &(usize, String)) -> BTreeSet<&'a str> 
 }
 
 /// Compares the settings of both sides.
-pub(super) fn differences(a: &[&Documents], b: &[&Documents]) -> SettingDifferences {
+pub(crate) fn differences(a: &[&Documents], b: &[&Documents]) -> SettingDifferences {
     let engines = |runs: &[&Documents]| -> BTreeSet<String> {
         let servers = runs.iter().flat_map(|run| &run.manifest.servers);
         servers.map(|server| server.dialect.clone()).collect()

@@ -25,17 +25,17 @@ use crate::{
 };
 
 /// A run directory.
-pub(super) struct ComparedDirectory {
+pub(crate) struct ComparedDirectory {
     pub(super) dir: PathBuf,
     pub(super) measured: &'static dyn Entry,
-    pub(super) documents: Documents,
+    pub(crate) documents: Documents,
 }
 
 /// The documents of a run.
-pub(super) struct Documents {
+pub(crate) struct Documents {
     /// The record.
     pub(super) summary: Value,
-    pub(super) manifest: Manifest,
+    pub(crate) manifest: Manifest,
     /// The text of `plan.toml`.
     pub(super) plan: String,
 }
@@ -112,7 +112,11 @@ fn document(dir: &Path, name: &str, known: &[&str]) -> Result<(usize, Value), Cl
 
 impl ComparedDirectory {
     /// Reads a run's documents; its samples are read later.
-    fn read(registry: &'static Registry, dir: &Path, stop: &AtomicBool) -> Result<Self, CliError> {
+    pub(crate) fn read(
+        registry: &'static Registry,
+        dir: &Path,
+        stop: &AtomicBool,
+    ) -> Result<Self, CliError> {
         // A run directory can be moved or copied, so its current path is used.
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
         let entries: Vec<&'static dyn Entry> = registry.entries().collect();

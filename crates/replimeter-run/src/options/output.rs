@@ -50,6 +50,10 @@ pub struct OutputArgs {
     /// Print nothing: the run is a part of another one.
     #[arg(skip)]
     pub silent: bool,
+
+    /// Write no page and no Markdown report: a trial has up to 200 runs.
+    #[arg(skip)]
+    pub without_page: bool,
 }
 
 /// Output options of a command with sweeps over row sizes.

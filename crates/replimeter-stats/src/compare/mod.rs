@@ -66,11 +66,11 @@ const SEED: u64 = 0xC03B_A2E5_2004_2009;
 /// The power of the smallest detectable difference.
 const POWER: f64 = 0.8;
 
-fn mean(values: &[f64]) -> f64 {
+pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-fn variance(values: &[f64]) -> f64 {
+pub(crate) fn variance(values: &[f64]) -> f64 {
     if values.len() < 2 {
         return 0.0;
     }

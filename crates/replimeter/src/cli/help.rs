@@ -26,7 +26,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Start servers", &["sandbox", "servers"]),
     (
         "Plans and results",
-        &["run", "report", "compare", "reproduce"],
+        &["run", "report", "compare", "trial", "reproduce"],
     ),
     ("Program", &["schema", "completions", "man", "help"]),
 ];

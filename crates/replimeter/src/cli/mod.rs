@@ -19,6 +19,7 @@ use replimeter_run::{
     compare::CompareArgs,
     options::{OutputFormat, SweepOutputArgs, TargetArgs},
     run_dir::{PAGE, SUMMARY},
+    trial::TrialArgs,
 };
 
 pub(crate) use self::{
@@ -102,6 +103,8 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Compare runs or sets of runs, with intervals; fail on conditions
     Compare(Box<CompareArgs>),
+    /// Decide whether two plans differ, by pairs of starts
+    Trial(Box<TrialArgs>),
     /// Check servers for problems that would invalidate a measurement
     Doctor(Box<DoctorArgs>),
     /// Start servers and keep them running for your own work

@@ -8,3 +8,4 @@ pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod servers;
+pub(crate) mod trial;

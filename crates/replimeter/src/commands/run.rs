@@ -98,7 +98,8 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     Ok(files)
 }
 
-fn read(
+/// Reads a plan file, with what the command line adds.
+pub(super) fn read(
     registry: &Registry,
     path: &Path,
     given: &CommandLineSettings,

@@ -83,6 +83,7 @@ pub(crate) struct Ping;
 impl Measurement for Ping {
     const ABOUT: &'static str = "Measure the round trip of an empty question to every server";
     const FIGURES: fn() -> Vec<&'static FigureSpec> = specs;
+    const TRIAL_FIGURE: Option<&'static str> = Some("ping.trip.p50");
     const EXAMPLES: &'static str = "Examples:\n  replimeter ping --sandbox async:1";
     const HISTOGRAMS: bool = false;
     type Settings = PingSettings;

@@ -297,7 +297,8 @@ mod tests {
     };
 
     use replimeter_measurements::registry;
-    use replimeter_run::{Host, PlannedRun};
+    use replimeter_model::plan::PlanError;
+    use replimeter_run::{Host, PlannedRun, TrialUnit};
 
     use super::*;
     use replimeter_run::options::OutputArgs;
@@ -339,6 +340,10 @@ mod tests {
     impl PlannedRun for Unreadable {
         fn name(&self) -> &'static str {
             "lag"
+        }
+
+        fn unit(&self) -> Result<TrialUnit, PlanError> {
+            Err(PlanError::Contradiction("none".to_owned()))
         }
 
         fn check(&self, _: &OutputArgs) -> Result<(), CliError> {

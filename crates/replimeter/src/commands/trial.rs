@@ -1,0 +1,31 @@
+//! `replimeter trial`.
+
+use std::{path::Path, sync::atomic::AtomicBool};
+
+use replimeter_run::{
+    Registry,
+    cli_error::{CliError, unexpected},
+    options::CommandLineSettings,
+    trial::{self, TrialArgs, TrialPlan},
+};
+
+use super::run::read;
+use crate::servers::host;
+
+/// Runs a trial of two plan files.
+pub(crate) fn run(
+    registry: &'static Registry,
+    args: &TrialArgs,
+    stop: &AtomicBool,
+) -> Result<(), CliError> {
+    let [a, b] = &args.plans[..] else {
+        return Err(unexpected("a trial without two plans"));
+    };
+    let plan = |path: &Path| {
+        Ok::<_, CliError>(TrialPlan {
+            path: path.to_owned(),
+            plan: read(registry, path, &CommandLineSettings::default())?,
+        })
+    };
+    trial::run(registry, [plan(a)?, plan(b)?], args, &host(), stop)
+}
