@@ -131,10 +131,13 @@ fn left_alone(
         let tables = found.probes.into_iter();
         tables.filter(|table| !on_primary.contains(table)).collect()
     };
-    arrived(session, deadline, |found| {
+    let gone = arrived(session, deadline, |found| {
         found.probes.iter().all(|table| on_primary.contains(table))
     });
-    find(session).map(alone)
+    match gone {
+        true => Ok(Vec::new()),
+        false => find(session).map(alone),
+    }
 }
 
 /// How a table was left that the primary does not have.
