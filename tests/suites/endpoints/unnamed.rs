@@ -5,6 +5,7 @@ use replimeter_suites::{
     CommandOutput, LIMIT, Shared, TestEnvironment, clean, password, session, shared, sql, url,
     value, wait, wait_until,
 };
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::ADMIN;
 
@@ -149,6 +150,21 @@ pub(super) fn unnamed_replicas_are_warned_of() {
     });
     warned([ADMIN, password(primary)], &["nothing waits for it"]);
     assert!(clean(primary));
+    // What only follows a log is no replica that could have tables.
+    let tool = TestEnvironment::new();
+    let following = ["tap", "--duration", "600s", "--floor-duration", "0s"];
+    let (source, other) = (url(primary, ADMIN), url(named, ADMIN));
+    let named_servers = ["--primary", &source, "--replica", &other];
+    let mut following = tool.command(&[&following[..], &named_servers].concat());
+    following.env("REPLIMETER_PASSWORD", password(primary));
+    let following = following.spawn().unwrap();
+    wait_until("a tap reads the binary log, too", LIMIT, || {
+        value(primary, readers).as_deref() == Some("3")
+    });
+    let _ = run(&sandbox, [ADMIN, password(primary)], LOAD).with_code(0);
+    kill_process(Pid::from_child(&following), Signal::INT).unwrap();
+    let _ = wait(following, LIMIT);
+    settle(&sandbox);
     // Users who exist on the primary only: they cannot ask the unnamed replica, whose own table stays. One sees no more than the
     // connections, and one not even these.
     on_replica_only(&sandbox, "CREATE TABLE replimeter.notes (mine INT)");
