@@ -18,7 +18,7 @@ use replimeter_model::{
     record::RunStatus,
     warning::{Warning, WarningCode},
 };
-use replimeter_render::{charts, compare as report, html, markdown, terminal};
+use replimeter_render::{charts, compare as report, html};
 use replimeter_stats::compare::{LEVEL, RESAMPLES};
 use serde::Deserialize as _;
 
@@ -28,9 +28,9 @@ use self::{conditions::FailIf, matching::Matched, rows::ALPHA, sides::ComparedDi
 use crate::{
     Registry, Screen,
     cli_error::CliError,
-    json_text,
     options::OutputFormat,
-    run_dir::{PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
+    publish_report,
+    run_dir::{RunDir, SUMMARY, write_json},
 };
 
 /// Compares two sets of runs. `stop` ends the completion of runs that were cut off.
@@ -47,38 +47,12 @@ pub fn run(
         plans,
     } = compare(registry, args, stop)?;
     let shown = report::report(&document);
-    let page = html::page(
-        &shown,
-        charts::compare::charts(&document),
-        &manifest,
-        &plans,
-    )
-    .map_err(|error| {
-        CliError::failed(
-            format!("cannot render the page: {error}"),
-            "report this as a bug",
-        )
-    });
-    let dir = run_dir.path().to_owned();
+    let charts = charts::compare::charts(&document);
+    let page = html::page(&shown, charts, &manifest, &plans);
     run_dir.keep();
-    let written = write_json(&dir.join(SUMMARY), &document)
-        .and_then(|()| write_text(&dir.join(PAGE), &page?))
-        .and_then(|()| write_text(&dir.join(TICKET), &markdown::render(&shown)));
-    // The figures are shown even if they cannot be written.
-    let print = |text: &str| screen.print(text).map(|_| ());
-    match args.form() {
-        OutputFormat::Json => print(&json_text(&document)?)?,
-        OutputFormat::Markdown => print(&markdown::render(&shown))?,
-        // `compare` has no options for the other formats.
-        OutputFormat::Text { .. } | OutputFormat::Csv | OutputFormat::Silent => {
-            let mut text = terminal::render(&shown);
-            text.push_str(&format!("\nComparison kept in {}\n", document.run_dir));
-            if dir.join(PAGE).exists() {
-                text.push_str(&format!("As a page:  file://{}/{PAGE}\n", document.run_dir));
-            }
-            print(&text)?;
-        }
-    }
+    let (dir, kept) = (run_dir.path(), Some("Comparison"));
+    let written = write_json(&dir.join(SUMMARY), &document);
+    publish_report(&document, &shown, page, dir, kept, args.form(), screen)?;
     written?;
     passed(&document, screen)
 }

@@ -14,11 +14,12 @@ use replimeter_render::{
     side_by_side::RunSummary,
     terminal,
 };
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{
     measurement::{Document, Measurement},
-    screen::Screen,
+    screen::{Screen, json_text},
 };
 use crate::{
     cli_error::CliError,
@@ -202,6 +203,53 @@ pub(super) fn keep(
     plan: &str,
 ) -> Result<(), CliError> {
     write_text(&dir.join(SUMMARY), &json(run)?).and_then(|()| render(run, dir, manifest, plan))
+}
+
+/// Writes the page and the Markdown report of a document about several runs into its directory, and prints the report, even if they cannot be
+/// written; `kept` says what was kept there.
+///
+/// # Errors
+/// When the page cannot be rendered, or something cannot be written or printed.
+pub fn publish_report(
+    document: &impl Serialize,
+    report: &Report,
+    page: Result<String, HtmlError>,
+    dir: &Path,
+    kept: Option<&str>,
+    form: OutputFormat,
+    screen: &dyn Screen,
+) -> Result<(), CliError> {
+    let ticket = markdown::render(report);
+    let page = page.map_err(|error| {
+        CliError::failed(
+            format!("cannot render the page: {error}"),
+            "report this as a bug",
+        )
+    });
+    let written = page
+        .and_then(|page| write_text(&dir.join(PAGE), &page))
+        .and_then(|()| write_text(&dir.join(TICKET), &ticket));
+    let text = match form {
+        OutputFormat::Json => json_text(document)?,
+        OutputFormat::Markdown => ticket,
+        // Such commands have no options for the other formats.
+        OutputFormat::Text { .. } | OutputFormat::Csv | OutputFormat::Silent => {
+            let mut text = terminal::render(report);
+            text.push('\n');
+            if let Some(kept) = kept {
+                text.push_str(&format!("{kept} kept in {}\n", dir.display()));
+            }
+            if dir.join(PAGE).exists() {
+                text.push_str(&format!(
+                    "As a page:  file://{}\n",
+                    dir.join(PAGE).display()
+                ));
+            }
+            text
+        }
+    };
+    screen.print(&text)?;
+    written
 }
 
 /// Writes the record and its page into the run directory, and prints the report even if the disk is full.

@@ -10,22 +10,23 @@ use replimeter_model::{
     record::RunStatus,
     reproduce::{Experiment, REPRODUCE_SCHEMA, ReproduceDocument},
 };
-use replimeter_render::{html, markdown, terminal};
+use replimeter_render::html;
 use replimeter_run::{
     Recorded, Registry,
     cli_error::{CliError, FailureKind},
     machine,
-    options::CommandLineSettings,
-    read_json, read_value,
-    run_dir::{MANIFEST, PAGE, RunDir, SUMMARY, TICKET, write_json, write_text},
+    options::{CommandLineSettings, OutputFormat},
+    publish_report, read_json, read_value,
+    run_dir::{MANIFEST, RunDir, SUMMARY, write_json},
 };
 
 use self::published::{NamedRun, PUBLISHED, Published};
 use crate::{
     cli::{ReportArgs, ReproduceArgs},
     environment,
-    print::{print, print_json, say},
+    print::say,
     servers::host,
+    terminal::Terminal,
 };
 
 /// The experiment whose rows are stamped by the servers.
@@ -118,38 +119,10 @@ fn show(
     (json, markdown): (bool, bool),
 ) -> Result<(), CliError> {
     let report = reproduce::report(document);
-    let ticket = markdown::render(&report);
-    let page = html::page(
-        &report,
-        replimeter_measurements::reproduce::charts::charts(document),
-        manifest,
-        texts,
-    )
-    .map_err(|error| {
-        CliError::failed(
-            format!("cannot render the page: {error}"),
-            "report this as a bug",
-        )
-    });
-    let written = page
-        .and_then(|page| write_text(&dir.join(PAGE), &page))
-        .and_then(|()| write_text(&dir.join(TICKET), &ticket));
-    // The findings are shown even if they cannot be written.
-    let shown = match (json, markdown) {
-        (true, _) => print_json(document),
-        (_, true) => print(&ticket),
-        _ => {
-            let mut text = terminal::render(&report);
-            if written.is_ok() {
-                text.push_str(&format!(
-                    "\nAs a page:  file://{}\n",
-                    dir.join(PAGE).display()
-                ));
-            }
-            print(&text)
-        }
-    };
-    shown.and(written)
+    let charts = replimeter_measurements::reproduce::charts::charts(document);
+    let page = html::page(&report, charts, manifest, texts);
+    let form = OutputFormat::of(json, markdown, false, false);
+    publish_report(document, &report, page, dir, None, form, &Terminal)
 }
 
 /// Returns whether a directory is a reproduction.
