@@ -119,8 +119,8 @@ pub struct TrialDocument {
     pub outcome: TrialOutcome,
     /// Largest number of pairs.
     pub max_pairs: u32,
-    /// Difference up to which the sides count as equal, in percent; null if equality was not tested.
-    pub equal_within_percent: Option<f64>,
+    /// Difference up to which the sides count as equal, in percent.
+    pub equal_within_percent: f64,
     /// P-value below which a check shows a difference: at most 5 % of trials without a difference show one at any check.
     pub level: f64,
     /// Seed of the order within pairs.

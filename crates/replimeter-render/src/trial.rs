@@ -33,9 +33,7 @@ pub fn headline(document: &TrialDocument) -> String {
         }
         TrialOutcome::Equal => format!(
             "{name} is equal within {} %: B is {ratio} of A, {after}.",
-            Format::Decimals(0)
-                .cell(document.equal_within_percent)
-                .display_text()
+            document.equal_within_percent
         ),
         TrialOutcome::Open => format!("{name}: no difference shown, {ratio} of A {after}."),
     };
@@ -128,11 +126,10 @@ fn method(document: &TrialDocument) -> Vec<String> {
             document.level
         ),
     ];
-    if let Some(limit) = document.equal_within_percent {
-        sentences.push(format!(
-            "The trial also ends when that interval lies within {limit} %."
-        ));
-    }
+    sentences.push(format!(
+        "The trial also ends when that interval lies within {} %.",
+        document.equal_within_percent
+    ));
     sentences.push(
         "The first figure decides; of several replicas it is their geometric mean. The others are tested only if it differs, together at the same level (Holm 1979)."
             .to_owned(),
@@ -199,7 +196,7 @@ mod tests {
         TrialDocument {
             outcome,
             max_pairs: 100,
-            equal_within_percent: Some(20.0),
+            equal_within_percent: 20.0,
             primary: Some(TrialFigure {
                 figure: "lag.from_send.p50".to_owned(),
                 unit: Quantity::Us,

@@ -16,18 +16,18 @@ use replimeter_model::{
     trial::{TRIAL_SCHEMA, TrialDocument, TrialInterim, TrialOutcome, TrialPair, TrialSide},
     warning::{Warning, WarningCode},
 };
-use replimeter_render::{charts, html, markdown, terminal, trial as report};
+use replimeter_render::{charts, html, trial as report};
 use replimeter_stats::trial::{Finding, Rule};
 
 pub use self::args::TrialArgs;
-use self::paired::{PairedFigures, deciding, primary, ratio};
+use self::paired::{PairedFigure, PairedFigures, primary, ratio};
 use crate::{
     Host, PlannedRun, Registry, TrialUnit,
     cli_error::{CliError, FailureKind},
     compare::{both, figures::FigureSpec, matching, named, settings, sides::ComparedDirectory},
-    json_text,
-    options::{CommandLineSettings, OutputFormat},
-    run_dir::{PAGE, PAIRS, RunDir, SUMMARY, TICKET, write_json, write_text},
+    options::CommandLineSettings,
+    publish_report,
+    run_dir::{PAIRS, RunDir, SUMMARY, write_json},
 };
 
 /// Pairs in a row that may be lost before the trial ends.
@@ -55,9 +55,9 @@ struct Trial<'a> {
     spec: &'static FigureSpec,
     random: Random,
     document: TrialDocument,
+    /// The figure that decides.
+    deciding: PairedFigure,
     figures: PairedFigures,
-    /// The deciding figure in each pair that counts.
-    values: Vec<[f64; 2]>,
     manifest: Option<Manifest>,
 }
 
@@ -113,7 +113,7 @@ pub fn run(
     run_dir.keep();
     let rule = Rule {
         pairs: args.pairs as usize,
-        equal_within: Some((args.detect / 100.0).ln_1p()),
+        equal_within: (args.detect / 100.0).ln_1p(),
     };
     let now = jiff::Timestamp::now();
     let seed = now.as_nanosecond() as u64;
@@ -135,13 +135,13 @@ pub fn run(
             b: side(&plans[1].path, &units[1]),
             restarts,
             max_pairs: args.pairs,
-            equal_within_percent: Some(args.detect),
+            equal_within_percent: args.detect,
             level: rule.level(),
             seed,
             ..TrialDocument::default()
         },
+        deciding: PairedFigure::new(spec),
         figures: PairedFigures::default(),
-        values: Vec::new(),
         manifest: None,
     };
     let ended = trial.pairs();
@@ -149,15 +149,13 @@ pub fn run(
         .map(|(name, unit)| Ok(format!("# {name}\n{}", unit.plan.text()?)));
     let plans = plans.into_iter().collect::<Result<Vec<_>, CliError>>()?;
     let (document, manifest) = trial.conclude(ended.as_ref().err());
-    publish(
-        &document,
-        manifest.as_ref(),
-        &plans.join("\n"),
-        run_dir.path(),
-        args,
-        host,
-    )?;
-    ended?;
+    let shown = report::report(&document);
+    let charts = charts::trial::charts(&document);
+    let page = html::page(&shown, charts, &manifest, &plans.join("\n"));
+    let (dir, kept) = (run_dir.path(), Some("Trial"));
+    let written = write_json(&dir.join(SUMMARY), &document);
+    publish_report(&document, &shown, page, dir, kept, args.form(), host.screen)?;
+    written.and(ended)?;
     if args.fail_if_worse && document.is_worse() {
         return Err(CliError::invalid(
             format!("B is worse: {}", document.headline),
@@ -195,7 +193,7 @@ impl Trial<'_> {
             match self.measure(number, order) {
                 Ok([a, b]) => {
                     lost_in_a_row = 0;
-                    self.values.push([a, b]);
+                    self.deciding.add([a, b]);
                     (pair.a, pair.b) = (Some(a), Some(b));
                     self.document.pairs.push(pair);
                 }
@@ -215,7 +213,8 @@ impl Trial<'_> {
                     continue;
                 }
             }
-            if self.rule.is_checked_after(self.values.len()) && self.interim() != Finding::Open {
+            if self.rule.is_checked_after(self.deciding.pairs()) && self.interim() != Finding::Open
+            {
                 break;
             }
         }
@@ -280,7 +279,7 @@ impl Trial<'_> {
 
     /// Checks the result so far.
     fn interim(&mut self) -> Finding {
-        let Some(result) = deciding(self.spec, &self.values).interim(&self.rule) else {
+        let Some(result) = self.deciding.interim(&self.rule) else {
             return Finding::Open;
         };
         self.document.interim.push(TrialInterim {
@@ -299,12 +298,11 @@ impl Trial<'_> {
     }
 
     /// Returns the document, and the servers of both sides.
-    fn conclude(mut self, failure: Option<&CliError>) -> (TrialDocument, Option<Manifest>) {
+    fn conclude(mut self, failure: Option<&CliError>) -> (TrialDocument, Manifest) {
         let document = &mut self.document;
         let differs = matches!(document.outcome, TrialOutcome::Higher | TrialOutcome::Lower);
-        if !self.values.is_empty() {
-            let row = deciding(self.spec, &self.values).row(&self.rule, differs);
-            document.primary = Some(row);
+        if self.deciding.pairs() > 0 {
+            document.primary = Some(self.deciding.row(&self.rule, differs));
         }
         document.others = self.figures.others(self.spec.name, &self.rule, differs);
         if let Some(failure) = failure {
@@ -336,48 +334,6 @@ impl Trial<'_> {
             ));
         }
         document.headline = report::headline(document);
-        (self.document, self.manifest)
+        (self.document, self.manifest.unwrap_or_default())
     }
-}
-
-/// Keeps and prints the document.
-fn publish(
-    document: &TrialDocument,
-    manifest: Option<&Manifest>,
-    plans: &str,
-    dir: &Path,
-    args: &TrialArgs,
-    host: &Host<'_>,
-) -> Result<(), CliError> {
-    let shown = report::report(document);
-    let charts = charts::trial::charts(document);
-    let page = html::page(
-        &shown,
-        charts,
-        &manifest.cloned().unwrap_or_default(),
-        plans,
-    );
-    let page = page.map_err(|error| {
-        CliError::failed(
-            format!("cannot render the page: {error}"),
-            "report this as a bug",
-        )
-    });
-    let written = write_json(&dir.join(SUMMARY), document)
-        .and_then(|()| write_text(&dir.join(PAGE), &page?))
-        .and_then(|()| write_text(&dir.join(TICKET), &markdown::render(&shown)));
-    let print = |text: &str| host.screen.print(text).map(|_| ());
-    match args.form() {
-        OutputFormat::Json => print(&json_text(document)?)?,
-        OutputFormat::Markdown => print(&markdown::render(&shown))?,
-        OutputFormat::Text { .. } | OutputFormat::Csv | OutputFormat::Silent => {
-            let mut text = terminal::render(&shown);
-            text.push_str(&format!("\nTrial kept in {}\n", document.run_dir));
-            if dir.join(PAGE).exists() {
-                text.push_str(&format!("As a page:  file://{}/{PAGE}\n", document.run_dir));
-            }
-            print(&text)?;
-        }
-    }
-    written
 }

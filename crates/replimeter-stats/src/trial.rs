@@ -45,8 +45,8 @@ pub struct InterimResult {
 pub struct Rule {
     /// Most pairs.
     pub pairs: usize,
-    /// Difference up to which the sides count as equal; `None` if equality is not tested.
-    pub equal_within: Option<f64>,
+    /// Difference up to which the sides count as equal.
+    pub equal_within: f64,
 }
 
 impl Rule {
@@ -81,10 +81,10 @@ impl Rule {
     /// Returns what a result shows.
     #[must_use]
     pub fn finding(&self, result: &InterimResult) -> Finding {
-        let within = |limit: f64| result.interval[0] >= -limit && result.interval[1] <= limit;
+        let [low, high] = result.interval;
         if result.p_value < self.level() {
             Finding::Differ
-        } else if self.equal_within.is_some_and(within) {
+        } else if low >= -self.equal_within && high <= self.equal_within {
             Finding::Equal
         } else {
             Finding::Open
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn equal_sides_seldom_differ_at_any_check() {
         for pairs in [10, 20, 50, 100] {
-            for equal_within in [None, Some(1.2_f64.ln())] {
+            for equal_within in [0.0, 1.2_f64.ln()] {
                 for (scatter, slow) in [(0.16, false), (0.38, false), (0.16, true)] {
                     let rule = Rule {
                         pairs,
@@ -184,7 +184,7 @@ mod tests {
     fn a_fifth_is_shown() {
         let rule = Rule {
             pairs: MAX_PAIRS,
-            equal_within: None,
+            equal_within: 0.0,
         };
         let shown = [0.16, 0.25, 0.38].map(|scatter| trials(rule, scatter, 1.2, false));
         println!("20 % more is shown, and after how many pairs: {shown:?}");
@@ -196,7 +196,7 @@ mod tests {
     fn equality_ends_a_trial_early_and_differences_are_not_equal() {
         let rule = Rule {
             pairs: MAX_PAIRS,
-            equal_within: Some(1.2_f64.ln()),
+            equal_within: 1.2_f64.ln(),
         };
         let (_, equal, pairs) = trials(rule, 0.16, 1.0, false);
         assert!(equal >= 0.9 && pairs <= 30, "{equal} after {pairs}");
@@ -209,7 +209,7 @@ mod tests {
     fn result_is_students_test_of_the_differences() {
         let rule = Rule {
             pairs: 10,
-            equal_within: None,
+            equal_within: 0.0,
         };
         // Mean 2, standard error 1/√3: t = 3.464 with two degrees of freedom.
         let result = rule.interim(&[1.0, 2.0, 3.0]).unwrap();
@@ -230,7 +230,7 @@ mod tests {
     fn others_are_tested_together() {
         let rule = Rule {
             pairs: 100,
-            equal_within: None,
+            equal_within: 0.0,
         };
         let clear: Vec<f64> = (0..20)
             .map(|index| 1.0 + 0.1 * f64::from(index % 5))

@@ -21,6 +21,25 @@ pub(super) struct PairedFigure {
 pub(super) struct PairedFigures(Vec<PairedFigure>);
 
 impl PairedFigure {
+    /// Creates the figure that decides.
+    pub(super) fn new(spec: &'static FigureSpec) -> Self {
+        Self {
+            spec,
+            of: Vec::new(),
+            logarithms: Vec::new(),
+        }
+    }
+
+    /// Adds a pair.
+    pub(super) fn add(&mut self, values: [f64; 2]) {
+        self.logarithms.push(values.map(f64::ln));
+    }
+
+    /// Returns the number of pairs.
+    pub(super) fn pairs(&self) -> usize {
+        self.logarithms.len()
+    }
+
     fn differences(&self) -> Vec<f64> {
         self.logarithms.iter().map(|[a, b]| b - a).collect()
     }
@@ -32,7 +51,7 @@ impl PairedFigure {
 
     /// Returns its row of the document.
     pub(super) fn row(&self, rule: &Rule, differs: bool) -> TrialFigure {
-        let pairs = self.logarithms.len();
+        let pairs = self.pairs();
         let mean = |side: usize| {
             let sum: f64 = self.logarithms.iter().map(|pair| pair[side]).sum();
             (sum / pairs as f64).exp()
@@ -71,16 +90,15 @@ impl PairedFigures {
             if pair.spec.by != JudgedBy::Ratio || values.iter().any(|value| *value <= 0.0) {
                 continue;
             }
-            let logarithms = values.map(f64::ln);
-            let known = self.0.iter_mut();
-            match { known }.find(|one| one.spec.name == pair.spec.name && one.of == pair.of) {
-                Some(known) => known.logarithms.push(logarithms),
-                None => self.0.push(PairedFigure {
-                    spec: pair.spec,
+            let same = |one: &PairedFigure| one.spec.name == pair.spec.name && one.of == pair.of;
+            let place = self.0.iter().position(same).unwrap_or_else(|| {
+                self.0.push(PairedFigure {
                     of: pair.of.clone(),
-                    logarithms: vec![logarithms],
-                }),
-            }
+                    ..PairedFigure::new(pair.spec)
+                });
+                self.0.len() - 1
+            });
+            self.0[place].add(values);
         }
     }
 
@@ -108,13 +126,4 @@ pub(super) fn primary(pairs: &[Pair], name: &str) -> Option<[f64; 2]> {
         .iter()
         .all(|value| value.is_finite() && *value > 0.0)
         .then_some(sides)
-}
-
-/// The figure that decides, in all pairs that count.
-pub(super) fn deciding(spec: &'static FigureSpec, values: &[[f64; 2]]) -> PairedFigure {
-    PairedFigure {
-        spec,
-        of: Vec::new(),
-        logarithms: values.iter().map(|pair| pair.map(f64::ln)).collect(),
-    }
 }
