@@ -164,6 +164,8 @@ codes! {
     AutocommitOff = "autocommit-off",
     /// Sessions begin as SERIALIZABLE.
     IsolationSerializable = "isolation-serializable",
+    /// Transactions of a replica begin read-only.
+    TransactionsReadOnly = "transactions-read-only",
     /// Few or no connections are available for Replimeter.
     ConnectionsNearlyExhausted = "connections-nearly-exhausted",
     /// Statements are logged, which costs throughput.

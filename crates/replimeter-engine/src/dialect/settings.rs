@@ -19,6 +19,15 @@ pub fn isolation(facts: &ServerFacts) -> &str {
     first(facts, &["transaction_isolation", "tx_isolation"])
 }
 
+/// Returns the setting with which transactions begin read-only, if it is on. An applier takes it over when it starts, and stops at
+/// its first transaction.
+#[must_use]
+pub fn begins_read_only(facts: &ServerFacts) -> Option<&'static str> {
+    ["transaction_read_only", "tx_read_only"]
+        .into_iter()
+        .find(|name| facts.on(name))
+}
+
 /// Returns the variables of the statement logs that are on.
 #[must_use]
 pub fn statement_logs(facts: &ServerFacts) -> Vec<&'static str> {

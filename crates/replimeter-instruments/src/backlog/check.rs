@@ -2,12 +2,19 @@
 
 use replimeter_engine::{
     ErrorKind, ServerError, Session,
-    dialect::{appliers::appliers, settings::quoted_user},
+    dialect::{
+        appliers::appliers,
+        settings::{self, quoted_user},
+    },
     facts::{ServerFacts, grants},
 };
 use replimeter_model::{engine::Engine, plan::BacklogPlan};
 
-use crate::{SCHEMA, TABLE, discovery::Relation, preflight::Cluster};
+use crate::{
+    SCHEMA, TABLE,
+    discovery::{Relation, applier_stops, writable_transactions},
+    preflight::Cluster,
+};
 
 /// Checks that every replica has an applier that the user may stop, before anything is written or
 /// stopped.
@@ -50,6 +57,9 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
             return precondition("its transactions cannot be compared with those of its primary, which runs another engine".to_owned(), "");
         }
         without_gtid(&server.facts, &server.session)?;
+        if let Some(setting) = settings::begins_read_only(&server.facts) {
+            return precondition(applier_stops(setting), &writable_transactions(setting));
+        }
         if plan.workers.is_empty() {
             may(&mut server.session, engine, false)?;
             continue;

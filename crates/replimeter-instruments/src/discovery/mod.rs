@@ -26,7 +26,7 @@ use replimeter_model::{
 
 use self::{refusal::contradiction, relation::relation, writer::writer};
 pub(crate) use self::{
-    refusal::{not_running, stopped_applier, stopped_hint},
+    refusal::{applier_stops, not_running, stopped_applier, stopped_hint, writable_transactions},
     relation::one_cluster,
 };
 

@@ -108,6 +108,18 @@ pub(crate) fn stopped_applier(engine: Engine, channel: &Channel) -> Option<Strin
     })
 }
 
+/// Returns what a setting with which transactions begin read-only does to an applier.
+pub(crate) fn applier_stops(setting: &str) -> String {
+    format!(
+        "new sessions begin with {setting}=ON, also that of its applier: when it is started the next time, it stops with an error"
+    )
+}
+
+/// Returns the hint for such a setting.
+pub(crate) fn writable_transactions(setting: &str) -> String {
+    format!("SET GLOBAL {setting}=OFF; (read_only keeps clients from writing to a replica)")
+}
+
 /// Returns how a server's state contradicts its declared role or source, and a hint.
 pub(super) fn contradiction(
     servers: &[DiscoveredServer],

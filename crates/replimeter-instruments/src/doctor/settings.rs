@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     SCHEMA,
-    discovery::{WaitingReads, waiting_reads},
+    discovery::{WaitingReads, applier_stops, waiting_reads, writable_transactions},
     stamp::{FEDERATED, REMOVE_FEDERATED},
     table::drop_table,
 };
@@ -130,6 +130,16 @@ fn sessions(server: &Examination, state: &ServerState) -> Vec<Finding> {
             Code::IsolationSerializable,
             "sessions begin as SERIALIZABLE: reads inside transactions lock rows, and appliers wait for them".to_owned(),
             "SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ; (Replimeter's own sessions set it anyway, loads from your files do not)",
+        );
+    }
+    if !state.channels().is_empty()
+        && let Some(setting) = settings::begins_read_only(&state.facts)
+    {
+        add(
+            Severity::Error,
+            Code::TransactionsReadOnly,
+            applier_stops(setting),
+            &writable_transactions(setting),
         );
     }
     if state.sysdate_is_now {

@@ -244,6 +244,21 @@ fn settings_that_distort_results_are_reported() {
         "primary",
     );
     for (engine, name) in [
+        (Engine::MariaDb, "tx_read_only"),
+        (Engine::MySql, "transaction_read_only"),
+    ] {
+        let servers = with(engine, |servers| {
+            set(servers, 0, name, "ON");
+            set(servers, 1, name, "ON");
+        });
+        assert_found(
+            &servers,
+            FindingCode::TransactionsReadOnly,
+            Severity::Error,
+            "replica1",
+        );
+    }
+    for (engine, name) in [
         (Engine::MariaDb, "tx_isolation"),
         (Engine::MySql, "transaction_isolation"),
     ] {
