@@ -41,6 +41,8 @@ const MARIADB: &[(&str, &str)] = &[
     ("idle_readonly_transaction_timeout", "0"),
     ("idle_write_transaction_timeout", "0"),
     ("alter_algorithm", "'DEFAULT'"),
+    // A replica's cache can keep an answer after a newer version of the row was applied: a reader would wait for ever.
+    ("query_cache_type", "0"),
     // Otherwise a Galera node executes definitions alone, and the rows after them replicate: the others vote it out.
     ("wsrep_OSU_method", "'TOI'"),
 ];
@@ -197,6 +199,7 @@ mod tests {
         for restored in [
             "sql_mode=DEFAULT",
             "tx_isolation=DEFAULT",
+            "query_cache_type=DEFAULT",
             "max_execution_time=DEFAULT",
         ] {
             assert!(sql.contains(restored), "{sql}");
