@@ -1,5 +1,7 @@
 //! What Replimeter writes to servers, as their binary logs have it: small transactions, in its own schema.
 
+mod own_schema;
+
 use std::{collections::BTreeMap, fs};
 
 use replimeter_engine::Node;
@@ -7,14 +9,24 @@ use replimeter_suites::{
     LIMIT, TestEnvironment,
     binlog::{BinlogEvent, binlog_end, transactions_since},
     harness::Test,
-    password, session, shared, sql, test, url, value, wait, wait_until,
+    password, session, shared, test, url, wait,
 };
 
 pub(crate) const TESTS: &[Test] = &[
     test!(transactions_are_small_on_galera).long(),
     test!(transactions_are_small_in_a_group).long(),
-    test!(every_command_writes_only_its_schema_on_mariadb).long(),
-    test!(every_command_writes_only_its_schema_on_mysql).long(),
+    test!(own_schema::every_command_writes_only_its_schema_on_mariadb).long(),
+    test!(own_schema::every_command_writes_only_its_schema_on_mysql).long(),
+    test!(own_schema::commands_write_only_their_schema_on_a_mariadb_chain).long(),
+    test!(own_schema::commands_write_only_their_schema_on_a_mysql_chain).long(),
+    test!(own_schema::commands_write_only_their_schema_on_a_mariadb_ring).long(),
+    test!(own_schema::commands_write_only_their_schema_on_a_mysql_ring).long(),
+    test!(own_schema::mariadb_with_two_sources_gets_the_schema_only)
+        .starts(1)
+        .long(),
+    test!(own_schema::mysql_with_two_sources_gets_the_schema_only)
+        .starts(1)
+        .long(),
     test!(tiny_rows_are_small_transactions_on_galera).long(),
     test!(tiny_rows_are_small_transactions_in_a_group).long(),
 ];
@@ -71,7 +83,6 @@ const GROUP: (&str, &[&str]) = (
 );
 
 const MEMBERS: [&str; 2] = ["--node"; 2];
-const ROLES: [&str; 2] = ["--primary", "--replica"];
 
 /// Runs a command on servers as their administrator; it must succeed.
 fn run(nodes: &[Node], roles: [&str; 2], command: &[&str]) {
@@ -83,8 +94,13 @@ fn run(nodes: &[Node], roles: [&str; 2], command: &[&str]) {
     for (node, role) in nodes.iter().zip(roles) {
         args.extend([role.to_owned(), url(node, "replimeter")]);
     }
-    let mut command = tool.command(&args);
-    command.env("REPLIMETER_PASSWORD", password(&nodes[0]));
+    finish(&tool, &nodes[0], &args);
+}
+
+/// Runs a command with the administrator's password to its end.
+fn finish(tool: &TestEnvironment, node: &Node, args: &[String]) {
+    let mut command = tool.command(args);
+    command.env("REPLIMETER_PASSWORD", password(node));
     // 101,000 rows in a group take minutes on a busy machine.
     let _ = wait(command.spawn().unwrap(), 5 * LIMIT).with_code(0);
 }
@@ -208,80 +224,4 @@ fn tiny_rows_are_small_transactions_on_galera() {
 
 fn tiny_rows_are_small_transactions_in_a_group() {
     tiny_rows_are_small(GROUP);
-}
-
-/// Short runs of every command that accepts a user's servers, and of their options that write.
-const COMMANDS: [&str; 13] = [
-    "doctor",
-    "lag --rounds 20 --floor-rounds 20 --timeout 60s --method all --stages",
-    "lag --duration 1s --floor-rounds 20 --timeout 60s --load oltp-mix:2@primary --load-data-size 1000",
-    "lag --row-size 100000 --writers 3 --rounds 20 --floor-rounds 20 --timeout 60s",
-    "stale --rounds 20 --curve-rounds 2 --warm-up 0 --timeout 60s",
-    "stale --rounds 20 --curve-rounds 2 --read-consistency --session-reset reset --timeout 60s",
-    "stale --check-load-reads=2:2 --duration 1s --timeout 60s",
-    "load --workload oltp-mix --data-size 1000 --duration 1s --keep-data",
-    "load --workload insert --duration 1s --reads primary",
-    "backlog --build-up 1s --timeout 60s --load update-key:2@primary --load-data-size 1000",
-    "tap --duration 1s --floor-duration 1s",
-    "exposure --duration 1s",
-    "front --duration 1s --listen 127.0.0.1:0",
-];
-
-/// Runs every command, and checks each event of both servers' logs.
-fn writes_only_its_schema(shape: &str) {
-    let sandbox = shared(shape, &[]);
-    let nodes = sandbox.nodes();
-    let since: Vec<_> = nodes.iter().map(binlog_end).collect();
-    let mut transactions = 0;
-    for command in COMMANDS {
-        let before = transactions_since(&nodes[0], &since[0]).len();
-        run(nodes, ROLES, &command.split(' ').collect::<Vec<_>>());
-        transactions = transactions_since(&nodes[0], &since[0]).len();
-        let reads = ["doctor", "tap", "exposure"].contains(&command.split(' ').next().unwrap());
-        assert_eq!(
-            transactions == before,
-            reads,
-            "{command}: {before}, then {transactions}"
-        );
-    }
-    let replicated = || transactions_since(&nodes[1], &since[1]);
-    wait_until("the replica has everything", LIMIT, || {
-        replicated().len() >= transactions
-    });
-    let primary = value(&nodes[0], "SELECT @@server_id").unwrap();
-    let mut events = 0;
-    for log in [transactions_since(&nodes[0], &since[0]), replicated()] {
-        // Nothing was written on the replica itself.
-        assert_eq!(log.len(), transactions);
-        for event in log.iter().flatten() {
-            assert_eq!(event.server_id, primary, "{event:?}");
-            if let Some(schemas) = event.schemas() {
-                events += 1;
-                assert!(
-                    schemas.iter().all(|schema| schema == "replimeter"),
-                    "{event:?}"
-                );
-            }
-        }
-    }
-    println!("{transactions} transactions on {shape}; {events} events with a schema");
-    // The decoder sees events of other schemas.
-    sql(&nodes[0], "CREATE DATABASE other");
-    sql(&nodes[0], "CREATE TABLE other.t (id INT PRIMARY KEY)");
-    sql(&nodes[0], "INSERT INTO other.t VALUES (1)");
-    let log = transactions_since(&nodes[0], &since[0]);
-    let other: Vec<_> = log[transactions..]
-        .iter()
-        .flatten()
-        .filter_map(BinlogEvent::schemas)
-        .collect();
-    assert_eq!(other, [["other"], ["other"], ["other"]]);
-}
-
-fn every_command_writes_only_its_schema_on_mariadb() {
-    writes_only_its_schema("mariadb/async:1");
-}
-
-fn every_command_writes_only_its_schema_on_mysql() {
-    writes_only_its_schema("mysql/async:1");
 }
