@@ -9,8 +9,11 @@ CREATE TABLE load_mix_log (
   item INT UNSIGNED NOT NULL
 ) ENGINE=InnoDB;
 INSERT INTO load_mix (id, amount, note)
-  WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 1000)
-  SELECT n, 0, REPEAT('x', 100) FROM numbers;
+  WITH digits (d) AS (
+    SELECT 0 UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL
+    SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9
+  )
+  SELECT 100 * a.d + 10 * b.d + c.d + 1, 0, REPEAT('x', 100) FROM digits a, digits b, digits c;
 -- run
 BEGIN;
 SELECT note FROM load_mix WHERE id = {random:1-1000};
