@@ -21,6 +21,7 @@ pub mod option_file;
 pub mod session;
 mod silent;
 pub mod source;
+pub mod unanswered;
 pub mod wire;
 
 pub use answer::{check_answer, give_up_on_silent_servers};

@@ -23,7 +23,7 @@ use crate::{
     error::{ErrorKind, ServerError, code},
     node::{CONNECT, Node},
     opened::OpenedConnection,
-    silent,
+    silent, unanswered,
 };
 
 /// The largest answer that is kept, in bytes: status tables and lists of names are far smaller.
@@ -236,6 +236,9 @@ impl Session {
     #[must_use]
     pub fn error(&self, operation: &str, error: &Error) -> ServerError {
         let error = ServerError::from_driver(&self.name, &self.address, operation, error);
+        if error.kind == ErrorKind::Timeout {
+            unanswered::add(self.watch.node());
+        }
         silent::explained(&self.watch.node().endpoint, error)
     }
 
@@ -504,12 +507,25 @@ pub(crate) fn sent_in_clear(node: &Node) -> ServerError {
 fn connect(node: &Node, tls: bool, given_up: &dyn Fn() -> bool) -> mysql::Result<Conn> {
     let (opts, namespace) = (node.opts(tls), node.namespace.clone());
     let answer = node.answer;
+    if !unanswered::greets(node, node.login_timeout(), given_up)? {
+        return Err(Error::DriverError(DriverError::ConnectTimeout));
+    }
     let limit = CONNECT + driver::limit(node.login_timeout());
     let conn = attempt("connect", limit, given_up, move || {
         namespace.map_or(Ok(()), |namespace| namespace.enter())?;
         driver::call(|| begin(opts, answer)).unwrap_or_else(|panic| Err(login_panic(&panic)))
     })?;
-    conn.unwrap_or(Err(Error::DriverError(DriverError::ConnectTimeout)))
+    let conn = conn.unwrap_or(Err(Error::DriverError(DriverError::ConnectTimeout)));
+    match &conn {
+        Ok(_) => unanswered::remove(node),
+        Err(error) => {
+            let error = ServerError::from_driver(&node.name, "", "cannot connect", error);
+            if error.kind == ErrorKind::Timeout {
+                unanswered::add(node);
+            }
+        }
+    }
+    conn
 }
 
 /// Returns the error for a panic of the driver during a login.

@@ -11,6 +11,7 @@ use std::{
 use replimeter_engine::{
     Node, ServerError, Session,
     dialect::connections::{OpenedConnection, still_open},
+    unanswered,
 };
 
 use crate::sync::lock;
@@ -100,6 +101,7 @@ struct State {
 impl GivenUp {
     /// Begins to end a connection on its server.
     pub fn add(self: &Arc<Self>, node: &Node, opened: OpenedConnection) {
+        unanswered::add(node);
         let mut state = lock(&self.0);
         state.open.push((node.clone(), opened));
         if !mem::replace(&mut state.ending, true) {

@@ -25,6 +25,11 @@ pub(crate) fn peer(behave: impl Fn(TcpStream) -> Result<()> + Copy + Send + 'sta
             thread::spawn(move || behave(stream));
         }
     });
+    node_at(port)
+}
+
+/// Returns the server at a port of this machine.
+pub(crate) fn node_at(port: u16) -> Node {
     Node {
         name: "primary".to_owned(),
         endpoint: Endpoint::parse(&format!("mysql://127.0.0.1:{port}/?ssl-mode=disabled"))

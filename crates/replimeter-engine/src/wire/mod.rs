@@ -10,6 +10,7 @@ mod scan;
 mod stream;
 mod tls;
 
+pub(crate) use self::stream::start;
 pub use self::{
     connection::{PreparedStatement, StatementError, WireConnection, WireTarget},
     login::login_packets,

@@ -157,6 +157,15 @@ impl AsFd for Stream {
     }
 }
 
+/// Begins to connect to this address, or to the Unix socket of a server that has none.
+pub(crate) fn start(node: &Node, address: Option<SocketAddr>) -> io::Result<OwnedFd> {
+    match (address, &node.endpoint.socket) {
+        (Some(address), _) => start_tcp(node, &address),
+        (None, Some(path)) => connect_unix(path),
+        (None, None) => Err(ErrorKind::NotFound.into()),
+    }
+}
+
 /// Begins to connect over TCP.
 fn start_tcp(node: &Node, address: &SocketAddr) -> io::Result<OwnedFd> {
     let family = match address {

@@ -1,0 +1,134 @@
+//! Servers that owe an answer. A frozen server accepts every connection without a word, and has all of them when it continues; so it
+//! gets a single one, and no other is opened before it greets there.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::getpeername,
+};
+
+use crate::{node::Node, wire};
+
+/// Interval between checks whether the server is given up.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// The addresses of the servers, each with the connection on which its greeting is awaited.
+static OWING: Mutex<BTreeMap<String, Option<Arc<OwnedFd>>>> = Mutex::new(BTreeMap::new());
+
+fn all() -> MutexGuard<'static, BTreeMap<String, Option<Arc<OwnedFd>>>> {
+    OWING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds a server that gave no answer in time: no connection is opened to it before it greets on a single one.
+pub fn add(node: &Node) {
+    all().entry(node.endpoint.address()).or_default();
+}
+
+/// Removes a server that answers.
+pub(crate) fn remove(node: &Node) {
+    all().remove(&node.endpoint.address());
+}
+
+/// Returns the connection on which the greeting of a server is awaited; `None` for a server that owes no answer.
+fn connection(node: &Node) -> io::Result<Option<Arc<OwnedFd>>> {
+    let address = node.endpoint.address();
+    match all().get(&address) {
+        None => return Ok(None),
+        Some(Some(known)) => return Ok(Some(Arc::clone(known))),
+        Some(None) => {}
+    }
+    // A name is resolved without the lock.
+    let place = match &node.endpoint.socket {
+        Some(_) => None,
+        None => node.addresses()?.first().copied(),
+    };
+    let mut all = all();
+    let Some(owing) = all.get_mut(&address) else {
+        return Ok(None);
+    };
+    if owing.is_none() {
+        *owing = Some(Arc::new(wire::start(node, place)?));
+    }
+    Ok(owing.clone())
+}
+
+/// Returns whether this is still the connection on which the greeting is awaited.
+fn is_awaited(node: &Node, connection: &Arc<OwnedFd>) -> bool {
+    let all = all();
+    let known = all.get(&node.endpoint.address()).and_then(Option::as_ref);
+    known.is_some_and(|known| Arc::ptr_eq(known, connection))
+}
+
+/// Waits until a server that owes an answer greets, or refuses the connection. Returns whether a connection can be opened: another
+/// server, always.
+///
+/// # Errors
+/// When the system refuses a socket, or the address cannot be reached.
+pub(crate) fn greets(
+    node: &Node,
+    limit: Duration,
+    given_up: &dyn Fn() -> bool,
+) -> io::Result<bool> {
+    let Some(awaited) = connection(node)? else {
+        return Ok(true);
+    };
+    let deadline = Instant::now() + limit;
+    let interval = Timespec::try_from(INTERVAL).map_err(io::Error::other)?;
+    loop {
+        let mut polled = [PollFd::new(&*awaited, PollFlags::IN)];
+        if poll(&mut polled, Some(&interval))? > 0 {
+            if is_awaited(node, &awaited) {
+                remove(node);
+            }
+            return Ok(true);
+        }
+        if Instant::now() >= deadline || given_up() {
+            // The server does not have a connection that was not made: another one may be made sooner than this.
+            if getpeername(&*awaited).is_err() && is_awaited(node, &awaited) {
+                all().insert(node.endpoint.address(), None);
+            }
+            return Ok(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, net::TcpListener, thread};
+
+    use super::*;
+    use crate::session::{Session, tests::node_at};
+
+    /// A frozen server's system accepts connections for it.
+    #[test]
+    fn server_that_owes_an_answer_gets_one_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let node = Node {
+            answer: Duration::from_millis(200),
+            ..node_at(listener.local_addr().unwrap().port())
+        };
+        add(&node);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| assert!(Session::open(&node).is_err()));
+            }
+        });
+        assert!(Session::open(&node).is_err());
+        listener.set_nonblocking(true).unwrap();
+        let (mut awaited, _) = listener.accept().unwrap();
+        assert!(listener.accept().is_err(), "a second connection");
+        // It continues.
+        awaited.write_all(b"a greeting").unwrap();
+        assert!(Session::open(&node).is_err());
+        assert!(listener.accept().is_ok());
+        remove(&node);
+        drop(awaited);
+    }
+}
