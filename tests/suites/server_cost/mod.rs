@@ -1,5 +1,7 @@
 //! What each command costs a user's servers: the table of docs/reference/server-cost.md.
 
+mod stalls;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -16,6 +18,12 @@ use replimeter_suites::{
 
 pub(crate) const TESTS: &[Test] = &[
     test!(dry_run_states_the_connections).starts(2).long(),
+    test!(stalls::stalls_of_mariadb_open_no_more_connections)
+        .starts(6)
+        .long(),
+    test!(stalls::stalls_of_mysql_open_no_more_connections)
+        .starts(6)
+        .long(),
     // Alone, because it prints figures for a page.
     test!(cost_of_every_command_is_measured)
         .starts(4)

@@ -1,5 +1,7 @@
 //! SIGKILL at random moments of every command. `REPLIMETER_TEST_SEED` repeats a run's moments.
 
+mod on_endpoints;
+
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -8,18 +10,17 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use replimeter_engine::Node;
 use replimeter_model::random::Random;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, clean, folders_left, harness::Test, password, session,
-    shared, sql, test, url, value, wait, wait_until,
+    CommandOutput, LIMIT, TestEnvironment, folders_left, harness::Test, test, wait, wait_until,
 };
 
 pub(crate) const TESTS: &[Test] = &[
     test!(kill_of_few_commands_leaves_nothing).starts(4),
-    test!(kill_at_few_moments_on_endpoints_is_explained).long(),
+    test!(on_endpoints::kill_at_few_moments_on_endpoints_is_explained).long(),
     test!(kill_of_every_command_leaves_nothing).starts(4).long(),
-    test!(kill_at_fifty_moments_on_endpoints_is_explained).long(),
+    test!(on_endpoints::kill_at_a_hundred_moments_on_mariadb_leaves_nothing).long(),
+    test!(on_endpoints::kill_at_a_hundred_moments_on_mysql_leaves_nothing).long(),
 ];
 
 /// Every command that starts servers; all but `doctor` run for longer than the latest kill takes.
@@ -160,95 +161,4 @@ fn assert_explained(tool: &TestEnvironment, run: &Path, context: &str) {
         "{context}: {:?}, {report:#?}",
         names()
     );
-}
-
-/// Commands on a user's servers that run for longer than the latest kill takes, and a short run of the same command.
-const ON_ENDPOINTS: [(&str, &str); 4] = [
-    (
-        "lag --duration 60s --timeout 60s",
-        "lag --rounds 5 --floor-rounds 5 --timeout 60s",
-    ),
-    (
-        "stale --duration 60s --timeout 60s",
-        "stale --rounds 5 --curve-rounds 1 --timeout 60s",
-    ),
-    (
-        "load --workload oltp-mix --data-size 20000 --duration 60s",
-        "load --workload oltp-mix --data-size 100 --duration 1s",
-    ),
-    (
-        "backlog --build-up 60s --load update-key:1@primary --load-data-size 20000 --timeout 60s",
-        "backlog --build-up 1s --load update-key:1@primary --load-data-size 100 --timeout 60s",
-    ),
-];
-
-fn spawn(tool: &TestEnvironment, nodes: &[Node], command: &str) -> Child {
-    let primary = url(&nodes[0], "replimeter");
-    let replica = url(&nodes[1], "replimeter");
-    tool.command(&command.split(' ').collect::<Vec<_>>())
-        .args(["--primary", &primary, "--replica", &replica])
-        .env("REPLIMETER_PASSWORD", password(&nodes[0]))
-        .spawn()
-        .unwrap()
-}
-
-/// Kills runs on a user's servers; after each one another run works, and leaves nothing.
-fn kills_on_endpoints(kills: u64) {
-    let mut random = random();
-    let sandbox = shared("mariadb/async:1", &[]);
-    let nodes = sandbox.nodes();
-    let tables = || -> u64 {
-        let sql =
-            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'replimeter'";
-        value(&nodes[0], sql).unwrap().parse().unwrap()
-    };
-    for number in 0..kills {
-        let (command, next) = ON_ENDPOINTS[(number % 4) as usize];
-        let tool = TestEnvironment::new();
-        let moment = Duration::from_millis(random.between(0, 3000));
-        let context = format!("kill {number} of `{command}` after {moment:?}");
-        let child = spawn(&tool, nodes, command);
-        if is_certain(number, kills) {
-            wait_until("the run has a table", LIMIT, || tables() > 0);
-        }
-        thread::sleep(moment);
-        let had_tables = tables() > 0;
-        assert!(had_tables || !is_certain(number, kills), "{context}");
-        let ended = kill(child);
-        assert_eq!(ended.code, None, "{context}: {ended:#?}");
-        for run in tool.runs() {
-            assert_explained(&tool, &run, &context);
-        }
-        // The applier that a backlog stopped is started again.
-        wait_until(
-            &format!("the replica applies after {context}"),
-            LIMIT,
-            || {
-                let status = session(&nodes[1])
-                    .rows("test", "SHOW ALL SLAVES STATUS")
-                    .unwrap();
-                status[0]["Slave_SQL_Running"] == "Yes"
-            },
-        );
-        let ended = wait(spawn(&tool, nodes, next), LIMIT);
-        assert_eq!(ended.code, Some(0), "{next}, after {context}: {ended:#?}");
-        // A kill between the creation of the schema and of its first table leaves a schema that may be the user's.
-        if !had_tables && !clean(&nodes[0]) && tables() == 0 {
-            println!("{context} left the empty schema");
-            sql(&nodes[0], "DROP DATABASE replimeter");
-        }
-        wait_until(
-            &format!("the schema is gone after {context}"),
-            LIMIT,
-            || nodes.iter().all(clean),
-        );
-    }
-}
-
-fn kill_at_few_moments_on_endpoints_is_explained() {
-    kills_on_endpoints(2);
-}
-
-fn kill_at_fifty_moments_on_endpoints_is_explained() {
-    kills_on_endpoints(50);
 }
