@@ -270,6 +270,32 @@ impl TestEnvironment {
         command
     }
 
+    /// Returns the tool with these arguments and at most this number of open files, not yet started.
+    #[must_use]
+    pub fn command_with_files<S: AsRef<OsStr>>(&self, files: u32, args: &[S]) -> Command {
+        let limited = format!("ulimit -n {files}; exec \"$0\" \"$@\"");
+        let command = self.command(args);
+        let program = command.get_program().to_owned();
+        let shell = ["-c".into(), limited.into(), program];
+        let args: Vec<OsString> = shell
+            .into_iter()
+            .chain(command.get_args().map(ToOwned::to_owned))
+            .collect();
+        let mut shell = Command::new("sh");
+        shell
+            .args(args)
+            .envs(
+                command
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            )
+            .current_dir(self.folder())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        shell
+    }
+
     /// Runs the tool to its end.
     #[must_use]
     pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> CommandOutput {

@@ -240,18 +240,29 @@ fn unsupported_method(method: &str) -> (ErrorKind, String, &'static str) {
 /// The hint for a server that could not be verified.
 const CHECK_TLS: &str = "check that ssl-ca names the authority of the server's certificate, and that the certificate has the host as a subject alternative name; ssl-mode=verify-ca does not compare the name";
 
-/// Returns whether this machine or a limit of this process failed. The driver passes on an error's text and kind only.
-fn is_of_client(cause: &str, kind: io::ErrorKind) -> bool {
+/// Returns whether no file was left. The driver passes on an error's text and kind only.
+fn has_no_file(cause: &str) -> bool {
     let has = |errno: Errno| cause.contains(&format!("(os error {})", errno.raw_os_error()));
-    kind == io::ErrorKind::OutOfMemory || has(Errno::MFILE) || has(Errno::NFILE)
+    has(Errno::MFILE) || has(Errno::NFILE)
+}
+
+/// Returns whether this machine or a limit of this process failed.
+fn is_of_client(cause: &str, kind: io::ErrorKind) -> bool {
+    kind == io::ErrorKind::OutOfMemory || has_no_file(cause)
 }
 
 fn of_client(cause: &str) -> (ErrorKind, String, &'static str) {
-    (
-        ErrorKind::Client,
-        cause.to_owned(),
-        "raise the limits of open files and threads of this machine's user (ulimit -n, ulimit -u)",
-    )
+    let (cause, hint) = match has_no_file(cause) {
+        true => (
+            format!("this process could open no file for the connection: {cause}"),
+            "raise the limit of open files of this machine's user (ulimit -n)",
+        ),
+        false => (
+            cause.to_owned(),
+            "raise the limit of threads of this machine's user (ulimit -u)",
+        ),
+    };
+    (ErrorKind::Client, cause, hint)
 }
 
 fn unreachable_cause(cause: &str, kind: io::ErrorKind) -> (ErrorKind, String, &'static str) {
@@ -316,6 +327,8 @@ mod tests {
         ] {
             let error = ServerError::from_driver("primary", "db:3306", "cannot connect", &error);
             assert_eq!(error.unanswered(), !answered, "{error:?}");
+            let no_file = error.cause.starts_with("this process could open no file");
+            assert_eq!(no_file, has_no_file(&error.cause), "{error:?}");
         }
     }
 }

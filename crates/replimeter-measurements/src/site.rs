@@ -25,6 +25,9 @@ use replimeter_web::{
     front::{FrontError, FrontServers, FrontSpec, Fronts},
 };
 
+/// Kinds of requests of a measurement, at most.
+const REQUEST_KINDS: u32 = 3;
+
 /// Checks that the load balancer is there if one is needed.
 ///
 /// # Errors
@@ -53,6 +56,7 @@ pub(crate) fn servers(cluster: &mut Cluster) -> FrontServers {
 }
 
 /// Returns the fronts of a measurement, whose servers have this number of posts: without a remedy, and with reads from the replicas.
+/// Its visitors have as many connections as a front has to a server, for each kind of request.
 pub(crate) fn measured<M: Measurement>(
     cx: &RunContext<'_, M>,
     site: SitePlan,
@@ -70,6 +74,7 @@ pub(crate) fn measured<M: Measurement>(
         rows,
         run: cx.clock.origin_unix_us() as u64,
         shows_servers: true,
+        own_visitors: connections.saturating_mul(REQUEST_KINDS),
     }
 }
 
@@ -168,7 +173,7 @@ fn balance<M: Measurement>(
     listener: TcpListener,
     fronts: &Fronts,
 ) -> Result<Balancer, CliError> {
-    let text = balancer::configuration(&fronts.addresses());
+    let text = balancer::configuration(&fronts.addresses(), fronts.visitors().0);
     let file = cx.run_dir.file(BALANCER);
     replace(&file, text.as_bytes(), false).map_err(|error| {
         CliError::failed(

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Resource, getrlimit};
+
 use replimeter_engine::source::{Program, ProgramSpec, ServerSource, SourceError, SourceErrorKind};
 use replimeter_instruments::{
     MeasureError,
@@ -34,16 +36,30 @@ pub fn find(source: &dyn ServerSource) -> Result<PathBuf, SourceError> {
     source.program(NAME)
 }
 
-/// Returns the configuration: the fronts take requests in turn, over connections that are kept. The listening socket is its
-/// standard input, so that the address is taken before anything is started.
+/// Connections of visitors, at most.
+const MAX_VISITORS: usize = 4000;
+/// Files that are not those of visitors' connections.
+const OTHER_FILES: u64 = 100;
+
+/// Returns the number of visitors for which there is room: each takes two files, and HAProxy does not start if it may not open them.
+fn visitors(of_fronts: usize, most_files: Option<u64>) -> usize {
+    let files = most_files.map_or(u64::MAX, |most| most.saturating_sub(OTHER_FILES));
+    let own = usize::try_from(files / 2).unwrap_or(usize::MAX);
+    own.min(of_fronts).clamp(1, MAX_VISITORS)
+}
+
+/// Returns the configuration: the fronts, which may have this number of connections, take requests in turn, over connections that
+/// are kept. The listening socket is its standard input, so that the address is taken before anything is started.
 #[must_use]
-pub fn configuration(fronts: &[SocketAddr]) -> String {
+pub fn configuration(fronts: &[SocketAddr], of_fronts: usize) -> String {
+    let visitors = visitors(of_fronts, getrlimit(Resource::Nofile).maximum);
     let servers = (1..)
         .zip(fronts)
         .map(|(number, address)| format!("    server front{number} {address} check inter 500ms\n"));
-    let head = "\
+    let head = format!(
+        "\
 global
-    maxconn 4000
+    maxconn {visitors}
 defaults
     mode http
     timeout connect 5s
@@ -58,8 +74,9 @@ frontend site
     default_backend fronts
 backend fronts
     balance roundrobin
-";
-    std::iter::once(head.to_owned()).chain(servers).collect()
+"
+    );
+    std::iter::once(head).chain(servers).collect()
 }
 
 /// A running HAProxy.
@@ -186,7 +203,7 @@ mod tests {
     #[test]
     fn configuration_has_every_front() {
         let fronts = ["127.0.0.1:1001", "127.0.0.1:1002"].map(|one| one.parse().unwrap());
-        let text = configuration(&fronts);
+        let text = configuration(&fronts, 1000);
         assert!(
             text.contains("server front1 127.0.0.1:1001 check"),
             "{text}"
@@ -196,5 +213,14 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("bind fd@0\n"), "{text}");
+    }
+
+    #[test]
+    fn visitors_are_as_many_as_fronts_and_files_allow() {
+        assert_eq!(visitors(4000, None), 4000);
+        assert_eq!(visitors(8000, Some(1_048_576)), 4000);
+        assert_eq!(visitors(1500, Some(1_048_576)), 1500);
+        assert_eq!(visitors(4000, Some(1024)), 462);
+        assert_eq!(visitors(4000, Some(64)), 1);
     }
 }

@@ -7,5 +7,6 @@ pub mod client;
 pub mod front;
 mod host;
 mod server;
+mod visitor_stream;
 
 pub use server::HttpServer;

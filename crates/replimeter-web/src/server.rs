@@ -31,22 +31,47 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::host;
+use crate::{
+    host,
+    visitor_stream::{TakeLimits, VisitorStream},
+};
 
-/// Open connections; more wait until one ends.
-const MAX_CONNECTIONS: usize = 2000;
 /// Bytes of a body.
 const MAX_BODY: usize = 16 << 10;
 /// Bytes of a head.
 const MAX_HEAD: usize = 16 << 10;
-/// Time for a head to arrive; an idle connection is closed after it.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for a whole request, its body and its answer.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for requests in progress when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause after the system refused a connection, as when files run out.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
+
+/// What visitors may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VisitorLimits {
+    /// Open connections; more wait, in the system's queue, until one ends.
+    pub(crate) connections: usize,
+    /// Time for a head to arrive; an idle connection is closed after it.
+    pub(crate) head: Duration,
+    /// Time for a request, from its head to the beginning of its answer.
+    pub(crate) request: Duration,
+    /// Time to take the answer.
+    pub(crate) take: TakeLimits,
+}
+
+impl VisitorLimits {
+    /// Returns the limits of a front with this number of connections.
+    pub(crate) fn of(connections: usize) -> Self {
+        Self {
+            connections,
+            head: Duration::from_secs(10),
+            request: Duration::from_secs(30),
+            take: TakeLimits {
+                byte: Duration::from_secs(10),
+                answer: Duration::from_secs(30),
+            },
+        }
+    }
+}
 
 /// Nothing is loaded from elsewhere, framed, or sent elsewhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -104,6 +129,7 @@ impl HttpServer {
         name: &str,
         listener: TcpListener,
         names: Vec<String>,
+        limits: VisitorLimits,
         handle: H,
     ) -> io::Result<Self>
     where
@@ -120,6 +146,7 @@ impl HttpServer {
         let refused = Arc::new(AtomicU64::new(0));
         let site = Site {
             names,
+            limits,
             handle,
             refused: Arc::clone(&refused),
         };
@@ -162,9 +189,10 @@ impl Drop for HttpServer {
     }
 }
 
-/// The names of a site, and what answers its requests.
+/// The names of a site, its limits, and what answers its requests.
 struct Site<H> {
     names: Vec<String>,
+    limits: VisitorLimits,
     refused: Arc<AtomicU64>,
     handle: H,
 }
@@ -185,7 +213,8 @@ fn run<H, F>(
             return;
         };
         let site = Arc::new(site);
-        let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let limits = site.limits;
+        let free = Arc::new(Semaphore::new(limits.connections));
         let graceful = GracefulShutdown::new();
         loop {
             let accept = async {
@@ -211,9 +240,12 @@ fn run<H, F>(
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
+                .header_read_timeout(limits.head)
                 .max_buf_size(MAX_HEAD)
-                .serve_connection(TokioIo::new(stream), service);
+                .serve_connection(
+                    TokioIo::new(VisitorStream::new(stream, limits.take)),
+                    service,
+                );
             let connection = graceful.watch(connection);
             tokio::task::spawn_local(async move {
                 // A peer that breaks its connection is the peer's affair.
@@ -232,10 +264,11 @@ where
     H: Fn(Asked) -> F,
     F: Future<Output = Answer>,
 {
-    let mut answer = timeout(REQUEST_TIMEOUT, checked(site, request))
+    let limit = site.limits.request;
+    let mut answer = timeout(limit, checked(site, request))
         .await
         .unwrap_or_else(|_| {
-            let text = format!("no answer within {} s\n", REQUEST_TIMEOUT.as_secs());
+            let text = format!("no answer within {} s\n", limit.as_secs());
             plain(StatusCode::SERVICE_UNAVAILABLE, text)
         });
     let headers = answer.headers_mut();
@@ -305,3 +338,6 @@ async fn received(names: &[String], request: Request<Incoming>) -> Result<Asked,
         body,
     })
 }
+
+#[cfg(test)]
+mod tests;

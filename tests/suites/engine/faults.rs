@@ -1,12 +1,6 @@
 //! Servers that close idle connections or send long answers, and a client with few open files.
 
-use std::{
-    cell::Cell,
-    fs,
-    process::{Child, Command, Stdio},
-    thread,
-    time::Duration,
-};
+use std::{cell::Cell, fs, process::Child, thread, time::Duration};
 
 use replimeter_engine::Node;
 use replimeter_suites::{CommandOutput, LIMIT, TestEnvironment, memory_kib, password, url, wait};
@@ -98,22 +92,9 @@ pub(super) fn long_answers_need_little_memory(nodes: &[Node]) {
 
 /// Runs the tool with at most 300 open files.
 fn limited(tool: &TestEnvironment, nodes: &[Node], args: &[&str]) -> CommandOutput {
-    let replimeter = tool.command(args);
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", "ulimit -n 300; exec \"$0\" \"$@\""])
-        .arg(replimeter.get_program())
-        .args(replimeter.get_args())
-        .envs(
-            replimeter
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
-        .env("REPLIMETER_PASSWORD", password(&nodes[0]))
-        .current_dir(tool.folder())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    wait(shell.spawn().unwrap(), LIMIT)
+    let mut command = tool.command_with_files(300, args);
+    command.env("REPLIMETER_PASSWORD", password(&nodes[0]));
+    wait(command.spawn().unwrap(), LIMIT)
 }
 
 pub(super) fn too_few_open_files_are_refused(nodes: &[Node]) {

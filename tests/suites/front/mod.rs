@@ -2,11 +2,12 @@
 
 mod balancer;
 mod hangs;
+mod idle;
 
 use std::{
-    io::{BufReader, ErrorKind, Read, Write},
+    io::{BufReader, Write},
     net::{SocketAddr, TcpListener},
-    process::Child,
+    process::{Child, Command},
     thread,
 };
 
@@ -16,9 +17,9 @@ use replimeter_suites::{
     harness::{Test, skip},
     has_ended, headless,
     http::{Visitor, connect, raw, read_answer, served_address},
-    memory_kib, password, session, shared, sql, start, test, url, value, wait, wait_until,
+    password, session, shared, sql, start, test, url, value, wait, wait_until,
 };
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -29,7 +30,8 @@ pub(crate) const TESTS: &[Test] = &[
         .starts(4)
         .long(),
     test!(invalid_requests_are_refused),
-    test!(idle_and_slow_clients_delay_no_other),
+    test!(idle::idle_and_slow_clients_delay_no_other),
+    test!(idle::idle_visitors_take_no_file_of_the_servers),
     test!(stopped_replica_is_out_of_use_until_it_replicates),
     test!(hangs::hanging_posts_are_ended_before_more_connect),
     test!(hangs::hanging_posts_on_mysql_are_ended_before_more_connect).long(),
@@ -50,9 +52,16 @@ struct Front {
     rest: thread::JoinHandle<String>,
 }
 
+/// The command of a front at a free port.
+const SERVE: &[&str] = &["front", "--listen", "127.0.0.1:0", "--json"];
+
 /// Starts a front at a free port, and waits until it serves.
 fn serve(tool: &TestEnvironment, nodes: Option<&[Node]>, args: &[&str]) -> Front {
-    let mut command = tool.command(&["front", "--listen", "127.0.0.1:0", "--json"]);
+    serve_by(tool.command(SERVE), nodes, args)
+}
+
+/// Does so by this command.
+fn serve_by(mut command: Command, nodes: Option<&[Node]>, args: &[&str]) -> Front {
     if let Some((primary, replicas)) = nodes.and_then(<[Node]>::split_first) {
         command.args(["--primary", &url(primary, "replimeter")]);
         for replica in replicas {
@@ -366,36 +375,6 @@ fn invalid_requests_are_refused() {
         1,
         "{results:#}"
     );
-}
-
-fn idle_and_slow_clients_delay_no_other() {
-    // A thousand connections, and those of tests that run at the same time.
-    let files = getrlimit(Resource::Nofile);
-    let enough = files.maximum.map_or(8192, |most| most.min(8192));
-    if files.current.is_some_and(|now| now < enough) {
-        let current = Some(enough);
-        setrlimit(Resource::Nofile, Rlimit { current, ..files }).unwrap();
-    }
-    let sandbox = shared("mariadb/async:1", &[]);
-    let tool = TestEnvironment::new();
-    let front = serve(&tool, Some(sandbox.nodes()), &[]);
-    let mut idle: Vec<_> = (0..1000).map(|_| connect(front.address)).collect();
-    for slow in &mut idle[..100] {
-        slow.write_all(b"GET / HT").unwrap();
-    }
-    for _ in 0..20 {
-        assert_eq!(front.visitor().page().status, 200);
-    }
-    let memory = memory_kib(front.child.id(), "VmRSS").unwrap();
-    assert!(memory < 50 << 10, "{memory} KiB at 1,000 connections");
-    // What is left of a client that sends no request is closed.
-    let closed = match idle[500].read(&mut [0]) {
-        Ok(length) => length == 0,
-        Err(error) => error.kind() == ErrorKind::ConnectionReset,
-    };
-    assert!(closed, "an idle connection is still open");
-    drop(idle);
-    front.end();
 }
 
 fn stopped_replica_is_out_of_use_until_it_replicates() {

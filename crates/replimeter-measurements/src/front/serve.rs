@@ -96,6 +96,7 @@ pub(super) fn serve(
         rows,
         run: cx.clock.origin_unix_us() as u64,
         shows_servers: work.listen.ip().is_loopback(),
+        own_visitors: 0,
     };
     cx.stage(Stage::Prepare, "starting the fronts");
     let mut site = Site::start(cx, listener, servers, &spec, work.fronts)?;
@@ -115,10 +116,17 @@ fn watch(
     let work = cx.work;
     let label = cx.accumulator.label.clone();
     let address = site.address.to_string();
+    let until = work
+        .duration
+        .map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
+    let limit = match site.fronts.visitors() {
+        (_, false) => String::new(),
+        (visitors, true) => format!(
+            ", with {visitors} connections of visitors at most, for which the limit of open files leaves room (ulimit -Hn)"
+        ),
+    };
     cx.observers.emit(Event::Note(&format!(
-        "serving at http://{address}/ {}",
-        work.duration
-            .map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"))
+        "serving at http://{address}/ {until}{limit}"
     )));
     let (began, before) = (cx.clock.now(), site.processor_time());
     let end = work

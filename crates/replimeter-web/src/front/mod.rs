@@ -2,6 +2,7 @@
 
 mod app;
 mod monitor;
+mod open_files;
 mod page;
 mod pool;
 mod posts;
@@ -39,7 +40,7 @@ use self::{
     traffic::Acknowledged,
     visitor::CookieNames,
 };
-use crate::server::HttpServer;
+use crate::server::{HttpServer, VisitorLimits};
 
 /// The names of the front's threads begin with this.
 const THREADS: &str = "front";
@@ -87,6 +88,8 @@ pub struct FrontSpec {
     pub run: u64,
     /// Whether names of servers and reasons of errors are shown.
     pub shows_servers: bool,
+    /// Connections of visitors that this process opens itself, at most.
+    pub own_visitors: u32,
 }
 
 /// The servers of a front.
@@ -113,6 +116,8 @@ pub struct Fronts {
     monitor: Monitor,
     sites: Arc<[Arc<Site>]>,
     given_up: Arc<GivenUp>,
+    /// Connections that each may have with visitors.
+    visitors: usize,
 }
 
 /// What all fronts share.
@@ -168,34 +173,48 @@ impl Fronts {
     ) -> Result<Self, FrontError> {
         let posted = Arc::<Posted>::default();
         let given_up = Arc::<GivenUp>::default();
-        let (mut https, mut sites) = (Vec::new(), Vec::new());
-        for (number, listener) in (1..).zip(listeners) {
-            let name = threads_of(number);
+        let site = |number: usize| {
             // Fronts must not read the same rows, nor servers in the same order.
             let seed = Random::numbered(spec.run ^ number as u64).bits();
-            let site = Site::new(&name, &servers, spec, (clock, seed), (&posted, &given_up))?;
-            let site = Arc::new(site);
-            let handler = Arc::clone(&site);
-            let http = HttpServer::start(
-                &format!("{name}http"),
+            let shared = (&posted, &given_up);
+            Site::new(&threads_of(number), &servers, spec, (clock, seed), shared).map(Arc::new)
+        };
+        let sites = (1..=listeners.len()).map(site);
+        let sites: Arc<[Arc<Site>]> = sites.collect::<Result<_, _>>()?;
+        // After the connections to the servers, which come first.
+        let visitors = open_files::visitors(listeners.len(), spec.own_visitors);
+        let visitors = visitors.map_err(FrontError::System)?;
+        let http = |(number, (listener, site)): (usize, (TcpListener, &Arc<Site>))| {
+            let handler = Arc::clone(site);
+            HttpServer::start(
+                &format!("{}http", threads_of(number)),
                 listener,
                 spec.names.clone(),
+                VisitorLimits::of(visitors),
                 move |asked| {
                     let site = Arc::clone(&handler);
                     async move { site.answer(asked).await }
                 },
-            );
-            https.push(http.map_err(FrontError::System)?);
-            sites.push(site);
-        }
-        let sites = Arc::from(sites);
+            )
+        };
+        let https = (1..).zip(listeners.into_iter().zip(&*sites)).map(http);
+        let https = https.collect::<io::Result<_>>();
+        let https = https.map_err(FrontError::System)?;
         let monitor = Monitor::start(&sites, servers).map_err(FrontError::System)?;
         Ok(Self {
             https,
             monitor,
             sites,
             given_up,
+            visitors,
         })
+    }
+
+    /// Returns how many connections they may have with visitors, and whether the limit of open files allows no more.
+    #[must_use]
+    pub fn visitors(&self) -> (usize, bool) {
+        let is_low = self.visitors < open_files::MAX_VISITORS;
+        (self.visitors * self.https.len(), is_low)
     }
 
     /// Returns the addresses that they listen at.

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Node, Session};
+use replimeter_engine::{ErrorKind, Node, ServerError, Session};
 use replimeter_instruments::{preflight::CheckedReplica, sync::lock};
 
 use super::{FrontServers, Site};
@@ -45,6 +45,9 @@ impl fmt::Display for UseChange {
     }
 }
 
+/// Asks a server why it is out of use; `None` if it is not.
+type Ask = Box<dyn FnMut() -> Result<Option<String>, ServerError> + Send>;
+
 /// A thread per server, so that one that hangs delays the news of no other.
 pub(super) struct Monitor {
     shared: Arc<Shared>,
@@ -59,27 +62,23 @@ struct Shared {
 impl Monitor {
     pub(super) fn start(sites: &Arc<[Arc<Site>]>, servers: FrontServers) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let primary: Box<dyn FnMut() -> Option<String> + Send> = {
+        let primary: Ask = {
             let node = Node {
                 answer: ANSWER,
                 ..servers.primary.0
             };
-            Box::new(move || {
-                let session = Session::open_again(&node);
-                session.err().map(|error| error.to_string())
-            })
+            Box::new(move || Session::open_again(&node).map(|_| None))
         };
         let replicas = servers.replicas.into_iter().map(|replica| {
-            let ask: Box<dyn FnMut() -> Option<String> + Send> =
-                Box::new(move || absence(&replica));
+            let ask: Ask = Box::new(move || absence(&replica));
             ask
         });
-        for (index, mut ask) in std::iter::once(primary).chain(replicas).enumerate() {
+        for (index, ask) in std::iter::once(primary).chain(replicas).enumerate() {
             let (sites, shared) = (Arc::clone(sites), Arc::clone(&shared));
             // It is not joined: a server that hangs may hold it for some seconds.
             thread::Builder::new()
                 .name("monitor".to_owned())
-                .spawn(move || shared.watch(&sites, index, &mut *ask))?;
+                .spawn(move || shared.watch(&sites, index, ask))?;
         }
         Ok(Self { shared })
     }
@@ -101,17 +100,24 @@ impl Drop for Monitor {
 
 /// Returns why a replica is out of use. One that waits for its connection to the source has all that the source had sent, and
 /// answers reads.
-fn absence(replica: &CheckedReplica) -> Option<String> {
-    match replica.state_now() {
-        Ok(state) if state.running || (state.reconnecting && !state.failed) => None,
-        Ok(state) => Some(format!("it does not replicate ({})", state.words)),
-        Err(error) => Some(error.to_string()),
+fn absence(replica: &CheckedReplica) -> Result<Option<String>, ServerError> {
+    let state = replica.state_now()?;
+    let is_in = state.running || (state.reconnecting && !state.failed);
+    Ok((!is_in).then(|| format!("it does not replicate ({})", state.words)))
+}
+
+/// Returns why a server is out of use now, if it is; `None` if this process could not ask it, which says nothing about it.
+fn news(asked: Result<Option<String>, ServerError>) -> Option<Option<String>> {
+    match asked {
+        Ok(reason) => Some(reason),
+        Err(error) if error.kind == ErrorKind::Client => None,
+        Err(error) => Some(Some(error.to_string())),
     }
 }
 
 impl Shared {
     /// Asks a server until the fronts end.
-    fn watch(&self, sites: &[Arc<Site>], index: usize, ask: &mut dyn FnMut() -> Option<String>) {
+    fn watch(&self, sites: &[Arc<Site>], index: usize, mut ask: Ask) {
         loop {
             for _ in 0..INTERVAL.as_millis() / CHECK_INTERVAL.as_millis() {
                 thread::sleep(CHECK_INTERVAL);
@@ -119,7 +125,9 @@ impl Shared {
                     return;
                 }
             }
-            let reason = ask();
+            let Some(reason) = news(ask()) else {
+                continue;
+            };
             let pools = || sites.iter().map(|site| &site.pools[index]);
             // Held until the change is recorded: who sees its effect finds it there.
             let mut changes = lock(&self.changes);
@@ -136,5 +144,24 @@ impl Shared {
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_that_was_not_asked_stays_as_it_is() {
+        let error = |kind| ServerError {
+            kind,
+            ..ServerError::precondition("primary", "db:3306", "cannot connect", "full", "wait")
+        };
+        assert_eq!(news(Err(error(ErrorKind::Client))), None);
+        let gone = "primary (db:3306): cannot connect: full".to_owned();
+        assert_eq!(news(Err(error(ErrorKind::Unreachable))), Some(Some(gone)));
+        assert_eq!(news(Ok(None)), Some(None));
+        let stopped = Some("it does not replicate".to_owned());
+        assert_eq!(news(Ok(stopped.clone())), Some(stopped));
     }
 }

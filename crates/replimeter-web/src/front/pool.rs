@@ -283,6 +283,13 @@ impl Shared {
         changed
     }
 
+    /// Takes the server out of use after a connection was refused, unless by this process or machine.
+    fn set_out_if_away(&self, error: &ServerError) {
+        if error.unanswered() {
+            self.set_out(Some(error.to_string()));
+        }
+    }
+
     /// Returns the next request; `None` when the pool has ended.
     fn next(&self) -> Option<Job> {
         let mut queue = lock(&self.queue);
@@ -374,19 +381,15 @@ impl Shared {
             let open = match known.map_or_else(|| self.connect(index), Ok) {
                 Ok(open) => connection.insert(open),
                 Err(error) => {
-                    if error.unanswered() {
-                        self.set_out(Some(error.to_string()));
-                    }
+                    self.set_out_if_away(&error);
                     return Err(Refusal::Failed(error));
                 }
             };
             match open.perform(job, &self.clock, took) {
                 // One connection that breaks, or one slow statement, is no absence of the server.
                 Err(Refusal::Failed(error)) if error.kind == ErrorKind::Lost => {
-                    *connection = self.connect(index).ok();
-                    if connection.is_none() {
-                        self.set_out(Some(error.to_string()));
-                    }
+                    let again = self.connect(index);
+                    *connection = again.inspect_err(|error| self.set_out_if_away(error)).ok();
                     last = Refusal::Failed(error);
                 }
                 result => return result,
