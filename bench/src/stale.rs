@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use mysql::prelude::Queryable;
+use replimeter_engine::session::Bound;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{TestEnvironment, password, session, sql, start, url};
 use serde_json::Value;
@@ -38,29 +38,20 @@ fn run(sandbox: &Sandbox, more: &[&str]) -> Value {
 /// Returns the rounds per second of a plain loop of the same statements.
 fn by_hand(sandbox: &Sandbox) -> f64 {
     let (mut writer, mut reader) = (session(&sandbox.nodes()[0]), session(&sandbox.nodes()[1]));
-    let update = writer
-        .conn()
-        .prep("UPDATE bench.t SET k = ? WHERE id = ?")
-        .expect("it is prepared");
-    let select = reader
-        .conn()
-        .prep("SELECT k FROM bench.t WHERE id = ?")
-        .expect("it is prepared");
-    let base: u64 = writer
-        .conn()
-        .query_first("SELECT MAX(k) FROM bench.t")
-        .expect("an answer")
-        .unwrap_or(0);
+    let update = "UPDATE bench.t SET k = ? WHERE id = ?";
+    let update = writer.prepare("bench", update).expect("it is prepared");
+    let select = "SELECT k FROM bench.t WHERE id = ?";
+    let select = reader.prepare("bench", select).expect("it is prepared");
+    let newest = "SELECT MAX(k) FROM bench.t";
+    let newest = writer.value("bench", newest).expect("an answer");
+    let base: u64 = newest.map_or(0, |k| k.parse().expect("a number"));
     let began = Instant::now();
     for round in base + 1..=base + ROUNDS {
         let id = 2 * (round.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % 1000 + 1;
-        writer
-            .conn()
-            .exec_drop(&update, (round, id))
-            .expect("it writes");
+        let values = [round, id].map(Bound::Number);
+        writer.execute("bench", &update, values).expect("it writes");
         while reader
-            .conn()
-            .exec_first::<u64, _, _>(&select, (id,))
+            .number("bench", &select, [Bound::Number(id)])
             .expect("it reads")
             != Some(round)
         {}

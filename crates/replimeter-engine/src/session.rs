@@ -1,5 +1,7 @@
 //! An open connection to one server.
 
+mod prepared;
+
 use std::{
     collections::BTreeMap,
     fmt, io,
@@ -14,8 +16,15 @@ use mysql::{
     prelude::{Protocol, Queryable},
 };
 use replimeter_model::target::SslMode;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::{
+    io::Errno,
+    net::{
+        RecvFlags,
+        sockopt::{Timeout, set_socket_timeout},
+    },
+};
 
+pub use self::prepared::{Bound, Fields, Prepared, Reset, Values};
 use crate::{
     attempt::attempt,
     dialect::session_settings::SessionSettings,
@@ -167,11 +176,6 @@ impl Session {
         self.watch.interrupter()
     }
 
-    /// Returns the driver's connection, for the measuring path.
-    pub fn conn(&mut self) -> &mut Conn {
-        &mut self.conn
-    }
-
     /// Returns the connection's socket, for code that reads and writes it directly between two
     /// statements of the driver.
     ///
@@ -200,6 +204,15 @@ impl Session {
             let lost = io::Error::from(io::ErrorKind::NotConnected);
             self.error("cannot connect", &Error::IoError(lost))
         })
+    }
+
+    /// Returns whether the peer has closed the connection, on which nothing is under way.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let read = rustix::net::recv(socket_of(&self.conn), &mut [0; 1], flags);
+        // An error that the server sends before it closes the connection is such an end, too.
+        !matches!(read, Err(Errno::AGAIN | Errno::INTR))
     }
 
     /// Consumes the session and returns the driver's connection, for a stream that takes it over.
@@ -234,7 +247,7 @@ impl Session {
 
     /// Wraps a driver error with this server's name.
     #[must_use]
-    pub fn error(&self, operation: &str, error: &Error) -> ServerError {
+    pub(crate) fn error(&self, operation: &str, error: &Error) -> ServerError {
         let error = ServerError::from_driver(&self.name, &self.address, operation, error);
         if error.kind == ErrorKind::Timeout {
             unanswered::add(self.watch.node());
@@ -254,7 +267,7 @@ impl Session {
     }
 
     /// Runs a statement and keeps what `keep` takes of each row, up to [`MAX_ANSWER`] bytes in all.
-    fn answer<T>(
+    pub(crate) fn answer<T>(
         &mut self,
         operation: &str,
         sql: &str,
@@ -270,25 +283,54 @@ impl Session {
         ask: impl FnOnce(&mut Conn) -> mysql::Result<QueryResult<'_, '_, '_, P>>,
         mut keep: impl FnMut(Row) -> T,
     ) -> Result<Vec<T>, ServerError> {
-        self.watch.begin();
-        let (conn, watch) = (&mut self.conn, &self.watch);
-        let read = driver::call(|| {
+        let (mut kept, mut bytes) = (Vec::new(), 0);
+        self.each(operation, ask, |row| {
+            bytes += size(&row);
+            if bytes > MAX_ANSWER {
+                return Err(format!(
+                    "the answer is longer than {} MiB",
+                    MAX_ANSWER >> 20
+                ));
+            }
+            kept.push(keep(row));
+            Ok(())
+        })?;
+        Ok(kept)
+    }
+
+    /// Sends a statement by `ask` and passes each row to `each`, which can refuse it with a cause.
+    fn each<P: Protocol>(
+        &mut self,
+        operation: &str,
+        ask: impl FnOnce(&mut Conn) -> mysql::Result<QueryResult<'_, '_, '_, P>>,
+        mut each: impl FnMut(Row) -> Result<(), String>,
+    ) -> Result<(), ServerError> {
+        self.ask(operation, |conn, watch| {
             // Dropping the result reads the rest of it, which must not happen after a panic.
             let mut result = ManuallyDrop::new(ask(conn)?);
-            let mut bytes = 0;
-            let rows = result.by_ref().map(|row| {
-                let row = row.map_err(Some)?;
-                bytes += size(&row);
-                if bytes > MAX_ANSWER {
+            let mut refused = Ok(());
+            for row in result.by_ref() {
+                refused = each(row?);
+                if refused.is_err() {
                     watch.shut_down();
-                    return Err(None);
+                    break;
                 }
-                Ok(keep(row))
-            });
-            let kept = rows.collect::<Result<Vec<T>, _>>();
+            }
             drop(ManuallyDrop::into_inner(result));
-            kept.map(Some).or_else(|error| error.map_or(Ok(None), Err))
-        });
+            Ok(refused)
+        })
+    }
+
+    /// Calls the driver for one answer, which takes a bounded time. Neither a panic nor an answer that `work` refuses with a cause
+    /// leaves the connection open.
+    fn ask<T>(
+        &mut self,
+        operation: &str,
+        work: impl FnOnce(&mut Conn, &AnswerWatch) -> mysql::Result<Result<T, String>>,
+    ) -> Result<T, ServerError> {
+        self.watch.begin();
+        let (conn, watch) = (&mut self.conn, &self.watch);
+        let read = driver::call(|| work(conn, watch));
         let late = self.watch.end();
         let failed = |kind, cause: String, hint: &str| {
             self.watch.shut_down();
@@ -299,12 +341,8 @@ impl Session {
         };
         const SERVER: &str = "check that the address is that of a MariaDB or MySQL server, and that the network is sound";
         match read {
-            Ok(Ok(Some(kept))) => Ok(kept),
-            Ok(Ok(None)) => Err(failed(
-                ErrorKind::Lost,
-                format!("the answer is longer than {} MiB", MAX_ANSWER >> 20),
-                SERVER,
-            )),
+            Ok(Ok(Ok(done))) => Ok(done),
+            Ok(Ok(Err(refused))) => Err(failed(ErrorKind::Lost, refused, SERVER)),
             Ok(Err(_)) if let Some(limit) = late => Err(failed(
                 ErrorKind::Timeout,
                 format!(
@@ -430,27 +468,6 @@ impl Session {
     ) -> Result<u64, ServerError> {
         self.bound(operation, sql, values)?;
         Ok(self.conn.last_insert_id())
-    }
-}
-
-/// A value for a `?` of a statement.
-#[derive(Clone, Copy, Debug)]
-pub enum Bound<'a> {
-    /// A text.
-    Text(&'a str),
-    /// A number.
-    Number(u64),
-    /// No value.
-    Null,
-}
-
-impl From<&Bound<'_>> for Value {
-    fn from(bound: &Bound<'_>) -> Self {
-        match bound {
-            Bound::Text(text) => Self::Bytes(text.as_bytes().to_vec()),
-            Bound::Number(number) => Self::UInt(*number),
-            Bound::Null => Self::NULL,
-        }
     }
 }
 

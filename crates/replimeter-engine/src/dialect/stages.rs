@@ -4,11 +4,11 @@
 //! transactions between two queries are overwritten. MariaDB reports positions without times, which
 //! the times of the queries bracket. A Galera node reports neither.
 
-use mysql::{Row, Statement, Value, prelude::Queryable};
+use mysql::{Row, Value};
 use replimeter_model::engine::Engine;
 
 use super::gtid::{DomainGtid, domain_gtids};
-use crate::{ErrorKind, ServerError, Session, error::code, facts::ServerFacts};
+use crate::{ErrorKind, ServerError, Session, error::code, facts::ServerFacts, session::Prepared};
 
 const OPERATION: &str = "cannot read the progress of transactions";
 
@@ -95,7 +95,7 @@ pub struct StageSource {
 
 #[derive(Debug)]
 enum StageQuery {
-    Remembered(Statement),
+    Remembered(Prepared),
     Positions(&'static str),
 }
 
@@ -115,8 +115,7 @@ impl StageSource {
                         "start the server with performance_schema=ON; lag is measured without it",
                     ));
                 }
-                let prepared = session.conn().prep(REMEMBERED);
-                StageQuery::Remembered(prepared.map_err(|error| session.error(OPERATION, &error))?)
+                StageQuery::Remembered(session.prepare(OPERATION, REMEMBERED)?)
             }
             Engine::MariaDb => {
                 if facts.on("wsrep_on") {
@@ -157,13 +156,11 @@ impl StageSource {
     pub fn ask(&self, session: &mut Session) -> Result<StageAnswer, ServerError> {
         match &self.way {
             StageQuery::Remembered(statement) => {
-                let rows: Result<Vec<Row>, _> = session.conn().exec(statement, ());
-                rows.map(|rows| StageAnswer::Remembered(remembered(rows)))
-                    .map_err(|error| session.error(OPERATION, &error))
+                let rows = session.status(OPERATION, statement)?;
+                Ok(StageAnswer::Remembered(remembered(rows)))
             }
             StageQuery::Positions(statement) => {
-                let rows: Result<Vec<Row>, _> = session.conn().query(*statement);
-                let rows = rows.map_err(|error| session.error(OPERATION, &error))?;
+                let rows = session.answer(OPERATION, statement, |row| row)?;
                 let text = |name: &str| {
                     rows.iter()
                         .map(|row| bytes(row, name))

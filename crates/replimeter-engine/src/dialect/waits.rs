@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
-use mysql::{Statement, Value, prelude::Queryable};
 use replimeter_model::engine::Engine;
 
-use crate::{ServerError, Session, dialect::galera, facts::ServerFacts};
+use crate::{
+    ErrorKind, ServerError, Session,
+    dialect::galera,
+    error::code,
+    facts::ServerFacts,
+    session::{Bound, Prepared},
+};
 
 const OPERATION: &str = "cannot wait for a transaction";
 
 /// A prepared wait.
 pub struct PreparedWait {
-    statement: Statement,
+    statement: Prepared,
     /// Values that mean "applied".
     done: &'static [i64],
     /// Whether the server takes whole seconds only.
@@ -58,8 +63,7 @@ impl PreparedWait {
             ));
         }
         let (sql, done) = wording(facts.engine, galera);
-        let prepared = session.conn().prep(sql);
-        let statement = prepared.map_err(|error| session.error(OPERATION, &error))?;
+        let statement = session.prepare(OPERATION, sql)?;
         Ok(Self {
             statement,
             done,
@@ -79,25 +83,21 @@ impl PreparedWait {
     ) -> Result<bool, ServerError> {
         let seconds = limit.as_secs_f64();
         let seconds = if self.whole_seconds {
-            Value::UInt(seconds.ceil() as u64)
+            Bound::Number(seconds.ceil() as u64)
         } else {
-            Value::Double(seconds)
+            Bound::Real(seconds)
         };
-        let answer: Result<Option<Option<i64>>, mysql::Error> =
-            session.conn().exec_first(&self.statement, (gtid, seconds));
-        match answer {
-            Ok(Some(Some(answer))) => Ok(self.done.contains(&answer)),
-            Ok(_) => Err(session.precondition(
+        let values = [Bound::Text(gtid), seconds];
+        match session.signed(OPERATION, &self.statement, values) {
+            Ok(Some(answer)) => Ok(self.done.contains(&answer)),
+            Ok(None) => Err(session.precondition(
                 OPERATION,
                 format!("it cannot wait for {gtid}"),
                 "check that it replicates by GTID; otherwise use --method poll",
             )),
             // Galera reports the timeout as this error.
-            Err(mysql::Error::MySqlError(error)) if error.code == LOCK_WAIT_TIMEOUT => Ok(false),
-            Err(error) => Err(session.error(OPERATION, &error)),
+            Err(error) if error.kind == ErrorKind::Statement(code::LOCK_WAIT_TIMEOUT) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }
-
-/// `ER_LOCK_WAIT_TIMEOUT`.
-const LOCK_WAIT_TIMEOUT: u16 = 1205;

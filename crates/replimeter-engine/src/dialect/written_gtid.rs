@@ -69,8 +69,7 @@ impl GtidSource {
         if self == Self::AskedFor {
             return session.value(OPERATION, "SELECT WSREP_LAST_WRITTEN_GTID()");
         }
-        let changes = session.conn().session_state_changes().unwrap_or_default();
-        Ok(changes.iter().find_map(told))
+        session.told(OPERATION, told)
     }
 }
 

@@ -87,13 +87,69 @@ fn greet(stream: &mut TcpStream) -> Result<()> {
 
 /// Logs a client in, and returns after the first statement that is not part of the login.
 pub(crate) fn log_in(stream: &mut TcpStream) -> Result<()> {
+    first_command(stream).map(drop)
+}
+
+/// Logs a client in, and returns the first command that is not part of the login.
+fn first_command(stream: &mut TcpStream) -> Result<Vec<u8>> {
     greet(stream)?;
     send(stream, 2, OK)?;
-    while receive(stream)?.get(1..4) == Some(b"SET") {
+    loop {
+        let command = receive(stream)?;
+        if command.get(1..4) != Some(b"SET") {
+            return Ok(command);
+        }
         send(stream, 1, OK)?;
     }
-    Ok(())
 }
+
+/// Logs a client in, prepares a statement if it asks for that first, and returns whether the command to answer is a query.
+fn until_command(stream: &mut TcpStream) -> Result<bool> {
+    let command = first_command(stream)?;
+    if command.first() == Some(&0x16) {
+        send(stream, 1, &[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])?;
+        receive(stream)?;
+    }
+    Ok(command.first() == Some(&3))
+}
+
+/// What measuring threads do with a session.
+type Operation = fn(&mut Session) -> std::result::Result<(), ServerError>;
+
+const NO_VALUES: [Bound<'_>; 0] = [];
+
+/// The operations that return rows, then the others.
+const OPERATIONS: [Operation; 8] = [
+    |session| {
+        let statement = session.prepare("test", "SELECT 1")?;
+        session.number("test", &statement, NO_VALUES).map(drop)
+    },
+    |session| {
+        let statement = session.prepare("test", "SELECT 1")?;
+        session.signed("test", &statement, NO_VALUES).map(drop)
+    },
+    |session| {
+        let statement = session.prepare("test", "SELECT 1")?;
+        session.numbers("test", &statement, NO_VALUES).map(drop)
+    },
+    |session| {
+        let statement = session.prepare("test", "SELECT 1")?;
+        session.status("test", &statement).map(drop)
+    },
+    |session| {
+        let statement = session.prepare("test", "SELECT 1")?;
+        session.execute("test", &statement, NO_VALUES).map(drop)
+    },
+    |session| {
+        session.each_row("test", "SELECT 1", 1000, |mut row| {
+            row.number();
+        })
+    },
+    |session| session.reset("test", Reset::Connection),
+    |session| session.reset("test", Reset::User),
+];
+/// The number of those that return rows.
+const READS: usize = 6;
 
 /// Sends the definition of one column.
 pub(crate) fn column(stream: &mut TcpStream) -> Result<()> {
@@ -143,6 +199,46 @@ fn packets_that_panic_in_the_driver_are_errors() {
     }));
     assert_eq!(error.cause, "the answer is not one of the protocol");
     assert_eq!(error.kind, ErrorKind::Lost);
+
+    let empty = peer(|mut stream| {
+        until_command(&mut stream)?;
+        (1..).try_for_each(|number| send(&mut stream, number, &[]))
+    });
+    let empty_rows = peer(|mut stream| {
+        until_command(&mut stream)?;
+        column(&mut stream)?;
+        (4..).try_for_each(|number| send(&mut stream, number, &[]))
+    });
+    let unprepared = peer(|mut stream| {
+        log_in(&mut stream)?;
+        (1..).try_for_each(|number| send(&mut stream, number, &[]))
+    });
+    // A number is expected.
+    let texts = peer(|mut stream| {
+        let row: &[u8] = if until_command(&mut stream)? {
+            b"\x01x"
+        } else {
+            b"\0\0\x01x"
+        };
+        column(&mut stream)?;
+        send(&mut stream, 4, row)?;
+        send(&mut stream, 5, &[0xfe, 0, 0, 2, 0])?;
+        stream.read(&mut [0]).map(drop)
+    });
+    for (peer, operations) in [
+        (empty, &OPERATIONS[..]),
+        (empty_rows, &OPERATIONS[..READS]),
+        (unprepared, &OPERATIONS[..READS]),
+        (texts, &OPERATIONS[..3]),
+    ] {
+        for (number, operation) in operations.iter().enumerate() {
+            let mut session = Session::open(&peer).unwrap();
+            let error = operation(&mut session).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Lost, "{number}: {error:?}");
+            let after = session.run("test", "DO 1").unwrap_err();
+            assert!(after.unanswered(), "{number}: {after:?}");
+        }
+    }
 }
 
 #[test]
@@ -202,6 +298,37 @@ fn endless_rows_end() {
         }
     }));
     assert_eq!(error.cause, "the answer is longer than 64 MiB");
+
+    let rows = peer(|mut stream| {
+        let row: &[u8] = if until_command(&mut stream)? {
+            b"\x017"
+        } else {
+            b"\0\0\x017"
+        };
+        column(&mut stream)?;
+        let numbers = (0..=u8::MAX).map(|number| number.wrapping_add(4));
+        let rows: Vec<u8> = numbers.flat_map(|number| packet(number, row)).collect();
+        loop {
+            stream.write_all(&rows)?;
+        }
+    });
+    let ended = |operation: &Operation| {
+        let mut session = Session::open(&rows).unwrap();
+        let error = operation(&mut session).unwrap_err();
+        assert!(error.unanswered(), "{error:?}");
+        error.cause
+    };
+    let causes: Vec<String> = thread::scope(|scope| {
+        let threads = OPERATIONS[..READS]
+            .iter()
+            .map(|operation| scope.spawn(|| ended(operation)));
+        let threads: Vec<_> = threads.collect();
+        let causes = threads.into_iter().map(|thread| thread.join().unwrap());
+        causes.collect()
+    });
+    assert_eq!(causes[0], "the answer has more rows than 1");
+    assert_eq!(causes[1], "the answer has more rows than 1");
+    assert_eq!(causes[5], "the answer has more rows than 1000");
 }
 
 #[test]

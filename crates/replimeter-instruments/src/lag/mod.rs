@@ -23,7 +23,9 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::{Node, ServerError, Session, dialect::written_gtid::GtidSource};
+use replimeter_engine::{
+    Node, ServerError, Session, dialect::written_gtid::GtidSource, session::Bound,
+};
 use replimeter_model::{
     plan::{LagPlan, Method},
     sample::{LagSample, Write},
@@ -218,11 +220,9 @@ fn select_points(
     real_time: bool,
     stop: &AtomicBool,
 ) -> Result<SignedHistogram, ServerError> {
-    use mysql::prelude::Queryable;
     let mut session = Session::open(node)?;
     let operation = "cannot measure a point select";
-    let prepared = session.conn().prep(&*POINT_SELECT);
-    let statement = prepared.map_err(|error| session.error(operation, &error))?;
+    let statement = session.prepare(operation, &POINT_SELECT)?;
     let mut trips = SignedHistogram::default();
     prepare_measuring_thread(real_time);
     for round in 0..POINT_SELECTS_WARM_UP + POINT_SELECTS {
@@ -231,9 +231,9 @@ fn select_points(
         }
         let id = reference_select_row(round as u64, rows.clone());
         let began = clock.now();
-        let row = session.conn().exec::<u64, _, _>(&statement, (id,));
+        let row = session.number(operation, &statement, [Bound::Number(id)]);
         let ended = clock.now();
-        row.map_err(|error| session.error(operation, &error))?;
+        row?;
         if round >= POINT_SELECTS_WARM_UP {
             trips.record(ended - began);
         }

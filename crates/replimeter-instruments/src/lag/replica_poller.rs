@@ -6,9 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mysql::{Statement, prelude::Queryable};
 use replimeter_engine::{
-    Node, ServerError, Session, dialect::sync_reads::conflict, facts::Identity,
+    Node, ServerError, Session,
+    dialect::sync_reads::conflict,
+    facts::Identity,
+    session::{Bound, Prepared},
 };
 use replimeter_model::{
     sample::{Sighting, SightingDetail},
@@ -33,8 +35,8 @@ const OPERATION: &str = "cannot read the replica";
 /// The connection to one replica.
 pub(super) struct ReplicaPoller {
     session: Session,
-    statement: Statement,
-    point_select: Statement,
+    statement: Prepared,
+    point_select: Prepared,
     slot: usize,
 }
 
@@ -78,11 +80,8 @@ pub(super) fn arrival(
 impl ReplicaPoller {
     /// Prepares the reads on a connection that shows all earlier rows.
     pub(super) fn new(mut session: Session, slot: usize) -> Result<Self, ServerError> {
-        let mut prepare = |sql: &str| {
-            let prepared = session.conn().prep(sql);
-            prepared.map_err(|error| session.error(OPERATION, &error))
-        };
-        let (statement, point_select) = (prepare(&UNSEEN)?, prepare(&POINT_SELECT)?);
+        let statement = session.prepare(OPERATION, &UNSEEN)?;
+        let point_select = session.prepare(OPERATION, &POINT_SELECT)?;
         Ok(Self {
             session,
             statement,
@@ -123,12 +122,10 @@ impl ReplicaPoller {
                 let id =
                     super::reference_select_row(selects, first..shared_state.sent().max(first + 1));
                 let began = clock.now();
-                let read = self
-                    .session
-                    .conn()
-                    .exec::<u64, _, _>(&self.point_select, (id,));
+                let row = [Bound::Number(id)];
+                let read = self.session.number(OPERATION, &self.point_select, row);
                 let ended = clock.now();
-                match read.map_err(|error| self.session.error(OPERATION, &error)) {
+                match read {
                     Ok(_) => _ = sighted.send(ObserverEvent::PointSelect { began, ended }),
                     Err(error) if conflict(&error) => {}
                     Err(error) => return Err(error),
@@ -136,12 +133,10 @@ impl ReplicaPoller {
                 continue;
             }
             let began = clock.now();
-            let read = self
-                .session
-                .conn()
-                .exec::<u64, _, _>(&self.statement, (tracker.low(),));
+            let above = [Bound::Number(tracker.low())];
+            let read = self.session.numbers(OPERATION, &self.statement, above);
             let ended = clock.now();
-            let rows = match read.map_err(|error| self.session.error(OPERATION, &error)) {
+            let rows = match read {
                 Ok(rows) => rows,
                 // A cluster member aborts reads in favor of transactions that it applies. The aborted
                 // read showed nothing, so the bracket still begins at the read before.

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use mysql::{Statement, prelude::Queryable};
 use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{sync_reads::conflict, waits::PreparedWait},
     facts::ServerFacts,
+    session::{Bound, Prepared},
 };
 use replimeter_model::{
     sample::{Sighting, SightingDetail},
@@ -42,7 +42,7 @@ const OPERATION: &str = "cannot read the replica";
 pub(super) struct Waiter {
     session: Session,
     wait: PreparedWait,
-    point_select: Statement,
+    point_select: Prepared,
     slot: usize,
 }
 
@@ -57,8 +57,7 @@ impl Waiter {
     pub(super) fn open(node: &Node, facts: &ServerFacts, slot: usize) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
         let wait = PreparedWait::prepare(&mut session, facts)?;
-        let prepared = session.conn().prep(&*POINT_SELECT);
-        let point_select = prepared.map_err(|error| session.error(OPERATION, &error))?;
+        let point_select = session.prepare(OPERATION, &POINT_SELECT)?;
         Ok(Self {
             session,
             wait,
@@ -176,12 +175,9 @@ impl Waiter {
 
     /// Returns whether a read shows the row.
     fn read(&mut self, seq: u64) -> Result<bool, ServerError> {
-        let row = self
-            .session
-            .conn()
-            .exec_first::<u64, _, _>(&self.point_select, (seq,));
-        row.map(|row| row.is_some())
-            .map_err(|error| self.session.error(OPERATION, &error))
+        let row = [Bound::Number(seq)];
+        let found = self.session.number(OPERATION, &self.point_select, row)?;
+        Ok(found.is_some())
     }
 }
 

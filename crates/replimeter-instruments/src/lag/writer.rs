@@ -10,9 +10,11 @@ use std::{
     time::Duration,
 };
 
-use mysql::{Statement, Value, prelude::Queryable};
 use replimeter_engine::{
-    Node, ServerError, Session, dialect::written_gtid::GtidSource, facts::ServerFacts,
+    Node, ServerError, Session,
+    dialect::written_gtid::GtidSource,
+    facts::ServerFacts,
+    session::{Bound, Prepared, Values},
 };
 use replimeter_model::{
     plan::Pace,
@@ -64,7 +66,7 @@ pub(super) struct WriterChannels {
 /// A writer's connection.
 pub(super) struct Writer {
     session: Session,
-    statement: Statement,
+    statement: Prepared,
     written: Option<GtidSource>,
     real_time: bool,
 }
@@ -94,8 +96,7 @@ impl Writer {
             }
             None => INSERT.to_owned(),
         };
-        let prepared = session.conn().prep(insert);
-        let statement = prepared.map_err(|error| session.error(OPERATION, &error))?;
+        let statement = session.prepare(OPERATION, &insert)?;
         Ok(Self {
             session,
             statement,
@@ -348,21 +349,20 @@ impl ActiveWriter<'_> {
         let length = usize::try_from(size).unwrap_or(usize::MAX).min(bytes.len());
         let sent_us = clock.origin_unix_us() + clock.now().0 / 1000;
         // Built before the clock is read: copying the payload is not part of the server's time.
-        let values = vec![
-            Value::UInt(id),
-            Value::UInt(row.into()),
-            Value::Int(sent_us),
-            Value::Bytes(bytes[..length].to_vec()),
-        ];
+        let values = Values::from([
+            Bound::Number(id),
+            Bound::Number(row.into()),
+            Bound::Signed(sent_us),
+            Bound::Bytes(&bytes[..length]),
+        ]);
         shared_state.sending(id);
         let send = clock.now();
-        let result = self
-            .writer
-            .session
-            .conn()
-            .exec_drop(&self.writer.statement, values);
+        let Writer {
+            session, statement, ..
+        } = &mut self.writer;
+        let result = session.execute(OPERATION, statement, values);
         let ack = clock.now();
-        result.map_err(|error| self.writer.session.error(OPERATION, &error))?;
+        result?;
         self.schedule.held_bytes.fetch_add(size, Ordering::AcqRel);
         if !matches!(phase, Phase::WarmUp | Phase::Settle) {
             self.schedule

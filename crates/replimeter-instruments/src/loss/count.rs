@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use mysql::prelude::Queryable;
 use replimeter_engine::{
     ServerError, Session,
     dialect::gtid::{Executed, executed},
@@ -13,7 +12,7 @@ use replimeter_model::loss::ErrantTransactions;
 
 use super::{
     CrashContext, errant,
-    id_set::IdSet,
+    id_set::{IdSet, MAX_ID},
     patient,
     writers::{self, JournalEntry},
 };
@@ -22,13 +21,11 @@ use crate::{MeasureError, preflight::Cluster};
 /// Returns the rows of the load on a server.
 fn rows(session: &mut Session) -> Result<IdSet, ServerError> {
     let sql = "SELECT id FROM `replimeter`.`loss_probe` WHERE id > 0";
-    let found = session
-        .conn()
-        .query_fold(sql, IdSet::default(), |mut ids, id: u64| {
-            ids.insert(id);
-            ids
-        });
-    found.map_err(|error| session.error("cannot count the rows", &error))
+    let mut ids = IdSet::default();
+    session.each_row("cannot count the rows", sql, MAX_ID, |mut row| {
+        ids.insert(row.number());
+    })?;
+    Ok(ids)
 }
 
 /// Returns the rows on the new primary, including all that it received.

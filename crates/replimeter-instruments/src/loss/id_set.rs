@@ -1,7 +1,7 @@
 //! Sets of row ids, with a bit for each.
 
 /// The largest id that is stored; no row of the load has a larger one.
-const MAX_ID: u64 = 1 << 26;
+pub(crate) const MAX_ID: u64 = 1 << 26;
 
 /// A set of ids that begin at 1 and have few gaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,10 @@ use std::{
     time::Duration,
 };
 
-use mysql::{Statement, prelude::Queryable};
-use replimeter_engine::{Node, ServerError, Session};
+use replimeter_engine::{
+    Node, ServerError, Session,
+    session::{Bound, Prepared},
+};
 
 use super::id_set::IdSet;
 
@@ -21,14 +23,13 @@ const MAX_UNSEEN: u64 = 20_000;
 /// The connection that reads.
 pub(crate) struct Watcher {
     session: Session,
-    statement: Statement,
+    statement: Prepared,
 }
 
 impl Watcher {
     pub(crate) fn open(node: &Node) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
-        let prepared = session.conn().prep(NEWEST);
-        let statement = prepared.map_err(|error| session.error(OPERATION, &error))?;
+        let statement = session.prepare(OPERATION, NEWEST)?;
         Ok(Self { session, statement })
     }
 
@@ -38,11 +39,8 @@ impl Watcher {
         // All ids up to here were seen.
         let mut all_until = 0u64;
         while !stop.load(Ordering::Relaxed) {
-            let Ok(rows) = self
-                .session
-                .conn()
-                .exec::<u64, _, _>(&self.statement, (all_until,))
-            else {
+            let above = [Bound::Number(all_until)];
+            let Ok(rows) = self.session.numbers(OPERATION, &self.statement, above) else {
                 break;
             };
             let mut largest = all_until;

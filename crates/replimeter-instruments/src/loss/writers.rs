@@ -9,8 +9,10 @@ use std::{
     time::Duration,
 };
 
-use mysql::{Statement, prelude::Queryable};
-use replimeter_engine::{ErrorKind, Node, ServerError, Session};
+use replimeter_engine::{
+    ErrorKind, Node, ServerError, Session,
+    session::{Bound, Prepared},
+};
 use replimeter_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -51,14 +53,13 @@ pub(crate) struct JournalEntry {
 /// The connection of one writer.
 pub(crate) struct Writer {
     session: Session,
-    statement: Statement,
+    statement: Prepared,
 }
 
 impl Writer {
     pub(crate) fn open(node: &Node) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
-        let prepared = session.conn().prep(INSERT);
-        let statement = prepared.map_err(|error| session.error(OPERATION, &error))?;
+        let statement = session.prepare(OPERATION, INSERT)?;
         Ok(Self { session, statement })
     }
 }
@@ -141,16 +142,16 @@ impl WriterLoad {
             if style.journal && id > MAX_ROWS {
                 break;
             }
-            let answer = session.conn().exec_drop(&statement, (id, &payload));
+            let values = [Bound::Number(id), Bound::Bytes(&payload)];
+            let answer = session.execute(OPERATION, &statement, values);
             let now = clock.now();
             let fate = match answer {
-                Ok(()) => {
+                Ok(_) => {
                     self.acknowledged.fetch_add(1, Ordering::Relaxed);
                     refusals = 0;
                     WriteOutcome::Acknowledged(now)
                 }
                 Err(error) => {
-                    let error = session.error(OPERATION, &error);
                     let refused =
                         matches!(error.kind, ErrorKind::Statement(_) | ErrorKind::Privilege);
                     refusals += 1;

@@ -2,7 +2,6 @@
 
 use std::{thread, time::Duration};
 
-use mysql::{ChangeUserOpts, Statement, prelude::Queryable};
 use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{
@@ -12,6 +11,7 @@ use replimeter_engine::{
         written_gtid::GtidSource,
     },
     facts::ServerFacts,
+    session::{Bound, Prepared, Reset},
 };
 use replimeter_model::{
     plan::SessionReset,
@@ -39,25 +39,21 @@ const ASKING: &str = "cannot read from the writer";
 
 /// Returns the connection to a pool and takes it out again: its session settings are reset.
 fn pooled(session: &mut Session, pool: SessionReset) -> Result<(), ServerError> {
-    let done = match pool {
+    let reset = match pool {
         SessionReset::Keep => return Ok(()),
-        SessionReset::Reset => session.conn().reset(),
-        SessionReset::ChangeUser => session.conn().change_user(ChangeUserOpts::DEFAULT),
+        SessionReset::Reset => Reset::Connection,
+        SessionReset::ChangeUser => Reset::User,
     };
-    done.map_err(|error| session.error("cannot reset the connection", &error))?;
-    session.restore_settings("cannot reset the connection")
-}
-
-fn prepared(session: &mut Session, operation: &str, sql: &str) -> Result<Statement, ServerError> {
-    let prepared = session.conn().prep(sql);
-    prepared.map_err(|error| session.error(operation, &error))
+    let operation = "cannot reset the connection";
+    session.reset(operation, reset)?;
+    session.restore_settings(operation)
 }
 
 /// A connection that writes.
 pub(super) struct Writer {
     session: Session,
-    update: Statement,
-    retake: Statement,
+    update: Prepared,
+    retake: Prepared,
     written: Option<GtidSource>,
 }
 
@@ -90,8 +86,8 @@ impl Writer {
         } else {
             None
         };
-        let update = prepared(&mut session, WRITING, &UPDATE)?;
-        let retake = prepared(&mut session, WRITING, &RETAKE)?;
+        let update = session.prepare(WRITING, &UPDATE)?;
+        let retake = session.prepare(WRITING, &RETAKE)?;
         Ok(Self {
             session,
             update,
@@ -102,18 +98,17 @@ impl Writer {
 
     /// Returns the value of every row, by index.
     pub(super) fn values(&mut self, rows: &RowAllocation) -> Result<Vec<u64>, ServerError> {
-        let all = vec![0; usize::try_from(rows.count()).unwrap_or(0)];
+        let mut all = vec![0; usize::try_from(rows.count()).unwrap_or(0)];
         let sql = format!("SELECT id, k FROM `{SCHEMA}`.`{}`", *TABLE);
-        let found = self
-            .session
-            .conn()
-            .query_fold(sql, all, |mut all, (id, value): (u64, u64)| {
-                if let Some(held) = all.get_mut(rows.index(id)) {
-                    *held = value;
-                }
-                all
-            });
-        found.map_err(|error| self.session.error("cannot read the table", &error))
+        let operation = "cannot read the table";
+        // Rows of other clients are not kept.
+        self.session.each_row(operation, &sql, u64::MAX, |mut row| {
+            let (id, value) = (row.number(), row.number());
+            if let Some(held) = all.get_mut(rows.index(id)) {
+                *held = value;
+            }
+        })?;
+        Ok(all)
     }
 
     pub(super) fn connection(&self) -> OpenedConnection {
@@ -123,8 +118,8 @@ impl Writer {
     /// Resets the connection, including the settings of [`open`](Self::open).
     pub(super) fn reset(&mut self, pool: SessionReset) -> Result<(), ServerError> {
         pooled(&mut self.session, pool)?;
-        self.update = prepared(&mut self.session, WRITING, &UPDATE)?;
-        self.retake = prepared(&mut self.session, WRITING, &RETAKE)?;
+        self.update = self.session.prepare(WRITING, &UPDATE)?;
+        self.retake = self.session.prepare(WRITING, &RETAKE)?;
         Ok(())
     }
 
@@ -140,15 +135,13 @@ impl Writer {
         for conflicts in 0..TRIES {
             let send = shared.clock.now();
             shared.under_way(0, send);
-            let result = self
-                .session
-                .conn()
-                .exec_drop(&self.update, (round, row, before));
+            let values = [round, row, before].map(Bound::Number);
+            let result = self.session.execute(WRITING, &self.update, values);
             let ack = shared.clock.now();
             shared.under_way(0, Nanos(0));
-            match result.map_err(|error| self.session.error(WRITING, &error)) {
-                Ok(()) => {
-                    if self.session.conn().affected_rows() == 0 {
+            match result {
+                Ok(changed) => {
+                    if changed == 0 {
                         let holds = self.retake(row, round)?;
                         return Ok(Some(WriteResult {
                             send,
@@ -184,9 +177,9 @@ impl Writer {
 
     /// Writes a round into a row with any value; returns whether the row holds it now.
     fn retake(&mut self, row: u64, round: u64) -> Result<bool, ServerError> {
-        let result = self.session.conn().exec_drop(&self.retake, (round, row));
-        match result.map_err(|error| self.session.error(WRITING, &error)) {
-            Ok(()) => Ok(self.session.conn().affected_rows() > 0),
+        let values = [round, row].map(Bound::Number);
+        match self.session.execute(WRITING, &self.retake, values) {
+            Ok(changed) => Ok(changed > 0),
             Err(error) if conflict(&error) => Ok(false),
             Err(error) => Err(error),
         }
@@ -243,7 +236,7 @@ pub(super) struct ReadCommand {
 /// A connection that reads.
 struct ReadConnection {
     session: Session,
-    select: Statement,
+    select: Prepared,
     wait: Option<PreparedWait>,
 }
 
@@ -258,7 +251,7 @@ impl ReadConnection {
         } else {
             None
         };
-        let select = prepared(&mut session, READING, &SELECT)?;
+        let select = session.prepare(READING, &SELECT)?;
         Ok(Self {
             session,
             select,
@@ -267,11 +260,8 @@ impl ReadConnection {
     }
 
     fn value(&mut self, row: u64) -> Result<Option<u64>, ServerError> {
-        let read = self
-            .session
-            .conn()
-            .exec_first::<u64, _, _>(&self.select, (row,));
-        read.map_err(|error| self.session.error(READING, &error))
+        self.session
+            .number(READING, &self.select, [Bound::Number(row)])
     }
 }
 
@@ -356,7 +346,7 @@ impl Reader {
             return Ok(());
         };
         pooled(&mut synced.session, pool)?;
-        synced.select = prepared(&mut synced.session, READING, &SELECT)?;
+        synced.select = synced.session.prepare(READING, &SELECT)?;
         if synced.wait.is_some() {
             synced.wait = Some(PreparedWait::prepare(&mut synced.session, &self.facts)?);
         }

@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-use mysql::prelude::Queryable;
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
     dialect::statements::{read_only_privilege, restricted_variables_privilege},
@@ -13,7 +12,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 
-use super::{Stamped, micros, udf_micros};
+use super::{Stamped, micros, number_of};
 use crate::{MARK, SCHEMA, TABLE, definition::bound_lock_waits, discovery::DiscoveredServer};
 
 /// The primary's table as a FEDERATED table on a replica, so that the replica joins the two, as
@@ -96,26 +95,13 @@ impl Federated {
             ids.start(),
             ids.end()
         );
-        type Row = (
-            u64,
-            Option<i64>,
-            Option<String>,
-            Option<i64>,
-            Option<String>,
-        );
-        let rows = self.session.conn().query_map(
-            sql,
-            |(id, primary, primary_udf, replica, replica_udf): Row| {
-                let stamped = |sysdate, udf: Option<String>| Stamped {
-                    id,
-                    sysdate,
-                    udf: udf.as_deref().and_then(udf_micros),
-                };
-                (stamped(primary, primary_udf), stamped(replica, replica_udf))
-            },
-        );
-        let rows = rows.map_err(|error| self.session.error(NO_FEDERATED, &error))?;
-        let (primary, replica) = rows.into_iter().unzip();
+        let [mut primary, mut replica] = [Vec::new(), Vec::new()];
+        self.session
+            .each_row(NO_FEDERATED, &sql, number_of(&ids), |mut row| {
+                let id = row.number();
+                primary.push(Stamped::of(id, &mut row));
+                replica.push(Stamped::of(id, &mut row));
+            })?;
         Ok([primary, replica])
     }
 

@@ -9,12 +9,12 @@ mod federated;
 
 use std::ops::RangeInclusive;
 
-use mysql::prelude::Queryable;
 use replimeter_engine::{
     ErrorKind, ServerError, Session,
     dialect::{settings::sysdate_is_now, statements::restricted_variables_privilege},
     error::code,
     facts::ServerFacts,
+    session::Fields,
 };
 use replimeter_model::{engine::Engine, time::Nanos};
 
@@ -269,6 +269,17 @@ pub struct Stamped {
     pub udf: Option<i64>,
 }
 
+impl Stamped {
+    /// Takes both stamps of a row from the next columns.
+    fn of(id: u64, row: &mut Fields) -> Self {
+        Self {
+            id,
+            sysdate: row.signed(),
+            udf: row.text().as_deref().and_then(udf_micros),
+        }
+    }
+}
+
 /// Splits ids into ranges for one read each.
 pub fn pages(ids: RangeInclusive<u64>) -> impl Iterator<Item = RangeInclusive<u64>> {
     let (mut next, last) = (Some(*ids.start()).filter(|_| !ids.is_empty()), *ids.end());
@@ -293,15 +304,17 @@ pub fn read(session: &mut Session, ids: RangeInclusive<u64>) -> Result<Vec<Stamp
         ids.start(),
         ids.end()
     );
-    let rows = session.conn().query_map(
-        sql,
-        |(id, sysdate, udf): (u64, Option<i64>, Option<String>)| Stamped {
-            id,
-            sysdate,
-            udf: udf.as_deref().and_then(udf_micros),
-        },
-    );
-    rows.map_err(|error| session.error("cannot read the stamps", &error))
+    let mut rows = Vec::new();
+    let operation = "cannot read the stamps";
+    session.each_row(operation, &sql, number_of(&ids), |mut row| {
+        let id = row.number();
+        rows.push(Stamped::of(id, &mut row));
+    })?;
+    Ok(rows)
+}
+
+fn number_of(ids: &RangeInclusive<u64>) -> u64 {
+    ids.end().saturating_sub(*ids.start()).saturating_add(1)
 }
 
 /// Returns the microseconds since 1970 of a result of `NOW_USEC()`, `YYYY-MM-DD HH:MM:SS.uuuuuu` in
