@@ -4,7 +4,7 @@ use std::fs;
 
 use replimeter_engine::Node;
 use replimeter_suites::{
-    LIMIT, TestEnvironment, clean, password, session, shared, sql, url, value, wait,
+    LIMIT, TestEnvironment, clean, password, session, shared, sql, url, value, wait, wait_until,
 };
 use rustix::process::{Signal, kill_process};
 
@@ -94,6 +94,14 @@ pub(super) fn runs_on_two_sources_of_a_replica_exclude_each_other(cluster: &Clus
     // A run on another source of this replica would ask for it there.
     let holder = "SELECT IS_USED_LOCK('replimeter.run')";
     assert!(value(replica, holder).is_some() && value(primary, holder).is_some());
+    // A lock that is lost with its connection is taken again, on every server.
+    for server in [replica, primary] {
+        let lost = value(server, holder).unwrap();
+        sql(server, &format!("KILL {lost}"));
+        wait_until("the lock is taken again", LIMIT, || {
+            value(server, holder).is_some_and(|now| now != lost)
+        });
+    }
     kill_process(super::pid(&running), Signal::INT).unwrap();
     let _ = cluster.clean_or_named(&wait(running, LIMIT).with_code(130));
     cluster.settle();

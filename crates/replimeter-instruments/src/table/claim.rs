@@ -10,7 +10,7 @@ use replimeter_engine::{
 
 use super::{
     POLL_INTERVAL, SETTLE,
-    lock::{refuse_other_run, take_lock},
+    lock::{keep_open, refuse_other_run, take_lock},
 };
 use crate::{
     MARK,
@@ -33,8 +33,7 @@ pub(crate) fn claim(cluster: &mut Cluster) -> Result<(), ServerError> {
     for replica in &mut cluster.replicas {
         let session = &mut replica.server.session;
         take_lock(session, SETTLE)?;
-        // Nothing else needs the session during the run, and the server must not close it as idle.
-        session.run(OPERATION, "SET SESSION wait_timeout = 31536000")?;
+        keep_open(session)?;
     }
     refuse_tables_of_members(cluster)?;
     refuse_tables_of_other_sources(cluster)

@@ -5,10 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ServerError, Session, dialect::connections::OpenedConnection};
+use replimeter_engine::{Node, ServerError, Session, dialect::connections::OpenedConnection};
 
 use super::{POLL_INTERVAL, SETTLE};
-use crate::{discovery::DiscoveredServer, kill::send_kill, preflight::Cluster};
+use crate::{
+    discovery::DiscoveredServer,
+    kill::send_kill,
+    preflight::{CheckedReplica, Cluster},
+};
+
+const KEEPING: &str = "cannot keep the session alive";
 
 /// The name of the lock.
 pub(crate) const LOCK: &str = "replimeter.run";
@@ -18,31 +24,45 @@ pub(crate) const LOCK: &str = "replimeter.run";
 const SCHEMA_LOCK: &str = "replimeter.schema";
 
 /// Prevents the server from closing the primary's session, which is outside the measuring path, as
-/// idle, and checks that the run still holds its lock.
+/// idle, and checks that the run still holds its lock on every server. A lock that was lost with its connection is taken again.
 ///
 /// # Errors
 /// When another run has taken the lock. A server that does not answer is no error: the measuring
 /// path reports it.
 pub fn keep_alive(cluster: &mut Cluster) -> Result<(), ServerError> {
-    let operation = "cannot keep the session alive";
     let DiscoveredServer { node, session, .. } = &mut cluster.primary;
     match session.value(
-        operation,
+        KEEPING,
         &format!("SELECT IS_USED_LOCK('{LOCK}') = CONNECTION_ID()"),
     ) {
         Ok(Some(held)) if held == "1" => {}
         Ok(_) => take_lock(session, Duration::ZERO)?,
-        Err(_) => {
-            if let Ok(opened) = Session::open(node) {
-                let former = session.opened();
-                // The server releases the lock of the former connection when it sees its end.
-                *session = opened;
-                await_end_of(session, former)?;
-                take_lock(session, Duration::ZERO)?;
-            }
+        Err(_) => _ = retake(session, node)?,
+    }
+    for CheckedReplica { server, .. } in &mut cluster.replicas {
+        // A server holds a lock as long as the connection, and is not asked for more.
+        if server.session.has_ended() && retake(&mut server.session, &server.node)? {
+            keep_open(&mut server.session)?;
         }
     }
     Ok(())
+}
+
+/// Opens a session again that was lost, and takes its lock; returns false if the server does not answer.
+fn retake(session: &mut Session, node: &Node) -> Result<bool, ServerError> {
+    let Ok(opened) = Session::open(node) else {
+        return Ok(false);
+    };
+    let former = session.opened();
+    // The server releases the lock of the former connection when it sees its end.
+    *session = opened;
+    await_end_of(session, former)?;
+    take_lock(session, Duration::ZERO).map(|()| true)
+}
+
+/// Lets a session, which nothing else needs during the run, be idle for as long as a run takes.
+pub(super) fn keep_open(session: &mut Session) -> Result<(), ServerError> {
+    session.run(KEEPING, "SET SESSION wait_timeout = 31536000")
 }
 
 /// Waits until a former connection of this run no longer holds the lock; after a while ends it on the server.
@@ -51,11 +71,7 @@ fn await_end_of(session: &mut Session, former: OpenedConnection) -> Result<(), S
     for patience in [SETTLE, SETTLE] {
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
-            if session
-                .value("cannot keep the session alive", &holds)?
-                .as_deref()
-                != Some("1")
-            {
+            if session.value(KEEPING, &holds)?.as_deref() != Some("1") {
                 return Ok(());
             }
             thread::sleep(POLL_INTERVAL);
