@@ -119,6 +119,17 @@ impl PlanEffects {
         }
     }
 
+    /// Adds the servers of a run that writes, and the replicas that it asks besides them: what it writes reaches these, too.
+    pub fn written_targets(&mut self, targets: &[Target]) {
+        self.targets(targets);
+        if foreign(targets) {
+            self.add_effect(
+                SERVERS,
+                "asks replicas that are not named, at the addresses that these servers report, what they have in the schema `replimeter`",
+            );
+        }
+    }
+
     /// Adds the duration of a run that may have no end of its own.
     pub fn until(&mut self, duration: Option<TimeSpan>) {
         let until = duration.map_or_else(

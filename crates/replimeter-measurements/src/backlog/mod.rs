@@ -124,7 +124,7 @@ Terms of the report:
 
     fn effects(effects: &mut PlanEffects, plan: &Planned<BacklogSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.targets(&plan.targets);
+        effects.written_targets(&plan.targets);
         effects.add_effect(
             SERVERS,
             format!(

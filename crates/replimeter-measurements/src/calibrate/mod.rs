@@ -155,7 +155,7 @@ Terms of the report:
         plan: &Planned<CalibrateSettings>,
     ) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.targets(&plan.targets);
+        effects.written_targets(&plan.targets);
         let rounds = work.rounds();
         let link_delays = match &work.conditions {
             Conditions::LinkDelays(delays) => delays,

@@ -106,7 +106,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
 
     fn effects(effects: &mut PlanEffects, plan: &Planned<FrontSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.targets(&plan.targets);
+        effects.written_targets(&plan.targets);
         effects.tables(WORKLOAD, false)?;
         effects.add_effect(
             SERVERS,

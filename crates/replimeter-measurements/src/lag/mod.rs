@@ -114,7 +114,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
 
     fn effects(effects: &mut PlanEffects, plan: &Planned<LagSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.targets(&plan.targets);
+        effects.written_targets(&plan.targets);
         effects.table(&plan.targets, "one row per round");
         if work.federated {
             effects.add_effect(

@@ -134,7 +134,7 @@ Terms of the report:
 
     fn effects(effects: &mut PlanEffects, plan: &Planned<LoadSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.targets(&plan.targets);
+        effects.written_targets(&plan.targets);
         for name in &work.workloads {
             effects.tables(name, work.keep_data)?;
         }

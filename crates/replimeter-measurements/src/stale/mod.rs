@@ -108,7 +108,7 @@ Writes only to the schema `replimeter`, which it creates and drops.";
 
     fn effects(effects: &mut PlanEffects, plan: &Planned<StaleSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.targets(&plan.targets);
+        effects.written_targets(&plan.targets);
         match &work.site {
             Some(through) => site::effects(effects, through)?,
             None => effects.table(
