@@ -13,7 +13,7 @@ use replimeter_render::{
     side_by_side::{ReplicationSetup, RunSide},
     terminal,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::param::page_size;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -133,33 +133,57 @@ pub fn of_files<T>(work: impl FnOnce() -> Result<T, CliError>) -> Result<T, CliE
 }
 
 /// Memory that results are made in from a journal, which anyone can have written; a run takes a tenth.
-const MAX_MEMORY: u64 = 2 << 30;
+const MAX_MEMORY: u64 = 1 << 30;
+/// Calls between two looks at the memory.
+const CALLS_PER_LOOK: u64 = 1000;
 
-/// Bounds the memory of the process until it is dropped: beyond it ends, instead of the machine's memory.
-struct MemoryLimit(Rlimit);
+/// The calls of a journal, which end with an error when what is made of them takes too much memory.
+struct BoundedCalls<'a, L> {
+    lines: L,
+    path: &'a Path,
+    read: u64,
+    /// Memory of this process, in bytes.
+    memory: fn() -> u64,
+    most: u64,
+}
 
-impl MemoryLimit {
-    fn set() -> Self {
-        let before = getrlimit(Resource::Data);
-        let most = before
-            .current
-            .map_or(MAX_MEMORY, |most| most.min(MAX_MEMORY));
-        // A lower limit is never refused.
-        let _ = setrlimit(
-            Resource::Data,
-            Rlimit {
-                current: Some(most),
-                ..before
-            },
-        );
-        Self(before)
+impl<'a, L> BoundedCalls<'a, L> {
+    fn new(lines: L, path: &'a Path, memory: fn() -> u64) -> Self {
+        Self {
+            lines,
+            path,
+            read: 0,
+            memory,
+            most: memory() + MAX_MEMORY,
+        }
     }
 }
 
-impl Drop for MemoryLimit {
-    fn drop(&mut self) {
-        let _ = setrlimit(Resource::Data, self.0);
+impl<L: Iterator<Item = Value>> Iterator for BoundedCalls<'_, L> {
+    type Item = Result<Value, CliError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let call = self.lines.next()?;
+        self.read += 1;
+        if self.read.is_multiple_of(CALLS_PER_LOOK) && (self.memory)() > self.most {
+            let message = format!(
+                "cannot use {}: the results of its first {} calls take more than {} GiB of memory",
+                self.path.display(),
+                self.read,
+                MAX_MEMORY >> 30
+            );
+            let hint = "check where it comes from: a run takes a tenth of that; if it is of a run, report this as a bug";
+            return Some(Err(CliError::failed(message, hint)));
+        }
+        Some(Ok(call))
     }
+}
+
+/// Returns the memory that this process uses, in bytes; 0 if the system does not say.
+fn used_memory() -> u64 {
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let resident = text.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    resident.unwrap_or(0) * page_size() as u64
 }
 
 /// Returns the hint for a run directory that lacks a file.
@@ -231,9 +255,8 @@ pub(crate) fn complete(registry: &Registry, dir: &Path, stop: &AtomicBool) -> Re
     for left in [&made, &partial_of(&made)] {
         let _ = fs::remove_file(left);
     }
-    let limit = MemoryLimit::set();
-    let replayed = entry.replay(&plan, &manifest, &mut lines, &made, stop)?;
-    drop(limit);
+    let mut calls = BoundedCalls::new(&mut lines, &path, used_memory);
+    let replayed = entry.replay(&plan, &manifest, &mut calls, &made, stop)?;
     // Samples without a record are complete, and can have more than a journal whose end is missing.
     let placed = match replayed.run.is_some() || !samples.exists() {
         true => fs::rename(&made, &samples),
@@ -338,4 +361,26 @@ pub fn read_json<T: DeserializeOwned>(dir: &Path, name: &str, schema: &str) -> R
         return Err(other_schema(&path, &stated, &[schema.to_owned()]));
     }
     serde_json::from_value(value).map_err(|error| unusable(&path, &plain(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use super::*;
+
+    #[test]
+    fn journal_that_takes_too_much_memory_is_an_error() {
+        let calls = || iter::repeat_n(Value::Null, 5000);
+        let path = Path::new("run/journal");
+        let all: Vec<_> = BoundedCalls::new(calls(), path, used_memory).collect();
+        assert!(all.len() == 5000 && all.iter().all(Result::is_ok));
+        let mut bounded = BoundedCalls::new(calls(), path, || MAX_MEMORY + 1);
+        bounded.most = MAX_MEMORY;
+        let refused = bounded.position(|call| call.is_err());
+        assert_eq!(refused, Some(CALLS_PER_LOOK as usize - 1));
+        bounded.read = CALLS_PER_LOOK - 1;
+        let error = bounded.next().unwrap().unwrap_err();
+        assert!(error.message.contains("run/journal"), "{error:?}");
+    }
 }

@@ -82,12 +82,12 @@ pub trait Entry: Send + Sync {
     /// Summarizes the calls of a [recorded](super::Host) run or of a journal again, and writes its samples again.
     ///
     /// # Errors
-    /// If a call cannot be read, the samples cannot be written, or `stop` becomes true; then there are no samples.
+    /// If a call cannot be read or is an error, the samples cannot be written, or `stop` becomes true; then there are no samples.
     fn replay(
         &self,
         plan: &str,
         manifest: &Manifest,
-        calls: &mut dyn Iterator<Item = Value>,
+        calls: &mut dyn Iterator<Item = Result<Value, CliError>>,
         samples: &Path,
         stop: &AtomicBool,
     ) -> Result<Replayed, CliError>;
@@ -241,7 +241,7 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
         &self,
         plan: &str,
         manifest: &Manifest,
-        calls: &mut dyn Iterator<Item = Value>,
+        calls: &mut dyn Iterator<Item = Result<Value, CliError>>,
         samples: &Path,
         stop: &AtomicBool,
     ) -> Result<Replayed, CliError> {
@@ -251,6 +251,7 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
         let mut file = RowFile::create::<M::Columns>(samples)?;
         let mut ended = None;
         for call in calls {
+            let call = call?;
             if stop.load(Ordering::Relaxed) {
                 return Err(CliError::interrupted(
                     "interrupted while the samples of a run were made from its journal; nothing of them is kept",

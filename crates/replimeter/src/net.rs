@@ -330,7 +330,7 @@ impl Recorded {
             .replay(
                 &self.plan,
                 &self.manifest,
-                &mut self.calls.iter().cloned(),
+                &mut self.calls.iter().cloned().map(Ok),
                 &self.samples(),
                 &AtomicBool::new(false),
             )

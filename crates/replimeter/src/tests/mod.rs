@@ -99,7 +99,7 @@ fn begun(dir: &Path) -> (String, Manifest) {
 /// Returns a run of such calls.
 fn recorded(dir: &Path, us: i64) -> Box<dyn AnyRun> {
     let (plan, manifest) = begun(dir);
-    let mut calls = calls(dir, us).into_iter();
+    let mut calls = calls(dir, us).into_iter().map(Ok);
     let run = entry()
         .replay(&plan, &manifest, &mut calls, &dir.join(SAMPLES), &GOES_ON)
         .unwrap_or_else(|failure| panic!("{}", failure.message))
