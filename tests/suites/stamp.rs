@@ -345,6 +345,26 @@ fn unsupported_stamps_are_refused_with_the_reason() {
         error.to_string().contains("3098") && error.hint.contains("poll"),
         "{error:?}"
     );
+    // A replica that would stop at the first statement.
+    let sandbox = shared("mysql/async:1", &[]);
+    let replica = &sandbox.nodes()[1];
+    let require_rows = |is_required: u8| {
+        sql(replica, "STOP REPLICA");
+        let change = "CHANGE REPLICATION SOURCE TO REQUIRE_ROW_FORMAT";
+        sql(replica, &format!("{change} = {is_required}"));
+        sql(replica, "START REPLICA");
+        let running = "SELECT 1 FROM performance_schema.replication_connection_status WHERE SERVICE_STATE = 'ON'";
+        wait_until("it replicates", LIMIT, || value(replica, running).is_some());
+    };
+    require_rows(1);
+    let error = Stamps::find(&mut cluster(sandbox.nodes())).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("replica1 (") && text.contains("REQUIRE_ROW_FORMAT=1"),
+        "{text}"
+    );
+    require_rows(0);
+    Stamps::find(&mut cluster(sandbox.nodes())).unwrap();
 }
 
 fn stamps_without_a_clock_are_refused_on_mariadb() {
@@ -397,6 +417,9 @@ fn refuse_stamps_without_a_clock(shape: &str, monitor: &str, privilege: &str) {
     sql(primary, "CREATE USER probe@'127.0.0.1' IDENTIFIED BY 'pw'");
     grant("ALL ON replimeter.*");
     grant(&format!("{monitor} ON *.*"));
+    if shape.starts_with("mysql") {
+        grant("SELECT ON performance_schema.replication_applier_configuration");
+    }
     let mut probe = sandbox.nodes().to_vec();
     for node in &mut probe {
         node.user = "probe".to_owned();

@@ -2,7 +2,7 @@
 
 use replimeter_model::engine::Engine;
 
-use crate::{ServerError, Session, facts, grants::Grants};
+use crate::{ServerError, Session, facts, grants::Grants, session::StatusRow};
 
 /// The account as which a channel applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,28 @@ pub struct ApplierUser {
     pub sets_variables: bool,
     /// Its privileges, with those of its default roles; `None` when the user may not read them.
     pub grants: Option<Grants>,
+}
+
+/// Returns whether a channel stops at what is logged as a statement (`REQUIRE_ROW_FORMAT`, MySQL from 8.0.19 on).
+///
+/// # Errors
+/// When the user may not read it, or the connection breaks.
+pub fn requires_rows(
+    engine: Engine,
+    session: &mut Session,
+    channel: &str,
+) -> Result<bool, ServerError> {
+    if engine == Engine::MariaDb {
+        return Ok(false);
+    }
+    let rows = session.rows(
+        "cannot read which format its replication requires",
+        "SELECT * FROM performance_schema.replication_applier_configuration",
+    )?;
+    let is = |row: &StatusRow, name: &str, value: &str| row.get(name).is_some_and(|is| is == value);
+    Ok(rows
+        .iter()
+        .any(|row| is(row, "CHANNEL_NAME", channel) && is(row, "REQUIRE_ROW_FORMAT", "YES")))
 }
 
 /// Returns the accounts of all channels that have one.

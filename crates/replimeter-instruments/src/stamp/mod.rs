@@ -11,7 +11,10 @@ use std::ops::RangeInclusive;
 
 use replimeter_engine::{
     ErrorKind, ServerError, Session,
-    dialect::{settings::sysdate_is_now, statements::restricted_variables_privilege},
+    dialect::{
+        applier_user::requires_rows, settings::sysdate_is_now,
+        statements::restricted_variables_privilege,
+    },
     error::code,
     facts::ServerFacts,
     session::Fields,
@@ -78,6 +81,7 @@ impl Stamps {
         // The discovery's session writes the table's definition and is not changed.
         prepare(&mut Session::open(&primary.node)?, &primary.facts)?;
         refuse_rows_in_between(cluster)?;
+        refuse_rows_only(cluster)?;
         let mut lacking = Vec::new();
         let mut all = |ask: &mut dyn FnMut(&mut Session) -> Result<Option<String>, ServerError>| -> Result<bool, ServerError> {
             for server in cluster.servers_mut() {
@@ -217,6 +221,34 @@ match facts.engine {
                 },
             ));
         }
+    }
+    Ok(())
+}
+
+/// Refuses replicas whose replication stops at a statement, before one is written.
+fn refuse_rows_only(cluster: &mut Cluster) -> Result<(), ServerError> {
+    for replica in &mut cluster.replicas {
+        let Relation::Channel { channel, .. } = &replica.relation else {
+            continue;
+        };
+        let (engine, session) = (replica.server.facts.engine, &mut replica.server.session);
+        let cause = match requires_rows(engine, session, &channel.name) {
+            Ok(false) => continue,
+            Ok(true) => {
+                "its replication takes rows only (REQUIRE_ROW_FORMAT=1) and stops at a statement"
+                    .to_owned()
+            }
+            Err(error) if error.kind == ErrorKind::Privilege => format!(
+                "whether its replication takes rows only (REQUIRE_ROW_FORMAT) could not be read: {}",
+                error.cause
+            ),
+            Err(error) => return Err(error),
+        };
+        return Err(session.precondition(
+            OPERATION,
+            cause,
+            "use --method poll, wait or tap; or set REQUIRE_ROW_FORMAT=0 there with CHANGE REPLICATION SOURCE TO, where the user may read performance_schema.replication_applier_configuration",
+        ));
     }
     Ok(())
 }
