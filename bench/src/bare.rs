@@ -12,6 +12,7 @@ use std::{
 
 use replimeter_engine::{
     Node,
+    identity::RecordedIdentity,
     wire::{Answer, Binder, ParameterValue, WireConnection, WireTarget},
 };
 use replimeter_model::target::{Endpoint, Secret, SslMode};
@@ -35,6 +36,7 @@ pub(crate) fn bare() {
         show_errors: true,
         answer: Duration::from_secs(10),
         namespace: None,
+        identity: RecordedIdentity::default(),
     };
     let target = WireTarget::new(&node).unwrap();
     let mut sockets: Vec<BareSocket> = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use replimeter_engine::{Node, wire::login_packets};
+use replimeter_engine::{Node, identity::RecordedIdentity, wire::login_packets};
 use replimeter_model::{
     plan::{LagSettings, PlanFile, Section, check_nodes},
     redact,
@@ -33,6 +33,7 @@ pub fn login(input: &[u8]) {
         show_errors: false,
         answer: Duration::from_secs(1),
         namespace: None,
+        identity: RecordedIdentity::default(),
     };
     let (sent, ended) = login_packets(&node, encrypted, packets);
     let clear = |packet: &Vec<u8>| {

@@ -1,6 +1,7 @@
 //! Shared code of the suites: running the tool as a user would, on real
 //! servers.
 
+mod balancer;
 pub mod binlog;
 mod browser;
 mod connections;
@@ -15,6 +16,7 @@ mod shared;
 pub mod synthetic;
 mod usage;
 
+pub use balancer::Balancer;
 pub use browser::{OpenPage, browser, headless};
 pub use connections::{await_no_connections, most_connections};
 pub use folders::{binary, folder, home, private_home, scratch, server_folder, servers};
@@ -39,7 +41,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Node, Session};
+use replimeter_engine::{Node, Session, identity::RecordedIdentity};
 use replimeter_model::{sandbox::SandboxSpec, schema::PLAN};
 use replimeter_run::run_dir::FILES;
 use replimeter_sandbox::{Home, Member, Sandbox, SandboxError, Search, Settings};
@@ -430,7 +432,12 @@ pub const LIMIT: Duration = Duration::from_secs(240);
 /// Opens a session on a server of a sandbox.
 #[must_use]
 pub fn session(node: &Node) -> Session {
-    Session::open(node).unwrap()
+    // A test may change what the server is known by.
+    let node = Node {
+        identity: RecordedIdentity::default(),
+        ..node.clone()
+    };
+    Session::open(&node).unwrap()
 }
 
 /// Runs a statement.

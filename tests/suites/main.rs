@@ -11,6 +11,7 @@ mod exposure;
 mod formats;
 mod front;
 mod hostile;
+mod identity;
 mod installed;
 mod kills;
 mod links;
@@ -69,6 +70,7 @@ const GROUPS: &[(&str, &[Test])] = groups![
     formats,
     front,
     hostile,
+    identity,
     installed,
     managed,
     kills,

@@ -79,6 +79,7 @@ mod tests {
     use replimeter_model::target::Endpoint;
 
     use super::*;
+    use crate::identity::RecordedIdentity;
 
     fn node(port: u16) -> Node {
         let url = format!("mysql://127.0.0.1:{port}/?ssl-mode=disabled");
@@ -90,6 +91,7 @@ mod tests {
             login: None,
             answer: PATIENCE,
             namespace: None,
+            identity: RecordedIdentity::default(),
             show_errors: false,
         }
     }

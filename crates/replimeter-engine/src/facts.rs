@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use replimeter_model::{engine::Engine, manifest::ServerRecord};
 
-use crate::{ErrorKind, ServerError, Session, grants::Grants};
+use crate::{ErrorKind, ServerError, Session, grants::Grants, identity::Identity};
 
 /// Facts of a server, read in one statement.
 #[derive(Clone, Debug)]
@@ -15,17 +15,6 @@ pub struct ServerFacts {
     pub version: String,
     /// Every global variable in effect.
     pub variables: BTreeMap<String, String>,
-}
-
-/// Distinguishes one server from another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// `server_id`.
-    pub server_id: u64,
-    /// `server_uuid` (MySQL); empty on MariaDB.
-    pub uuid: String,
-    /// Host name, port and data directory, as the server sees them.
-    pub place: String,
 }
 
 /// Returns the engine that a version text belongs to.
@@ -117,16 +106,8 @@ impl ServerFacts {
     /// Returns what distinguishes it from other servers: id, UUID, place.
     #[must_use]
     pub fn identity(&self) -> Identity {
-        Identity {
-            server_id: self.get("server_id").parse().unwrap_or(0),
-            uuid: self.get("server_uuid").to_owned(),
-            place: format!(
-                "{}:{} {}",
-                self.get("hostname"),
-                self.get("port"),
-                self.get("datadir")
-            ),
-        }
+        let place = ["hostname", "port", "datadir"].map(|name| self.get(name));
+        Identity::new(self.get("server_id"), self.get("server_uuid"), place)
     }
 
     /// Returns the record for the manifest, secrets blanked.

@@ -14,6 +14,8 @@ pub mod error;
 pub mod facts;
 pub mod filter;
 pub mod grants;
+pub mod identity;
+mod login_error;
 pub mod namespace;
 pub mod node;
 mod opened;

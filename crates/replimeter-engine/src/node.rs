@@ -13,6 +13,7 @@ use replimeter_model::target::{Endpoint, Secret, SslMode};
 use crate::{
     attempt::attempt,
     error::{ErrorKind, ServerError},
+    identity::RecordedIdentity,
     namespace::Namespace,
     silent,
 };
@@ -77,6 +78,8 @@ pub struct Node {
     pub answer: Duration,
     /// The network namespace to reach it in; the current one when `None`.
     pub namespace: Option<Namespace>,
+    /// Which server it is, of those that its address can lead to: the one that the first connection reached.
+    pub identity: RecordedIdentity,
 }
 
 /// The server's name and its address: the beginning of messages.

@@ -29,7 +29,9 @@ use crate::{
     attempt::attempt,
     dialect::session_settings::SessionSettings,
     driver::{self, AnswerWatch, Interrupter},
-    error::{ErrorKind, ServerError, code},
+    error::{ErrorKind, ServerError},
+    identity::{self, Unconfirmed},
+    login_error::{login_error, sent_in_clear},
     node::{CONNECT, Node},
     opened::OpenedConnection,
     silent, unanswered,
@@ -106,30 +108,46 @@ impl Session {
             tls,
             show_errors: node.show_errors,
         };
-        if tls {
-            session.confirm_tls()?;
-        }
+        session.confirm()?;
         Ok(session)
     }
 
-    /// Refuses a peer that sent answers in clear before TLS began: the driver takes them for those of the server, and only the
-    /// server can return a random number.
-    fn confirm_tls(&mut self) -> Result<(), ServerError> {
-        let operation = "cannot confirm the encryption";
+    /// Refuses a peer that sent answers in clear before TLS began, which the driver takes for those of the server: only the server can
+    /// return a random number. Refuses another server than that of earlier connections.
+    fn confirm(&mut self) -> Result<(), ServerError> {
+        let operation = "cannot read which server it is";
+        let proof = match self.tls {
+            true => self.random()?,
+            false => String::new(),
+        };
+        let answer = self.value(operation, &identity::question(&proof))?;
+        let node = self.watch.node();
+        let error = |operation: &str, cause, hint: &str| self.precondition(operation, cause, hint);
+        let answer = answer.unwrap_or_default();
+        node.identity
+            .confirm(&answer, &proof, error)
+            .map_err(|why| match why {
+                Unconfirmed::Other(error) => error,
+                Unconfirmed::NoAnswer if self.tls => sent_in_clear(node),
+                Unconfirmed::NoAnswer => self.precondition(
+                    operation,
+                    "the answer is not one of a server",
+                    "check that the address is that of a MariaDB or MySQL server",
+                ),
+            })
+    }
+
+    fn random(&self) -> Result<String, ServerError> {
         let mut number = [0; 8];
         let random = rustls::crypto::ring::default_provider().secure_random;
         random.fill(&mut number).map_err(|_| {
             self.precondition(
-                operation,
+                "cannot confirm the encryption",
                 "this machine has no random numbers",
                 "check /dev/urandom",
             )
         })?;
-        let number = u64::from_le_bytes(number).to_string();
-        match self.value(operation, &format!("SELECT {number}"))? {
-            Some(answer) if answer == number => Ok(()),
-            _ => Err(sent_in_clear(self.watch.node())),
-        }
+        Ok(u64::from_le_bytes(number).to_string())
     }
 
     /// Returns the server's name in the report.
@@ -468,54 +486,6 @@ impl Session {
     ) -> Result<u64, ServerError> {
         self.bound(operation, sql, values)?;
         Ok(self.conn.last_insert_id())
-    }
-}
-
-/// Returns the error of a login that failed, with where its password came from if that may be the cause.
-pub(crate) fn login_error(node: &Node, cause: &Error) -> ServerError {
-    if let Error::IoError(cause) = cause
-        && !node.takes_public_key()
-        && cause.kind() == io::ErrorKind::NotADirectory
-    {
-        return unverified_key(node);
-    }
-    let address = node.endpoint.address();
-    let mut error = ServerError::from_driver(&node.name, &address, "cannot connect", cause);
-    if let (ErrorKind::AccessDenied, Some(login)) = (error.kind, &node.login) {
-        error.cause = format!("{}; {}", error.cause, login.origin);
-        if matches!(cause, Error::MySqlError(cause) if cause.code == code::ACCESS_DENIED) {
-            error.hint.clone_from(&login.hint);
-        }
-    }
-    // Before login is complete, a broken connection counts as not made.
-    if matches!(error.kind, ErrorKind::Lost | ErrorKind::Timeout) {
-        error.kind = ErrorKind::Unreachable;
-        error.hint = "check that the address is that of a MariaDB or MySQL server, and that the port or socket is right".to_owned();
-    }
-    silent::explained(&node.endpoint, error)
-}
-
-/// Returns the error about a server that asks for the password, encrypted with a key of unknown origin.
-pub(crate) fn unverified_key(node: &Node) -> ServerError {
-    ServerError {
-        kind: ErrorKind::Tls,
-        ..node.precondition(
-            "cannot connect",
-            "the server asks for the password without TLS, encrypted with a key that anyone could have sent",
-            "use TLS (ssl-ca=FILE), or add get-server-public-key=true to the URL if only you use the network",
-        )
-    }
-}
-
-/// Returns the error about a peer that sent more than its greeting before TLS began.
-pub(crate) fn sent_in_clear(node: &Node) -> ServerError {
-    ServerError {
-        kind: ErrorKind::Tls,
-        ..node.precondition(
-            "cannot connect",
-            "answers were sent in clear before TLS began: something on the way to the server adds them",
-            "find what changes the connection, such as a proxy, or use another network",
-        )
     }
 }
 

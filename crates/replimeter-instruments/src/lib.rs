@@ -11,6 +11,7 @@ use std::{
 
 mod attended;
 pub mod backlog;
+pub mod changes;
 pub mod clock;
 pub mod clock_offset;
 pub mod cost;

@@ -86,6 +86,10 @@ pub enum WarningCode {
     LoadUnfinished,
     /// A measured server was unreachable, or out of its cluster, at the end.
     ServerLost,
+    /// A server was restarted during the run, its log was reset, or it had another role or source at the end.
+    ServerChanged,
+    /// A server gave no answer when the run had ended, so that it is not known what happened to it.
+    ServerSilent,
     /// A replica did not replicate when the run began.
     ReplicaStopped,
     /// A replica was behind when the run began; the figures describe it after it had caught up.

@@ -4,6 +4,7 @@ mod advice;
 mod context;
 mod cores;
 mod end;
+mod reached;
 
 use std::path::Path;
 
@@ -16,7 +17,7 @@ use replimeter_model::{
     schema,
     target::Target,
     time::Nanos,
-    warning::Warning,
+    warning::{Warning, WarningCode},
 };
 use replimeter_render::{
     chart::Chart,
@@ -205,9 +206,24 @@ impl<M: Measurement> Finished<'_, M> {
     /// Adds warnings of the measurement, then the failure that ended the run.
     pub fn warn(&mut self, warnings: impl IntoIterator<Item = Warning>) {
         self.ended.warnings.extend(warnings);
-        self.ended
-            .warnings
-            .extend(self.ended.failure.as_ref().map(CliError::warning));
+        let failure = self.ended.failure.as_ref().map(CliError::warning);
+        // Who gave no answer is told once, best by who met it.
+        let lost = self.ended.warnings.iter();
+        let lost = lost.filter(|warning| warning.code == WarningCode::ServerLost);
+        let lost = lost.map(|warning| warning.message.clone());
+        let lost: Vec<String> = lost
+            .chain(failure.iter().map(|failure| failure.message.clone()))
+            .collect();
+        self.ended.warnings.retain(|warning| {
+            let name = warning.message.split(' ').next().unwrap_or_default();
+            warning.code != WarningCode::ServerSilent
+                || !lost
+                    .iter()
+                    .any(|message| message.split([' ', ':']).any(|word| word == name))
+        });
+        // What ended the run can be there already.
+        let failure = failure.filter(|failure| !self.ended.warnings.contains(failure));
+        self.ended.warnings.extend(failure);
     }
 
     /// Returns the target as recorded, from its servers and the plan.

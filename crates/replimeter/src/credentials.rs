@@ -8,6 +8,7 @@ use std::{
 
 use replimeter_engine::{
     ErrorKind, Node, Session,
+    identity::RecordedIdentity,
     node::Login,
     option_file::{self, OptionFileError},
     source::{SourceError, SourceErrorKind},
@@ -97,6 +98,7 @@ impl Credentials {
                 show_errors: self.show_errors,
                 answer: ANSWER,
                 namespace: None,
+                identity: RecordedIdentity::default(),
             };
             node.check_files()?;
             let typed = if self.ask_password {

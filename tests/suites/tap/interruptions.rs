@@ -144,6 +144,12 @@ fn follows_after_a_restart(shape: &str, resume: &str) {
             .contains("replica1: reconnected"),
         "{document:#}"
     );
+    assert!(
+        document["warnings"]
+            .to_string()
+            .contains("was restarted during the run"),
+        "{document:#}"
+    );
 }
 
 pub(super) fn purged_positions_are_reported() {

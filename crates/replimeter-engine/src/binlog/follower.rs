@@ -16,7 +16,7 @@ use crate::{
         tables::Tables,
     },
     dialect, driver,
-    facts::{Identity, ServerFacts},
+    facts::ServerFacts,
 };
 
 /// A connection that missed this many heartbeats is lost.
@@ -41,7 +41,6 @@ pub struct ReadProgress {
 pub struct Follower {
     node: Node,
     engine: Engine,
-    identity: Identity,
     server_id: u32,
     link: LogConnection,
     decoder: Decoder,
@@ -85,7 +84,6 @@ impl Follower {
         Ok(Self {
             node: node.clone(),
             engine: facts.engine,
-            identity: facts.identity(),
             server_id,
             link: stream.link,
             placed: !stream.position.file.is_empty(),
@@ -102,28 +100,15 @@ impl Follower {
     /// # Errors
     /// As [`open`](Self::open); and when another server answers at the address.
     pub fn reconnect(&mut self, from: Option<&StartPosition>) -> Result<(), ServerError> {
-        let mut session = Session::open(&self.node)?;
-        let identity = ServerFacts::read(&mut session)?.identity();
-        if (identity.server_id, &identity.uuid) != (self.identity.server_id, &self.identity.uuid) {
-            let cause = format!(
-                "another server now answers at its address ({} instead of {})",
-                identity.place, self.identity.place
-            );
-            return Err(session.precondition(
-                OPERATION,
-                cause,
-                "start the run again with the current servers",
-            ));
-        }
         let own = if self.placed && fits(self.decoder.position()) {
             StartPosition::File(self.decoder.position().clone())
         } else {
             let gtids = self.resume.gtids(self.engine).map_err(|error| {
-                session.precondition(OPERATION, error.to_string(), "report this as a bug")
+                self.node
+                    .precondition(OPERATION, error.to_string(), "report this as a bug")
             })?;
             StartPosition::Gtids(gtids)
         };
-        drop(session);
         let stream = connect(
             &self.node,
             self.engine,

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use crate::{
     dialect::gtid::{DomainGtid, GtidError, domain_gtids},
-    facts::Identity,
+    identity::Identity,
 };
 
 /// A UUID as its 16 bytes.

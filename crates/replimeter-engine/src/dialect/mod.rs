@@ -29,8 +29,8 @@ use replimeter_model::engine::Engine;
 use crate::{
     ErrorKind, ServerError, Session,
     error::{code, one_line},
-    facts::Identity,
     filter::{Filters, list},
+    identity::Identity,
     session::StatusRow,
 };
 

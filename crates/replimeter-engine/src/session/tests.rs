@@ -11,6 +11,7 @@ use replimeter_model::target::{Endpoint, Secret};
 use rustix::net::sockopt;
 
 use super::*;
+use crate::identity::RecordedIdentity;
 
 /// Timeout of a read in these tests.
 const ANSWER: Duration = Duration::from_millis(400);
@@ -40,6 +41,7 @@ pub(crate) fn node_at(port: u16) -> Node {
         login: None,
         answer: ANSWER,
         namespace: None,
+        identity: RecordedIdentity::default(),
         show_errors: false,
     }
 }
@@ -94,12 +96,23 @@ pub(crate) fn log_in(stream: &mut TcpStream) -> Result<()> {
 fn first_command(stream: &mut TcpStream) -> Result<Vec<u8>> {
     greet(stream)?;
     send(stream, 2, OK)?;
+    answer_login(stream, b"\n1\n\nhost\n3306\n/data")
+}
+
+/// Answers what every session begins with; the identity of the server is that of `identity`. Returns the first command after that.
+fn answer_login(stream: &mut TcpStream, identity: &[u8]) -> Result<Vec<u8>> {
     loop {
         let command = receive(stream)?;
-        if command.get(1..4) != Some(b"SET") {
+        if command.get(1..4) == Some(b"SET") {
+            send(stream, 1, OK)?;
+        } else if String::from_utf8_lossy(&command).contains("@@GLOBAL.server_id") {
+            column(stream)?;
+            let length = u8::try_from(identity.len()).unwrap();
+            send(stream, 4, &[&[length], identity].concat())?;
+            send(stream, 5, &[0xfe, 0, 0, 2, 0])?;
+        } else {
             return Ok(command);
         }
-        send(stream, 1, OK)?;
     }
 }
 
@@ -239,6 +252,38 @@ fn packets_that_panic_in_the_driver_are_errors() {
             assert!(after.unanswered(), "{number}: {after:?}");
         }
     }
+}
+
+#[test]
+fn another_server_at_the_address_is_refused() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    /// What each connection reaches: the same server after a restart, and another one.
+    const REACHED: [&[u8]; 4] = [
+        b"\n1\nuuid-1\none\n3306\n/data",
+        b"\n1\nuuid-1\nmoved\n3306\n/data",
+        b"\n1\nuuid-2\none\n3306\n/data",
+        b"no identity",
+    ];
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let node = peer(|mut stream| {
+        greet(&mut stream)?;
+        send(&mut stream, 2, OK)?;
+        answer_login(&mut stream, REACHED[NEXT.fetch_add(1, Ordering::Relaxed)]).map(drop)
+    });
+    Session::open(&node).unwrap();
+    Session::open(&node.clone()).unwrap();
+    assert!(node.identity.other().is_none());
+    let error = Session::open(&node).err().unwrap();
+    assert_eq!(
+        error.cause,
+        "two connections reached different servers (one:3306 /data, server_uuid uuid-1 and one:3306 /data, server_uuid uuid-2)"
+    );
+    assert_eq!(
+        node.identity.other().map(ToString::to_string),
+        Some(error.to_string())
+    );
+    let error = Session::open(&node).err().unwrap();
+    assert_eq!(error.cause, "the answer is not one of a server");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use replimeter_model::target::SslMode;
 
 use super::{
     login::{Greeting, LoginError, Reaction},
+    login_exchange::{LoginFailure, Packets, unblocked},
     packet::{self, Binder},
     scan::{Answer, ResponseScanner, ServerRefusal, StatementResult, WireError},
     stream::{Address, Stream},
@@ -24,8 +25,9 @@ use super::{
 use crate::{
     ErrorKind, Node, ServerError, Session,
     dialect::session_settings::SessionSettings,
+    identity::{self, Unconfirmed},
+    login_error::{login_error, sent_in_clear, unverified_key},
     opened::OpenedConnection,
-    session::{login_error, sent_in_clear, unverified_key},
     silent,
 };
 
@@ -34,8 +36,6 @@ const OPERATION: &str = "cannot run the load";
 const BUFFER: usize = 16 << 10;
 /// Number of reads after which a long answer lets other connections of its thread continue.
 const READS: usize = 16;
-/// Maximum length of a packet of the login.
-const MAX_LOGIN_PACKET: usize = 64 << 10;
 
 const COM_QUIT: u8 = 0x01;
 const COM_QUERY: u8 = 0x03;
@@ -210,7 +210,27 @@ impl WireConnection {
         })?;
         self.idle = true;
         self.set(SessionSettings::load(self.target.node().answer))
-            .await
+            .await?;
+        self.confirm().await
+    }
+
+    /// Refuses another server than that of earlier connections.
+    async fn confirm(&mut self) -> Result<(), ServerError> {
+        packet::begin(&mut self.out, COM_QUERY);
+        let question = identity::question("");
+        self.out.extend_from_slice(question.as_bytes());
+        let asked = self.exchange(Answer::Text).await;
+        asked.map_err(|error| self.explained(error))?;
+        let answer = self.scanner.take_value().unwrap_or_default();
+        let node = self.target.node();
+        let error = |operation: &str, cause, hint: &str| node.precondition(operation, cause, hint);
+        let confirmed = node.identity.confirm(&answer, "", error);
+        confirmed.map_err(|why| match why {
+            Unconfirmed::Other(error) => error,
+            Unconfirmed::NoAnswer => self.explained(
+                self.invalid(&WireError::Malformed("it does not tell which server it is")),
+            ),
+        })
     }
 
     /// Lets the following statements, which are the user's, have the server's defaults.
@@ -508,89 +528,6 @@ fn driver_error(refusal: &ServerRefusal) -> mysql::Error {
         message: refusal.message.clone(),
         code: refusal.code,
     })
-}
-
-/// Repeats an operation that would block, each time the future is polled.
-async fn unblocked<T>(mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    poll_fn(|_| match operation() {
-        Err(error) if error.kind() == Io::WouldBlock => Poll::Pending,
-        done => Poll::Ready(done),
-    })
-    .await
-}
-
-/// Why a connection is not logged in.
-enum LoginFailure {
-    Io(io::Error),
-    Login(LoginError),
-}
-
-impl From<io::Error> for LoginFailure {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<LoginError> for LoginFailure {
-    fn from(error: LoginError) -> Self {
-        Self::Login(error)
-    }
-}
-
-/// Packets of the login, which are kept whole.
-#[derive(Default)]
-struct Packets {
-    received: Vec<u8>,
-    /// The number of the next packet.
-    sequence: u8,
-}
-
-impl Packets {
-    /// Returns the next packet's payload, without its header.
-    async fn receive(&mut self, stream: &mut Stream) -> Result<Vec<u8>, LoginFailure> {
-        loop {
-            if let [a, b, c, sequence, payload @ ..] = self.received.as_slice() {
-                let length = u32::from_le_bytes([*a, *b, *c, 0]) as usize;
-                if *sequence != self.sequence {
-                    return Err(
-                        LoginError::Malformed("a packet of the login is out of order").into(),
-                    );
-                }
-                if length > MAX_LOGIN_PACKET {
-                    return Err(LoginError::Malformed("a packet of the login is too long").into());
-                }
-                if let Some(payload) = payload.get(..length) {
-                    let payload = payload.to_vec();
-                    self.received.drain(..4 + length);
-                    self.sequence = self.sequence.wrapping_add(1);
-                    return Ok(payload);
-                }
-            }
-            let received = &mut self.received;
-            let count = unblocked(|| {
-                READ.with_borrow_mut(|buffer| {
-                    let count = stream.read(buffer)?;
-                    received.extend_from_slice(&buffer[..count]);
-                    Ok(count)
-                })
-            })
-            .await?;
-            if count == 0 {
-                return Err(io::Error::from(Io::UnexpectedEof).into());
-            }
-        }
-    }
-
-    async fn send(&mut self, stream: &mut Stream, payload: &[u8]) -> Result<(), LoginFailure> {
-        let length = u32::try_from(payload.len())
-            .unwrap_or(u32::MAX)
-            .to_le_bytes();
-        let header = [length[0], length[1], length[2], self.sequence];
-        let bytes = [&header, payload].concat();
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut sent = 0;
-        Ok(unblocked(|| stream.write(&bytes, &mut sent)).await?)
-    }
 }
 
 #[cfg(test)]

@@ -310,6 +310,7 @@ mod tests {
     use replimeter_model::target::{Endpoint, Secret};
 
     use super::*;
+    use crate::identity::RecordedIdentity;
 
     /// A greeting like those of MySQL: version 8, connection 7, every capability.
     fn greeting(method: &[u8]) -> Vec<u8> {
@@ -335,6 +336,7 @@ mod tests {
             show_errors: false,
             answer: std::time::Duration::from_secs(1),
             namespace: None,
+            identity: RecordedIdentity::default(),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod connection;
 mod login;
+mod login_exchange;
 mod packet;
 mod scan;
 mod stream;

@@ -43,6 +43,8 @@ pub enum Answer {
     Examined,
     /// The answer to the request to prepare a statement.
     Prepared,
+    /// The first value too, of a statement given as text.
+    Text,
 }
 
 /// A statement that the server has prepared.
@@ -128,6 +130,7 @@ pub struct ResponseScanner {
     column: Option<(u8, bool, usize)>,
     columns: u64,
     prepared: PreparedId,
+    value: Option<String>,
     answer: StatementResult,
 }
 
@@ -146,6 +149,7 @@ impl Default for ResponseScanner {
             column: None,
             columns: 0,
             prepared: PreparedId::default(),
+            value: None,
             answer: StatementResult::default(),
         }
     }
@@ -163,6 +167,7 @@ impl ResponseScanner {
         self.kept.clear();
         self.continued = false;
         self.sequence = 1;
+        self.value = None;
         self.answer = StatementResult::default();
     }
 
@@ -174,6 +179,11 @@ impl ResponseScanner {
     /// Returns the statement of a complete answer to the request to prepare it.
     pub(super) fn prepared(&self) -> PreparedId {
         self.prepared
+    }
+
+    /// Returns the first value of a complete [text](Answer::Text) answer; `None` for NULL, and for one longer than some kilobytes.
+    pub(super) fn take_value(&mut self) -> Option<String> {
+        self.value.take()
     }
 
     /// Takes the next bytes; returns the answer when they complete it.
@@ -209,7 +219,7 @@ impl ResponseScanner {
                     let row =
                         self.due == ExpectedPacket::Row && !matches!(first, Some(0xfe | 0xff));
                     let limit = match self.of {
-                        Answer::Examined if self.answer.rows == 0 => KEPT_OF_VALUES,
+                        Answer::Examined | Answer::Text if self.answer.rows == 0 => KEPT_OF_VALUES,
                         _ if row => 1,
                         _ => KEPT,
                     };
@@ -365,6 +375,9 @@ impl ResponseScanner {
                             .column
                             .and_then(|column| first_integer(column, &self.kept));
                     }
+                    if self.of == Answer::Text && self.answer.rows == 0 {
+                        self.value = first_text(&self.kept);
+                    }
                     self.answer.rows += 1;
                     Ok(None)
                 }
@@ -459,6 +472,12 @@ fn first_integer((kind, is_unsigned, columns): (u8, bool, usize), row: &[u8]) ->
         return None;
     }
     Some(little_endian(bytes))
+}
+
+/// Returns the first value of a row of a statement given as text.
+fn first_text(mut row: &[u8]) -> Option<String> {
+    let length = usize::try_from(integer(&mut row).ok()?).ok()?;
+    String::from_utf8(row.get(..length)?.to_vec()).ok()
 }
 
 fn little_endian(bytes: &[u8]) -> u64 {

@@ -345,6 +345,7 @@ mod tests {
 
     use super::*;
     use crate::backlog::{ORDER_TIMEOUT, RELEASE_TIMEOUT};
+    use replimeter_engine::identity::RecordedIdentity;
 
     #[test]
     fn last_attempt_begins_at_the_limit() {
@@ -394,6 +395,7 @@ mod tests {
             show_errors: true,
             answer: Duration::from_secs(1),
             namespace: None,
+            identity: RecordedIdentity::default(),
         };
         let held = HeldApplier::new(&node, Engine::MariaDb, &Channel::default(), None).register();
         let said = std::cell::RefCell::new(Vec::new());

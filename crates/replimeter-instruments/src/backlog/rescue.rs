@@ -8,7 +8,10 @@ use std::{
     sync::OnceLock,
 };
 
-use replimeter_engine::Node;
+use replimeter_engine::{
+    Node,
+    identity::{Identity, RecordedIdentity},
+};
 use replimeter_model::{
     engine::Engine,
     target::{Endpoint, Secret, SslMode, TlsOptions},
@@ -40,6 +43,8 @@ pub(super) struct RescueOrder {
     socket: Option<PathBuf>,
     user: String,
     password: Option<String>,
+    /// `server_id`, UUID and place.
+    identity: Option<(u64, String, String)>,
     mode: Option<SslMode>,
     ca: Option<PathBuf>,
     cert: Option<PathBuf>,
@@ -60,6 +65,7 @@ impl RescueOrder {
         statements: &RestoreStatements,
     ) -> Self {
         let (endpoint, tls) = (&node.endpoint, &node.endpoint.tls);
+        let identity = node.identity.first();
         // The process runs in another folder.
         let absolute = |path: &Option<PathBuf>| {
             let path = path.as_ref()?;
@@ -75,6 +81,7 @@ impl RescueOrder {
                 .password
                 .as_ref()
                 .map(|password| password.reveal().to_owned()),
+            identity: identity.map(|one| (one.server_id, one.uuid.clone(), one.place.clone())),
             mode: tls.mode,
             ca: absolute(&tls.ca),
             cert: absolute(&tls.cert),
@@ -91,6 +98,11 @@ impl RescueOrder {
     }
 
     fn into_applier(self) -> HeldApplier {
+        let identity = self.identity.map(|(server_id, uuid, place)| Identity {
+            server_id,
+            uuid,
+            place,
+        });
         let node = Node {
             name: self.name,
             endpoint: Endpoint {
@@ -112,6 +124,7 @@ impl RescueOrder {
             show_errors: false,
             answer: RELEASE_TIMEOUT,
             namespace: None,
+            identity: RecordedIdentity::of(identity),
         };
         let statements = RestoreStatements {
             stop: self.stop,

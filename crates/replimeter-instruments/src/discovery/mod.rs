@@ -57,10 +57,12 @@ impl DiscoveredServer {
     /// Connects and reads the state.
     ///
     /// # Errors
-    /// When the server cannot be reached or the connection breaks.
+    /// When the server cannot be reached, the connection breaks, or its address leads to several servers.
     pub fn read(node: &Node) -> Result<Self, ServerError> {
         node.check_files()?;
         let mut session = Session::open(node)?;
+        // Behind a load balancer, the next connection reaches another server: that is refused before anything is written.
+        drop(Session::open(node)?);
         let facts = ServerFacts::read(&mut session)?;
         let mut channels = unless_disconnected(dialect::channels(facts.engine, &mut session))?;
         if let Ok(channels) = &mut channels {

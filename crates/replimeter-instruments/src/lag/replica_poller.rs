@@ -9,10 +9,10 @@ use std::{
 use replimeter_engine::{
     Node, ServerError, Session,
     dialect::sync_reads::conflict,
-    facts::Identity,
     session::{Bound, Prepared},
 };
 use replimeter_model::{
+    engine::Engine,
     sample::{Sighting, SightingDetail},
     time::Nanos,
 };
@@ -46,7 +46,7 @@ pub(super) struct ReplicaPoller {
 /// Those of [`table::arrival`].
 pub(super) fn arrival(
     node: &Node,
-    identity: &Identity,
+    engine: Engine,
     last: u64,
     patience: Duration,
     stop: &AtomicBool,
@@ -65,7 +65,7 @@ pub(super) fn arrival(
         "check whether the replica is far behind and its address is correct, or raise --timeout";
     table::arrival(
         node,
-        identity,
+        engine,
         patience,
         stop,
         [&what, hint],

@@ -125,8 +125,7 @@ impl RunPhase<'_> {
         let began = Instant::now();
         for (replica, node) in self.observed.iter().enumerate() {
             let facts = self.facts(phase, replica, cluster);
-            let identity = facts.identity();
-            let (session, late) = arrival(node, &identity, next_id - 1, patience, stop, began)?;
+            let (session, late) = arrival(node, facts.engine, next_id - 1, patience, stop, began)?;
             if let Some(checked) = cluster
                 .replicas
                 .get(replica)

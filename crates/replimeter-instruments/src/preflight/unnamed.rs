@@ -6,6 +6,7 @@ use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{ConnectedReplica, binlog_readers, connected_replicas, replicas_privilege},
     facts::ServerFacts,
+    identity::RecordedIdentity,
 };
 use replimeter_model::{
     target::SslMode,
@@ -204,6 +205,7 @@ fn way_to(source: &Node, replica: &ConnectedReplica) -> Result<Node, String> {
     let mut node = Node {
         name: format!("server_id {}", replica.server_id),
         answer: ANSWER,
+        identity: RecordedIdentity::default(),
         ..source.clone()
     };
     let endpoint = &mut node.endpoint;

@@ -176,6 +176,10 @@ fn query(server: &ReferenceServer, sql: &str, answer: &mut Answer) {
     }
     let one = |value: &str| Some(vec![("value", value.to_owned())]);
     let row = match (&server.role, sql) {
+        (_, sql) if sql.contains("@@GLOBAL.server_id") => {
+            let (id, port) = (server.server_id, server.port);
+            one(&format!("\n{id}\n\nreference\n{port}\nnone"))
+        }
         (Role::Replica(_), "SHOW ALL REPLICAS STATUS") => Some(channel(server)),
         (_, "SHOW GRANTS") => one("GRANT ALL PRIVILEGES ON *.* TO `reference`@`localhost`"),
         // The run's lock is held, since no other run knows this server.

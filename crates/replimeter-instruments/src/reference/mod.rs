@@ -25,6 +25,7 @@ use std::{
 
 use replimeter_engine::{
     Node,
+    identity::RecordedIdentity,
     source::{Member, Servers},
 };
 use replimeter_model::{
@@ -262,5 +263,6 @@ fn member(name: String, port: u16) -> Member {
         show_errors: false,
         answer: ANSWER,
         namespace: None,
+        identity: RecordedIdentity::default(),
     })
 }

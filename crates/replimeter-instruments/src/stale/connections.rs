@@ -102,12 +102,13 @@ impl Writer {
         let sql = format!("SELECT id, k FROM `{SCHEMA}`.`{}`", *TABLE);
         let operation = "cannot read the table";
         // Rows of other clients are not kept.
-        self.session.each_row(operation, &sql, u64::MAX, |mut row| {
-            let (id, value) = (row.number(), row.number());
-            if let Some(held) = all.get_mut(rows.index(id)) {
-                *held = value;
-            }
-        })?;
+        self.session
+            .each_row(operation, &sql, u64::MAX, |mut row| {
+                let (id, value) = (row.number(), row.number());
+                if let Some(held) = all.get_mut(rows.index(id)) {
+                    *held = value;
+                }
+            })?;
         Ok(all)
     }
 

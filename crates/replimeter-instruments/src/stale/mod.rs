@@ -69,11 +69,10 @@ pub fn fill(
     let began = Instant::now();
     for reader in readers {
         let (server, _) = reader.of(cluster);
-        let identity = server.facts.identity();
         let patience = plan.timeout.0 + reader.delay(cluster);
         arrival(
             &server.node,
-            &identity,
+            server.facts.engine,
             patience,
             stop,
             [&what, hint],

@@ -9,8 +9,9 @@ use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
     dialect::{channels, sync_reads::conflict},
     error::code,
-    facts::{Identity, ServerFacts},
 };
+
+use replimeter_model::engine::Engine;
 
 use crate::{MeasureError, pacing::poll};
 
@@ -18,11 +19,10 @@ use crate::{MeasureError, pacing::poll};
 /// was there, if it was not there at once.
 ///
 /// # Errors
-/// When it does not arrive within `patience`, the address now leads to another server, or the user
-/// interrupts.
+/// When it does not arrive within `patience`, or the user interrupts.
 pub(crate) fn arrival(
     node: &Node,
-    identity: &Identity,
+    engine: Engine,
     patience: Duration,
     stop: &AtomicBool,
     [what, hint]: [&str; 2],
@@ -30,17 +30,6 @@ pub(crate) fn arrival(
     there: impl Fn(&mut Session) -> Result<bool, ServerError>,
 ) -> Result<(Session, Option<Duration>), MeasureError> {
     let mut session = Session::open(node)?;
-    let facts = ServerFacts::read(&mut session)?;
-    let found = facts.identity();
-    if found != *identity {
-        let cause = format!(
-            "two connections reached different servers ({} and {})",
-            identity.place, found.place
-        );
-        let hint = "name the servers behind the load balancer";
-        let operation = "is not always the same server";
-        return Err(session.precondition(operation, cause, hint).into());
-    }
     let mut reads = 0u64;
     let arrived = poll(patience, Duration::from_millis(1), stop, || {
         reads += 1;
@@ -57,7 +46,7 @@ pub(crate) fn arrival(
     })?;
     if arrived.is_none() {
         // The state is of use only; without it the cause remains true.
-        let states = channels(facts.engine, &mut session).unwrap_or_default();
+        let states = channels(engine, &mut session).unwrap_or_default();
         let states = states
             .iter()
             .map(|channel| format!("; {}", channel.state()));

@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, thread, time::Instant};
 use replimeter_engine::{
     ServerError, Session,
     dialect::{self, Channel},
-    facts::{Identity, ServerFacts},
+    facts::ServerFacts,
+    identity::Identity,
 };
 
 use super::{

@@ -10,14 +10,14 @@ use std::{
 
 use super::advice::with_advice;
 use super::{
-    Histograms, Measurement, Plan,
+    Measurement, Plan,
     cores::{REFUSED, keep_awake, real_time},
-    end::{LastCall, RunEnd, cut_off},
+    end::{CompletedRun, LastCall, RunEnd, cut_off},
+    reached::ReachedServers,
 };
 use crate::{
-    cli_error::CliError,
+    cli_error::{CliError, FailureKind},
     event::{Event, Observer, Observers, Progress, Stage},
-    histograms,
     journal::Journal,
     machine,
     options::OutputArgs,
@@ -30,6 +30,7 @@ use replimeter_engine::{
     source::{Member, OpenContext, ServerSource, Servers},
 };
 use replimeter_instruments::{
+    changes::{self, SeenServer},
     clock::Clock,
     host::{self, HostWatch},
     keep_awake::KeepAwake,
@@ -95,6 +96,9 @@ pub struct RunContext<'a, M: Measurement> {
     /// The text of `plan.toml`.
     plan_text: String,
     journal: Journal,
+    reached: ReachedServers,
+    /// The user's servers of the current target, as they were at the beginning.
+    seen: Vec<SeenServer>,
     /// The machine that the client runs on.
     watch: Rc<RefCell<HostWatch>>,
     /// The folder of sandboxes and its flushes before the run.
@@ -148,7 +152,9 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             watch.borrow_mut().flushes(before, None);
             Some((folder, before?))
         });
+        let reached = ReachedServers::default();
         let mut all: Vec<Box<dyn Observer + 'a>> = vec![
+            Box::new(reached.clone()),
             Box::new(RowFile::create::<M::Columns>(&run_dir.file(SAMPLES))?),
             Box::new(Rc::clone(&watch)),
             host.screen.progress(),
@@ -199,6 +205,8 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             host,
             plan_text,
             journal,
+            reached,
+            seen: Vec::new(),
             watch,
             flushed,
             rows: Rows::new(M::Columns::default()),
@@ -218,6 +226,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             stop: self.stop,
         };
         let opened = self.servers.open(target, &context)?;
+        self.reached.add(opened.members());
         self.watch.borrow_mut().servers(opened.members());
         Ok(opened)
     }
@@ -391,6 +400,10 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     ) -> Result<(), CliError> {
         self.known(label, servers.record(), cluster.records())?;
         self.warn(std::mem::take(&mut cluster.warnings));
+        // What was started for the run has no other users.
+        if !servers.is_temporary() {
+            self.seen = changes::see(cluster);
+        }
         Ok(())
     }
 
@@ -459,8 +472,10 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         write_json(&self.run_dir.file(MANIFEST), &self.manifest)
     }
 
-    /// Removes what was started for this run.
+    /// Removes what was started for this run, and asks other servers what happened to them.
     pub fn close(&mut self, servers: Box<dyn Servers>) {
+        let seen = std::mem::take(&mut self.seen);
+        self.warn(changes::changes(&seen));
         if servers.is_temporary() {
             self.stage(Stage::CleanUp, "removing the sandbox");
         }
@@ -486,6 +501,11 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         mut self,
         failure: Option<CliError>,
     ) -> Result<(CompletedRun, M::Accumulator), CliError> {
+        let other = self.reached.failure();
+        // That ended the run, not the user.
+        let failure = failure
+            .filter(|failure| other.is_none() || failure.kind != FailureKind::Interrupted)
+            .or(other);
         if M::is_empty(&self.accumulator) {
             self.abort();
             return Err(match failure {
@@ -527,26 +547,6 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             journal: self.journal,
         };
         Ok((over, self.accumulator))
-    }
-}
-
-/// A run after measuring.
-pub(crate) struct CompletedRun {
-    pub(crate) run_dir: RunDir,
-    pub(crate) manifest: Manifest,
-    /// The text of `plan.toml`.
-    pub(crate) plan: String,
-    pub(crate) ended: RunEnd,
-    pub(crate) journal: Journal,
-}
-
-impl CompletedRun {
-    /// Writes the histograms of the figures.
-    pub(crate) fn keep_histograms(&self, histograms: Option<&Histograms>) -> Result<(), CliError> {
-        let Some(Histograms { took, series }) = histograms else {
-            return Ok(());
-        };
-        histograms::keep(self.run_dir.path(), &self.manifest, *took, series)
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use replimeter_model::{host::HostRecord, time::Nanos, warning::Warning};
+use replimeter_model::{host::HostRecord, manifest::Manifest, time::Nanos, warning::Warning};
 use serde::{Deserialize, Serialize};
 
-use crate::cli_error::CliError;
+use super::Histograms;
+use crate::{cli_error::CliError, histograms, journal::Journal, run_dir::RunDir};
 
 /// The end of a run, besides its plan, its manifest and the measured state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,4 +51,24 @@ pub(super) fn cut_off() -> CliError {
     CliError::interrupted(
         "the run was killed, or could not write its end; the figures cover what it had written until then",
     )
+}
+
+/// A run after measuring.
+pub(crate) struct CompletedRun {
+    pub(crate) run_dir: RunDir,
+    pub(crate) manifest: Manifest,
+    /// The text of `plan.toml`.
+    pub(crate) plan: String,
+    pub(crate) ended: RunEnd,
+    pub(crate) journal: Journal,
+}
+
+impl CompletedRun {
+    /// Writes the histograms of the figures.
+    pub(crate) fn keep_histograms(&self, histograms: Option<&Histograms>) -> Result<(), CliError> {
+        let Some(Histograms { took, series }) = histograms else {
+            return Ok(());
+        };
+        histograms::keep(self.run_dir.path(), &self.manifest, *took, series)
+    }
 }

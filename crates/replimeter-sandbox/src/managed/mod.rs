@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use replimeter_engine::{Node, namespace::Namespace, option_file};
+use replimeter_engine::{Node, identity::RecordedIdentity, namespace::Namespace, option_file};
 use replimeter_model::{
     manifest::SandboxRecord,
     sandbox::{SandboxName, SandboxSpec},
@@ -274,6 +274,7 @@ impl ManagedSandbox {
                 show_errors: true,
                 answer: std::time::Duration::from_secs(10),
                 namespace,
+                identity: RecordedIdentity::default(),
             };
             Ok((node, kept.role, kept.source.clone()))
         };

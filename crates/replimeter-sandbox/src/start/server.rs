@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ErrorKind, Node, Session, namespace::Namespace};
+use replimeter_engine::{
+    ErrorKind, Node, Session, identity::RecordedIdentity, namespace::Namespace,
+};
 use replimeter_model::{
     server_option::ServerOption,
     shape::Mode,
@@ -232,6 +234,7 @@ impl Starter<'_> {
             show_errors: true,
             answer: ANSWER,
             namespace: namespace.cloned(),
+            identity: RecordedIdentity::default(),
         }
     }
 

@@ -447,7 +447,8 @@ impl Worker {
             let Err((_, again)) = self.connect(context).await else {
                 return;
             };
-            if Instant::now() >= deadline {
+            // Another server than the named one remains another.
+            if again.kind == ErrorKind::Unfit || Instant::now() >= deadline {
                 // The first message has the cause; the last one only shows that it persists.
                 let mut first = error.unwrap_or_else(|| again.clone());
                 if first.cause != again.cause {

@@ -21,6 +21,7 @@ fn source(url: &str) -> Node {
         show_errors: false,
         answer: ANSWER,
         namespace: None,
+        identity: RecordedIdentity::default(),
     }
 }
 

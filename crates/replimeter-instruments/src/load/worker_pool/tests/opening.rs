@@ -1,6 +1,9 @@
 //! Connections that a server refuses, at the beginning and in the middle of a load.
 
+use replimeter_engine::Session;
+
 use super::*;
+use crate::sync::lock;
 
 const TOO_MANY: &str = "Too many connections";
 
@@ -67,6 +70,57 @@ fn persistent_refusal_ends_the_load_with_its_cause() {
     assert!(
         failure.hint.starts_with("raise max_connections"),
         "{failure:?}"
+    );
+    assert!(result.operations > 0, "{result:?}");
+    peer.await_no_connection();
+}
+
+/// From now on, new connections reach another server, as behind a load balancer.
+fn become_another(client: &Client<'_>) {
+    "other".clone_into(&mut lock(&client.peer.place));
+}
+
+#[test]
+fn connection_to_another_server_is_refused_at_the_opening() {
+    let peer = Peer::start(|client| {
+        if client.number > 1 {
+            become_another(client);
+        }
+        healthy(client)
+    });
+    Session::open(&peer.node).unwrap();
+    let Err(MeasureError::Server(error)) = Load::of(3).open(&peer, &CONTINUES) else {
+        panic!("the load opened");
+    };
+    assert!(
+        error
+            .cause
+            .contains("(:3306 /data, server_id 1 and other:3306 /data, server_id 1)"),
+        "{error}"
+    );
+    assert!(error.hint.contains("behind the load balancer"), "{error:?}");
+    assert!(peer.node.identity.other().is_some());
+    assert_eq!(peer.counts.executions.load(Ordering::Relaxed), 0);
+    peer.await_no_connection();
+}
+
+#[test]
+fn reconnection_to_another_server_ends_the_load() {
+    let peer = Peer::start(|client| match (client.number, client.asked) {
+        (1, Asked::Execution(3)) => {
+            become_another(client);
+            client.close()
+        }
+        (3.., Asked::Execution(_)) => panic!("another server is measured"),
+        _ => healthy(client),
+    });
+    let began = Instant::now();
+    let result = Load::of(2).run(&peer, BOUND * 2);
+    assert!(began.elapsed() < BOUND);
+    let failure = result.failure.clone().unwrap();
+    assert!(
+        failure.cause.contains("reached different servers"),
+        "{failure}"
     );
     assert!(result.operations > 0, "{result:?}");
     peer.await_no_connection();

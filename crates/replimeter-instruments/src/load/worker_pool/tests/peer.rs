@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::Node;
+use replimeter_engine::{Node, identity::RecordedIdentity};
 use replimeter_model::target::Endpoint;
 use rustix::net::sockopt;
 
@@ -57,6 +57,8 @@ pub(super) struct Counts {
     /// The open connections by their numbers; `KILL` closes one, unless they are held.
     streams: Mutex<BTreeMap<u64, TcpStream>>,
     pub(super) holds_killed: AtomicBool,
+    /// The name of its host: another one is another server.
+    pub(super) place: Mutex<String>,
     /// Whether it says that it has just started.
     pub(super) restarted: AtomicBool,
 }
@@ -66,6 +68,11 @@ impl Counts {
     fn answer_text(&self, text: &str, answer: &mut Answer) {
         if text.starts_with("SET ") || text.starts_with("USE ") {
             return answer.ok(0, None);
+        }
+        if text.contains("@@GLOBAL.server_id") {
+            let place = lock(&self.place);
+            let row = vec![format!("\n1\n\n{place}\n3306\n/data")];
+            return answer.texts(&["value"], &[row]);
         }
         if text.contains("'Uptime'") {
             let age = if self.restarted.load(Ordering::Relaxed) {
@@ -281,6 +288,7 @@ impl Peer {
             login: None,
             answer: Duration::from_secs(5),
             namespace: None,
+            identity: RecordedIdentity::default(),
             show_errors: false,
         };
         Self { node, counts }
