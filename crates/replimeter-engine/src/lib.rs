@@ -22,6 +22,7 @@ mod opened;
 pub mod option_file;
 pub mod session;
 mod silent;
+mod socket;
 pub mod source;
 pub mod unanswered;
 pub mod wire;

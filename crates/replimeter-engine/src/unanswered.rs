@@ -1,4 +1,4 @@
-//! Servers that owe an answer. A frozen server accepts every connection without a word, and has all of them when it continues; so it
+//! Servers that owe an answer. A frozen server accepts every connection in silence, and has all of them when it continues; so it
 //! gets a single one, and no other is opened before it greets there.
 
 use std::{
@@ -14,7 +14,10 @@ use rustix::{
     net::getpeername,
 };
 
-use crate::{node::Node, wire};
+use crate::{
+    node::Node,
+    socket::{self, Address},
+};
 
 /// Interval between checks whether the server is given up.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -46,15 +49,18 @@ fn connection(node: &Node) -> io::Result<Option<Arc<OwnedFd>>> {
     }
     // A name is resolved without the lock.
     let place = match &node.endpoint.socket {
-        Some(_) => None,
-        None => node.addresses()?.first().copied(),
+        Some(path) => Address::Unix(path.clone()),
+        None => match node.addresses()?.first() {
+            Some(first) => Address::Tcp(*first),
+            None => return Err(io::ErrorKind::NotFound.into()),
+        },
     };
     let mut all = all();
     let Some(owing) = all.get_mut(&address) else {
         return Ok(None);
     };
     if owing.is_none() {
-        *owing = Some(Arc::new(wire::start(node, place)?));
+        *owing = Some(Arc::new(socket::start(node, &place)?));
     }
     Ok(owing.clone())
 }

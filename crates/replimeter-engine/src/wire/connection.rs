@@ -19,7 +19,7 @@ use super::{
     login_exchange::{LoginFailure, Packets, unblocked},
     packet::{self, Binder},
     scan::{Answer, ResponseScanner, ServerRefusal, StatementResult, WireError},
-    stream::{Address, Stream},
+    stream::Stream,
     tls::TlsTarget,
 };
 use crate::{
@@ -29,6 +29,7 @@ use crate::{
     login_error::{login_error, sent_in_clear, unverified_key},
     opened::OpenedConnection,
     silent,
+    socket::Address,
 };
 
 const OPERATION: &str = "cannot run the load";

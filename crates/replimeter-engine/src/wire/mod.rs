@@ -11,7 +11,6 @@ mod scan;
 mod stream;
 mod tls;
 
-pub(crate) use self::stream::start;
 pub use self::{
     connection::{PreparedStatement, StatementError, WireConnection, WireTarget},
     login::login_packets,

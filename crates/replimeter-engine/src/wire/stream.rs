@@ -2,33 +2,19 @@
 
 use std::{
     io::{self, ErrorKind, IoSlice, Read, Write},
-    net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::{Path, PathBuf},
 };
 
 use rustix::{
-    io::{Errno, ioctl_fionbio, writev},
-    net::{
-        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect,
-        getpeername,
-        ipproto::TCP,
-        recv, send, socket_with,
-        sockopt::{self, Timeout},
-    },
+    io::{Errno, writev},
+    net::{RecvFlags, SendFlags, getpeername, recv, send, sockopt},
 };
 use rustls::ClientConnection;
 
-use crate::node::{
-    CONNECT, KEEPALIVE_AFTER, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, Node, UNACKNOWLEDGED,
+use crate::{
+    node::Node,
+    socket::{self, Address},
 };
-
-/// Where a server listens.
-#[derive(Clone, Debug)]
-pub(super) enum Address {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
-}
 
 /// A connection to a server. Operations that would block return [`ErrorKind::WouldBlock`].
 pub(super) struct Stream {
@@ -64,12 +50,8 @@ impl Write for Socket {
 impl Stream {
     /// Begins to connect: the socket becomes writable when this is done.
     pub(super) fn start(node: &Node, address: &Address) -> io::Result<Self> {
-        let socket = match address {
-            Address::Tcp(address) => start_tcp(node, address)?,
-            Address::Unix(path) => connect_unix(path)?,
-        };
         Ok(Self {
-            socket: Socket(socket),
+            socket: Socket(socket::start(node, address)?),
             tls: None,
         })
     }
@@ -155,56 +137,6 @@ impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.0.as_fd()
     }
-}
-
-/// Begins to connect to this address, or to the Unix socket of a server that has none.
-pub(crate) fn start(node: &Node, address: Option<SocketAddr>) -> io::Result<OwnedFd> {
-    match (address, &node.endpoint.socket) {
-        (Some(address), _) => start_tcp(node, &address),
-        (None, Some(path)) => connect_unix(path),
-        (None, None) => Err(ErrorKind::NotFound.into()),
-    }
-}
-
-/// Begins to connect over TCP.
-fn start_tcp(node: &Node, address: &SocketAddr) -> io::Result<OwnedFd> {
-    let family = match address {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    let open = || {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        socket_with(family, SocketType::STREAM, flags, Some(TCP))
-    };
-    let socket: OwnedFd = match &node.namespace {
-        Some(namespace) => namespace.run(open)??,
-        None => open()?,
-    };
-    sockopt::set_tcp_nodelay(&socket, true)?;
-    sockopt::set_socket_keepalive(&socket, true)?;
-    sockopt::set_tcp_keepidle(&socket, KEEPALIVE_AFTER)?;
-    sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
-    let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
-    sockopt::set_tcp_user_timeout(&socket, unacknowledged)?;
-    match connect(&socket, address) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Connects to a Unix socket. A full queue of the server is waited for here: the system reports no event when it has room.
-fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
-    let socket = socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(CONNECT))?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    ioctl_fionbio(&socket, true)?;
-    Ok(socket)
 }
 
 fn retried<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
