@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(rows_follow_their_table_to_every_node_of_a_cluster),
     test!(applier_without_privileges_is_refused),
     test!(matrix::sessions_have_their_own_settings),
+    test!(matrix::sessions_have_their_own_settings_on_mysql),
     test!(matrix::commands_run_whatever_the_defaults_of_mariadb).long(),
     test!(matrix::commands_run_whatever_the_defaults_of_mysql).long(),
 ];

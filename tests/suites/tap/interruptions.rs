@@ -112,6 +112,13 @@ fn follows_after_a_restart(shape: &str, resume: &str) {
     tables(&sandbox.nodes()[0]);
     let more = ["--floor-duration", "0"];
     let mut again = None;
+    // When a server was started is known to a second.
+    wait_until("the restart is another start", LIMIT, || {
+        let uptime = &session(&replica.node)
+            .rows("test", "SHOW GLOBAL STATUS LIKE 'Uptime'")
+            .unwrap()[0];
+        uptime["Value"].parse::<u64>().unwrap() >= 4
+    });
     let (_, document) = followed(&sandbox, &args(&sandbox, &more), &[], |following| {
         again = Some(restart(replica));
         following.await_pending("replica1");

@@ -1,4 +1,4 @@
-//! A server that answers every query with a number, for runs that need no database.
+//! A server that says who it is and answers every other query with a number, for runs that need no database.
 
 use std::{
     io::{Read, Result, Write},
@@ -45,6 +45,7 @@ fn serve(mut stream: TcpStream) -> Result<()> {
     send(&mut stream, 0, &greeting.concat())?;
     receive(&mut stream)?;
     send(&mut stream, 2, ok)?;
+    let port = stream.local_addr()?.port();
     loop {
         let question = receive(&mut stream)?;
         if question.first() != Some(&3) {
@@ -58,7 +59,12 @@ fn serve(mut stream: TcpStream) -> Result<()> {
             b"\x03def\0\0\0\x01n\0\x0c".as_slice(),
             &[0x21, 0, 20, 0, 0, 0, 0xfd, 0, 0, 0, 0, 0],
         ];
-        let answer: [&[u8]; 5] = [&[1], &column.concat(), end, b"\x071048576", end];
+        let row = match String::from_utf8_lossy(&question).contains("@@GLOBAL.server_id") {
+            true => format!("\n1\n\nhost\n{port}\n/data"),
+            false => "1048576".to_owned(),
+        };
+        let row = [&[u8::try_from(row.len()).unwrap_or(0)], row.as_bytes()].concat();
+        let answer: [&[u8]; 5] = [&[1], &column.concat(), end, &row, end];
         for (number, packet) in (1..).zip(answer) {
             send(&mut stream, number, packet)?;
         }
