@@ -29,11 +29,14 @@ pub const TIME: &str = "time";
 const COST: &str = "cost";
 const FILES: &str = "files";
 
+/// A server that owes an answer gets a single connection more, on which its greeting is awaited.
+const AWAITED: u64 = 1;
+
 /// What a run costs each server of a role, at most; docs/reference/server-cost.md has what was measured.
 pub struct ServerCost {
     /// The servers, such as `each replica`.
     pub role: &'static str,
-    /// Connections at the same time.
+    /// Connections at the same time, to a server that answers.
     pub connections: u64,
     /// What they do, with rates.
     pub work: String,
@@ -159,7 +162,9 @@ impl PlanEffects {
                 COST,
                 format!(
                     "{}: up to {} connections; {}",
-                    cost.role, cost.connections, cost.work
+                    cost.role,
+                    cost.connections + AWAITED,
+                    cost.work
                 ),
             );
         }

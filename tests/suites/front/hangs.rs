@@ -10,7 +10,7 @@ use super::serve;
 /// Connections of the front to each server.
 const CONNECTIONS: usize = 2;
 /// Connections to the primary that a dry run states.
-const STATED: u64 = CONNECTIONS as u64 + 3;
+const STATED: u64 = CONNECTIONS as u64 + 4;
 
 pub(super) fn hanging_posts_are_ended_before_more_connect() {
     hang("mariadb/async:1");

@@ -17,6 +17,7 @@ use crate::{
     },
     dialect, driver,
     facts::ServerFacts,
+    unanswered,
 };
 
 /// A connection that missed this many heartbeats is lost.
@@ -199,6 +200,7 @@ impl Follower {
         self.silent = if anything { 0 } else { self.silent + 1 };
         if READ_TIMEOUT * self.silent > HEARTBEAT * MISSED {
             let seconds = (HEARTBEAT * MISSED).as_secs();
+            unanswered::add(&self.node);
             return Err(ServerError {
                 kind: ErrorKind::Timeout,
                 ..self.lost(&format!("no heartbeat for {seconds} s"))
