@@ -13,7 +13,8 @@ use crate::{envelope::Envelope, plan::ExposureSettings, record::Distribution};
 pub struct AmountDistribution {
     /// Mean over time.
     pub mean: Option<f64>,
-    /// 95 % confidence interval of the mean, from windows of time; null for a run of less than eight windows of 20 ms.
+    /// 95 % confidence interval of the mean, from whole stalls; null with fewer than twenty of them, and where longer ones
+    /// than were seen may decide the mean.
     pub mean_ci95: Option<[f64; 2]>,
     /// Median.
     pub p50: Option<f64>,
@@ -47,6 +48,10 @@ pub struct ExposureRow {
     pub committed: u64,
     /// Bytes of these transactions.
     pub bytes_committed: u64,
+    /// Stalls: times in which the number of exposed transactions rose to twice its mean less its lower quartile, until it
+    /// had fallen to that quartile.
+    #[serde(default)]
+    pub stalls: u64,
     /// Transactions in the primary's log that no replica had received.
     pub transactions: AmountDistribution,
     /// Bytes of the transactions that no replica had received.
@@ -56,8 +61,7 @@ pub struct ExposureRow {
     pub age: Distribution,
     /// Share of the time with at least one such transaction, in percent.
     pub exposed_percent: f64,
-    /// 95 % confidence interval of `exposed_percent`, from windows of time; null for a run of less than eight windows
-    /// of 20 ms.
+    /// 95 % confidence interval of `exposed_percent`, as that of a mean.
     pub exposed_percent_ci95: Option<[f64; 2]>,
     /// Duration of a poll, from question to answer: the figures may be too high by the
     /// transactions of this time.

@@ -14,8 +14,8 @@ pub struct CountSummary {
     pub min: Option<u64>,
     /// Arithmetic mean.
     pub mean: Option<f64>,
-    /// 95 % confidence interval of the mean, by the bootstrap over crashes; null below four
-    /// crashes.
+    /// 95 % confidence interval of the mean, from the share of crashes with a loss and the size of the losses; null below
+    /// seven crashes with a loss.
     pub mean_ci95: Option<[f64; 2]>,
     /// Standard deviation (n − 1).
     pub stdev: Option<f64>,

@@ -20,6 +20,7 @@ pub mod series;
 pub mod share;
 pub mod signed;
 pub mod stale;
+pub mod stalls;
 pub mod student;
 pub mod trial;
 pub mod usl;

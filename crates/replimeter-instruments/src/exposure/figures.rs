@@ -9,18 +9,19 @@ use replimeter_stats::{
     over_time::{OverTime, TimeMean},
     series::distribution,
     signed::SignedHistogram,
+    stalls::{StallMeans, Stalls},
 };
 use serde::{Deserialize, Serialize};
 
 use super::pending::{Pending, Received};
 use crate::record;
 
-fn amount(over: &OverTime, mean: &TimeMean) -> AmountDistribution {
+fn amount(over: &OverTime, mean: Option<f64>, mean_ci95: Option<[f64; 2]>) -> AmountDistribution {
     let value = |value: Option<Nanos>| value.map(|value| value.0 as f64);
     let quantile = |p| value(over.quantile(p));
     AmountDistribution {
-        mean: mean.mean().or_else(|| over.mean()),
-        mean_ci95: mean.interval(),
+        mean: mean.or_else(|| over.mean()),
+        mean_ci95,
         p50: quantile(0.5),
         p90: quantile(0.9),
         p95: quantile(0.95),
@@ -54,12 +55,13 @@ struct HeldPoll {
 pub(super) struct PollSummary {
     looks: u64,
     held: Option<HeldPoll>,
-    exposed: TimeMean,
+    /// Transactions, bytes, and whether there is any.
+    exposed: Stalls<3>,
     ineffective: TimeMean,
     pub(super) committed: u64,
     bytes_committed: u64,
-    transactions: (OverTime, TimeMean),
-    bytes: (OverTime, TimeMean),
+    transactions: OverTime,
+    bytes: OverTime,
     age: OverTime,
     look: SignedHistogram,
 }
@@ -89,15 +91,13 @@ impl PollSummary {
 
     fn count(&mut self, poll: HeldPoll, time: Nanos) {
         let share = |yes: bool| f64::from(u8::from(yes));
-        let of = |(over, mean): &mut (OverTime, TimeMean), amount: u64| {
-            over.record(nanos(amount), time);
-            mean.record(poll.since, amount as f64, time);
-        };
-        of(&mut self.transactions, poll.transactions);
-        of(&mut self.bytes, poll.bytes);
+        let (transactions, bytes) = (poll.transactions, poll.bytes);
+        self.transactions.record(nanos(transactions), time);
+        self.bytes.record(nanos(bytes), time);
         self.age.record(poll.age.unwrap_or_default(), time);
+        let any = share(transactions > 0);
         self.exposed
-            .record(poll.since, share(poll.transactions > 0), time);
+            .record(poll.since, [transactions as f64, bytes as f64, any], time);
         self.ineffective
             .record(poll.since, share(poll.semi_sync == Some(false)), time);
     }
@@ -121,11 +121,17 @@ impl PollSummary {
         row.polls = self.looks;
         row.committed = self.committed;
         row.bytes_committed = self.bytes_committed;
-        row.transactions = amount(&self.transactions.0, &self.transactions.1);
-        row.bytes = amount(&self.bytes.0, &self.bytes.1);
+        let StallMeans {
+            stalls,
+            means,
+            intervals,
+        } = self.exposed.means();
+        row.stalls = stalls;
+        row.transactions = amount(&self.transactions, means[0], intervals[0]);
+        row.bytes = amount(&self.bytes, means[1], intervals[1]);
         row.age = self.age.distribution();
-        row.exposed_percent = percent(self.exposed.mean().unwrap_or_default());
-        row.exposed_percent_ci95 = self.exposed.share_interval().map(|ends| ends.map(percent));
+        row.exposed_percent = percent(means[2].unwrap_or_default());
+        row.exposed_percent_ci95 = intervals[2].map(|ends| ends.map(|end| percent(end.min(1.0))));
         row.poll_duration_us = distribution(&self.look);
     }
 }
@@ -273,14 +279,10 @@ mod tests {
         assert!(near(row.transactions.p95.unwrap(), 3000.0), "{row:#?}");
         assert!(near(row.age.p95_us.unwrap(), 3e6), "{row:#?}");
         assert_eq!(row.transactions.p50, Some(0.0));
-        for (ends, truth) in [
-            (row.exposed_percent_ci95, 10.0),
-            (row.transactions.mean_ci95, 300.0),
-        ] {
-            let [low, high] = ends.unwrap();
-            assert!(low < truth && truth < high, "{low} {high}");
-        }
-        assert!(row.exposed_percent_ci95.unwrap()[0] > 0.5, "{row:#?}");
+        // A lone stall does not show how often there are any.
+        assert_eq!(row.stalls, 1);
+        assert_eq!(row.transactions.mean_ci95, None);
+        assert_eq!(row.exposed_percent_ci95, None);
     }
 
     #[test]

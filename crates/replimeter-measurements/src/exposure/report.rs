@@ -8,6 +8,7 @@ use replimeter_render::{
     headline::end_note,
     report::{Block, Report, Table},
 };
+use replimeter_stats::stalls::{MAX_UPPER, MIN_STALLS};
 
 fn amount(value: Option<f64>) -> String {
     match value {
@@ -86,14 +87,23 @@ fn of_row(row: &ExposureRow) -> String {
         .transactions
         .p99
         .map_or_else(String::new, |p99| format!(", p99 {}", amount(Some(p99))));
-    let mean_ends = row
-        .transactions
-        .mean_ci95
-        .map_or_else(String::new, |[low, high]| {
-            format!(" [{}, {}]", amount(Some(low)), amount(Some(high)))
-        });
+    let stalls = number(row.stalls, "stall");
+    let (mean_ends, of) = match row.transactions.mean_ci95 {
+        Some([low, high]) => (
+            format!(" [{}, {}]", amount(Some(low)), amount(Some(high))),
+            format!("in {stalls}"),
+        ),
+        None if row.stalls < MIN_STALLS as u64 => (
+            String::new(),
+            format!("in {stalls}, too few for an interval"),
+        ),
+        None => (
+            String::new(),
+            format!("in {stalls}, whose longest decide it: no interval"),
+        ),
+    };
     format!(
-        "A crash would have lost {}{mean_ends} transactions on average{rate}, {} at most (at most {} bytes, the oldest at most {} old); transactions were exposed {:.1}{} % of the time.",
+        "A crash would have lost {}{mean_ends} transactions on average ({of}){rate}, {} at most (at most {} bytes, the oldest at most {} old); transactions were exposed {:.1}{} % of the time.",
         amount(Some(mean)),
         amount(Some(max)),
         amount(row.bytes.max),
@@ -133,8 +143,15 @@ fn sentences(run: &ExposureDocument) -> Vec<String> {
         "A transaction is in the log before it is acknowledged, so a crash never loses more acknowledged transactions than this."
             .to_owned(),
         "Figures are over time: a poll counts with half of the time since the poll before and half of that until the next, so a stall counts with its \
-         length. Intervals [low, high] are of 95 %, from windows of the run's time."
+         length."
             .to_owned(),
+        format!(
+            "A stall began when the number of exposed transactions had risen to twice its mean less its lower quartile, and was over when it had \
+             fallen to that quartile: {} in this run. Intervals [low, high] are of 95 %, from resamples of whole stalls. A figure has none with \
+             fewer than {MIN_STALLS} stalls, or where stalls longer than those seen may bring it to more than {MAX_UPPER:.0} times its value: \
+             measure for longer.",
+            count(row.stalls)
+        ),
         format!("{} polls; {} transactions ({} bytes) were logged during the run.", count(row.polls), count(row.committed), count(row.bytes_committed)),
     ];
     if let Some(written) = run.results.written {
@@ -186,6 +203,39 @@ mod tests {
     use replimeter_model::exposure::ExposureResults;
 
     use super::*;
+
+    #[test]
+    fn mean_without_an_interval_says_why() {
+        let said = |stalls: u64, mean_ci95: Option<[f64; 2]>| {
+            of_row(&ExposureRow {
+                committed: 1_000,
+                stalls,
+                transactions: AmountDistribution {
+                    mean: Some(120.0),
+                    mean_ci95,
+                    max: Some(5_000.0),
+                    ..AmountDistribution::default()
+                },
+                ..ExposureRow::default()
+            })
+        };
+        for (said, wanted) in [
+            (
+                said(8, None),
+                "120 transactions on average (in 8 stalls, too few for an interval), 5,000 at most",
+            ),
+            (
+                said(45, None),
+                "120 transactions on average (in 45 stalls, whose longest decide it: no interval), 5,000",
+            ),
+            (
+                said(45, Some([80.0, 190.0])),
+                "120 [80, 190] transactions on average (in 45 stalls), 5,000 at most",
+            ),
+        ] {
+            assert!(said.contains(wanted), "{said}");
+        }
+    }
 
     #[test]
     fn exposure_zero_by_design_is_stated() {

@@ -7,6 +7,8 @@ use replimeter_model::{
     plan::CrashKind,
 };
 
+use replimeter_stats::crashes::MIN_LOSSES;
+
 use replimeter_render::{
     figures::{Unit, count, time},
     format::Format,
@@ -170,7 +172,10 @@ fn sentences(run: &LossDocument) -> Vec<String> {
         "Lost transactions were acknowledged and are not present (since: time from the first of them to the crash). Seen then lost: another session \
          had read them. Unacked transactions were started and never acknowledged; some of them are present."
             .to_owned(),
-        "Shares have 95 % Wilson intervals, means a bootstrap over crashes; crashes are independent.".to_owned(),
+        format!(
+            "Shares have 95 % Wilson intervals. The interval of a mean is made of that share and of the size of the losses. A mean of fewer than \
+             {MIN_LOSSES} crashes with a loss has no interval: they miss a kind of crash that is three in ten with more than 10 %. Crashes are independent."
+        ),
     ];
     if let Some(us) = run.results.semi_sync_timeout_us {
         sentences.push(format!(
