@@ -8,6 +8,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::HostRecord;
 
+/// A figure of each start of the servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StartSpread {
+    /// Smallest.
+    pub min: f64,
+    /// Median.
+    pub median: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl StartSpread {
+    /// Returns the spread of these figures; `None` below two.
+    #[must_use]
+    pub fn of(mut figures: Vec<f64>) -> Option<Self> {
+        figures.sort_by(f64::total_cmp);
+        let count = figures.len();
+        (count > 1).then(|| Self {
+            min: figures[0],
+            median: figures[(count - 1) / 2].midpoint(figures[count / 2]),
+            max: figures[count - 1],
+        })
+    }
+}
+
 /// Distribution of a set of times.
 ///
 /// A quantile is null when fewer than ten samples lie beyond it.
@@ -28,7 +53,8 @@ pub struct Distribution {
     pub p50_us_ci95: Option<[f64; 2]>,
     /// 90th percentile.
     pub p90_us: Option<f64>,
-    /// 95 % confidence interval of the 90th percentile, in microseconds.
+    /// 95 % confidence interval of the 90th percentile, in microseconds. Null, as for all larger quantiles, where fewer than
+    /// about fifteen distinct stalls or starts lie beyond it, and from 2 to 21 starts.
     pub p90_us_ci95: Option<[f64; 2]>,
     /// 95th percentile.
     pub p95_us: Option<f64>,
@@ -42,6 +68,16 @@ pub struct Distribution {
     pub p999_us: Option<f64>,
     /// 95 % confidence interval of the 99.9th percentile, in microseconds.
     pub p999_us_ci95: Option<[f64; 2]>,
+    /// 90th percentile of each start of the servers, in microseconds; absent for fewer than two starts with five samples
+    /// beyond it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p90_us_starts: Option<StartSpread>,
+    /// 95th percentile of each start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95_us_starts: Option<StartSpread>,
+    /// 99th percentile of each start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_us_starts: Option<StartSpread>,
     /// Largest, exact.
     pub max_us: Option<f64>,
     /// Factor by which dependence between neighboring rounds increases the variance at the

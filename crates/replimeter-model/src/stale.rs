@@ -9,7 +9,7 @@ use crate::{
     envelope::Envelope,
     load::LoadRecord,
     plan::StaleSettings,
-    record::{Distribution, Window},
+    record::{Distribution, StartSpread, Window},
     time::Nanos,
 };
 
@@ -230,10 +230,16 @@ pub struct FreshAfter {
     pub p99: Option<f64>,
     /// Time for 99.9 % of the reads.
     pub p999: Option<f64>,
-    /// 95 % confidence interval of `p99`.
+    /// 95 % confidence interval of `p99`; null from 2 to 21 starts of the servers, and where few of them decide it.
     pub p99_ci95: Option<[f64; 2]>,
     /// 95 % confidence interval of `p999`.
     pub p999_ci95: Option<[f64; 2]>,
+    /// `p99` of each start of the servers; absent for fewer than two starts with five reads beyond it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_starts: Option<StartSpread>,
+    /// `p999` of each start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p999_starts: Option<StartSpread>,
     /// Longest wait of a round for its write, if it took more than 1 % (0.1 %) of the time: `p99` (`p999`) would describe
     /// that round alone and is null. Missing where no time is null for this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -318,8 +324,11 @@ pub struct StaleRow {
     pub stale: u64,
     /// Share of stale rounds, in percent.
     pub stale_percent: Option<f64>,
-    /// 95 % confidence interval of the share, in percent.
+    /// 95 % confidence interval of the share, in percent: of starts of the servers like those of the run.
     pub stale_percent_ci95: Option<[f64; 2]>,
+    /// The share in each start of the servers, in percent; absent for fewer than two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale_percent_starts: Option<StartSpread>,
     /// Share of the time in which a write, read at once, would have been stale, in percent: the rounds, and those that
     /// would have begun while a round waited. Null for the reads of a load, which wait for no round.
     #[serde(default)]

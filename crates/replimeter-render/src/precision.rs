@@ -3,7 +3,7 @@
 
 use replimeter_model::{
     lag::{Floor, LagRow},
-    record::Distribution,
+    record::{Distribution, StartSpread},
     tap::TapFloor,
 };
 
@@ -114,16 +114,17 @@ impl<'a> Precision<'a> {
         error.max(self.each_us)
     }
 
-    /// Returns the error of a quantile: half of its interval, or, if it has none, of the interval of the next
-    /// quantile towards the median. It is never so large that the value, rounded to it, would be outside its
+    /// Returns the error of a quantile: half of its interval, or of the range of the starts' own quantiles, or, if it has neither,
+    /// that of the next quantile towards the median. It is never so large that the value, rounded to it, would be outside its
     /// own interval, since both are printed next to each other.
     pub fn quantile(self, p: f64) -> f64 {
         let of = self.distribution;
+        let range = |starts: Option<StartSpread>| starts.map(|starts| [starts.min, starts.max]);
         let levels = [
             (0.999, of.p999_us, of.p999_us_ci95),
-            (0.99, of.p99_us, of.p99_us_ci95),
-            (0.95, of.p95_us, of.p95_us_ci95),
-            (0.9, of.p90_us, of.p90_us_ci95),
+            (0.99, of.p99_us, of.p99_us_ci95.or(range(of.p99_us_starts))),
+            (0.95, of.p95_us, of.p95_us_ci95.or(range(of.p95_us_starts))),
+            (0.9, of.p90_us, of.p90_us_ci95.or(range(of.p90_us_starts))),
             (0.5, of.p50_us, of.p50_us_ci95),
         ];
         // Below the median, the median's own interval is used.
@@ -165,6 +166,24 @@ mod tests {
             let half = Precision::of_lag(&row, &of).quantile(0.5);
             assert_eq!(crate::figures::Unit::Micro.show_within(value, half), shown);
         }
+    }
+
+    #[test]
+    fn tail_without_an_interval_has_the_precision_of_its_starts() {
+        let of = Distribution {
+            count: 1_000,
+            p50_us: Some(300.0),
+            p50_us_ci95: Some([290.0, 310.0]),
+            p95_us: Some(912.3),
+            p95_us_starts: Some(StartSpread {
+                min: 460.0,
+                median: 610.0,
+                max: 2_400.0,
+            }),
+            ..Distribution::default()
+        };
+        let half = Precision::exact(&of).quantile(0.95);
+        assert_eq!(crate::figures::Unit::Micro.show_within(912.3, half), "900");
     }
 
     #[test]

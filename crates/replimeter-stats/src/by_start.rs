@@ -1,7 +1,7 @@
 //! Samples of a run together and by fresh start of the servers: starts are independent, and differ more than the samples of
 //! one.
 
-use replimeter_model::time::Nanos;
+use replimeter_model::{record::StartSpread, time::Nanos};
 
 use crate::{
     compare, dependence,
@@ -44,10 +44,36 @@ impl ByStart {
         dependence::of_starts(&starts)
     }
 
+    /// Returns whether the samples beyond the quantile `p`, which is `value`, are of enough starts
+    /// ([`dependence::enough_starts`]); true for fewer than two starts, and for the median.
+    pub(crate) fn enough(&self, p: f64, value: Nanos) -> bool {
+        let beyond = |start: &SignedHistogram| beyond(p, start.count(), start.count_at_most(value));
+        let known = self.starts.iter().filter(|start| start.count() > 0);
+        let counts: Vec<u64> = known.map(beyond).collect();
+        !is_tail(p) || counts.len() < 2 || dependence::enough_starts(&counts)
+    }
+
     /// Returns the quantile `p` of each start with a sample, however few it has.
     pub(crate) fn quantiles(&self, p: f64) -> Vec<Nanos> {
         let of = |start: &SignedHistogram| start.at_rank(rank_of(p, start.count()));
         self.starts.iter().filter_map(of).collect()
+    }
+
+    /// Returns the quantile `p` in µs of each start with at least five samples beyond it.
+    fn known_quantiles(&self, p: f64) -> Vec<f64> {
+        let quantile = |start: &SignedHistogram| {
+            let beyond = start.count() as f64 * p.min(1.0 - p);
+            // The small addition keeps 100 × 0.05 from being just below five.
+            let enough = beyond + 1e-9 >= compare::BEYOND;
+            let value = start.at_rank(rank_of(p, start.count()))?;
+            enough.then(|| value.as_micros())
+        };
+        self.starts.iter().filter_map(quantile).collect()
+    }
+
+    /// Returns the spread of the starts' quantiles `p` in µs, of those with at least five samples beyond.
+    pub(crate) fn spread(&self, p: f64) -> Option<StartSpread> {
+        StartSpread::of(self.known_quantiles(p))
     }
 
     /// Returns the samples of these ranks in µs, or the smallest and the largest where a rank lies beyond them.
@@ -63,15 +89,7 @@ impl ByStart {
     /// the slowest ones rather than a mean, so the interval reaches at least to the order statistics that
     /// [`dependence::of_starts`] gives.
     pub(crate) fn between(&self, p: f64, value: f64) -> Option<[f64; 2]> {
-        let quantile = |start: &SignedHistogram| {
-            let beyond = start.count() as f64 * p.min(1.0 - p);
-            // The small addition keeps 100 × 0.05 from being just below five.
-            let enough = beyond + 1e-9 >= compare::BEYOND;
-            let value = start.at_rank(rank_of(p, start.count()))?;
-            enough.then(|| value.as_micros())
-        };
-        let quantiles: Vec<f64> = self.starts.iter().filter_map(quantile).collect();
-        let students = compare::between_starts(&quantiles, value)?;
+        let students = compare::between_starts(&self.known_quantiles(p), value)?;
         let own = self.all.at_rank(rank_of(p, self.all.count()))?;
         let by_ranks =
             self.between_ranks(ranks(p, self.all.count() as f64, self.inflation(own)))?;
@@ -85,4 +103,14 @@ impl ByStart {
 pub(crate) fn ranks(p: f64, count: f64, factor: f64) -> [f64; 2] {
     let half = Z95 * (factor * count * p * (1.0 - p)).sqrt();
     [(count * p - half).floor(), (count * p + half).ceil() + 1.0]
+}
+
+/// Returns whether a quantile is in a tail: too far from the median for the middle of the starts to decide it.
+pub(crate) fn is_tail(p: f64) -> bool {
+    p.max(1.0 - p) > 0.75
+}
+
+/// Returns how many of `count` samples, of which `at_most` are up to the quantile `p`, lie beyond it.
+pub(crate) fn beyond(p: f64, count: u64, at_most: u64) -> u64 {
+    if p < 0.5 { at_most } else { count - at_most }
 }

@@ -19,6 +19,12 @@ use crate::{
 
 /// With this many effective samples beyond a quantile, the variance is doubled.
 const FEW: f64 = 15.0;
+/// Minimum number of distinct clusters of samples beyond a quantile, such as stalls or starts of the servers, for an interval.
+const CLUSTERS: f64 = 15.0;
+/// Share of a kind of start that is rare, and still frequent enough to matter.
+const RARE: f64 = 0.1;
+/// Minimum number of starts for the interval of a tail: fewer miss a kind of start that is one in ten with more than 10 %.
+pub const MIN_STARTS: usize = 22;
 /// Numbers of half waves over the run at each scale.
 const WAVES: [usize; 3] = [8, 16, 32];
 
@@ -170,6 +176,35 @@ pub fn of_quantile(inflation: f64, beyond: f64) -> Option<f64> {
     let effective = beyond / inflation;
     // The small addition keeps 1,000 × 0.01 from being just below ten.
     (effective + 1e-9 >= BEYOND as f64).then(|| inflation * (1.0 + FEW / effective))
+}
+
+/// Returns whether the samples beyond a quantile, counted in consecutive windows of the run, are of enough clusters: no
+/// window, such as that of a stall, has more than a fifteenth of them and a standard deviation of that.
+#[must_use]
+pub fn enough_stalls(beyond: &[u64]) -> bool {
+    let share = beyond.iter().sum::<u64>() as f64 / CLUSTERS;
+    let most = beyond.iter().max().copied().unwrap_or_default();
+    share >= 1.0 && most as f64 <= share + share.sqrt()
+}
+
+/// Returns whether the samples beyond a quantile, counted in each start of the servers, are of enough starts: there are
+/// [`MIN_STARTS`], and the effective number of those with samples beyond (Simpson 1949, without the part of chance) is at
+/// least fifteen, so that no few slow starts have them all.
+#[must_use]
+pub fn enough_starts(beyond: &[u64]) -> bool {
+    let all: f64 = beyond.iter().map(|count| *count as f64).sum();
+    let pairs: f64 = beyond
+        .iter()
+        .map(|count| *count as f64)
+        .map(|count| count * (count - 1.0))
+        .sum();
+    beyond.len() >= MIN_STARTS && all > CLUSTERS && all * (all - 1.0) >= CLUSTERS * pairs
+}
+
+/// Returns the probability that a kind of start that is one in ten is not among this number of starts.
+#[must_use]
+pub fn missed(starts: u32) -> f64 {
+    (1.0 - RARE).powf(f64::from(starts))
 }
 
 #[cfg(test)]

@@ -188,8 +188,14 @@ impl LagSummary {
         // bracket shows as well as its inside.
         let of = |estimate: crate::censored::Npmle| {
             estimate.figures(
-                |value| self.from_ack.inflation(value),
-                |p, value| self.from_ack.between_starts(p, value),
+                |p, value| {
+                    let inflation = self.from_ack.inflation(value);
+                    inflation.filter(|_| self.from_ack.enough_clusters(p))
+                },
+                |p, value| {
+                    let between = self.from_ack.between_starts(p, value);
+                    between.filter(|_| self.from_ack.enough_clusters(p))
+                },
                 self.look_error(),
             )
         };

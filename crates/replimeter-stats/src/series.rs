@@ -6,7 +6,7 @@ use replimeter_model::{
 };
 
 use crate::{
-    by_start::{ByStart, ranks},
+    by_start::{self, ByStart, is_tail, ranks},
     dependence::{self, Residuals},
     signed::SignedHistogram,
     windows::Windows,
@@ -58,10 +58,14 @@ impl Series {
     /// [`dependence::of_quantile`]; for f = 1 this is the distribution-free interval of David &
     /// Nagaraja (2003, §7.1). It is missing when the quantile itself cannot be given, the run is too short
     /// to estimate the dependence, or fewer than ten effective samples lie beyond the quantile. The interval reaches at
-    /// least as far as [`Series::between_starts`], which needs none of these.
+    /// least as far as [`Series::between_starts`], which needs none of these. A tail of too few stalls or starts has none
+    /// ([`Series::enough_clusters`]).
     #[must_use]
     pub fn interval(&self, p: f64) -> Option<[f64; 2]> {
         let value = self.histogram().quantile(p)?;
+        if !self.enough_clusters(p) {
+            return None;
+        }
         let count = self.histogram().count() as f64;
         let factor = self
             .inflation(value)
@@ -72,6 +76,20 @@ impl Series {
             .and_then(|_| self.samples.between_ranks([low, high]));
         let between = self.between_starts(p, value.as_micros());
         dependence::wider(by_ranks, between)
+    }
+
+    /// Returns whether the samples beyond the quantile `p` are of enough stalls and starts for an interval; true for the median.
+    #[must_use]
+    pub fn enough_clusters(&self, p: f64) -> bool {
+        let Some(value) = self.histogram().quantile(p) else {
+            return false;
+        };
+        let windows = self.windows.counts(value);
+        let beyond: Vec<u64> = windows
+            .iter()
+            .map(|(count, at_most)| by_start::beyond(p, *count, *at_most))
+            .collect();
+        self.samples.enough(p, value) && (!is_tail(p) || dependence::enough_stalls(&beyond))
     }
 
     /// Returns the 95 % interval around `value`, an estimate of the quantile `p` in µs, that the variation between starts
@@ -92,6 +110,9 @@ impl Series {
             p95_us_ci95: interval(0.95),
             p99_us_ci95: interval(0.99),
             p999_us_ci95: interval(0.999),
+            p90_us_starts: self.samples.spread(0.9),
+            p95_us_starts: self.samples.spread(0.95),
+            p99_us_starts: self.samples.spread(0.99),
             inflation: median.and_then(|median| self.inflation(median)),
             ..distribution(self.histogram())
         }

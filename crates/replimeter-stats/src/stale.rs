@@ -6,7 +6,7 @@ mod withheld;
 use std::collections::BTreeMap;
 
 use replimeter_model::{
-    record::Distribution,
+    record::{Distribution, StartSpread},
     stale::{
         CurvePoint, FreshAfter, ReadOverhead, StalePhase, StaleRead, StaleRound, StaleRow, Verdict,
         VersionsBehind, Violations,
@@ -208,6 +208,7 @@ impl StaleSummary {
             stale: share.events,
             stale_percent: some.then_some(share.share * 100.0),
             stale_percent_ci95: some.then_some([share.low, share.high].map(|share| share * 100.0)),
+            stale_percent_starts: StartSpread::of(self.percent_of_starts()),
             stale_percent_over_time: withheld.percent(),
             stale_percent_over_time_ci95: withheld.percent_ci95(),
             withheld_rounds: withheld.count(),
@@ -249,6 +250,15 @@ impl StaleSummary {
             windows: self.delay.windows(),
             ..StaleRow::default()
         }
+    }
+
+    /// Returns the share of stale immediate reads of each start, in percent.
+    fn percent_of_starts(&self) -> Vec<f64> {
+        let starts = self.at_once.starts().iter();
+        let known = starts.filter(|(reads, _)| *reads > 0);
+        known
+            .map(|(reads, stale)| *stale as f64 / *reads as f64 * 100.0)
+            .collect()
     }
 
     /// Returns the share of stale first reads, immediate ones and those of the curve. Each delay is a stratum, so that
@@ -371,8 +381,9 @@ impl StaleSummary {
             // An end, or a start, without an observed time leaves no interval: one from the others would be too short.
             let ends_unseen = shares.is_some_and(|[_, high]| unseen(high));
             let open = ends_unseen || visible.some_start_unseen(p);
-            let interval =
-                dependence::wider(ends, between).filter(|ends| !open && visible::seen(ends));
+            let few = !waits.enough(p, estimate.quantile(p).high);
+            let interval = dependence::wider(ends, between)
+                .filter(|ends| !open && !few && visible::seen(ends));
             (Some(value), interval, None)
         };
         let ((p99, p99_ci95, of_p99), (p999, p999_ci95, of_p999)) = (of(0.99), of(0.999));
@@ -382,6 +393,8 @@ impl StaleSummary {
             p999,
             p99_ci95,
             p999_ci95,
+            p99_starts: visible.waits_of_starts(0.99),
+            p999_starts: visible.waits_of_starts(0.999),
         }
     }
 }

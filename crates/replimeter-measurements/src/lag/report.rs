@@ -9,7 +9,7 @@ use replimeter_model::{
 
 use crate::{
     lag::{methods, shapes, sweep, waterfall},
-    starts::covered,
+    starts::{covered, spread},
 };
 use replimeter_render::{
     columns::{HEADINGS, cells},
@@ -210,8 +210,30 @@ fn distributions(document: &LagDocument, rows: &[&LagRow]) -> Block {
             count(row.unplaced)
         ));
     }
+    notes.extend(rows.iter().filter_map(|row| of_starts(document, row, unit)));
     let title = format!("Distributions ({})", unit.symbol());
     Block::table("figures", title, table).with_notes(notes)
+}
+
+/// Returns the tails of the lag from the acknowledgement in each start of the servers.
+fn of_starts(document: &LagDocument, row: &LagRow, unit: Unit) -> Option<String> {
+    let lag = &row.from_ack;
+    let half_us = Precision::of_lag(row, lag).quantile(0.5);
+    let tails = [
+        ("p90", lag.p90_us_starts),
+        ("p95", lag.p95_us_starts),
+        ("p99", lag.p99_us_starts),
+    ];
+    let tails =
+        tails.map(|(name, starts)| spread(name, starts, |us| unit.show_within(us, half_us)));
+    let tails: Vec<String> = tails.into_iter().flatten().collect();
+    (!tails.is_empty()).then(|| {
+        format!(
+            "{}, lag from ack of the starts (smallest / median / largest): {}",
+            document.label_of(row),
+            tails.join(", ")
+        )
+    })
 }
 
 fn by_size(document: &LagDocument) -> Block {
@@ -279,7 +301,8 @@ fn how(document: &LagDocument) -> Vec<String> {
     how.extend(methods::descriptions(&methods::methods_of(document)));
     how.push(
         "Intervals are 95 %, from order statistics (a bootstrap for the estimate), widened where consecutive rounds are \
-         correlated. Quantiles with fewer than ten samples beyond them are omitted."
+         correlated. Quantiles with fewer than ten samples beyond them are omitted; from p90 on they have no interval where one stall \
+         has more than about a fifteenth of the samples beyond them."
             .to_owned(),
     );
     how.push(covered(
@@ -316,7 +339,38 @@ fn client(document: &LagDocument) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use replimeter_model::record::StartSpread;
     use replimeter_render::terminal;
+
+    #[test]
+    fn tails_of_the_starts_are_shown() {
+        let starts = |min: f64, median: f64, max: f64| Some(StartSpread { min, median, max });
+        let mut row = LagRow {
+            replica: "replica1".to_owned(),
+            ..LagRow::default()
+        };
+        row.from_ack = Distribution {
+            count: 1_000,
+            p50_us: Some(300.0),
+            p90_us: Some(540.0),
+            p95_us: Some(900.0),
+            p90_us_starts: starts(410.0, 520.0, 1_900.0),
+            p95_us_starts: starts(460.0, 610.0, 2_400.0),
+            ..Distribution::default()
+        };
+        let mut document = LagDocument::default();
+        document.results.rows.push(row);
+        document.target.fresh_starts = 10;
+        let text = terminal::render(&report(&document, false));
+        for part in [
+            "replica1, lag from ack of the starts (smallest / median / largest): p90 410 / 520 / 1,900, p95 460 / 610 / 2,400",
+            "one in ten is missed by 10 starts with a probability of 35 %",
+            "an interval from 22 starts on",
+        ] {
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words(&text).contains(part), "`{part}` is missing in {text}");
+        }
+    }
 
     #[test]
     fn report_has_a_waterfall_per_replica() {

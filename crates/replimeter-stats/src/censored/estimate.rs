@@ -208,14 +208,14 @@ impl Npmle {
 
     /// Returns the reported figures, and how closely the brackets determine them. `inflation`
     /// returns the factor by which dependence between neighbors inflates the variance of the share
-    /// of samples up to a value; where it is `None`, or fewer than ten effective samples lie beyond
+    /// of samples up to a quantile and its value; where it is `None`, or fewer than ten effective samples lie beyond
     /// a quantile, there are no confidence intervals; for `systematic` see [`Self::bootstrap`]. `between` returns the interval
     /// around a quantile, in µs, that the spread between starts of the servers gives; the confidence interval reaches at
     /// least as far, and by `systematic` farther.
     #[must_use]
     pub fn figures(
         &self,
-        inflation: impl Fn(Nanos) -> Option<f64>,
+        inflation: impl Fn(f64, Nanos) -> Option<f64>,
         between: impl Fn(f64, f64) -> Option<[f64; 2]>,
         systematic: Nanos,
     ) -> (Distribution, EstimateBounds) {
@@ -242,7 +242,7 @@ impl Npmle {
         let median = stated(0.5);
         let levels = LEVELS.map(|p| {
             let factor = stated(p)
-                .and_then(|quantile| inflation(quantile.point))
+                .and_then(|quantile| inflation(p, quantile.point))
                 .and_then(|inflation| dependence::of_quantile(inflation, samples * (1.0 - p)));
             (p, factor)
         });
@@ -270,8 +270,8 @@ impl Npmle {
             p90_us_ci95,
             p95_us_ci95,
             p99_us_ci95,
-            p999_us_ci95: None,
-            inflation: median.and_then(|median| inflation(median.point)),
+            inflation: median.and_then(|median| inflation(0.5, median.point)),
+            ..Distribution::default()
         };
         let innermost = EstimateBounds {
             p50_us: within(0.5),

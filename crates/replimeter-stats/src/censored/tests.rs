@@ -144,7 +144,7 @@ fn exact_times_give_the_empirical_distribution() {
             "{p}: {quantile:?}"
         );
     }
-    let (figures, within) = estimate.figures(|_| None, |_, _| None, Nanos(0));
+    let (figures, within) = estimate.figures(|_, _| None, |_, _| None, Nanos(0));
     assert_eq!((figures.count, figures.p999_us), (1000, None));
     assert!(
         (figures.mean_us.unwrap() - 500_500.0).abs() < 500.0,
@@ -283,12 +283,12 @@ fn interval_ends_where_the_estimate_does() {
         all.record(Some(Nanos(low * UNIT)), Nanos((low + 10) * UNIT));
     }
     let estimate = all.estimate().unwrap();
-    let (figures, _) = estimate.figures(|_| Some(2.0), |_, _| None, Nanos(0));
+    let (figures, _) = estimate.figures(|_, _| Some(2.0), |_, _| None, Nanos(0));
     // A tenth of the mass is 50 units away, and the median's interval ends there.
     let [low, high] = figures.p50_us_ci95.unwrap();
     assert_eq!(Some(low), figures.min_us, "{figures:?}");
     assert!(Some(high) <= figures.max_us, "{figures:?}");
-    let (wider, within) = estimate.figures(|_| Some(2.0), |_, _| None, Nanos(UNIT));
+    let (wider, within) = estimate.figures(|_, _| Some(2.0), |_, _| None, Nanos(UNIT));
     assert_eq!(wider.p50_us_ci95, Some([low - 64.0, high + 64.0]));
     assert_eq!(within.systematic_us, 64.0);
 }
@@ -331,6 +331,6 @@ proptest! {
             prop_assert!(quantile.point >= last && quantile.high >= quantile.point);
             last = quantile.point;
         }
-        let _ = estimate.figures(|_| Some(2.0), |_, _| None, Nanos(5_000));
+        let _ = estimate.figures(|_, _| Some(2.0), |_, _| None, Nanos(5_000));
     }
 }

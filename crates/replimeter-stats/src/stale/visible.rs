@@ -1,6 +1,6 @@
 //! When writes became visible, from their acknowledgement.
 
-use replimeter_model::time::Nanos;
+use replimeter_model::{record::StartSpread, time::Nanos};
 
 use crate::{
     by_start::ByStart,
@@ -36,6 +36,12 @@ impl Visible {
         };
         self.waits.record(wait);
         self.record(last_stale, fresh);
+    }
+
+    /// Returns the spread of the starts' waits for the share `p` in µs; `None` if one was not observed.
+    pub(super) fn waits_of_starts(&self, p: f64) -> Option<StartSpread> {
+        let spread = self.waits.spread(p)?;
+        seen(&[spread.min, spread.max]).then_some(spread)
     }
 
     /// Returns whether a start of the servers was not observed until its quantile `p`, and there are several.

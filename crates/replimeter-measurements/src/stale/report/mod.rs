@@ -11,6 +11,8 @@ use replimeter_model::{
     stale::{RemedyCost, StaleDocument, StaleRow},
 };
 
+use crate::starts::spread;
+
 use self::words::{bound, price, sentences, verdicts, witnesses};
 use replimeter_render::{
     cell::throughput,
@@ -179,6 +181,25 @@ fn figures(run: &StaleDocument) -> Table {
     )
 }
 
+/// Returns the share of stale reads and the waits in each start of the servers.
+fn of_starts(run: &StaleDocument, row: &StaleRow) -> Option<String> {
+    let fresh = &row.fresh_after_us;
+    let share = |percent| format!("{} %", Format::Share.show(percent, None));
+    let figures = [
+        spread("stale", row.stale_percent_starts, share),
+        spread("99 % fresh after", fresh.p99_starts, |us| wait(us, None)),
+        spread("99.9 %", fresh.p999_starts, |us| wait(us, None)),
+    ];
+    let figures: Vec<String> = figures.into_iter().flatten().collect();
+    (!figures.is_empty()).then(|| {
+        format!(
+            "{} in the starts (smallest / median / largest): {}",
+            label(run, row),
+            figures.join(", ")
+        )
+    })
+}
+
 fn loads(run: &StaleDocument) -> Table {
     let several = run.target.modes.len() > 1;
     let loads = run.results.load.iter().map(|load| (load, &load.record));
@@ -323,11 +344,15 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
         Some(writer) if writers.len() == 1 => writer,
         _ => "the writer",
     };
-    report.add(Block::table(
-        "figures",
-        format!("Reads that missed a write just acknowledged by {writer}"),
-        figures(run),
-    ));
+    let of_starts = rows.iter().filter_map(|row| of_starts(run, row)).collect();
+    report.add(
+        Block::table(
+            "figures",
+            format!("Reads that missed a write just acknowledged by {writer}"),
+            figures(run),
+        )
+        .with_notes(of_starts),
+    );
     report.add(plain_time::block(
         &run.target,
         rows.iter().flat_map(|row| {
@@ -374,7 +399,7 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
 #[cfg(test)]
 mod tests {
     use replimeter_model::{
-        record::Distribution,
+        record::{Distribution, StartSpread},
         stale::{FreshAfter, StaleResults, Violations},
     };
 
@@ -421,6 +446,25 @@ mod tests {
         assert_eq!(
             answer(&run),
             "node2: 0.94 [0.77, 1.15] % of 10,000 immediate reads were stale; wait 3,100 µs [2,900, 3,600] for 99.9 % fresh. Intervals are 95 %."
+        );
+    }
+
+    #[test]
+    fn shares_and_waits_of_the_starts_are_shown() {
+        let starts = |min: f64, median: f64, max: f64| Some(StartSpread { min, median, max });
+        let mut row = StaleRow {
+            stale_percent_starts: starts(0.4, 0.9, 2.0),
+            ..row()
+        };
+        row.fresh_after_us.p99_starts = starts(0.0, 800.0, 2_100.0);
+        assert_eq!(
+            of_starts(&StaleDocument::default(), &row).unwrap(),
+            "node2 in the starts (smallest / median / largest): stale 0.40 % / 0.90 % / 2.00 %, \
+             99 % fresh after immediate / 800 µs / 2,100 µs"
+        );
+        assert_eq!(
+            of_starts(&StaleDocument::default(), &super::tests::row()),
+            None
         );
     }
 
