@@ -78,6 +78,9 @@ pub struct Distribution {
     /// 99th percentile of each start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_us_starts: Option<StartSpread>,
+    /// What the 99th percentile is at least (97.5 %), where it has no interval: stalls or starts that the run missed only raise it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_us_at_least: Option<f64>,
     /// Largest, exact.
     pub max_us: Option<f64>,
     /// Factor by which dependence between neighboring rounds increases the variance at the

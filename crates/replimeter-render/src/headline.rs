@@ -2,8 +2,10 @@
 
 use replimeter_model::{
     lag::{LagDocument, LagRow},
-    record::RunStatus,
+    record::{Distribution, RunStatus},
 };
+
+use replimeter_stats::lag::ESTIMATOR;
 
 use crate::{
     figures::{Unit, count, time, time_within},
@@ -24,7 +26,13 @@ pub fn headline(document: &LagDocument) -> String {
         let writer = writer(document, row);
         // What the figures mean is stated once.
         let brief = stated == Some(writer);
-        parts.push(of_row(&document.label_of(row), row, writer, brief));
+        let starts = document.target.fresh_starts;
+        parts.push(of_row(
+            &document.label_of(row),
+            row,
+            writer,
+            (!brief).then_some(starts),
+        ));
         if row.from_ack.p50_us.is_some() {
             stated = Some(writer);
         }
@@ -58,9 +66,7 @@ fn floor(document: &LagDocument) -> Option<String> {
     } else {
         format!("{} to {}", time(low), time(high))
     };
-    Some(format!(
-        "Without replication the same method shows {range} (the floor, median): lags near it mean nothing."
-    ))
+    Some(format!("The floor is {range}: lags near it mean nothing."))
 }
 
 /// Appends the level of the intervals to a finding that has any: numbers in square brackets.
@@ -135,47 +141,77 @@ fn writer(document: &LagDocument, row: &LagRow) -> &'static str {
     }
 }
 
-/// Returns the finding of a row; a brief one has only the figures.
-fn of_row(name: &str, row: &LagRow, writer: &str, brief: bool) -> String {
-    let lag = &row.from_ack;
+/// Returns the tail of a distribution for a headline: a quantile with an interval, or what the 99th percentile is at least.
+pub fn tail(of: &Distribution, shown: impl Fn(f64) -> String) -> Option<String> {
+    let quantiles = [
+        ("p99", 0.99, of.p99_us.zip(of.p99_us_ci95)),
+        ("p95", 0.95, of.p95_us.zip(of.p95_us_ci95)),
+        ("p90", 0.9, of.p90_us.zip(of.p90_us_ci95)),
+    ];
+    let known = quantiles.iter().find_map(|(name, level, figure)| {
+        let (us, ends) = (*figure)?;
+        let unit = Unit::for_size(us);
+        let half = Precision::exact(of).quantile(*level);
+        let figure = with_ends(us, Some(ends), half, unit);
+        Some(format!("{name} {figure} {}", unit.symbol()))
+    });
+    let at_least = of.p99_us_at_least;
+    at_least
+        .map(|us| format!("p99 at least {}", shown(us)))
+        .or(known)
+}
+
+/// Returns a figure with its interval, if it has one: `300 [270, 334] µs`.
+fn with_ends(us: f64, ends: Option<[f64; 2]>, half_us: f64, unit: Unit) -> String {
+    let ends = ends.map_or_else(String::new, |ends| {
+        format!(" [{}]", unit.show_interval(ends).join(", "))
+    });
+    format!("{}{ends}", unit.show_within(us, half_us))
+}
+
+/// Returns the finding of a row; what its figures mean is stated with the number of fresh starts, otherwise it has only the figures.
+fn of_row(name: &str, row: &LagRow, writer: &str, stated: Option<u32>) -> String {
+    let (lag, estimate) = (&row.from_ack, &row.estimate);
     let precision = Precision::of_lag(row, lag);
     let mut text = match (lag.p50_us, lag.min_us, lag.max_us) {
         (Some(p50), ..) => {
             let unit = Unit::for_size(p50);
-            let median = unit.with_within(p50, precision.quantile(0.5));
-            let interval = lag.p50_us_ci95.map(|ends| {
-                let ends = unit.show_interval(ends).join(", ");
-                format!("95 % [{ends}]")
-            });
-            let tail = match (lag.p99_us, lag.p90_us) {
-                (Some(p99), _) => Some(("p99", p99, 0.99)),
-                (None, Some(p90)) => Some(("p90", p90, 0.9)),
-                (None, None) => None,
+            let upper = with_ends(p50, lag.p50_us_ci95, precision.quantile(0.5), unit);
+            // Upper ends are estimates of themselves.
+            let estimated = estimate
+                .p50_us
+                .filter(|_| row.estimator == ESTIMATOR)
+                .map(|us| {
+                    let half = Precision::of_estimate(row).quantile(0.5);
+                    with_ends(us, estimate.p50_us_ci95, half, unit)
+                });
+            let (first, upper) = match estimated {
+                Some(estimated) => (estimated, Some(format!("upper bound {upper}"))),
+                None => (upper, None),
             };
-            let tail = tail.map(|(quantile, us, level)| {
-                format!("{quantile} {}", time_within(us, precision.quantile(level)))
-            });
-            let width = &row.bracket_us;
-            let error = width.p50_us.map(|error| {
-                let max = width
-                    .max_us
-                    .map_or_else(String::new, |max| format!(", max {}", time(max)));
-                let at_most = if brief {
-                    ""
-                } else {
-                    "each row too high by at most its "
-                };
-                format!("{at_most}bracket: p50 {}{max}", time(error))
-            });
-            let rounds = Some(format!("{} rounds", count(lag.count)));
-            let median_of = (!brief).then(|| "median".to_owned());
-            let details = [median_of, interval, tail, rounds, error];
+            let some_interval = lag.p50_us_ci95.or(estimate.p50_us_ci95).is_some();
+            let what = match some_interval {
+                true => "median, 95 % within this run",
+                false => "median, too few rounds for an interval",
+            };
+            let starts = match stated {
+                Some(starts) if starts > 1 => format!(" in {starts} starts"),
+                _ => String::new(),
+            };
+            let shown = |us| time_within(us, precision.quantile(0.99));
+            let details = [
+                stated.map(|_| what.to_owned()),
+                upper,
+                tail(lag, shown),
+                Some(format!("{} rounds{starts}", count(lag.count))),
+            ];
             let details: Vec<String> = details.into_iter().flatten().collect();
-            let details = details.join("; ");
-            if brief {
-                format!("{name}: median {median} ({details}).")
-            } else {
-                format!("{name} shows a row {median} after {writer} acknowledged it ({details}).")
+            let (details, symbol) = (details.join("; "), unit.symbol());
+            match stated {
+                Some(_) => format!(
+                    "{name} shows a row {first} {symbol} after {writer} acknowledged it ({details})."
+                ),
+                None => format!("{name}: {first} {symbol} ({details})."),
             }
         }
         (None, Some(min), _) if lag.count == 1 => format!(
@@ -208,8 +244,6 @@ fn of_row(name: &str, row: &LagRow, writer: &str, brief: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::record::Distribution;
-
     use super::*;
 
     fn row() -> LagRow {
@@ -219,8 +253,15 @@ mod tests {
                 p50_us: Some(390.0),
                 p50_us_ci95: Some([370.0, 412.0]),
                 p99_us: Some(1_180.0),
+                p99_us_at_least: Some(900.0),
                 ..Distribution::default()
             },
+            estimate: Distribution {
+                p50_us: Some(301.0),
+                p50_us_ci95: Some([270.0, 334.0]),
+                ..Distribution::default()
+            },
+            estimator: ESTIMATOR.to_owned(),
             bracket_us: Distribution {
                 count: 1_000,
                 p50_us: Some(158.0),
@@ -232,17 +273,30 @@ mod tests {
     }
 
     #[test]
-    fn lag_headline_names_the_quantiles_of_the_bracket() {
-        let text = of_row("replica1", &row(), "the primary", false);
+    fn lag_headline_leads_with_the_estimate() {
+        let text = of_row("replica1", &row(), "the primary", Some(10));
         assert_eq!(
             text,
-            "replica1 shows a row 390 µs after the primary acknowledged it (median; 95 % [370, 412]; p99 1,180 µs; \
-             1,000 rounds; each row too high by at most its bracket: p50 158 µs, max 4,011 µs)."
+            "replica1 shows a row 300 [270, 334] µs after the primary acknowledged it (median, 95 % within this run; upper bound 390 [370, 412]; \
+             p99 at least 900 µs; 1,000 rounds in 10 starts)."
         );
-        let brief = of_row("replica2", &row(), "the primary", true);
+        let brief = of_row("replica2", &row(), "the primary", None);
         assert_eq!(
             brief,
-            "replica2: median 390 µs (95 % [370, 412]; p99 1,180 µs; 1,000 rounds; bracket: p50 158 µs, max 4,011 µs)."
+            "replica2: 300 [270, 334] µs (upper bound 390 [370, 412]; p99 at least 900 µs; 1,000 rounds)."
+        );
+        let exact = LagRow {
+            estimator: "upper-ends".to_owned(),
+            from_ack: Distribution {
+                p99_us_ci95: Some([1_000.0, 1_400.0]),
+                p99_us_at_least: None,
+                ..row().from_ack
+            },
+            ..row()
+        };
+        assert_eq!(
+            of_row("replica1", &exact, "the primary", None),
+            "replica1: 390 [370, 412] µs (p99 1,200 [1,000, 1,400] µs; 1,000 rounds)."
         );
     }
 

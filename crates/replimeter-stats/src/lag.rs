@@ -44,7 +44,7 @@ pub struct LagSummary {
     from_ack: Series,
     from_send: Series,
     // Without windows over the run, and so without intervals: windows need most of the memory.
-    from_intended: SignedHistogram,
+    from_intended: Series,
     brackets: Brackets,
     /// Lower ends, from the acknowledgement, of brackets that are not for [`Brackets`].
     lower_ends: Series,
@@ -73,7 +73,7 @@ impl LagSummary {
             (Some(ack), Some(send), Some(intended), Some(error)) => {
                 self.from_ack.record(at, ack);
                 self.from_send.record(at, send);
-                self.from_intended.record(intended);
+                self.from_intended.record(at, intended);
                 match (sample.method, sample.between_looks()) {
                     (Method::Wait, _) => self.lower_ends.record(at, ack - error),
                     (_, Some((low, high))) => {
@@ -109,6 +109,7 @@ impl LagSummary {
         self.time.begin_start();
         self.from_ack.begin_start();
         self.from_send.begin_start();
+        self.from_intended.begin_start();
         self.lower_ends.begin_start();
         self.from_primary.begin_start();
     }
@@ -211,7 +212,7 @@ impl LagSummary {
             unplaced: self.untold,
             from_ack: self.from_ack.distribution(),
             from_send: self.from_send.distribution(),
-            from_intended: distribution(&self.from_intended),
+            from_intended: self.from_intended.distribution(),
             bracket_us: distribution(&self.error),
             estimate,
             estimator: if upper_ends { UPPER_ENDS } else { ESTIMATOR }.to_owned(),

@@ -62,10 +62,19 @@ impl Series {
     /// ([`Series::enough_clusters`]).
     #[must_use]
     pub fn interval(&self, p: f64) -> Option<[f64; 2]> {
+        self.ends(p).filter(|_| self.enough_clusters(p))
+    }
+
+    /// Returns what the quantile `p` is at least (97.5 %), in µs: the lower end of the interval that few stalls or starts would give. What
+    /// they miss only makes the quantile larger.
+    #[must_use]
+    pub fn at_least(&self, p: f64) -> Option<f64> {
+        self.ends(p).map(|[low, _]| low)
+    }
+
+    /// Returns the interval of a quantile, however few stalls or starts lie beyond it.
+    fn ends(&self, p: f64) -> Option<[f64; 2]> {
         let value = self.histogram().quantile(p)?;
-        if !self.enough_clusters(p) {
-            return None;
-        }
         let count = self.histogram().count() as f64;
         let factor = self
             .inflation(value)
@@ -113,6 +122,10 @@ impl Series {
             p90_us_starts: self.samples.spread(0.9),
             p95_us_starts: self.samples.spread(0.95),
             p99_us_starts: self.samples.spread(0.99),
+            p99_us_at_least: match interval(0.99) {
+                Some(_) => None,
+                None => self.at_least(0.99),
+            },
             inflation: median.and_then(|median| self.inflation(median)),
             ..distribution(self.histogram())
         }

@@ -12,7 +12,7 @@ use replimeter_model::{
 pub(crate) use self::stream::{CSV_HEADER, Totals, csv, openmetrics, progress_line};
 use replimeter_render::{
     figures::{Unit, count, time},
-    headline::{with_end_note, with_level},
+    headline::{tail, with_end_note, with_level},
     precision::Precision,
     report::{Block, Cell, Report, Table},
 };
@@ -224,8 +224,8 @@ fn finding(row: &TapRow, of_primary: u64) -> String {
             let ends = row.lag.p50_us_ci95.map_or_else(String::new, |ends| {
                 format!(" [{}]", Unit::for_size(p50).show_interval(ends).join(", "))
             });
-            let p99 = row.lag.p99_us;
-            let p99 = p99.map_or_else(String::new, |us| format!(", p99 {}", time(us)));
+            let p99 = tail(&row.lag, time);
+            let p99 = p99.map_or_else(String::new, |p99| format!(", {p99}"));
             let share = row.matched as f64 / row.transactions as f64 * 100.0;
             format!(
                 "{name} is {} behind (p50{ends}{p99}; {share:.2} % of {transactions} transactions)",
