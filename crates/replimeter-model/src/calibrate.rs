@@ -74,9 +74,9 @@ pub struct ReferenceRow {
     pub error_us: Distribution,
     /// Median of the true lags from the acknowledgement.
     pub true_p50_us: Option<f64>,
-    /// Median of the estimate, as `lag` reports it, minus that of the true lags.
+    /// Median of the estimate, as `lag` reports it, minus that of the true lags of the same rows: the mean over batches of 100 rows.
     pub bias_p50_us: Option<f64>,
-    /// 95 % confidence interval of the estimate's median, minus the median of the true lags.
+    /// Its 95 % confidence interval, Student's of the batches; null below two of them.
     pub bias_p50_us_ci95: Option<[f64; 2]>,
     /// `wait`: from the true instant until the server began to answer; it is part of the error and of
     /// the bias.

@@ -128,6 +128,7 @@ mod tests {
     use replimeter_model::random::Random;
 
     use super::*;
+    use crate::student::mean_reach;
 
     #[test]
     fn shares_have_wilson_intervals() {
@@ -234,11 +235,8 @@ mod tests {
     #[test]
     fn interval_without_logarithms_misses_large_losses() {
         let students = |values: &[f64]| {
-            let count = values.len() as f64;
-            let mean = values.iter().sum::<f64>() / count;
-            let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-            let half =
-                student_point(0.975, count - 1.0)? * (squares / (count - 1.0) / count).sqrt();
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            let half = mean_reach(values)?;
             Some([mean - half, mean + half])
         };
         for (size, lossy) in [(Size::LogNormal(1.0), 0.3), (Size::LogNormal(1.5), 1.0)] {

@@ -26,9 +26,26 @@ pub(crate) fn student_share(point: f64, freedom: f64) -> Option<f64> {
     Some(student.cdf(point))
 }
 
+/// Returns half of the width of the 95 % interval of a mean of independent values; `None` below two.
+#[must_use]
+pub fn mean_reach(values: &[f64]) -> Option<f64> {
+    let count = values.len() as f64;
+    let point = student_point(0.975, count - 1.0)?;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    Some(point * (squares / (count - 1.0) / count).sqrt())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mean_of_few_values_has_a_wide_interval() {
+        // 4.303 · 1 / √3.
+        assert!((mean_reach(&[1.0, 2.0, 3.0]).unwrap() - 2.484).abs() < 0.001);
+        assert_eq!((mean_reach(&[1.0]), mean_reach(&[])), (None, None));
+    }
 
     #[test]
     fn critical_values_match_the_table() {

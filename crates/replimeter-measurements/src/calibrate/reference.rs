@@ -24,6 +24,7 @@ use replimeter_stats::{
     series::{Series, distribution},
     share::{Proportion, Share},
     signed::SignedHistogram,
+    student::mean_reach,
 };
 use serde::{Deserialize, Serialize};
 
@@ -71,9 +72,47 @@ impl Observation {
     }
 }
 
+/// Rows of a batch: enough for a median, and longer than neighboring rows depend on one another.
+const BATCH: u64 = 100;
+
+/// The estimate's median less the true one, in batches of rows. What makes the lags of a batch larger makes both larger, so the
+/// differences scatter by the error of the method and not by the lags.
+#[derive(Default)]
+struct BatchBias {
+    lag: LagSummary,
+    truth: SignedHistogram,
+    differences: Vec<f64>,
+}
+
+impl BatchBias {
+    fn record(&mut self, sample: &LagSample, truth: Nanos) {
+        self.lag.record(sample);
+        self.truth.record(truth);
+        if self.lag.rounds() < BATCH {
+            return;
+        }
+        let found = bias(&self.lag, &self.truth);
+        self.differences.extend(found);
+        (self.lag, self.truth) = Default::default();
+    }
+
+    /// Returns the mean of the batches with its 95 % interval, which is Student's; `None` below two batches.
+    fn mean(&self) -> Option<(f64, [f64; 2])> {
+        let reach = mean_reach(&self.differences)?;
+        let mean = self.differences.iter().sum::<f64>() / self.differences.len() as f64;
+        Some((mean, [mean - reach, mean + reach]))
+    }
+}
+
+/// Returns the median of the estimate less that of the true lags.
+fn bias(lag: &LagSummary, truth: &SignedHistogram) -> Option<f64> {
+    Some(lag.row().estimate.p50_us? - distribution(truth).p50_us?)
+}
+
 /// The observations under one set of conditions.
 pub(super) struct Part {
     pub(super) condition: Condition,
+    batches: BatchBias,
     lag: LagSummary,
     truth: SignedHistogram,
     outside: Share,
@@ -86,6 +125,7 @@ impl Part {
     pub(super) fn new(condition: Condition) -> Self {
         Self {
             condition,
+            batches: BatchBias::default(),
             lag: LagSummary::default(),
             truth: SignedHistogram::default(),
             outside: Share::default(),
@@ -111,7 +151,9 @@ impl Part {
             return;
         };
         let at = sample.write.send;
-        self.truth.record(*visible - sample.write.ack);
+        let true_lag = *visible - sample.write.ack;
+        self.truth.record(true_lag);
+        self.batches.record(sample, true_lag);
         let outside = |instant: Nanos| instant <= low || instant > high;
         self.outside.record(at, outside(*visible));
         self.error.record(at, point - *visible);
@@ -145,7 +187,7 @@ impl Part {
         let (outside, answer) = (self.outside.proportion(), self.answer_outside.proportion());
         let percent = |of: &Proportion| (of.trials > 0).then_some(of.share * 1e2);
         let ci95 = |of: &Proportion| (of.trials > 0).then_some([of.low * 1e2, of.high * 1e2]);
-        let less = |value: Option<f64>| Some(value? - truth.p50_us?);
+        let paired = self.batches.mean();
         ReferenceRow {
             method: method.name().to_owned(),
             observers,
@@ -161,11 +203,11 @@ impl Part {
             bracket_us: lag.bracket_us,
             error_us: self.error.distribution(),
             true_p50_us: truth.p50_us,
-            bias_p50_us: less(lag.estimate.p50_us),
-            bias_p50_us_ci95: lag
-                .estimate
-                .p50_us_ci95
-                .and_then(|[low, high]| Some([less(Some(low))?, less(Some(high))?])),
+            bias_p50_us: match paired {
+                Some((mean, _)) => Some(mean),
+                None => bias(&self.lag, &self.truth),
+            },
+            bias_p50_us_ci95: paired.map(|(_, ends)| ends),
             answered_late_us: distribution(&self.late),
         }
     }
@@ -274,5 +316,79 @@ impl Parts<'_> {
             true => Err(CliError::partial()),
             false => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::{
+        random::Random,
+        sample::{Sighting, SightingDetail, Write},
+    };
+
+    use super::*;
+
+    /// Returns an observation by reads that follow one another every 100 µs; the first that shows the row begins up to that later than it is
+    /// visible, and `late_us` are unseen.
+    fn observation(random: &mut Random, seq: u64, late_us: f64) -> Observation {
+        let us = |us: f64| Nanos((us * 1e3) as i64);
+        let send = us(seq as f64 * 1e4);
+        let ack = send + us(80.0);
+        let lag = 3000.0 * (0.5 * random.normal()).exp();
+        let visible = ack + us(lag);
+        let hit_began = visible + us(100.0 * random.fraction() + late_us);
+        let sample = LagSample {
+            replica: 0,
+            method: Method::Poll,
+            write: Write {
+                seq,
+                phase: Phase::Measure,
+                sweep: 0,
+                step: 0,
+                row_in_step: 1,
+                size_bytes: 1000,
+                intended: send,
+                send,
+                ack,
+            },
+            sighting: Some(Sighting {
+                seq,
+                after: hit_began - us(100.0),
+                hit_began,
+                until: hit_began + us(1.0),
+                beside: SightingDetail::Nothing,
+            }),
+            untold: false,
+        };
+        Observation {
+            sample,
+            visible,
+            answered: None,
+        }
+    }
+
+    #[test]
+    fn interval_of_a_bias_is_that_of_the_method_and_not_of_the_lags() {
+        let condition = Condition {
+            method: Method::Poll,
+            observers: 1,
+            neighbors: 0,
+            delays: DelayShape::Bimodal,
+        };
+        let (mut held, mut narrow) = (0, 0);
+        const RUNS: u64 = 40;
+        for seed in 0..RUNS {
+            let mut random = Random::new(seed);
+            let mut part = Part::new(condition);
+            (0..2000).for_each(|seq| part.record(&observation(&mut random, seq, 40.0)));
+            let row = part.row();
+            let [low, high] = row.bias_p50_us_ci95.unwrap();
+            held += u64::from((low..=high).contains(&40.0));
+            let [lags_low, lags_high] = part.lag.row().estimate.p50_us_ci95.unwrap();
+            narrow += u64::from(2.0 * (high - low) < lags_high - lags_low);
+        }
+        println!("{held} of {RUNS} hold the bias, {narrow} are less than half as wide");
+        assert!(10 * held >= 9 * RUNS, "{held}");
+        assert!(10 * narrow >= 9 * RUNS, "{narrow}");
     }
 }

@@ -190,7 +190,8 @@ const REFERENCE: &str = "Servers of Replimeter, a primary and one replica per ob
      it is visible, on the clock of the run: a read showed the row exactly if the server executed it at that instant or later. \
      The methods measured them over TCP with the code that measures real servers. Rows became visible in the order of their \
      writes. Outside is the share of rows whose true instant is not in the bracket (last miss began, first hit ended]; the error \
-     is the middle of the bracket less the true instant; the bias is the median of the estimate less that of the true lags. \
+     is the middle of the bracket less the true instant; the bias is the median of the estimate less that of the true lags of the same rows, the mean of batches of 100 rows with \
+     Student's interval. \
      Neighbors are threads that computed without a pause on the same cores. For wait, answered late is from the true instant \
      until the server began to answer, a delay of the server that is part of the error; answer outside is the share of rows in \
      whose bracket that beginning is not, which is the method's own error. All instants are on the monotonic clock, which setting the \
