@@ -1,9 +1,13 @@
 //! Runs a measurement from start to end: checks, run directory, measuring, and what is kept and printed.
 
-use std::sync::atomic::AtomicBool;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 use replimeter_engine::{ServerError, source::Servers};
-use replimeter_model::{plan::Planned, random::Random, target::Target};
+use replimeter_model::{plan::Planned, random::Random, target::Target, time_span::TimeSpan};
 use replimeter_render::terminal;
 
 use super::{
@@ -12,12 +16,15 @@ use super::{
 };
 use crate::{
     cli_error::{CliError, FailureKind},
+    event::{Progress, ProgressDetail, Stage},
     options::OutputArgs,
     run_dir::{RunDir, is_complete},
 };
 
 /// The seed of the order of targets.
 const ORDER: u64 = 1;
+/// How long a wait for a start takes to notice that the user has ended it.
+const WAITING: Duration = Duration::from_millis(100);
 
 /// Rejects invalid settings before anything is changed.
 pub(super) fn check<M: Measurement>(
@@ -86,12 +93,13 @@ pub(super) fn run<'a, M: Measurement>(
     failure.map_or(written, Err).and(logged)
 }
 
-/// Measures every target in each of a number of starts, from 1: one after another, and from the second start on in a new
-/// random order each time. An invalid target does not keep the next from being measured; its failure is returned at the
+/// Measures every target in each of a number of starts, from 1: one after another, or spread `over` a time, and from the second start
+/// on in a new random order each time. An invalid target does not keep the next from being measured; its failure is returned at the
 /// end.
 pub fn each_start<'a, M: Measurement>(
     cx: &mut RunContext<'a, M>,
     starts: u32,
+    over: Option<TimeSpan>,
     mut one: impl FnMut(&mut RunContext<'a, M>, &Target, u32) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let mut targets: Vec<&Target> = cx.plan.targets.iter().collect();
@@ -101,8 +109,13 @@ pub fn each_start<'a, M: Measurement>(
     let several = targets.len() > 1;
     let mut random = Random::new(ORDER);
     let mut invalid = Ok(());
+    let began = Instant::now();
     for start in 1..=starts {
         if start > 1 {
+            if let Some(over) = over {
+                let due = began + over.0 * (start - 1) / starts;
+                wait_for_start(cx, due, &format!("start {start} of {starts}"))?;
+            }
             random.shuffle(&mut targets);
         }
         for target in &targets {
@@ -120,12 +133,35 @@ pub fn each_start<'a, M: Measurement>(
     invalid
 }
 
+/// Waits until a start is due.
+fn wait_for_start<M: Measurement>(
+    cx: &mut RunContext<'_, M>,
+    due: Instant,
+    start: &str,
+) -> Result<(), CliError> {
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        if cx.stop.load(Ordering::Relaxed) {
+            return Err(CliError::interrupted(format!(
+                "interrupted before {start} was due"
+            )));
+        }
+        let mut shown = Progress::new(Stage::Prepare, "waiting until it is due").part(start);
+        shown.details.push(ProgressDetail::Left(left.as_secs_f64()));
+        cx.observers.progress(shown);
+        thread::sleep(left.min(WAITING));
+    }
+}
+
 /// Measures one target after another, once each ([`each_start`]).
 pub fn each_target<'a, M: Measurement>(
     cx: &mut RunContext<'a, M>,
     mut one: impl FnMut(&mut RunContext<'a, M>, &Target) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    each_start(cx, 1, |cx, target, _| one(cx, target))
+    each_start(cx, 1, None, |cx, target, _| one(cx, target))
 }
 
 /// Returns the outcome of measuring servers, with likely causes: whether a semi-synchronous primary fell back

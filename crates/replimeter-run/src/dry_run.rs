@@ -142,12 +142,13 @@ impl PlanEffects {
         self.add_effect(TIME, until);
     }
 
-    /// Adds that sandboxes are started several times.
-    pub fn starts(&mut self, starts: u32) {
+    /// Adds that sandboxes are started several times, spread over a time.
+    pub fn starts(&mut self, starts: u32, over: Option<TimeSpan>) {
         if starts > 1 {
+            let over = over.map_or_else(String::new, |over| format!(" within {over}"));
             self.add_effect(
                 SERVERS,
-                format!("starts them {starts} times; the starts share the rounds"),
+                format!("starts them {starts} times{over}; the starts share the rounds"),
             );
         }
     }

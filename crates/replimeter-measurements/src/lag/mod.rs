@@ -135,7 +135,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
         } else {
             format!("{} writers", work.writers)
         };
-        effects.starts(work.starts);
+        effects.starts(work.starts, work.over);
         effects.add_effect(
             LOAD,
             match &work.writes {
@@ -183,7 +183,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let workloads = workloads(&cx.work.load)?;
-        each_start(cx, cx.work.starts, |cx, target, start| {
+        each_start(cx, cx.work.starts, cx.work.over, |cx, target, start| {
             one(cx, target, start, &workloads)
         })
     }

@@ -153,7 +153,7 @@ Writes only to the schema `replimeter`, which it creates and drops.";
             .into_iter()
             .filter(|_| direct),
         );
-        effects.starts(work.starts);
+        effects.starts(work.starts, work.over);
         let until = match work.until {
             StopCondition::Rounds(rounds) => format!("{rounds} rounds"),
             StopCondition::Elapsed(span) => format!("rounds for {span}"),
@@ -185,11 +185,11 @@ Writes only to the schema `replimeter`, which it creates and drops.";
         let mut curves = Curves::new();
         if let Some(through) = &cx.work.site {
             site::check(cx.source(), through)?;
-            return each_start(cx, cx.work.starts, |cx, target, start| {
+            return each_start(cx, cx.work.starts, cx.work.over, |cx, target, start| {
                 site::one(cx, target, start, &workloads, &mut curves)
             });
         }
-        each_start(cx, cx.work.starts, |cx, target, start| {
+        each_start(cx, cx.work.starts, cx.work.over, |cx, target, start| {
             one(cx, target, start, &workloads, &mut curves)
         })
     }

@@ -85,6 +85,14 @@ pub struct LagSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<u32>,
 
+    /// Spread the starts over this time, such as 1h [default: one after another]
+    ///
+    /// The run measures as much as without it, and waits between the starts. Ten starts in half a minute share its minutes
+    /// of the machine; spread over hours, their interval covers hours.
+    #[arg(long, value_name = "TIME", conflicts_with = "row_sizes")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<TimeSpan>,
+
     /// Write one row per interval (open loop) [default: 10ms; none in a sweep]
     ///
     /// Rows are written on schedule, without waiting for earlier ones. It is a mean, unless --row-arrivals is constant.
@@ -238,6 +246,8 @@ pub struct LagPlan {
     pub methods: Methods,
     /// Fresh starts of the servers, which share the rounds.
     pub starts: u32,
+    /// The time over which the starts are spread.
+    pub over: Option<TimeSpan>,
     /// Number of concurrent writer connections.
     pub writers: u32,
     /// Observe the stages of transactions.
@@ -339,6 +349,7 @@ impl Settings for LagSettings {
 
     fn leave_one_start(&mut self) {
         let starts = self.starts.replace(1).unwrap_or(1).max(1);
+        self.over = None;
         let share = |rounds: u64| rounds.div_ceil(u64::from(starts));
         self.rounds = self.rounds.map(share);
         self.floor_rounds = self.floor_rounds.map(share);
@@ -424,6 +435,7 @@ impl LagSettings {
         let plan = LagPlan {
             methods,
             starts,
+            over: starts::over(self.over, starts)?,
             writers,
             stages: self.stages.unwrap_or(false),
             federated: self.join == Some(StampJoin::Federated),

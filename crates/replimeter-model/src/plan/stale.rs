@@ -70,6 +70,14 @@ pub struct StaleSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<u32>,
 
+    /// Spread the starts over this time, such as 1h [default: one after another]
+    ///
+    /// The run measures as much as without it, and waits between the starts. Ten starts in half a minute share its minutes
+    /// of the machine; spread over hours, their interval covers hours.
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<TimeSpan>,
+
     /// Delays of the curve's reads after the acknowledgement [default: {default}]
     ///
     /// auto (from 0 to beyond the longest delay seen), none, or times with commas.
@@ -260,6 +268,8 @@ pub struct StalePlan {
     pub until: StopCondition,
     /// Fresh starts of the servers, which share the rounds.
     pub starts: u32,
+    /// The time over which the starts are spread.
+    pub over: Option<TimeSpan>,
     /// When the next round begins.
     pub pace: StalePace,
     /// Rows of the table.
@@ -398,6 +408,7 @@ impl Settings for StaleSettings {
             readers,
             until,
             starts,
+            over: starts::over(self.over, starts)?,
             pace: self.pace.unwrap_or_default(),
             // For a load whose reads are checked it was the size of its data.
             rows: if judged { DEFAULT_ROWS } else { rows },

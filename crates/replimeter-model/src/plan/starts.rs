@@ -1,6 +1,11 @@
 //! Fresh starts of a sandbox's servers, which share the rounds of a run.
 
-use super::{PlanError, contradiction, stop_condition::StopCondition, warm_up::WarmUp};
+use super::{
+    PlanError, contradiction,
+    stop_condition::StopCondition,
+    units::{self, DAY},
+    warm_up::WarmUp,
+};
 use crate::{target::Target, time_span::TimeSpan};
 
 /// Maximum number of starts.
@@ -58,6 +63,15 @@ pub(super) fn number(
     }
 }
 
+/// Returns the time over which starts are spread.
+pub(super) fn over(given: Option<TimeSpan>, starts: u32) -> Result<Option<TimeSpan>, PlanError> {
+    if given.is_some() && starts < 2 {
+        return contradiction("over spreads starts over a time: give starts 2 or more");
+    }
+    units::check_at_most("over", given, DAY, "the time over which starts are spread")?;
+    Ok(given)
+}
+
 /// Returns the number of starts that the rounds or the time are enough for.
 fn enough_for(until: StopCondition) -> u32 {
     let starts = match until {
@@ -94,4 +108,19 @@ pub(super) fn share_of_start(rounds: u64, start: u32, starts: u32) -> u64 {
 /// Returns the start's seed: each start draws numbers of its own.
 pub(super) fn seed(seed: u64, start: u32) -> u64 {
     seed.wrapping_add(u64::from(start - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_several_starts_are_spread() {
+        let hour = Some(TimeSpan::from_secs(3600));
+        assert_eq!(over(hour, 2).unwrap(), hour);
+        assert_eq!(over(None, 1).unwrap(), None);
+        for (given, starts) in [(hour, 1), (Some(TimeSpan::from_secs(90_000)), 10)] {
+            assert!(over(given, starts).is_err());
+        }
+    }
 }

@@ -6,6 +6,7 @@ use crate::time_span::TimeSpan;
 
 pub(super) const MINUTE: TimeSpan = TimeSpan::from_secs(60);
 pub(super) const HOUR: TimeSpan = TimeSpan::from_secs(3600);
+pub(super) const DAY: TimeSpan = TimeSpan::from_secs(86_400);
 
 /// Rejects an implausibly long time.
 pub(super) fn check_at_most(
