@@ -238,7 +238,7 @@ fn short_published_size_sweep_runs() {
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans/size-sweep.toml"))
             .unwrap();
     let short = plan
-        .replace("sweeps = 250", "sweeps = 2\ntimeout = \"60s\"")
+        .replace("sweeps = 10", "sweeps = 2\ntimeout = \"60s\"")
         .replace("200ms", "20ms");
     fs::write(tool.folder().join("short.toml"), short).unwrap();
     let text = tool

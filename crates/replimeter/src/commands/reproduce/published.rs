@@ -96,7 +96,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
         run: PublishedRun {
             name: "1-size-sweep",
             plan: include_str!("../../../../../plans/size-sweep.toml"),
-            keys: "",
+            keys: "[lag]\nsweeps = 250",
             small: SHORT_SWEEPS,
             ..PublishedRun::DEFAULT
         },
