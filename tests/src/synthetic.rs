@@ -34,6 +34,8 @@ pub struct SyntheticSamples {
     pub starts: u32,
     /// Standard deviation of the logarithm of the starts' levels.
     pub between_starts: f64,
+    /// When the run began, in minutes after an hour.
+    pub minute: u8,
 }
 
 impl Default for SyntheticSamples {
@@ -47,6 +49,7 @@ impl Default for SyntheticSamples {
             correlation: 0.6,
             starts: 0,
             between_starts: 0.0,
+            minute: 0,
         }
     }
 }
@@ -124,7 +127,7 @@ pub fn lag_run(dir: &Path, of: SyntheticSamples) {
         schema: "replimeter.lag/1".to_owned(),
         command: "lag".to_owned(),
         headline: "Made up.".to_owned(),
-        started_at: "2026-01-01T00:00:00Z".to_owned(),
+        started_at: format!("2026-01-01T00:{:02}:00Z", of.minute),
         target,
         ..LagDocument::default()
     };

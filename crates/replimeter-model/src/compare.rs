@@ -42,6 +42,19 @@ pub enum Better {
     Neither,
 }
 
+/// What the comparison's p-values and intervals come from, which decides what it can say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Runs of A and B alternate in time, and are the units: a difference is one of the settings.
+    AlternatingRuns,
+    /// The known spread between runs of equal settings: a difference is more than such runs differ by, of unknown cause.
+    KnownSpread,
+    /// What varied within the runs, or between runs of one side: a difference is one of these runs, of unknown cause.
+    #[default]
+    WithinRuns,
+}
+
 /// Result of the comparison of one figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -54,8 +67,8 @@ pub enum Change {
     NotShown,
     /// A difference on its own, but possibly chance among this many figures.
     NotAmongAll,
-    /// A difference on its own, but the client was later too, which explains it: the machine may have been slower.
-    NotBeyondClient,
+    /// The runs differ, and the cause is unknown: the runs did not alternate.
+    Differs,
     /// Not determined: one side has no interval.
     #[default]
     Unknown,
@@ -75,7 +88,7 @@ pub struct Dimension {
 /// A figure of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SideFigure {
-    /// The figure; of several runs their mean, of several starts their geometric mean (arithmetic if one is not positive).
+    /// The figure; of several runs, or several starts of one run, their geometric mean (arithmetic if one is not positive).
     pub value: f64,
     /// Its 95 % confidence interval; null when there is too little data.
     pub ci95: Interval,
@@ -89,7 +102,7 @@ pub struct SideFigure {
     pub samples: u64,
     /// Blocks that were drawn for the interval; 0 where the record's own interval was taken.
     pub blocks: u64,
-    /// Samples in a block, on average.
+    /// Samples in a block, on average; 0 without blocks.
     pub block_length: f64,
     /// The run is too short to determine how long its samples depend on one another: its interval is
     /// made from four long blocks and may still be too narrow, or there is no interval.
@@ -117,15 +130,12 @@ pub struct CompareRow {
     pub difference: Estimate,
     /// B divided by A; null where one of them is not surely positive.
     pub ratio: Estimate,
-    /// What remains of the ratio, or of the difference where that is judged, beyond what the client's own lateness explains; null
-    /// where that is unknown, and with few starts.
+    /// The known standard deviation between runs of equal settings, if the test is by it: of the ratio's logarithm where there is a
+    /// `seen_from_percent`, otherwise in the unit of the row. Null where it is unknown or not needed.
     #[serde(default)]
-    pub beyond_lateness: Estimate,
-    /// The client's lateness on B's side, divided by that on A's; null where it is unknown.
-    #[serde(default)]
-    pub lateness_ratio: Option<f64>,
+    pub known_spread: Option<f64>,
     /// Probability of such a difference, or a larger one, if there were none; null without
-    /// intervals. The larger one of the difference and of what remains of it beyond the client's lateness.
+    /// intervals.
     pub p_value: Option<f64>,
     /// The p-value corrected for the number of figures (Holm 1979).
     pub p_adjusted: Option<f64>,
@@ -153,6 +163,9 @@ pub struct ComparedRun {
     pub started_at: String,
     /// Shape that was measured.
     pub shape: String,
+    /// How often the servers were started for it; 0 for servers that ran already.
+    #[serde(default)]
+    pub starts: u64,
     /// Version of Replimeter that measured it.
     pub replimeter: String,
 }
@@ -197,8 +210,8 @@ pub enum Outcome {
     Passed,
     /// The condition failed.
     Failed,
-    /// The figure has no interval to judge it by; it fails only under the rule `possible`.
-    NotJudged,
+    /// Not shown: the interval contains the limit, or the figure has none. It fails only under the rule `possible`.
+    Inconclusive,
 }
 
 one_of! {
@@ -210,7 +223,7 @@ one_of! {
         Proven = "proven",
         /// The figure itself, regardless of its interval: noise may fail
         Estimated = "estimated",
-        /// Any part of the interval: a figure without an interval fails too
+        /// Any part of the interval: an inconclusive condition fails too
         Possible = "possible",
     }
 }
@@ -251,6 +264,10 @@ pub struct CompareDocument {
     pub a: CompareSide,
     /// Second side, which is compared with the first.
     pub b: CompareSide,
+    /// What p-values and intervals come from.
+    pub basis: Basis,
+    /// Runs of equal settings from which the spread between runs is known; 0 if it is unknown or not needed.
+    pub known_from: u64,
     /// Settings that differ.
     pub differs: Vec<SettingDifference>,
     /// Settings that differ between the runs of one side, by their names.
@@ -259,7 +276,8 @@ pub struct CompareDocument {
     pub results: Vec<CompareRow>,
     /// Figures of one side alone.
     pub only_on: Vec<OnlyOn>,
-    /// Number of figures that the p-values were corrected for.
+    /// Number of figures that the p-values were corrected for: at most 5 % of comparisons of equal settings show any difference, unless the
+    /// basis is `within-runs`.
     pub corrected_for: u64,
     /// The level of every interval.
     pub level: f64,
@@ -287,9 +305,16 @@ impl CompareDocument {
     pub fn fails(&self, condition: &Condition) -> bool {
         match condition.outcome {
             Outcome::Failed => true,
-            Outcome::NotJudged => self.fail_when == FailWhen::Possible,
+            Outcome::Inconclusive => self.fail_when == FailWhen::Possible,
             Outcome::Passed => false,
         }
+    }
+
+    /// Whether the servers of a run ran already.
+    #[must_use]
+    pub fn servers_ran(&self) -> bool {
+        let mut runs = self.a.runs.iter().chain(&self.b.runs);
+        runs.any(|run| run.starts == 0)
     }
 
     /// Runs of both sides together.

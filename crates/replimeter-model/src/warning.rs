@@ -71,6 +71,10 @@ pub enum WarningCode {
     BacklogUnclear,
     /// Too few fresh starts of the servers for a reliable interval.
     FewStarts,
+    /// Compared runs that did not alternate: the cause of a difference is unknown.
+    NotAlternating,
+    /// A condition of a comparison is neither shown to hold nor to fail.
+    Inconclusive,
     /// Semi-synchronous replication fell back for some time; results of that time do
     /// not count.
     FellBack,

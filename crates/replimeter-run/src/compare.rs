@@ -2,6 +2,7 @@
 
 mod args;
 mod conditions;
+pub(crate) mod design;
 pub mod figures;
 pub(crate) mod matching;
 pub(crate) mod named;
@@ -13,7 +14,9 @@ pub mod starts;
 use std::sync::atomic::AtomicBool;
 
 use replimeter_model::{
-    compare::{COMPARE_SCHEMA, CompareDocument, CompareRow, CompareSide, Condition},
+    compare::{
+        Basis, COMPARE_SCHEMA, CompareDocument, CompareRow, CompareSide, Condition, Outcome,
+    },
     manifest::Manifest,
     record::RunStatus,
     warning::{Warning, WarningCode},
@@ -24,7 +27,13 @@ use serde::Deserialize as _;
 
 pub use self::args::CompareArgs;
 use self::figures::FigureSpec;
-use self::{conditions::FailIf, matching::Matched, rows::ALPHA, sides::ComparedDirectory};
+use self::{
+    conditions::{FailIf, Judging},
+    design::ComparedRuns,
+    matching::Matched,
+    rows::ALPHA,
+    sides::ComparedDirectory,
+};
 use crate::{
     Registry, Screen,
     cli_error::CliError,
@@ -57,19 +66,34 @@ pub fn run(
     passed(&document, screen)
 }
 
-/// Reports inconclusive conditions; fails if a condition failed.
-fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), CliError> {
-    let unjudged: Vec<String> = report::unjudged(document)
+/// Returns the warning about conditions that neither hold nor fail; `None` if there are none, or they fail.
+fn inconclusive(document: &CompareDocument) -> Option<Warning> {
+    let open = document.conditions.iter();
+    let open: Vec<String> = open
+        .filter(|one| one.outcome == Outcome::Inconclusive && !document.fails(one))
         .map(|one| format!("{} ({})", one.condition, one.label))
         .collect();
-    if !unjudged.is_empty() && !document.failed() {
-        let message = format!(
-            "warning: {} of {} conditions are inconclusive and did not fail: {}\n  hint: measure longer or with more --starts, or compare several runs per side; --fail-when possible fails inconclusive conditions, --fail-when estimated ignores intervals",
-            unjudged.len(),
-            document.conditions.len(),
-            unjudged.join("; ")
-        );
-        screen.say(&(message + "\n"));
+    (!open.is_empty()).then(|| {
+        Warning::new(
+            WarningCode::Inconclusive,
+            format!(
+                "{} of {} conditions are inconclusive and did not fail: {}",
+                open.len(),
+                document.conditions.len(),
+                open.join("; ")
+            ),
+            "use `replimeter trial`, or compare more runs that alternate; --fail-when possible fails inconclusive conditions",
+        )
+    })
+}
+
+/// Reports inconclusive conditions; fails if a condition failed.
+fn passed(document: &CompareDocument, screen: &dyn Screen) -> Result<(), CliError> {
+    if let Some(warning) = inconclusive(document) {
+        screen.say(&format!(
+            "warning: {}\n  hint: {}\n",
+            warning.message, warning.hint
+        ));
     }
     if document.failed() {
         let failed: Vec<String> = document
@@ -96,19 +120,21 @@ fn judged(
     conditions: &[(FailIf, &'static FigureSpec)],
     rows: &[CompareRow],
     matched: &Matched,
-    args: &CompareArgs,
+    judging: Judging,
     absent: impl Fn(&FigureSpec) -> CliError,
 ) -> Result<Vec<Condition>, CliError> {
     let chosen = conditions
         .iter()
         .map(|(condition, spec)| condition.rows(rows, || absent(spec)))
         .collect::<Result<Vec<_>, _>>()?;
-    let level = 1.0 - ALPHA / chosen.iter().map(Vec::len).sum::<usize>().max(1) as f64;
+    let judging = Judging {
+        level: 1.0 - ALPHA / chosen.iter().map(Vec::len).sum::<usize>().max(1) as f64,
+        ..judging
+    };
     let mut outcomes = Vec::new();
     for ((condition, _), chosen) in conditions.iter().zip(chosen) {
         for (index, row) in chosen {
-            let pair = &matched.pairs[index];
-            outcomes.push(condition.judge(row, &pair.a, &pair.b, args.fail_when, level)?);
+            outcomes.push(condition.judge(row, &matched.pairs[index], judging)?);
         }
     }
     Ok(outcomes)
@@ -136,7 +162,9 @@ pub fn compare(
         .iter()
         .map(|text| FailIf::parse(text))
         .collect::<Result<Vec<_>, _>>()?;
-    let [a, b] = &sides::read(registry, &a, &b, stop)?;
+    let runs = ComparedRuns::read(registry, [&a, &b, &args.known_from], stop)?;
+    let ComparedRuns { a, b, known } = &runs;
+    let basis = runs.basis();
     let command = a[0].measured.name();
     let conditions = conditions
         .into_iter()
@@ -151,9 +179,13 @@ pub fn compare(
         [a, b].map(|runs| runs.iter().map(|run| &run.documents).collect::<Vec<_>>());
     let settings = settings::differences(&before, &after);
     let mut warnings = warnings(a, b);
+    warnings.extend(runs.warning(basis));
+    warnings.extend(design::other_machine(&before, known));
     warnings.extend(settings.about_cores());
-    let matched = matching::pairs(a, b, &mut warnings)?;
-    let (rows, corrected_for) = rows::rows(&matched.pairs);
+    let matched = matching::pairs(&runs, &mut warnings)?;
+    // A run of servers that ran already says nothing about another one.
+    let tested = Some(basis).filter(|basis| *basis != Basis::WithinRuns || !runs.running());
+    let (rows, corrected_for) = rows::rows(&matched.pairs, tested);
     if rows.iter().any(|row| row.a.short || row.b.short) {
         warnings.push(Warning::new(
             WarningCode::NotChecked,
@@ -161,7 +193,12 @@ pub fn compare(
             "measure longer, or compare several runs on each side",
         ));
     }
-    let outcomes = judged(&conditions, &rows, &matched, args, |spec| {
+    let judging = Judging {
+        basis,
+        when: args.fail_when,
+        level: LEVEL,
+    };
+    let outcomes = judged(&conditions, &rows, &matched, judging, |spec| {
         named::absent(registry, command, spec, &rows, matched.recorded.each_ref())
     })?;
     let about = |runs: &[ComparedDirectory]| CompareSide {
@@ -177,6 +214,11 @@ pub fn compare(
             .to_string(),
         a: about(a),
         b: about(b),
+        basis,
+        known_from: match basis {
+            Basis::KnownSpread => runs.known_from(),
+            Basis::AlternatingRuns | Basis::WithinRuns => 0,
+        },
         differs: settings.between,
         varies: settings.within,
         results: rows,
@@ -189,6 +231,7 @@ pub fn compare(
         warnings,
     };
     document.headline = report::answer(&document);
+    document.warnings.extend(inconclusive(&document));
     let plans = [("A", &a[0]), ("B", &b[0])]
         .map(|(side, run)| format!("# {side}: {}\n{}", run.dir.display(), run.documents.plan));
     Ok(Compared {
@@ -231,16 +274,7 @@ fn warnings(a: &[ComparedDirectory], b: &[ComparedDirectory]) -> Vec<Warning> {
         warnings.push(Warning::new(
             WarningCode::FewStarts,
             "a side has one start of the servers: starts differ more than the samples of one, so no difference can be told from it",
-            "measure both sides with several starts (lag, stale: --starts 10), or compare several runs: replimeter compare a1,a2,a3 b1,b2,b3",
-        ));
-    } else if [a, b]
-        .into_iter()
-        .any(|runs| starts(runs) == 0 && runs.len() == 1)
-    {
-        warnings.push(Warning::new(
-            WarningCode::FewStarts,
-            "one run of servers that ran already: the intervals cover its time only, not restarts of the servers and other hours",
-            "measure several runs on each side, alternating between the sides: replimeter compare a1,a2,a3 b1,b2,b3",
+            "measure both sides with several starts (lag, stale: --starts 10), or compare several runs that alternate: replimeter compare a1,a2,a3 b1,b2,b3",
         ));
     }
     for run in a.iter().chain(b) {

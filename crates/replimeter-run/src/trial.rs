@@ -24,7 +24,10 @@ use self::paired::{PairedFigure, PairedFigures, primary, ratio};
 use crate::{
     Host, PlannedRun, Registry, TrialUnit,
     cli_error::{CliError, FailureKind},
-    compare::{both, figures::FigureSpec, matching, named, settings, sides::ComparedDirectory},
+    compare::{
+        both, design::ComparedRuns, figures::FigureSpec, matching, named, settings,
+        sides::ComparedDirectory,
+    },
     options::CommandLineSettings,
     publish_report,
     run_dir::{PAIRS, RunDir, SUMMARY, write_json},
@@ -254,10 +257,14 @@ impl Trial<'_> {
         let [Some(a), Some(b)] = measured else {
             return Err(crate::cli_error::unexpected("a side was not measured"));
         };
-        let (a, b) = ([a], [b]);
-        let matched = matching::pairs(&a, &b, &mut Vec::new())?;
+        let runs = ComparedRuns {
+            a: vec![a],
+            b: vec![b],
+            ..ComparedRuns::default()
+        };
+        let matched = matching::pairs(&runs, &mut Vec::new())?;
         if self.manifest.is_none() {
-            let [a, b] = [&a[0].documents, &b[0].documents];
+            let [a, b] = [&runs.a[0].documents, &runs.b[0].documents];
             self.document.differs = settings::differences(&[a], &[b]).between;
             self.manifest = Some(both(&a.manifest, &b.manifest));
         }

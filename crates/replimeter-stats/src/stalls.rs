@@ -17,7 +17,7 @@ use crate::over_time::{join, widest_half};
 
 /// Minimum number of stalls for an interval.
 pub const MIN_STALLS: usize = 20;
-/// Upper end of an interval over the mean beyond which the longest stalls decide it, and there is none.
+/// Upper end of an interval over the mean beyond which the longest stalls decide it, and there is no interval.
 pub const MAX_UPPER: f64 = 4.0;
 
 /// Maximum number of windows; twice as many are merged in pairs.

@@ -40,8 +40,6 @@ struct Subject {
     intended: Vec<f64>,
     insert: Vec<f64>,
     primary: Vec<f64>,
-    /// How late each row was sent; NaN without a schedule.
-    late: Vec<f64>,
 }
 
 /// The rows of each start.
@@ -77,7 +75,6 @@ impl Subject {
         self.intended.push(number(8));
         self.insert.push(number(9));
         self.primary.push((number(10) - number(11)) / 1e3);
-        self.late.push((number(5) - number(13)) / 1e3);
     }
 
     fn extend(&mut self, other: &Self) {
@@ -87,12 +84,6 @@ impl Subject {
         self.intended.extend(&other.intended);
         self.insert.extend(&other.insert);
         self.primary.extend(&other.primary);
-        self.late.extend(&other.late);
-    }
-
-    /// Returns how late rows were sent, by the median.
-    fn lateness(&self) -> Option<f64> {
-        SampleSeries::new(self.late.iter().copied()).quantile_of_start(0.5)
     }
 
     /// Returns the row numbers in time order.
@@ -120,12 +111,8 @@ impl Subject {
 
 /// Adds the figures of the replica; `open` is whether rows had an intended start.
 fn replica(starts: &Starts, open: bool, of: &[&str], figures: &mut Figures) {
-    let lateness: Vec<Option<f64>> = starts.values().map(Subject::lateness).collect();
     let courses = |values: fn(&Subject) -> &[f64]| -> Vec<SampleSeries> {
-        let courses = starts.values().map(|start| start.course(values));
-        let late = courses.zip(&lateness);
-        late.map(|(course, lateness)| course.with_lateness(*lateness))
-            .collect()
+        starts.values().map(|start| start.course(values)).collect()
     };
     figures.course(FROM_ACK, of, &courses(|start| &start.ack));
     figures.course(FROM_SEND, of, &courses(|start| &start.from_send));
@@ -142,11 +129,7 @@ fn replica(starts: &Starts, open: bool, of: &[&str], figures: &mut Figures) {
 fn writes(starts: &Starts, of: &[&str], figures: &mut Figures) {
     let insert: Vec<SampleSeries> = starts
         .values()
-        .map(|start| {
-            start
-                .course(|start| &start.insert)
-                .with_lateness(start.lateness())
-        })
+        .map(|start| start.course(|start| &start.insert))
         .collect();
     figures.course(WRITE_LATENCY, of, &insert);
 }

@@ -14,17 +14,14 @@ use crate::{
 const DRAWN: usize = 40;
 
 /// The result for a figure, with its color.
-const CHANGES: [(&str, usize, &[Change]); 4] = [
+const CHANGES: [(&str, usize, &[Change]); 5] = [
     ("B is higher", 1, &[Change::Higher]),
     ("B is lower", 0, &[Change::Lower]),
+    ("the runs differ, cause unknown", 4, &[Change::Differs]),
     (
         "no difference shown",
         2,
-        &[
-            Change::NotShown,
-            Change::NotAmongAll,
-            Change::NotBeyondClient,
-        ],
+        &[Change::NotShown, Change::NotAmongAll],
     ),
     ("inconclusive", 3, &[Change::Unknown]),
 ];

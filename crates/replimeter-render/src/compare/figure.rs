@@ -241,11 +241,10 @@ pub fn verdict(row: &CompareRow, among: u64) -> String {
                 size_of(row)
             )
         }
-        Change::NotBeyondClient => format!(
-            "no difference shown: {} is significant alone, but not beyond the client's own lateness ({}): the machine may have changed",
-            size_of(row),
-            row.lateness_ratio
-                .map_or_else(String::new, |ratio| percent((ratio - 1.0) * 100.0))
+        Change::Differs => format!(
+            "{} is {}; the runs differ, cause unknown",
+            short(&row.figure),
+            size_of(row)
         ),
         Change::NotShown => detectable_difference(row).map_or_else(
             || "no difference shown".to_owned(),
@@ -258,6 +257,9 @@ pub fn verdict(row: &CompareRow, among: u64) -> String {
                 _ => "one start of B",
             };
             format!("cannot be told from {sides}")
+        }
+        Change::Unknown if row.p_value.is_none() && row.difference.ci95.low.is_some() => {
+            "inconclusive: fewer than five alternating runs of servers that ran already".to_owned()
         }
         Change::Unknown => {
             let why: Vec<String> = [unknown("A", &row.a), unknown("B", &row.b)]

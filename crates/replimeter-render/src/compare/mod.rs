@@ -5,7 +5,7 @@ mod figure;
 use std::fmt::Write as _;
 
 use replimeter_model::compare::{
-    Change, CompareDocument, CompareRow, CompareSide, Condition, FailWhen, Outcome,
+    Basis, Change, CompareDocument, CompareRow, CompareSide, Condition, FailWhen, Outcome,
     SettingDifference,
 };
 
@@ -21,14 +21,6 @@ use crate::{
 /// Maximum number of less important settings shown in outputs without charts.
 const FEW: usize = 8;
 
-/// Returns the inconclusive conditions.
-pub fn unjudged(document: &CompareDocument) -> impl Iterator<Item = &Condition> {
-    document
-        .conditions
-        .iter()
-        .filter(|condition| condition.outcome == Outcome::NotJudged)
-}
-
 /// Returns a figure's name with its row.
 fn full(row: &CompareRow) -> String {
     if row.label.is_empty() {
@@ -41,7 +33,8 @@ fn full(row: &CompareRow) -> String {
 /// Returns the headline in a few sentences.
 #[must_use]
 pub fn answer(document: &CompareDocument) -> String {
-    let differing = |row: &&CompareRow| matches!(row.change, Change::Higher | Change::Lower);
+    let differing =
+        |row: &&CompareRow| matches!(row.change, Change::Higher | Change::Lower | Change::Differs);
     let mut found: Vec<&CompareRow> = document.results.iter().filter(differing).collect();
     let judged = document
         .results
@@ -51,7 +44,10 @@ pub fn answer(document: &CompareDocument) -> String {
     let mut out = String::new();
     let lost = |condition: &&Condition| document.fails(condition);
     let failed = document.conditions.iter().filter(lost).count();
-    let open = unjudged(document).filter(|one| !lost(one)).count();
+    let open = document.conditions.iter();
+    let open = open
+        .filter(|one| one.outcome == Outcome::Inconclusive && !lost(one))
+        .count();
     let all = number(document.conditions.len() as u64, "condition");
     for (count, what) in [(failed, "failed"), (open, "inconclusive")] {
         if count > 0 {
@@ -59,7 +55,12 @@ pub fn answer(document: &CompareDocument) -> String {
         }
     }
     if judged == 0 {
-        out.push_str("Inconclusive: no figure has an interval on both sides.");
+        out.push_str(match document.basis {
+            Basis::WithinRuns if document.servers_ran() => {
+                "Inconclusive: runs of servers that ran already show a difference only if five or more a side alternate."
+            }
+            _ => "Inconclusive: no figure has an interval on both sides.",
+        });
     } else if found.is_empty() {
         let _ = write!(
             out,
@@ -84,7 +85,16 @@ pub fn answer(document: &CompareDocument) -> String {
                 .total_cmp(&rank(other))
                 .then(size(other).total_cmp(&size(one)))
         });
-        let _ = write!(out, "{} of {judged} figures differ", found.len());
+        let what = match document.basis {
+            Basis::AlternatingRuns => "figures differ",
+            Basis::KnownSpread => {
+                "figures differ more than runs of equal settings do, cause unknown"
+            }
+            Basis::WithinRuns => {
+                "figures differ between these runs, which did not alternate: cause unknown"
+            }
+        };
+        let _ = write!(out, "{} of {judged} {what}", found.len());
         let told: Vec<String> = found
             .iter()
             .take(3)
@@ -196,8 +206,13 @@ fn sentences(document: &CompareDocument) -> Vec<String> {
             document.level * 100.0
         ),
         format!(
-            "p is corrected for the {} figures that have one (Holm 1979): if nothing differs, at most 5 % of comparisons show any difference.",
-            document.corrected_for
+            "p is corrected for the {} figures that have one (Holm 1979){}",
+            document.corrected_for,
+            match document.basis {
+                Basis::WithinRuns => ".",
+                Basis::AlternatingRuns | Basis::KnownSpread =>
+                    ": if nothing differs, at most 5 % of comparisons show any difference.",
+            }
         ),
         "Where there is a ratio, the verdict follows it, since it is more exact for times and rates; the interval of the difference \
          can disagree."
@@ -225,32 +240,34 @@ fn sentences(document: &CompareDocument) -> Vec<String> {
     if starts {
         sentences.push(
             "Of fresh starts of servers, each gives one value, and the figure is their geometric mean (arithmetic if one is not positive); its \
-             interval is Student's, between the starts of all runs of a side."
-                .to_owned(),
-        );
-        let mut rows = document.results.iter();
-        if let Some(ratio) = rows.find_map(|row| row.lateness_ratio) {
-            sentences.push(format!(
-                "A machine that is slower for some minutes delays all starts of a run, and the client as well: how late it sent its writes, by start, is \
-                 a covariate (analysis of covariance), and a difference counts only if it remains beyond that. The client was {} later in B.",
-                percent((ratio - 1.0) * 100.0)
-            ));
-        }
-    } else if document.a.runs.len() > 1 || document.b.runs.len() > 1 {
-        sentences.push(
-            "Of several runs, the figure is their unweighted mean; runs were resampled first, then the samples within them."
+             interval is Student's, between the starts of a run."
                 .to_owned(),
         );
     }
+    sentences.push(match document.basis {
+        Basis::AlternatingRuns => {
+            "The runs of both sides alternated, so each of them is a unit: it gives one value, the figure is their geometric mean (arithmetic if one \
+             is not positive), and its interval is Student's, between the runs."
+                .to_owned()
+        }
+        Basis::KnownSpread => format!(
+            "The runs did not alternate. A difference is judged by how much {} runs of equal settings differ: each side counts as one run, since runs one \
+             after another share their minutes of the machine.",
+            document.known_from
+        ),
+        Basis::WithinRuns => {
+            "The runs did not alternate, and how much runs of equal settings differ is not known: intervals cover what varied within the runs, not what \
+             other minutes of the machine change, so a difference has no known cause, and changes from A to B prove no condition."
+                .to_owned()
+        }
+    });
     if !document.conditions.is_empty() {
         let when = match document.fail_when {
             FailWhen::Proven => "when the whole interval is beyond the limit",
             FailWhen::Estimated => {
                 "when the figure itself is beyond the limit, regardless of its interval"
             }
-            FailWhen::Possible => {
-                "when a part of the interval is beyond the limit, or there is no interval"
-            }
+            FailWhen::Possible => "unless the whole interval is within the limit",
         };
         let hold = match document.conditions.len() {
             1 => "its interval has a confidence level of".to_owned(),
@@ -369,6 +386,7 @@ pub(crate) mod tests {
         same.verdict = verdict(&same, 2);
         let mut document = CompareDocument {
             command: "lag".to_owned(),
+            basis: Basis::AlternatingRuns,
             results: vec![slower, same],
             differs: vec![SettingDifference {
                 kind: "variable".to_owned(),

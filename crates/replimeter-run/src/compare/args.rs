@@ -12,10 +12,12 @@ use crate::{Registry, cli_error::CliError};
 const EXAMPLES: &str = "\
 Examples:
   replimeter compare replimeter-runs/…1 replimeter-runs/…2
-  # sets of runs: intervals include how starts differ
+  # sets of runs that alternated: A B B A A B
   replimeter compare before1,before2,before3 after1,after2,after3
   # every run in these directories
   replimeter compare baseline/ candidate/
+  # two runs, and five of equal settings that show how much runs differ
+  replimeter compare before after --known-from equal/
   replimeter compare --a before1 --a before2 --b after1 --b after2
   # for continuous integration: exit code 1
   replimeter compare before after --fail-if 'lag.p99 > +10%'
@@ -56,6 +58,13 @@ pub struct CompareArgs {
         help_heading = "Runs"
     )]
     pub b: Vec<String>,
+
+    /// Runs of equal settings, which show how much runs differ; may be repeated
+    ///
+    /// At least five, made one after another on the machine of A and B: run directories, or a directory of them. A
+    /// difference of runs that did not alternate counts only if it is larger.
+    #[arg(long, value_name = "DIR", help_heading = "Runs")]
+    pub known_from: Vec<String>,
 
     /// Exit with code 1 if a figure of B is beyond this limit; may be repeated
     ///

@@ -1,13 +1,12 @@
 //! Conditions of `--fail-if` and their evaluation.
 
 use replimeter_model::{
-    compare::{CompareRow, Condition, FailWhen, Outcome, Quantity},
+    compare::{Basis, CompareRow, Condition, FailWhen, Outcome, Quantity},
     suggest,
 };
 use replimeter_render::compare::{amount, percent};
-use replimeter_stats::compare::{Resampled, beyond_lateness, difference, log_ratio};
 
-use super::figures::FigureSpec;
+use super::{figures::FigureSpec, matching::Pair};
 use crate::cli_error::CliError;
 
 /// The limit, and the value compared with it.
@@ -33,6 +32,15 @@ pub(super) struct FailIf {
     number: f64,
     signed: bool,
     unit: String,
+}
+
+/// How conditions are judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judging {
+    pub(super) basis: Basis,
+    pub(super) when: FailWhen,
+    /// The joint confidence level of all conditions.
+    pub(super) level: f64,
 }
 
 fn syntax(text: &str, reason: &str) -> CliError {
@@ -188,18 +196,15 @@ impl FailIf {
         Ok(chosen)
     }
 
-    /// Evaluates the condition for one row; `level` is the joint confidence level of all conditions.
+    /// Evaluates the condition for one row, of this pair.
     pub(super) fn judge(
         &self,
         row: &CompareRow,
-        a: &Resampled,
-        b: &Resampled,
-        when: FailWhen,
-        level: f64,
+        pair: &Pair,
+        judging: Judging,
     ) -> Result<Condition, CliError> {
         let held = self.limit(row.unit)?;
-        let (value, limit, ends) = held.against(a, b, level);
-        // Negated, so that values above the limit always fail.
+        let (value, limit, ends) = held.against(pair, judging.level);
         let beyond = |number: f64| {
             if self.above {
                 number > limit
@@ -207,20 +212,21 @@ impl FailIf {
                 number < limit
             }
         };
-        let turned = ends.map(
-            |[low, high]| {
-                if self.above { [low, high] } else { [high, low] }
-            },
-        );
-        let decides = match when {
-            FailWhen::Proven => turned.map(|[near, _]| near),
-            FailWhen::Estimated => Some(value).filter(|value| !value.is_nan()),
-            FailWhen::Possible => turned.map(|[_, far]| far),
-        };
-        let outcome = match decides.map(beyond) {
-            None => Outcome::NotJudged,
-            Some(true) => Outcome::Failed,
-            Some(false) => Outcome::Passed,
+        let of_runs = matches!(held, ConditionLimit::Value(_));
+        let outcome = if judging.when == FailWhen::Estimated {
+            match value.is_nan() {
+                true => Outcome::Inconclusive,
+                false if beyond(value) => Outcome::Failed,
+                false => Outcome::Passed,
+            }
+        } else {
+            match ends.map(|ends| ends.map(beyond)) {
+                // What differs within two runs does not show what other runs would.
+                _ if judging.basis == Basis::WithinRuns && !of_runs => Outcome::Inconclusive,
+                Some([true, true]) => Outcome::Failed,
+                Some([false, false]) => Outcome::Passed,
+                Some(_) | None => Outcome::Inconclusive,
+            }
         };
         let shown = |number: f64| match held {
             ConditionLimit::Relative(_) => percent(number * 100.0),
@@ -234,7 +240,17 @@ impl FailIf {
         let interval = ends.map_or_else(String::new, |[low, high]| {
             format!(" [{}, {}]", shown(low), shown(high))
         });
-        let one_start = row.a.starts == 1 || row.b.starts == 1;
+        let reason = match ends {
+            None if row.a.starts == 1 || row.b.starts == 1 => {
+                "one start of the servers shows no difference"
+            }
+            None if value.is_nan() => "the change has no size",
+            None => "the figure has no interval",
+            Some(_) if judging.basis == Basis::WithinRuns && !of_runs => {
+                "how much equal runs differ is not known"
+            }
+            Some(_) => "the interval contains the limit",
+        };
         let [low, high] = ends.map_or([None, None], |ends| ends.map(Some));
         let finite = |end: Option<f64>| end.filter(|end| end.is_finite());
         Ok(Condition {
@@ -248,27 +264,22 @@ impl FailIf {
             limit,
             ci95: [low, high].map(finite).into(),
             outcome,
-            verdict: format!("{figure}{interval}: {}", words(outcome, when, one_start)),
+            verdict: format!(
+                "{figure}{interval}: {}",
+                words(outcome, judging.when, reason)
+            ),
         })
     }
 }
 
 impl ConditionLimit {
     /// Returns the value to compare, the limit, and the interval of the value.
-    fn against(self, a: &Resampled, b: &Resampled, level: f64) -> (f64, f64, Option<[f64; 2]>) {
-        let both = a.spread().zip(b.spread());
-        // What the client's lateness explains is not proven to be the servers'.
-        let wider = |[low, high]: [f64; 2], logarithms| match beyond_lateness(a, b, logarithms) {
-            Some(beyond) => {
-                let [other_low, other_high] = beyond.remains.interval(level);
-                [low.min(other_low), high.max(other_high)]
-            }
-            None => [low, high],
-        };
+    fn against(self, pair: &Pair, level: f64) -> (f64, f64, Option<[f64; 2]>) {
+        let (a, b) = (&pair.a, &pair.b);
         match self {
             Self::Relative(limit) => {
-                let ratio = both.and_then(|(a, b)| log_ratio(&a, &b));
-                let ends = ratio.map(|ratio| wider(ratio.interval(level), true).map(f64::exp_m1));
+                let ratio = pair.log_ratio();
+                let ends = ratio.map(|ratio| ratio.interval(level).map(f64::exp_m1));
                 let value = if a.value > 0.0 {
                     b.value / a.value - 1.0
                 } else {
@@ -277,7 +288,7 @@ impl ConditionLimit {
                 (value, limit, ends)
             }
             Self::Difference(limit) => {
-                let ends = both.map(|(a, b)| wider(difference(&a, &b).interval(level), false));
+                let ends = pair.difference().map(|apart| apart.interval(level));
                 (b.value - a.value, limit, ends)
             }
             Self::Value(limit) => (b.value, limit, b.spread().map(|b| b.interval(level))),
@@ -285,31 +296,25 @@ impl ConditionLimit {
     }
 }
 
-/// Returns the outcome in words: the figure, the whole or a part of its interval is beyond or within the limit.
-fn words(outcome: Outcome, when: FailWhen, one_start: bool) -> &'static str {
+/// Returns the outcome in words; `reason` is why it is inconclusive.
+fn words(outcome: Outcome, when: FailWhen, reason: &str) -> String {
     match (outcome, when) {
-        (Outcome::NotJudged, FailWhen::Proven) if one_start => {
-            "inconclusive, one start of the servers shows no difference"
-        }
-        (Outcome::Failed, FailWhen::Proven) => "failed, the whole interval is beyond the limit",
-        (Outcome::Failed, FailWhen::Estimated) => "failed, the figure is beyond the limit",
-        (Outcome::Failed, FailWhen::Possible) => {
-            "failed, a part of the interval is beyond the limit"
-        }
-        (Outcome::Passed, FailWhen::Proven) => "passed, a part of the interval is within the limit",
-        (Outcome::Passed, FailWhen::Estimated) => "passed, the figure is within the limit",
-        (Outcome::Passed, FailWhen::Possible) => "passed, the whole interval is within the limit",
-        (Outcome::NotJudged, FailWhen::Possible) => "failed, the figure has no interval",
-        (Outcome::NotJudged, FailWhen::Proven) => "inconclusive, the figure has no interval",
-        (Outcome::NotJudged, FailWhen::Estimated) => "inconclusive, the change has no size",
+        (Outcome::Failed, FailWhen::Estimated) => "failed, the figure is beyond the limit".into(),
+        (Outcome::Passed, FailWhen::Estimated) => "passed, the figure is within the limit".into(),
+        (Outcome::Failed, _) => "failed, the whole interval is beyond the limit".into(),
+        (Outcome::Passed, _) => "passed, the whole interval is within the limit".into(),
+        (Outcome::Inconclusive, FailWhen::Possible) => format!("failed, {reason}"),
+        (Outcome::Inconclusive, _) => format!("inconclusive, {reason}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::compare::Dimension;
+    use replimeter_model::compare::{Better, Dimension};
+    use replimeter_stats::compare::{Resampled, RunSpread};
 
     use super::*;
+    use crate::compare::figures::JudgedBy;
 
     fn row(figure: &str, unit: Quantity) -> CompareRow {
         CompareRow {
@@ -396,79 +401,96 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_name_the_part_of_the_interval() {
+    fn verdicts_name_what_decided() {
         for (when, part) in [
             (FailWhen::Proven, "interval is"),
             (FailWhen::Estimated, "figure is"),
             (FailWhen::Possible, "interval is"),
         ] {
-            let failed = words(Outcome::Failed, when, false);
+            let failed = words(Outcome::Failed, when, "");
             assert!(failed.contains(part) && failed.ends_with("beyond the limit"));
-            let passed = words(Outcome::Passed, when, false);
+            let passed = words(Outcome::Passed, when, "");
             assert!(passed.contains(part) && passed.ends_with("within the limit"));
         }
-        assert!(words(Outcome::NotJudged, FailWhen::Possible, true).starts_with("failed"));
+        let open = |when| words(Outcome::Inconclusive, when, "why");
+        assert_eq!(open(FailWhen::Possible), "failed, why");
+        assert_eq!(open(FailWhen::Proven), "inconclusive, why");
+    }
+
+    static SPEC: FigureSpec = FigureSpec {
+        name: "lag.p99",
+        unit: Quantity::Us,
+        better: Better::Lower,
+        by: JudgedBy::Ratio,
+        statistic: None,
+        dimensions: &[],
+        needs: "",
+    };
+
+    fn pair(a: Resampled, b: Resampled, basis: Basis) -> Pair {
+        Pair {
+            spec: &SPEC,
+            of: Vec::new(),
+            a,
+            b,
+            runs: [3, 3],
+            basis,
+            known: RunSpread::of(&[&[98.0, 99.0, 100.0, 101.0, 102.0]]),
+        }
+    }
+
+    fn outcome(text: &str, pair: &Pair, when: FailWhen) -> Outcome {
+        let judging = Judging {
+            basis: pair.basis,
+            when,
+            level: 0.95,
+        };
+        let row = row("lag.p99", Quantity::Us);
+        let condition = FailIf::parse(text).unwrap();
+        condition.judge(&row, pair, judging).unwrap().outcome
     }
 
     #[test]
-    fn condition_uses_the_right_interval_end() {
-        let row = row("lag.p99", Quantity::Us);
+    fn condition_needs_the_whole_interval() {
+        use Outcome::{Failed, Inconclusive, Passed};
         let a = Resampled::of_interval(100.0, Some([98.0, 102.0]), 9);
         let b = Resampled::of_interval(112.0, Some([109.0, 115.0]), 9);
-        let outcome = |text: &str, when| {
-            FailIf::parse(text)
-                .unwrap()
-                .judge(&row, &a, &b, when, 0.95)
-                .unwrap()
-                .outcome
-        };
-        for (text, proven, estimated, possible) in [
-            (
-                "lag.p99 > +5%",
-                Outcome::Failed,
-                Outcome::Failed,
-                Outcome::Failed,
-            ),
-            (
-                "lag.p99 > +11%",
-                Outcome::Passed,
-                Outcome::Failed,
-                Outcome::Failed,
-            ),
-            (
-                "lag.p99 > +14%",
-                Outcome::Passed,
-                Outcome::Passed,
-                Outcome::Failed,
-            ),
-            (
-                "lag.p99 > +40%",
-                Outcome::Passed,
-                Outcome::Passed,
-                Outcome::Passed,
-            ),
-            (
-                "lag.p99 < +20us",
-                Outcome::Failed,
-                Outcome::Failed,
-                Outcome::Failed,
-            ),
-            (
-                "lag.p99 > 110us",
-                Outcome::Passed,
-                Outcome::Failed,
-                Outcome::Failed,
-            ),
+        let alternating = pair(a.clone(), b.clone(), Basis::AlternatingRuns);
+        for (text, by_interval, by_figure) in [
+            ("lag.p99 > +5%", Failed, Failed),
+            ("lag.p99 > +11%", Inconclusive, Failed),
+            ("lag.p99 > +14%", Inconclusive, Passed),
+            ("lag.p99 > +40%", Passed, Passed),
+            ("lag.p99 < +20us", Failed, Failed),
+            ("lag.p99 > 110us", Inconclusive, Failed),
         ] {
-            let found = [FailWhen::Proven, FailWhen::Estimated, FailWhen::Possible]
-                .map(|when| outcome(text, when));
-            assert_eq!(found, [proven, estimated, possible], "{text}");
+            let found = [FailWhen::Proven, FailWhen::Possible, FailWhen::Estimated]
+                .map(|when| outcome(text, &alternating, when));
+            assert_eq!(found, [by_interval, by_interval, by_figure], "{text}");
         }
         let bare = Resampled::without_resamples(200.0, 1);
-        let judged = FailIf::parse("lag.p99 > +5%")
-            .unwrap()
-            .judge(&row, &bare, &b, FailWhen::Proven, 0.95)
-            .unwrap();
-        assert_eq!(judged.outcome, Outcome::NotJudged);
+        let bare = pair(bare, b.clone(), Basis::AlternatingRuns);
+        assert_eq!(
+            outcome("lag.p99 > +5%", &bare, FailWhen::Proven),
+            Inconclusive
+        );
+        // Runs one after the other show what differs between them, not between their settings.
+        let alone = pair(a.clone(), b.clone(), Basis::WithinRuns);
+        for (text, wanted) in [
+            ("lag.p99 > +5%", Inconclusive),
+            ("lag.p99 > +1us", Inconclusive),
+            ("lag.p99 > 50us", Failed),
+        ] {
+            assert_eq!(outcome(text, &alone, FailWhen::Proven), wanted, "{text}");
+        }
+        // Equal runs differ by 1.6 µs: 12 are more, by 5.7 to 18.3.
+        let known = pair(a, b, Basis::KnownSpread);
+        for (text, wanted) in [
+            ("lag.p99 > +5us", Failed),
+            ("lag.p99 > +10us", Inconclusive),
+            ("lag.p99 > +19us", Passed),
+        ] {
+            assert_eq!(outcome(text, &known, FailWhen::Proven), wanted, "{text}");
+        }
     }
 }

@@ -150,21 +150,22 @@ impl Statistic {
         if let [course] = starts {
             return self.of_course(course);
         }
+        if self == Self::Max {
+            let largest = starts.iter().filter_map(SampleSeries::max);
+            let samples = starts.iter().map(|course| course.count() as u64).sum();
+            return Some(Resampled::without_resamples(
+                largest.reduce(f64::max)?,
+                samples,
+            ));
+        }
         let of = |course: &SampleSeries| match self.quantile() {
             Some(p) => course.quantile_of_start(p),
-            None if self == Self::Max => course.max(),
             None => course.mean_of_start(),
         };
-        let known = || {
-            starts
-                .iter()
-                .filter_map(|course| Some((of(course)?, course.lateness())))
-        };
-        let values: Vec<f64> = known().map(|(value, _)| value).collect();
+        let values: Vec<f64> = starts.iter().filter_map(of).collect();
         if values.len() > 1 {
             let samples = starts.iter().map(|course| course.count() as u64).sum();
-            let lateness = known().filter_map(|(_, lateness)| lateness).collect();
-            return of_starts(&values, samples).map(|figure| figure.with_lateness(lateness));
+            return of_starts(&values, samples);
         }
         // Too few samples in each start: the figure is that of all, and has no interval.
         let all = SampleSeries::new(starts.iter().flat_map(SampleSeries::values));

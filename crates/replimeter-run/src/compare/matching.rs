@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use replimeter_model::{
-    compare::OnlyOn,
+    compare::{Basis, OnlyOn},
     warning::{Warning, WarningCode},
 };
-use replimeter_stats::compare::{Resampled, of_units};
+use replimeter_stats::compare::{Resampled, RunSpread, Spread, difference, log_ratio, of_runs};
 
 use super::{
-    figures::{DimensionSpec, DimensionValue, FigureSpec},
+    design::ComparedRuns,
+    figures::{DimensionSpec, DimensionValue, FigureSpec, Statistic},
     named::RecordedFigures,
     sides::ComparedDirectory,
 };
@@ -24,6 +25,31 @@ pub(crate) struct Pair {
     pub(crate) b: Resampled,
     /// Number of runs on either side.
     pub(super) runs: [usize; 2],
+    pub(super) basis: Basis,
+    /// How much runs of equal settings scatter, if enough of them have the figure.
+    pub(super) known: Option<RunSpread>,
+}
+
+impl Pair {
+    /// Returns the spread of B − A; `None` where the comparison has none of its basis.
+    pub(super) fn difference(&self) -> Option<Spread> {
+        match self.basis {
+            Basis::KnownSpread => Some(self.known?.difference(self.a.value, self.b.value)),
+            Basis::AlternatingRuns | Basis::WithinRuns => {
+                Some(difference(&self.a.spread()?, &self.b.spread()?))
+            }
+        }
+    }
+
+    /// Returns the spread of the logarithm of B / A; `None` too where one of them is not surely positive.
+    pub(super) fn log_ratio(&self) -> Option<Spread> {
+        match self.basis {
+            Basis::KnownSpread => self.known?.log_ratio(self.a.value, self.b.value),
+            Basis::AlternatingRuns | Basis::WithinRuns => {
+                log_ratio(&self.a.spread()?, &self.b.spread()?)
+            }
+        }
+    }
 }
 
 /// A figure's name and its dimensions' values.
@@ -34,6 +60,22 @@ struct KnownFigure {
     spec: &'static FigureSpec,
     of: Vec<DimensionValue>,
     runs: Vec<Resampled>,
+}
+
+impl KnownFigure {
+    /// Returns the figure of all runs. A maximum is one sample, of which nothing says how much it scatters.
+    fn joined(&self) -> Option<Resampled> {
+        if self.spec.statistic != Some(Statistic::Max) {
+            return of_runs(&self.runs);
+        }
+        let largest = self.values().into_iter().reduce(f64::max)?;
+        let samples = self.runs.iter().map(|run| run.samples).sum();
+        Some(Resampled::without_resamples(largest, samples))
+    }
+
+    fn values(&self) -> Vec<f64> {
+        self.runs.iter().map(|run| run.value).collect()
+    }
 }
 
 /// The figures of one side, in display order.
@@ -172,13 +214,19 @@ pub(crate) struct Matched {
 }
 
 /// Pairs the figures of both sides; those on one side only are counted.
-pub(crate) fn pairs(
-    a: &[ComparedDirectory],
-    b: &[ComparedDirectory],
-    warnings: &mut Vec<Warning>,
-) -> Result<Matched, CliError> {
-    let (a, b) = (Side::gather(a)?, Side::gather(b)?);
+pub(crate) fn pairs(runs: &ComparedRuns, warnings: &mut Vec<Warning>) -> Result<Matched, CliError> {
+    let basis = runs.basis();
+    let (a, b) = (Side::gather(&runs.a)?, Side::gather(&runs.b)?);
+    let known = match basis {
+        Basis::KnownSpread => Side::gather(&runs.known)?,
+        Basis::AlternatingRuns | Basis::WithinRuns => Side::default(),
+    };
     let matching = LabelMatching::of(&a, &b, warnings);
+    let known = |key: &Key| -> Vec<f64> {
+        let mut all = known.0.iter();
+        let same = all.find(|known| matching.key_of_a(known) == *key);
+        same.map_or_else(Vec::new, KnownFigure::values)
+    };
     let of_b: BTreeMap<Key, &KnownFigure> =
         b.0.iter()
             .map(|known| (matching.key_of_b(known), known))
@@ -197,13 +245,17 @@ pub(crate) fn pairs(
             *only.entry(("a", words(&of_a.of))).or_default() += 1;
             continue;
         };
-        if let (Some(drawn_a), Some(drawn_b)) = (of_units(&of_a.runs), of_units(&of_b.runs)) {
+        if let (Some(drawn_a), Some(drawn_b)) = (of_a.joined(), of_b.joined()) {
+            let sets = [of_a.values(), of_b.values(), known(&key)];
             pairs.push(Pair {
                 spec: of_a.spec,
                 of: key.1.clone(),
                 a: drawn_a,
                 b: drawn_b,
                 runs: [of_a.runs.len(), of_b.runs.len()],
+                basis,
+                known: RunSpread::of(&sets.each_ref().map(Vec::as_slice))
+                    .filter(|_| of_a.spec.statistic != Some(Statistic::Max)),
             });
         }
         matched.insert(key);

@@ -225,6 +225,7 @@ impl ComparedDirectory {
                 }),
             started_at: word(self.documents.summary.get("started_at")).unwrap_or_default(),
             shape: word(self.documents.summary.pointer("/target/shape")).unwrap_or_default(),
+            starts: self.fresh_starts(),
             replimeter: self.documents.manifest.replimeter.clone(),
         }
     }
@@ -247,7 +248,7 @@ fn is_comparison(dir: &Path) -> bool {
 }
 
 /// Returns the run directories that a word names: one, several with commas, or all in a folder.
-fn named(word: &str) -> Result<Vec<PathBuf>, CliError> {
+pub(super) fn named(word: &str) -> Result<Vec<PathBuf>, CliError> {
     if !Path::new(word).exists() && word.contains(',') {
         let parts = word.split(',').filter(|part| !part.is_empty());
         return Ok(parts.map(named).collect::<Result<Vec<_>, _>>()?.concat());
@@ -278,58 +279,4 @@ fn named(word: &str) -> Result<Vec<PathBuf>, CliError> {
         ));
     }
     Ok(runs)
-}
-
-/// Returns the runs of both sides, checked for comparability by their records.
-pub(super) fn read(
-    registry: &'static Registry,
-    a: &[String],
-    b: &[String],
-    stop: &AtomicBool,
-) -> Result<[Vec<ComparedDirectory>; 2], CliError> {
-    let dirs = |words: &[String]| {
-        Ok::<_, CliError>(
-            words
-                .iter()
-                .map(|word| named(word))
-                .collect::<Result<Vec<_>, _>>()?
-                .concat(),
-        )
-    };
-    let (a, b) = (dirs(a)?, dirs(b)?);
-    let mut seen: Vec<PathBuf> = Vec::new();
-    for dir in a.iter().chain(&b) {
-        let place = fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
-        if seen.contains(&place) {
-            return Err(CliError::usage(
-                format!("the run {} is given twice", dir.display()),
-                "name two different runs, or two sets without a common run",
-            ));
-        }
-        seen.push(place);
-    }
-    let runs = |dirs: &[PathBuf]| {
-        dirs.iter()
-            .map(|dir| ComparedDirectory::read(registry, dir, stop))
-            .collect::<Result<Vec<_>, _>>()
-    };
-    let (a, b) = (runs(&a)?, runs(&b)?);
-    if let Some(first) = a.first()
-        && let Some(other) = a
-            .iter()
-            .chain(&b)
-            .find(|run| run.measured.name() != first.measured.name())
-    {
-        return Err(CliError::usage(
-            format!(
-                "{} is a run of `{}` and {} one of `{}`: their figures are not comparable",
-                first.dir.display(),
-                first.measured.name(),
-                other.dir.display(),
-                other.measured.name()
-            ),
-            "compare runs of one command",
-        ));
-    }
-    Ok([a, b])
 }

@@ -14,11 +14,9 @@
 //! - *Figures recorded with an interval* ([`Resampled::of_interval`]), including shares, are spread according to that
 //!   interval.
 //!
-//! Fresh starts are only independent within the minutes of a run: a machine that is slower for some minutes, as virtual ones are, moves
-//! all starts of one run. It delays the client as well, so [`beyond_lateness`] compares starts of equal lateness of the client.
-//!
-//! Several runs, or starts of servers, are drawn before the blocks in them ([`of_units`]), as [`crate::bootstrap`]
-//! explains.
+//! Starts of servers are drawn before the blocks in them ([`of_units`]), as [`crate::bootstrap`] explains. Of several runs each gives one
+//! value ([`of_runs`]): what is within them shares their minutes of the machine. One run a side says nothing about other runs; [`RunSpread`]
+//! is what several runs of equal settings say.
 //!
 //! Then the two sides are compared: the interval of a difference is computed from the distances of both sides' ends
 //! (the method of variance estimates recovery, Zou & Donner 2008), that of a ratio likewise from logarithms, and both
@@ -27,20 +25,20 @@
 //! "no difference". [`holm`] corrects many figures at once.
 
 mod blocks;
-mod lateness;
 mod resampled;
+mod run_spread;
 mod sample_series;
 mod spread;
-mod starts;
 #[cfg(test)]
 mod tests;
+mod units;
 
 pub use blocks::of_rates_in_time;
-pub use lateness::{BeyondLateness, beyond_lateness};
-pub use resampled::{Resampled, of_blocks, of_rates, of_starts, of_units};
+pub use resampled::{Resampled, of_blocks, of_rates, of_runs, of_starts, of_units};
+pub use run_spread::{MIN_KNOWN, RunSpread};
 pub use sample_series::SampleSeries;
 pub use spread::{Spread, difference, holm, log_ratio};
-pub use starts::between_starts;
+pub use units::between_starts;
 
 /// Resamples behind an interval.
 pub const RESAMPLES: usize = 2000;

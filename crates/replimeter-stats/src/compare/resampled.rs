@@ -3,7 +3,7 @@
 use replimeter_model::{estimate::Estimate, random::Random};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::{LEVEL, RESAMPLES, SEED, mean, spread::Spread, starts, variance};
+use super::{LEVEL, RESAMPLES, SEED, mean, spread::Spread, units, variance};
 use crate::student::Z95;
 
 /// A figure with its resamples.
@@ -15,11 +15,13 @@ pub struct Resampled {
     pub draws: Vec<f64>,
     /// Degrees of freedom of their spread.
     pub freedom: f64,
-    /// The value of each fresh start of the servers: the figure has no other resamples. Empty for servers that ran already,
-    /// and for figures that have their starts in the resamples.
-    pub starts: Vec<f64>,
-    /// The client's median lateness in each of these starts; empty if one is unknown.
-    pub lateness: Vec<f64>,
+    /// The value of each independent unit, a run or a fresh start of the servers: the figure has no other resamples. Empty for one run
+    /// of servers that ran already, and for figures that have their starts in the resamples.
+    pub units: Vec<f64>,
+    /// The standard error that the units show within themselves, of logarithms if all units are positive: theirs is not below it.
+    pub(super) within: f64,
+    /// Fresh starts of the servers among or in the units.
+    pub starts: u64,
     /// Samples behind the figure.
     pub samples: u64,
     /// Blocks that were drawn; 0 if none.
@@ -70,21 +72,12 @@ impl Resampled {
         }
     }
 
-    /// Adds the client's median lateness in each start, unless one is missing.
-    #[must_use]
-    pub fn with_lateness(self, lateness: Vec<f64>) -> Self {
-        let complete = lateness.len() == self.starts.len();
-        Self {
-            lateness: if complete { lateness } else { Vec::new() },
-            ..self
-        }
-    }
-
     /// Returns the figure as that of one start, whose interval would leave out the variation between starts.
     #[must_use]
     pub fn of_one_start(self) -> Self {
         Self {
-            starts: vec![self.value],
+            units: vec![self.value],
+            starts: 1,
             ..Self::without_resamples(self.value, self.samples)
         }
     }
@@ -93,7 +86,7 @@ impl Resampled {
     #[must_use]
     pub fn times(mut self, factor: f64) -> Self {
         self.value *= factor;
-        let others = self.draws.iter_mut().chain(&mut self.starts);
+        let others = self.draws.iter_mut().chain(&mut self.units);
         others.for_each(|value| *value *= factor);
         self
     }
@@ -101,7 +94,7 @@ impl Resampled {
     /// Returns the figure's standard deviations; `None` when there were no resamples.
     #[must_use]
     pub fn spread(&self) -> Option<Spread> {
-        if let Some(spread) = starts::spread(&self.starts, self.value) {
+        if let Some(spread) = units::spread(&self.units, self.value, self.within) {
             return Some(spread);
         }
         if self.draws.is_empty() || self.freedom < 1.0 || !self.value.is_finite() {
@@ -129,7 +122,7 @@ impl Resampled {
     /// Returns the figure with its 95 % interval.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
-        let ends = starts::between_starts(&self.starts, self.value)
+        let ends = units::interval(&self.units, self.value, self.within)
             .or_else(|| self.spread().map(|spread| spread.interval(LEVEL)));
         Estimate {
             value: Some(self.value),
@@ -144,33 +137,43 @@ impl Resampled {
 /// `None` without a start. A single one has no interval, however many samples it has.
 #[must_use]
 pub fn of_starts(values: &[f64], samples: u64) -> Option<Resampled> {
-    let (value, freedom) = starts::mean_of(values)?;
+    let (value, freedom) = units::mean_of(values)?;
     Some(Resampled {
-        starts: values.to_vec(),
+        units: values.to_vec(),
+        starts: values.len() as u64,
         freedom,
         ..Resampled::without_resamples(value, samples)
     })
 }
 
-/// Returns the mean figure of several units (runs or starts) with equal weight: units are drawn
-/// first, and then their resamples. The starts of all units are equal ([`of_starts`]) where each has
-/// some.
+/// Returns the figure of several runs, which are the units: each gives one value, the figure of its starts or samples. The starts of one run
+/// share its minutes of the machine, so they say nothing about another run.
 ///
-/// `None` without a unit. A single one is returned unchanged.
+/// `None` without a run. A single one is returned unchanged.
+#[must_use]
+pub fn of_runs(runs: &[Resampled]) -> Option<Resampled> {
+    let (first, rest) = runs.split_first()?;
+    if rest.is_empty() {
+        return Some(first.clone());
+    }
+    let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
+    let spreads: Vec<_> = runs.iter().map(|run| (run.value, run.spread())).collect();
+    let joined = of_starts(&values, runs.iter().map(|run| run.samples).sum())?;
+    Some(Resampled {
+        within: units::within(&spreads),
+        starts: runs.iter().map(|run| run.starts).sum(),
+        ..joined
+    })
+}
+
+/// Returns the mean figure of several starts with equal weight, which have resamples: starts are drawn first, and then their resamples.
+///
+/// `None` without a start. A single one is returned unchanged.
 #[must_use]
 pub fn of_units(units: &[Resampled]) -> Option<Resampled> {
     let (first, rest) = units.split_first()?;
     if rest.is_empty() {
         return Some(first.clone());
-    }
-    if units.iter().all(|unit| !unit.starts.is_empty()) {
-        let starts: Vec<f64> = units.iter().flat_map(|unit| unit.starts.clone()).collect();
-        let lateness = units
-            .iter()
-            .flat_map(|unit| unit.lateness.clone())
-            .collect();
-        let joined = of_starts(&starts, units.iter().map(|unit| unit.samples).sum())?;
-        return Some(joined.with_lateness(lateness));
     }
     let count = units.len() as f64;
     let values: Vec<f64> = units.iter().map(|unit| unit.value).collect();
@@ -218,8 +221,6 @@ pub fn of_units(units: &[Resampled]) -> Option<Resampled> {
         // Two units that happen to be similar show little of the spread between units, however well each
         // is known.
         freedom: count - 1.0,
-        starts: Vec::new(),
-        lateness: Vec::new(),
         samples: units.iter().map(|unit| unit.samples).sum(),
         blocks: units.iter().map(|unit| unit.blocks).sum(),
         block_length: mean(
@@ -229,6 +230,7 @@ pub fn of_units(units: &[Resampled]) -> Option<Resampled> {
                 .collect::<Vec<_>>(),
         ),
         short: units.iter().any(|unit| unit.short),
+        ..Resampled::default()
     })
 }
 

@@ -9,7 +9,6 @@ use super::{BEYOND, GRID, MAX_CELLS, RESAMPLES, SEED, blocks::Cut, mean, resampl
 pub struct SampleSeries {
     values: Vec<f64>,
     sorted: Vec<f64>,
-    lateness: Option<f64>,
 }
 
 impl SampleSeries {
@@ -22,26 +21,7 @@ impl SampleSeries {
             .collect();
         let mut sorted = values.clone();
         sorted.sort_unstable_by(f64::total_cmp);
-        Self {
-            values,
-            sorted,
-            lateness: None,
-        }
-    }
-
-    /// Adds the client's median lateness in these samples, if it is known and positive.
-    #[must_use]
-    pub fn with_lateness(self, lateness: Option<f64>) -> Self {
-        Self {
-            lateness: lateness.filter(|lateness| *lateness > 0.0),
-            ..self
-        }
-    }
-
-    /// Returns the client's median lateness in these samples.
-    #[must_use]
-    pub fn lateness(&self) -> Option<f64> {
-        self.lateness
+        Self { values, sorted }
     }
 
     /// Returns the number of samples.

@@ -79,7 +79,7 @@ fn p_values(a: &[Vec<f64>], b: &[Vec<f64>]) -> Vec<f64> {
     };
     let (a, b) = (all_series(a), all_series(b));
     let of = |side: &[SampleSeries], figure: fn(&SampleSeries) -> Option<Resampled>| {
-        of_units(&side.iter().map(figure).collect::<Option<Vec<_>>>()?)?.spread()
+        of_runs(&side.iter().map(figure).collect::<Option<Vec<_>>>()?)?.spread()
     };
     let one = |figure: fn(&SampleSeries) -> Option<Resampled>| {
         let (a, b) = (of(&a, figure)?, of(&b, figure)?);
@@ -257,6 +257,7 @@ fn too_short_run_is_refused() {
     assert!(
         SampleSeries::default().mean().is_none()
             && of_units(&[]).is_none()
+            && of_runs(&[]).is_none()
             && of_blocks(&[]).is_none()
     );
     assert!(of_blocks(&[5.0]).unwrap().spread().is_none());
@@ -309,7 +310,7 @@ fn known_values_are_reproduced() {
 }
 
 #[test]
-fn runs_are_weighted_equally_and_drawn_first() {
+fn starts_are_weighted_equally_and_drawn_first() {
     let run = |value: f64| Resampled::of_interval(value, Some([value - 1.0, value + 1.0]), 100);
     let alike = of_units(&[run(10.0), run(10.1), run(9.9)])
         .unwrap()

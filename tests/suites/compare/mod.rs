@@ -1,18 +1,18 @@
 //! `compare`: differences of two runs, rejected comparisons, and conditions for continuous integration.
 
+mod servers;
+
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
 use replimeter_model::record::RunStatus;
-use replimeter_stats::binomial::Excess;
 use replimeter_suites::{
     CommandOutput, TestEnvironment,
     harness::Test,
-    password, start,
     synthetic::{SyntheticSamples, lag_run},
-    test, url,
+    test,
 };
 use serde_json::{Value, json};
 
@@ -20,15 +20,15 @@ pub(crate) const TESTS: &[Test] = &[
     test!(shift_is_reported_in_every_format),
     test!(conditions_decide_the_exit_code),
     test!(run_sets_are_given_in_three_ways),
-    test!(starts_decide_and_not_their_samples),
+    test!(runs_decide_and_not_what_is_in_them),
     test!(incomparable_runs_are_refused_with_the_reason),
     test!(figures_of_only_one_side_are_named),
-    test!(one_start_of_slower_links_decides_nothing).starts(4),
-    test!(slower_link_is_detected_between_two_runs)
+    test!(servers::one_start_of_slower_links_decides_nothing).starts(4),
+    test!(servers::slower_link_is_detected_by_alternating_runs)
         .starts(4)
         .alone()
         .long(),
-    test!(equal_runs_differ_at_the_nominal_rate)
+    test!(servers::equal_runs_differ_at_the_nominal_rate)
         .starts(2)
         .alone()
         .long(),
@@ -75,10 +75,29 @@ fn row<'a>(document: &'a Value, figure: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no {figure} in {document:#}"))
 }
 
+/// Creates the folders `before` and `after` with five runs each that alternate, around 200 and 240 microseconds.
+fn made_up_sets(tool: &TestEnvironment) {
+    for folder in ["before", "after"] {
+        fs::create_dir(tool.folder().join(folder)).unwrap();
+    }
+    for (minute, side) in (0..).zip("ABBAABBAAB".chars()) {
+        let (folder, level_us) = match side {
+            'A' => ("before", 200.0),
+            _ => ("after", 240.0),
+        };
+        let of = SyntheticSamples {
+            seed: u64::from(minute) + 1,
+            level_us,
+            minute,
+            ..SyntheticSamples::default()
+        };
+        lag_run(&tool.folder().join(format!("{folder}/{minute}")), of);
+    }
+}
+
 fn shift_is_reported_in_every_format() {
     let tool = TestEnvironment::new();
-    made_up(&tool, "before", 1, 3000, 200.0);
-    made_up(&tool, "after", 2, 3000, 240.0);
+    made_up_sets(&tool);
     let ended = tool
         .run(&["compare", "before", "after", "--run-dir", "text"])
         .with_code(0);
@@ -132,8 +151,7 @@ fn shift_is_reported_in_every_format() {
 
 fn conditions_decide_the_exit_code() {
     let tool = TestEnvironment::new();
-    made_up(&tool, "before", 1, 3000, 200.0);
-    made_up(&tool, "after", 2, 3000, 240.0);
+    made_up_sets(&tool);
     let compare = |more: &[&str]| {
         let mut args = vec!["compare", "before", "after"];
         args.extend(more);
@@ -155,15 +173,19 @@ fn conditions_decide_the_exit_code() {
     let words = words.join(" ");
     for outcome in [
         "failed, the whole interval is beyond the limit",
-        "passed, a part of the interval is within the limit",
+        "passed, the whole interval is within the limit",
     ] {
         assert!(words.contains(outcome), "{}", ended.stdout);
     }
     // An increase of 20 % proves neither more nor less than 19 %.
-    let _ = compare(&["--fail-if", "lag.p50 > +19%"]).with_code(0);
+    let ended = compare(&["--fail-if", "lag.p50 > +19%", "--json"])
+        .with_code(0)
+        .stderr_contains("warning: 1 of 1 conditions are inconclusive");
+    let warnings = ended.json()["warnings"].to_string();
+    assert!(warnings.contains("inconclusive"), "{warnings}");
     let _ = compare(&["--fail-if", "lag.p50 > +19%", "--fail-when", "possible"])
         .with_code(1)
-        .stderr_contains("failed, a part of the interval is beyond the limit");
+        .stderr_contains("failed, the interval contains the limit");
     let _ = compare(&["--fail-if", "lag.p50 > +40%", "--fail-when", "possible"]).with_code(0);
     let _ = compare(&["--fail-if", "lag.p50 > +10us"]).with_code(1);
     let _ = compare(&["--fail-if", "lag.p50 of replica1 > 10ms"]).with_code(0);
@@ -174,16 +196,17 @@ fn conditions_decide_the_exit_code() {
     assert_eq!(document["conditions"][0]["outcome"], "failed");
 }
 
-fn starts_decide_and_not_their_samples() {
+fn runs_decide_and_not_what_is_in_them() {
     let tool = TestEnvironment::new();
-    let run = |name: &str, seed: u64, starts: u32, level_us: f64| {
+    let run = |name: &str, minute: u8, starts: u32, level_us: f64| {
         let of = SyntheticSamples {
-            seed,
+            seed: u64::from(minute),
             count: 3000,
             warm_up: 0,
             level_us,
             starts,
             between_starts: 0.05,
+            minute,
             ..SyntheticSamples::default()
         };
         lag_run(&tool.folder().join(name), of);
@@ -193,36 +216,82 @@ fn starts_decide_and_not_their_samples() {
     run("ten", 3, 10, 200.0);
     run("same", 4, 10, 200.0);
     run("slower", 5, 10, 260.0);
-    let compared = |a: &str, b: &str, code: i32| {
-        let args = ["compare", a, b, "--fail-if", "lag.p50 > +5%", "--json"];
-        tool.run(&args).with_code(code)
+    run("running", 6, 0, 200.0);
+    run("running-slower", 7, 0, 260.0);
+    fs::create_dir(tool.folder().join("equal")).unwrap();
+    for minute in 10..15 {
+        run(&format!("equal/{minute}"), minute, 10, 200.0);
+    }
+    let compared = |args: &[&str], code: i32| {
+        let all = ["compare", "--fail-if", "lag.p50 > +5%", "--json"];
+        tool.run(&[&all[..], args].concat()).with_code(code)
     };
-    // 3,000 samples of a start are still one start.
+    let changes = |document: &Value| -> Vec<Value> {
+        let rows = document["results"].as_array().unwrap().iter();
+        rows.map(|row| row["change"].clone()).collect()
+    };
+    // 3,000 samples of a start are still one start, and those of servers that ran already one time of them.
     for (a, b, told) in [
         ("one", "other", "cannot be told from one start each"),
         ("one", "slower", "cannot be told from one start of A"),
+        (
+            "running",
+            "running-slower",
+            "inconclusive: fewer than five alternating runs of servers that ran already",
+        ),
     ] {
-        let ended = compared(a, b, 0).stderr_contains("inconclusive");
+        let ended = compared(&[a, b], 0).stderr_contains("inconclusive");
         let document = ended.json();
-        let rows = document["results"].as_array().unwrap();
-        assert!(
-            rows.iter().all(|row| row["change"] == "unknown"),
-            "{rows:#?}"
-        );
+        assert!(changes(&document).iter().all(|one| one == "unknown"), "{a}");
         assert_eq!(row(&document, "lag.p50")["verdict"], told);
-        assert_eq!(document["conditions"][0]["outcome"], "not-judged");
-        assert_eq!(document["warnings"][0]["code"], "few-starts");
+        assert_eq!(document["conditions"][0]["outcome"], "inconclusive");
     }
-    let document = compared("ten", "slower", 1).json();
-    assert_eq!(row(&document, "lag.p50")["change"], "higher");
-    assert_eq!(row(&document, "lag.p50")["a"]["starts"], 10);
-    let document = compared("ten", "same", 0).json();
+    // Two runs differ, and nothing says whether by their settings.
+    let document = compared(&["ten", "slower"], 0)
+        .stderr_contains("inconclusive")
+        .json();
+    assert_eq!(document["basis"], "within-runs");
+    let median = row(&document, "lag.p50");
+    assert_eq!(
+        (&median["change"], &median["a"]["starts"]),
+        (&json!("differs"), &json!(10))
+    );
+    let verdict = median["verdict"].as_str().unwrap();
+    assert!(
+        verdict.contains("cause unknown") && !verdict.contains("slower"),
+        "{verdict}"
+    );
+    let warnings = document["warnings"].to_string();
+    assert!(
+        warnings.contains("not-alternating") && warnings.contains("replimeter trial"),
+        "{warnings}"
+    );
+    let document = compared(&["ten", "same"], 0).json();
     assert_eq!(row(&document, "lag.p50")["change"], "not-shown");
-    // Several runs of one start each are as good as one run of several starts.
-    let ended = tool.run(&["compare", "one,ten", "other,slower", "--json"]);
-    let document = ended.with_code(0).json();
+    // With five equal runs, it is more than those differ by.
+    let known = ["--known-from", "equal"];
+    let document = compared(&[&["ten", "slower"], &known[..]].concat(), 1).json();
+    assert_eq!(
+        (&document["basis"], &document["known_from"]),
+        (&json!("known-spread"), &json!(5))
+    );
+    assert_eq!(row(&document, "lag.p50")["change"], "differs");
+    assert_eq!(document["conditions"][0]["outcome"], "failed");
+    let document = compared(&[&["ten", "same"], &known[..]].concat(), 0).json();
+    assert_eq!(row(&document, "lag.p50")["change"], "not-shown");
+    let _ = compared(&["ten", "slower", "--known-from", "equal/10,equal/11"], 2)
+        .stderr_contains("fewer than 5");
+    // One start each is enough, if the runs alternate.
+    for side in ["A", "B"] {
+        fs::create_dir(tool.folder().join(side)).unwrap();
+    }
+    for (minute, side) in (20..).zip("ABBAABBAAB".chars()) {
+        let level_us = if side == 'A' { 200.0 } else { 260.0 };
+        run(&format!("{side}/{minute}"), minute, 1, level_us);
+    }
+    let document = compared(&["A", "B"], 1).json();
+    assert_eq!(document["basis"], "alternating-runs");
     assert_eq!(row(&document, "lag.p50")["change"], "higher");
-    assert_eq!(row(&document, "lag.p50")["b"]["starts"], 11);
 }
 
 fn run_sets_are_given_in_three_ways() {
@@ -379,191 +448,4 @@ fn figures_of_only_one_side_are_named() {
     );
     assert_eq!(document["only_on"][0]["side"], "a");
     assert_eq!(document["differs"][0]["name"], "lag.rounds");
-}
-
-/// Runs `lag` with these arguments and returns its directory.
-fn lag(tool: &TestEnvironment, name: &str, args: &[&str], password: Option<&str>) -> PathBuf {
-    let mut all = vec!["lag", "--run-dir", name, "--floor-rounds", "20", "--json"];
-    all.extend(args);
-    let mut command = tool.command(&all);
-    command.envs(password.map(|password| ("REPLIMETER_PASSWORD", password)));
-    let ended = CommandOutput::of(command.output().unwrap()).with_code(0);
-    drop(ended);
-    tool.folder().join(name)
-}
-
-/// Two runs of one start each, of which one contains the delay of its link, however the machine stalls.
-fn one_start_of_slower_links_decides_nothing() {
-    let tool = TestEnvironment::new();
-    let args = ["--sandbox", "mariadb/async:1", "--rounds", "100"];
-    let more = ["--starts", "1", "--timeout", "60s", "--link-delay"];
-    for (name, delay) in [("near", "0"), ("far", "50ms")] {
-        lag(&tool, name, &[&args[..], &more, &[delay]].concat(), None);
-    }
-    let condition = ["--fail-if", "lag.p50 > +1ms", "--json"];
-    let ended = tool.run(&[&["compare", "near", "far"][..], &condition].concat());
-    let ended = ended.with_code(0).stderr_contains("inconclusive");
-    let document = ended.json();
-    let median = row(&document, "lag.p50");
-    assert_eq!(median["verdict"], "cannot be told from one start each");
-    assert_eq!(median["b"]["starts"], 1);
-    assert!(
-        median["b"]["value"].as_f64().unwrap() > 25_000.0,
-        "{median:#}"
-    );
-    let differs = document["differs"].as_array().unwrap();
-    let named = |name: &str| {
-        let mut names = differs.iter().map(|one| one["name"].as_str().unwrap());
-        names.any(|one| one.contains(name))
-    };
-    assert!(named("link-delay"), "{differs:#?}");
-    assert!(!named("server_id") && !named("port"), "{differs:#?}");
-}
-
-/// Compares the lag of several starts; starts on a busy machine would differ by more than the link.
-fn slower_link_is_detected_between_two_runs() {
-    let tool = TestEnvironment::new();
-    let args = [
-        "--sandbox",
-        "mariadb/async:1",
-        "--rounds",
-        "300",
-        "--starts",
-        "6",
-    ];
-    // A link has an overhead without a delay, too.
-    lag(
-        &tool,
-        "near",
-        &[&args[..], &["--link-delay", "0"]].concat(),
-        None,
-    );
-    lag(
-        &tool,
-        "far",
-        &[&args[..], &["--link-delay", "20ms"]].concat(),
-        None,
-    );
-    let ended = tool
-        .run(&[
-            "compare",
-            "near",
-            "far",
-            "--run-dir",
-            "text",
-            "--fail-if",
-            "lag.p50 > +1ms",
-        ])
-        .with_code(1);
-    assert!(
-        ended.words().contains("slower") && ended.stdout.contains("link-delay"),
-        "{}",
-        ended.stdout
-    );
-    let summary = fs::read_to_string(tool.folder().join("text/summary.json")).unwrap();
-    let document: Value = serde_json::from_str(&summary).unwrap();
-    let median = row(&document, "lag.p50");
-    assert_eq!(median["change"], "higher");
-    // The link adds its one-way delay. The medians of starts differ by up to 1.3 ms on a busy machine,
-    // and an idle one wakes a thread that waits for a distant row late (0.6 to 0.9 ms).
-    let added = |end: usize| median["difference"]["ci95"][end].as_f64().unwrap();
-    assert!(added(0) < 40_000.0 && added(1) > 18_000.0, "{median:#}");
-    // By its own interval: among ten figures, four starts on a busy machine may show one only.
-    let sent = &row(&document, "lag.from_send.p50")["ratio"]["ci95"];
-    assert!(sent[0].as_f64().unwrap() > 1.0, "{sent}");
-    assert!(
-        document["differs"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|one| one["name"] != "server_id" && one["name"] != "port")
-    );
-    assert_eq!(median["a"]["starts"], 6);
-    // One start shows no difference, however many rows it has.
-    let single = [&args[..3], &["100", "--starts", "1", "--link-delay", "0"]].concat();
-    lag(&tool, "single", &single, None);
-    let condition = ["--fail-if", "lag.p50 > +1ms"];
-    let args = [&["compare", "single", "far"][..], &condition].concat();
-    let ended = tool.run(&args).with_code(0);
-    assert!(
-        ended.words().contains("cannot be told from one start of A"),
-        "{}",
-        ended.stdout
-    );
-    // The page has the headline of the document.
-    assert!(
-        fs::read_to_string(tool.folder().join("text/report.html"))
-            .unwrap()
-            .contains("1 of 1 condition failed")
-    );
-    // A run of `stale` cannot be compared with it.
-    let stale = [
-        "stale",
-        "--sandbox",
-        "mariadb/async:1",
-        "--rounds",
-        "100",
-        "--starts",
-        "1",
-        "--read-delays",
-        "none",
-        "--run-dir",
-        "other",
-        "--json",
-    ];
-    let _ = tool.run(&stale).with_code(0);
-    let _ = tool
-        .run(&["compare", "near", "other"])
-        .with_code(2)
-        .stderr_contains("one of `stale`");
-}
-
-/// Compares runs that should be equal, which other tests would make differ.
-fn equal_runs_differ_at_the_nominal_rate() {
-    let tool = TestEnvironment::new();
-    let sandbox = start("mariadb/async:1", &[]);
-    let (primary, replica) = (&sandbox.nodes()[0], &sandbox.nodes()[1]);
-    let urls = [url(primary, "replimeter"), url(replica, "replimeter")];
-    let args = [
-        "--primary",
-        &urls[0],
-        "--replica",
-        &urls[1],
-        "--rounds",
-        "500",
-        "--interval",
-        "4ms",
-        "--keep-awake",
-        "on",
-    ];
-    // The first run warms the servers up and is discarded.
-    let names: Vec<String> = (0..9).map(|number| format!("run{number}")).collect();
-    for name in &names {
-        lag(&tool, name, &args, Some(password(primary)));
-    }
-    let alarms = |a: &str, b: &str| {
-        let document = tool.run(&["compare", a, b, "--json"]).with_code(0).json();
-        let rows = document["results"].as_array().unwrap().clone();
-        let differing: Vec<Value> = rows
-            .into_iter()
-            .filter(|row| matches!(row["change"].as_str(), Some("higher" | "lower")))
-            .collect();
-        differing
-            .iter()
-            .for_each(|row| println!("{a} {b}: {}", row["verdict"]));
-        !differing.is_empty()
-    };
-    let pairs = [[1, 2], [3, 4], [5, 6], [7, 8]].map(|[a, b]| alarms(&names[a], &names[b]));
-    println!("pairs of single runs: {pairs:?}");
-    // Sets that alternate include the variation between runs.
-    let sets = [
-        alarms("run1,run3,run5,run7", "run2,run4,run6,run8"),
-        alarms("run1,run4,run5,run8", "run2,run3,run6,run7"),
-    ];
-    let count = sets.iter().filter(|alarm| **alarm).count() as u64;
-    assert!(
-        !Excess::over(count, sets.len() as u64, 0.05).significant(),
-        "{pairs:?} {sets:?}"
-    );
-    drop(sandbox);
 }

@@ -1,4 +1,4 @@
-//! Figures of fresh starts of servers: each start gives one value, and starts are independent.
+//! Figures of independent units, runs or fresh starts of servers: each gives one value.
 
 use super::{
     mean,
@@ -7,8 +7,8 @@ use super::{
 };
 use crate::student::Z95;
 
-/// The mean of the starts' values, or of their logarithms if all are positive.
-struct StartMean {
+/// The mean of the units' values, or of their logarithms if all are positive.
+struct UnitMean {
     logarithms: bool,
     center: f64,
     /// The standard error of `center`.
@@ -17,11 +17,11 @@ struct StartMean {
     freedom: f64,
 }
 
-impl StartMean {
-    /// `None` below two starts.
-    fn of(values: &[f64]) -> Option<Self> {
+impl UnitMean {
+    /// `None` below two units; `within` is the least standard error.
+    fn of(values: &[f64], within: f64) -> Option<Self> {
         let count = values.len() as f64;
-        let logarithms = values.iter().all(|value| *value > 0.0);
+        let logarithms = all_positive(values.iter().copied());
         let scaled: Vec<f64> = match logarithms {
             true => values.iter().map(|value| value.ln()).collect(),
             false => values.to_vec(),
@@ -29,7 +29,7 @@ impl StartMean {
         (values.len() > 1).then(|| Self {
             logarithms,
             center: mean(&scaled),
-            error: (variance(&scaled) / count).sqrt(),
+            error: (variance(&scaled) / count).sqrt().max(within),
             freedom: count - 1.0,
         })
     }
@@ -53,26 +53,36 @@ impl StartMean {
     }
 }
 
+/// Returns whether values are compared by their logarithms.
+pub(super) fn all_positive(mut values: impl Iterator<Item = f64>) -> bool {
+    values.all(|value| value > 0.0)
+}
+
 /// Returns a 95 % interval around `value`, a figure of all starts together of which each gave one of `values`: Student's t
 /// of their logarithms, or of the values if one is not positive. `None` below two starts.
 #[must_use]
 pub fn between_starts(values: &[f64], value: f64) -> Option<[f64; 2]> {
-    let mean = StartMean::of(values)?;
+    interval(values, value, 0.0)
+}
+
+/// Returns the same of units whose mean has at least the standard error `within`.
+pub(super) fn interval(units: &[f64], value: f64, within: f64) -> Option<[f64; 2]> {
+    let mean = UnitMean::of(units, within)?;
     let reach = student(0.975, mean.freedom) * mean.error;
     Some([-reach, reach].map(|shift| mean.shifted(value, shift)))
 }
 
-/// Returns the mean of starts, geometric if all are positive, and its degrees of freedom; `None` without a start.
+/// Returns the mean of units, geometric if all are positive, and its degrees of freedom; `None` without a unit.
 pub(super) fn mean_of(values: &[f64]) -> Option<(f64, f64)> {
-    match StartMean::of(values) {
+    match UnitMean::of(values, 0.0) {
         Some(mean) => Some((mean.value(), mean.freedom)),
         None => Some((*values.first()?, 0.0)),
     }
 }
 
-/// Returns the spread of `value`, the figure of starts of which each gave one of `starts`; `None` below two starts.
-pub(super) fn spread(starts: &[f64], value: f64) -> Option<Spread> {
-    let mean = StartMean::of(starts)?;
+/// Returns the spread of `value`, the figure of these units; `None` below two units.
+pub(super) fn spread(units: &[f64], value: f64, within: f64) -> Option<Spread> {
+    let mean = UnitMean::of(units, within)?;
     let away = |z: f64| (mean.shifted(value, z * mean.error) - value).abs() / Z95;
     Some(Spread {
         value,
@@ -82,11 +92,24 @@ pub(super) fn spread(starts: &[f64], value: f64) -> Option<Spread> {
     })
 }
 
+/// Returns the standard error of the mean of runs that their own spreads give: runs that happen to be equal, such as shares of 0, show
+/// none between them. Runs without a spread add none.
+pub(super) fn within(runs: &[(f64, Option<Spread>)]) -> f64 {
+    let logarithms = all_positive(runs.iter().map(|(value, _)| *value));
+    let of = |(_, spread): &(f64, Option<Spread>)| {
+        let spread = (*spread)?;
+        let spread = if logarithms { spread.log()? } else { spread };
+        Some((spread.below.powi(2) + spread.above.powi(2)) / 2.0)
+    };
+    let sum: f64 = runs.iter().filter_map(of).sum();
+    sum.sqrt() / runs.len() as f64
+}
+
 #[cfg(test)]
 mod tests {
     use replimeter_model::random::Random;
 
-    use crate::compare::{Resampled, holm, log_ratio, of_starts, of_units};
+    use crate::compare::{Resampled, holm, log_ratio, of_runs, of_starts};
 
     /// Starts of one side; each has a level that all its figures share.
     fn side(random: &mut Random, starts: usize, times: f64, bimodal: bool) -> Vec<Resampled> {
@@ -162,14 +185,32 @@ mod tests {
     }
 
     #[test]
-    fn one_start_has_no_interval_and_several_runs_join_theirs() {
+    fn one_start_has_no_interval() {
         let one = of_starts(&[100.0], 1000).unwrap();
         assert_eq!((one.spread(), one.samples), (None, 1000));
-        let runs = [of_starts(&[100.0, 110.0], 10), of_starts(&[120.0], 10)];
-        let joined = of_units(&runs.map(Option::unwrap)).unwrap();
-        assert_eq!(joined.starts, [100.0, 110.0, 120.0]);
-        assert_eq!((joined.freedom, joined.samples), (2.0, 20));
         assert_eq!(of_starts(&[], 0), None);
+    }
+
+    #[test]
+    fn runs_give_one_value_each() {
+        let runs = [of_starts(&[100.0, 144.0], 10), of_starts(&[120.0], 10)];
+        let joined = of_runs(&runs.map(Option::unwrap)).unwrap();
+        assert!(
+            joined
+                .units
+                .iter()
+                .all(|value| (value - 120.0).abs() < 1e-9)
+        );
+        assert_eq!(
+            (joined.freedom, joined.samples, joined.starts),
+            (1.0, 20, 3)
+        );
+        // Runs that happen to be equal are as uncertain as their starts: of ln 1.2 / 2 · √2 / √2 in the first, halved.
+        let spread = joined.spread().unwrap().log().unwrap();
+        assert!(
+            (spread.above - 1.2_f64.ln() / 2.0).abs() < 1e-9,
+            "{spread:?}"
+        );
     }
 
     #[test]
