@@ -153,6 +153,9 @@ pub struct Block {
     /// Why it does not count and was measured again: other virtual machines had the cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<String>,
+    /// Why it counts all the same: it is the last repetition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts_disturbed: Option<String>,
 }
 
 impl Block {
@@ -437,6 +440,7 @@ impl<'a> PreparedServers<'a> {
             invalid: None,
             absence: None,
             disturbance: None,
+            counts_disturbed: None,
         }
     }
 

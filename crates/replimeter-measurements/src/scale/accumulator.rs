@@ -162,11 +162,23 @@ impl Accumulator {
                 "no action needed, unless it happens often: then use a machine whose cores are not shared",
             )
         });
+        let disturbed = block.counts_disturbed.as_ref().map(|reason| {
+            Warning::new(
+                WarningCode::MachineDisturbed,
+                format!(
+                    "a block counts although it was disturbed, after its repetitions: {}, {}: {reason}",
+                    place.shape,
+                    block.phase.name()
+                ),
+                "run again on a machine whose cores are not shared",
+            )
+        });
         if counts {
             condition.add(place.start, block);
         }
         disturbance
             .into_iter()
+            .chain(disturbed)
             .for_each(|warning| self.note(warning));
     }
 
@@ -369,6 +381,7 @@ mod tests {
             invalid: None,
             absence: None,
             disturbance: disturbance.map(str::to_owned),
+            counts_disturbed: None,
         };
         let place = BlockPlace {
             shape: "none".to_owned(),
@@ -390,5 +403,20 @@ mod tests {
             "{warnings:?}"
         );
         assert!(accumulator.invalid().is_none());
+        // The last repetition counts, and is named.
+        let last = Block {
+            counts_disturbed: Some("steal".to_owned()),
+            ..block(None)
+        };
+        accumulator.add(&place, last, SECOND, &mut rows);
+        let condition = &accumulator.conditions[&(0, ScalePhase::Insert)];
+        assert_eq!((condition.blocks, condition.invalid), (2, 2));
+        let warnings = accumulator.warnings(8, true);
+        assert!(
+            warnings[1]
+                .message
+                .contains("counts although it was disturbed"),
+            "{warnings:?}"
+        );
     }
 }

@@ -425,11 +425,14 @@ impl Starts {
             Err(BlockError { error, until_then }) => (until_then, Some(error)),
         };
         let absence = site.as_ref().and_then(|site| site.absence());
-        let disturbance = disturbance(before).filter(|_| error.is_none() && !last);
-        let again = disturbance.is_some();
+        let disturbance = disturbance(before).filter(|_| error.is_none());
+        let again = disturbance.is_some() && !last;
         if let Some(mut block) = measured {
             block.absence = absence;
-            block.disturbance = disturbance;
+            match again {
+                true => block.disturbance = disturbance,
+                false => block.counts_disturbed = disturbance,
+            }
             cx.take(Call::Block { place, block })?;
         }
         match error {
