@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use replimeter_measurements::lag::samples;
 use replimeter_model::sandbox::SandboxSpec;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, binary, folder, harness::Test, net, server_folder,
-    session, shared, sql, start_spec, test, value, wait_until,
+    CommandOutput, LIMIT, TestEnvironment, binary, children_named, folder, harness::Test, net,
+    server_folder, session, shared, sql, start_spec, test, value, wait, wait_until,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -20,6 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(multi_primary_group_is_measured).starts(2),
     test!(galera_gtids_are_equal_for_every_writer),
     test!(failed_shape_keeps_results_of_the_others).starts(4),
+    test!(starts_are_spread_over_a_time).starts(5).long(),
     test!(impossible_shape_is_refused_before_start),
     test!(missing_capability_names_what_to_install),
     test!(replicas_may_use_another_version).starts(2),
@@ -44,6 +46,46 @@ fn lag(tool: &TestEnvironment, shapes: &[&str], more: &[&str]) -> CommandOutput 
     }
     args.extend(more);
     tool.run(&args)
+}
+
+fn starts_are_spread_over_a_time() {
+    let tool = TestEnvironment::new();
+    let args = ["--starts", "2", "--over", "8s", "--run-dir", "spread"];
+    let document = lag(&tool, &["mariadb/async:1"], &args).with_code(0).json();
+    assert_eq!(document["target"]["fresh_starts"], 2);
+    // The second start is due after half of the time.
+    assert!(
+        document["measured_us"].as_f64().unwrap() > 4e6,
+        "{document:#}"
+    );
+    // Ctrl-C in the wait keeps the first start.
+    let args = [
+        "lag",
+        "--sandbox",
+        "mariadb/async:1",
+        "--rounds",
+        "60",
+        "--interval",
+        "4ms",
+        "--floor-rounds",
+        "10",
+        "--starts",
+        "2",
+        "--over",
+        "1h",
+        "--run-dir",
+        "ended",
+        "--json",
+    ];
+    let mut command = tool.command(&args);
+    let child = command.spawn().unwrap();
+    let servers = || children_named(&child, "mariadbd").len();
+    wait_until("the first start has servers", LIMIT, || servers() == 2);
+    wait_until("it waits for the second", LIMIT, || servers() == 0);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let document = wait(child, LIMIT).with_code(130).json();
+    assert_eq!(document["status"], "interrupted");
+    assert_eq!(document["results"]["rows"][0]["rounds"], 30, "{document:#}");
 }
 
 /// The document's rows as `shape replica`.
