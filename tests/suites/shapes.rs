@@ -59,25 +59,8 @@ fn starts_are_spread_over_a_time() {
         "{document:#}"
     );
     // Ctrl-C in the wait keeps the first start.
-    let args = [
-        "lag",
-        "--sandbox",
-        "mariadb/async:1",
-        "--rounds",
-        "60",
-        "--interval",
-        "4ms",
-        "--floor-rounds",
-        "10",
-        "--starts",
-        "2",
-        "--over",
-        "1h",
-        "--run-dir",
-        "ended",
-        "--json",
-    ];
-    let mut command = tool.command(&args);
+    let args = "lag --sandbox mariadb/async:1 --rounds 60 --interval 4ms --floor-rounds 10 --starts 2 --over 1h --run-dir ended --json";
+    let mut command = tool.command(&args.split(' ').collect::<Vec<_>>());
     let child = command.spawn().unwrap();
     let servers = || children_named(&child, "mariadbd").len();
     wait_until("the first start has servers", LIMIT, || servers() == 2);
