@@ -248,6 +248,8 @@ pub struct ConnectedReplica {
     pub server_id: u64,
     /// The host and the port that it reports; `None` without `report_host`.
     pub address: Option<(String, u16)>,
+    /// Whether it reports no port: a program that follows the log, such as `tap`, and no server.
+    pub is_program: bool,
 }
 
 /// Its number and address, as in "server_id 7 (db3:3306)".
@@ -265,10 +267,11 @@ impl ConnectedReplica {
     fn from_row(row: &StatusRow) -> Option<Self> {
         let id = row.get("Server_Id").or_else(|| row.get("Server_id"))?;
         let host = row.get("Host").filter(|host| !host.is_empty());
-        let port = row.get("Port").and_then(|port| port.parse().ok());
+        let port: Option<u16> = row.get("Port").and_then(|port| port.parse().ok());
         Some(Self {
             server_id: id.parse().ok()?,
             address: host.cloned().zip(port),
+            is_program: port == Some(0),
         })
     }
 }
@@ -361,6 +364,18 @@ mod tests {
             "{}",
             channel.state()
         );
+    }
+
+    #[test]
+    fn reader_of_a_log_without_a_port_is_a_program() {
+        let of = |host: &str, port: &str| {
+            ConnectedReplica::from_row(&row(&[("Server_Id", "7"), ("Host", host), ("Port", port)]))
+                .unwrap()
+        };
+        assert!(of("", "0").is_program && of("", "0").address.is_none());
+        let replica = of("db3", "3306");
+        assert!(!replica.is_program && !of("", "3306").is_program);
+        assert_eq!(replica.address, Some(("db3".to_owned(), 3306)));
     }
 
     #[test]

@@ -149,8 +149,7 @@ pub(crate) fn unnamed_replicas(
         warnings.push(warning(fact, asked.as_ref().map(|node| node.user.as_str())));
         match asked {
             Ok(node) => unnamed.asked.push(node),
-            // Without a port it is no server: a program that follows the log, such as `tap`.
-            Err(_) if matches!(replica.address, Some((_, 0))) => {}
+            Err(_) if replica.is_program => {}
             Err(reason) => {
                 unnamed.unasked.get_or_insert(format!(
                     "{replica} replicates from {} and was not asked for its tables ({reason})",

@@ -82,6 +82,7 @@ mod tests {
         let replica = |server_id| ConnectedReplica {
             server_id,
             address: None,
+            is_program: false,
         };
         let mut readers = Readers {
             asked: BTreeSet::from([1, 2]),

@@ -10,6 +10,7 @@ fn unnamed_replicas_are_reported() {
         of(servers, 0).unnamed.registered = vec![ConnectedReplica {
             server_id: 9,
             address: Some(("db9".to_owned(), 3306)),
+            is_program: false,
         }];
     });
     assert_found(

@@ -29,6 +29,7 @@ fn replica(host: &str, port: u16) -> ConnectedReplica {
     ConnectedReplica {
         server_id: 7,
         address: Some((host.to_owned(), port)),
+        is_program: port == 0,
     }
 }
 
