@@ -1,6 +1,9 @@
 //! Every shape of sandbox: found, started, measured, checked and removed.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use replimeter_measurements::lag::samples;
 use replimeter_model::sandbox::SandboxSpec;
@@ -50,14 +53,11 @@ fn lag(tool: &TestEnvironment, shapes: &[&str], more: &[&str]) -> CommandOutput 
 
 fn starts_are_spread_over_a_time() {
     let tool = TestEnvironment::new();
-    let args = ["--starts", "2", "--over", "8s", "--run-dir", "spread"];
+    let (args, began) = (["--starts", "2", "--over", "8s"], Instant::now());
     let document = lag(&tool, &["mariadb/async:1"], &args).with_code(0).json();
     assert_eq!(document["target"]["fresh_starts"], 2);
     // The second start is due after half of the time.
-    assert!(
-        document["measured_us"].as_f64().unwrap() > 4e6,
-        "{document:#}"
-    );
+    assert!(began.elapsed() > Duration::from_secs(4), "{document:#}");
     // Ctrl-C in the wait keeps the first start.
     let args = "lag --sandbox mariadb/async:1 --rounds 60 --interval 4ms --floor-rounds 10 --starts 2 --over 1h --run-dir ended --json";
     let mut command = tool.command(&args.split(' ').collect::<Vec<_>>());
