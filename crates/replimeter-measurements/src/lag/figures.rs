@@ -48,7 +48,7 @@ type Starts = BTreeMap<u64, Subject>;
 /// By shape, replica and method, then by size.
 type Subjects = BTreeMap<[String; 3], BTreeMap<u64, Starts>>;
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 13] = [
     "phase",
     "shape",
     "replica",
@@ -62,7 +62,6 @@ const NAMES: [&str; 14] = [
     "visible_until_ns",
     "primary_ns",
     "start",
-    "intended_ns",
 ];
 
 impl Subject {
