@@ -7,6 +7,8 @@ pub mod bootstrap;
 mod by_start;
 pub mod censored;
 pub mod compare;
+#[cfg(test)]
+mod coverage;
 pub mod crashes;
 pub mod dependence;
 pub mod envelope;

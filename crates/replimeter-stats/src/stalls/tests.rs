@@ -1,6 +1,7 @@
 //! Simulated runs whose stalls are light and heavy.
 
 use super::*;
+use crate::coverage::Covered;
 
 const RUNS: u32 = 200;
 /// Time between two polls, in seconds.
@@ -95,24 +96,7 @@ impl World {
     }
 }
 
-/// How many intervals there were, and how many of them held the truth.
-#[derive(Clone, Copy, Debug, Default)]
-struct Covered {
-    given: u32,
-    held: u32,
-}
-
 impl Covered {
-    fn count(&mut self, interval: Option<[f64; 2]>, truth: f64) {
-        let Some([low, high]) = interval else { return };
-        self.given += 1;
-        self.held += u32::from(low <= truth && truth <= high);
-    }
-
-    fn share(self) -> f64 {
-        f64::from(self.held) / f64::from(self.given)
-    }
-
     /// Asserts that intervals cover at 90 % where at least a fifth of the runs have one, and that at most a tenth of all runs
     /// have one that is wrong.
     fn assert(self, case: &str) {

@@ -1,6 +1,7 @@
 //! Several starts of the servers: simulated coverage, and the time between them.
 
 use super::*;
+use crate::coverage::Covered;
 
 const RUNS: u32 = 200;
 /// Share of stale reads, and mean time until their writes are visible in ns, of a start of level 1.
@@ -16,25 +17,6 @@ struct World {
     starts: u64,
     /// Immediate reads of each start; there is one of the curve for each.
     rounds: u64,
-}
-
-/// How many intervals there were, and how many of them held the truth.
-#[derive(Clone, Copy, Debug, Default)]
-struct Covered {
-    given: u32,
-    held: u32,
-}
-
-impl Covered {
-    fn count(&mut self, interval: Option<[f64; 2]>, truth: f64) {
-        let Some([low, high]) = interval else { return };
-        self.given += 1;
-        self.held += u32::from(low <= truth && truth <= high);
-    }
-
-    fn share(self) -> f64 {
-        f64::from(self.held) / f64::from(self.given)
-    }
 }
 
 impl World {
