@@ -19,20 +19,6 @@ pub struct StartSpread {
     pub max: f64,
 }
 
-impl StartSpread {
-    /// Returns the spread of these figures; `None` below two.
-    #[must_use]
-    pub fn of(mut figures: Vec<f64>) -> Option<Self> {
-        figures.sort_by(f64::total_cmp);
-        let count = figures.len();
-        (count > 1).then(|| Self {
-            min: figures[0],
-            median: figures[(count - 1) / 2].midpoint(figures[count / 2]),
-            max: figures[count - 1],
-        })
-    }
-}
-
 /// Distribution of a set of times.
 ///
 /// A quantile is null when fewer than ten samples lie beyond it.

@@ -4,7 +4,7 @@
 use replimeter_model::{record::StartSpread, time::Nanos};
 
 use crate::{
-    compare, dependence,
+    compare, dependence, median,
     signed::{SignedHistogram, rank_of},
     student::Z95,
 };
@@ -73,7 +73,7 @@ impl ByStart {
 
     /// Returns the spread of the starts' quantiles `p` in µs, of those with at least five samples beyond.
     pub(crate) fn spread(&self, p: f64) -> Option<StartSpread> {
-        StartSpread::of(self.known_quantiles(p))
+        spread_of(&self.known_quantiles(p))
     }
 
     /// Returns the samples of these ranks in µs, or the smallest and the largest where a rank lies beyond them.
@@ -103,6 +103,17 @@ impl ByStart {
 pub(crate) fn ranks(p: f64, count: f64, factor: f64) -> [f64; 2] {
     let half = Z95 * (factor * count * p * (1.0 - p)).sqrt();
     [(count * p - half).floor(), (count * p + half).ceil() + 1.0]
+}
+
+/// Returns the spread of a figure of each start; `None` below two starts.
+pub(crate) fn spread_of(figures: &[f64]) -> Option<StartSpread> {
+    let end = |pick: fn(f64, f64) -> f64| figures.iter().copied().reduce(pick);
+    let spread = StartSpread {
+        min: end(f64::min)?,
+        median: median::of_values(figures).value?,
+        max: end(f64::max)?,
+    };
+    (figures.len() > 1).then_some(spread)
 }
 
 /// Returns whether a quantile is in a tail: too far from the median for the middle of the starts to decide it.

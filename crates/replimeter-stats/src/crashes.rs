@@ -8,7 +8,11 @@ use replimeter_model::{
 };
 
 use crate::{
-    median, series::distribution, share::wilson, signed::SignedHistogram, student::student_point,
+    median,
+    series::distribution,
+    share::wilson,
+    signed::SignedHistogram,
+    student::{mean_reach, student_point},
 };
 
 /// Minimum number of crashes with a loss for an interval of the mean: of fewer, a kind of crash that is three in ten is missed
@@ -92,18 +96,14 @@ fn mean_interval(values: &[f64]) -> Option<[f64; 2]> {
 /// does not see how long the tail is that a few values are drawn from, the second assumes its form.
 fn log_distances(values: &[f64]) -> Option<[f64; 2]> {
     let count = values.len() as f64;
-    let moments = |values: &[f64]| {
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        (mean, squares / (count - 1.0))
-    };
-    let point = student_point(0.975, count - 1.0)?;
-    let (mean, variance) = moments(values);
-    let students = point * (variance / count).sqrt() / mean;
+    let mean = values.iter().sum::<f64>() / count;
+    let students = mean_reach(values)? / mean;
     let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
-    let (log_mean, log_variance) = moments(&logs);
+    let log_mean = logs.iter().sum::<f64>() / count;
+    let squares: f64 = logs.iter().map(|log| (log - log_mean).powi(2)).sum();
+    let log_variance = squares / (count - 1.0);
     let error = log_variance / count + log_variance.powi(2) / (2.0 * (count - 1.0));
-    let reach = point * error.sqrt();
+    let reach = student_point(0.975, count - 1.0)? * error.sqrt();
     let from_mean = log_mean + log_variance / 2.0 - mean.ln();
     Some([
         students.max(reach - from_mean),
@@ -128,7 +128,6 @@ mod tests {
     use replimeter_model::random::Random;
 
     use super::*;
-    use crate::student::mean_reach;
 
     #[test]
     fn shares_have_wilson_intervals() {

@@ -113,16 +113,17 @@ impl Series {
     pub fn distribution(&self) -> Distribution {
         let median = self.histogram().quantile(0.5);
         let interval = |p: f64| median.and_then(|_| self.interval(p));
+        let p99 = interval(0.99);
         Distribution {
             p50_us_ci95: interval(0.5),
             p90_us_ci95: interval(0.9),
             p95_us_ci95: interval(0.95),
-            p99_us_ci95: interval(0.99),
+            p99_us_ci95: p99,
             p999_us_ci95: interval(0.999),
             p90_us_starts: self.samples.spread(0.9),
             p95_us_starts: self.samples.spread(0.95),
             p99_us_starts: self.samples.spread(0.99),
-            p99_us_at_least: match interval(0.99) {
+            p99_us_at_least: match p99 {
                 Some(_) => None,
                 None => self.at_least(0.99),
             },

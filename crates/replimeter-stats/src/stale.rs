@@ -6,7 +6,7 @@ mod withheld;
 use std::collections::BTreeMap;
 
 use replimeter_model::{
-    record::{Distribution, StartSpread},
+    record::Distribution,
     stale::{
         CurvePoint, FreshAfter, ReadOverhead, StalePhase, StaleRead, StaleRound, StaleRow, Verdict,
         VersionsBehind, Violations,
@@ -16,7 +16,7 @@ use replimeter_model::{
 
 use self::{visible::Visible, withheld::Withheld};
 use crate::{
-    by_start::ByStart,
+    by_start::{self, ByStart},
     censored::{NEVER, Quantile},
     dependence,
     measured_time::MeasuredTime,
@@ -208,7 +208,7 @@ impl StaleSummary {
             stale: share.events,
             stale_percent: some.then_some(share.share * 100.0),
             stale_percent_ci95: some.then_some([share.low, share.high].map(|share| share * 100.0)),
-            stale_percent_starts: StartSpread::of(self.percent_of_starts()),
+            stale_percent_starts: by_start::spread_of(&self.percent_of_starts()),
             stale_percent_over_time: withheld.percent(),
             stale_percent_over_time_ci95: withheld.percent_ci95(),
             withheld_rounds: withheld.count(),
