@@ -144,27 +144,25 @@ impl State {
 fn other_sources(before: &[Channel], now: &[Channel]) -> Vec<String> {
     let source = |channel: &Channel| format!("{}:{}", channel.source_host, channel.source_port);
     let same = |before: &Channel, now: &Channel| {
-        // A channel that has not connected yet does not know them.
-        let unknown = |one: bool, other: bool| one || other;
+        // A channel that has not connected yet knows neither.
+        let (uuids, ids) = (
+            [&before.source_uuid, &now.source_uuid],
+            [before.source_server_id, now.source_server_id],
+        );
         source(before) == source(now)
-            && (unknown(before.source_uuid.is_empty(), now.source_uuid.is_empty())
-                || before.source_uuid == now.source_uuid)
-            && (unknown(before.source_server_id == 0, now.source_server_id == 0)
-                || before.source_server_id == now.source_server_id)
+            && (uuids.iter().any(|uuid| uuid.is_empty()) || uuids[0] == uuids[1])
+            && (ids.contains(&0) || ids[0] == ids[1])
     };
-    let of = |channels: &[Channel], name: &str| {
-        channels
-            .iter()
-            .find(|channel| channel.name == name)
-            .cloned()
-    };
+    fn of<'a>(channels: &'a [Channel], name: &str) -> Option<&'a Channel> {
+        channels.iter().find(|channel| channel.name == name)
+    }
     let mut found = Vec::new();
     for old in before {
         match of(now, &old.name) {
             None => found.push(format!("no longer replicates from {}", source(old))),
-            Some(new) if !same(old, &new) => found.push(format!(
+            Some(new) if !same(old, new) => found.push(format!(
                 "replicates from {} (server_id {}) now, and from {} (server_id {}) before",
-                source(&new),
+                source(new),
                 new.source_server_id,
                 source(old),
                 old.source_server_id
@@ -261,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Returns what is told about a state that was changed so.
+    /// Returns the warnings about a state after a change.
     fn told(change: impl FnOnce(&mut State)) -> Vec<String> {
         let mut now = state();
         change(&mut now);
