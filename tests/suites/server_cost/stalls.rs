@@ -1,4 +1,4 @@
-//! Servers that stand still for a minute: no command has more connections than its dry run states, not even those that it gave up.
+//! Servers that stall for a minute: no command has more connections than its dry run states, with those that it gave up.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -32,7 +32,7 @@ const COMMANDS: [&str; 11] = [
     "doctor",
 ];
 
-/// The servers that stand still.
+/// The servers that stall.
 const STALLED: [(&str, &[usize]); 3] = [("primary", &[0]), ("replica", &[1]), ("both", &[0, 1])];
 
 const STALL: Duration = Duration::from_secs(60);

@@ -236,7 +236,7 @@ fn measurement_runs_can_be_compared() {
     let compared = compare::compare(registry(), &args, &GOES_ON).unwrap();
     let rows = &compared.document.results;
     assert_eq!(rows.len(), 4, "{rows:?}");
-    // One run of servers that ran already shows no difference, whatever its figures are.
+    // One run of servers that ran already shows no difference: other times of theirs are unknown.
     let doubled = |row: &CompareRow| (row.change, row.ratio.value.map(f64::round));
     assert!(
         rows.iter()
