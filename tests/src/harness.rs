@@ -25,8 +25,8 @@ use crate::{
 const PROCESSOR_BUDGET: Duration = Duration::from_secs(20);
 /// Servers that a test may start, unless it is long.
 const SERVER_BUDGET: usize = 4;
-/// Memory that one server needs, with its data if that is in memory: the mean of both engines, and a reserve.
-const SERVER_MB: u64 = 600;
+/// Memory that one server needs without its files: the mean of both engines, and a reserve.
+const SERVER_MB: u64 = 300;
 /// Servers of running tests, for each core: they mostly wait.
 const SERVERS_PER_CORE: usize = 6;
 /// Number of the slowest tests that the summary lists.
@@ -207,22 +207,22 @@ pub fn main(groups: &[(&'static str, &[Test])]) -> ExitCode {
     }
 }
 
-/// Returns the number of servers that may run at once by cores.
-fn places_by_cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from) * SERVERS_PER_CORE
-}
-
-/// Returns the number of servers that may run at once, by cores and by the memory that `scripts/run-suites` found.
-pub(crate) fn places() -> usize {
+/// Returns the number of servers that memory has room for, as `scripts/run-suites` found it.
+fn servers_by_memory() -> usize {
     let memory = std::env::var("REPLIMETER_TESTS_MB").ok();
-    let by_memory = memory.and_then(|text| text.parse::<u64>().ok());
-    let by_memory = by_memory.map_or(SERVER_BUDGET, |mb| (mb / SERVER_MB) as usize);
-    places_by_cores().min(by_memory).max(1)
+    let memory = memory.and_then(|text| text.parse::<u64>().ok());
+    memory.map_or(2 * SERVER_BUDGET, |mb| (mb / SERVER_MB) as usize)
 }
 
-/// Returns whether memory limits nothing.
-pub(crate) fn has_all_places() -> bool {
-    places() == places_by_cores()
+/// Returns the number of own servers of tests that may run at once, by cores and by half of the memory.
+fn places() -> usize {
+    let by_cores = thread::available_parallelism().map_or(1, usize::from) * SERVERS_PER_CORE;
+    by_cores.min(servers_by_memory() / 2).max(1)
+}
+
+/// Returns the number of shared servers that may run at once, by the memory that is left.
+pub(crate) fn shared_places() -> usize {
+    servers_by_memory().saturating_sub(places())
 }
 
 /// Places for the servers of running tests.

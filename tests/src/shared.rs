@@ -1,6 +1,7 @@
 //! Servers that tests of behavior share: sandboxes that are started when they are first needed, and used by one test at a time.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Deref,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -9,14 +10,13 @@ use std::{
 };
 
 use replimeter_engine::Node;
+use replimeter_model::shape::Shape;
 use replimeter_sandbox::Sandbox;
 
 use crate::{LIMIT, clean, harness, session, start_unaccounted, usage, wait_until};
 
 /// Sandboxes of one shape that run at the same time, for each core.
 const COPIES_PER_CORE: usize = 2;
-/// Shared servers that may be idle, for each place of servers of running tests.
-const IDLE_PER_PLACE: usize = 2;
 
 /// The shared sandboxes.
 struct Pool {
@@ -24,13 +24,21 @@ struct Pool {
     idle: VecDeque<(String, Sandbox)>,
     /// Sandboxes that run or start, by shape and options.
     copies: BTreeMap<String, usize>,
+    /// Servers of all of them.
+    servers: usize,
 }
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {
     idle: VecDeque::new(),
     copies: BTreeMap::new(),
+    servers: 0,
 });
 static RETURNED: Condvar = Condvar::new();
+
+thread_local! {
+    /// Shared sandboxes that the test on this thread has.
+    static LENT: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Shared servers, exclusive to one test until this is dropped. Databases that the test left are
 /// dropped; after a failed test the servers are stopped, and the next test gets new ones.
@@ -47,13 +55,14 @@ pub struct Shared {
 pub fn shared(shape: &str, options: &[&str]) -> Shared {
     let shape = with_engine(shape);
     let key = format!("{shape} {}", options.join(" "));
-    let sandbox = take(&key).unwrap_or_else(|| {
-        make_room();
+    let servers = servers_of(&shape);
+    let sandbox = take(&key, servers).unwrap_or_else(|| {
         catch_unwind(|| start_unaccounted(&shape, options)).unwrap_or_else(|panic| {
-            give_back(&key, None);
+            ended(&key, servers);
             resume_unwind(panic)
         })
     });
+    LENT.set(LENT.get() + 1);
     usage::lent(sandbox.pids());
     let mut shared = Shared {
         key,
@@ -77,52 +86,48 @@ fn pool() -> MutexGuard<'static, Pool> {
     harness::locked(&POOL)
 }
 
-/// Returns an idle sandbox, waiting for one if there are as many as may be; `None` if the caller starts one.
-fn take(key: &str) -> Option<Sandbox> {
+fn servers_of(shape: &str) -> usize {
+    let shape: Shape = shape.parse().expect("tests name shapes that exist");
+    shape.servers() as usize
+}
+
+/// Returns an idle sandbox, or `None` if the caller starts one, for which there is room then. Stops idle ones of other shapes for that,
+/// those used least recently first, and waits as long as others have the room. A test that has one already is not kept waiting, since
+/// it would wait for others that wait for it.
+fn take(key: &str, servers: usize) -> Option<Sandbox> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    // Where memory is short, there is one of each.
-    let most = if harness::has_all_places() {
-        cores * COPIES_PER_CORE
-    } else {
-        1
-    };
     let mut pool = pool();
     loop {
         if let Some(at) = pool.idle.iter().position(|(other, _)| other == key) {
             return pool.idle.remove(at).map(|(_, sandbox)| sandbox);
         }
-        let copies = pool.copies.entry(key.to_owned()).or_default();
-        if *copies < most {
-            *copies += 1;
-            return None;
+        let copies = pool.copies.get(key).copied().unwrap_or(0);
+        let room = pool.servers + servers <= harness::shared_places().max(servers);
+        if copies < cores * COPIES_PER_CORE {
+            if room || LENT.get() > 0 {
+                pool.copies.insert(key.to_owned(), copies + 1);
+                pool.servers += servers;
+                return None;
+            }
+            if let Some((other, sandbox)) = pool.idle.pop_front() {
+                drop(pool);
+                let servers = sandbox.members().len();
+                drop(sandbox);
+                ended(&other, servers);
+                pool = self::pool();
+                continue;
+            }
         }
         pool = RETURNED.wait(pool).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
-/// Returns a sandbox to the pool, or the place of one that has ended.
-fn give_back(key: &str, sandbox: Option<Sandbox>) {
+/// Gives the room of a sandbox back that has ended.
+fn ended(key: &str, servers: usize) {
     let mut pool = pool();
-    match sandbox {
-        Some(sandbox) => pool.idle.push_back((key.to_owned(), sandbox)),
-        None => *pool.copies.entry(key.to_owned()).or_insert(1) -= 1,
-    }
+    *pool.copies.entry(key.to_owned()).or_insert(1) -= 1;
+    pool.servers -= servers;
     RETURNED.notify_all();
-}
-
-/// Stops idle sandboxes, those used least recently first, as long as more servers are idle than have their place.
-fn make_room() {
-    let most = harness::places() * IDLE_PER_PLACE;
-    loop {
-        let mut pool = pool();
-        let idle: usize = pool.idle.iter().map(|(_, one)| one.members().len()).sum();
-        let Some((key, sandbox)) = (idle > most).then(|| pool.idle.pop_front()).flatten() else {
-            return;
-        };
-        drop(pool);
-        drop(sandbox);
-        give_back(&key, None);
-    }
 }
 
 impl Deref for Shared {
@@ -142,12 +147,17 @@ impl Drop for Shared {
         } else {
             catch_unwind(AssertUnwindSafe(|| self.restore())).map(|()| true)
         };
-        let sandbox = self.sandbox.take();
+        LENT.set(LENT.get() - 1);
+        let sandbox = self.sandbox.take().expect("it is taken only here");
         // Servers that a failed test left are not used again.
-        give_back(
-            &self.key,
-            sandbox.filter(|_| restored.as_ref().is_ok_and(|yes| *yes)),
-        );
+        if restored.as_ref().is_ok_and(|yes| *yes) {
+            pool().idle.push_back((self.key.clone(), sandbox));
+            RETURNED.notify_all();
+        } else {
+            let servers = sandbox.members().len();
+            drop(sandbox);
+            ended(&self.key, servers);
+        }
         if let Err(panic) = restored {
             resume_unwind(panic);
         }
@@ -191,6 +201,7 @@ pub(crate) fn close() {
     let running: usize = pool.copies.values().sum();
     assert_eq!(running, idle.len(), "a test still uses shared servers");
     pool.copies.clear();
+    pool.servers = 0;
     drop(pool);
     drop(idle);
 }
