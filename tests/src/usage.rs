@@ -181,6 +181,10 @@ fn read_all() {
             Some((process, data))
         })
         .collect();
+    let data_of_each: BTreeMap<i32, &PathBuf> = processes
+        .iter()
+        .filter_map(|(one, data)| Some((one.id.0, data.as_ref()?)))
+        .collect();
     let parents: BTreeMap<i32, i32> = processes
         .iter()
         .map(|(one, _)| (one.id.0, one.parent))
@@ -205,7 +209,9 @@ fn read_all() {
                 || above.any(|pid| children.contains(&pid));
             if own {
                 record.ticks.insert(one.id, one.ticks);
-                if data.is_some() && !record.lent.contains_key(&one.id) {
+                // A child with the same data is a copy of the server that is about to run another program.
+                let copy = data.as_ref() == data_of_each.get(&one.parent).copied();
+                if data.is_some() && !copy && !record.lent.contains_key(&one.id) {
                     record.servers.insert(one.id);
                 }
             }
