@@ -3,7 +3,6 @@
 
 pub mod binomial;
 pub mod bins;
-pub mod bootstrap;
 mod by_start;
 pub mod censored;
 pub mod compare;
@@ -23,6 +22,7 @@ pub mod share;
 pub mod signed;
 pub mod stale;
 pub mod stalls;
+pub mod starts;
 pub mod student;
 pub mod trial;
 pub mod usl;

@@ -108,14 +108,14 @@ impl Accumulator {
             } => self.limits.push((engine, threads, per_s)),
             Call::Row { row, side } => {
                 (self.under_way, self.blocks) = ((row, side), 0);
-                self.each(&[row], side, Condition::begin);
+                let round = self.round();
+                self.each(&[row], side, |condition| condition.begin(round));
             }
             Call::Block(block) => {
                 let (row, side) = self.under_way;
                 self.blocks += 1;
                 if let Some(of) = self.all.get(row) {
-                    let round = self.order.last().map_or(0, |start| start.round);
-                    rows.add(record(&of.key, round, self.blocks, &block));
+                    rows.add(record(&of.key, self.round(), self.blocks, &block));
                 }
                 self.each(&[row], side, |condition| condition.record(&block));
             }
@@ -127,6 +127,11 @@ impl Accumulator {
             }
             Call::Idle(share) => self.idle = Some(share),
         }
+    }
+
+    /// Returns the round of the current start.
+    fn round(&self) -> u32 {
+        self.order.last().map_or(0, |start| start.round)
     }
 
     /// Applies a change to rows, and to a side of a comparison.

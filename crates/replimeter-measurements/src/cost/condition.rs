@@ -27,6 +27,8 @@ pub(crate) struct ConditionKey {
 /// The valid blocks of one start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartBlocks {
+    /// Round, from 1.
+    pub(super) round: u32,
     /// Operations per second of each block.
     pub(super) throughput: Vec<f64>,
     /// The same with the time that the other servers took to apply the block; a block that they did not
@@ -97,9 +99,12 @@ impl Condition {
         }
     }
 
-    /// Begins another start of the servers.
-    pub(super) fn begin(&mut self) {
-        self.starts.push(StartBlocks::default());
+    /// Begins the start of a round.
+    pub(super) fn begin(&mut self, round: u32) {
+        self.starts.push(StartBlocks {
+            round,
+            ..StartBlocks::default()
+        });
     }
 
     /// Ends the start.

@@ -76,7 +76,7 @@ pub(super) fn judge(work: &CostPlan, all: &[Condition], results: &[CostRow]) -> 
                     .to_owned()
             }
             few => format!(
-                "some modes have only {few} starts: with fewer than 4, the intervals are very wide and may still cover less than 95 %"
+                "some modes have only {few} starts: with fewer than 4, the intervals are very wide"
             ),
         };
         warnings.push(Warning::new(

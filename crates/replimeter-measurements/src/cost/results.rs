@@ -12,36 +12,39 @@ use replimeter_model::{
     sandbox::WaitPoint,
 };
 use replimeter_stats::{
-    bootstrap::{self, of_difference, of_positive_mean, of_ratio},
     series::distribution,
+    starts::{Rounds, of_difference, of_mean, of_ratio},
 };
 
 use super::condition::{Condition, ConditionKey, StartBlocks, StartFigures};
 
 impl Condition {
-    fn values(&self, pick: impl Fn(&StartBlocks) -> Vec<f64>) -> Vec<Vec<f64>> {
-        self.starts.iter().map(pick).collect()
+    fn rounds(&self, pick: impl Fn(&StartBlocks) -> Vec<f64>) -> Rounds {
+        self.starts
+            .iter()
+            .map(|start| (start.round, pick(start)))
+            .collect()
     }
 
-    fn throughputs(&self) -> Vec<Vec<f64>> {
-        self.values(|start| start.throughput.clone())
+    fn throughputs(&self) -> Rounds {
+        self.rounds(|start| start.throughput.clone())
     }
 
-    fn means(&self) -> Vec<Vec<f64>> {
+    fn means(&self) -> Rounds {
         self.per_operation(|start| &start.mean)
     }
 
     /// Returns values per operation of each start, with blocks weighted by their operations.
-    fn per_operation(&self, pick: fn(&StartBlocks) -> &Vec<f64>) -> Vec<Vec<f64>> {
-        self.values(|start| weighted(pick(start), &start.operations))
+    fn per_operation(&self, pick: fn(&StartBlocks) -> &Vec<f64>) -> Rounds {
+        self.rounds(|start| weighted(pick(start), &start.operations))
     }
 
     /// Returns a figure of each whole start; empty if one start is too short for it.
-    fn figures(&self, pick: fn(&StartFigures) -> Option<f64>) -> Vec<Vec<f64>> {
-        let all: Option<Vec<Vec<f64>>> = self
+    fn figures(&self, pick: fn(&StartFigures) -> Option<f64>) -> Rounds {
+        let all: Option<Rounds> = self
             .starts
             .iter()
-            .map(|start| Some(vec![pick(start.figures.as_ref()?)?]))
+            .map(|start| Some((start.round, vec![pick(start.figures.as_ref()?)?])))
             .collect();
         all.unwrap_or_default()
     }
@@ -55,7 +58,7 @@ impl Condition {
     fn sustained(&self) -> Rate {
         let complete = |start: &StartBlocks| start.sustained.len() == start.throughput.len();
         if self.starts.iter().all(complete) {
-            rate(&self.values(|start| start.sustained.clone()))
+            rate(&self.rounds(|start| start.sustained.clone()))
         } else {
             Rate::default()
         }
@@ -91,11 +94,11 @@ impl Condition {
 
     /// Returns what this mode adds to another.
     fn added(&self, to: &Self) -> AddedLatency {
-        let difference = |own: Vec<Vec<f64>>, other: Vec<Vec<f64>>| {
+        let difference = |own: Rounds, other: Rounds| {
             // No difference is given if a block has no CPU time.
-            let whole = |values: &bootstrap::Starts, condition: &Self| {
+            let whole = |values: &Rounds, condition: &Self| {
                 values
-                    .iter()
+                    .values()
                     .zip(&condition.starts)
                     .all(|(values, start)| values.len() == start.mean.len())
             };
@@ -161,7 +164,7 @@ impl Condition {
             throughput: self.throughput(),
             sustained: self.sustained(),
             latency: distribution(&self.latency),
-            latency_mean_us: of_positive_mean(&self.means()),
+            latency_mean_us: of_mean(self.means().values()),
             relative: none.map(|none| self.relative(none)).unwrap_or_default(),
             added: none
                 .filter(|none| none.key != *key)
@@ -179,9 +182,9 @@ impl Condition {
 }
 
 /// Returns the mean over the starts, with the standard deviation between blocks.
-fn rate(values: &[Vec<f64>]) -> Rate {
-    let estimate = of_positive_mean(values);
-    let blocks = values.concat();
+fn rate(rounds: &Rounds) -> Rate {
+    let estimate = of_mean(rounds.values());
+    let blocks: Vec<f64> = rounds.values().flatten().copied().collect();
     let count = blocks.len() as f64;
     let mean = blocks.iter().sum::<f64>() / count;
     let stdev = (blocks.len() > 1).then(|| {
@@ -329,8 +332,8 @@ mod tests {
     /// Starts of three blocks of one second each, with operations of these latencies in µs.
     fn condition(kind: CostKind, latencies: &[f64]) -> Condition {
         let mut condition = Condition::new(key(kind, 1));
-        for latency in latencies {
-            condition.begin();
+        for (round, latency) in (1..).zip(latencies) {
+            condition.begin(round);
             for block in 0..3 {
                 let us = latency + f64::from(block);
                 let start = condition.starts.last_mut().unwrap();
@@ -444,7 +447,7 @@ mod tests {
     #[test]
     fn start_without_counted_block_is_ignored() {
         let mut one = condition(CostKind::None, &[100.0]);
-        one.begin();
+        one.begin(2);
         one.end();
         assert_eq!(one.starts.len(), 1);
         // One start has no interval.

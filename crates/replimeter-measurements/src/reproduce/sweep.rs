@@ -7,7 +7,7 @@ use replimeter_model::{
     lag::{LagDocument, SweepLoop},
     reproduce::{Claim, Table, Verdict},
 };
-use replimeter_stats::{bootstrap::of_positive_mean, median};
+use replimeter_stats::{median, starts::of_mean};
 
 use super::{Judged, claim, fixed, ratio, shown, table, with_changed, within};
 use replimeter_render::{figures::count, format::or_dash};
@@ -55,7 +55,7 @@ fn loops_of(document: &LagDocument) -> Vec<&SweepLoop> {
 
 /// Returns the average bare time. The sweeps are what repeats: loops of one are neighbors in time.
 fn average_bare(loops: &[&SweepLoop]) -> Estimate {
-    of_positive_mean(&by_sweep(loops, |_| true, |row| row.bare_us))
+    of_mean(&by_sweep(loops, |_| true, |row| row.bare_us))
 }
 
 /// Returns the median bare time of the loops that are wanted, over the medians of each sweep. One stall of a second would decide an
@@ -103,7 +103,7 @@ pub fn sweep(document: &LagDocument, later: Option<&LagDocument>) -> (Table, Vec
         ],
         vec!["average bare".to_owned(), shown(average_bare(&loops), ms)],
     ];
-    let total = of_positive_mean(&by_sweep(&loops, |_| true, |row| row.total_us));
+    let total = of_mean(&by_sweep(&loops, |_| true, |row| row.total_us));
     let times = |ratio: f64| format!("{ratio:.2}");
     let flat = |growth| within(growth, 1.0 / 1.5, 1.5);
     let changed = later.map(|later| {

@@ -4,18 +4,19 @@ use replimeter_model::{
     plan::{ScalePhase, ScalePlan},
     scale::{PercentOfNone, ScaleRow},
 };
-use replimeter_stats::{bootstrap, series::distribution};
+use replimeter_stats::{
+    series::distribution,
+    starts::{Rounds, of_mean, of_ratio},
+};
 
 use super::{accumulator::Accumulator, condition::Condition};
 
 impl Accumulator {
-    /// Returns the rates of each start that has any.
-    fn starts(&self, replicas: u32, phase: ScalePhase, kind: &str) -> Vec<Vec<f64>> {
+    /// Returns the rates of each round that has any.
+    fn rounds(&self, replicas: u32, phase: ScalePhase, kind: &str) -> Rounds {
         let condition = self.conditions.get(&(replicas, phase));
         let rates = condition.and_then(|condition| condition.rates.get(kind));
-        rates
-            .map(|starts| starts.values().cloned().collect())
-            .unwrap_or_default()
+        rates.cloned().unwrap_or_default()
     }
 
     /// Returns operations of a kind per second, and the ends of the interval.
@@ -25,7 +26,7 @@ impl Accumulator {
         phase: ScalePhase,
         kind: &str,
     ) -> (Option<f64>, Option<[f64; 2]>) {
-        let mean = bootstrap::of_positive_mean(&self.starts(replicas, phase, kind));
+        let mean = of_mean(self.rounds(replicas, phase, kind).values());
         (mean.value, mean.ends())
     }
 
@@ -40,10 +41,10 @@ impl Accumulator {
             return self.rate(replicas, phase, kind);
         }
         let condition = self.conditions.get(&(replicas, phase));
-        let starts: Vec<Vec<f64>> = condition
-            .map(|condition| condition.sustained.values().cloned().collect())
-            .unwrap_or_default();
-        let mean = bootstrap::of_positive_mean(&starts);
+        let starts = condition
+            .iter()
+            .flat_map(|condition| condition.sustained.values());
+        let mean = of_mean(starts);
         (mean.value, mean.ends())
     }
 
@@ -54,13 +55,13 @@ impl Accumulator {
         kind: &str,
     ) -> (Option<f64>, Option<[f64; 2]>) {
         let (of, to) = (
-            self.starts(replicas, phase, kind),
-            self.starts(0, phase, kind),
+            self.rounds(replicas, phase, kind),
+            self.rounds(0, phase, kind),
         );
         if replicas == 0 {
             return (self.rate(0, phase, kind).0.map(|_| 100.0), None);
         }
-        let ratio = bootstrap::of_ratio(&of, &to);
+        let ratio = of_ratio(&of, &to);
         (
             ratio.value.map(|value| value * 100.0),
             ratio.ends().map(|ends| ends.map(|end| end * 100.0)),

@@ -211,9 +211,9 @@ pub(super) fn how(run: &CostDocument) -> Vec<String> {
         ));
     }
     sentences.push(
-        "Intervals are 95 %, by a hierarchical bootstrap (starts, then blocks within them), widened for few starts; in simulations \
-         their coverage is 92 to 99 % from four starts on. One start has no interval. Each mode is compared with none (binary log off) of the \
-         same binary. Quantiles and their ratios are of whole starts."
+        "Intervals are 95 %, Student's: of the starts, and for ratios and differences of the rounds. In simulations their coverage is 91 to 97 % \
+         from three on; one start has no interval. Each mode is compared with none (binary log off) of the same binary, in the same rounds. \
+         Quantiles and their ratios are of whole starts."
             .to_owned(),
     );
     let mut servers = run.results.rows.iter().flat_map(|row| &row.servers);

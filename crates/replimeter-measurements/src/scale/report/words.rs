@@ -286,8 +286,8 @@ fn intervals(run: &ScaleDocument) -> String {
         0 | 1 => "With one start there are no intervals: the variation between starts is unknown."
             .to_owned(),
         starts => format!(
-            "Intervals are 95 %, by a bootstrap over {starts} starts and the blocks within them, widened for few starts. Percentages are relative \
-             to the same phase without a replica, with the binary log on."
+            "Intervals are 95 %, Student's of {starts} starts. Percentages are relative to the same phase of the same round without a replica, \
+             with the binary log on."
         ),
     }
 }
