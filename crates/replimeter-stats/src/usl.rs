@@ -13,9 +13,10 @@
 //! points beyond the three parameters; of figures that are quotients, such as σ = b/a, by draws
 //! from that distribution of a, b and c.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use replimeter_model::{estimate::Estimate, random::Random};
+use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 
 use crate::student::student_point;
 
@@ -43,6 +44,9 @@ pub struct Fit {
     pub error: f64,
     /// Points beyond the three parameters.
     pub freedom: usize,
+    /// How probable such a distance between the points and the law is if the law holds; `None` where it cannot be told apart from the
+    /// scatter of points at one number of servers.
+    pub lack_of_fit: Option<f64>,
     /// The number of servers beyond which one more adds nothing: the smallest n with X(n + 1) ≤
     /// X(n). Null where throughput grows without limit.
     pub peak_replicas: Estimate,
@@ -181,7 +185,7 @@ pub fn fit(points: &[Point]) -> Result<Fit, NoFit> {
     let inverse = inverse(&matrix).ok_or(NoFit::Unfit)?;
     let freedom = points.len() - 3;
     let error = (squares / freedom as f64).sqrt();
-    let residuals = points
+    let residuals: Vec<f64> = points
         .iter()
         .map(|point| point.per_s / at(&coefficients, f64::from(point.servers)) - 1.0)
         .collect();
@@ -198,6 +202,7 @@ pub fn fit(points: &[Point]) -> Result<Fit, NoFit> {
         lambda: estimate(|[a, ..]| if *a > 0.0 { 1.0 / a } else { f64::INFINITY }),
         sigma: estimate(|[a, b, _]| over(*b, *a)),
         kappa: estimate(|[a, _, c]| over(*c, *a)),
+        lack_of_fit: lack_of_fit(points, &residuals),
         residuals,
         error,
         freedom,
@@ -208,6 +213,31 @@ pub fn fit(points: &[Point]) -> Result<Fit, NoFit> {
         coefficients,
         inverse,
     })
+}
+
+/// Returns the probability of a test for lack of fit: what the means at each number of servers differ from the law, over what
+/// points at one number differ, has an F distribution if the law holds (Draper & Smith 1998, §2.2).
+fn lack_of_fit(points: &[Point], residuals: &[f64]) -> Option<f64> {
+    let mut numbers: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (point, residual) in points.iter().zip(residuals) {
+        numbers
+            .entry(point.servers)
+            .or_default()
+            .push(residual.ln_1p());
+    }
+    let (mut lack, mut scatter) = (0.0, 0.0);
+    for logs in numbers.values() {
+        let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+        lack += mean.powi(2) * logs.len() as f64;
+        scatter += logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
+    }
+    let freedom = [
+        numbers.len().checked_sub(3)? as f64,
+        (points.len() - numbers.len()) as f64,
+    ];
+    let distribution = FisherSnedecor::new(freedom[0], freedom[1]).ok()?;
+    let ratio = lack / freedom[0] / (scatter / freedom[1]);
+    ratio.is_finite().then(|| distribution.sf(ratio))
 }
 
 /// Checks that there are enough points, and that each is valid.

@@ -104,6 +104,9 @@ impl Accumulator {
     }
 }
 
+/// Laws that a run fits, with updates.
+const MAX_LAWS: f64 = 7.0;
+
 /// The measurement of a start: replicas, start, operations per second.
 type Measured = (u32, u32, f64);
 
@@ -168,12 +171,21 @@ fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points:
             })
         })
         .collect();
+    fit.lack_of_fit_p = law.lack_of_fit;
+    if !holds(fit) {
+        return;
+    }
     let predicted = law.predict(count(last + 1), work.starts);
     fit.prediction = predicted.map(|predicted| Prediction {
         replicas: last + 1,
         predicted: each(predicted, |value| value / together(work, kind, last + 1)),
         ..Prediction::default()
     });
+}
+
+/// Returns whether the points agree with the law as far as their scatter shows; 5 % for all laws of a run together.
+pub(super) fn holds(fit: &ScaleFit) -> bool {
+    fit.lack_of_fit_p.is_none_or(|p| p >= 0.05 / MAX_LAWS)
 }
 
 /// Applies a function to a value and to the ends of its interval.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::binomial::Excess;
 
 fn law(servers: u32, lambda: f64, sigma: f64, kappa: f64) -> Point {
     let n = f64::from(servers);
@@ -63,6 +64,37 @@ fn peak_is_where_throughput_stops_growing() {
         .collect();
     let found = fit(&endless).unwrap().peak_replicas;
     assert!(found.value.is_none_or(|count| count > 1000.0), "{found:?}");
+}
+
+/// Returns in how many of 600 simulated sets of five starts, the law is refused at 5 %.
+fn refused(seed: u64, scatter: f64, throughput: impl Fn(u32) -> f64) -> u64 {
+    let mut random = Random::new(seed);
+    let refuses = |_: &u32| {
+        let points: Vec<Point> = (1..=6u32)
+            .flat_map(|servers| [servers; 5])
+            .map(|servers| Point {
+                servers,
+                per_s: throughput(servers) * (scatter * random.normal()).exp(),
+            })
+            .collect();
+        fit(&points).unwrap().lack_of_fit.unwrap() < 0.05
+    };
+    (0..600).filter(refuses).count() as u64
+}
+
+#[test]
+fn lack_of_fit_is_found_at_its_level() {
+    let holds = refused(1, 0.1, |servers| law(servers, 1000.0, 0.1, 0.02).per_s);
+    let excess = Excess::over(holds, 600, 0.05);
+    assert!(!excess.significant() && holds > 9, "{excess:?}");
+    // Three servers fill a machine, more neither gain nor lose: no law of this form has such a bend.
+    let bent = refused(2, 0.04, |servers| 1000.0 * f64::from(servers.min(3)));
+    assert!(bent > 500, "{bent}");
+    // One start at each number of servers cannot tell scatter from a bend.
+    let points: Vec<Point> = (1..=6)
+        .map(|servers| law(servers, 9.0, 0.1, 0.02))
+        .collect();
+    assert_eq!(fit(&points).unwrap().lack_of_fit, None);
 }
 
 #[test]
