@@ -97,6 +97,12 @@ fn waited(text: &str) -> Option<u64> {
     words.find_map(|word| word.strip_prefix("total=")?.parse().ok())
 }
 
+/// Returns the time since boot in which a thread of this machine waited for a disk; `None` where the kernel does not count it.
+#[must_use]
+pub fn disk_wait() -> Option<Duration> {
+    waited(&fs::read_to_string("/proc/pressure/io").ok()?).map(Duration::from_micros)
+}
+
 /// Pauses since a control group exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Pauses {

@@ -150,12 +150,21 @@ pub struct Block {
     /// Why it does not count although it is valid: a server was out of use behind the site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absence: Option<String>,
-    /// Why it does not count and was measured again: other virtual machines had the cores.
+    /// What disturbed it: other virtual machines had the cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disturbance: Option<String>,
-    /// Why it counts all the same: it is the last repetition.
+    pub disturbance: Option<Disturbance>,
+    /// Share of its time, with its warm-up and the catching up, in which a thread of this machine waited for a disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub counts_disturbed: Option<String>,
+    pub disk_wait: Option<f64>,
+}
+
+/// What disturbed a block.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Disturbance {
+    /// What happened.
+    pub reason: String,
+    /// Whether the block does not count and was measured again; the last repetition counts.
+    pub repeated: bool,
 }
 
 impl Block {
@@ -440,7 +449,7 @@ impl<'a> PreparedServers<'a> {
             invalid: None,
             absence: None,
             disturbance: None,
-            counts_disturbed: None,
+            disk_wait: None,
         }
     }
 

@@ -12,6 +12,7 @@ mod loss;
 mod outages;
 pub mod reproduce;
 mod scale;
+mod selected_blocks;
 pub mod side_by_side;
 mod site;
 mod stale;

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    block_selection::BlockSelection,
     envelope::Envelope,
     estimate::{Estimate, Interval},
     load::{LoadError, Rate},
@@ -105,6 +106,9 @@ pub struct CostRow {
     pub blocks: u64,
     /// Blocks that do not count, because semi-synchronous replication fell back in them.
     pub invalid_blocks: u64,
+    /// What leaving them out changes.
+    #[serde(default)]
+    pub selection: BlockSelection,
     /// Total duration of the counted blocks.
     pub counted_us: f64,
     /// Completed operations that started in them.

@@ -5,6 +5,7 @@
 mod text;
 
 pub mod backlog;
+pub mod block_selection;
 pub mod calibrate;
 pub mod compare;
 pub mod cost;

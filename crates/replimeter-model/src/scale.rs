@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    envelope::Envelope, estimate::Estimate, load::LoadError, plan::ScaleSettings,
-    record::Distribution, resources::PerOperation,
+    block_selection::BlockSelection, envelope::Envelope, estimate::Estimate, load::LoadError,
+    plan::ScaleSettings, record::Distribution, resources::PerOperation,
 };
 
 /// Resources that one server used during a phase.
@@ -95,6 +95,9 @@ pub struct ScaleRow {
     pub write_latency: Distribution,
     /// Latency of selects.
     pub select_latency: Distribution,
+    /// What the choice of blocks changes.
+    #[serde(default)]
+    pub selection: BlockSelection,
     /// Operations that were repeated after a deadlock or a lock timeout.
     pub retries: u64,
     /// Operations that failed for good.
@@ -175,6 +178,9 @@ pub struct ScaleFit {
     pub error_percent: f64,
     /// Starts beyond the three parameters.
     pub freedom: u32,
+    /// Probability of points as far from the law as these if the law holds; null with one start, or with three numbers of servers.
+    #[serde(default)]
+    pub lack_of_fit_p: Option<f64>,
     /// For selects: number of replicas with the highest throughput; null where the law has no
     /// peak.
     pub peak_replicas: Option<Estimate>,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-pub use replimeter_instruments::host::CoreTime;
+pub use replimeter_instruments::host::{CoreTime, disk_wait};
 use replimeter_model::{
     manifest::Machine,
     warning::{Warning, WarningCode},

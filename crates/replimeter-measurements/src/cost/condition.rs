@@ -9,6 +9,8 @@ use replimeter_run::workloads::add_errors;
 use replimeter_stats::{series::distribution, signed::SignedHistogram};
 use serde::{Deserialize, Serialize};
 
+use crate::selected_blocks::BlockRates;
+
 /// The conditions of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ConditionKey {
@@ -68,6 +70,8 @@ pub(super) struct Condition {
     pub(super) statements: u64,
     pub(super) counted_ns: i64,
     pub(super) invalid: u64,
+    /// All blocks, also those that do not count.
+    pub(super) seen: Vec<BlockRates>,
     /// Blocks that some server did not apply in time.
     pub(super) unapplied: u64,
     pub(super) retries: u64,
@@ -89,6 +93,7 @@ impl Condition {
             statements: 0,
             counted_ns: 0,
             invalid: 0,
+            seen: Vec::new(),
             unapplied: 0,
             retries: 0,
             failed: 0,
@@ -130,11 +135,21 @@ impl Condition {
 
     /// Adds a block of the current start.
     pub(super) fn record(&mut self, block: &Block) {
+        let result = &block.result;
+        let seconds = result.counted.0 as f64 / 1e9;
+        if let Some(start) = self.starts.last().filter(|_| seconds > 0.0) {
+            self.seen.push(BlockRates {
+                start: start.round,
+                counts: block.invalid.is_none(),
+                disturbed: false,
+                disk_wait: None,
+                per_s: vec![("operations".to_owned(), result.operations as f64 / seconds)],
+            });
+        }
         if block.invalid.is_some() {
             self.invalid += 1;
             return;
         }
-        let result = &block.result;
         self.retries += result
             .retries
             .iter()
@@ -142,7 +157,7 @@ impl Condition {
             .sum::<u64>();
         self.failed += result.failed;
         add_errors(&mut self.errors, &result.errors);
-        let (seconds, operations) = (result.counted.0 as f64 / 1e9, result.operations as f64);
+        let operations = result.operations as f64;
         let Some(start) = self.starts.last_mut().filter(|_| seconds > 0.0) else {
             return;
         };

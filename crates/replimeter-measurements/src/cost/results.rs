@@ -16,6 +16,8 @@ use replimeter_stats::{
     starts::{Rounds, of_difference, of_mean, of_ratio},
 };
 
+use crate::selected_blocks::selection;
+
 use super::condition::{Condition, ConditionKey, StartBlocks, StartFigures};
 
 impl Condition {
@@ -156,6 +158,7 @@ impl Condition {
                 .map(|start| start.throughput.len() as u64)
                 .sum(),
             invalid_blocks: self.invalid,
+            selection: selection(&self.seen),
             counted_us: self.counted_ns as f64 / 1e3,
             operations: self.operations,
             retries: self.retries,

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::scale::blocks::{BlockRow, BlockSubject, Blocks, Operations};
+use crate::{
+    scale::blocks::{BlockRow, BlockSubject, Blocks, Operations},
+    selected_blocks,
+};
 use replimeter_instruments::scale::{Block, OperationResult};
 use replimeter_model::{
     plan::{ScalePhase, ScalePlan},
@@ -125,8 +128,8 @@ impl Accumulator {
     fn add(&mut self, place: &BlockPlace, block: Block, wanted: Nanos, samples: &mut Rows<Blocks>) {
         self.seen += 1;
         let whole = block.counted.0 * 100 >= wanted.0 * 99;
-        let reasons = [&block.invalid, &block.absence, &block.disturbance];
-        let valid = reasons.iter().all(|reason| reason.is_none());
+        let repeated = block.disturbance.as_ref().is_some_and(|one| one.repeated);
+        let valid = block.invalid.is_none() && block.absence.is_none() && !repeated;
         let counts = whole && valid;
         rows(place, &block, counts)
             .into_iter()
@@ -151,35 +154,29 @@ impl Accumulator {
             }
         }
         condition.invalid += u32::from(!valid);
-        let disturbance = block.disturbance.as_ref().map(|reason| {
-            Warning::new(
-                WarningCode::MachineDisturbed,
-                format!(
-                    "a block does not count and was measured again: {}, {}: {reason}",
-                    place.shape,
-                    block.phase.name()
+        if let Some(disturbance) = &block.disturbance {
+            let (what, hint) = match disturbance.repeated {
+                true => (
+                    "a block does not count and was measured again",
+                    "no action needed, unless it happens often: then use a machine whose cores are not shared",
                 ),
-                "no action needed, unless it happens often: then use a machine whose cores are not shared",
-            )
-        });
-        let disturbed = block.counts_disturbed.as_ref().map(|reason| {
-            Warning::new(
-                WarningCode::MachineDisturbed,
-                format!(
-                    "a block counts although it was disturbed, after its repetitions: {}, {}: {reason}",
-                    place.shape,
-                    block.phase.name()
+                false => (
+                    "a block counts although it was disturbed, after its repetitions",
+                    "run again on a machine whose cores are not shared",
                 ),
-                "run again on a machine whose cores are not shared",
-            )
-        });
+            };
+            let (shape, phase) = (&place.shape, block.phase.name());
+            let message = format!("{what}: {shape}, {phase}: {}", disturbance.reason);
+            self.note(Warning::new(WarningCode::MachineDisturbed, message, hint));
+        }
+        let condition = self
+            .conditions
+            .entry((place.replicas, block.phase))
+            .or_default();
+        condition.see(place.start, &block, counts);
         if counts {
             condition.add(place.start, block);
         }
-        disturbance
-            .into_iter()
-            .chain(disturbed)
-            .for_each(|warning| self.note(warning));
     }
 
     /// Returns the warnings; `free` if servers have no fixed share of the machine.
@@ -229,6 +226,19 @@ impl Accumulator {
             ));
         }
         for ((replicas, phase), condition) in &self.conditions {
+            if let Some(waits) = selected_blocks::disk_waits(&condition.seen) {
+                warnings.push(Warning::new(
+                    WarningCode::MachineDisturbed,
+                    format!(
+                        "{replicas} replicas, {}: threads waited for a disk in up to {:.0} % of a block's time, and in {:.0} % of that of the median block: others \
+                         may have used it",
+                        phase.name(),
+                        waits.longest * 100.0,
+                        waits.median * 100.0
+                    ),
+                    "see the rates without such blocks, or run again while nothing else writes to the disk",
+                ));
+            }
             if let Some(percent) = condition
                 .limit_percent
                 .filter(|percent| *percent >= NEAR_LIMIT)
@@ -364,12 +374,14 @@ fn rows(place: &BlockPlace, block: &Block, counts: bool) -> Vec<BlockRow> {
 
 #[cfg(test)]
 mod tests {
+    use replimeter_instruments::scale::Disturbance;
+
     use super::*;
 
     #[test]
     fn disturbed_blocks_do_not_count_and_are_named_once() {
         const SECOND: Nanos = Nanos(1_000_000_000);
-        let block = |disturbance: Option<&str>| Block {
+        let block = |repeated: Option<bool>| Block {
             phase: ScalePhase::Insert,
             parts: Vec::new(),
             began: Nanos(0),
@@ -380,8 +392,11 @@ mod tests {
             caught_up: None,
             invalid: None,
             absence: None,
-            disturbance: disturbance.map(str::to_owned),
-            counts_disturbed: None,
+            disturbance: repeated.map(|repeated| Disturbance {
+                reason: "steal".to_owned(),
+                repeated,
+            }),
+            disk_wait: None,
         };
         let place = BlockPlace {
             shape: "none".to_owned(),
@@ -391,8 +406,8 @@ mod tests {
         };
         let mut rows = Rows::new(Blocks);
         let mut accumulator = Accumulator::default();
-        for disturbance in [Some("steal"), Some("steal"), None] {
-            accumulator.add(&place, block(disturbance), SECOND, &mut rows);
+        for repeated in [Some(true), Some(true), None] {
+            accumulator.add(&place, block(repeated), SECOND, &mut rows);
         }
         let condition = &accumulator.conditions[&(0, ScalePhase::Insert)];
         assert_eq!((condition.blocks, condition.invalid), (1, 2));
@@ -404,11 +419,7 @@ mod tests {
         );
         assert!(accumulator.invalid().is_none());
         // The last repetition counts, and is named.
-        let last = Block {
-            counts_disturbed: Some("steal".to_owned()),
-            ..block(None)
-        };
-        accumulator.add(&place, last, SECOND, &mut rows);
+        accumulator.add(&place, block(Some(false)), SECOND, &mut rows);
         let condition = &accumulator.conditions[&(0, ScalePhase::Insert)];
         assert_eq!((condition.blocks, condition.invalid), (2, 2));
         let warnings = accumulator.warnings(8, true);

@@ -7,6 +7,8 @@ use replimeter_model::{load::LoadError, resources::ServerUse, scale::ScaleServer
 use replimeter_run::workloads::add_errors;
 use replimeter_stats::signed::SignedHistogram;
 
+use crate::selected_blocks::BlockRates;
+
 /// One phase with one number of replicas.
 #[derive(Default)]
 pub(super) struct Condition {
@@ -20,6 +22,8 @@ pub(super) struct Condition {
     pub(super) select_latency: SignedHistogram,
     pub(super) blocks: u32,
     pub(super) invalid: u32,
+    /// All blocks, also those that do not count.
+    pub(super) seen: Vec<BlockRates>,
     pub(super) counted: Nanos,
     pub(super) operations: u64,
     pub(super) retries: u64,
@@ -40,6 +44,21 @@ pub(super) struct Condition {
 }
 
 impl Condition {
+    /// Takes what a block's choice depends on.
+    pub(super) fn see(&mut self, start: u32, block: &Block, counts: bool) {
+        let per_s = |part: &OperationResult| {
+            let seconds = part.result.counted.0 as f64 / 1e9;
+            (seconds > 0.0).then(|| (part.kind.clone(), part.result.operations as f64 / seconds))
+        };
+        self.seen.push(BlockRates {
+            start,
+            counts,
+            disturbed: block.disturbance.is_some(),
+            disk_wait: block.disk_wait,
+            per_s: block.parts.iter().filter_map(per_s).collect(),
+        });
+    }
+
     pub(super) fn add(&mut self, start: u32, block: Block) {
         self.blocks += 1;
         self.counted = self.counted + block.counted;

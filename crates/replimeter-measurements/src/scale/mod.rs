@@ -10,7 +10,11 @@ pub(crate) mod report;
 mod results;
 mod site;
 
-use std::{path::Path, thread, time::Duration};
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use crate::scale::{
     blocks::Blocks,
@@ -21,7 +25,7 @@ use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     load::FillProgress,
     preflight,
-    scale::{BlockError, BlockProgress, Clients, PreparedServers, Workloads},
+    scale::{BlockError, BlockProgress, Clients, Disturbance, PreparedServers, Workloads},
 };
 use replimeter_model::{
     plan::{CoreUse, Planned, ScalePhase, ScalePlan, ScaleSettings},
@@ -414,6 +418,7 @@ impl Starts {
         (part, last): (&str, bool),
     ) -> Result<bool, CliError> {
         let before = machine::CoreTime::read();
+        let (began, waited) = (Instant::now(), machine::disk_wait());
         let observers = &cx.observers;
         let mut step = |step: BlockProgress<'_>| observers.progress(shown(step).part(part));
         let mut load = site
@@ -429,10 +434,15 @@ impl Starts {
         let again = disturbance.is_some() && !last;
         if let Some(mut block) = measured {
             block.absence = absence;
-            match again {
-                true => block.disturbance = disturbance,
-                false => block.counts_disturbed = disturbance,
-            }
+            block.disturbance = disturbance.map(|reason| Disturbance {
+                reason,
+                repeated: again,
+            });
+            let since = machine::disk_wait()
+                .zip(waited)
+                .map(|(now, then)| now.saturating_sub(then));
+            block.disk_wait =
+                since.map(|since| since.as_secs_f64() / began.elapsed().as_secs_f64());
             cx.take(Call::Block { place, block })?;
         }
         match error {

@@ -9,6 +9,8 @@ use replimeter_stats::{
     starts::{Rounds, of_mean, of_ratio},
 };
 
+use crate::selected_blocks::selection;
+
 use super::{accumulator::Accumulator, condition::Condition};
 
 impl Accumulator {
@@ -119,6 +121,7 @@ impl Accumulator {
             },
             write_latency: distribution(&condition.write_latency),
             select_latency: distribution(&condition.select_latency),
+            selection: selection(&condition.seen),
             retries: condition.retries,
             failed: condition.failed,
             errors: condition.errors.clone(),

@@ -12,6 +12,7 @@ use replimeter_model::{
 
 pub(crate) use self::words::answer;
 use self::words::{how, sentences};
+use crate::selected_blocks::{self, NamedSelection, SELECTION_TITLE};
 use replimeter_render::{
     cell::throughput,
     figures::{Unit, count},
@@ -118,6 +119,15 @@ fn ratios(run: &CostDocument) -> Table {
             ("max", &|row| latency(&row.relative.latency.max)),
         ],
     )
+}
+
+/// Returns the rows whose rates depend on which blocks count; empty if there are none.
+fn selection(run: &CostDocument) -> Table {
+    let rows = run.results.rows.iter();
+    selected_blocks::table(rows.map(|row| NamedSelection {
+        name: format!("{}, {} threads", label(run, row), row.threads),
+        selection: &row.selection,
+    }))
 }
 
 /// Returns the table of steps.
@@ -264,6 +274,7 @@ pub(crate) fn report(run: &CostDocument) -> Report {
         ("price-list", list_title.as_str(), list(run)),
         ("ratios", "Relative to none, same binary", ratios(run)),
         ("steps", "Added by each step (µs per operation)", steps(run)),
+        ("selection", SELECTION_TITLE, selection(run)),
         ("servers", "Resources per operation by server", servers(run)),
     ] {
         report.add(Block::table(id, title, table));

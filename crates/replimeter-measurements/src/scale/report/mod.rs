@@ -10,6 +10,7 @@ use replimeter_model::{
 
 pub(crate) use self::words::answer;
 use self::words::{estimate, laws, sentences};
+use crate::selected_blocks::{self, NamedSelection, SELECTION_TITLE};
 use replimeter_render::{
     figures::count,
     format::Format,
@@ -114,6 +115,15 @@ fn figures(run: &ScaleDocument) -> Table {
             }),
         ],
     )
+}
+
+/// Returns the rows whose rates depend on which blocks count; empty if there are none.
+fn selection(run: &ScaleDocument) -> Table {
+    let rows = run.results.rows.iter();
+    selected_blocks::table(rows.map(|row| NamedSelection {
+        name: format!("{}, {} replicas", row.phase, row.replicas),
+        selection: &row.selection,
+    }))
 }
 
 /// Returns the same for updates; empty if they were not measured.
@@ -305,6 +315,7 @@ pub(crate) fn report(run: &ScaleDocument) -> Report {
         ),
         ("updates", "Updates", updates(run)),
         ("of-none", "Percent of no replica", percent(run)),
+        ("selection", SELECTION_TITLE, selection(run)),
         ("servers", "Resources of each server", servers(run)),
         (
             "requests",

@@ -8,6 +8,7 @@ use replimeter_model::{
     time_span::TimeSpan,
 };
 
+use super::super::law::holds;
 use super::{FigureOf, INSERTS, INSERTS_OF_NONE, SELECTS, SELECTS_OF_NONE, counts, row};
 use replimeter_render::{
     figures::{count, rate, time},
@@ -50,6 +51,11 @@ pub(super) fn laws(run: &ScaleDocument) -> Vec<String> {
             "{name}: deviation of each start from the law, by replicas: {}.",
             residuals.collect::<Vec<_>>().join(", ")
         ));
+        if let Some(p) = fit.lack_of_fit_p.filter(|_| !holds(fit)) {
+            sentences.push(format!(
+                "{name}: the means deviate from the law more than starts scatter (p = {p:.2e}), so it predicts nothing."
+            ));
+        }
         let prediction = fit.prediction.as_ref();
         sentences.extend(prediction.map(|next| format!("{name}: {}", predicted(next))));
     }
