@@ -14,13 +14,17 @@ pub const REPRODUCE_SCHEMA: &str = "replimeter.reproduce/1";
 pub enum Verdict {
     /// It agrees.
     Agrees,
-    /// It agrees in a run that changes the supposed cause, and differs or is open without that.
+    /// It differs, and agrees in a run that changes the supposed cause.
     Explained,
+    /// It differs, and agrees in a run whose settings were chosen from the published figures: a check that these fit together.
+    Consistent,
     /// It differs.
     Differs,
     /// The measurement does not decide it.
     #[default]
     Open,
+    /// Its figure has no interval, as a maximum has none.
+    NotJudged,
 }
 
 impl Verdict {
@@ -30,8 +34,10 @@ impl Verdict {
         match self {
             Self::Agrees => "agrees",
             Self::Explained => "explained",
+            Self::Consistent => "consistent",
             Self::Differs => "differs",
             Self::Open => "open",
+            Self::NotJudged => "not judged",
         }
     }
 }
@@ -39,10 +45,12 @@ impl Verdict {
 /// One claim that the published figures support.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Claim {
-    /// The claim in words.
+    /// The claim in words, with the range in which a figure agrees.
     pub claim: String,
-    /// As published.
-    pub published: String,
+    /// The product, where a finding is judged on several.
+    pub product: Option<String>,
+    /// As published; null for a question that the publication does not ask.
+    pub published: Option<String>,
     /// Measured here, with the interval where there is one.
     pub ours: String,
     /// Whether they agree.
@@ -115,6 +123,13 @@ pub struct ReproduceDocument {
     pub size: String,
     /// Start of the run (RFC 3339, UTC).
     pub started_at: String,
+    /// The commit of the program, as `make reproduce` names it; null if it is not known.
+    #[serde(default)]
+    pub commit: Option<String>,
+    /// SHA-256 of the resolved plans and of the findings with their ranges, which are fixed before a run; of a run that ended early, of
+    /// those that were reached.
+    #[serde(default)]
+    pub plans_sha256: String,
     /// Main finding, in one sentence.
     pub headline: String,
     /// The experiments, in order.

@@ -39,7 +39,10 @@ pub fn gate<'a>(claims: &mut [Claim], runs: impl IntoIterator<Item = GatedRun<'a
         timer.or_else(|| disturbed(&run))
     });
     let Some(why) = why else { return };
-    for claim in claims {
+    for claim in claims
+        .iter_mut()
+        .filter(|claim| claim.verdict != Verdict::NotJudged)
+    {
         claim.verdict = Verdict::Open;
         claim.why.clone_from(&why);
     }

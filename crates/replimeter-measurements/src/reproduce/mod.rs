@@ -11,7 +11,7 @@ mod report;
 mod stale;
 mod sweep;
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use replimeter_model::{
     estimate::Estimate,
@@ -43,8 +43,16 @@ fn fixed(headings: &[&str], lines: &[&[&str]]) -> Table {
     table(headings, lines.iter().map(line))
 }
 
-/// Returns a finding; `why` explains a possible disagreement and is kept unless the finding agrees.
+/// Returns a published finding; `why` explains a possible disagreement and is kept unless the finding agrees.
 fn claim(claim: &str, published: &str, ours: String, verdict: Verdict, why: &str) -> Claim {
+    Claim {
+        published: Some(published.to_owned()),
+        ..question(claim, ours, verdict, why)
+    }
+}
+
+/// Returns the answer to a question that the publication does not ask.
+fn question(claim: &str, ours: String, verdict: Verdict, why: &str) -> Claim {
     let why = if verdict == Verdict::Agrees {
         String::new()
     } else {
@@ -52,7 +60,8 @@ fn claim(claim: &str, published: &str, ours: String, verdict: Verdict, why: &str
     };
     Claim {
         claim: claim.to_owned(),
-        published: published.to_owned(),
+        product: None,
+        published: None,
         ours,
         verdict,
         why,
@@ -69,44 +78,37 @@ fn within(estimate: Estimate, least: f64, most: f64) -> Verdict {
     }
 }
 
-/// A measured figure, in words too, and its verdict.
+/// A measured figure in words, and its verdict.
 struct Judged {
-    figure: Estimate,
     text: String,
     verdict: Verdict,
 }
 
-/// Returns whether two figures differ: their intervals do not overlap.
-fn apart(one: Estimate, other: Estimate) -> bool {
-    one.ends()
-        .zip(other.ends())
-        .is_some_and(|([low, high], [other_low, other_high])| low > other_high || high < other_low)
+/// A measured figure in a run that changes the supposed cause of a difference.
+struct Changed {
+    judged: Judged,
+    /// Whether the change was chosen from the published figures.
+    chosen: bool,
 }
 
-/// Returns the verdict of a finding with that of a run that changes the supposed cause: it explains a difference if it agrees, and
-/// an open finding if its figure is a different one, too.
-fn explained(own: &Judged, changed: &Judged) -> Verdict {
-    let shows = match own.verdict {
-        Verdict::Differs => true,
-        Verdict::Open => apart(own.figure, changed.figure),
-        Verdict::Agrees | Verdict::Explained => false,
+/// Returns the words and the verdict of a finding with those of a run that changes the supposed cause. It explains a difference if it
+/// agrees; an open finding stays open.
+fn with_changed(own: Judged, changed: Option<Changed>) -> (String, Verdict) {
+    let Some(Changed { judged, chosen }) = changed else {
+        return (own.text, own.verdict);
     };
-    if shows && changed.verdict == Verdict::Agrees {
-        Verdict::Explained
+    let agrees = judged.verdict == Verdict::Agrees;
+    let verdict = match own.verdict {
+        Verdict::Differs if agrees && chosen => Verdict::Consistent,
+        Verdict::Differs if agrees => Verdict::Explained,
+        verdict => verdict,
+    };
+    let there = if agrees && verdict == Verdict::Open {
+        ", which agrees there"
     } else {
-        own.verdict
-    }
-}
-
-/// Adds the figure of a run that changes the supposed cause of a difference, if there is one.
-fn with_changed(own: Judged, changed: Option<Judged>) -> (String, Verdict) {
-    match changed {
-        Some(changed) => {
-            let verdict = explained(&own, &changed);
-            (format!("{}; {}", own.text, changed.text), verdict)
-        }
-        None => (own.text, own.verdict),
-    }
+        ""
+    };
+    (format!("{}; {}{there}", own.text, judged.text), verdict)
 }
 
 /// Returns `of` less `from`, two independent figures, with an interval from theirs: the distances of both ends are
@@ -157,26 +159,52 @@ fn shown(estimate: Estimate, format: impl Fn(f64) -> String) -> String {
 /// Returns the counts of all verdicts in one sentence.
 #[must_use]
 pub fn answer(document: &ReproduceDocument) -> String {
-    let claims = || {
-        document
-            .experiments
+    let experiments = document.experiments.iter();
+    let published = experiments.flat_map(|experiment| {
+        let published = experiment.claims.iter();
+        published.filter(|claim| claim.published.is_some())
+    });
+    let claims: Vec<&Claim> = published.collect();
+    let of = |verdict| {
+        claims
             .iter()
-            .flat_map(|experiment| &experiment.claims)
+            .filter(|claim| claim.verdict == verdict)
+            .count()
     };
-    let of = |verdict| claims().filter(|claim| claim.verdict == verdict).count();
+    // A finding on several products is one.
+    let distinct: BTreeSet<&str> = claims.iter().map(|claim| claim.claim.as_str()).collect();
     let failed = document
         .experiments
         .iter()
         .filter(|experiment| experiment.error.is_some())
         .count();
+    let several = claims.len() - distinct.len();
+    let several = match several {
+        0 => String::new(),
+        several => format!(
+            " ({} verdicts, {several} of them on a second product)",
+            claims.len()
+        ),
+    };
     let mut text = format!(
-        "Of {} published findings: same shape here {}, different for a cause that is shown {}, different {}, undecided {}.",
-        claims().count(),
+        "Of {} published findings{several}: same shape here {}, different for a cause that is shown {}, different {}, undecided {}.",
+        distinct.len(),
         of(Verdict::Agrees),
         of(Verdict::Explained),
-        of(Verdict::Differs),
+        of(Verdict::Differs) + of(Verdict::Consistent),
         of(Verdict::Open)
     );
+    for (verdict, words) in [
+        (
+            Verdict::Consistent,
+            "of those that differ agree with settings from the published figures",
+        ),
+        (Verdict::NotJudged, "without an interval is not judged"),
+    ] {
+        if of(verdict) > 0 {
+            let _ = write!(text, " {} {words}.", of(verdict));
+        }
+    }
     if failed > 0 {
         let _ = write!(
             text,
@@ -213,34 +241,63 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn difference_or_another_open_figure_is_explained() {
-        let judged = |figure, verdict| Judged {
-            figure,
-            text: String::new(),
+    fn only_a_difference_is_explained() {
+        let judged = |verdict| Judged {
+            text: "here".to_owned(),
             verdict,
         };
-        let (own, other) = (estimate(10.0, 2.0), estimate(20.0, 2.0));
-        let with = |figure, changed| {
-            [Verdict::Agrees, Verdict::Differs, Verdict::Open]
-                .map(|verdict| explained(&judged(own, verdict), &judged(figure, changed)))
+        let with = |changed, chosen| {
+            [Verdict::Agrees, Verdict::Differs, Verdict::Open].map(|verdict| {
+                let judged_there = judged(changed);
+                let changed = Changed {
+                    judged: judged_there,
+                    chosen,
+                };
+                with_changed(judged(verdict), Some(changed)).1
+            })
+        };
+        let [agrees, differs, open] = [Verdict::Agrees, Verdict::Differs, Verdict::Open];
+        assert_eq!(with(agrees, false), [agrees, Verdict::Explained, open]);
+        assert_eq!(with(agrees, true), [agrees, Verdict::Consistent, open]);
+        for changed in [differs, open] {
+            assert_eq!(with(changed, false), [agrees, differs, open]);
+        }
+        let there = Changed {
+            judged: judged(agrees),
+            chosen: false,
         };
         assert_eq!(
-            with(other, Verdict::Agrees),
-            [Verdict::Agrees, Verdict::Explained, Verdict::Explained]
+            with_changed(judged(open), Some(there)).0,
+            "here; here, which agrees there"
         );
-        // A figure that may be the same does not decide an open finding.
-        for same in [estimate(13.0, 2.0), Estimate::of(20.0)] {
-            assert_eq!(
-                with(same, Verdict::Agrees),
-                [Verdict::Agrees, Verdict::Explained, Verdict::Open]
-            );
-        }
-        for changed in [Verdict::Differs, Verdict::Open] {
-            assert_eq!(
-                with(other, changed),
-                [Verdict::Agrees, Verdict::Differs, Verdict::Open]
-            );
-        }
+    }
+
+    #[test]
+    fn findings_are_counted_once_and_questions_never() {
+        let on = |product: &str, verdict| Claim {
+            product: Some(product.to_owned()),
+            ..claim("A wait", "3 times", String::new(), verdict, "")
+        };
+        let claims = vec![
+            on("MariaDB", Verdict::Agrees),
+            on("MySQL", Verdict::Consistent),
+            question("Why?", String::new(), Verdict::Agrees, ""),
+            claim("A stall", "46 s", String::new(), Verdict::NotJudged, ""),
+        ];
+        let experiment = Experiment {
+            claims,
+            ..Experiment::default()
+        };
+        let document = ReproduceDocument {
+            experiments: vec![experiment],
+            ..ReproduceDocument::default()
+        };
+        assert_eq!(
+            answer(&document),
+            "Of 2 published findings (3 verdicts, 1 of them on a second product): same shape here 1, different for a cause that is shown 0, \
+             different 1, undecided 0. 1 of those that differ agree with settings from the published figures. 1 without an interval is not \
+             judged."
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use replimeter_model::{
     scale::{ScaleDocument, ScaleRow},
 };
 
-use super::{Judged, claim, fixed, ratio, shown, table, with_changed, within};
+use super::{Changed, Judged, claim, fixed, ratio, shown, table, with_changed, within};
 use crate::scale::report::{
     FigureOf, INSERTS, INSERTS_OF_NONE, SELECTS, SELECTS_OF_NONE, counts, row,
 };
@@ -76,7 +76,6 @@ pub fn replicas(site: &ScaleDocument, apart: Option<&ScaleDocument>) -> (Table, 
     let percent_of_none = |document: &ScaleDocument, phase, [least, most]: [f64; 2]| {
         let found = figure(row(document, 1, phase), INSERTS_OF_NONE);
         Judged {
-            figure: found,
             text: format!("{} of none", shown(found, percent)),
             verdict: within(found, least, most),
         }
@@ -86,7 +85,6 @@ pub fn replicas(site: &ScaleDocument, apart: Option<&ScaleDocument>) -> (Table, 
         let found = ratio(two, one);
         let text = shown(found, |ratio| percent(ratio * 100.0));
         Judged {
-            figure: found,
             text: format!("{text} of one replica's"),
             verdict: within(found, least, most),
         }
@@ -94,46 +92,47 @@ pub fn replicas(site: &ScaleDocument, apart: Option<&ScaleDocument>) -> (Table, 
     // With the same of the servers apart, and the verdict on the cause: shared cores.
     let judged = |of: &dyn Fn(&ScaleDocument) -> Judged| {
         let on_hosts = apart.map(of);
-        let changed = on_hosts.map(|judged| Judged {
-            text: format!("without the site, on hosts of their own {}", judged.text),
-            ..judged
+        let changed = on_hosts.map(|judged| Changed {
+            judged: Judged {
+                text: format!("without the site, on hosts of their own {}", judged.text),
+                ..judged
+            },
+            chosen: false,
         });
         with_changed(of(site), changed)
     };
     let here_only = |judged| with_changed(judged, None);
-    let alone = here_only(percent_of_none(site, ScalePhase::Insert, [0.0, 100.0]));
+    let alone = here_only(percent_of_none(site, ScalePhase::Insert, [24.0, 100.0]));
     let second = here_only(percent_of_one(
         site,
         ScalePhase::Insert,
         INSERTS,
-        [0.0, 1.0],
+        [0.4, 1.0],
     ));
-    let mixed =
-        judged(&|document| percent_of_none(document, ScalePhase::Mixed, [100.0, f64::INFINITY]));
-    let doubled = judged(&|document| {
-        percent_of_one(document, ScalePhase::Mixed, SELECTS, [1.5, f64::INFINITY])
-    });
+    let mixed = judged(&|document| percent_of_none(document, ScalePhase::Mixed, [100.0, 350.0]));
+    let doubled =
+        judged(&|document| percent_of_one(document, ScalePhase::Mixed, SELECTS, [1.5, 3.8]));
     let finding = |text: &str, published: &str, (ours, verdict): (String, Verdict)| {
         claim(text, published, ours, verdict, &here)
     };
     let claims = vec![
         finding(
-            "The first replica lowers pure inserts",
+            "The first replica lowers pure inserts (to 24 to 100 %)",
             "49 % of none",
             alone,
         ),
         finding(
-            "The second lowers them further",
+            "The second lowers them further (to 40 to 100 % of one replica's)",
             "80 % of one replica's",
             second,
         ),
         finding(
-            "Under selects one replica raises inserts, since the primary no longer answers them",
+            "Under selects one replica raises inserts, since the primary no longer answers them (100 to 350 %)",
             "173 % of none",
             mixed,
         ),
         finding(
-            "Selects under inserts nearly double from one replica to two (by half at least)",
+            "Selects under inserts nearly double from one replica to two (150 to 380 %)",
             "188 % of one replica's",
             doubled,
         ),
@@ -205,6 +204,9 @@ mod tests {
             [Verdict::Explained; 2],
             "{claims:#?}"
         );
+        // 1,430 % is not 173 %.
+        let far = of(vec![row(1, "mixed", Some(9000.0), None, Some(1430.0))]);
+        assert_eq!(verdicts(&replicas(&far, None).1)[2], Verdict::Differs);
         assert!(
             claims[2]
                 .ours

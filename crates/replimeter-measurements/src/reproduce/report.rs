@@ -4,14 +4,25 @@ use replimeter_model::reproduce::{Claim, Experiment, ReproduceDocument};
 
 use replimeter_render::report::{self, Block, Cell, Content, Report, Visibility};
 
+/// Returns a finding's words with its product.
+fn finding(claim: &Claim) -> String {
+    let product = claim.product.iter();
+    product.fold(claim.claim.clone(), |words, product| {
+        format!("{product}: {words}")
+    })
+}
+
 /// Returns the findings, one per line.
 pub fn claims_of<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> report::Table {
     report::Table::of(
         5,
         claims,
         &[
-            ("finding", &|claim| claim.claim.clone()),
-            ("published", &|claim| claim.published.clone()),
+            ("finding", &|claim| finding(claim)),
+            ("published", &|claim| {
+                let published = claim.published.clone();
+                published.unwrap_or_else(|| "not asked".to_owned())
+            }),
             ("here", &|claim| claim.ours.clone()),
             ("verdict", &|claim| claim.verdict.name().to_owned()),
             ("why", &|claim| claim.why.clone()),
@@ -43,6 +54,11 @@ pub fn report(document: &ReproduceDocument) -> Report {
              when it has another, and is open when the measurement cannot decide. Machines, servers and networks have changed since \
              publication: absolute figures are shown side by side, and only shapes are compared."
                 .to_owned(),
+            format!(
+                "Plans, findings and their ranges were fixed before the run: SHA-256 {}, commit {}.",
+                document.plans_sha256,
+                document.commit.as_deref().unwrap_or("unknown")
+            ),
         ],
         ..Report::default()
     };
@@ -87,7 +103,7 @@ fn at_a_glance(experiment: &Experiment) -> Vec<Vec<Cell>> {
     }
     let claims = experiment.claims.iter();
     claims
-        .map(|claim| line(&claim.claim, claim.verdict.name()))
+        .map(|claim| line(&finding(claim), claim.verdict.name()))
         .collect()
 }
 

@@ -19,6 +19,7 @@ use replimeter_run::{
     publish_report, read_json, read_value,
     run_dir::{MANIFEST, RunDir, SUMMARY, write_json},
 };
+use sha2::{Digest, Sha256};
 
 use self::published::{NamedRun, PUBLISHED, Published};
 use crate::{
@@ -66,6 +67,7 @@ pub(crate) fn run(
         run_dir: dir.path().display().to_string(),
         size: args.size.name().to_owned(),
         started_at,
+        commit: std::env::var("REPLIMETER_COMMIT").ok(),
         ..ReproduceDocument::default()
     };
     let mut texts = String::new();
@@ -96,6 +98,7 @@ pub(crate) fn run(
         Some(_) => RunStatus::Failed,
     };
     document.headline = reproduce::answer(&document);
+    document.plans_sha256 = hash(&texts, &document);
     let written = write_json(&dir.file(SUMMARY), &document)
         .and_then(|()| write_json(&dir.file(MANIFEST), &manifest));
     let shown = show(
@@ -181,6 +184,17 @@ pub(crate) fn again(
         &dir,
         (args.json, args.markdown),
     )
+}
+
+/// Returns the SHA-256 of the plans, and of the findings with their ranges.
+fn hash(plans: &str, document: &ReproduceDocument) -> String {
+    let mut hash = Sha256::new();
+    hash.update(plans);
+    for claim in document.experiments.iter().flat_map(|one| &one.claims) {
+        hash.update(&claim.claim);
+    }
+    let bytes = hash.finalize();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns a plan below its experiment's name.
