@@ -158,12 +158,6 @@ pub struct SandboxRecord {
     /// Least time of a flush to the disk, when it was slowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flush_delay: Option<String>,
-    /// Factor by which all that waits was slowed; links and flushes of this record are those of the slowed servers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dilation: Option<u32>,
-    /// Server options that look like timers and were not slowed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub undilated: Vec<String>,
     /// The library of Replimeter's functions, when they were loaded.
     #[serde(default)]
     pub udf: Option<String>,

@@ -161,9 +161,6 @@ pub struct TargetRecord {
     /// Fresh starts of each shape's servers in this run; 0 for servers that ran already.
     #[serde(default)]
     pub fresh_starts: u32,
-    /// Factor by which all that waits was slowed; times are as measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dilation: Option<u32>,
     /// The servers; the primary is first.
     pub nodes: Vec<NodeRecord>,
 }

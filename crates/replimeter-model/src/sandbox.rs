@@ -1,14 +1,12 @@
 //! Settings of a sandbox beyond its shape: options by server, wait point,
 //! links.
 
-mod dilation;
 mod name;
 mod quantities;
 
 use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 pub use self::{
-    dilation::{slow_rate, slowed},
     name::{SandboxName, SandboxRef},
     quantities::{Bandwidth, Cpus},
 };
@@ -88,8 +86,6 @@ pub struct SandboxSpec {
     pub client_link: Option<TimeSpan>,
     /// Least time of a server's flush to the disk.
     pub flush_delay: Option<TimeSpan>,
-    /// Factor by which all that waits is slowed.
-    pub dilation: Option<u32>,
     /// Replimeter's functions `NOW_USEC()` and `NOW_NSEC()` are loaded.
     pub udf: bool,
     /// The engine FEDERATED is turned on.
@@ -146,7 +142,6 @@ impl SandboxSpec {
             link: None,
             client_link: None,
             flush_delay: None,
-            dilation: None,
             udf: false,
             federated: false,
             binary_log: true,
@@ -233,7 +228,6 @@ impl SandboxSpec {
             link: common.link.filter(|_| replicating(shape)),
             client_link: common.client_link,
             flush_delay: common.flush_delay,
-            dilation: common.dilation,
             udf: common.udf,
             federated: common.federated,
             binary_log: common.binary_log,

@@ -110,8 +110,6 @@ pub enum WarningCode {
     NotSettled,
     /// The servers shared this machine although each was to be a host of its own.
     HostsShared,
-    /// Time was slowed, but for timers that Replimeter does not know.
-    DilationIncomplete,
 }
 
 /// One warning of a run.

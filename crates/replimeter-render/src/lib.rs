@@ -17,7 +17,6 @@ pub mod histograms;
 pub mod html;
 pub mod load;
 pub mod markdown;
-pub mod plain_time;
 pub mod precision;
 pub mod reading;
 pub mod report;

@@ -236,8 +236,6 @@ impl<M: Measurement> Finished<'_, M> {
         let client = client.map(|link| format!("links of the client: {link}"));
         let flush = sandbox.and_then(|sandbox| sandbox.flush_delay.as_ref());
         let flush = flush.map(|delay| format!("flushes to the disk: {delay}"));
-        let dilation = self.plan.target.dilation;
-        let slowed = dilation.map(|factor| format!("time slowed {factor} times"));
         let mut targets = self.plan.targets.iter();
         let fresh = targets.all(|target| matches!(target, Target::Sandbox(_)));
         let nodes = self.manifest.servers.iter().map(|server| NodeRecord {
@@ -249,8 +247,7 @@ impl<M: Measurement> Finished<'_, M> {
         TargetRecord {
             shape,
             modes,
-            options: options.chain(client).chain(flush).chain(slowed).collect(),
-            dilation,
+            options: options.chain(client).chain(flush).collect(),
             sandbox: !self.manifest.sandboxes.is_empty(),
             fresh_starts: if fresh { M::starts(self.work) } else { 0 },
             nodes: nodes.collect(),

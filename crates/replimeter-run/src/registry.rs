@@ -31,9 +31,7 @@ use crate::{
     cli_error::CliError,
     compare::figures::FigureSpec,
     dry_run::PlanEffects,
-    options::{
-        CommandLineSettings, OutputArgs, TargetArgs, sandbox_options, target_of, without_dilation,
-    },
+    options::{CommandLineSettings, OutputArgs, TargetArgs, sandbox_options, target_of},
 };
 
 /// An entry of the registry: any measurement.
@@ -178,10 +176,6 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
         let command = match M::OWN_SERVERS {
             None => TargetArgs::augment_args(command),
             Some(takes) => sandbox_options(command, takes),
-        };
-        let command = match M::Settings::DILATES {
-            true => command,
-            false => without_dilation(command),
         };
         let command = settings::<M::Settings>(M::target(command));
         // Structs of options add their own descriptions.

@@ -94,11 +94,6 @@ impl Sandbox {
         stop: &AtomicBool,
     ) -> Result<Self, SandboxError> {
         let began = Instant::now();
-        let undilated = settings.spec.undilated();
-        let settings = &Settings {
-            spec: settings.spec.dilated(),
-            ..settings.clone()
-        };
         let installs = SandboxInstalls::find(settings)?;
         installs.check_options(settings)?;
         let place = settings.home.create_folder(name)?;
@@ -110,10 +105,7 @@ impl Sandbox {
             links: Vec::new(),
             _doors: Vec::new(),
             install: installs.primary.clone(),
-            record: SandboxRecord {
-                undilated,
-                ..record(settings, &installs, &place.path)
-            },
+            record: record(settings, &installs, &place.path),
             user: settings.home.user().clone(),
             shares: Arc::new(CpuShares::default()),
             flush: None,
@@ -356,7 +348,6 @@ fn record(settings: &Settings, installs: &SandboxInstalls, folder: &Path) -> San
             .spec
             .flush_delay
             .map(|delay| format!("at least {delay} each")),
-        dilation: settings.spec.dilation,
         udf: installs
             .udf
             .as_ref()

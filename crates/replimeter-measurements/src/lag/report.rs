@@ -16,7 +16,7 @@ use replimeter_render::{
     figures::{Unit, count, time, time_within},
     format::Format,
     headline::overall_rows,
-    load, plain_time,
+    load,
     precision::Precision,
     report::{Block, Cell, Content, Report, Table, Timeline, Visibility},
 };
@@ -39,12 +39,6 @@ pub fn report(document: &LagDocument, raw: bool) -> Report {
             report.add(Block::new("raw", title, lines));
         }
     }
-    report.add(plain_time::block(
-        &document.target,
-        overall
-            .iter()
-            .map(|row| (document.label_of(row), "lag from ack", &row.from_ack)),
-    ));
     report.add(load::block(&document.results.load, document.several()));
     report.how = how(document);
     let mut report = report.with_servers(&document.target);

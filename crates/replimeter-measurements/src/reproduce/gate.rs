@@ -25,19 +25,11 @@ pub struct GatedRun<'a> {
     pub by_quota: bool,
     /// Whether the client had cores of its own, so that it should not have waited for one.
     pub own_cores: bool,
-    /// A timer that was not slowed although time was.
-    pub undilated: Option<&'a String>,
 }
 
-/// Opens all verdicts if one of the runs was measured on a disturbed machine, or with timers in plain time among slowed ones,
-/// and says so.
+/// Opens all verdicts if one of the runs was measured on a disturbed machine, and says so.
 pub fn gate<'a>(claims: &mut [Claim], runs: impl IntoIterator<Item = GatedRun<'a>>) {
-    let why = runs.into_iter().find_map(|run| {
-        let timer = run
-            .undilated
-            .map(|option| format!("time was slowed, but not for the server option {option}"));
-        timer.or_else(|| disturbed(&run))
-    });
+    let why = runs.into_iter().find_map(|run| disturbed(&run));
     let Some(why) = why else { return };
     for claim in claims
         .iter_mut()
@@ -111,7 +103,6 @@ mod tests {
             machine,
             by_quota,
             own_cores: false,
-            undilated: None,
         });
         gate(&mut claims, runs);
         let [claim] = claims;
@@ -144,8 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_cores_and_timers_in_plain_time_decide_nothing() {
-        let option = "lock_wait_timeout=5".to_owned();
+    fn client_that_waits_for_its_own_cores_decides_nothing() {
         let machine = HostRecord {
             windows: vec![HostWindow {
                 client_delay_percent: Some(12.0),
@@ -153,7 +143,7 @@ mod tests {
             }],
             ..HostRecord::default()
         };
-        let why = |own_cores, undilated| {
+        let why = |own_cores| {
             let mut claims = [Claim {
                 verdict: Verdict::Agrees,
                 ..Claim::default()
@@ -162,7 +152,6 @@ mod tests {
                 machine: &machine,
                 by_quota: true,
                 own_cores,
-                undilated,
             };
             gate(&mut claims, [run]);
             assert_eq!(
@@ -171,8 +160,7 @@ mod tests {
             );
             claims[0].why.clone()
         };
-        assert_eq!(why(false, None), "");
-        assert!(why(true, None).contains("its own cores in 12 %"));
-        assert!(why(false, Some(&option)).ends_with(&option));
+        assert_eq!(why(false), "");
+        assert!(why(true).contains("its own cores in 12 %"));
     }
 }

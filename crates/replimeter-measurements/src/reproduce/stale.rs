@@ -6,7 +6,7 @@ use replimeter_model::{
     stale::{StaleDocument, StaleRow},
 };
 
-use super::{Changed, Judged, claim, fixed, table, with_changed, within};
+use super::{claim, fixed, table, within};
 use replimeter_render::{
     figures::{count, time},
     format::{Format, or_dash},
@@ -101,14 +101,9 @@ fn of<'r>(rows: &[&'r StaleRow], load: &str, on: &str) -> Option<&'r StaleRow> {
         .copied()
 }
 
-/// Returns the measured table and the findings. `local` is a run without the links of the client, on an idle cluster; in `apart`
-/// nodes and client are hosts of their own.
+/// Returns the measured table and the findings. `local` is a run without the links of the client, on an idle cluster.
 #[must_use]
-pub fn stale(
-    document: &StaleDocument,
-    local: Option<&StaleDocument>,
-    apart: Option<&StaleDocument>,
-) -> (Table, Vec<Claim>) {
+pub fn stale(document: &StaleDocument, local: Option<&StaleDocument>) -> (Table, Vec<Claim>) {
     let (plain, waiting) = rows(document);
     let lines = plain.iter().map(|row| {
         let figure = |us: Option<f64>| or_dash(us, |us| format!("{:.2}", us / 1e3));
@@ -128,41 +123,20 @@ pub fn stale(
     });
     let headings = ["load", "on node", "stale [95 %]", "min / max / avg ms"];
     let local = local.and_then(|local| of(&rows(local).0, "none", ""));
-    let apart = apart.map(|apart| rows(apart).0);
-    let mut claims = by_load(&plain, local, apart.as_deref());
+    let mut claims = by_load(&plain, local);
     claims.push(synchronous(&waiting));
     (table(&headings, lines), claims)
 }
 
-/// Returns the findings on reads that do not wait, by load; `local` is the idle case next to the cluster, `apart` the cases on
-/// hosts of their own.
-fn by_load(
-    plain: &[&StaleRow],
-    local: Option<&StaleRow>,
-    apart: Option<&[&StaleRow]>,
-) -> Vec<Claim> {
+/// Returns the findings on reads that do not wait, by load; `local` is the idle case next to the cluster.
+fn by_load(plain: &[&StaleRow], local: Option<&StaleRow>) -> Vec<Claim> {
     let idle = of(plain, "none", "");
     let both = |one: Option<&StaleRow>, other: Option<&StaleRow>| {
         [one, other].map(|row| or_dash(row, shown)).join(" and ")
     };
     let shared = "all nodes, the load and the client share this machine's cores here";
     let mix = of(plain, "oltp-mix", "writer");
-    // Updates on the reader and on the writer: the shares, and which is larger.
-    let updates = |rows| {
-        let [reader, writer] = ["reader", "writer"].map(|on| of(rows, "update-key", on));
-        Judged {
-            text: both(reader, writer),
-            verdict: more(reader, writer, [27.0, 100.0]),
-        }
-    };
-    let on_hosts = apart.map(updates).map(|judged| Changed {
-        judged: Judged {
-            text: format!("back to back on hosts of their own {}", judged.text),
-            ..judged
-        },
-        chosen: false,
-    });
-    let (updates, verdict) = with_changed(updates(plain), on_hosts);
+    let [reader, writer] = ["reader", "writer"].map(|on| of(plain, "update-key", on));
     let stalled = of(plain, "big-update", "writer").and_then(|row| {
         [row.write_latency.max_us, row.staleness.max_us]
             .into_iter()
@@ -190,8 +164,8 @@ fn by_load(
         claim(
             "Updates on the reader cause more stale reads (27 to 100 %) than updates on the writer",
             "53 % against 11 %",
-            updates,
-            verdict,
+            both(reader, writer),
+            more(reader, writer, [27.0, 100.0]),
             shared,
         ),
         claim(
@@ -280,7 +254,7 @@ mod tests {
             },
             ..StaleDocument::default()
         };
-        let (_, claims) = stale(&document, Some(&local), None);
+        let (_, claims) = stale(&document, Some(&local));
         assert!(claims[0].ours.ends_with("% next to the cluster"));
         let with_the_maximum = |verdict| [verdict, verdict, verdict, Verdict::NotJudged, verdict];
         assert_eq!(
@@ -288,14 +262,14 @@ mod tests {
             with_the_maximum(Verdict::Agrees),
             "{claims:#?}"
         );
-        let (_, nothing) = stale(&StaleDocument::default(), None, None);
+        let (_, nothing) = stale(&StaleDocument::default(), None);
         assert_eq!(verdicts(&nothing), with_the_maximum(Verdict::Open));
         // None of a few reads is no proof.
         let mut few = document.clone();
         few.results.rows[5]
             .violations
             .read_your_writes_percent_upper_bound = 3.0;
-        assert_eq!(stale(&few, None, None).1[4].verdict, Verdict::Open);
+        assert_eq!(stale(&few, None).1[4].verdict, Verdict::Open);
         // Where the hosts share cores, updates on the writer cause more.
         let mut shared = document.clone();
         for row in &mut shared.results.rows {
@@ -303,16 +277,6 @@ mod tests {
                 row.stale_percent_ci95 = Some([60.0, 70.0]);
             }
         }
-        let third = |apart| stale(&shared, None, apart).1[2].clone();
-        assert_eq!(third(None).verdict, Verdict::Differs);
-        let claim = third(Some(&document));
-        assert_eq!(claim.verdict, Verdict::Explained);
-        assert!(
-            claim
-                .ours
-                .contains("; back to back on hosts of their own 53.5"),
-            "{}",
-            claim.ours
-        );
+        assert_eq!(stale(&shared, None).1[2].verdict, Verdict::Differs);
     }
 }

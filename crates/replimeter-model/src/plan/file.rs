@@ -101,10 +101,7 @@ impl<S: Settings> PlanFile<S> {
     /// When settings contradict each other or name what does not exist.
     pub fn plan(mut self) -> Result<Planned<S>, PlanError> {
         self.target.check_times()?;
-        let (targets, mut plan) = self.settings.plan(&mut self.target)?;
-        if let Some(factor) = self.target.dilation {
-            S::dilate(&mut plan, factor)?;
-        }
+        let (targets, plan) = self.settings.plan(&mut self.target)?;
         Ok(Planned {
             title: self.title,
             target: self.target,

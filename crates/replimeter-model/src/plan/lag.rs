@@ -19,7 +19,6 @@ use super::{
 };
 use crate::{
     load::{Arrivals, DataSize, LoadSpec, RatedLoad},
-    sandbox::{slow_rate, slowed},
     sizes::Sizes,
     target::Target,
     time_span::TimeSpan,
@@ -317,7 +316,6 @@ impl LagPlan {
 
 impl Settings for LagSettings {
     const NAME: &'static str = "lag";
-    const DILATES: bool = true;
     type Plan = LagPlan;
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, LagPlan), PlanError> {
@@ -354,20 +352,6 @@ impl Settings for LagSettings {
         self.rounds = self.rounds.map(share);
         self.floor_rounds = self.floor_rounds.map(share);
         self.duration = self.duration.map(|span| TimeSpan(span.0 / starts));
-    }
-
-    fn dilate(plan: &mut LagPlan, factor: u32) -> Result<(), PlanError> {
-        plan.timeout = slowed(plan.timeout, factor);
-        if let Pace::Interval(interval) = &mut plan.pace {
-            *interval = slowed(*interval, factor);
-        }
-        if let WritePattern::Sweep { pause, .. } = &mut plan.writes {
-            *pause = slowed(*pause, factor);
-        }
-        for rate in plan.load.iter_mut().filter_map(|load| load.rate.as_mut()) {
-            slow_rate(rate, factor).map_err(PlanError::Contradiction)?;
-        }
-        Ok(())
     }
 
     fn workloads(&mut self) -> Vec<&mut String> {

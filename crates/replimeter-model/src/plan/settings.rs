@@ -17,8 +17,6 @@ pub trait Settings:
 {
     /// The measurement's name: its command, and its section of a plan file.
     const NAME: &'static str;
-    /// Whether the time of its sandbox can be slowed.
-    const DILATES: bool = false;
     /// The resolved measurement.
     type Plan: Clone + PartialEq + fmt::Debug;
 
@@ -28,17 +26,6 @@ pub trait Settings:
     /// When settings contradict each other or name what does not exist.
     fn plan(&mut self, target: &mut TargetSettings)
     -> Result<(Vec<Target>, Self::Plan), PlanError>;
-
-    /// Slows what the measurement itself waits for: pauses, rates and timeouts.
-    ///
-    /// # Errors
-    /// When its figures are not latencies.
-    fn dilate(_: &mut Self::Plan, _: u32) -> Result<(), PlanError> {
-        Err(PlanError::Contradiction(format!(
-            "dilation is for latencies of lag and stale; {} does not have it",
-            Self::NAME
-        )))
-    }
 
     /// Leaves one of the starts that share its rounds, in settings with every default.
     fn leave_one_start(&mut self) {}

@@ -24,7 +24,6 @@ use super::{
 };
 use crate::{
     load::{Arrivals, DataSize, LoadSpec},
-    sandbox::{slow_rate, slowed},
     target::Target,
     time_span::TimeSpan,
 };
@@ -325,7 +324,6 @@ impl StalePlan {
 
 impl Settings for StaleSettings {
     const NAME: &'static str = "stale";
-    const DILATES: bool = true;
     type Plan = StalePlan;
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, StalePlan), PlanError> {
@@ -438,22 +436,6 @@ impl Settings for StaleSettings {
         };
         self.fill(&plan);
         Ok((targets, plan))
-    }
-
-    fn dilate(plan: &mut StalePlan, factor: u32) -> Result<(), PlanError> {
-        if plan.site.is_some() {
-            return contradiction("dilation does not slow a site: remove through = http");
-        }
-        plan.timeout = slowed(plan.timeout, factor);
-        if let ReadDelays::At(delays) = &mut plan.read_delays {
-            delays
-                .iter_mut()
-                .for_each(|delay| *delay = slowed(*delay, factor));
-        }
-        if let Some(LoadRate::PerSecond(rate)) = &mut plan.rate {
-            slow_rate(rate, factor).map_err(PlanError::Contradiction)?;
-        }
-        Ok(())
     }
 
     fn workloads(&mut self) -> Vec<&mut String> {

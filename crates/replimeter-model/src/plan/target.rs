@@ -103,15 +103,6 @@ pub struct TargetSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_delay: Option<TimeSpan>,
 
-    /// Slow the time of the sandbox by this factor
-    ///
-    /// All that waits takes K times longer: links, flushes, timers of the servers, and the measurement's own pauses,
-    /// rates and timeouts. The cores are not slowed, so each host has K times as much of them, as several hosts on one
-    /// machine need. The report has times as measured, and a K-th of them.
-    #[arg(long, value_name = "K")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dilation: Option<u32>,
-
     /// Load NOW_USEC() and NOW_NSEC() into every server
     ///
     /// They return the server's clock; --method stamp-udf needs them.
@@ -170,8 +161,6 @@ pub struct TargetSettings {
     pub defaults_file: Option<PathBuf>,
 }
 
-/// Factors by which the time of a sandbox may be slowed.
-const DILATIONS: std::ops::RangeInclusive<u32> = 2..=100;
 /// The default target.
 const DEFAULT_SANDBOX: &str = "async:1";
 
@@ -189,11 +178,10 @@ impl TargetSettings {
     }
 
     /// Returns the options that only a sandbox of the run has, and whether they are given.
-    fn of_a_run(&self) -> [(&'static str, bool); 4] {
+    fn of_a_run(&self) -> [(&'static str, bool); 3] {
         [
             ("client-link-delay", self.client_link_delay.is_some()),
             ("flush-delay", self.flush_delay.is_some()),
-            ("dilation", self.dilation.is_some()),
             ("hosts", self.hosts),
         ]
     }
@@ -215,7 +203,7 @@ impl TargetSettings {
         Ok(targets)
     }
 
-    /// Rejects implausibly long times, and factors that are no slowing.
+    /// Rejects implausibly long times.
     pub(super) fn check_times(&self) -> Result<(), PlanError> {
         let most = TimeSpan::from_secs(10);
         units::check_at_most("link-delay", self.link_delay, most, "a link")?;
@@ -231,12 +219,6 @@ impl TargetSettings {
             TimeSpan::from_secs(1),
             "the flush of a disk",
         )?;
-        if self
-            .dilation
-            .is_some_and(|factor| !DILATIONS.contains(&factor))
-        {
-            return contradiction("dilation must be from 2 to 100");
-        }
         units::check_at_most(
             "link-jitter",
             self.link_jitter,
@@ -283,7 +265,7 @@ impl TargetSettings {
                 })
         {
             return contradiction(
-                "the servers of a running sandbox cannot be changed; give server settings to `sandbox up` (client-link-delay, flush-delay, dilation and hosts need a sandbox of the run)",
+                "the servers of a running sandbox cannot be changed; give server settings to `sandbox up` (client-link-delay, flush-delay and hosts need a sandbox of the run)",
             );
         }
         let given = self.of_a_run().into_iter().find(|(_, given)| *given);
@@ -347,7 +329,6 @@ impl TargetSettings {
             }),
             client_link: self.client_link_delay,
             flush_delay: self.flush_delay,
-            dilation: self.dilation,
             udf: self.udf,
             federated: self.federated,
             binary_log: true,

@@ -357,8 +357,6 @@ fn contradictory_settings_are_refused() {
             "sandbox = ['work', 'async:1']\nhosts = true",
             "running sandbox",
         ),
-        ("dilation = 1", "from 2 to 100"),
-        ("sandbox = ['a', 'async:1']\ndilation = 2", "running"),
         (
             "nodes = [{ name = 'a', url = 'mysql://a/' }, { name = 'a', url = 'mysql://b/' }]",
             "two servers are named",

@@ -218,12 +218,6 @@ fn servers(manifest: &Manifest, set: &mut impl FnMut(&str, &str, String)) {
             ("links", maybe(&sandbox.link)),
             ("client links", maybe(&sandbox.client_link)),
             ("flush delay", maybe(&sandbox.flush_delay)),
-            (
-                "dilation",
-                sandbox
-                    .dilation
-                    .map_or_else(String::new, |factor| factor.to_string()),
-            ),
             ("functions", maybe(&sandbox.udf)),
             ("without binary log", sandbox.without_binary_log.to_string()),
             ("processors per server", maybe(&sandbox.cpus_per_server)),

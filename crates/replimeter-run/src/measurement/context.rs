@@ -433,15 +433,6 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             );
             self.warn([warning]);
         }
-        let undilated = sandbox.map(|sandbox| sandbox.undilated.join(", "));
-        if let Some(options) = undilated.filter(|options| !options.is_empty()) {
-            let warning = Warning::new(
-                WarningCode::DilationIncomplete,
-                format!("time is slowed, but not for {options}"),
-                "give these server options values that are as many times longer, or remove them",
-            );
-            self.warn([warning]);
-        }
         // Of several starts, the first.
         if self
             .manifest

@@ -10,6 +10,6 @@ pub use self::{
     output::{OutputArgs, OutputFormat, StreamFormat, StreamOutputArgs, SweepOutputArgs},
     target::{
         SandboxArgs, TargetArgs, UrlText, is_sandbox_option, one_target, sandbox_options,
-        target_of, with_both_wait_points, with_help, without_dilation,
+        target_of, with_both_wait_points, with_help,
     },
 };

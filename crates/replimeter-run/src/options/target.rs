@@ -74,14 +74,6 @@ pub fn one_target(command: Command) -> Command {
     )
 }
 
-/// Hides the dilation from the help of a command that refuses it.
-pub fn without_dilation(command: Command) -> Command {
-    command.mut_args(|option| {
-        let hidden = option.is_hide_set() || option.get_id() == "dilation";
-        option.hide(hidden)
-    })
-}
-
 /// Says in the help that a command measures both wait points unless one is given.
 pub fn with_both_wait_points(command: Command) -> Command {
     with_help(

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use clap::Command;
-use replimeter_run::options::{one_target, with_help, without_dilation};
+use replimeter_run::options::{one_target, with_help};
 
 /// The width of lines when standard output is no terminal.
 const PIPED_WIDTH: usize = 80;
@@ -108,7 +108,7 @@ pub(super) fn wrapped(program: Command) -> Command {
 /// Returns a command whose target options mean what its help says.
 pub(super) fn with_target(command: Command) -> Command {
     match command.get_name() {
-        "doctor" => without_dilation(one_target(command)),
+        "doctor" => one_target(command),
         "run" => with_help(
             command,
             "sandbox",
@@ -130,7 +130,7 @@ mod tests {
     use replimeter_run::options::topology_file;
 
     /// Values for each option of the target, after the options that it depends on.
-    const TARGETS: [(&str, &[&str]); 29] = [
+    const TARGETS: [(&str, &[&str]); 28] = [
         ("sandbox", &["--sandbox=async:1"]),
         ("primary", &["--replica=mysql://b/", "--primary=mysql://a/"]),
         ("replica", &["--primary=mysql://a/", "--replica=mysql://b/"]),
@@ -183,7 +183,6 @@ mod tests {
         ("link_bandwidth", &["--link-bandwidth=100mbit"]),
         ("client_link_delay", &["--client-link-delay=1ms"]),
         ("flush_delay", &["--flush-delay=1ms"]),
-        ("dilation", &["--dilation=10"]),
         ("udf", &["--udf"]),
         ("federated", &["--federated"]),
         ("cpus_per_server", &["--cpus-per-server=1"]),

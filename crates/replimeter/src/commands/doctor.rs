@@ -22,12 +22,6 @@ use crate::{
 
 pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
     let given = args.target.given()?;
-    if given.target.dilation.is_some() {
-        return Err(CliError::usage(
-            "dilation is for latencies of lag and stale; doctor does not have it",
-            "remove --dilation",
-        ));
-    }
     let targets = given.target.resolve()?;
     let [target] = targets.try_into().map_err(|targets: Vec<Target>| {
         CliError::usage(

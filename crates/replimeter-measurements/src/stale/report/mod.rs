@@ -20,7 +20,6 @@ use replimeter_render::{
     format::Format,
     headline::{with_end_note, with_level},
     load::description,
-    plain_time,
     report::{Block, Cell, Report, Table, Visibility},
 };
 
@@ -353,15 +352,6 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
         )
         .with_notes(of_starts),
     );
-    report.add(plain_time::block(
-        &run.target,
-        rows.iter().flat_map(|row| {
-            [
-                (label(run, row), "staleness", &row.staleness),
-                (label(run, row), "write", &row.write_latency),
-            ]
-        }),
-    ));
     report.add(Block::table(
         "remedies",
         "Cost of the remedies: a round is a post and the pages until it is shown",

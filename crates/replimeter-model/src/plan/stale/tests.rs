@@ -123,26 +123,6 @@ fn rates_are_numbers_or_shares() {
 }
 
 #[test]
-fn slowed_plans_wait_longer_and_load_less() {
-    let slowed = |rate: u64| {
-        let mut plan = plan(&format!(
-            "read-delays = '1ms'\nload = ['insert:1@a']\nrate = {rate}"
-        ))?
-        .1;
-        StaleSettings::dilate(&mut plan, 10).map(|()| plan)
-    };
-    let plan = slowed(50).unwrap();
-    assert_eq!(plan.rate, Some(LoadRate::PerSecond(5)));
-    assert_eq!(
-        plan.read_delays,
-        ReadDelays::At(vec![TimeSpan::from_millis(10)])
-    );
-    assert_eq!(plan.timeout, TimeSpan::from_secs(100));
-    let refused = slowed(25).unwrap_err().to_string();
-    assert!(refused.contains("a multiple of 10"), "{refused}");
-}
-
-#[test]
 fn starts_share_the_rounds_of_the_curve_too() {
     for (text, starts) in [
         ("", 10),

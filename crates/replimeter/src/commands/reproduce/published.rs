@@ -212,11 +212,10 @@ pub(super) const PUBLISHED: [Published; 5] = [
         "#,
             ..PublishedRun::DEFAULT
         },
-        others: &[
-            PublishedRun {
-                name: "4-stale-reads-local",
-                plan: include_str!("../../../../../plans/galera-stale-reads.toml"),
-                keys: r#"
+        others: &[PublishedRun {
+            name: "4-stale-reads-local",
+            plan: include_str!("../../../../../plans/galera-stale-reads.toml"),
+            keys: r#"
                 [target]
                 client-link-delay = {}
                 [stale]
@@ -226,46 +225,18 @@ pub(super) const PUBLISHED: [Published; 5] = [
                 load-data-size = {}
                 rate = {}
             "#,
-                small: r#"
+            small: r#"
                 [stale]
                 rounds = 3000
             "#,
-                ..PublishedRun::DEFAULT
-            },
-            PublishedRun {
-                name: "4-stale-reads-hosts",
-                plan: include_str!("../../../../../plans/galera-stale-reads.toml"),
-                keys: r#"
-                [target]
-                link-delay = "165us"
-                hosts = true
-                # A pause by a quota is then a third as long as it would be, compared to what waits. Slower still, the waits and not the
-                # cores would limit 32 threads, and the load would not take all of its host.
-                dilation = 3
-                [stale]
-                cases = ["update-key:32@writer", "update-key:32@reader"]
-                read-consistency = ["off"]
-                read-delays = "none"
-                # Back to back, as published: the load takes all of its own host, and nothing of the others.
-                rate = {}
-                rounds = 6000
-            "#,
-                small: r#"
-                [stale]
-                rounds = {}
-                duration = "20s"
-                load-data-size = "50000"
-            "#,
-                ..PublishedRun::DEFAULT
-            },
-        ],
+            ..PublishedRun::DEFAULT
+        }],
         gated_by_quota: true,
         table: reproduce::stale_published,
         found: |run, others| {
             Some(reproduce::stale(
                 run.document().downcast_ref()?,
                 document(others, 0),
-                document(others, 1),
             ))
         },
     },
@@ -376,11 +347,7 @@ impl Published {
             let mut sandboxes = run.manifest.sandboxes.iter();
             reproduce::GatedRun {
                 machine: head.machine,
-                // Where time is slowed, a pause is as many times shorter.
-                by_quota: self.gated_by_quota && head.target.dilation.is_none(),
-                undilated: sandboxes
-                    .clone()
-                    .find_map(|sandbox| sandbox.undilated.first()),
+                by_quota: self.gated_by_quota,
                 own_cores: sandboxes.any(|sandbox| sandbox.client_has_own_cores),
             }
         });
