@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     envelope::Envelope,
+    estimate::Estimate,
     load::LoadRecord,
     plan::LagSettings,
     record::{Bin, Distribution, EstimateBounds, Window},
@@ -111,6 +112,25 @@ pub struct LagRow {
     pub histogram: Vec<Bin>,
     /// `from_ack` in consecutive windows of the run.
     pub windows: Vec<Window>,
+    /// `from_ack` by the number of the row within its start; empty where starts have ten rows or fewer, and by size.
+    #[serde(default)]
+    pub by_row_number: Vec<LagOfRows>,
+}
+
+/// Lag of the rows with these numbers within their starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LagOfRows {
+    /// The first number, from 1.
+    pub first: u64,
+    /// The last number.
+    pub last: u64,
+    /// Rows that were seen, of all starts.
+    pub count: u64,
+    /// Their median, from the acknowledgement; null of too few.
+    pub p50_us: Option<f64>,
+    /// Ratio of the starts' medians to those of the last rows: the geometric mean over the starts, with Student's interval. An
+    /// interval that excludes 1 shows that servers had not settled.
+    pub of_last: Estimate,
 }
 
 /// The null replica: the primary observed as if it were its own replica. Shows the error of

@@ -53,6 +53,16 @@ impl ByStart {
         !is_tail(p) || counts.len() < 2 || dependence::enough_starts(&counts)
     }
 
+    /// Returns the median of each start, by its number from 1; of samples whose starts are not separated, as those of one.
+    pub(crate) fn medians(&self) -> Vec<(u32, Option<Nanos>)> {
+        let starts = match self.starts.is_empty() {
+            true => std::slice::from_ref(&self.all),
+            false => &self.starts,
+        };
+        let median = |start: &SignedHistogram| start.at_rank(rank_of(0.5, start.count()));
+        (1..).zip(starts.iter().map(median)).collect()
+    }
+
     /// Returns the quantile `p` of each start with a sample, however few it has.
     pub(crate) fn quantiles(&self, p: f64) -> Vec<Nanos> {
         let of = |start: &SignedHistogram| start.at_rank(rank_of(p, start.count()));

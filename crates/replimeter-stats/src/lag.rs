@@ -14,6 +14,7 @@ use crate::{
     bins::bins,
     censored::Brackets,
     measured_time::MeasuredTime,
+    row_numbers::RowNumbers,
     series::{Series, distribution},
     share::Proportion,
     signed::SignedHistogram,
@@ -287,6 +288,7 @@ impl FloorSummary {
 #[derive(Clone, Debug, Default)]
 pub struct ReplicaSummary {
     all: LagSummary,
+    row_numbers: RowNumbers,
     by_size: BTreeMap<u64, LagSummary>,
 }
 
@@ -294,6 +296,7 @@ impl ReplicaSummary {
     /// Adds a sample; with `by_size`, also to the summary of its row size.
     pub fn record(&mut self, sample: &LagSample, by_size: bool) {
         self.all.record(sample);
+        self.row_numbers.record(sample.from_ack());
         if by_size {
             self.by_size
                 .entry(sample.write.size_bytes)
@@ -305,6 +308,7 @@ impl ReplicaSummary {
     /// Separates the samples that follow, which are of a new start of the servers.
     pub fn begin_start(&mut self) {
         self.all.begin_start();
+        self.row_numbers.begin_start();
         self.by_size.values_mut().for_each(LagSummary::begin_start);
     }
 
@@ -312,6 +316,15 @@ impl ReplicaSummary {
     #[must_use]
     pub fn all(&self) -> &LagSummary {
         &self.all
+    }
+
+    /// Returns the figures of all rows.
+    #[must_use]
+    pub fn row(&self) -> LagRow {
+        LagRow {
+            by_row_number: self.row_numbers.parts(),
+            ..self.all.row()
+        }
     }
 
     /// Returns the summaries by row size, ascending.

@@ -17,6 +17,7 @@ pub mod measured_time;
 pub mod median;
 pub mod over_time;
 pub mod rate;
+mod row_numbers;
 pub mod series;
 pub mod share;
 pub mod signed;

@@ -88,6 +88,7 @@ fn add_figures(report: &mut Report, document: &LagDocument, overall: &[&LagRow])
     if overall.iter().any(|row| row.size_bytes.is_none()) {
         report.add(by_size(document));
     }
+    report.add(by_row_number(document, overall));
     waterfall::blocks(document)
         .into_iter()
         .for_each(|block| report.add(block));
@@ -244,6 +245,30 @@ fn by_size(document: &LagDocument) -> Block {
         format!("Lag from ack by payload size ({})", unit.symbol()),
         Table::new(&headings(["replica", "bytes"]), 1, lines),
     )
+}
+
+/// Returns the lag by the number of a row within its start.
+fn by_row_number(document: &LagDocument, rows: &[&LagRow]) -> Block {
+    let unit = unit_of(rows);
+    let lines = rows.iter().flat_map(|row| {
+        let label = document.label_of(row);
+        let half_us = Precision::of_lag(row, &row.from_ack).quantile(0.5);
+        row.by_row_number.iter().map(move |part| {
+            vec![
+                label.clone().into(),
+                format!("{} to {}", count(part.first), count(part.last)).into(),
+                Cell::Count(part.count),
+                Cell::time(part.p50_us, half_us, unit),
+                Format::Ratio.estimate(&part.of_last),
+            ]
+        })
+    });
+    let headings = ["replica", "rows of a start", "n", "p50", "× the last, 95 %"];
+    let title = format!(
+        "Lag from ack by the number of a row within its start ({})",
+        unit.symbol()
+    );
+    Block::table("by-row-number", title, Table::new(&headings, 2, lines)).shown(Visibility::OnPage)
 }
 
 /// Returns the windows of the run: medians and maxima, each known to ± `half_us`.

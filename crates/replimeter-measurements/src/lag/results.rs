@@ -527,10 +527,10 @@ fn rows_of(run: &Finished<'_, Lag>, part: &ShapeResults) -> Vec<LagRow> {
         };
         match &plan.writes {
             WritePattern::Rounds { size, .. } => {
-                rows.push(named(summary.all().row(), Some(*size.min(&size_limit))))
+                rows.push(named(summary.row(), Some(*size.min(&size_limit))))
             }
             WritePattern::Sweep { .. } => {
-                rows.push(named(summary.all().row(), None));
+                rows.push(named(summary.row(), None));
                 rows.extend(
                     summary
                         .sizes()
