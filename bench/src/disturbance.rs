@@ -15,7 +15,7 @@ use std::{
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{TestEnvironment, password, session, sql, start, url};
 
-use crate::{geometric_mean, line};
+use crate::{TIMES, line, ratio};
 
 /// Connections of the load.
 const WRITERS: u32 = 8;
@@ -23,9 +23,6 @@ const WRITERS: u32 = 8;
 const TURN: Duration = Duration::from_secs(4);
 /// Time before each repetition that is not counted, in which the measurement starts.
 const SETTLE: Duration = Duration::from_millis(1500);
-/// Pairs of repetitions, with and without, for each measurement.
-const PAIRS: usize = 8;
-
 /// The tap with the fewest wake-ups, at the cost of later timestamps.
 const GENTLE: &str = "tap --coalesce 5ms --real-time off";
 
@@ -101,13 +98,6 @@ fn turn(sandbox: &Sandbox, rate: f64) -> (f64, f64, usize) {
     (all[all.len() / 2], all[all.len() * 99 / 100], all.len())
 }
 
-/// Returns the mean and 95 % interval of paired ratios.
-pub(crate) fn ratio(pairs: &[(f64, f64)]) -> String {
-    let ratios: Vec<f64> = pairs.iter().map(|(with, without)| with / without).collect();
-    let (mean, [low, high]) = geometric_mean(&ratios);
-    format!("{mean:.3} [{low:.3}, {high:.3}]")
-}
-
 /// Measures with and without each measurement, in alternating order.
 pub(crate) fn disturbance() {
     let sandbox = start(
@@ -140,7 +130,7 @@ pub(crate) fn disturbance() {
         "tap at 100 probes/s",
     ] {
         let (mut p50, mut p99, mut server, mut own) = (vec![], vec![], vec![], vec![]);
-        for pair in 0..PAIRS {
+        for pair in 0..TIMES {
             let mut results = [(0.0, 0.0, 0); 2];
             let mut cpu = [0.0; 2];
             for step in 0..2 {
@@ -232,12 +222,12 @@ pub(crate) fn disturbance() {
         };
         line(
             &format!("{what}: the primary's p50 with / without [95 %]"),
-            ratio(&p50),
+            ratio(p50.iter().copied()),
             "≤ 1.03",
         );
         line(
             &format!("{what}: the primary's p99 with / without [95 %]"),
-            ratio(&p99),
+            ratio(p99.iter().copied()),
             "",
         );
         line(

@@ -11,10 +11,8 @@ use replimeter_sandbox::Sandbox;
 use replimeter_suites::{TestEnvironment, http::served_address, password, start, url, wait};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{line, load::cpu_of, spread};
+use crate::{TIMES, figure, line, load::cpu_of};
 
-/// Repetitions; the front and the statements alone alternate.
-const TIMES: usize = 5;
 /// Clients of both.
 const CLIENTS: &str = "10";
 /// Requests of `ab` for each kind.
@@ -154,19 +152,19 @@ pub(crate) fn front() {
     for (index, (name, ..)) in KINDS.iter().enumerate() {
         line(
             &format!("front: {name}, requests/s, {CLIENTS} clients"),
-            spread(rates[index].clone()).1,
+            figure(&rates[index].clone()).1,
             "",
         );
         line(
             &format!("front: {name}, its CPU per request (µs)"),
-            spread(cpu[index].clone()).1,
+            figure(&cpu[index].clone()).1,
             "≤ 60",
         );
         if !ratios[index].is_empty() {
             let goal = if *name == "select" { "≥ 0.8" } else { "" };
             line(
                 &format!("front: {name}, rate / the statement alone"),
-                spread(ratios[index].clone()).1,
+                figure(&ratios[index].clone()).1,
                 goal,
             );
         }

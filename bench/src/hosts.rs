@@ -14,7 +14,7 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-use crate::{disturbance::ratio, line};
+use crate::{line, ratio};
 
 /// Connections of the load.
 const CLIENTS: u64 = 8;
@@ -162,7 +162,7 @@ pub(crate) fn hosts() {
         for (neighbor, pairs, goal) in figures {
             line(
                 &format!("{engine}: next to {neighbor} hosts / alone [95 %]"),
-                ratio(&pairs),
+                ratio(pairs),
                 goal,
             );
         }

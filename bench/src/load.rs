@@ -26,15 +26,13 @@ use replimeter_suites::{TestEnvironment, by_socket, memory_kib, password, sql, s
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
-use crate::{geometric_mean, line, spread};
+use crate::{TIMES, figure, line, ratio};
 
 /// Rows of sysbench's table.
 pub(crate) const ROWS: u64 = 100_000;
 /// Counted time of a repetition, and the warm-up before it.
 pub(crate) const COUNTED: Duration = Duration::from_secs(3);
 pub(crate) const RAMP: Duration = Duration::from_secs(1);
-/// Repetitions of each, many short ones since the machine's speed drifts; `--rounds N` changes the number.
-const ROUNDS: usize = 9;
 const CONNECTIONS: [u32; 4] = [1, 8, 64, 512];
 /// Time between two readings of a client's processor time.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
@@ -54,7 +52,7 @@ fn named(argument: &str) -> Option<String> {
 fn rounds() -> usize {
     named("--rounds")
         .and_then(|number| number.parse().ok())
-        .unwrap_or(ROUNDS)
+        .unwrap_or(TIMES)
 }
 
 /// Returns whether `--only WHAT,WHAT` selects this; without it everything is selected.
@@ -192,7 +190,7 @@ fn beside(node: &Node, workload: &str, connections: u32) {
     let of = |turns: &[LoadResult], pick: fn(&LoadResult) -> f64| {
         turns.iter().map(pick).collect::<Vec<_>>()
     };
-    let median = |values: Vec<f64>| spread(values).0;
+    let median = |values: Vec<f64>| figure(&values).0;
     line(
         &format!("{what}: per s, Replimeter and sysbench"),
         format!(
@@ -203,7 +201,7 @@ fn beside(node: &Node, workload: &str, connections: u32) {
         "",
     );
     let ratio = |a: &[LoadResult], b: &[LoadResult], pick: fn(&LoadResult) -> f64| {
-        ratio(&of(a, pick), &of(b, pick))
+        ratio(of(a, pick).into_iter().zip(of(b, pick)))
     };
     line(
         &format!("{what}: throughput / sysbench"),
@@ -236,22 +234,6 @@ fn beside(node: &Node, workload: &str, connections: u32) {
             "",
         );
     }
-}
-
-/// Returns the median of the ratios of adjacent repetitions, and a 95 % interval of their
-/// geometric mean (Student's, of the logarithms).
-fn ratio(ours: &[f64], theirs: &[f64]) -> String {
-    let ratios: Vec<f64> = ours
-        .iter()
-        .zip(theirs)
-        .map(|(ours, theirs)| ours / theirs)
-        .collect();
-    let (median, _) = spread(ratios.clone());
-    if ratios.len() < 2 {
-        return format!("{median:.3}");
-    }
-    let (_, [low, high]) = geometric_mean(&ratios);
-    format!("{median:.3} [{low:.3}, {high:.3}]")
 }
 
 /// Returns the processor time of all tasks of a process, in seconds.

@@ -23,13 +23,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use replimeter_instruments::{clock::Clock, host::HostWatch};
+use replimeter_run::machine;
 use replimeter_sandbox::{Home, Install, Sandbox, Search, Settings};
-use replimeter_stats::student::student_point;
+use replimeter_stats::student::mean_reach;
 use replimeter_suites::{TestEnvironment, home, memory_kib};
 use serde_json::Value;
 
-/// Repetitions of short measurements.
-const TIMES: usize = 7;
+/// Repetitions of a measurement, and turns of alternatives: fewer give intervals that show nothing.
+const TIMES: usize = 8;
 
 fn main() {
     if std::env::args().any(|arg| arg == "--pending") {
@@ -59,7 +61,8 @@ fn main() {
         ("compare", compare::compare),
     ];
     let named = asked(&parts.map(|(name, _)| name));
-    println!("{:<58} {:>12}  {:<12}", "figure", "measured", "goal");
+    machine();
+    println!("{:<58} {:>12}  {:<12}", "figure", "mean, 95 %", "goal");
     // A fresh clone with empty caches takes minutes, so it needs an option.
     if std::env::args().any(|arg| arg == "--demo") {
         demo();
@@ -154,29 +157,55 @@ fn line(figure: &str, measured: String, goal: &str) {
     println!("{figure:<58} {measured:>12}  {goal:<12}");
 }
 
-/// Returns the median, and a text of median and range.
-fn spread(mut values: Vec<f64>) -> (f64, String) {
-    values.sort_by(f64::total_cmp);
-    let median = values[values.len() / 2];
-    (
-        median,
-        format!(
-            "{median:.2} [{:.2}, {:.2}]",
-            values[0],
-            values[values.len() - 1]
-        ),
-    )
+/// Returns the geometric mean of several repetitions, and its text with a 95 % interval (Student's, of the logarithms); of figures that
+/// are not all positive the arithmetic mean. Alternatives are measured in turns, and the ratio of each turn is one figure.
+fn figure(values: &[f64]) -> (f64, String) {
+    let positive = values.iter().all(|value| *value > 0.0);
+    let scale = |value: f64| if positive { value.ln() } else { value };
+    let back = |value: f64| if positive { value.exp() } else { value };
+    let scaled: Vec<f64> = values.iter().copied().map(scale).collect();
+    let mean = scaled.iter().sum::<f64>() / scaled.len() as f64;
+    let shown = back(mean);
+    match mean_reach(&scaled) {
+        Some(reach) => {
+            let [low, high] = [mean - reach, mean + reach].map(back);
+            (shown, format!("{shown:.3} [{low:.3}, {high:.3}]"))
+        }
+        None => (shown, format!("{shown:.3}")),
+    }
 }
 
-/// Returns the geometric mean of two or more ratios, and its 95 % interval (Student's, of the logarithms).
-fn geometric_mean(ratios: &[f64]) -> (f64, [f64; 2]) {
-    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
-    let count = logs.len() as f64;
-    let mean = logs.iter().sum::<f64>() / count;
-    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    let point = student_point(0.975, count - 1.0).unwrap_or(f64::INFINITY);
-    let half = point * (variance / count).sqrt();
-    (mean.exp(), [(mean - half).exp(), (mean + half).exp()])
+/// Returns the ratio of two alternatives, measured in turns.
+fn ratio(turns: impl IntoIterator<Item = (f64, f64)>) -> String {
+    let ratios = turns.into_iter().map(|(of, to)| of / to);
+    figure(&ratios.collect::<Vec<_>>()).1
+}
+
+/// Prints what the figures depend on.
+fn machine() {
+    let machine = machine::describe();
+    let folder = home();
+    let flush = HostWatch::new(&Clock::start()).flush(&folder);
+    let flush = flush.map_or_else(
+        || "unknown".to_owned(),
+        |flush| format!("{:.0} µs", flush.p50_us),
+    );
+    let commit = Command::new("git")
+        .args(["describe", "--always", "--dirty", "--abbrev=12"])
+        .output();
+    let commit = commit.map_or_else(
+        |_| String::new(),
+        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
+    );
+    println!(
+        "{}, {} cores, {:.0} GiB; {}, {}; a flush of the disk takes {flush}; commit {}",
+        machine.cpu,
+        machine.cores,
+        machine.memory_bytes as f64 / f64::from(1 << 30),
+        machine.kernel,
+        machine.distribution,
+        commit.trim()
+    );
 }
 
 /// Starts and removes a sandbox; returns the seconds that each took.
@@ -238,7 +267,7 @@ fn starts() {
         by_hand.push(millis / 1e3);
     }
     let ((warm, warm_text), (cold, cold_text), (by_hand, hand_text)) =
-        (spread(warm), spread(cold), spread(by_hand));
+        (figure(&warm), figure(&cold), figure(&by_hand));
     line(
         "sandbox async:1, warm: start to sentinel visible (s)",
         warm_text,
@@ -256,7 +285,7 @@ fn starts() {
         "",
     );
     line("warm start / script", format!("{:.2}", warm / by_hand), "");
-    line("removal (s)", spread(down).1, "≤ 1");
+    line("removal (s)", figure(&down).1, "≤ 1");
 }
 
 fn run(args: &[&str]) -> Value {
@@ -288,22 +317,22 @@ fn floor() {
     }
     line(
         "floor: |midpoint from ack| / point select at the ack (p50)",
-        spread(ack_middle).1,
+        figure(&ack_middle).1,
         "≤ 1",
     );
     line(
         "floor: bracket width / point select at the ack (p50)",
-        spread(ack_width).1,
+        figure(&ack_width).1,
         "≤ 2",
     );
     line(
         "floor: |midpoint from ack| / point select, idle (p50)",
-        spread(idle_middle).1,
+        figure(&idle_middle).1,
         "≤ 1",
     );
     line(
         "floor: bracket width / point select, idle (p50)",
-        spread(idle_width).1,
+        figure(&idle_width).1,
         "≤ 2",
     );
 }

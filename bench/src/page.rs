@@ -7,12 +7,10 @@ use replimeter_suites::{
     synthetic::{SyntheticSamples, lag_run},
 };
 
-use crate::{line, spread, watched};
+use crate::{TIMES, figure, line, watched};
 
 /// Samples of the run.
 const SAMPLES: i64 = 1_000_000;
-/// Repetitions.
-const TIMES: usize = 5;
 
 /// Measures all rounds with `--long`, which takes about ten minutes; otherwise replaces the samples of a short run with synthetic ones.
 pub(crate) fn page() {
@@ -72,12 +70,12 @@ pub(crate) fn page() {
         .len();
     line(
         "page: rendering a run of 1,000,000 samples again (s)",
-        spread(took).1,
+        figure(&took).1,
         "≤ 2",
     );
     line(
         "page: peak memory of rendering it (MiB)",
-        spread(memory).1,
+        figure(&memory).1,
         "≤ 190",
     );
     line(
@@ -87,7 +85,7 @@ pub(crate) fn page() {
     );
     line(
         "page: from opening to the first picture in Chromium (s)",
-        spread(opened).1,
+        figure(&opened).1,
         "≤ 1",
     );
 }

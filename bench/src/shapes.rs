@@ -7,7 +7,7 @@ use replimeter_sandbox::{Home, Sandbox, Search, Settings};
 use replimeter_suites::{home, memory_kib};
 use serde_json::Value;
 
-use crate::{TIMES, line, run, spread};
+use crate::{TIMES, figure, line, run};
 
 /// Returns the resident memory of processes, in MB; shared pages count in each process.
 fn resident(pids: &[u32]) -> f64 {
@@ -50,13 +50,13 @@ pub(crate) fn starts() {
         }
         line(
             &format!("sandbox {shape}, warm: start to ready (s)"),
-            spread(times).1,
+            figure(&times).1,
             goal,
         );
         if let Some(goal) = memory {
             line(
                 &format!("sandbox {shape}: resident memory of all servers (MB)"),
-                spread(sizes).1,
+                figure(&sizes).1,
                 goal,
             );
         }
@@ -109,7 +109,7 @@ pub(crate) fn links() {
             .collect();
         line(
             &format!("link {delay}: lag(d) - lag(0) - d, p50 (µs)"),
-            spread(errors).1,
+            figure(&errors).1,
             &format!("within ± {goal:.0}"),
         );
     }

@@ -7,12 +7,10 @@ use replimeter_sandbox::Sandbox;
 use replimeter_suites::{TestEnvironment, password, session, sql, start, url};
 use serde_json::Value;
 
-use crate::{line, spread};
+use crate::{TIMES, figure, line};
 
 /// Rounds of each repetition.
 const ROUNDS: u64 = 5000;
-/// Repetitions; the tool and the loop alternate.
-const TIMES: usize = 5;
 
 /// Runs the tool on the servers of a sandbox as existing servers.
 fn run(sandbox: &Sandbox, more: &[&str]) -> Value {
@@ -98,13 +96,13 @@ pub(crate) fn stale() {
         ours.push(tool);
         theirs.push(hand);
     }
-    line("stale: rounds per s on galera:3", spread(ours).1, "");
+    line("stale: rounds per s on galera:3", figure(&ours).1, "");
     line(
         "the same statements in a plain loop, rounds per s",
-        spread(theirs).1,
+        figure(&theirs).1,
         "",
     );
-    line("stale / the loop, alternately", spread(ratios).1, "≥ 0.9");
+    line("stale / the loop, alternately", figure(&ratios).1, "≥ 0.9");
     let curve = [
         "--reader",
         "node2",

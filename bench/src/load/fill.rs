@@ -7,8 +7,8 @@ use replimeter_instruments::load::{Workload, fill_sandbox};
 use replimeter_model::load::DataSize;
 use replimeter_suites::{sql, start};
 
-use super::{OPTIONS, ratio, rounds, sysbench_command};
-use crate::line;
+use super::{OPTIONS, rounds, sysbench_command};
+use crate::{line, ratio};
 
 /// Size of the data set, in bytes.
 const FILLED: u64 = 300_000_000;
@@ -49,7 +49,11 @@ pub(super) fn filling(engine: &str) {
             ("INSERT, index after the rows", statement, ""),
             ("LOAD DATA, index in create", with_index, ""),
         ] {
-            line(&format!("{what}, {how}"), ratio(ours, theirs), goal);
+            line(
+                &format!("{what}, {how}"),
+                ratio(ours.iter().copied().zip(theirs.iter().copied())),
+                goal,
+            );
         }
     }
 }
