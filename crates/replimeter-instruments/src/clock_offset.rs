@@ -2,13 +2,16 @@
 //! was set during the measurement.
 //!
 //! A server reads its clock between the two local readings around a query, so each answer gives an
-//! interval for the offset (Cristian 1989). The offset lies in all of these intervals, so their
-//! intersection is narrower than any (Marzullo & Owicki 1983).
+//! interval for the offset (Cristian 1989). The offset lies in all of these intervals, widened by what clocks can move apart
+//! meanwhile, so their intersection is narrower than any (Marzullo & Owicki 1983). The calendar and the monotonic clock of one
+//! machine are slewed together and do not move apart.
 
-use replimeter_engine::{ServerError, Session};
+use std::fs;
+
+use replimeter_engine::{Node, ServerError, Session};
 use replimeter_model::{target::Endpoint, time::Nanos};
 
-use crate::clock::Clock;
+use crate::clock::{Calendar, Clock};
 
 /// Answers that warm up the connection, and are discarded.
 const WARM_UP: usize = 3;
@@ -16,11 +19,9 @@ const WARM_UP: usize = 3;
 const ENOUGH_ANSWERS: usize = 5;
 /// Resolution of a server's microseconds: it truncates the rest.
 const RESOLUTION: Nanos = Nanos(1_000);
-/// Maximum drift between two clocks, in parts per million: the maximum slew of a kernel that
-/// follows NTP (adjtimex(2)). More is a step.
-const DRIFT_PPM: i64 = 500;
-/// Maximum deviation from a steady drift between two measurements.
-const WANDER_PPM: i64 = 1;
+/// Maximum rate at which the clocks of two machines move apart, in parts per million: the maximum slew of a kernel that follows
+/// NTP (adjtimex(2)), of each. More is a step. The rate itself may change at any time, so nothing is assumed of a steady drift.
+const RATE_PPM: i64 = 1_000;
 /// Maximum attempts to measure a clock that is set during the measurement.
 const MAX_ATTEMPTS: u32 = 3;
 /// Maximum number of stored measurements; beyond it every other one is dropped.
@@ -100,6 +101,19 @@ impl Offset {
     pub fn difference_to(&self, other: &Self) -> (Nanos, Nanos) {
         (self.offset - other.offset, self.bound + other.bound)
     }
+
+    /// Returns what both say of the same time, that of this one; `None` if they contradict each other.
+    fn and(self, other: Self) -> Option<Self> {
+        let low = (self.offset - self.bound).max(other.offset - other.bound);
+        let high = (self.offset + self.bound).min(other.offset + other.bound);
+        // Rounded up, so that both ends are inside.
+        (low <= high).then(|| Self {
+            offset: low.midpoint(high),
+            bound: Nanos((high - low).0 / 2 + 1),
+            count: self.count + other.count,
+            ..self
+        })
+    }
 }
 
 /// Returns whether two servers read the same clock: their machines have one name, they are reached at one address or
@@ -112,11 +126,36 @@ pub(crate) fn is_one_clock(
     names: [&str; 2],
 ) -> bool {
     let (apart, bound) = offsets[0].difference_to(&offsets[1]);
-    let drift = share(offsets[0].at - offsets[1].at, DRIFT_PPM);
+    let drift = share(offsets[0].at - offsets[1].at, RATE_PPM);
     let agree = apart.0.abs() <= (bound + drift).0;
     let [one, other] = endpoints;
     let one_place = one.host == other.host || one.is_loopback() && other.is_loopback();
     agree && one_place && names[0] == names[1]
+}
+
+/// Returns whether a server reads this machine's clock.
+fn is_this_machine(
+    session: &mut Session,
+    node: &Node,
+    measured: Offset,
+    clock: &Clock,
+) -> Result<bool, ServerError> {
+    let calendar = Calendar::calibrate();
+    let at = clock.now();
+    let own = Offset {
+        at,
+        offset: calendar.now() - at,
+        // Between the two readings.
+        bound: calendar.bound() + (clock.now() - at),
+        count: 1,
+    };
+    if !node.endpoint.is_loopback() {
+        return Ok(false);
+    }
+    let theirs = session.value("cannot read the server's host name", "SELECT @@hostname")?;
+    let ours = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let names = [theirs.as_deref().unwrap_or_default(), ours.trim()];
+    Ok(is_one_clock([measured, own], [&node.endpoint; 2], names))
 }
 
 /// A server's clock was set.
@@ -155,7 +194,7 @@ fn estimate(answers: &[TimedAnswer<Nanos>]) -> Option<Offset> {
             .0
             .abs()
             .max((answer.after - at).0.abs());
-        let drift = share(Nanos(from_at), DRIFT_PPM).0;
+        let drift = share(Nanos(from_at), RATE_PPM).0;
         low = low.max((answer.said - answer.after).0 - drift);
         high = high.min((answer.said + RESOLUTION - answer.before).0 + drift);
     }
@@ -228,10 +267,11 @@ struct OffsetPoint {
     set: bool,
 }
 
-/// A server's clock during a run: measured before, repeatedly during, and after it. Between two
-/// measurements the drift is assumed to be steady.
+/// A server's clock during a run: measured before, repeatedly during, and after it.
 #[derive(Clone, Debug)]
 pub struct ServerClock {
+    /// How fast it and the local clock can move apart; 0 on this machine.
+    rate_ppm: i64,
     points: Vec<OffsetPoint>,
     steps: Vec<ClockStep>,
 }
@@ -242,9 +282,19 @@ impl ServerClock {
     ///
     /// # Errors
     /// When the server does not answer, or its clock is set repeatedly.
-    pub fn measure(session: &mut Session, clock: &Clock) -> Result<Option<Self>, ServerError> {
-        let first = measure(session, &|| clock.now(), ProbeLimits::MEASURE)?;
-        Ok(first.map(Self::from_first))
+    pub fn measure(
+        session: &mut Session,
+        node: &Node,
+        clock: &Clock,
+    ) -> Result<Option<Self>, ServerError> {
+        let Some(first) = measure(session, &|| clock.now(), ProbeLimits::MEASURE)? else {
+            return Ok(None);
+        };
+        let rate_ppm = match is_this_machine(session, node, first, clock)? {
+            true => 0,
+            false => RATE_PPM,
+        };
+        Ok(Some(Self::from_first(first, rate_ppm)))
     }
 
     /// Measures again, and returns the step if the clock was set since the last time.
@@ -260,8 +310,9 @@ impl ServerClock {
             .and_then(|offset| self.add(offset)))
     }
 
-    fn from_first(first: Offset) -> Self {
+    fn from_first(first: Offset, rate_ppm: i64) -> Self {
         Self {
+            rate_ppm,
             points: vec![OffsetPoint {
                 offset: first,
                 set: false,
@@ -273,12 +324,13 @@ impl ServerClock {
     /// Returns a clock with a constant offset.
     #[cfg(test)]
     pub(crate) fn fixed(offset: Nanos, bound: Nanos) -> Self {
-        Self::from_first(Offset {
+        let offset = Offset {
             at: Nanos(0),
             offset,
             bound,
             count: 1,
-        })
+        };
+        Self::from_first(offset, RATE_PPM)
     }
 
     /// Adds a measurement `later`, after a step of `by`.
@@ -297,15 +349,17 @@ impl ServerClock {
 
     fn add(&mut self, new: Offset) -> Option<ClockStep> {
         let old = self.last();
-        let (by, bound) = new.difference_to(&old);
-        let apart = by.0.abs() - bound.0 - share(new.at - old.at, DRIFT_PPM).0;
-        let step = (apart > 0).then_some(ClockStep {
-            by,
-            bound,
-            between: (old.at, new.at),
+        let both = new.and(self.moved(old, new.at));
+        let step = both.is_none().then(|| {
+            let (by, bound) = new.difference_to(&old);
+            ClockStep {
+                by,
+                bound,
+                between: (old.at, new.at),
+            }
         });
         self.points.push(OffsetPoint {
-            offset: new,
+            offset: both.unwrap_or(new),
             set: step.is_some(),
         });
         // If it steps repeatedly, not every step is stored.
@@ -348,24 +402,31 @@ impl ServerClock {
         self.points[self.points.len() - 1].offset
     }
 
-    /// Returns the maximum error of a converted time at the time of its conversion: the bound of
-    /// the last measurement, and the distance of the next one from it, without steps.
+    /// Returns what a measurement says of another time.
+    fn moved(&self, known: Offset, at: Nanos) -> Offset {
+        Offset {
+            at,
+            bound: known.bound + share(at - known.at, self.rate_ppm),
+            ..known
+        }
+    }
+
+    /// Returns the maximum error of a converted time at the time of its conversion, when the next measurement was not known yet: what
+    /// clocks can move apart between two measurements that both hold, without steps.
     #[must_use]
     pub fn worst_bound(&self) -> Nanos {
-        let moved = |pair: &[OffsetPoint]| {
-            let (by, bound) = pair[1].offset.difference_to(&pair[0].offset);
+        let between = |pair: &[OffsetPoint]| {
+            let [old, new] = [pair[0].offset, pair[1].offset];
             if pair[1].set {
-                pair[0].offset.bound
-            } else {
-                Nanos(by.0.abs()) + bound
+                return old.bound;
             }
+            let (by, bound) = new.difference_to(&old);
+            let at_end = Nanos(by.0.abs()) + new.bound;
+            let apart = Nanos(by.0.abs()) + bound + share(new.at - old.at, self.rate_ppm);
+            old.bound.max(at_end).max(Nanos(apart.0 / 2 + 1))
         };
-        self.points
-            .windows(2)
-            .map(moved)
-            .max()
-            .unwrap_or(Nanos(0))
-            .max(self.last().bound)
+        let bounds = self.points.windows(2).map(between);
+        bounds.max().unwrap_or(Nanos(0)).max(self.last().bound)
     }
 
     /// Returns all steps, in order.
@@ -374,47 +435,25 @@ impl ServerClock {
         &self.steps
     }
 
-    /// Returns the offset at a point on the local clock; `None` between two measurements between
-    /// which the clock was set. Before the first and after the last measurement the bound grows
-    /// with the maximum drift.
+    /// Returns the offset at a point on the local clock: what the measurements before and after it allow, however the clocks moved apart
+    /// between them. `None` between two measurements between which the clock was set.
     #[must_use]
     pub fn at(&self, point: Nanos) -> Option<Offset> {
         let after = self
             .points
             .partition_point(|measured| measured.offset.at <= point);
-        let beside = |known: Offset| {
-            let drift = share(point - known.at, DRIFT_PPM);
-            Some(Offset {
-                at: point,
-                bound: known.bound + drift,
-                ..known
-            })
-        };
-        let Some(next) = self.points.get(after) else {
-            return beside(self.last());
-        };
-        let Some(before) = after.checked_sub(1) else {
-            return beside(self.first());
-        };
-        if next.set {
-            return None;
+        let before = after
+            .checked_sub(1)
+            .map(|before| self.points[before].offset);
+        match (before, self.points.get(after)) {
+            (Some(_), Some(next)) if next.set => None,
+            (Some(before), Some(next)) => {
+                let moved = self.moved(before, point);
+                moved.and(self.moved(next.offset, point))
+            }
+            (None, _) => Some(self.moved(self.first(), point)),
+            (Some(before), None) => Some(self.moved(before, point)),
         }
-        let (one, other) = (self.points[before].offset, next.offset);
-        let (passed, whole) = (
-            i128::from((point - one.at).0),
-            i128::from((other.at - one.at).0.max(1)),
-        );
-        let between = |from: Nanos, to: Nanos| {
-            Nanos(from.0 + (i128::from((to - from).0) * passed / whole) as i64)
-        };
-        let nearest = Nanos((point - one.at).0.min((other.at - point).0));
-        Some(Offset {
-            at: point,
-            offset: between(one.offset, other.offset),
-            // Two divisions that truncate.
-            bound: between(one.bound, other.bound) + share(nearest, WANDER_PPM) + Nanos(2),
-            count: one.count + other.count,
-        })
     }
 
     /// Converts the server's time (nanoseconds since 1970) to the local clock, ± the second; `near`

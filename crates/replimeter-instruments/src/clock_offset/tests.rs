@@ -74,7 +74,7 @@ proptest! {
         for (index, trips) in trips.iter().enumerate() {
             let found = measured(EPOCH + offset, drift, index as i64 * 30_000_000_000, trips);
             match &mut clock {
-                None => clock = Some(ServerClock::from_first(found)),
+                None => clock = Some(ServerClock::from_first(found, RATE_PPM)),
                 Some(clock) => prop_assert_eq!(clock.add(found), None),
             }
         }
@@ -87,12 +87,52 @@ proptest! {
     }
 
     #[test]
+    fn slew_between_measurements_stays_within_the_bound(
+        offset in 0i64..3_600_000_000_000, begun in 0i64..30_000_000_000, took in 1_000_000_000i64..20_000_000_000,
+        rate in -900i64..900, near in 0i64..60_000_000_000, trips in prop::collection::vec(trips(), 3),
+    ) {
+        // The clock is slewed for a time, and slewed back for as long: a steady drift between the measurements would be none.
+        let moved = |at: i64| {
+            let (there, back) = ((at - begun).clamp(0, took), (at - begun - took).clamp(0, took));
+            offset + (there - back) * rate / 1_000_000
+        };
+        let mut clock: Option<ServerClock> = None;
+        for (index, trips) in trips.iter().enumerate() {
+            let mut now = index as i64 * 30_000_000_000;
+            let answers = trips.iter().map(|(there, back)| {
+                let (before, read) = (now, now + there);
+                now = read + back;
+                TimedAnswer {
+                    before: Nanos(before),
+                    after: Nanos(now),
+                    said: Nanos((EPOCH + read + moved(read)) / 1_000 * 1_000),
+                }
+            });
+            let found = estimate(&answers.collect::<Vec<_>>()).unwrap();
+            match &mut clock {
+                None => clock = Some(ServerClock::from_first(found, RATE_PPM)),
+                Some(clock) => prop_assert_eq!(clock.add(found), None),
+            }
+        }
+        let clock = clock.unwrap();
+        let found = clock.at(Nanos(near)).unwrap();
+        let truth = EPOCH + moved(near);
+        prop_assert!((found.offset.0 - truth).abs() <= found.bound.0, "{found:?}, true value {truth}");
+        // A time that was converted before the next measurement was known.
+        let early = clock.points.iter().rev().find(|point| point.offset.at.0 <= near);
+        if let Some(early) = early {
+            let error = (early.offset.offset.0 - truth).abs();
+            prop_assert!(near > clock.last().at.0 || error <= clock.worst_bound().0 + 2, "{error} {:?}", clock.worst_bound());
+        }
+    }
+
+    #[test]
     fn step_beyond_the_bounds_is_detected(
         by in prop_oneof![-3_600_000_000_000i64..-100_000_000, 100_000_000i64..3_600_000_000_000], trips in trips(),
     ) {
         let before = measured(EPOCH, 0, 0, &trips);
         let after = measured(EPOCH + by, 0, 10_000_000_000, &trips);
-        let mut clock = ServerClock::from_first(before);
+        let mut clock = ServerClock::from_first(before, RATE_PPM);
         let step = clock.add(after);
         prop_assert!(step.is_some_and(|step| (step.by.0 - by).abs() <= step.bound.0), "{step:?}");
         prop_assert_eq!(clock.at(Nanos(5_000_000_000)), None);
@@ -116,6 +156,26 @@ fn contradictory_answers_give_no_offset() {
 }
 
 #[test]
+fn clock_of_this_machine_does_not_move() {
+    let offset = |at: i64, offset: i64, bound: i64| Offset {
+        at: Nanos(at),
+        offset: Nanos(EPOCH + offset),
+        bound: Nanos(bound),
+        count: 1,
+    };
+    let mut clock = ServerClock::from_first(offset(0, 0, 1_000), 0);
+    assert_eq!(clock.add(offset(60_000_000_000, 900, 500)), None);
+    // Both hold everywhere between and after them.
+    let found = clock.at(Nanos(90_000_000_000)).unwrap();
+    assert_eq!(
+        (found.offset, found.bound),
+        (Nanos(EPOCH + 700), Nanos(301))
+    );
+    let step = clock.add(offset(120_000_000_000, 3_000, 500));
+    assert!(step.is_some(), "any movement is a step");
+}
+
+#[test]
 fn thinning_keeps_ends_and_steps() {
     let offset = |at: i64, offset: i64| Offset {
         at: Nanos(at),
@@ -123,7 +183,7 @@ fn thinning_keeps_ends_and_steps() {
         bound: Nanos(1_000),
         count: 1,
     };
-    let mut clock = ServerClock::from_first(offset(0, 0));
+    let mut clock = ServerClock::from_first(offset(0, 0), RATE_PPM);
     for index in 1..3 * MAX_POINTS as i64 {
         let stepped = if index > 3_001 { 1_000_000_000 } else { 0 };
         let step = clock.add(offset(index * 1_000_000_000, stepped));

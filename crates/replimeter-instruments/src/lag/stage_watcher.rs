@@ -35,9 +35,10 @@ pub(super) struct StageWatcher {
 
 fn measured(
     session: &mut Session,
+    node: &Node,
     clock: &Clock,
 ) -> Result<clock_offset::ServerClock, ServerError> {
-    clock_offset::ServerClock::measure(session, clock)?.ok_or_else(|| {
+    clock_offset::ServerClock::measure(session, node, clock)?.ok_or_else(|| {
         session.precondition(
             "cannot observe stages",
             "its clock cannot be read",
@@ -58,8 +59,8 @@ impl StageWatcher {
         let (mut primary, mut replica) = (Session::open(nodes[0])?, Session::open(nodes[1])?);
         let source = StageSource::prepare(facts[1], &mut replica)?;
         let clocks = [
-            measured(&mut primary, clock)?,
-            measured(&mut replica, clock)?,
+            measured(&mut primary, nodes[0], clock)?,
+            measured(&mut replica, nodes[1], clock)?,
         ];
         // Servers on one machine share a clock, so there is no offset between them.
         let one_clock = clock_offset::is_one_clock(

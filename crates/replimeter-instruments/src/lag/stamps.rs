@@ -72,8 +72,8 @@ impl StampReader {
     ) -> Result<Self, ServerError> {
         let (mut ours, mut theirs) = (Session::open(primary)?, Session::open(replica)?);
         let clocks = [
-            told(ServerClock::measure(&mut ours, clock)?, &ours)?,
-            told(ServerClock::measure(&mut theirs, clock)?, &theirs)?,
+            told(ServerClock::measure(&mut ours, primary, clock)?, &ours)?,
+            told(ServerClock::measure(&mut theirs, replica, clock)?, &theirs)?,
         ];
         let federated = if federated {
             Some(Federated::create(discovered, primary)?)

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Interval between measurements of the clocks.
-const EVERY: Nanos = Nanos(30_000_000_000);
+const EVERY: Nanos = Nanos(10_000_000_000);
 
 /// One server, and the connection over which it is asked.
 struct AskedServer {
@@ -43,7 +43,7 @@ impl AskedServer {
         let session = self.session.as_mut()?;
         let measured = match &mut self.clock {
             Some(known) => known.remeasure(session, clock),
-            None => ServerClock::measure(session, clock).map(|first| {
+            None => ServerClock::measure(session, &self.node, clock).map(|first| {
                 self.clock = first;
                 None
             }),
