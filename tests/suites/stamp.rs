@@ -90,7 +90,12 @@ fn measured(sandbox: &Sandbox, cluster: &mut Cluster) -> (Stamps, Vec<JoinedStam
     let mut sessions: Vec<Session> = nodes.iter().map(session).collect();
     let mut clocks: Vec<ServerClock> = sessions
         .iter_mut()
-        .map(|session| ServerClock::measure(session, &clock).unwrap().unwrap())
+        .zip(nodes)
+        .map(|(session, node)| {
+            ServerClock::measure(session, node, &clock)
+                .unwrap()
+                .unwrap()
+        })
         .collect();
     let begun = clock.now();
     insert(&mut writer, &stamps, 1..=ROWS);
@@ -264,7 +269,7 @@ fn shipped_rows_are_distinguished_from_stamps() {
     insert(&mut session(primary), &stamps, 1..=ROWS);
     await_row(replica, ROWS);
     let clock = Clock::start();
-    let server = ServerClock::measure(&mut session(primary), &clock)
+    let server = ServerClock::measure(&mut session(primary), primary, &clock)
         .unwrap()
         .unwrap();
     let rows = [primary, replica].map(|node| stamp::read(&mut session(node), 1..=ROWS).unwrap());

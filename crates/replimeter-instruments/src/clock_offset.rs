@@ -402,6 +402,11 @@ impl ServerClock {
         self.points[self.points.len() - 1].offset
     }
 
+    /// Returns whether it and the local clock can move apart.
+    pub(crate) fn moves(&self) -> bool {
+        self.rate_ppm > 0
+    }
+
     /// Returns what a measurement says of another time.
     fn moved(&self, known: Offset, at: Nanos) -> Offset {
         Offset {

@@ -258,7 +258,7 @@ impl RunPhase<'_> {
                 checked.server.facts.engine,
                 name,
                 tap,
-                stage_watcher.clocks(),
+                stage_watcher.clocks(self.clock.now()),
             ));
             prepared.watchers.push(stage_watcher);
         }

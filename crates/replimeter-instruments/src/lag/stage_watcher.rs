@@ -16,6 +16,8 @@ use crate::{clock::Clock, clock_offset};
 
 /// Interval between measurements of both clocks.
 const LOOK: Nanos = Nanos(1_000_000_000);
+/// How much later they are measured while rows are in flight.
+const BUSY_LOOK: Nanos = Nanos(9_000_000_000);
 /// How long queries continue after a row was seen: the replica reports its commit slightly later.
 const WATCH_DURATION: Nanos = Nanos(2_000_000);
 /// How long it sleeps while no row is in flight.
@@ -84,14 +86,15 @@ impl StageWatcher {
         })
     }
 
-    /// Returns the state of both clocks.
-    pub(super) fn clocks(&self) -> Clocks {
+    /// Returns the state of both clocks at this time.
+    pub(super) fn clocks(&self, now: Nanos) -> Clocks {
         let of = |index: usize| {
-            let last = self.clocks[index].last();
+            let known = &self.clocks[index];
+            let at = known.at(now).unwrap_or_else(|| known.last());
             ServerClock {
                 number: self.numbers[index],
-                offset: last.offset,
-                bound: last.bound,
+                offset: at.offset,
+                bound: at.bound,
             }
         };
         [of(0), of(1)]
@@ -124,12 +127,15 @@ impl StageWatcher {
             {
                 until = now + WATCH_DURATION;
             }
-            if now >= until {
-                if now >= next_look {
-                    next_look = now + LOOK;
-                    self.clocks[0].remeasure(&mut self.primary, clock)?;
-                    self.clocks[1].remeasure(&mut self.replica, clock)?;
-                }
+            let idle = now >= until;
+            // While rows are in flight nothing else is observed meanwhile, so seldom, and never of clocks that do not move apart.
+            let moves = self.clocks.iter().any(clock_offset::ServerClock::moves);
+            if now >= next_look && idle || now >= next_look + BUSY_LOOK && moves {
+                next_look = now + LOOK;
+                self.clocks[0].remeasure(&mut self.primary, clock)?;
+                self.clocks[1].remeasure(&mut self.replica, clock)?;
+            }
+            if idle {
                 thread::sleep(IDLE_INTERVAL);
                 continue;
             }
@@ -141,7 +147,7 @@ impl StageWatcher {
                 began,
                 ended,
                 answer,
-                clocks: self.clocks(),
+                clocks: self.clocks(ended),
             };
             let _ = sighted.send(ObserverEvent::Told(Box::new(told)));
         }
