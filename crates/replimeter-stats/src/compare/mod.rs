@@ -14,7 +14,7 @@
 //! - *Figures recorded with an interval* ([`Resampled::of_interval`]), including shares, are spread according to that
 //!   interval.
 //!
-//! Starts of servers are drawn before the blocks in them ([`of_units`]), as [`crate::bootstrap`] explains. Of several runs each gives one
+//! Starts of servers are drawn before the blocks in them ([`of_units`]): starts differ more than blocks ([`crate::starts`]). Of several runs each gives one
 //! value ([`of_runs`]): what is within them shares their minutes of the machine. One run a side says nothing about other runs; [`RunSpread`]
 //! is what several runs of equal settings say.
 //!
