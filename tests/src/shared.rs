@@ -103,8 +103,9 @@ fn take(key: &str, servers: usize) -> Option<Sandbox> {
         }
         let copies = pool.copies.get(key).copied().unwrap_or(0);
         let room = pool.servers + servers <= harness::shared_places().max(servers);
-        if copies < cores * COPIES_PER_CORE {
-            if room || LENT.get() > 0 {
+        let waits = LENT.get() == 0;
+        if copies < cores * COPIES_PER_CORE || !waits {
+            if room || !waits {
                 pool.copies.insert(key.to_owned(), copies + 1);
                 pool.servers += servers;
                 return None;
@@ -147,7 +148,7 @@ impl Drop for Shared {
         } else {
             catch_unwind(AssertUnwindSafe(|| self.restore())).map(|()| true)
         };
-        LENT.set(LENT.get() - 1);
+        LENT.set(LENT.get().saturating_sub(1));
         let sandbox = self.sandbox.take().expect("it is taken only here");
         // Servers that a failed test left are not used again.
         if restored.as_ref().is_ok_and(|yes| *yes) {
