@@ -152,19 +152,19 @@ pub(crate) fn front() {
     for (index, (name, ..)) in KINDS.iter().enumerate() {
         line(
             &format!("front: {name}, requests/s, {CLIENTS} clients"),
-            figure(&rates[index].clone()).1,
+            figure(&rates[index]).1,
             "",
         );
         line(
             &format!("front: {name}, its CPU per request (µs)"),
-            figure(&cpu[index].clone()).1,
+            figure(&cpu[index]).1,
             "≤ 60",
         );
         if !ratios[index].is_empty() {
             let goal = if *name == "select" { "≥ 0.8" } else { "" };
             line(
                 &format!("front: {name}, rate / the statement alone"),
-                figure(&ratios[index].clone()).1,
+                figure(&ratios[index]).1,
                 goal,
             );
         }

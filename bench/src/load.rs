@@ -190,13 +190,13 @@ fn beside(node: &Node, workload: &str, connections: u32) {
     let of = |turns: &[LoadResult], pick: fn(&LoadResult) -> f64| {
         turns.iter().map(pick).collect::<Vec<_>>()
     };
-    let median = |values: Vec<f64>| figure(&values).0;
+    let mean = |values: Vec<f64>| figure(&values).0;
     line(
         &format!("{what}: per s, Replimeter and sysbench"),
         format!(
             "{:.0} {:.0}",
-            median(of(&ours, |turn| turn.per_s)),
-            median(of(&theirs, |turn| turn.per_s))
+            mean(of(&ours, |turn| turn.per_s)),
+            mean(of(&theirs, |turn| turn.per_s))
         ),
         "",
     );
@@ -212,8 +212,8 @@ fn beside(node: &Node, workload: &str, connections: u32) {
         &format!("{what}: client CPU (µs), Replimeter and sysbench"),
         format!(
             "{:.2} {:.2}",
-            median(of(&ours, |turn| turn.cpu_us)),
-            median(of(&theirs, |turn| turn.cpu_us))
+            mean(of(&ours, |turn| turn.cpu_us)),
+            mean(of(&theirs, |turn| turn.cpu_us))
         ),
         "",
     );

@@ -157,21 +157,27 @@ fn line(figure: &str, measured: String, goal: &str) {
     println!("{figure:<58} {measured:>12}  {goal:<12}");
 }
 
-/// Returns the geometric mean of several repetitions, and its text with a 95 % interval (Student's, of the logarithms); of figures that
-/// are not all positive the arithmetic mean. Alternatives are measured in turns, and the ratio of each turn is one figure.
+/// Returns the geometric mean of several repetitions of a positive figure, and its text with a 95 % interval (Student's, of the
+/// logarithms). Alternatives are measured in turns, and the ratio of each turn is one figure.
 fn figure(values: &[f64]) -> (f64, String) {
-    let positive = values.iter().all(|value| *value > 0.0);
-    let scale = |value: f64| if positive { value.ln() } else { value };
-    let back = |value: f64| if positive { value.exp() } else { value };
-    let scaled: Vec<f64> = values.iter().copied().map(scale).collect();
-    let mean = scaled.iter().sum::<f64>() / scaled.len() as f64;
-    let shown = back(mean);
-    match mean_reach(&scaled) {
+    let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+    shown(&logs, f64::exp)
+}
+
+/// Returns the same of differences, whose mean is the arithmetic one.
+fn difference(values: &[f64]) -> String {
+    shown(values, |value| value).1
+}
+
+fn shown(values: &[f64], back: fn(f64) -> f64) -> (f64, String) {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let value = back(mean);
+    match mean_reach(values) {
         Some(reach) => {
             let [low, high] = [mean - reach, mean + reach].map(back);
-            (shown, format!("{shown:.3} [{low:.3}, {high:.3}]"))
+            (value, format!("{value:.3} [{low:.3}, {high:.3}]"))
         }
-        None => (shown, format!("{shown:.3}")),
+        None => (value, format!("{value:.3}")),
     }
 }
 
@@ -266,8 +272,13 @@ fn starts() {
             .expect("by-hand.sh prints milliseconds");
         by_hand.push(millis / 1e3);
     }
-    let ((warm, warm_text), (cold, cold_text), (by_hand, hand_text)) =
-        (figure(&warm), figure(&cold), figure(&by_hand));
+    let turns = |starts: &[f64]| {
+        let pairs = starts.iter().copied().zip(by_hand.iter().copied());
+        ratio(pairs)
+    };
+    let (warm_ratio, cold_ratio) = (turns(&warm), turns(&cold));
+    let [warm_text, cold_text, hand_text] =
+        [&warm, &cold, &by_hand].map(|seconds| figure(seconds).1);
     line(
         "sandbox async:1, warm: start to sentinel visible (s)",
         warm_text,
@@ -281,10 +292,10 @@ fn starts() {
     line("the same in a shell script (s)", hand_text, "");
     line(
         "cold start / script (both make data directories)",
-        format!("{:.2}", cold / by_hand),
+        cold_ratio,
         "",
     );
-    line("warm start / script", format!("{:.2}", warm / by_hand), "");
+    line("warm start / script", warm_ratio, "");
     line("removal (s)", figure(&down).1, "≤ 1");
 }
 

@@ -7,7 +7,7 @@ use replimeter_sandbox::{Home, Sandbox, Search, Settings};
 use replimeter_suites::{home, memory_kib};
 use serde_json::Value;
 
-use crate::{TIMES, figure, line, run};
+use crate::{TIMES, difference, figure, line, run};
 
 /// Returns the resident memory of processes, in MB; shared pages count in each process.
 fn resident(pids: &[u32]) -> f64 {
@@ -109,7 +109,7 @@ pub(crate) fn links() {
             .collect();
         line(
             &format!("link {delay}: lag(d) - lag(0) - d, p50 (µs)"),
-            figure(&errors).1,
+            difference(&errors),
             &format!("within ± {goal:.0}"),
         );
     }
