@@ -3,7 +3,7 @@
 //!
 //! A server reads its clock between the two local readings around a query, so each answer gives an
 //! interval for the offset (Cristian 1989). The offset lies in all of these intervals, widened by what clocks can move apart
-//! meanwhile, so their intersection is narrower than any (Marzullo & Owicki 1983). The calendar and the monotonic clock of one
+//! during this time, so their intersection is narrower than any (Marzullo & Owicki 1983). The calendar and the monotonic clock of one
 //! machine are slewed together and do not move apart.
 
 use std::fs;
@@ -110,7 +110,6 @@ impl Offset {
         (low <= high).then(|| Self {
             offset: low.midpoint(high),
             bound: Nanos((high - low).0 / 2 + 1),
-            count: self.count + other.count,
             ..self
         })
     }
@@ -140,6 +139,9 @@ fn is_this_machine(
     measured: Offset,
     clock: &Clock,
 ) -> Result<bool, ServerError> {
+    if !node.endpoint.is_loopback() {
+        return Ok(false);
+    }
     let calendar = Calendar::calibrate();
     let at = clock.now();
     let own = Offset {
@@ -149,13 +151,10 @@ fn is_this_machine(
         bound: calendar.bound() + (clock.now() - at),
         count: 1,
     };
-    if !node.endpoint.is_loopback() {
-        return Ok(false);
-    }
     let theirs = session.value("cannot read the server's host name", "SELECT @@hostname")?;
     let ours = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let names = [theirs.as_deref().unwrap_or_default(), ours.trim()];
-    Ok(is_one_clock([measured, own], [&node.endpoint; 2], names))
+    Ok(!names[0].is_empty() && is_one_clock([measured, own], [&node.endpoint; 2], names))
 }
 
 /// A server's clock was set.

@@ -16,8 +16,8 @@ use crate::{clock::Clock, clock_offset};
 
 /// Interval between measurements of both clocks.
 const LOOK: Nanos = Nanos(1_000_000_000);
-/// How much later they are measured while rows are in flight.
-const BUSY_LOOK: Nanos = Nanos(9_000_000_000);
+/// What is added to it while rows are in flight.
+const MORE_IN_FLIGHT: Nanos = Nanos(9_000_000_000);
 /// How long queries continue after a row was seen: the replica reports its commit slightly later.
 const WATCH_DURATION: Nanos = Nanos(2_000_000);
 /// How long it sleeps while no row is in flight.
@@ -128,9 +128,9 @@ impl StageWatcher {
                 until = now + WATCH_DURATION;
             }
             let idle = now >= until;
-            // While rows are in flight nothing else is observed meanwhile, so seldom, and never of clocks that do not move apart.
+            // While rows are in flight nothing else is observed during a measurement, so seldom, and never of clocks that do not move apart.
             let moves = self.clocks.iter().any(clock_offset::ServerClock::moves);
-            if now >= next_look && idle || now >= next_look + BUSY_LOOK && moves {
+            if now >= next_look && idle || now >= next_look + MORE_IN_FLIGHT && moves {
                 next_look = now + LOOK;
                 self.clocks[0].remeasure(&mut self.primary, clock)?;
                 self.clocks[1].remeasure(&mut self.replica, clock)?;
