@@ -126,8 +126,7 @@ pub struct ReproduceDocument {
     /// The commit of the program, as `make reproduce` names it; null if it is not known.
     #[serde(default)]
     pub commit: Option<String>,
-    /// SHA-256 of the resolved plans and of the findings with their ranges, which are fixed before a run; of a run that ended early, of
-    /// those that were reached.
+    /// SHA-256 of the plans before the first start. The findings and their ranges are those of `commit`.
     #[serde(default)]
     pub plans_sha256: String,
     /// Main finding, in one sentence.

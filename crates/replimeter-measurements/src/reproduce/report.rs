@@ -4,6 +4,12 @@ use replimeter_model::reproduce::{Claim, Experiment, ReproduceDocument};
 
 use replimeter_render::report::{self, Block, Cell, Content, Report, Visibility};
 
+fn or_unknown(text: Option<&String>) -> &str {
+    text.map(String::as_str)
+        .filter(|text| !text.is_empty())
+        .unwrap_or("unknown")
+}
+
 /// Returns a finding's words with its product.
 fn finding(claim: &Claim) -> String {
     let product = claim.product.iter();
@@ -41,7 +47,7 @@ pub fn report(document: &ReproduceDocument) -> Report {
         facts: vec![size.clone()],
         shape: size,
         extent: format!(
-            "{} experiments, {} findings",
+            "{} experiments, {} verdicts",
             document.experiments.len(),
             claims.sum::<usize>()
         ),
@@ -55,9 +61,9 @@ pub fn report(document: &ReproduceDocument) -> Report {
              publication: absolute figures are shown side by side, and only shapes are compared."
                 .to_owned(),
             format!(
-                "Plans, findings and their ranges were fixed before the run: SHA-256 {}, commit {}.",
-                document.plans_sha256,
-                document.commit.as_deref().unwrap_or("unknown")
+                "Before the first start the plans had the SHA-256 {}; the program, with the findings and their ranges, is of commit {}.",
+                or_unknown(Some(&document.plans_sha256)),
+                or_unknown(document.commit.as_ref())
             ),
         ],
         ..Report::default()

@@ -187,7 +187,7 @@ fn synchronous(waiting: &[&StaleRow]) -> Claim {
     let bound = bounds.fold(0.0, f64::max);
     let asked = Some(asked).filter(|asked| *asked > 0);
     claim(
-        "With synchronous reads, no read is stale (0 to 0.5 %)",
+        "With synchronous reads, no read is stale (none, and at most 0.5 % as an upper bound)",
         "none",
         or_dash(asked, |asked| {
             format!(

@@ -68,6 +68,7 @@ pub(crate) fn run(
         size: args.size.name().to_owned(),
         started_at,
         commit: std::env::var("REPLIMETER_COMMIT").ok(),
+        plans_sha256: hash(plans.iter().flat_map(|(_, runs)| runs)),
         ..ReproduceDocument::default()
     };
     let mut texts = String::new();
@@ -98,7 +99,6 @@ pub(crate) fn run(
         Some(_) => RunStatus::Failed,
     };
     document.headline = reproduce::answer(&document);
-    document.plans_sha256 = hash(&texts, &document);
     let written = write_json(&dir.file(SUMMARY), &document)
         .and_then(|()| write_json(&dir.file(MANIFEST), &manifest));
     let shown = show(
@@ -186,13 +186,10 @@ pub(crate) fn again(
     )
 }
 
-/// Returns the SHA-256 of the plans, and of the findings with their ranges.
-fn hash(plans: &str, document: &ReproduceDocument) -> String {
+/// Returns the SHA-256 of the plans, as they are before a run chooses settings of another.
+fn hash<'a>(runs: impl Iterator<Item = &'a NamedRun>) -> String {
     let mut hash = Sha256::new();
-    hash.update(plans);
-    for claim in document.experiments.iter().flat_map(|one| &one.claims) {
-        hash.update(&claim.claim);
-    }
+    runs.for_each(|run| hash.update(&run.text));
     let bytes = hash.finalize();
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
