@@ -14,10 +14,10 @@ pub(crate) const HEADINGS: [&str; 12] = [
     "n",
     "timed out",
     "from send p50",
-    "95 % of it",
+    "95 % of from send",
     "write p50",
     "from ack p50",
-    "95 % of it",
+    "95 % of from ack",
     "from ack p99",
     "bracket p50",
 ];
