@@ -145,9 +145,11 @@ fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points:
     (fit.lambda, fit.sigma, fit.kappa) = (law.lambda, law.sigma, law.kappa);
     fit.error_percent = law.error * 100.0;
     fit.freedom = u32::try_from(law.freedom).unwrap_or(u32::MAX);
+    fit.lack_of_fit_p = law.lack_of_fit;
+    let holds = holds(fit);
     let replicas_of =
         |servers: f64| servers - f64::from(count(0)) + if count(0) == count(1) { 1.0 } else { 0.0 };
-    if kind == "select" && count(1) != count(2) {
+    if holds && kind == "select" && count(1) != count(2) {
         fit.peak_replicas = Some(each(law.peak_replicas, replicas_of));
     }
     fit.residuals = points
@@ -163,7 +165,7 @@ fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points:
         .collect();
     let last = work.replicas.max();
     let per_s = |replicas: u32| Some(law.at(count(replicas))? / together(work, kind, replicas));
-    fit.curve = (0..=last + 1)
+    fit.curve = (0..=if holds { last + 1 } else { last })
         .filter_map(|replicas| {
             Some(LawPoint {
                 replicas,
@@ -171,11 +173,7 @@ fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points:
             })
         })
         .collect();
-    fit.lack_of_fit_p = law.lack_of_fit;
-    if !holds(fit) {
-        return;
-    }
-    let predicted = law.predict(count(last + 1), work.starts);
+    let predicted = law.predict(count(last + 1), work.starts).filter(|_| holds);
     fit.prediction = predicted.map(|predicted| Prediction {
         replicas: last + 1,
         predicted: each(predicted, |value| value / together(work, kind, last + 1)),
