@@ -16,8 +16,11 @@ const DISK_WAIT: f64 = 0.2;
 /// The rates of one block.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockRates {
+    /// The start that it is of.
     pub(crate) start: u32,
+    /// Whether it counts.
     pub(crate) counts: bool,
+    /// Whether other virtual machines had the cores.
     pub(crate) disturbed: bool,
     /// Share of its time in which a thread of this machine waited for a disk.
     pub(crate) disk_wait: Option<f64>,
@@ -25,8 +28,8 @@ pub(crate) struct BlockRates {
     pub(crate) per_s: Vec<(String, f64)>,
 }
 
-/// Returns the largest and the median share of the blocks' time in which threads waited for a disk, and the blocks in which they waited
-/// longer than their own writes explain.
+/// Returns the largest and the median share of the counted blocks' time in which threads waited for a disk; `None` if none is larger than
+/// the median by [`DISK_WAIT`].
 pub(crate) fn disk_waits(blocks: &[BlockRates]) -> Option<DiskWaits> {
     let counted = || blocks.iter().filter(|block| block.counts);
     let waits: Vec<f64> = counted().filter_map(|block| block.disk_wait).collect();

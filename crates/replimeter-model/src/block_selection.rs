@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Blocks of a row that do not count, or that count although they were disturbed, and its rates with and without them.
 ///
-/// Blocks are left out for a reason that may also make them slow: without them a rate is an upper bound of what a user gets, and with
-/// them a lower one.
+/// Blocks are left out for a reason that may also make them slower or faster than others: how far the rates differ is how much they
+/// depend on the choice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockSelection {
     /// Share of the blocks that do not count, in percent; null if there are none.

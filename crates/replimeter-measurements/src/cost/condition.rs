@@ -72,6 +72,8 @@ pub(super) struct Condition {
     pub(super) invalid: u64,
     /// All blocks, also those that do not count.
     pub(super) seen: Vec<BlockRates>,
+    /// Starts that began, also those without a valid block.
+    begun: u32,
     /// Blocks that some server did not apply in time.
     pub(super) unapplied: u64,
     pub(super) retries: u64,
@@ -94,6 +96,7 @@ impl Condition {
             counted_ns: 0,
             invalid: 0,
             seen: Vec::new(),
+            begun: 0,
             unapplied: 0,
             retries: 0,
             failed: 0,
@@ -106,6 +109,7 @@ impl Condition {
 
     /// Begins the start of a round.
     pub(super) fn begin(&mut self, round: u32) {
+        self.begun += 1;
         self.starts.push(StartBlocks {
             round,
             ..StartBlocks::default()
@@ -137,9 +141,9 @@ impl Condition {
     pub(super) fn record(&mut self, block: &Block) {
         let result = &block.result;
         let seconds = result.counted.0 as f64 / 1e9;
-        if let Some(start) = self.starts.last().filter(|_| seconds > 0.0) {
+        if seconds > 0.0 {
             self.seen.push(BlockRates {
-                start: start.round,
+                start: self.begun,
                 counts: block.invalid.is_none(),
                 disturbed: false,
                 disk_wait: None,

@@ -21,6 +21,8 @@ use crate::selected_blocks::selection;
 use super::condition::{Condition, ConditionKey, StartBlocks, StartFigures};
 
 impl Condition {
+    /// Returns values of each start by its round, for comparisons; of a row with several starts in a round, as in a self-test, use
+    /// [`Self::of_starts`].
     fn rounds(&self, pick: impl Fn(&StartBlocks) -> Vec<f64>) -> Rounds {
         self.starts
             .iter()
@@ -51,8 +53,12 @@ impl Condition {
         all.unwrap_or_default()
     }
 
+    fn of_starts(&self, pick: impl Fn(&StartBlocks) -> Vec<f64>) -> Vec<Vec<f64>> {
+        self.starts.iter().map(pick).collect()
+    }
+
     fn throughput(&self) -> Rate {
-        rate(&self.throughputs())
+        rate(&self.of_starts(|start| start.throughput.clone()))
     }
 
     /// Returns the operations per second that all servers sustain: written and applied everywhere; unknown if
@@ -60,7 +66,7 @@ impl Condition {
     fn sustained(&self) -> Rate {
         let complete = |start: &StartBlocks| start.sustained.len() == start.throughput.len();
         if self.starts.iter().all(complete) {
-            rate(&self.rounds(|start| start.sustained.clone()))
+            rate(&self.of_starts(|start| start.sustained.clone()))
         } else {
             Rate::default()
         }
@@ -167,7 +173,9 @@ impl Condition {
             throughput: self.throughput(),
             sustained: self.sustained(),
             latency: distribution(&self.latency),
-            latency_mean_us: of_mean(self.means().values()),
+            latency_mean_us: of_mean(
+                &self.of_starts(|start| weighted(&start.mean, &start.operations)),
+            ),
             relative: none.map(|none| self.relative(none)).unwrap_or_default(),
             added: none
                 .filter(|none| none.key != *key)
@@ -185,9 +193,9 @@ impl Condition {
 }
 
 /// Returns the mean over the starts, with the standard deviation between blocks.
-fn rate(rounds: &Rounds) -> Rate {
-    let estimate = of_mean(rounds.values());
-    let blocks: Vec<f64> = rounds.values().flatten().copied().collect();
+fn rate(starts: &[Vec<f64>]) -> Rate {
+    let estimate = of_mean(starts);
+    let blocks = starts.concat();
     let count = blocks.len() as f64;
     let mean = blocks.iter().sum::<f64>() / count;
     let stdev = (blocks.len() > 1).then(|| {
@@ -445,6 +453,16 @@ mod tests {
         );
         assert_eq!(weighted(&[5.0, 7.0], &[3.0, 3.0]), [5.0, 7.0]);
         assert_eq!(weighted(&[5.0], &[]), [5.0]);
+    }
+
+    #[test]
+    fn both_starts_of_a_round_count_in_a_self_test() {
+        let mut both = condition(CostKind::None, &[100.0, 200.0]);
+        both.starts.iter_mut().for_each(|start| start.round = 1);
+        let row = both.row(None, None, "relaxed");
+        // The means of the starts are 101 and 201 µs.
+        assert_eq!(row.latency_mean_us.value, Some(151.0));
+        assert!(row.throughput.ci95.low.is_some(), "{:?}", row.throughput);
     }
 
     #[test]
