@@ -24,9 +24,10 @@ use std::{
 };
 
 use replimeter_instruments::{clock::Clock, host::HostWatch};
+use replimeter_model::estimate::Estimate;
 use replimeter_run::machine;
 use replimeter_sandbox::{Home, Install, Sandbox, Search, Settings};
-use replimeter_stats::student::mean_reach;
+use replimeter_stats::student::{geometric_mean, mean};
 use replimeter_suites::{TestEnvironment, home, memory_kib};
 use serde_json::Value;
 
@@ -157,28 +158,24 @@ fn line(figure: &str, measured: String, goal: &str) {
     println!("{figure:<58} {measured:>12}  {goal:<12}");
 }
 
-/// Returns the geometric mean of several repetitions of a positive figure, and its text with a 95 % interval (Student's, of the
-/// logarithms). Alternatives are measured in turns, and the ratio of each turn is one figure.
+/// Returns the geometric mean of several repetitions of a positive figure, and its text with a 95 % interval. Alternatives are measured in
+/// turns, and the ratio of each turn is one figure.
 fn figure(values: &[f64]) -> (f64, String) {
-    let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
-    shown(&logs, f64::exp)
+    let mean = geometric_mean(values);
+    (mean.value.unwrap_or(f64::NAN), text(mean))
 }
 
-/// Returns the same of differences, whose mean is the arithmetic one.
+/// Returns the mean of differences, in the same form.
 fn difference(values: &[f64]) -> String {
-    shown(values, |value| value).1
+    text(mean(values))
 }
 
-fn shown(values: &[f64], back: fn(f64) -> f64) -> (f64, String) {
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let value = back(mean);
-    match mean_reach(values) {
-        Some(reach) => {
-            let [low, high] = [mean - reach, mean + reach].map(back);
-            (value, format!("{value:.3} [{low:.3}, {high:.3}]"))
-        }
-        None => (value, format!("{value:.3}")),
-    }
+fn text(mean: Estimate) -> String {
+    let value = mean.value.unwrap_or(f64::NAN);
+    mean.ends().map_or_else(
+        || format!("{value:.3}"),
+        |[low, high]| format!("{value:.3} [{low:.3}, {high:.3}]"),
+    )
 }
 
 /// Returns the ratio of two alternatives, measured in turns.

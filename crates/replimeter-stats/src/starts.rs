@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use replimeter_model::estimate::Estimate;
 
-use crate::student::mean_reach;
+use crate::student::{geometric_mean, mean};
 
 /// The blocks of a condition by round.
 pub type Rounds = BTreeMap<u32, Vec<f64>>;
@@ -43,11 +43,7 @@ pub fn of_mean<'a>(starts: impl IntoIterator<Item = &'a Vec<f64>>) -> Estimate {
 /// A ratio and its inverse have the same interval; one round has no interval.
 #[must_use]
 pub fn of_ratio(of: &Rounds, to: &Rounds) -> Estimate {
-    let ratio = mean(&common(of, to, |of, to| (of / to).ln()));
-    Estimate {
-        value: ratio.value.map(f64::exp),
-        ci95: ratio.ends().map(|ends| ends.map(f64::exp)).into(),
-    }
+    geometric_mean(&common(of, to, |of, to| of / to))
 }
 
 /// Returns the difference of two means over the rounds that both have.
@@ -67,19 +63,6 @@ fn common(one: &Rounds, other: &Rounds, differ: fn(f64, f64) -> f64) -> Vec<f64>
 
 fn of_blocks(blocks: &[f64]) -> f64 {
     blocks.iter().sum::<f64>() / blocks.len() as f64
-}
-
-/// Returns the mean of values; unknown without one, and if one of them is not finite.
-fn mean(values: &[f64]) -> Estimate {
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    if !mean.is_finite() {
-        return Estimate::default();
-    }
-    let reach = mean_reach(values);
-    Estimate {
-        value: Some(mean),
-        ci95: reach.map(|reach| [mean - reach, mean + reach]).into(),
-    }
 }
 
 #[cfg(test)]

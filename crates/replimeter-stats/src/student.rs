@@ -1,5 +1,6 @@
 //! Student's distribution, for intervals from few observations.
 
+use replimeter_model::estimate::Estimate;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// The 97.5 % point of the standard normal distribution.
@@ -34,6 +35,31 @@ pub fn mean_reach(values: &[f64]) -> Option<f64> {
     let mean = values.iter().sum::<f64>() / count;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     Some(point * (squares / (count - 1.0) / count).sqrt())
+}
+
+/// Returns the mean of independent values with its 95 % interval; unknown without a value, and if one of them is not finite.
+#[must_use]
+pub fn mean(values: &[f64]) -> Estimate {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    if !mean.is_finite() {
+        return Estimate::default();
+    }
+    let reach = mean_reach(values);
+    Estimate {
+        value: Some(mean),
+        ci95: reach.map(|reach| [mean - reach, mean + reach]).into(),
+    }
+}
+
+/// Returns the geometric mean of independent positive values; its interval is that of the mean of their logarithms.
+#[must_use]
+pub fn geometric_mean(values: &[f64]) -> Estimate {
+    let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+    let mean = mean(&logs);
+    Estimate {
+        value: mean.value.map(f64::exp),
+        ci95: mean.ends().map(|ends| ends.map(f64::exp)).into(),
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use replimeter_stats::{
     series::{Series, distribution},
     share::{Proportion, Share},
     signed::SignedHistogram,
-    student::mean_reach,
+    student::mean,
 };
 use serde::{Deserialize, Serialize};
 
@@ -98,9 +98,8 @@ impl BatchBias {
 
     /// Returns the mean of the batches with its 95 % interval, which is Student's; `None` below two batches.
     fn mean(&self) -> Option<(f64, [f64; 2])> {
-        let reach = mean_reach(&self.differences)?;
-        let mean = self.differences.iter().sum::<f64>() / self.differences.len() as f64;
-        Some((mean, [mean - reach, mean + reach]))
+        let mean = mean(&self.differences);
+        mean.value.zip(mean.ends())
     }
 }
 
