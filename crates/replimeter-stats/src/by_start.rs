@@ -53,20 +53,17 @@ impl ByStart {
         !is_tail(p) || counts.len() < 2 || dependence::enough_starts(&counts)
     }
 
-    /// Returns the median of each start, by its number from 1; of samples whose starts are not separated, as those of one.
-    pub(crate) fn medians(&self) -> Vec<(u32, Option<Nanos>)> {
-        let starts = match self.starts.is_empty() {
-            true => std::slice::from_ref(&self.all),
-            false => &self.starts,
-        };
-        let median = |start: &SignedHistogram| start.at_rank(rank_of(0.5, start.count()));
-        (1..).zip(starts.iter().map(median)).collect()
+    /// Returns the quantile `p` of each start with a sample, however few it has, by the number of the start from 1.
+    pub(crate) fn numbered_quantiles(&self, p: f64) -> impl Iterator<Item = (u32, Nanos)> {
+        let of = move |start: &SignedHistogram| start.at_rank(rank_of(p, start.count()));
+        (1..)
+            .zip(&self.starts)
+            .filter_map(move |(number, start)| Some((number, of(start)?)))
     }
 
-    /// Returns the quantile `p` of each start with a sample, however few it has.
+    /// Returns the same without the numbers.
     pub(crate) fn quantiles(&self, p: f64) -> Vec<Nanos> {
-        let of = |start: &SignedHistogram| start.at_rank(rank_of(p, start.count()));
-        self.starts.iter().filter_map(of).collect()
+        self.numbered_quantiles(p).map(|(_, value)| value).collect()
     }
 
     /// Returns the quantile `p` in µs of each start with at least five samples beyond it.

@@ -1,7 +1,5 @@
 //! Lag by the number of a row within its start: whether servers had settled when rows began to count.
 
-use std::collections::BTreeMap;
-
 use replimeter_model::{lag::LagOfRows, time::Nanos};
 
 use crate::{
@@ -49,7 +47,7 @@ impl RowNumbers {
     /// Returns the medians, and their ratios to the last part in which every start has rows; none below two parts.
     pub(crate) fn parts(&self) -> Vec<LagOfRows> {
         let medians: Vec<Rounds> = self.parts.iter().map(medians).collect();
-        let complete = |medians: &Rounds| medians.len() == self.starts.max(1);
+        let complete = |medians: &Rounds| medians.len() == self.starts;
         let last = medians.iter().rposition(complete).unwrap_or(0);
         if last == 0 {
             return Vec::new();
@@ -71,11 +69,10 @@ impl RowNumbers {
 
 /// Returns the median of each start that has rows.
 fn medians(part: &ByStart) -> Rounds {
-    let medians = part.medians();
-    let known = medians
-        .into_iter()
-        .filter_map(|(start, median)| Some((start, vec![median?.as_micros()])));
-    known.collect::<BTreeMap<u32, Vec<f64>>>()
+    let medians = part.numbered_quantiles(0.5);
+    medians
+        .map(|(start, median)| (start, vec![median.as_micros()]))
+        .collect()
 }
 
 #[cfg(test)]
@@ -132,6 +129,7 @@ mod tests {
     #[test]
     fn short_starts_have_one_part_and_no_ratio() {
         let mut numbers = RowNumbers::default();
+        numbers.begin_start();
         (0..10).for_each(|_| numbers.record(Some(Nanos(5))));
         assert_eq!(numbers.parts(), []);
     }
