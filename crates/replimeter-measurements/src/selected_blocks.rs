@@ -1,13 +1,16 @@
 //! Blocks that do not count, and disturbed ones that do: what the choice changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use replimeter_model::block_selection::BlockSelection;
 use replimeter_render::{
     format::Format,
     report::{Cell, Table},
 };
-use replimeter_stats::{median, starts::of_mean};
+use replimeter_stats::{
+    median,
+    starts::{Rounds, of_mean},
+};
 
 /// Share of a block's time by which threads waited longer for the disk than in the median block, from which on others may have used it:
 /// the servers' own writes make every block wait.
@@ -75,17 +78,29 @@ pub(crate) fn selection(blocks: &[BlockRates]) -> BlockSelection {
     selection
 }
 
-/// Returns the mean over the starts of each kind's rate in the blocks that are wanted.
-fn rates(blocks: &[BlockRates], wanted: impl Fn(&BlockRates) -> bool) -> BTreeMap<String, f64> {
-    let mut kinds: BTreeMap<&str, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
+/// Returns the rates of a kind in the blocks that are wanted, by start.
+pub(crate) fn rounds(
+    blocks: &[BlockRates],
+    kind: &str,
+    wanted: impl Fn(&BlockRates) -> bool,
+) -> Rounds {
+    let mut rounds = Rounds::new();
     for block in blocks.iter().filter(|block| wanted(block)) {
-        for (kind, per_s) in &block.per_s {
-            let starts = kinds.entry(kind).or_default();
-            starts.entry(block.start).or_default().push(*per_s);
+        let of_kind = block.per_s.iter().filter(|(other, _)| other == kind);
+        for (_, per_s) in of_kind {
+            rounds.entry(block.start).or_default().push(*per_s);
         }
     }
-    let mean = |(kind, starts): (&str, BTreeMap<u32, Vec<f64>>)| {
-        Some((kind.to_owned(), of_mean(starts.values()).value?))
+    rounds
+}
+
+/// Returns the mean over the starts of each kind's rate in the blocks that are wanted.
+fn rates(blocks: &[BlockRates], wanted: impl Fn(&BlockRates) -> bool) -> BTreeMap<String, f64> {
+    let kinds = blocks.iter().flat_map(|block| &block.per_s);
+    let kinds: BTreeSet<&String> = kinds.map(|(kind, _)| kind).collect();
+    let mean = |kind: &String| {
+        let rounds = rounds(blocks, kind, &wanted);
+        Some((kind.clone(), of_mean(rounds.values()).value?))
     };
     kinds.into_iter().filter_map(mean).collect()
 }
@@ -152,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn excluded_blocks_are_a_bound() {
+    fn excluded_blocks_change_the_rates() {
         let blocks = [
             block(1, true, 100.0),
             block(1, false, 20.0),

@@ -1,23 +1,21 @@
 //! Aggregates the blocks of one phase with one number of replicas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use replimeter_instruments::scale::{Block, OperationResult};
 use replimeter_model::{load::LoadError, resources::ServerUse, scale::ScaleServer, time::Nanos};
 use replimeter_run::workloads::add_errors;
-use replimeter_stats::signed::SignedHistogram;
+use replimeter_stats::{signed::SignedHistogram, starts::Rounds};
 
-use crate::selected_blocks::BlockRates;
+use crate::selected_blocks::{BlockRates, rounds};
 
 /// One phase with one number of replicas.
 #[derive(Default)]
 pub(super) struct Condition {
     pub(super) shape: String,
-    /// Operations per second of the blocks, by kind of operation and start.
-    pub(super) rates: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
     /// Writes per second of the blocks, by start, over the time in which they were written and applied on
     /// every replica.
-    pub(super) sustained: BTreeMap<u32, Vec<f64>>,
+    pub(super) sustained: Rounds,
     pub(super) write_latency: SignedHistogram,
     pub(super) select_latency: SignedHistogram,
     pub(super) blocks: u32,
@@ -59,6 +57,21 @@ impl Condition {
         });
     }
 
+    /// Returns operations of a kind per second in the blocks that count, by start.
+    pub(super) fn rates(&self, kind: &str) -> Rounds {
+        rounds(&self.seen, kind, |block| block.counts)
+    }
+
+    /// Returns the number of starts with a block that counts.
+    pub(super) fn starts(&self) -> u32 {
+        let counted = self
+            .seen
+            .iter()
+            .filter(|block| block.counts && !block.per_s.is_empty());
+        let starts: BTreeSet<u32> = counted.map(|block| block.start).collect();
+        starts.len() as u32
+    }
+
     pub(super) fn add(&mut self, start: u32, block: Block) {
         self.blocks += 1;
         self.counted = self.counted + block.counted;
@@ -71,14 +84,6 @@ impl Condition {
         ServerUse::add_all(&mut self.until_applied, block.used_until_applied());
         for OperationResult { kind, result, .. } in block.parts {
             let seconds = result.counted.0 as f64 / 1e9;
-            if seconds > 0.0 {
-                self.rates
-                    .entry(kind.clone())
-                    .or_default()
-                    .entry(start)
-                    .or_default()
-                    .push(result.operations as f64 / seconds);
-            }
             if kind != "select" && seconds > 0.0 {
                 let applied = block.caught_up.unwrap_or_default().as_secs_f64();
                 let per_s = result.operations as f64 / (seconds + applied);

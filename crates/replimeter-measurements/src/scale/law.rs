@@ -7,7 +7,10 @@ use replimeter_model::{
     plan::{MIN_COUNTS, ScalePhase, ScalePlan},
     scale::{LawPoint, Prediction, Residual, ScaleFit},
 };
-use replimeter_stats::usl::{self, Fit, NoFit, Point};
+use replimeter_stats::{
+    starts::Rounds,
+    usl::{self, Fit, NoFit, Point},
+};
 
 use super::accumulator::Accumulator;
 
@@ -36,16 +39,14 @@ impl Accumulator {
     /// Returns the measurement of each start.
     fn points(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> Vec<Measured> {
         let of = |replicas: &u32| {
-            let starts = self
-                .conditions
-                .get(&(*replicas, phase))
-                .and_then(|condition| match kind {
-                    "select" => condition.rates.get(kind),
-                    // Only writes that were applied count.
-                    _ => Some(&condition.sustained),
-                })
-                .cloned()
-                .unwrap_or_default();
+            let starts =
+                self.conditions
+                    .get(&(*replicas, phase))
+                    .map_or_else(Rounds::new, |condition| match kind {
+                        "select" => condition.rates(kind),
+                        // Only writes that were applied count.
+                        _ => condition.sustained.clone(),
+                    });
             let replicas = *replicas;
             let mean = |rates: Vec<f64>| rates.iter().sum::<f64>() / rates.len().max(1) as f64;
             starts

@@ -17,8 +17,7 @@ impl Accumulator {
     /// Returns the rates of each round that has any.
     fn rounds(&self, replicas: u32, phase: ScalePhase, kind: &str) -> Rounds {
         let condition = self.conditions.get(&(replicas, phase));
-        let rates = condition.and_then(|condition| condition.rates.get(kind));
-        rates.cloned().unwrap_or_default()
+        condition.map_or_else(Rounds::new, |condition| condition.rates(kind))
     }
 
     /// Returns operations of a kind per second, and the ends of the interval.
@@ -94,12 +93,7 @@ impl Accumulator {
             shape: condition.shape.clone(),
             replicas,
             phase: phase.name().to_owned(),
-            starts: condition
-                .rates
-                .values()
-                .map(|starts| starts.len() as u32)
-                .max()
-                .unwrap_or(0),
+            starts: condition.starts(),
             blocks: condition.blocks,
             invalid_blocks: condition.invalid,
             counted_us,
