@@ -12,10 +12,10 @@ fn or_unknown(text: Option<&String>) -> &str {
 
 /// Returns a finding's words with its product.
 fn finding(claim: &Claim) -> String {
-    let product = claim.product.iter();
-    product.fold(claim.claim.clone(), |words, product| {
-        format!("{product}: {words}")
-    })
+    match &claim.product {
+        Some(product) => format!("{product}: {}", claim.claim),
+        None => claim.claim.clone(),
+    }
 }
 
 /// Returns the findings, one per line.

@@ -1,13 +1,14 @@
 //! The sweep over sizes.
 
-use std::collections::BTreeMap;
-
 use replimeter_model::{
     estimate::Estimate,
     lag::{LagDocument, SweepLoop},
     reproduce::{Claim, Table, Verdict},
 };
-use replimeter_stats::{median, starts::of_mean};
+use replimeter_stats::{
+    median,
+    starts::{Rounds, of_mean},
+};
 
 use super::{Changed, Judged, claim, fixed, shown, table, with_changed, within};
 use replimeter_render::{figures::count, format::or_dash};
@@ -24,12 +25,12 @@ fn by_sweep(
     loops: &[&SweepLoop],
     wanted: impl Fn(&SweepLoop) -> bool,
     pick: fn(&SweepLoop) -> f64,
-) -> Vec<Vec<f64>> {
-    let mut sweeps: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+) -> Rounds {
+    let mut sweeps = Rounds::new();
     for row in loops.iter().filter(|row| wanted(row)) {
         sweeps.entry(row.sweep).or_default().push(pick(row));
     }
-    sweeps.into_values().collect()
+    sweeps
 }
 
 /// Returns the published table.
@@ -55,7 +56,7 @@ fn loops_of(document: &LagDocument) -> Vec<&SweepLoop> {
 
 /// Returns the average bare time. The sweeps are what repeats: loops of one are neighbors in time.
 fn average_bare(loops: &[&SweepLoop]) -> Estimate {
-    of_mean(&by_sweep(loops, |_| true, |row| row.bare_us))
+    of_mean(by_sweep(loops, |_| true, |row| row.bare_us).values())
 }
 
 /// Returns the median bare time of the loops that are wanted, over the medians of each sweep. One stall of a second would decide an
@@ -63,7 +64,7 @@ fn average_bare(loops: &[&SweepLoop]) -> Estimate {
 fn median_bare(loops: &[&SweepLoop], wanted: impl Fn(&SweepLoop) -> bool) -> Estimate {
     let sweeps = by_sweep(loops, wanted, |row| row.bare_us);
     let medians = sweeps
-        .iter()
+        .values()
         .filter_map(|bare| median::of_values(bare).value);
     median::of_values(&medians.collect::<Vec<_>>())
 }
@@ -75,10 +76,11 @@ fn largest(loops: &[&SweepLoop]) -> u64 {
 /// Returns the bare time of the largest size relative to that of 1,000 bytes: the median over the sweeps of what each has. One loop of
 /// each size counts, the last: a sweep begins with two loops of 1,000 bytes, and the median of the means of two is not that of one.
 fn growth(loops: &[&SweepLoop]) -> Estimate {
-    let last = |size| {
-        let sweeps = by_sweep(loops, |row| row.size_bytes == size, |row| row.bare_us);
-        sweeps.into_iter().filter_map(|bare| bare.last().copied())
-    };
+    let bare = |size| by_sweep(loops, |row| row.size_bytes == size, |row| row.bare_us);
+    let (of, to) = (bare(largest(loops)), bare(1000));
+    let last = of
+        .iter()
+        .filter_map(|(sweep, of)| Some((*of.last()?, *to.get(sweep)?.last()?)));
     // A loop whose parts take longer than the whole has none, and is below every other.
     let ratio = |(of, to): (f64, f64)| match (of > 0.0, to > 0.0) {
         (true, true) => Some(of / to),
@@ -86,8 +88,7 @@ fn growth(loops: &[&SweepLoop]) -> Estimate {
         (false, true) => Some(0.0),
         (false, false) => None,
     };
-    let ratios = last(largest(loops)).zip(last(1000)).filter_map(ratio);
-    median::of_values(&ratios.collect::<Vec<_>>())
+    median::of_values(&last.filter_map(ratio).collect::<Vec<_>>())
 }
 
 /// Returns the measured table and the findings. In `later` rows are as late as the published ones.
@@ -115,7 +116,7 @@ pub fn sweep(document: &LagDocument, later: Option<&LagDocument>) -> (Table, Vec
         ],
         vec!["average bare".to_owned(), shown(average_bare(&loops), ms)],
     ];
-    let total = of_mean(&by_sweep(&loops, |_| true, |row| row.total_us));
+    let total = of_mean(by_sweep(&loops, |_| true, |row| row.total_us).values());
     let times = |ratio: f64| format!("{ratio:.2}");
     let flat = |growth| within(growth, 1.0 / 1.5, 1.5);
     let changed = later.map(|later| {
