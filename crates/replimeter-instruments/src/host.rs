@@ -90,7 +90,13 @@ impl CoreTime {
     }
 }
 
-/// Returns the time in µs for which a thread has waited, from a file of `/proc/pressure`.
+/// Returns the time in µs for which a thread has waited for a resource (`cpu`, `io`, `memory`); `None` where the kernel
+/// does not count it.
+fn pressure(proc: &Path, resource: &str) -> Option<u64> {
+    waited(&fs::read_to_string(proc.join("pressure").join(resource)).ok()?)
+}
+
+/// Returns that time from the text of such a file.
 fn waited(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("some "))?;
     let mut words = line.split_whitespace();
@@ -100,7 +106,7 @@ fn waited(text: &str) -> Option<u64> {
 /// Returns the time since boot in which a thread of this machine waited for a disk; `None` where the kernel does not count it.
 #[must_use]
 pub fn disk_wait() -> Option<Duration> {
-    waited(&fs::read_to_string("/proc/pressure/io").ok()?).map(Duration::from_micros)
+    pressure(Path::new("/proc"), "io").map(Duration::from_micros)
 }
 
 /// Pauses since a control group exists.
@@ -293,7 +299,6 @@ impl HostWatch {
 
     fn read(&self) -> HostCounters {
         let text = |path: &Path| fs::read_to_string(path).ok();
-        let pressure = self.proc.join("pressure");
         let limited = self.limited.iter().filter_map(|(name, files)| {
             let mut found = files.iter().filter_map(|file| pauses(&text(file)?));
             Some((name.clone(), found.next()?))
@@ -301,7 +306,7 @@ impl HostWatch {
         HostCounters {
             at: self.clock.now(),
             cores: text(&self.proc.join("stat")).and_then(|text| CoreTime::parse(&text)),
-            waited: PRESSURE.map(|name| waited(&text(&pressure.join(name))?)),
+            waited: PRESSURE.map(|name| pressure(&self.proc, name)),
             pauses: limited.collect(),
             client: client_threads(),
         }
