@@ -103,24 +103,27 @@ fn take(key: &str, servers: usize) -> Option<Sandbox> {
         }
         let copies = pool.copies.get(key).copied().unwrap_or(0);
         let room = pool.servers + servers <= harness::shared_places().max(servers);
-        let waits = LENT.get() == 0;
-        if copies < cores * COPIES_PER_CORE || !waits {
-            if room || !waits {
-                pool.copies.insert(key.to_owned(), copies + 1);
-                pool.servers += servers;
-                return None;
-            }
-            if let Some((other, sandbox)) = pool.idle.pop_front() {
-                drop(pool);
-                let servers = sandbox.members().len();
-                drop(sandbox);
-                ended(&other, servers);
-                pool = self::pool();
-                continue;
-            }
+        let few = copies < cores * COPIES_PER_CORE;
+        if few && room || LENT.get() > 0 {
+            pool.copies.insert(key.to_owned(), copies + 1);
+            pool.servers += servers;
+            return None;
         }
-        pool = RETURNED.wait(pool).unwrap_or_else(PoisonError::into_inner);
+        if few && let Some((other, sandbox)) = pool.idle.pop_front() {
+            drop(pool);
+            stop(&other, sandbox);
+            pool = self::pool();
+        } else {
+            pool = RETURNED.wait(pool).unwrap_or_else(PoisonError::into_inner);
+        }
     }
+}
+
+/// Stops a sandbox and gives its room back.
+fn stop(key: &str, sandbox: Sandbox) {
+    let servers = sandbox.members().len();
+    drop(sandbox);
+    ended(key, servers);
 }
 
 /// Gives the room of a sandbox back that has ended.
@@ -155,9 +158,7 @@ impl Drop for Shared {
             pool().idle.push_back((self.key.clone(), sandbox));
             RETURNED.notify_all();
         } else {
-            let servers = sandbox.members().len();
-            drop(sandbox);
-            ended(&self.key, servers);
+            stop(&self.key, sandbox);
         }
         if let Err(panic) = restored {
             resume_unwind(panic);
