@@ -389,12 +389,12 @@ mod tests {
         let expected: [&[&str]; 5] = [
             &[
                 r#"lag.step-pause: "200ms" → "50ms""#,
-                "lag.sweeps: 250 → 30",
+                "lag.sweeps: 250 → 80",
             ],
             &[
                 r#"scale.data-size: "300MB" → "30MB""#,
                 r#"scale.duration: "10s" → "3s""#,
-                "scale.starts: 6 → 3",
+                "scale.starts: 6 → 5",
                 r#"scale.warm-up: "3s" → "1s""#,
                 r#"target.server-options: ["innodb_buffer_pool_size=64M", "innodb_flush_log_at_trx_commit=1", "sync_binlog=1"] → ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1", "innodb_buffer_pool_size=6M"]"#,
             ],
@@ -404,11 +404,12 @@ mod tests {
                 "stale.load-data-size: 1000000 → 50000",
                 r#"stale.read-delays: "auto" → "none""#,
                 "stale.rounds: 10000 → none",
+                "stale.starts: 5 → 4",
             ],
             &[
                 r#"cost.duration: "30s" → "6s""#,
                 r#"cost.modes: "mariadb/none,mariadb/binlog,mariadb/async,mariadb/semi-sync,galera,mysql/none,mysql/binlog,mysql/async,mysql/semi-sync,group" → "mariadb/none,mariadb/binlog,mariadb/async,mariadb/semi-sync,mysql/none,mysql/binlog,mysql/async,mysql/semi-sync""#,
-                "cost.starts: 10 → 4",
+                "cost.starts: 10 → 5",
                 r#"cost.warm-up: "1s" → "500ms""#,
             ],
         ];

@@ -84,7 +84,7 @@ pub(super) type Found = (Table, Vec<Claim>);
 /// Sweeps of a small run: nearly all of a sweep's time are its pauses.
 const SHORT_SWEEPS: &str = r#"
     [lag]
-    sweeps = 30
+    sweeps = 80
     step-pause = "50ms"
 "#;
 
@@ -137,7 +137,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
             [scale]
             duration = "3s"
             warm-up = "1s"
-            starts = 3
+            starts = 5
             data-size = "30MB"
         "#,
             ..PublishedRun::DEFAULT
@@ -157,7 +157,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
             [scale]
             duration = "3s"
             warm-up = "500ms"
-            starts = 4
+            starts = 7
             data-size = "30MB"
         "#,
             ..PublishedRun::DEFAULT
@@ -207,6 +207,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
             # After a huge update, a round takes seconds, so the limit is a time. The table has no curve.
             rounds = {}
             duration = "6s"
+            starts = 4
             read-delays = "none"
             load-data-size = "50000"
         "#,
@@ -252,7 +253,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
             [cost]
             modes = "mariadb/none,mariadb/binlog,mariadb/async,mariadb/semi-sync,mysql/none,mysql/binlog,mysql/async,mysql/semi-sync"
             duration = "6s"
-            starts = 4
+            starts = 5
             warm-up = "500ms"
         "#,
             ..PublishedRun::DEFAULT
@@ -286,7 +287,7 @@ pub(super) const PUBLISHED: [Published; 5] = [
                 small: r#"
                 [cost]
                 duration = "6s"
-                starts = 4
+                starts = 5
                 warm-up = "500ms"
             "#,
                 // An insert then takes about as long as the published one.
