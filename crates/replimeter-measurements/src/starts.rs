@@ -1,18 +1,7 @@
-//! Several starts of the servers: their number in recorded calls, where it is left out if it is the first one, and what a
-//! report states about them.
+//! Several starts of the servers: what a report states about them.
 
 use replimeter_model::record::StartSpread;
 use replimeter_stats::dependence::{MIN_STARTS, missed};
-
-/// Returns the number of the first start.
-pub(crate) fn first() -> u32 {
-    1
-}
-
-/// Returns whether it is the first start.
-pub(crate) fn is_first(start: &u32) -> bool {
-    *start == first()
-}
 
 /// Returns what the intervals of a run with this number of fresh starts cover, 0 for servers that ran already; `several` is
 /// what they are with several starts.

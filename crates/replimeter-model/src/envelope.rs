@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    record::{ClientRecord, RunStatus, TargetRecord},
+    record::{ClientRecord, EqualRuns, RunStatus, TargetRecord},
     warning::Warning,
 };
 
@@ -34,6 +34,9 @@ pub struct Envelope<S, R> {
     pub error: Option<String>,
     /// Main finding, in one or a few sentences.
     pub headline: String,
+    /// How much runs of this plan differ; absent unless the folder of the run directory has five or more that are complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub equal_runs: Option<EqualRuns>,
     /// The resolved settings, under the names of the plan's keys in snake_case.
     #[serde(with = "settings")]
     #[schemars(with = "S")]

@@ -9,7 +9,7 @@ use crate::{
     envelope::Envelope,
     load::LoadRecord,
     plan::StaleSettings,
-    record::{Distribution, StartSpread, Window},
+    record::{Distribution, StartSpread, Window, first_start, is_first_start},
     time::Nanos,
 };
 
@@ -506,6 +506,9 @@ pub struct StaleLoad {
     pub read_consistency: String,
     /// Reset of connections between rounds.
     pub session_reset: String,
+    /// The start of the servers, from 1; absent for the first.
+    #[serde(default = "first_start", skip_serializing_if = "is_first_start")]
+    pub start: u32,
     /// Result of the load.
     #[serde(flatten)]
     pub record: LoadRecord,

@@ -55,6 +55,14 @@ pub fn headline(document: &LagDocument) -> String {
     parts.join(" ")
 }
 
+/// Returns the figure that the headline leads with, and the replica that it is of: the estimate of the median, or its upper bound.
+#[must_use]
+pub fn leading(document: &LagDocument) -> Option<(String, f64)> {
+    let row = *overall_rows(document).first()?;
+    let estimate = row.estimate.p50_us.filter(|_| row.estimator == ESTIMATOR);
+    Some((document.label_of(row), estimate.or(row.from_ack.p50_us)?))
+}
+
 /// Returns what the methods show without replication: of several shapes or methods the range.
 fn floor(document: &LagDocument) -> Option<String> {
     let floors = document.results.floors.iter();

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     cli_error::{CliError, FailureKind},
+    compare::equal_runs,
     event::{Progress, ProgressDetail, Stage},
     options::OutputArgs,
     run_dir::{RunDir, is_complete},
@@ -63,10 +64,11 @@ pub(super) fn run<'a, M: Measurement>(
         ended: over.ended.clone(),
     };
     let RunOutput {
-        document,
+        mut document,
         histograms,
         failure,
     } = finished.conclude(accumulator);
+    equal_runs::add::<M>(&mut document, &over.manifest, &over.plan);
     let logged = over.keep_histograms(histograms.as_ref());
     let dir = over.run_dir.path();
     let warnings = streams.then(|| terminal::warnings(&document.warnings));

@@ -26,7 +26,7 @@ pub use self::{
     driver::{each_start, each_target, with_causes},
     event::{Event, Flow, Observer, Observers, Progress, ProgressDetail, Stage},
     measurement::{
-        Concluded, Document, Finished, Histograms, Measurement, Plan, RunContext, RunEnd,
+        Concluded, Document, Finished, Histograms, Leading, Measurement, Plan, RunContext, RunEnd,
         outcome_of, to_measure, with_advice,
     },
     recorded::{Recorded, incomplete_hint, of_files, read_json, read_value},

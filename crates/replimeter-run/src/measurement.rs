@@ -10,6 +10,7 @@ use std::path::Path;
 
 use clap::{Arg, Args, Command};
 use replimeter_model::{
+    compare::Quantity,
     envelope::Envelope,
     manifest::Manifest,
     plan::{CoreUse, Planned, Settings},
@@ -170,6 +171,11 @@ pub trait Measurement: Sized + 'static {
     /// Returns the headline, in one or a few sentences.
     fn headline(document: &Document<Self>) -> String;
 
+    /// Returns the figure that the headline leads with, by which runs of one plan are told apart; `None` if there is none.
+    fn leading(_document: &Document<Self>) -> Option<Leading> {
+        None
+    }
+
     /// Returns the figures of a run for a comparison.
     fn figures(document: &Document<Self>, samples: &SampleFile) -> Result<Figures, CliError>;
 
@@ -282,6 +288,7 @@ impl<M: Measurement> Finished<'_, M> {
             status: status(failure.as_ref()),
             error: failure.as_ref().map(|failure| failure.message.clone()),
             headline: String::new(),
+            equal_runs: None,
             settings: self.plan.settings.clone(),
             target: concluded.target,
             client: ClientRecord {
@@ -311,6 +318,28 @@ impl<M: Measurement> Finished<'_, M> {
             histograms: concluded.histograms,
             failure,
         }
+    }
+}
+
+/// The figure that leads a headline.
+pub struct Leading {
+    /// What it is of: a replica, a load.
+    pub figure: String,
+    /// Its value.
+    pub value: f64,
+    /// Its unit.
+    pub unit: Quantity,
+}
+
+impl Leading {
+    /// Returns the figure, if it has a value.
+    pub fn of(figure: String, value: Option<f64>, unit: Quantity) -> Option<Self> {
+        let value = value?;
+        Some(Self {
+            figure,
+            value,
+            unit,
+        })
     }
 }
 

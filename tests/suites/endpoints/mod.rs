@@ -57,6 +57,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(preconditions::delayed_replica_is_refused on cluster),
     test!(preconditions::too_large_payload_is_clamped on cluster),
     test!(run_files::killed_run_has_figures on cluster),
+    test!(run_files::fifth_run_of_a_plan_shows_how_much_runs_differ on cluster),
     test!(run_files::full_disk_is_explained_at_every_write on cluster),
     test!(failures::killed_replica_ends_the_run).starts(2),
     test!(replica_tables::lag_keeps_tables_only_on_a_replica on cluster),

@@ -31,6 +31,29 @@ fn results(run: &Path) -> Value {
     summary(run)["results"].take()
 }
 
+pub(super) fn fifth_run_of_a_plan_shows_how_much_runs_differ(cluster: &Cluster) {
+    let tool = TestEnvironment::new();
+    let measure = |rounds: &str| {
+        let ended = cluster.run(&tool, &["--rounds", rounds, "--json"]);
+        ended.with_code(0).json()
+    };
+    for _ in 0..4 {
+        assert_eq!(measure("40")["equal_runs"], Value::Null);
+    }
+    assert_eq!(measure("41")["equal_runs"], Value::Null, "another plan");
+    let fifth = measure("40");
+    let equal = &fifth["equal_runs"];
+    assert_eq!(
+        (&equal["runs"], &equal["figure"], &equal["unit"]),
+        (&5.into(), &"replica1".into(), &"us".into())
+    );
+    let [min, max] = ["min", "max"].map(|end| equal[end].as_f64().unwrap());
+    let own = fifth["results"]["rows"][0]["estimate"]["p50_us"].as_f64();
+    assert!(min <= own.unwrap() && own.unwrap() <= max, "{fifth:#}");
+    let headline = fifth["headline"].as_str().unwrap();
+    assert!(headline.contains("5 runs of this plan here"), "{headline}");
+}
+
 pub(super) fn killed_run_has_figures(cluster: &Cluster) {
     let tool = TestEnvironment::new();
     let child = under_way(cluster, &tool, &["--interval", "2ms"]);

@@ -6,6 +6,7 @@ use super::*;
 fn measure(tool: &TestEnvironment, name: &str, starts: &str) -> Value {
     let rounds = ["--rounds", "120", "--starts", starts, "--warm-up", "5"];
     let curve = ["--read-delays", "0,1ms", "--curve-rounds", "20"];
+    let load = ["--load", "insert:1@primary"];
     let args = [
         &[
             "stale",
@@ -19,6 +20,7 @@ fn measure(tool: &TestEnvironment, name: &str, starts: &str) -> Value {
         ],
         &rounds[..],
         &curve,
+        &load,
     ];
     tool.run(&args.concat()).with_code(0).json()
 }
@@ -31,6 +33,17 @@ fn share_the_rounds(tool: &TestEnvironment, starts: u64) {
     consistent(row);
     assert_eq!(number(&row["rounds"]), 120, "{row:#}");
     assert_eq!(number(&row["curve"][1]["reads"]), 20, "{row:#}");
+    // Each start has a load of its own.
+    let loads = several["results"]["load"].as_array().unwrap();
+    let of_start: Vec<u64> = loads
+        .iter()
+        .map(|load| load["start"].as_u64().unwrap_or(1))
+        .collect();
+    assert_eq!(of_start, Vec::from_iter(1..=starts));
+    assert!(
+        loads.iter().all(|load| number(&load["passes"]) > 0),
+        "{loads:#?}"
+    );
     // The time between starts is no round, no part of the rate, and not in the timeline.
     let windows = several["results"]["timelines"][0]["windows"].as_array();
     let windows = windows.unwrap();

@@ -8,7 +8,7 @@ mod windows;
 use std::{path::Path, time::Duration};
 
 use crate::backlog::{
-    report::{answer, report},
+    report::{answer, name, report},
     windows::{BacklogWindows, add_windows},
 };
 use clap::Command;
@@ -20,6 +20,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     backlog::{BacklogDocument, BacklogPhase, BacklogResults, BacklogRow},
+    compare::Quantity,
     load::LoadRecord,
     plan::{BacklogPlan, BacklogSettings, CoreUse, Planned},
     target::Target,
@@ -27,7 +28,7 @@ use replimeter_model::{
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    Concluded, Event, Finished, Measurement, Progress, ProgressDetail, RunContext, Stage,
+    Concluded, Event, Finished, Leading, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::CliError,
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS, ServerCost, load_connections},
@@ -230,6 +231,12 @@ Terms of the report:
 
     fn headline(document: &BacklogDocument) -> String {
         answer(document)
+    }
+
+    fn leading(document: &BacklogDocument) -> Option<Leading> {
+        let row = document.results.rows.first()?;
+        let sustained = row.sustained_per_s.mean;
+        Leading::of(name(document, row), sustained, Quantity::PerS)
     }
 
     fn figures(document: &BacklogDocument, _: &SampleFile) -> Result<Figures, CliError> {

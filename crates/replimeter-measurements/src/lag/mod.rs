@@ -23,17 +23,22 @@ use replimeter_instruments::{
     table::{ProbeTable, RowBudget},
 };
 use replimeter_model::{
+    compare::Quantity,
     lag::{LagDocument, LagResults},
     plan::{CoreUse, LagPlan, LagSettings, Method, Planned, StopCondition, WarmUp, WritePattern},
     sample::Phase,
     target::{NULL_REPLICA, Target},
 };
 use replimeter_render::{
-    chart::Chart, headline::headline, html::HtmlError, report::Report, rows::Rows,
+    chart::Chart,
+    headline::{headline, leading},
+    html::HtmlError,
+    report::Report,
+    rows::Rows,
     side_by_side::RunSummary,
 };
 use replimeter_run::{
-    Concluded, Finished, Measurement, Progress, ProgressDetail, RunContext, Stage,
+    Concluded, Finished, Leading, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::CliError,
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, WRITES, replicas},
@@ -210,6 +215,11 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
 
     fn headline(document: &LagDocument) -> String {
         headline(document)
+    }
+
+    fn leading(document: &LagDocument) -> Option<Leading> {
+        let (replica, value) = leading(document)?;
+        Leading::of(replica, Some(value), Quantity::Us)
     }
 
     fn figures(document: &LagDocument, samples: &SampleFile) -> Result<Figures, CliError> {

@@ -10,7 +10,7 @@ use replimeter_model::{
     load::LoadRecord,
     manifest::{Manifest, ServerRecord},
     plan::{LagPlan, Method, Pace, Planned, Settings, WritePattern},
-    record::TargetRecord,
+    record::{TargetRecord, first_start, is_first_start},
     sample::{LagSample, Phase},
     target::Target,
     time::Nanos,
@@ -30,7 +30,6 @@ use replimeter_stats::{
 use serde::{Deserialize, Serialize};
 
 use super::{Lag, sweep::sweep_tables};
-use crate::starts::{first, is_first};
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
@@ -41,7 +40,7 @@ pub(crate) enum Call {
         /// The label in reports.
         label: String,
         /// The start of these servers, from 1.
-        #[serde(default = "first", skip_serializing_if = "is_first")]
+        #[serde(default = "first_start", skip_serializing_if = "is_first_start")]
         start: u32,
         /// The replication mode, as reported by its servers.
         mode: String,

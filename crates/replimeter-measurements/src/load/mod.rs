@@ -13,7 +13,7 @@ use std::{path::Path, time::Duration};
 
 use crate::data::Data;
 use crate::load::{
-    report::{answer, report},
+    report::{answer, description, in_headline, report},
     seconds::{Seconds, add_all},
 };
 use clap::Command;
@@ -27,6 +27,7 @@ use replimeter_instruments::{
     resources::{Meter, ResourceWatch},
 };
 use replimeter_model::{
+    compare::Quantity,
     load_results::{LoadDocument, LoadResults},
     plan::{CoreUse, LoadRunPlan, LoadSettings, Planned},
     target::Role,
@@ -37,7 +38,7 @@ use replimeter_render::{
     chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
 };
 use replimeter_run::{
-    Concluded, Finished, Histograms, Measurement, RunContext, Stage,
+    Concluded, Finished, Histograms, Leading, Measurement, RunContext, Stage,
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, ServerCost, TIME},
@@ -280,6 +281,11 @@ Terms of the report:
 
     fn headline(document: &LoadDocument) -> String {
         answer(document)
+    }
+
+    fn leading(document: &LoadDocument) -> Option<Leading> {
+        let load = &in_headline(document).next()?.load;
+        Leading::of(description(load), load.throughput.mean, Quantity::PerS)
     }
 
     fn figures(document: &LoadDocument, _: &SampleFile) -> Result<Figures, CliError> {

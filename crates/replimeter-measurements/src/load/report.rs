@@ -234,6 +234,13 @@ fn settling(wait: &SettlingRecord) -> String {
     )
 }
 
+/// Returns the rows of the headline: of a series of loads that at which it saturates.
+pub(super) fn in_headline(run: &LoadDocument) -> impl Iterator<Item = &LoadRow> {
+    let threads = run.results.saturation.as_ref().map(|found| found.threads);
+    let rows = run.results.rows.iter();
+    rows.filter(move |row| threads.is_none_or(|threads| threads == row.load.threads))
+}
+
 /// Returns the headline in one sentence.
 #[must_use]
 pub(crate) fn answer(run: &LoadDocument) -> String {
@@ -272,11 +279,7 @@ pub(crate) fn answer(run: &LoadDocument) -> String {
         )
     };
     let saturation = run.results.saturation.as_ref();
-    let shown =
-        run.results.rows.iter().filter(|row| {
-            saturation.is_none_or(|saturation| saturation.threads == row.load.threads)
-        });
-    let mut answer = shown.map(part).collect::<Vec<_>>().join("; ");
+    let mut answer = in_headline(run).map(part).collect::<Vec<_>>().join("; ");
     if let Some(saturation) = saturation {
         let most = run.results.rows.last().map_or(0, |row| row.load.threads);
         answer.push_str(&match saturation.reached {

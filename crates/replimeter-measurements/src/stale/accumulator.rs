@@ -2,6 +2,7 @@
 
 use replimeter_instruments::{load::GroupResult, stale::Outcome};
 use replimeter_model::{
+    record::{first_start, is_first_start},
     stale::{StaleResults, StaleRound, StaleWindow},
     time::Nanos,
     warning::Warning,
@@ -13,10 +14,7 @@ use super::{
     case_rounds::{CaseAccumulator, CaseRounds},
     remedy::SiteUse,
 };
-use crate::{
-    stale::samples::{SampleLabels, add_round},
-    starts::{first, is_first},
-};
+use crate::stale::samples::{SampleLabels, add_round};
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
@@ -26,7 +24,7 @@ pub(crate) enum Call {
     Shape {
         label: String,
         /// The start of these servers, from 1.
-        #[serde(default = "first", skip_serializing_if = "is_first")]
+        #[serde(default = "first_start", skip_serializing_if = "is_first_start")]
         start: u32,
         mode: String,
     },
@@ -154,7 +152,7 @@ impl Accumulator {
         for load in loads {
             self.warnings.extend(load.warnings());
             self.warnings.extend(rounds.unfinished(&load));
-            rounds.add_load(&load);
+            rounds.add_load(&load, self.start);
         }
         self.measured = self.measured + outcome.measured;
         self.warnings.extend(outcome.warnings);

@@ -443,13 +443,14 @@ impl CaseRounds {
         })
     }
 
-    /// Adds the results of a load.
-    pub(super) fn add_load(&mut self, load: &GroupResult) {
+    /// Adds the results of a load in this start.
+    pub(super) fn add_load(&mut self, load: &GroupResult, start: u32) {
         let case = &self.case;
         self.loads.push(StaleLoad {
             case: case.load.clone(),
             read_consistency: case.level().to_owned(),
             session_reset: case.connections().to_owned(),
+            start,
             record: LoadRecord {
                 shape: case.shape.clone(),
                 ..load.record()

@@ -15,7 +15,7 @@ mod site;
 use std::{path::Path, sync::atomic::Ordering};
 
 use crate::stale::{
-    report::{answer, report},
+    report::{answer, label, report},
     samples::SampleLabels,
 };
 use replimeter_engine::source::Servers;
@@ -26,6 +26,7 @@ use replimeter_instruments::{
     table::ProbeTable,
 };
 use replimeter_model::{
+    compare::Quantity,
     load::LoadSpec,
     plan::{CoreUse, LoadRate, Planned, ReadConsistency, StalePlan, StaleSettings, StopCondition},
     stale::{StaleDocument, StaleResults},
@@ -36,7 +37,7 @@ use replimeter_render::{
     chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
 };
 use replimeter_run::{
-    Concluded, Finished, Measurement, RunContext, Stage,
+    Concluded, Finished, Leading, Measurement, RunContext, Stage,
     cli_error::{CliError, FailureKind},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, ServerCost, load_connections},
@@ -251,6 +252,12 @@ Writes only to the schema `replimeter`, which it creates and drops.";
 
     fn headline(document: &StaleDocument) -> String {
         answer(document)
+    }
+
+    fn leading(document: &StaleDocument) -> Option<Leading> {
+        let mut rows = document.results.rows.iter();
+        let row = rows.find(|row| row.stale_percent.is_some())?;
+        Leading::of(label(document, row), row.stale_percent, Quantity::Percent)
     }
 
     fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<Figures, CliError> {

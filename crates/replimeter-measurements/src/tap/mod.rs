@@ -14,6 +14,7 @@ use crate::tap::{
 use clap::{Args, Command};
 use replimeter_instruments::tap::{self, Event, Listener, Outcome};
 use replimeter_model::{
+    compare::Quantity,
     plan::{CoreUse, Planned, TapPlan, TapSettings},
     tap::{TapDocument, TapResults, TapRow, TapWindow},
     time::Nanos,
@@ -21,8 +22,8 @@ use replimeter_model::{
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    self as run, Concluded, Finished, Flow, Histograms, Measurement, Observer, OutputReader,
-    Progress, RunContext, Screen, Stage,
+    self as run, Concluded, Finished, Flow, Histograms, Leading, Measurement, Observer,
+    OutputReader, Progress, RunContext, Screen, Stage,
     cli_error::{CliError, unexpected},
     compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS, ServerCost, WRITES},
@@ -305,6 +306,11 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
 
     fn headline(document: &TapDocument) -> String {
         answer(document)
+    }
+
+    fn leading(document: &TapDocument) -> Option<Leading> {
+        let row = document.results.rows.first()?;
+        Leading::of(row.replica.clone(), row.lag.p50_us, Quantity::Us)
     }
 
     fn figures(document: &TapDocument, samples: &SampleFile) -> Result<Figures, CliError> {

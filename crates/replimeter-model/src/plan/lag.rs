@@ -467,15 +467,14 @@ impl LagSettings {
     /// Returns the number of starts of a sandbox.
     fn starts(&self, writes: &WritePattern) -> Result<u32, PlanError> {
         // A table that is emptied between steps, a waterfall and a load are of one start.
-        let until = match writes {
-            WritePattern::Rounds { until, .. } => Some(*until),
-            WritePattern::Sweep { .. } => None,
-        };
-        starts::number(
-            self.starts,
-            until.filter(|_| self.stages != Some(true) && self.load.is_empty()),
-            "sweeps, stages and loads are observed in one start: give starts 1, and compare several runs",
-        )
+        let several = self.stages != Some(true) && self.load.is_empty();
+        match writes {
+            WritePattern::Rounds { until, .. } if several => starts::number(self.starts, *until),
+            _ if self.starts.is_some_and(|starts| starts > 1) => contradiction(
+                "sweeps, stages and loads are observed in one start: give starts 1, and compare several runs",
+            ),
+            _ => Ok(1),
+        }
     }
 
     fn writes(&self) -> Result<WritePattern, PlanError> {

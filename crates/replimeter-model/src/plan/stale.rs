@@ -64,7 +64,7 @@ pub struct StaleSettings {
     /// Fresh starts of the servers, which share the rounds [default: at most 10]
     ///
     /// Starts differ more than the rounds of one, so only several starts show what another run would give. The default
-    /// is one start for each 100 rounds or second. It is 1 for servers that run already, and with --load or --case.
+    /// is one start for each 100 rounds or second, and 1 for servers that run already. Each start has its own load and data.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts: Option<u32>,
@@ -381,12 +381,7 @@ impl Settings for StaleSettings {
         } else {
             until
         };
-        // A load is measured in one start.
-        let starts = starts::number(
-            self.starts,
-            Some(until).filter(|_| cases.iter().all(|case| case.0.is_empty())),
-            "loads are observed in one start: give starts 1, and compare several runs",
-        )?;
+        let starts = starts::number(self.starts, until)?;
         let usual = match until {
             StopCondition::Rounds(rounds) => (rounds / 5).clamp(100, 2000),
             StopCondition::Elapsed(_) => 200,

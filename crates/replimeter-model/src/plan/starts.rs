@@ -39,15 +39,10 @@ pub(super) fn only_of_sandboxes(
     Ok(())
 }
 
-/// Returns the number of starts: as given, or as many as the rounds are enough for. `until` is `None` for a run that is
-/// of one start, for the reason `one`.
-pub(super) fn number(
-    given: Option<u32>,
-    until: Option<StopCondition>,
-    one: &'static str,
-) -> Result<u32, PlanError> {
+/// Returns the number of starts: as given, or as many as the rounds are enough for.
+pub(super) fn number(given: Option<u32>, until: StopCondition) -> Result<u32, PlanError> {
     let Some(starts) = given else {
-        return Ok(until.map_or(1, enough_for));
+        return Ok(enough_for(until));
     };
     if !(1..=MAX_STARTS).contains(&starts) {
         return Err(PlanError::Contradiction(format!(
@@ -55,8 +50,7 @@ pub(super) fn number(
         )));
     }
     match until {
-        None if starts > 1 => contradiction(one),
-        Some(StopCondition::Rounds(rounds)) if rounds < u64::from(starts) => {
+        StopCondition::Rounds(rounds) if rounds < u64::from(starts) => {
             contradiction("each start needs a round: give at least as many rounds as starts")
         }
         _ => Ok(starts),

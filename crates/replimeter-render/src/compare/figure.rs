@@ -3,6 +3,7 @@
 use replimeter_model::{
     compare::{Better, Change, CompareRow, Quantity, SideFigure},
     estimate::Estimate,
+    record::EqualRuns,
 };
 
 use crate::figures::{Unit, rate};
@@ -53,6 +54,22 @@ fn decimals(size: f64) -> usize {
 #[must_use]
 pub fn percent(value: f64) -> String {
     format!("{}{} %", sign(value), percent_digits(value))
+}
+
+/// Returns how much runs of one plan differ, for a headline.
+#[must_use]
+pub fn equal_runs(runs: &EqualRuns) -> String {
+    let [min, max] = [runs.min, runs.max].map(|value| bare(runs.unit, value, runs.max));
+    let differ = runs.differ_percent.map_or_else(String::new, |ends| {
+        let [low, high] = ends.map(percent);
+        format!("; two such runs differ by {low} to {high} (95 %)")
+    });
+    format!(
+        "{} runs of this plan here: {} {min} to {max}{}{differ}.",
+        runs.runs,
+        runs.figure,
+        symbol(runs.unit, runs.max)
+    )
 }
 
 fn percent_digits(value: f64) -> String {

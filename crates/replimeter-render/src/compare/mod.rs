@@ -10,7 +10,7 @@ use replimeter_model::compare::{
 };
 
 pub(crate) use self::figure::change;
-pub use self::figure::{amount, percent, verdict};
+pub use self::figure::{amount, equal_runs, percent, verdict};
 use self::figure::{detectable_difference, difference, is_insensitive, meaning, size_of};
 use crate::{
     figures::{count, rate},

@@ -13,7 +13,7 @@ use replimeter_model::{
 
 use crate::starts::spread;
 
-use self::words::{bound, price, sentences, verdicts, witnesses};
+use self::words::{bound, of_start, price, sentences, verdicts, witnesses};
 use replimeter_render::{
     cell::throughput,
     figures::{Unit, count, time},
@@ -207,7 +207,13 @@ fn loads(run: &StaleDocument) -> Table {
         2,
         loads,
         &[
-            ("load", &|(_, of)| Cell::from(description(of, several))),
+            ("load", &|(load, of)| {
+                Cell::from(format!(
+                    "{}{}",
+                    description(of, several),
+                    of_start(run, load)
+                ))
+            }),
             ("with reads", &|(load, _)| {
                 read_description(&load.read_consistency, &load.session_reset).into()
             }),

@@ -365,7 +365,7 @@ pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
             .flat_map(|course| stalls(course, judged)),
     );
     sentences.extend(run.results.timelines.iter().flat_map(slowed));
-    sentences.extend(run.results.load.iter().filter_map(gap));
+    sentences.extend(run.results.load.iter().filter_map(|load| gap(run, load)));
     let late = run
         .results
         .rows
@@ -434,15 +434,24 @@ fn troubles(run: &StaleDocument, row: &StaleRow) -> Vec<String> {
         .collect()
 }
 
+/// Returns which start a load belongs to, if there were several.
+pub(super) fn of_start(run: &StaleDocument, load: &StaleLoad) -> String {
+    match run.target.fresh_starts {
+        0 | 1 => String::new(),
+        _ => format!(", start {}", load.start),
+    }
+}
+
 /// Returns the longest time in which a load completed no operation.
-fn gap(load: &StaleLoad) -> Option<String> {
+fn gap(run: &StaleDocument, load: &StaleLoad) -> Option<String> {
     let gaps = load.record.per_second.split(|operations| *operations > 0);
     let gap = gaps.map(<[u64]>::len).max().filter(|gap| *gap > 1)?;
     Some(format!(
-        "{}: the load on {} ({}) completed no operation for {gap} s.",
+        "{}: the load on {} ({}){} completed no operation for {gap} s.",
         load.record.shape,
         load.record.node,
-        read_description(&load.read_consistency, &load.session_reset)
+        read_description(&load.read_consistency, &load.session_reset),
+        of_start(run, load)
     ))
 }
 
