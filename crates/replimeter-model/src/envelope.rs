@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    record::{ClientRecord, EqualRuns, RunStatus, TargetRecord},
+    equal_runs::EqualRuns,
+    record::{ClientRecord, RunStatus, TargetRecord},
     warning::Warning,
 };
 

@@ -12,6 +12,7 @@ pub mod cost;
 pub mod doctor;
 pub mod engine;
 pub mod envelope;
+pub mod equal_runs;
 pub mod estimate;
 pub mod exposure;
 pub mod front;

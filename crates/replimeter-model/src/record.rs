@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{compare::Quantity, host::HostRecord};
+use crate::host::HostRecord;
 
 /// Returns the number of the first start, which is left out of documents and recorded calls.
 #[must_use]
@@ -29,24 +29,6 @@ pub struct StartSpread {
     pub median: f64,
     /// Largest.
     pub max: f64,
-}
-
-/// How much the figure that leads the headline differs between runs of one plan, on one machine: this run and earlier ones.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct EqualRuns {
-    /// Number of runs, five or more.
-    pub runs: u64,
-    /// What the figure is of: a replica, a load.
-    pub figure: String,
-    /// Its unit.
-    pub unit: Quantity,
-    /// Smallest of the runs.
-    pub min: f64,
-    /// Largest of them.
-    pub max: f64,
-    /// By how much one such run differs from another one, in percent: the ends of 95 %, by Student's t of the logarithms. Null if a run's figure is 0 or
-    /// negative.
-    pub differ_percent: Option<[f64; 2]>,
 }
 
 /// Distribution of a set of times.

@@ -3,6 +3,7 @@
 mod args;
 mod conditions;
 pub(crate) mod design;
+mod documents;
 pub(crate) mod equal_runs;
 pub mod figures;
 pub(crate) mod matching;

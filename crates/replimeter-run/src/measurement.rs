@@ -171,7 +171,7 @@ pub trait Measurement: Sized + 'static {
     /// Returns the headline, in one or a few sentences.
     fn headline(document: &Document<Self>) -> String;
 
-    /// Returns the figure that the headline leads with, by which runs of one plan are told apart; `None` if there is none.
+    /// Returns the figure that the headline leads with, by which runs of one plan are told apart; `None` if it has no such figure.
     fn leading(_document: &Document<Self>) -> Option<Leading> {
         None
     }

@@ -2,8 +2,8 @@
 
 use replimeter_model::{
     compare::{Better, Change, CompareRow, Quantity, SideFigure},
+    equal_runs::EqualRuns,
     estimate::Estimate,
-    record::EqualRuns,
 };
 
 use crate::figures::{Unit, rate};

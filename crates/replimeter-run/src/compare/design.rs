@@ -9,8 +9,9 @@ use replimeter_model::{
 use replimeter_stats::compare::MIN_KNOWN;
 
 use super::{
+    documents::Documents,
     settings,
-    sides::{self, ComparedDirectory, Documents},
+    sides::{self, ComparedDirectory},
 };
 use crate::{Registry, cli_error::CliError};
 

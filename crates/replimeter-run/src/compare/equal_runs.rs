@@ -3,14 +3,15 @@
 use std::{fs, path::Path};
 
 use replimeter_model::{
+    equal_runs::EqualRuns,
     manifest::{MANIFEST_SCHEMA, Manifest},
-    record::{EqualRuns, RunStatus},
+    record::RunStatus,
 };
 use replimeter_render::{compare::equal_runs as words, files};
 use replimeter_stats::compare::{LEVEL, MIN_KNOWN, RunSpread};
 use serde_json::Value;
 
-use super::{settings, sides::Documents};
+use super::{documents::Documents, settings};
 use crate::{
     measurement::{Document, Leading, Measurement},
     run_dir::{MANIFEST, MAX_DOCUMENT, PLAN, SUMMARY},

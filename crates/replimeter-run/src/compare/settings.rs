@@ -9,7 +9,7 @@ use replimeter_model::{
 };
 use serde_json::Value;
 
-use super::sides::Documents;
+use super::documents::Documents;
 
 /// Variables that affect the comparison, besides the notable ones.
 const DECIDING: [&str; 2] = ["binlog_row_image", "log_bin"];

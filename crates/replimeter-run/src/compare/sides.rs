@@ -16,7 +16,10 @@ use replimeter_render::files;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::figures::{Figure, Figures, SampleFile};
+use super::{
+    documents::Documents,
+    figures::{Figure, Figures, SampleFile},
+};
 use crate::{
     AnyRun, Entry, Registry,
     cli_error::CliError,
@@ -29,15 +32,6 @@ pub(crate) struct ComparedDirectory {
     pub(super) dir: PathBuf,
     pub(super) measured: &'static dyn Entry,
     pub(crate) documents: Documents,
-}
-
-/// The documents of a run.
-pub(crate) struct Documents {
-    /// The record.
-    pub(super) summary: Value,
-    pub(crate) manifest: Manifest,
-    /// The text of `plan.toml`.
-    pub(super) plan: String,
 }
 
 fn incomplete(dir: &Path, reason: &str) -> CliError {
