@@ -9,11 +9,7 @@ use replimeter_model::{
 };
 use replimeter_render::{servers, terminal};
 use replimeter_run::cli_error::CliError;
-use replimeter_sandbox::{
-    Install, SandboxError,
-    add::{self, Progress},
-    binaries::UnusableServer,
-};
+use replimeter_sandbox::{Install, SandboxError, add, binaries::UnusableServer};
 
 use crate::{
     cli::{AddArgs, ServersArgs, ServersCommand},
@@ -46,27 +42,20 @@ fn add(args: &AddArgs, stop: &AtomicBool) -> Result<(), CliError> {
     let home = environment::private_home()?;
     let search = environment::search(&home, None);
     let line = StatusLine::new();
-    let mut show = |progress| match progress {
-        Progress::Unpacking { done, total } => line.show_bytes("unpacking", done, total),
-        Progress::Checking => line.say("checking the server"),
-    };
-    let added =
-        add::add(&home, &search, &args.source, stop, &mut show).map_err(|error| match error {
-            SandboxError::Interrupted => CliError::interrupted("interrupted; no server was added"),
-            error => SourceError::from(error).into(),
-        })?;
+    line.say("checking the server");
+    let added = add::add(&home, &search, &args.source, stop).map_err(|error| match error {
+        SandboxError::Interrupted => CliError::interrupted("interrupted; no server was added"),
+        error => SourceError::from(error).into(),
+    })?;
     line.clear();
     let document = document(std::slice::from_ref(&added.install), &[]);
     if args.json {
         return print_json(&document);
     }
-    let how = match &added.linked_to {
-        Some(folder) => format!("linked to {}", folder.display()),
-        None => format!("unpacked from {}", args.source.display()),
-    };
     print(&format!(
-        "Added {}, {how}\n\n{}",
+        "Added {}, linked to {}\n\n{}",
         added.place.display(),
+        added.folder.display(),
         terminal::render(&servers::report(&document))
     ))
 }
