@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use replimeter_run::options::FormArgs;
 
 /// `replimeter servers`.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
+    mut_arg("json", |json| json.help("Print one JSON document instead of the list")),
     after_long_help = "\
 Examples:
   replimeter servers
@@ -28,9 +30,8 @@ pub(crate) struct ServersArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) servers: Option<PathBuf>,
 
-    /// Print one JSON document instead of the list
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) form: FormArgs<1>,
 }
 
 /// The subcommands.
@@ -42,6 +43,7 @@ pub(crate) enum ServersCommand {
 
 /// `replimeter servers add`.
 #[derive(Debug, Args)]
+#[command(mut_arg("json", |json| json.help("Print one JSON document, with the server as in the list")))]
 #[command(after_long_help = "\
 Examples:
   replimeter servers add /opt/mariadb-11.4.2-linux-systemd-x86_64
@@ -54,7 +56,6 @@ pub(crate) struct AddArgs {
     #[arg(value_name = "DIR")]
     pub(crate) source: PathBuf,
 
-    /// Print one JSON document, with the server as in the list
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) form: FormArgs<1>,
 }
