@@ -351,7 +351,10 @@ impl<'a> ServersUnderTest<'a> {
                     CostKind::Galera => Position::galera(&mut follower.session)?,
                     _ => Position::applied(engine, &mut follower.session)?,
                 };
-                Ok((follower.name.clone(), applied.behind(written)))
+                let behind = applied
+                    .behind(written)
+                    .map_err(|error| error.on(&follower.session))?;
+                Ok((follower.name.clone(), behind))
             })
             .collect()
     }

@@ -478,8 +478,9 @@ impl<'a> PreparedServers<'a> {
         let (mut index, mut behind) = (0, 0);
         let took = pacing::catch_up(limit, || {
             while let Some(follower) = self.followers.get_mut(index) {
-                behind =
-                    Position::applied(follower.engine, &mut follower.session)?.behind(&written);
+                behind = Position::applied(follower.engine, &mut follower.session)?
+                    .behind(&written)
+                    .map_err(|error| error.on(&follower.session))?;
                 if behind == 0 {
                     index += 1;
                     continue;

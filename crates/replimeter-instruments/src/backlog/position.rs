@@ -20,6 +20,21 @@ pub(crate) enum Position {
 
 const OPERATION: &str = "cannot read the server's GTID position";
 
+/// Positions of servers of two engines, which number transactions differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EnginesDiffer;
+
+impl EnginesDiffer {
+    /// Returns the error of the replica that was compared.
+    pub(crate) fn on(self, replica: &Session) -> ServerError {
+        replica.precondition(
+            "cannot count the transactions that it lacks",
+            "it and its primary run different engines, whose GTIDs cannot be compared",
+            "measure a replica that runs the engine of its primary",
+        )
+    }
+}
+
 fn domains(gtids: &[DomainGtid]) -> BTreeMap<u32, u64> {
     let mut last = BTreeMap::new();
     for gtid in gtids {
@@ -71,33 +86,32 @@ impl Position {
     }
 
     /// Returns the number of transactions from the origins in `written`.
-    pub(crate) fn count(&self, written: &Self) -> u64 {
+    pub(crate) fn count(&self, written: &Self) -> Result<u64, EnginesDiffer> {
         match (self, written) {
             (Self::Set(own), Self::Set(written)) => {
                 let uuids = written.uuids();
-                own.of(|uuid| uuids.contains(uuid)).count()
+                Ok(own.of(|uuid| uuids.contains(uuid)).count())
             }
-            (Self::Domains(own), Self::Domains(written)) => own
+            (Self::Domains(own), Self::Domains(written)) => Ok(own
                 .iter()
                 .filter(|(domain, _)| written.contains_key(*domain))
                 .map(|(_, sequence)| *sequence)
-                .sum(),
-            _ => 0,
+                .sum()),
+            _ => Err(EnginesDiffer),
         }
     }
 
     /// Returns the number of transactions of `written` that are missing.
-    pub(crate) fn behind(&self, written: &Self) -> u64 {
+    pub(crate) fn behind(&self, written: &Self) -> Result<u64, EnginesDiffer> {
         match (self, written) {
-            (Self::Set(own), Self::Set(written)) => written.subtract(own).count(),
+            (Self::Set(own), Self::Set(written)) => Ok(written.subtract(own).count()),
             (Self::Domains(own), Self::Domains(written)) => {
                 let missing = written.iter().map(|(domain, last)| {
                     last.saturating_sub(own.get(domain).copied().unwrap_or(0))
                 });
-                missing.sum()
+                Ok(missing.sum())
             }
-            // A replica of another engine counts differently.
-            _ => 0,
+            _ => Err(EnginesDiffer),
         }
     }
 }
@@ -122,12 +136,12 @@ mod tests {
                 applied.count(&written),
                 applied.behind(&written)
             ),
-            (107, 97, 10)
+            (Ok(107), Ok(97), Ok(10))
         );
-        assert_eq!(of_domains("").behind(&written), 107);
+        assert_eq!(of_domains("").behind(&written), Ok(107));
         assert_eq!(
             of_domains("0-1-120,2-1-7").behind(&written),
-            0,
+            Ok(0),
             "read a moment later"
         );
     }
@@ -143,7 +157,18 @@ mod tests {
         let applied = set(&format!("{a}:1-50:60,{b}:1-9"));
         assert_eq!(
             (applied.count(&written), applied.behind(&written)),
-            (51, 49)
+            (Ok(51), Ok(49))
         );
+    }
+
+    #[test]
+    fn positions_of_two_engines_are_not_compared() {
+        let set =
+            Position::Set(GtidSet::parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9").unwrap());
+        let domains = of_domains("0-1-9");
+        for (own, written) in [(&set, &domains), (&domains, &set)] {
+            assert_eq!(own.count(written), Err(EnginesDiffer));
+            assert_eq!(own.behind(written), Err(EnginesDiffer));
+        }
     }
 }
