@@ -39,7 +39,6 @@ use self::{
 use crate::{
     Registry, Screen,
     cli_error::CliError,
-    options::OutputFormat,
     publish_report,
     run_dir::{RunDir, SUMMARY, write_json},
 };
@@ -63,7 +62,7 @@ pub fn run(
     run_dir.keep();
     let (dir, kept) = (run_dir.path(), Some("Comparison"));
     let written = write_json(&dir.join(SUMMARY), &document);
-    publish_report(&document, &shown, page, dir, kept, args.form(), screen)?;
+    publish_report(&document, &shown, page, dir, kept, args.form.chosen, screen)?;
     written?;
     passed(&document, screen)
 }

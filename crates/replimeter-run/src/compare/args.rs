@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use replimeter_model::compare::FailWhen;
 
-use super::{OutputFormat, named};
-use crate::{Registry, cli_error::CliError};
+use super::named;
+use crate::{Registry, cli_error::CliError, options::FormArgs};
 
 /// The text below the options in the help, before the list of figures.
 const EXAMPLES: &str = "\
@@ -90,15 +90,9 @@ pub struct CompareArgs {
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub run_dir: Option<PathBuf>,
 
-    /// Print one JSON document instead of the report
-    #[arg(long, help_heading = "Output")]
-    pub json: bool,
-
-    /// Print the report as Markdown
-    ///
-    /// It is also kept as report.md.
-    #[arg(long, conflicts_with = "json", help_heading = "Output")]
-    pub markdown: bool,
+    /// The form of the report.
+    #[command(flatten)]
+    pub form: FormArgs<2>,
 }
 
 impl CompareArgs {
@@ -117,10 +111,5 @@ impl CompareArgs {
                 "name two run directories, such as `replimeter compare before after`, or sets of them with commas",
             )),
         }
-    }
-
-    /// Returns the format of the report.
-    pub fn form(&self) -> OutputFormat {
-        OutputFormat::of(self.json, self.markdown, false, false)
     }
 }
