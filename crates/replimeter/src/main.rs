@@ -15,8 +15,6 @@ mod signals;
 mod terminal;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tidy;
 
 use std::{process::ExitCode, sync::atomic::Ordering};
 

@@ -5,15 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Folders of pages that are generated, and of the rules themselves.
-const NO_PROSE: [&str; 3] = ["reference", "reproduced", "tidy"];
+use crate::net::repository;
+
+/// Folders of pages that are generated.
+const NO_PROSE: [&str; 2] = ["reference", "reproduced"];
 
 /// The heading of the glossary's table `| not | but |`, which may have them all.
 pub(super) const UNUSED_WORDS: &str = "Words that are not used";
-
-pub(super) fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// Returns the path as it is in the repository.
 pub(super) fn shown(path: &Path) -> String {
@@ -49,12 +47,12 @@ pub(super) fn rust_files() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the program's Rust files below a folder: no tests, and no checks of the sources themselves.
+/// Returns the program's Rust files below a folder: no tests.
 pub(super) fn program_files(folder: impl AsRef<Path>) -> Vec<PathBuf> {
     let checks = |path: &PathBuf| {
         shown(path)
             .split(['/', '.'])
-            .any(|name| ["net", "tests", "tidy"].contains(&name))
+            .any(|name| ["net", "tests"].contains(&name))
     };
     let mut all = files(folder, "rs");
     all.retain(|path| !checks(path));

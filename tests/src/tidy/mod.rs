@@ -17,7 +17,8 @@ use std::{
 use replimeter_measurements::registry;
 use replimeter_model::doctor::FindingCode;
 
-use self::sources::{program_files, repository, without_tests};
+use self::sources::{program_files, without_tests};
+use crate::net::repository;
 
 /// Files that name a measurement's settings or results, although their own name does not include
 /// it.
