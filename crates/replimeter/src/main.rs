@@ -6,8 +6,6 @@ mod cli;
 mod commands;
 mod credentials;
 mod environment;
-#[cfg(test)]
-mod net;
 mod print;
 mod progress;
 mod servers;

@@ -49,13 +49,8 @@ pub(super) fn rust_files() -> Vec<PathBuf> {
 
 /// Returns the program's Rust files below a folder: no tests.
 pub(super) fn program_files(folder: impl AsRef<Path>) -> Vec<PathBuf> {
-    let checks = |path: &PathBuf| {
-        shown(path)
-            .split(['/', '.'])
-            .any(|name| ["net", "tests"].contains(&name))
-    };
     let mut all = files(folder, "rs");
-    all.retain(|path| !checks(path));
+    all.retain(|path| !is_test(path));
     all
 }
 
@@ -72,7 +67,7 @@ pub(super) fn without_tests(path: &Path) -> String {
 pub(super) fn is_test(path: &Path) -> bool {
     let path = shown(path);
     path.split('/')
-        .any(|name| ["net.rs", "tests", "tests.rs"].contains(&name))
+        .any(|name| ["tests", "tests.rs"].contains(&name))
 }
 
 /// Code that opens a file by a name that can be a link, to write it, and how often a file may have it.
@@ -291,9 +286,7 @@ fn of_code(path: &Path) -> Vec<Prose> {
 
 /// Returns all prose that users and readers of the code meet: documentation comments, texts in code and pages.
 pub(super) fn prose() -> Vec<Prose> {
-    let code = files("crates", "rs")
-        .into_iter()
-        .filter(|path| !is_test(path));
+    let code = program_files("crates").into_iter();
     let kept = |path: &PathBuf| {
         let path = shown(path);
         !NO_PROSE
