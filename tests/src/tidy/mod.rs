@@ -2,6 +2,7 @@
 //! own files name it. The submodules have the rules for words, names and lengths.
 
 mod crates;
+mod dialects;
 mod lengths;
 mod names;
 mod promises;
