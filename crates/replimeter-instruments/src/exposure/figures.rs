@@ -151,6 +151,7 @@ pub(super) struct ExposureSummary {
 enum ExposureReading {
     /// The primary logged a transaction.
     Logged {
+        #[serde(rename = "gtid")]
         commit_id: String,
         bytes: u64,
         at: Nanos,
