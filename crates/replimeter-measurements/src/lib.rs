@@ -1,6 +1,8 @@
 //! The measurements, each in its own folder, and their list.
 
+pub mod across;
 mod backlog;
+mod block_figures;
 mod calibrate;
 mod cost;
 mod data;

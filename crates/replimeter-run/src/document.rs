@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     cli_error::CliError,
-    compare::figures::{Figures, SampleFile},
+    figures::{Figures, SampleFile},
     options::{OutputArgs, OutputFormat},
     run_dir::{PAGE, SAMPLES, SUMMARY, TICKET, write_text},
 };

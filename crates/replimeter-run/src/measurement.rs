@@ -43,8 +43,8 @@ pub(super) use self::{
 use super::{event::Observer, screen::Screen};
 use crate::{
     cli_error::{CliError, FailureKind},
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::PlanEffects,
+    figures::{FigureSpec, Figures, SampleFile},
     options::{CommandLineSettings, OutputArgs},
 };
 

@@ -198,7 +198,7 @@ const RUN_DIRECTORY: &str = "name the folder of a run, such as replimeter-runs/2
 ///
 /// # Errors
 /// When it does not exist or is not a folder.
-pub(crate) fn require_directory(dir: &Path) -> Result<(), CliError> {
+pub fn require_directory(dir: &Path) -> Result<(), CliError> {
     let reason = match dir.is_dir() {
         true => return Ok(()),
         false if dir.exists() => "it is not a folder",
@@ -215,7 +215,7 @@ pub(crate) fn require_directory(dir: &Path) -> Result<(), CliError> {
 ///
 /// # Errors
 /// If the run is still active, has no results, its files cannot be read or written, or `stop` becomes true.
-pub(crate) fn complete(registry: &Registry, dir: &Path, stop: &AtomicBool) -> Result<(), CliError> {
+pub fn complete(registry: &Registry, dir: &Path, stop: &AtomicBool) -> Result<(), CliError> {
     if is_complete(dir) {
         return Ok(());
     }

@@ -29,8 +29,8 @@ use super::{
 };
 use crate::{
     cli_error::CliError,
-    compare::figures::FigureSpec,
     dry_run::PlanEffects,
+    figures::FigureSpec,
     options::{CommandLineSettings, OutputArgs, TargetArgs, sandbox_options, target_of},
 };
 

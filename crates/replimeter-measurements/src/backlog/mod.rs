@@ -30,9 +30,10 @@ use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Row
 use replimeter_run::{
     Concluded, Event, Finished, Leading, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::CliError,
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS, ServerCost, load_connections},
-    each_target, machine,
+    each_target,
+    figures::{FigureSpec, Figures, SampleFile},
+    machine,
     options::with_help,
     with_causes,
     workloads::{check_loads, workloads},

@@ -35,8 +35,8 @@ use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Row
 use replimeter_run::{
     Concluded, Finished, Histograms, Measurement, RunContext,
     cli_error::{CliError, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS},
+    figures::{FigureSpec, Figures, SampleFile},
     options::{is_sandbox_option, with_help},
     to_measure,
 };

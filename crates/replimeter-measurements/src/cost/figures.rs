@@ -3,11 +3,10 @@
 use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
-    compare::{
-        figures::{DimensionSpec, Figures, REPLICAS, SampleFile, THREADS, digits},
-        starts::Blocks,
-    },
+    figures::{DimensionSpec, Figures, REPLICAS, SampleFile, THREADS, digits},
 };
+
+use crate::block_figures::Blocks;
 
 const ROW: &[DimensionSpec] = &[
     DimensionSpec::new("engine"),

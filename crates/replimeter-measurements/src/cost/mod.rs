@@ -34,8 +34,8 @@ use replimeter_render::{
 use replimeter_run::{
     Concluded, Finished, Histograms, Measurement, RunContext,
     cli_error::{CliError, FailureKind},
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES, started},
+    figures::{FigureSpec, Figures, SampleFile},
     machine,
     options::with_both_wait_points,
     workloads::{refuse_size, workload},

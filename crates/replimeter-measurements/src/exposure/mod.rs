@@ -22,8 +22,8 @@ use replimeter_run::{
     self as run, Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail,
     RunContext, Stage,
     cli_error::{CliError, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, ServerCost, TIME, WRITES},
+    figures::{FigureSpec, Figures, SampleFile},
     options::one_target,
     outcome_of,
 };

@@ -20,8 +20,8 @@ use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Row
 use replimeter_run::{
     Concluded, Finished, Measurement, RunContext, Stage,
     cli_error::{CliError, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS, ServerCost},
+    figures::{FigureSpec, Figures, SampleFile},
     options::one_target,
 };
 use serde::{Deserialize, Serialize};

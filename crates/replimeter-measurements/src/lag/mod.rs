@@ -40,9 +40,10 @@ use replimeter_render::{
 use replimeter_run::{
     Concluded, Finished, Leading, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::CliError,
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, WRITES, replicas},
-    each_start, machine,
+    each_start,
+    figures::{FigureSpec, Figures, SampleFile},
+    machine,
     options::SweepOutputArgs,
     with_causes,
     workloads::{check_loads, workloads},

@@ -40,8 +40,8 @@ use replimeter_render::{
 use replimeter_run::{
     Concluded, Finished, Histograms, Leading, Measurement, RunContext, Stage,
     cli_error::{CliError, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, ServerCost, TIME},
+    figures::{FigureSpec, Figures, SampleFile},
     options::one_target,
     with_causes,
     workloads::{refuse_size, workload},

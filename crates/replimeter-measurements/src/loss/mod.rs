@@ -30,8 +30,8 @@ use replimeter_render::{
 use replimeter_run::{
     Concluded, Finished, Measurement, Progress, RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, WRITES, started},
+    figures::{FigureSpec, Figures, SampleFile},
     options::{is_sandbox_option, with_both_wait_points, with_help},
     to_measure,
 };

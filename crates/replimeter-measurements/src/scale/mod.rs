@@ -39,8 +39,8 @@ use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Row
 use replimeter_run::{
     Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
+    figures::{FigureSpec, Figures, SampleFile},
     machine,
     options::is_sandbox_option,
     to_measure,

@@ -39,9 +39,10 @@ use replimeter_render::{
 use replimeter_run::{
     Concluded, Finished, Leading, Measurement, RunContext, Stage,
     cli_error::{CliError, FailureKind},
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{LOAD, PlanEffects, ServerCost, load_connections},
-    each_start, to_measure, with_advice, with_causes,
+    each_start,
+    figures::{FigureSpec, Figures, SampleFile},
+    to_measure, with_advice, with_causes,
 };
 
 use self::{

@@ -25,8 +25,8 @@ use replimeter_run::{
     self as run, Concluded, Finished, Flow, Histograms, Leading, Measurement, Observer,
     OutputReader, Progress, RunContext, Screen, Stage,
     cli_error::{CliError, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::{PlanEffects, SERVERS, ServerCost, WRITES},
+    figures::{FigureSpec, Figures, SampleFile},
     options::{CommandLineSettings, StreamFormat, StreamOutputArgs, one_target},
     outcome_of,
 };

@@ -9,7 +9,7 @@ use replimeter_render::chart::{self, Axis, Chart, Mark, Point, Scale};
 use replimeter_render::report::{Block, Cell, Report, Table};
 use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 use replimeter_render::{figures::Unit, html::HtmlError};
-use replimeter_run::compare::figures::{DimensionSpec, FigureSpec, Figures, SampleFile};
+use replimeter_run::figures::{DimensionSpec, FigureSpec, Figures, SampleFile};
 use replimeter_run::{cli_error::CliError, dry_run::LOAD, dry_run::PlanEffects, figures, *};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -5,12 +5,10 @@ use replimeter_model::{
     estimate::Estimate,
 };
 use replimeter_render::compare::verdict;
+use replimeter_run::figures::{DimensionValue, JudgedBy};
 use replimeter_stats::compare::{LEVEL, Resampled, Spread, holm};
 
-use super::{
-    figures::{DimensionValue, JudgedBy},
-    matching::{Pair, labels},
-};
+use super::matching::{Pair, labels};
 
 /// The significance level.
 pub(super) const ALPHA: f64 = 1.0 - LEVEL;

@@ -6,15 +6,13 @@ use replimeter_model::{
     compare::{Basis, OnlyOn},
     warning::{Warning, WarningCode},
 };
+use replimeter_run::{
+    cli_error::CliError,
+    figures::{DimensionSpec, DimensionValue, FigureSpec, Statistic},
+};
 use replimeter_stats::compare::{Resampled, RunSpread, Spread, difference, log_ratio, of_runs};
 
-use super::{
-    design::ComparedRuns,
-    figures::{DimensionSpec, DimensionValue, FigureSpec, Statistic},
-    named::RecordedFigures,
-    sides::ComparedDirectory,
-};
-use crate::cli_error::CliError;
+use super::{design::ComparedRuns, named::RecordedFigures, sides::ComparedDirectory};
 
 /// A figure that both sides have.
 pub(crate) struct Pair {
