@@ -15,7 +15,6 @@ mod outages;
 pub mod reproduce;
 mod scale;
 mod selected_blocks;
-pub mod side_by_side;
 mod site;
 mod stale;
 mod starts;

@@ -83,6 +83,12 @@ pub const REPLICA: DimensionSpec = DimensionSpec::new("replica");
 pub const REPLICAS: DimensionSpec = DimensionSpec::new("replicas").label("{} replicas");
 /// The method of measurement.
 pub const METHOD: DimensionSpec = DimensionSpec::new("method").never_compared();
+/// The engine of the servers.
+pub const ENGINE: DimensionSpec = DimensionSpec::new("engine");
+/// How the servers replicate.
+pub const MODE: DimensionSpec = DimensionSpec::new("mode");
+/// When a semi-synchronous primary waits.
+pub const WAIT_POINT: DimensionSpec = DimensionSpec::new("wait_point");
 /// The number of threads of a load.
 pub const THREADS: DimensionSpec = DimensionSpec::new("threads").label("{} threads");
 

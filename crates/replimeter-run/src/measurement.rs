@@ -25,7 +25,6 @@ use replimeter_render::{
     html::HtmlError,
     report::Report,
     rows::{Columns, Rows},
-    side_by_side::RunSummary,
 };
 use replimeter_stats::signed::SignedHistogram;
 use schemars::JsonSchema;
@@ -184,11 +183,6 @@ pub trait Measurement: Sized + 'static {
 
     /// Returns the charts of its page.
     fn charts(document: &Document<Self>, samples: &Path) -> Result<Vec<Chart>, HtmlError>;
-
-    /// Returns its results for a page of several runs.
-    fn findings(_document: &Document<Self>) -> RunSummary<'_> {
-        RunSummary::Other
-    }
 
     /// Returns whether a run's report has raw lines.
     fn kept_raw(_document: &Document<Self>) -> bool {

@@ -28,9 +28,7 @@ use replimeter_model::{
     time_span::TimeSpan,
     warning::{Warning, WarningCode},
 };
-use replimeter_render::{
-    chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
-};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Concluded, Finished, Histograms, Measurement, RunContext,
     cli_error::{CliError, FailureKind},
@@ -315,10 +313,6 @@ Starts its own servers for each mode, and removes them; it never touches yours."
 
     fn charts(document: &CostDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
         Ok(crate::cost::charts::charts(document))
-    }
-
-    fn findings(document: &CostDocument) -> RunSummary<'_> {
-        RunSummary::Cost(document)
     }
 }
 

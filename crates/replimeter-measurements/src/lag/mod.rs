@@ -35,7 +35,6 @@ use replimeter_render::{
     html::HtmlError,
     report::Report,
     rows::Rows,
-    side_by_side::RunSummary,
 };
 use replimeter_run::{
     Concluded, Finished, Leading, Measurement, Progress, ProgressDetail, RunContext, Stage,
@@ -233,10 +232,6 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
 
     fn charts(document: &LagDocument, samples: &Path) -> Result<Vec<Chart>, HtmlError> {
         crate::lag::charts::charts(document, samples)
-    }
-
-    fn findings(document: &LagDocument) -> RunSummary<'_> {
-        RunSummary::Lag(document)
     }
 
     fn kept_raw(document: &LagDocument) -> bool {

@@ -34,9 +34,7 @@ use replimeter_model::{
     time::Nanos,
     warning::Warning,
 };
-use replimeter_render::{
-    chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
-};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Concluded, Finished, Histograms, Leading, Measurement, RunContext, Stage,
     cli_error::{CliError, unexpected},
@@ -298,10 +296,6 @@ Terms of the report:
 
     fn charts(document: &LoadDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
         Ok(crate::load::charts::charts(document))
-    }
-
-    fn findings(document: &LoadDocument) -> RunSummary<'_> {
-        RunSummary::Load(document)
     }
 }
 

@@ -24,9 +24,7 @@ use replimeter_model::{
     target::Target,
     warning::{Warning, WarningCode},
 };
-use replimeter_render::{
-    chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
-};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Concluded, Finished, Measurement, Progress, RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
@@ -279,10 +277,6 @@ your own primary would lose.";
 
     fn charts(document: &LossDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
         Ok(crate::loss::charts::charts(document))
-    }
-
-    fn findings(document: &LossDocument) -> RunSummary<'_> {
-        RunSummary::Loss(document)
     }
 }
 

@@ -33,9 +33,7 @@ use replimeter_model::{
     target::Target,
     warning::{Warning, WarningCode},
 };
-use replimeter_render::{
-    chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
-};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Concluded, Finished, Leading, Measurement, RunContext, Stage,
     cli_error::{CliError, FailureKind},
@@ -271,10 +269,6 @@ Writes only to the schema `replimeter`, which it creates and drops.";
 
     fn charts(document: &StaleDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
         Ok(crate::stale::charts::charts(document))
-    }
-
-    fn findings(document: &StaleDocument) -> RunSummary<'_> {
-        RunSummary::Stale(document)
     }
 }
 

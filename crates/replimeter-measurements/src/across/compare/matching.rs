@@ -284,22 +284,3 @@ pub(crate) fn pairs(runs: &ComparedRuns, warnings: &mut Vec<Warning>) -> Result<
         recorded: [a.1, b.1],
     })
 }
-
-/// Returns labels that distinguish figures of the same name.
-pub(super) fn labels(pairs: &[Pair]) -> Vec<String> {
-    let mut values: BTreeMap<DimensionSpec, BTreeSet<&str>> = BTreeMap::new();
-    for of in pairs.iter().flat_map(|pair| &pair.of) {
-        values.entry(of.dimension).or_default().insert(&of.value);
-    }
-    let told = |of: &&DimensionValue| of.dimension.always || values[&of.dimension].len() > 1;
-    let label = |pair: &Pair| {
-        let words: Vec<String> = pair
-            .of
-            .iter()
-            .filter(told)
-            .map(DimensionValue::word)
-            .collect();
-        words.join(" ")
-    };
-    pairs.iter().map(label).collect()
-}

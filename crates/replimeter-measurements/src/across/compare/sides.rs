@@ -18,12 +18,14 @@ use replimeter_run::{
     cli_error::CliError,
     complete,
     differences::Documents,
-    figures::{Figure, SampleFile},
+    figures::Figure,
     require_directory,
     run_dir::{MANIFEST, MAX_DOCUMENT, PLAN, SUMMARY},
 };
 use serde::Deserialize as _;
 use serde_json::Value;
+
+use super::super::figures_of;
 
 /// A run directory.
 pub(crate) struct ComparedDirectory {
@@ -157,13 +159,7 @@ impl ComparedDirectory {
 
     /// Returns all its figures, in display order.
     pub(super) fn figures(&self) -> Result<Vec<Figure>, CliError> {
-        let figures = self.record()?.figures(&SampleFile::of(self.dir.clone()))?;
-        let mut figures = figures.known();
-        if self.fresh_starts() == 1 {
-            for figure in &mut figures {
-                figure.drawn = std::mem::take(&mut figure.drawn).of_one_start();
-            }
-        }
+        let figures = figures_of(self.record()?.as_ref(), &self.dir)?;
         if figures.is_empty() {
             return Err(CliError::usage(
                 format!(
