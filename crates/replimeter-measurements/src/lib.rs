@@ -12,7 +12,6 @@ pub mod lag;
 mod load;
 mod loss;
 mod outages;
-pub mod reproduce;
 mod scale;
 mod selected_blocks;
 mod site;

@@ -28,10 +28,10 @@ const NAMES: [&str; 7] = [
     "replimeter-model/src/plan/calibrate.rs",
     "replimeter-render/src/headline.rs",
     // Published experiments.
-    "replimeter-measurements/src/reproduce/histogram.rs",
-    "replimeter-measurements/src/reproduce/overhead.rs",
-    "replimeter-measurements/src/reproduce/replicas.rs",
-    "replimeter-measurements/src/reproduce/sweep.rs",
+    "replimeter-measurements/src/across/reproduce/histogram.rs",
+    "replimeter-measurements/src/across/reproduce/overhead.rs",
+    "replimeter-measurements/src/across/reproduce/replicas.rs",
+    "replimeter-measurements/src/across/reproduce/sweep.rs",
 ];
 
 /// The path of a module, or of an item in it.

@@ -3,8 +3,11 @@
 use std::fs;
 
 use replimeter_measurements::{
-    across::side_by_side::{self, RunSide},
-    registry, reproduce,
+    across::{
+        reproduce,
+        side_by_side::{self, RunSide},
+    },
+    registry,
 };
 use replimeter_model::{
     compare::CompareDocument, manifest::Manifest, reproduce::ReproduceDocument,

@@ -1,6 +1,7 @@
-//! Several runs: their figures compared, or side by side, and trials of two plans.
+//! Several runs: their figures compared, or side by side, trials of two plans, and published experiments.
 
 pub mod compare;
+pub mod reproduce;
 pub mod side_by_side;
 pub mod trial;
 

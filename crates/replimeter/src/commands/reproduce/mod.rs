@@ -4,7 +4,7 @@ mod published;
 
 use std::{path::Path, sync::atomic::AtomicBool, time::Instant};
 
-use replimeter_measurements::reproduce;
+use replimeter_measurements::across::reproduce;
 use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
     record::RunStatus,
@@ -122,7 +122,7 @@ fn show(
     (json, markdown): (bool, bool),
 ) -> Result<(), CliError> {
     let report = reproduce::report(document);
-    let charts = replimeter_measurements::reproduce::charts::charts(document);
+    let charts = reproduce::charts::charts(document);
     let page = html::page(&report, charts, manifest, texts);
     let form = OutputFormat::of(json, markdown, false, false);
     publish_report(document, &report, page, dir, None, form, &Terminal)
