@@ -172,12 +172,13 @@ pub(crate) fn pending() {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let mut matcher = Matcher::new(1, "", Some(folder.path())).unwrap();
     let arrival = |number: u64, late: i64| {
-        let gtid =
-            replimeter_engine::binlog::Gtid::Domain(replimeter_engine::dialect::gtid::DomainGtid {
+        let gtid = replimeter_engine::position::CommitId::Domain(
+            replimeter_engine::position::DomainGtid {
                 domain: 0,
                 server: 1,
                 sequence: number,
-            });
+            },
+        );
         // Distances between neighbors vary.
         let at = number as i64 * 46_000
             + (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as i64

@@ -14,6 +14,8 @@ mod programs;
 mod set_clock;
 mod shared;
 pub mod synthetic;
+#[cfg(test)]
+mod tidy;
 mod usage;
 
 pub use balancer::Balancer;

@@ -202,7 +202,7 @@ fn difference(renamed: &RenamedKeys, was: &str, is: &str) -> Option<String> {
 }
 
 fn recorded_runs_have_the_recorded_values() {
-    let renamed = RenamedKeys::read();
+    let renamed = RenamedKeys::read("renamed-keys.toml");
     let now = net::rendered()
         .iter()
         .map(|one| (format!("{}.txt", one.name), values(one, &renamed)));

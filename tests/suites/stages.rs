@@ -163,9 +163,7 @@ fn mariadb_reports_applied_positions() {
     let last = value(primary, "SELECT @@global.gtid_binlog_pos").unwrap();
     let held = |all: &[_]| {
         all.iter()
-            .any(|position: &replimeter_engine::dialect::gtid::DomainGtid| {
-                position.to_string() == last
-            })
+            .any(|position: &replimeter_engine::position::DomainGtid| position.to_string() == last)
     };
     wait_until("the next one is received", LIMIT, || {
         held(&positions(replica).received)

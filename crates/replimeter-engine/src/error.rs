@@ -5,6 +5,8 @@ use std::io;
 use mysql::{DriverError, Error};
 use rustix::io::Errno;
 
+use crate::error_class::ErrorClass;
+
 /// The kind of a failure, for callers that react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -24,8 +26,8 @@ pub enum ErrorKind {
     Timeout,
     /// The connection broke.
     Lost,
-    /// The server refused a statement, with its error number.
-    Statement(u16),
+    /// The server refused a statement.
+    Statement(ErrorClass),
     /// The server does not meet a precondition.
     Unfit,
 }
@@ -46,40 +48,6 @@ pub struct ServerError {
     pub hint: String,
     /// Which kind of failure.
     pub kind: ErrorKind,
-}
-
-/// Server error numbers (the same for MariaDB and MySQL).
-pub mod code {
-    /// Access denied for user.
-    pub const ACCESS_DENIED: u16 = 1045;
-    /// The server cannot send its binary log from the requested position.
-    pub const DUMP_REFUSED: u16 = 1236;
-    /// The server cannot parse the statement.
-    pub const SYNTAX: u16 = 1064;
-    /// Unknown schema.
-    pub const UNKNOWN_SCHEMA: u16 = 1049;
-    /// Table does not exist.
-    pub const NO_SUCH_TABLE: u16 = 1146;
-    /// A command is denied on a table.
-    pub const TABLE_DENIED: u16 = 1142;
-    /// A special privilege is missing.
-    pub const SPECIAL_DENIED: u16 = 1227;
-    /// Access to a schema is denied.
-    pub const SCHEMA_DENIED: u16 = 1044;
-    /// A Galera node does not take statements yet.
-    pub const NOT_PREPARED: u16 = 1047;
-    /// The server is read-only.
-    pub const READ_ONLY: u16 = 1290;
-    /// The server or the user has as many connections as allowed.
-    pub const TOO_MANY_CONNECTIONS: [u16; 3] = [1040, 1203, 1226];
-    /// A system variable that the server does not have.
-    pub const UNKNOWN_VARIABLE: u16 = 1193;
-    /// A lock was not free in time.
-    pub const LOCK_WAIT_TIMEOUT: u16 = 1205;
-    /// A value is not one of the column, as a character that its character set lacks.
-    pub const INCORRECT_VALUE: u16 = 1366;
-    /// The server rolled back a transaction to resolve a deadlock.
-    pub const DEADLOCK: u16 = 1213;
 }
 
 impl ServerError {
@@ -124,6 +92,28 @@ impl ServerError {
     }
 }
 
+/// Access denied for user.
+pub(crate) const ACCESS_DENIED: u16 = 1045;
+/// A special privilege is missing.
+pub(crate) const SPECIAL_DENIED: u16 = 1227;
+
+impl ServerError {
+    /// Returns why the server refused, if it did.
+    #[must_use]
+    pub fn class(&self) -> Option<ErrorClass> {
+        match self.kind {
+            ErrorKind::Statement(class) => Some(class),
+            _ => None,
+        }
+    }
+
+    /// Returns whether it is the server's answer that it refuses: not a broken connection, nor a missing answer.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(self.kind, ErrorKind::Privilege | ErrorKind::Statement(_))
+    }
+}
+
 /// Returns a server's message on one line, so that no part of it looks like an error or a hint of its own.
 pub(crate) fn one_line(message: &str) -> String {
     message.replace(['\n', '\r'], " ")
@@ -135,8 +125,9 @@ pub(crate) const NO_ANSWER: &str = "no answer in time";
 fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
     match error {
         Error::MySqlError(error) => {
+            let class = ErrorClass::of(error.code, &error.message);
             let (kind, hint) = match error.code {
-                code::ACCESS_DENIED => (
+                ACCESS_DENIED => (
                     ErrorKind::AccessDenied,
                     "check whether the user or the password was changed on the server",
                 ),
@@ -148,7 +139,7 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                     ErrorKind::AccessDenied,
                     "create the user for this client's host, or unblock the host on the server",
                 ),
-                code::TABLE_DENIED | code::SPECIAL_DENIED | code::SCHEMA_DENIED | 1370 => (
+                1044 | 1142 | SPECIAL_DENIED | 1370 => (
                     ErrorKind::Privilege,
                     "grant the privilege that the message names; `replimeter doctor` finds what else is missing",
                 ),
@@ -160,22 +151,19 @@ fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
                     ErrorKind::AccessDenied,
                     "the user's password has expired: set a new one with ALTER USER … IDENTIFIED BY …",
                 ),
-                number if code::TOO_MANY_CONNECTIONS.contains(&number) => (
-                    ErrorKind::Statement(error.code),
+                _ if class.is_limit_of_connections() => (
+                    ErrorKind::Statement(class),
                     "raise max_connections or the user's MAX_USER_CONNECTIONS, or close other clients; a run needs four connections on the primary and two on each replica",
                 ),
-                code::READ_ONLY | 1836 => (
-                    ErrorKind::Statement(error.code),
+                _ if class == ErrorClass::ReadOnly => (
+                    ErrorKind::Statement(class),
                     "name the writable primary with --primary",
                 ),
-                1021 | 1030 | 1114 | 28 => (
-                    ErrorKind::Statement(error.code),
+                _ if class == ErrorClass::DiskFull => (
+                    ErrorKind::Statement(class),
                     "free disk space on the server, or raise its table-size limits",
                 ),
-                _ => (
-                    ErrorKind::Statement(error.code),
-                    "see the server's error log",
-                ),
+                _ => (ErrorKind::Statement(class), "see the server's error log"),
             };
             (
                 kind,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use replimeter_model::{engine::Engine, manifest::ServerRecord};
 
-use crate::{ErrorKind, ServerError, Session, grants::Grants, identity::Identity};
+use crate::{ServerError, Session, grants::Grants, identity::Identity};
 
 /// Facts of a server, read in one statement.
 #[derive(Clone, Debug)]
@@ -188,9 +188,7 @@ fn shown_grants(
         Ok(rows) => Ok(Some(Grants::parse(
             rows.iter().flat_map(|row| row.values()).map(String::as_str),
         ))),
-        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
-            Ok(None)
-        }
+        Err(error) if error.is_refusal() => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -6,7 +6,7 @@ use mysql::Error;
 
 use crate::{
     Node,
-    error::{ErrorKind, ServerError, code},
+    error::{ACCESS_DENIED, ErrorKind, ServerError},
     silent,
 };
 
@@ -22,7 +22,7 @@ pub(crate) fn login_error(node: &Node, cause: &Error) -> ServerError {
     let mut error = ServerError::from_driver(&node.name, &address, "cannot connect", cause);
     if let (ErrorKind::AccessDenied, Some(login)) = (error.kind, &node.login) {
         error.cause = format!("{}; {}", error.cause, login.origin);
-        if matches!(cause, Error::MySqlError(cause) if cause.code == code::ACCESS_DENIED) {
+        if matches!(cause, Error::MySqlError(cause) if cause.code == ACCESS_DENIED) {
             error.hint.clone_from(&login.hint);
         }
     }

@@ -26,6 +26,7 @@ use rustix::{
 
 pub use self::prepared::{Bound, Fields, Prepared, Reset, Values};
 use crate::{
+    ErrorClass,
     attempt::attempt,
     dialect::session_settings::SessionSettings,
     driver::{self, AnswerWatch, Interrupter},
@@ -398,8 +399,7 @@ impl Session {
         let mut last = Ok(());
         for sql in alternatives {
             last = self.run(operation, sql);
-            if !matches!(&last, Err(error) if error.kind == ErrorKind::Statement(crate::error::code::SYNTAX))
-            {
+            if !matches!(&last, Err(error) if error.class() == Some(ErrorClass::Syntax)) {
                 break;
             }
         }

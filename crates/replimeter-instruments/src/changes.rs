@@ -4,12 +4,10 @@ use std::{ops::RangeInclusive, thread, time::Duration};
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    dialect::{
-        self, Channel,
-        gtid::{Executed, executed},
-    },
+    dialect::{self, Channel},
     facts::ServerFacts,
     identity::{Identity, RecordedIdentity},
+    position::{Executed, executed},
 };
 use replimeter_model::warning::{Warning, WarningCode};
 
@@ -109,18 +107,7 @@ impl State {
     }
 
     fn log_was_reset(&self, before: &Self) -> bool {
-        let lacks = match (&before.executed, &self.executed) {
-            (Executed::Set(before), Executed::Set(now)) => !before.subtract(now).is_empty(),
-            (Executed::Domains { logged: before, .. }, Executed::Domains { logged: now, .. }) => {
-                before.iter().any(|old| {
-                    let mut same = now
-                        .iter()
-                        .filter(|new| (new.domain, new.server) == (old.domain, old.server));
-                    !same.any(|new| new.sequence >= old.sequence)
-                })
-            }
-            _ => false,
-        };
+        let lacks = self.executed.lacks(&before.executed);
         let earlier = match (&before.log, &self.log) {
             (Some((file, offset)), Some((file_now, offset_now))) => {
                 let of = |file: &str| {
@@ -233,7 +220,7 @@ impl SeenServer {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_engine::dialect::gtid::{GtidSet, domain_gtids};
+    use replimeter_engine::position::{GtidSet, domain_gtids};
 
     use super::*;
 

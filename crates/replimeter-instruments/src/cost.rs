@@ -13,6 +13,7 @@ use replimeter_engine::{
         self, galera, group,
         semi_sync::{self, PrimaryState},
     },
+    position::Position,
     source::Member,
 };
 use replimeter_model::{
@@ -22,9 +23,7 @@ use replimeter_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    MeasureError,
-    backlog::position::Position,
-    check_interrupted,
+    MeasureError, check_interrupted,
     clock::Clock,
     discovery::DiscoveredServer,
     load::{
@@ -336,7 +335,7 @@ impl<'a> ServersUnderTest<'a> {
     /// Returns the position of the server that is written to.
     fn written(&mut self) -> Result<Position, ServerError> {
         match self.kind {
-            CostKind::Galera => Position::galera(&mut self.session),
+            CostKind::Galera => Position::of_member(&mut self.session),
             _ => Position::written(self.engine, &mut self.session),
         }
     }
@@ -348,10 +347,13 @@ impl<'a> ServersUnderTest<'a> {
             .iter_mut()
             .map(|follower| {
                 let applied = match kind {
-                    CostKind::Galera => Position::galera(&mut follower.session)?,
+                    CostKind::Galera => Position::of_member(&mut follower.session)?,
                     _ => Position::applied(engine, &mut follower.session)?,
                 };
-                Ok((follower.name.clone(), applied.behind(written)))
+                let behind = applied
+                    .behind(written)
+                    .map_err(|error| error.on(&follower.session))?;
+                Ok((follower.name.clone(), behind))
             })
             .collect()
     }

@@ -4,7 +4,7 @@
 use std::{thread, time::Duration};
 
 use replimeter_engine::{
-    ErrorKind, Node, ServerError, Session, dialect::locks, error::code, facts::ServerFacts,
+    ErrorClass, ErrorKind, Node, ServerError, Session, dialect::locks, facts::ServerFacts,
 };
 
 use crate::kill::kill;
@@ -41,7 +41,7 @@ pub(crate) fn define(
     bound_lock_waits(session, operation)?;
     for trial in 1.. {
         match session.run(operation, sql) {
-            Err(error) if error.kind == ErrorKind::Statement(code::LOCK_WAIT_TIMEOUT) => {
+            Err(error) if error.class() == Some(ErrorClass::LockTimeout) => {
                 if trial == TRIES {
                     return Err(with_holders(session, error));
                 }

@@ -13,6 +13,7 @@ use replimeter_engine::{
         semi_sync::{self, PrimaryState},
     },
     facts::ServerFacts,
+    position::Position,
     source::Member,
 };
 use replimeter_model::{
@@ -28,9 +29,7 @@ use replimeter_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    MeasureError,
-    backlog::position::Position,
-    check_interrupted,
+    MeasureError, check_interrupted,
     clock::Clock,
     load::{
         DataSet, FillProgress, GroupResult, LoadGroup, LoadProgress, ScriptError, WorkerPool,
@@ -478,8 +477,9 @@ impl<'a> PreparedServers<'a> {
         let (mut index, mut behind) = (0, 0);
         let took = pacing::catch_up(limit, || {
             while let Some(follower) = self.followers.get_mut(index) {
-                behind =
-                    Position::applied(follower.engine, &mut follower.session)?.behind(&written);
+                behind = Position::applied(follower.engine, &mut follower.session)?
+                    .behind(&written)
+                    .map_err(|error| error.on(&follower.session))?;
                 if behind == 0 {
                     index += 1;
                     continue;

@@ -21,9 +21,9 @@ use super::{
     screen::{Screen, json_text},
 };
 use crate::{
-    cli_error::CliError,
+    cli_error::{CliError, unexpected},
     figures::{Figures, SampleFile},
-    options::{OutputArgs, OutputFormat},
+    options::{OutputArgs, OutputForm},
     run_dir::{PAGE, SAMPLES, SUMMARY, TICKET, write_text},
 };
 
@@ -38,7 +38,7 @@ pub trait AnyRun {
     /// Returns the JSON Schema of the document.
     fn schema(&self) -> Value;
     /// Returns the document as JSON.
-    fn json(&self) -> serde_json::Result<String>;
+    fn json(&self) -> Result<String, CliError>;
     /// Returns the report; `raw` adds the raw lines, if there are any.
     fn report(&self, raw: bool) -> Report;
     /// Returns the charts of its page.
@@ -95,8 +95,8 @@ impl<M: Measurement> AnyRun for RecordedDocument<M> {
         schema::run::<M::Settings, M::Results>()
     }
 
-    fn json(&self) -> serde_json::Result<String> {
-        Ok(serde_json::to_string_pretty(&self.0)? + "\n")
+    fn json(&self) -> Result<String, CliError> {
+        json_text(&self.0)
     }
 
     fn report(&self, raw: bool) -> Report {
@@ -125,28 +125,16 @@ pub const CUT: &str = "check that samples.parquet is complete and belongs to thi
                               with `replimeter run`; --json, --csv and --markdown need no samples";
 
 /// Returns the rows of a run's results as CSV.
-pub(super) fn csv(run: &dyn AnyRun) -> Result<String, CliError> {
+fn csv(run: &dyn AnyRun) -> Result<String, CliError> {
     let refuse = |reason: String| {
         CliError::failed(
             format!("cannot write the table: {reason}"),
             "report this as a bug",
         )
     };
-    let value: Value = run
-        .json()
-        .and_then(|json| serde_json::from_str(&json))
-        .map_err(|error| refuse(error.to_string()))?;
+    let value: Value =
+        serde_json::from_str(&run.json()?).map_err(|error| refuse(error.to_string()))?;
     csv::table(&run.schema(), &value).map_err(|error| refuse(error.to_string()))
-}
-
-/// Returns the document of a run.
-pub(super) fn json(run: &dyn AnyRun) -> Result<String, CliError> {
-    run.json().map_err(|error| {
-        CliError::failed(
-            format!("cannot write the document: {error}"),
-            "report this as a bug",
-        )
-    })
 }
 
 /// Writes the page of a run, and its Markdown report.
@@ -165,27 +153,56 @@ pub(super) fn render(
         .and_then(|()| write_text(&dir.join(TICKET), &markdown::render(&report)))
 }
 
-/// Prints the report in a format; `page` is whether its page exists.
+/// Prints a document in a form: its report, with the text `below` it for people at a terminal, or as JSON.
+///
+/// # Errors
+/// When it cannot be printed, or `json` fails.
+pub fn print_document(
+    form: OutputForm,
+    report: &Report,
+    json: impl FnOnce() -> Result<String, CliError>,
+    below: &str,
+    screen: &dyn Screen,
+) -> Result<(), CliError> {
+    let text = match form {
+        OutputForm::Text | OutputForm::Raw => terminal::render(report) + below,
+        OutputForm::Json => json()?,
+        OutputForm::Markdown => markdown::render(report),
+        OutputForm::Csv | OutputForm::Silent => {
+            return Err(unexpected("only a run has rows, or is silent"));
+        }
+    };
+    screen.print(&text).map(|_| ())
+}
+
+/// Returns the lines below a report: what is kept in its directory, and its page if that is up to date.
+fn places(kept: Option<&str>, dir: &Path, up_to_date: bool) -> String {
+    let mut text = "\n".to_owned();
+    if let Some(kept) = kept {
+        text.push_str(&format!("{kept} kept in {}\n", dir.display()));
+    }
+    let page = dir.join(PAGE);
+    if up_to_date && page.exists() {
+        text.push_str(&format!("As a page:  file://{}\n", page.display()));
+    }
+    text
+}
+
+/// Prints the results of a run in a form; `page` is whether its page is up to date.
 pub fn show(
     run: &dyn AnyRun,
-    form: OutputFormat,
+    form: OutputForm,
     page: bool,
     screen: &dyn Screen,
 ) -> Result<(), CliError> {
-    let print = |text: &str| screen.print(text).map(|_| ());
-    let mut text = match form {
-        OutputFormat::Silent => return Ok(()),
-        OutputFormat::Markdown => return print(&markdown::render(&run.report(false))),
-        OutputFormat::Csv => return print(&csv(run)?),
-        OutputFormat::Json => return print(&json(run)?),
-        OutputFormat::Text { raw } => terminal::render(&run.report(raw)),
-    };
-    let dir = run.head().run_dir;
-    text.push_str(&format!("\nRun kept in {dir}\n"));
-    if page && Path::new(dir).join(PAGE).exists() {
-        text.push_str(&format!("As a page:  file://{dir}/{PAGE}\n"));
+    match form {
+        OutputForm::Silent => return Ok(()),
+        OutputForm::Csv => return screen.print(&csv(run)?).map(|_| ()),
+        OutputForm::Text | OutputForm::Raw | OutputForm::Json | OutputForm::Markdown => {}
     }
-    print(&text)
+    let report = run.report(form == OutputForm::Raw);
+    let below = places(Some("Run"), Path::new(run.head().run_dir), page);
+    print_document(form, &report, || run.json(), &below, screen)
 }
 
 /// Writes the record and its page into the run directory.
@@ -195,7 +212,7 @@ pub(super) fn keep(
     manifest: &Manifest,
     plan: &str,
 ) -> Result<(), CliError> {
-    write_text(&dir.join(SUMMARY), &json(run)?).and_then(|()| render(run, dir, manifest, plan))
+    write_text(&dir.join(SUMMARY), &run.json()?).and_then(|()| render(run, dir, manifest, plan))
 }
 
 /// Writes the page and the Markdown report of a document about several runs into its directory, and prints the report, even if they cannot be
@@ -209,10 +226,9 @@ pub fn publish_report(
     page: Result<String, HtmlError>,
     dir: &Path,
     kept: Option<&str>,
-    form: OutputFormat,
+    form: OutputForm,
     screen: &dyn Screen,
 ) -> Result<(), CliError> {
-    let ticket = markdown::render(report);
     let page = page.map_err(|error| {
         CliError::failed(
             format!("cannot render the page: {error}"),
@@ -221,27 +237,9 @@ pub fn publish_report(
     });
     let written = page
         .and_then(|page| write_text(&dir.join(PAGE), &page))
-        .and_then(|()| write_text(&dir.join(TICKET), &ticket));
-    let text = match form {
-        OutputFormat::Json => json_text(document)?,
-        OutputFormat::Markdown => ticket,
-        // Such commands have no options for the other formats.
-        OutputFormat::Text { .. } | OutputFormat::Csv | OutputFormat::Silent => {
-            let mut text = terminal::render(report);
-            text.push('\n');
-            if let Some(kept) = kept {
-                text.push_str(&format!("{kept} kept in {}\n", dir.display()));
-            }
-            if dir.join(PAGE).exists() {
-                text.push_str(&format!(
-                    "As a page:  file://{}\n",
-                    dir.join(PAGE).display()
-                ));
-            }
-            text
-        }
-    };
-    screen.print(&text)?;
+        .and_then(|()| write_text(&dir.join(TICKET), &markdown::render(report)));
+    let below = places(kept, dir, written.is_ok());
+    print_document(form, report, || json_text(document), &below, screen)?;
     written
 }
 
@@ -255,9 +253,9 @@ pub(super) fn publish(
     screen: &dyn Screen,
 ) -> Result<(), CliError> {
     let written = match output.without_page {
-        true => write_text(&dir.join(SUMMARY), &json(run)?),
+        true => write_text(&dir.join(SUMMARY), &run.json()?),
         false => keep(run, dir, manifest, plan),
     };
-    show(run, output.format(), written.is_ok(), screen)?;
+    show(run, output.form.chosen, written.is_ok(), screen)?;
     written
 }

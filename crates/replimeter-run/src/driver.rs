@@ -18,7 +18,7 @@ use crate::{
     cli_error::{CliError, FailureKind},
     equal_runs,
     event::{Progress, ProgressDetail, Stage},
-    options::OutputArgs,
+    options::{OutputArgs, OutputForm},
     run_dir::{RunDir, is_complete},
 };
 
@@ -32,7 +32,7 @@ pub(super) fn check<M: Measurement>(
     plan: &Planned<M::Settings>,
     output: &OutputArgs,
 ) -> Result<(), CliError> {
-    if output.raw && !M::has_raw(&plan.plan) {
+    if output.form.chosen == OutputForm::Raw && !M::has_raw(&plan.plan) {
         return Err(CliError::usage(
             "--raw needs a sweep over sizes",
             "leave --raw out, or use a sweep: replimeter lag --row-sizes 1000..10000:1000 --raw",

@@ -23,7 +23,7 @@ mod screen;
 pub mod workloads;
 
 pub use self::{
-    document::{AnyRun, CUT, DocumentHead, publish_report, show},
+    document::{AnyRun, CUT, DocumentHead, print_document, publish_report, show},
     driver::{each_start, each_target, with_causes},
     event::{Event, Flow, Observer, Observers, Progress, ProgressDetail, Stage},
     measurement::{

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    document::{self, AnyRun, render},
+    document::{AnyRun, render},
     registry::Registry,
 };
 use crate::{
@@ -259,7 +259,7 @@ pub fn complete(registry: &Registry, dir: &Path, stop: &AtomicBool) -> Result<()
     if let Some(Histograms { took, series }) = &replayed.histograms {
         histograms::keep(dir, &manifest, *took, series)?;
     }
-    write_text(&dir.join(SUMMARY), &document::json(run.as_ref())?)?;
+    write_text(&dir.join(SUMMARY), &run.json()?)?;
     drop(lines);
     // If it stays, it is ignored.
     let _ = fs::remove_file(path);

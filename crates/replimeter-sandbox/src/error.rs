@@ -29,10 +29,10 @@ pub enum SandboxError {
         /// Why.
         source: io::Error,
     },
-    /// A folder or archive that cannot be added as a server.
+    /// A folder that cannot be added as a server.
     #[error("{} cannot be added: {reason}", path.display())]
     Refused {
-        /// The folder or archive.
+        /// The folder.
         path: PathBuf,
         /// The cause.
         reason: String,
@@ -159,7 +159,7 @@ impl SandboxError {
     pub fn hint(&self) -> String {
         match self {
             Self::NoBinary { .. } => {
-                "install MariaDB or MySQL, add an unpacked server or its archive with `replimeter servers add`, or \
+                "install MariaDB or MySQL, add an unpacked server with `replimeter servers add`, or \
                 name the folder of one with --servers DIR; in the folder of the sources, `make servers` unpacks one \
                 on Debian or Ubuntu without root"
                     .to_owned()

@@ -6,7 +6,6 @@
 
 mod access;
 pub mod add;
-mod archive;
 pub mod binaries;
 pub mod capabilities;
 mod copy;

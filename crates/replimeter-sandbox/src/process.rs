@@ -262,37 +262,6 @@ mod tests {
     }
 
     #[test]
-    fn only_this_module_creates_commands() {
-        let mut made = Vec::new();
-        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
-        while let Some(folder) = folders.pop() {
-            for path in fs::read_dir(folder)
-                .unwrap()
-                .map(|entry| entry.unwrap().path())
-            {
-                if path.is_dir() {
-                    folders.push(path);
-                    continue;
-                }
-                if path.ends_with("tests.rs") {
-                    continue;
-                }
-                let text = fs::read_to_string(&path).unwrap();
-                let code = text.split("#[cfg(test)]").next().unwrap();
-                made.extend(
-                    code.matches("Command::new")
-                        .map(|_| path.file_name().unwrap().to_owned()),
-                );
-            }
-        }
-        assert_eq!(
-            made,
-            ["process.rs", "process.rs"],
-            "elsewhere call process::command, which clears the environment"
-        );
-    }
-
-    #[test]
     fn child_has_its_own_group_and_can_be_ended() {
         let user = SystemUser {
             name: String::new(),

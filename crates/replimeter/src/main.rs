@@ -6,8 +6,6 @@ mod cli;
 mod commands;
 mod credentials;
 mod environment;
-#[cfg(test)]
-mod net;
 mod print;
 mod progress;
 mod servers;
@@ -15,8 +13,6 @@ mod signals;
 mod terminal;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tidy;
 
 use std::{process::ExitCode, sync::atomic::Ordering};
 

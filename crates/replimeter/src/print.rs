@@ -8,8 +8,7 @@
 use std::io::{self, Write};
 
 use replimeter_render::terminal::controls_terminal;
-use replimeter_run::{OutputReader, cli_error::CliError, json_text};
-use serde::Serialize;
+use replimeter_run::{OutputReader, cli_error::CliError};
 
 /// Returns a text without what a terminal obeys: names of plans and servers must not control it.
 pub(crate) fn plain(text: &str) -> String {
@@ -41,11 +40,6 @@ pub(crate) fn print_results(text: &str) -> Result<OutputReader, CliError> {
 /// Prints on standard output.
 pub(crate) fn print(text: &str) -> Result<(), CliError> {
     print_results(text).map(|_| ())
-}
-
-/// Prints the JSON document of a command.
-pub(crate) fn print_json(document: &impl Serialize) -> Result<(), CliError> {
-    print(&json_text(document)?)
 }
 
 /// Prints a failure.

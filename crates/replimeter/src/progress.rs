@@ -33,20 +33,6 @@ impl StatusLine {
         self.bar.set_message(plain(&text.into()));
     }
 
-    /// Shows the progress in a file.
-    pub(crate) fn show_bytes(&self, what: &'static str, done: u64, total: u64) {
-        if self.bar.length() != Some(total) {
-            if let Ok(style) =
-                ProgressStyle::with_template("{msg} [{bar:30}] {bytes}/{total_bytes} ({eta} left)")
-            {
-                self.bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
-            }
-            self.bar.set_length(total);
-            self.bar.set_message(what);
-        }
-        self.bar.set_position(done);
-    }
-
     /// Shows the progress of a run: with a bar if the total is known.
     fn show(&mut self, progress: &Progress) {
         let Some((done, Some(of), unit)) = progress.done else {

@@ -5,6 +5,8 @@ mod folders;
 mod golden;
 mod page;
 mod renamed_keys;
+#[cfg(test)]
+mod replay;
 mod report;
 mod runs;
 mod shown;

@@ -1,4 +1,4 @@
-//! Keys that were renamed after the values were recorded.
+//! Keys that were renamed after they were recorded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::root;
 
-/// `tests/net/renamed-keys.toml`: paths that were renamed after the values were recorded, as `old = "new"`.
+/// `tests/net/renamed-keys.toml` and `renamed-calls.toml`: paths that were renamed after documents and calls were recorded, as
+/// `old = "new"`.
 ///
 /// In a path `[]` matches every index; a path matches all paths below it, and the longest match counts. `COMMAND:old`
 /// is for documents of that command only. `+new` and `-old` are added and removed paths; their value is the reason.
@@ -25,14 +26,13 @@ pub struct RenamedKeys {
 }
 
 impl RenamedKeys {
-    /// Reads the file; without a file nothing is renamed.
+    /// Reads a file of `tests/net`.
     ///
     /// # Panics
     /// If the file cannot be read.
     #[must_use]
-    pub fn read() -> Self {
-        let text = fs::read_to_string(root().join("renamed-keys.toml")).unwrap_or_default();
-        Self::of(&text)
+    pub fn read(name: &str) -> Self {
+        Self::of(&fs::read_to_string(root().join(name)).unwrap())
     }
 
     /// Parses the file's text.
@@ -60,7 +60,7 @@ impl RenamedKeys {
                         fill(entries, &path, value);
                     }
                 }
-                other => panic!("renamed-keys.toml: {path} = {other}"),
+                other => panic!("{path} = {other}"),
             }
         }
         let mut renamed = Self::default();
@@ -120,14 +120,14 @@ impl RenamedKeys {
         let mut full = parts.next().unwrap_or_default().to_owned();
         let mut indexes = indexes.into_iter();
         for part in parts {
-            let index = indexes.next().unwrap_or_else(|| {
-                panic!("renamed-keys.toml: {renamed} has more indexes than {path}")
-            });
+            let index = indexes
+                .next()
+                .unwrap_or_else(|| panic!("{renamed} has more indexes than {path}"));
             full.push_str(&format!("[{index}]{part}"));
         }
         assert!(
             indexes.next().is_none(),
-            "renamed-keys.toml: {renamed} has fewer indexes than {path}"
+            "{renamed} has fewer indexes than {path}"
         );
         Some(full)
     }

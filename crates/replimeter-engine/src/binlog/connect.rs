@@ -16,13 +16,10 @@ use rustix::{
 };
 
 use crate::{
-    ErrorKind, Node, ServerError, Session,
-    binlog::{
-        decoder::{Position, StreamError, refused},
-        gtid::Uuid,
-    },
-    dialect::{self, gtid::GtidSet},
-    error::code,
+    ErrorClass, ErrorKind, Node, ServerError, Session,
+    binlog::decoder::{Position, StreamError, refused},
+    dialect,
+    position::{GtidSet, Uuid, domain_gtids},
 };
 
 pub(super) const OPERATION: &str = "cannot follow its binary log";
@@ -39,6 +36,8 @@ const COM_BINLOG_DUMP: u8 = 0x12;
 const COM_REGISTER: u8 = 0x15;
 const COM_BINLOG_DUMP_GTID: u8 = 0x1e;
 const BY_GTID: u16 = 4;
+/// The server cannot send its binary log from the requested position.
+const DUMP_REFUSED: u16 = 1236;
 
 /// Where the stream begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +135,7 @@ pub(super) fn connect(
     match (engine, &gtids) {
         (Engine::MariaDb, Some(gtids)) => {
             // The accepted notation consists of digits, dashes and commas only.
-            dialect::gtid::domain_gtids(gtids)
+            domain_gtids(gtids)
                 .map_err(|error| session.precondition(OPERATION, error.to_string(), hint))?;
             settings
                 .push_str(&format!(", @slave_connect_state='{gtids}', @slave_gtid_strict_mode=0, @slave_gtid_ignore_duplicates=0"));
@@ -424,7 +423,7 @@ fn explain_refusal(
     let message = message.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     let (kind, hint) = match number {
-        code::SPECIAL_DENIED | code::ACCESS_DENIED => {
+        SPECIAL_DENIED | ACCESS_DENIED => {
             let privilege = match engine {
                 Engine::MariaDb => "REPLICATION SLAVE (also called REPLICATION REPLICA)",
                 Engine::MySql => "REPLICATION SLAVE",
@@ -435,7 +434,7 @@ fn explain_refusal(
             );
             return (ErrorKind::Privilege, hint);
         }
-        code::DUMP_REFUSED
+        DUMP_REFUSED
             if says(&[
                 "same server_id",
                 "same server_uuid",
@@ -447,11 +446,11 @@ fn explain_refusal(
             );
             return (ErrorKind::Unfit, hint);
         }
-        code::DUMP_REFUSED if says(&["not open", "binary log is not"]) => (
+        DUMP_REFUSED if says(&["not open", "binary log is not"]) => (
             ErrorKind::Unfit,
             "enable the server's binary log (log_bin=binlog) and restart it",
         ),
-        code::DUMP_REFUSED
+        DUMP_REFUSED
             if says(&[
                 "purged",
                 "could not find",
@@ -462,12 +461,15 @@ fn explain_refusal(
             ]) =>
         {
             (
-                ErrorKind::Statement(code::DUMP_REFUSED),
+                ErrorKind::Statement(ErrorClass::LogRefused),
                 "start from now, and make the server keep its binary log longer (binlog_expire_logs_seconds, expire_logs_days): that part was purged",
             )
         }
         1317 | 1053 | 1927 => (ErrorKind::Lost, STOPPED),
-        other => (ErrorKind::Statement(other), "see the server's error log"),
+        other => (
+            ErrorKind::Statement(ErrorClass::of(other, &message)),
+            "see the server's error log",
+        ),
     };
     (kind, hint.to_owned())
 }

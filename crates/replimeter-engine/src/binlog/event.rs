@@ -3,10 +3,7 @@
 //! Sources: the MySQL source's `libs/mysql/binlog/event` and
 //! `libs/mysql/serialization`, MariaDB's knowledge base "Replication Protocol".
 
-use crate::{
-    binlog::gtid::{Gtid, Tag, Uuid},
-    dialect::gtid::DomainGtid,
-};
+use crate::position::{CommitId, DomainGtid, Tag, Uuid};
 
 /// Bytes of an event's header.
 pub(crate) const HEADER: usize = 19;
@@ -160,7 +157,7 @@ pub struct CommitTimes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TransactionStart {
     /// `None` for an anonymous transaction.
-    pub(crate) gtid: Option<Gtid>,
+    pub(crate) commit_id: Option<CommitId>,
     /// Whether the next standalone event is the whole transaction.
     pub(crate) standalone: bool,
     /// Whether only the end is missing: no BEGIN follows.
@@ -175,22 +172,22 @@ pub(crate) fn mariadb_gtid(header: &EventHeader, body: &[u8]) -> Option<Transact
     let mut bytes = ByteReader(body);
     let (sequence, domain, flags) = (bytes.u64()?, bytes.u32()?, bytes.u8()?);
     let standalone = flags & STANDALONE != 0;
-    let gtid = Gtid::Domain(DomainGtid {
+    let commit_id = CommitId::Domain(DomainGtid {
         domain,
         server: header.server_id,
         sequence,
     });
     Some(TransactionStart {
-        gtid: Some(gtid),
+        commit_id: Some(commit_id),
         standalone,
         begun: !standalone,
         commit: None,
     })
 }
 
-fn numbered(uuid: [u8; 16], tag: Tag, number: i64) -> Option<Gtid> {
+fn numbered(uuid: [u8; 16], tag: Tag, number: i64) -> Option<CommitId> {
     let number = u64::try_from(number).ok().filter(|number| *number > 0)?;
-    Some(Gtid::Numbered {
+    Some(CommitId::Numbered {
         uuid: Uuid(uuid),
         tag,
         number,
@@ -211,7 +208,7 @@ pub(crate) fn mysql_gtid(body: &[u8], anonymous: bool) -> Option<TransactionStar
     let mut bytes = ByteReader(body);
     bytes.u8()?;
     let (uuid, number) = (bytes.array()?, bytes.u64()?);
-    let gtid = if anonymous {
+    let commit_id = if anonymous {
         None
     } else {
         Some(numbered(uuid, Tag::default(), i64::try_from(number).ok()?)?)
@@ -237,7 +234,7 @@ pub(crate) fn mysql_gtid(body: &[u8], anonymous: bool) -> Option<TransactionStar
     // Without the timestamps these bytes are a checksum or nothing.
     let commit = times().filter(|times| times.immediate_us > 0);
     Some(TransactionStart {
-        gtid,
+        commit_id,
         standalone: false,
         begun: false,
         commit,
@@ -284,7 +281,7 @@ pub(crate) fn tagged_gtid(body: &[u8]) -> Option<TransactionStart> {
         immediate_us,
     });
     Some(TransactionStart {
-        gtid: Some(numbered(uuid, tag, number)?),
+        commit_id: Some(numbered(uuid, tag, number)?),
         standalone: false,
         begun: false,
         commit,

@@ -104,11 +104,11 @@ impl Follower {
         let own = if self.placed && fits(self.decoder.position()) {
             StartPosition::File(self.decoder.position().clone())
         } else {
-            let gtids = self.resume.gtids(self.engine).map_err(|error| {
+            let commit_ids = self.resume.commit_ids(self.engine).map_err(|error| {
                 self.node
                     .precondition(OPERATION, error.to_string(), "report this as a bug")
             })?;
-            StartPosition::Gtids(gtids)
+            StartPosition::Gtids(commit_ids)
         };
         let stream = connect(
             &self.node,
@@ -139,8 +139,8 @@ impl Follower {
         let before = self.decoder.counts();
         let resume = &mut self.resume;
         let sink = &mut |arrived: CompleteTransaction<'_>| {
-            if let Some(gtid) = arrived.gtid {
-                resume.add(gtid);
+            if let Some(commit_id) = arrived.commit_id {
+                resume.add(commit_id);
             }
             sink(arrived);
         };

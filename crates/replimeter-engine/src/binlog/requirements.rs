@@ -8,7 +8,7 @@ use std::{
 use replimeter_model::engine::Engine;
 
 use crate::{
-    ErrorKind, ServerError, Session,
+    ServerError, Session,
     dialect::{self, binlog::binlog},
     facts::ServerFacts,
 };
@@ -118,7 +118,7 @@ pub fn server_ids(
 ) -> Result<Option<BTreeSet<u32>>, ServerError> {
     let rows = match dialect::connected_replicas(facts.engine, session) {
         Ok(rows) => rows,
-        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
+        Err(error) if error.is_refusal() => {
             return Ok(None);
         }
         Err(error) => return Err(error),

@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 
 use replimeter_model::engine::Engine;
 
-use crate::{
-    binlog::gtid::{Gtid, Tag, Uuid},
-    dialect::gtid::{DomainGtid, GtidError, GtidSet, Interval, domain_gtids, joined},
+use crate::position::{
+    CommitId, DomainGtid, GtidError, GtidSet, Interval, Tag, Uuid, domain_gtids, joined,
 };
 
 /// Number of intervals from which they are joined.
@@ -53,10 +52,10 @@ impl Resume {
     }
 
     /// Adds a complete transaction.
-    pub(super) fn add(&mut self, gtid: Gtid) {
-        match gtid {
-            Gtid::Domain(gtid) => _ = self.domains.insert(gtid.domain, gtid),
-            Gtid::Numbered { uuid, tag, number } => {
+    pub(super) fn add(&mut self, commit_id: CommitId) {
+        match commit_id {
+            CommitId::Domain(commit_id) => _ = self.domains.insert(commit_id.domain, commit_id),
+            CommitId::Numbered { uuid, tag, number } => {
                 self.numbers.entry((uuid, tag)).or_default().add(number);
             }
         }
@@ -66,13 +65,13 @@ impl Resume {
     ///
     /// # Errors
     /// When the start is not in that notation.
-    pub(super) fn gtids(&self, engine: Engine) -> Result<String, GtidError> {
+    pub(super) fn commit_ids(&self, engine: Engine) -> Result<String, GtidError> {
         match engine {
             // A domain has its transactions in one order, so its last one stands for all.
             Engine::MariaDb => {
                 let mut last: BTreeMap<u32, DomainGtid> = domain_gtids(&self.start)?
                     .into_iter()
-                    .map(|gtid| (gtid.domain, gtid))
+                    .map(|commit_id| (commit_id.domain, commit_id))
                     .collect();
                 last.extend(&self.domains);
                 let texts: Vec<String> = last.values().map(ToString::to_string).collect();
@@ -105,9 +104,12 @@ mod tests {
         for text in ["0-1-6", "7-2-1", "0-2-7"] {
             resume.add(text.parse().unwrap());
         }
-        assert_eq!(resume.gtids(Engine::MariaDb).unwrap(), "0-2-7,3-1-9,7-2-1");
+        assert_eq!(
+            resume.commit_ids(Engine::MariaDb).unwrap(),
+            "0-2-7,3-1-9,7-2-1"
+        );
         let empty = Resume::default();
-        assert_eq!(empty.gtids(Engine::MariaDb).unwrap(), "");
+        assert_eq!(empty.commit_ids(Engine::MariaDb).unwrap(), "");
     }
 
     #[test]
@@ -126,7 +128,7 @@ mod tests {
             .values()
             .map(|numbers| numbers.intervals.len());
         assert!(of.max().unwrap() <= MANY + 20);
-        let set = GtidSet::parse(&resume.gtids(Engine::MySql).unwrap()).unwrap();
+        let set = GtidSet::parse(&resume.commit_ids(Engine::MySql).unwrap()).unwrap();
         let whole = GtidSet::parse(&format!("{uuid}:1-2000,{uuid}:ab:4")).unwrap();
         assert_eq!(whole.subtract(&set).to_string(), format!("{uuid}:500"));
     }

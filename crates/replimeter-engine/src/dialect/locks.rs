@@ -2,7 +2,7 @@
 
 use replimeter_model::engine::Engine;
 
-use crate::{ErrorKind, ServerError, Session, session::StatusRow};
+use crate::{ServerError, Session, session::StatusRow};
 
 const OPERATION: &str = "cannot read who holds locks";
 
@@ -41,7 +41,7 @@ pub fn holders(engine: Engine, session: &mut Session) -> Result<String, ServerEr
     };
     let rows = match session.rows(OPERATION, sql) {
         Ok(rows) => rows,
-        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
+        Err(error) if error.is_refusal() => {
             return Ok(format!(
                 "the user may not see which connection holds the lock ({privilege} shows it)"
             ));
@@ -113,8 +113,7 @@ pub fn obstacles(engine: Engine, session: &mut Session) -> Result<Obstacles, Ser
             "INSTALL SONAME 'metadata_lock_info' shows them, to a user with PROCESS",
         ),
     };
-    let refused =
-        |error: &ServerError| matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_));
+    let refused = |error: &ServerError| error.is_refusal();
     let mut obstacles = Obstacles::default();
     for (sql, held, what, hint) in [
         (
@@ -177,9 +176,7 @@ pub fn applier_waits(session: &mut Session) -> Result<bool, ServerError> {
                AND (STATE LIKE 'Waiting for%metadata lock%' OR STATE LIKE 'Waiting for backup lock%')";
     match session.value(OPERATION, sql) {
         Ok(count) => Ok(count.is_some_and(|count| count != "0")),
-        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
-            Ok(false)
-        }
+        Err(error) if error.is_refusal() => Ok(false),
         Err(error) => Err(error),
     }
 }

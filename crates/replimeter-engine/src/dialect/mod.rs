@@ -8,7 +8,6 @@ pub mod counters;
 pub mod flow_control;
 pub mod galera;
 pub mod group;
-pub mod gtid;
 pub mod locks;
 mod mariadb;
 mod mysql;
@@ -20,19 +19,51 @@ pub mod stages;
 pub mod statements;
 pub mod sync_reads;
 pub mod waits;
-pub mod written_gtid;
 
 use std::{collections::BTreeMap, fmt};
 
 use replimeter_model::engine::Engine;
 
 use crate::{
-    ErrorKind, ServerError, Session,
-    error::{code, one_line},
+    ErrorClass, ServerError, Session,
+    error::one_line,
     filter::{Filters, list},
     identity::Identity,
     session::StatusRow,
 };
+
+/// State of a thread that receives or applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThreadState {
+    /// It runs.
+    Running,
+    /// It tries to connect, which it repeats by itself.
+    Connecting,
+    /// It does not run.
+    #[default]
+    Stopped,
+}
+
+impl ThreadState {
+    /// Returns the state that a status column names.
+    fn of(text: &str) -> Self {
+        match text {
+            "Yes" => Self::Running,
+            "Connecting" | "Preparing" => Self::Connecting,
+            _ => Self::Stopped,
+        }
+    }
+
+    /// Returns its name in status columns.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "Yes",
+            Self::Connecting => "Connecting",
+            Self::Stopped => "No",
+        }
+    }
+}
 
 /// One replication channel of a replica, in current MySQL terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,10 +78,10 @@ pub struct Channel {
     pub source_server_id: u64,
     /// The source's UUID; empty on MariaDB.
     pub source_uuid: String,
-    /// State of the receiving thread: `Yes`, `No`, `Connecting`, `Preparing`.
-    pub io_running: String,
+    /// State of the receiving thread.
+    pub receiver: ThreadState,
     /// State of the applying thread.
-    pub sql_running: String,
+    pub applier: ThreadState,
     /// Last error of the receiving thread, with its number; empty for none.
     pub io_error: String,
     /// Last error of the applying thread; empty for none.
@@ -69,13 +100,13 @@ impl Channel {
     /// Returns whether both threads run.
     #[must_use]
     pub fn running(&self) -> bool {
-        self.io_running == "Yes" && self.sql_running == "Yes"
+        self.receiver == ThreadState::Running && self.applier == ThreadState::Running
     }
 
     /// Returns whether the applier runs while the receiver tries to connect, which it repeats by itself.
     #[must_use]
     pub fn reconnecting(&self) -> bool {
-        self.io_running == "Connecting" && self.sql_running == "Yes"
+        self.receiver == ThreadState::Connecting && self.applier == ThreadState::Running
     }
 
     /// Returns whether its source has this identity: by UUID where both have one, else by
@@ -101,9 +132,9 @@ impl Channel {
         };
         format!(
             "IO thread {}, last IO error: {}; SQL thread {}, last SQL error: {}",
-            self.io_running,
+            self.receiver.word(),
             error(&self.io_error),
-            self.sql_running,
+            self.applier.word(),
             error(&self.sql_error)
         )
     }
@@ -128,8 +159,8 @@ impl Channel {
             source_port: pick(&["Source_Port", "Master_Port"]),
             source_server_id: number(&["Source_Server_Id", "Master_Server_Id"]),
             source_uuid: pick(&["Source_UUID", "Master_UUID"]),
-            io_running: pick(&["Replica_IO_Running", "Slave_IO_Running"]),
-            sql_running: pick(&["Replica_SQL_Running", "Slave_SQL_Running"]),
+            receiver: ThreadState::of(&pick(&["Replica_IO_Running", "Slave_IO_Running"])),
+            applier: ThreadState::of(&pick(&["Replica_SQL_Running", "Slave_SQL_Running"])),
             io_error: error("Last_IO_Errno", "Last_IO_Error"),
             sql_error: error("Last_SQL_Errno", "Last_SQL_Error"),
             // MariaDB has `Slave_Pos` or `Current_Pos`, MySQL 1.
@@ -316,7 +347,7 @@ fn first_known(
     let mut last = None;
     for statement in statements {
         match session.rows(operation, statement) {
-            Err(error) if error.kind == ErrorKind::Statement(code::SYNTAX) => last = Some(error),
+            Err(error) if error.class() == Some(ErrorClass::Syntax) => last = Some(error),
             other => return other,
         }
     }

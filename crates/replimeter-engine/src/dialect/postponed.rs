@@ -2,7 +2,7 @@
 
 use replimeter_model::load_results::PostponedWork;
 
-use crate::{ErrorKind, ServerError, Session};
+use crate::{ServerError, Session};
 
 const OPERATION: &str = "cannot read the server's postponed work";
 const DIRTY_PAGES: &str = "Innodb_buffer_pool_pages_dirty";
@@ -24,9 +24,7 @@ pub fn postponed(session: &mut Session) -> Result<PostponedWork, ServerError> {
         Some(length) => Some(length),
         None => match session.value(OPERATION, HISTORY_METRIC) {
             Ok(length) => length.and_then(|length| length.parse().ok()),
-            Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
-                None
-            }
+            Err(error) if error.is_refusal() => None,
             Err(error) => return Err(error),
         },
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{ErrorKind, ServerError, Session, facts::ServerFacts};
+use crate::{ServerError, Session, facts::ServerFacts};
 
 /// Returns the value of the first of these variables that the server has; "" for none.
 fn first<'f>(facts: &'f ServerFacts, names: &[&str]) -> &'f str {
@@ -75,9 +75,7 @@ pub fn client_of(session: &mut Session, connection_id: u32) -> Result<Option<Str
         operation,
         &format!("SELECT HOST FROM information_schema.PROCESSLIST WHERE ID = {connection_id}"),
     ) {
-        Err(error) if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
-            Ok(None)
-        }
+        Err(error) if error.is_refusal() => Ok(None),
         other => other,
     }
 }

@@ -7,8 +7,8 @@
 use mysql::{Row, Value};
 use replimeter_model::engine::Engine;
 
-use super::gtid::{DomainGtid, domain_gtids};
-use crate::{ErrorKind, ServerError, Session, error::code, facts::ServerFacts, session::Prepared};
+use crate::position::{DomainGtid, domain_gtids};
+use crate::{ErrorClass, ServerError, Session, facts::ServerFacts, session::Prepared};
 
 const OPERATION: &str = "cannot read the progress of transactions";
 
@@ -128,7 +128,7 @@ impl StageSource {
                 let mut known = None;
                 for statement in POSITIONS {
                     match session.rows(OPERATION, statement) {
-                        Err(error) if error.kind == ErrorKind::Statement(code::SYNTAX) => {}
+                        Err(error) if error.class() == Some(ErrorClass::Syntax) => {}
                         Err(error) => return Err(error),
                         Ok(_) => {
                             known = Some(statement);

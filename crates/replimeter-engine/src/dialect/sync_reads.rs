@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use replimeter_model::{engine::Engine, plan::ReadConsistency};
 
-use crate::{ErrorKind, ServerError};
+use crate::{ErrorClass, ServerError};
 
 /// How a server replicates, as far as its reads can be made to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,24 +128,23 @@ pub fn guarantee(
 /// a group's "Error while waiting for group transactions commit" and similar errors.
 #[must_use]
 pub fn wait_timed_out(error: &ServerError) -> bool {
-    matches!(error.kind, ErrorKind::Statement(number) if refused_number(number))
+    error.class().is_some_and(is_wait_timeout)
 }
 
-/// Returns the same as [`wait_timed_out`], from the error's number.
+/// Returns the same as [`wait_timed_out`], from the error's class.
 #[must_use]
-pub fn refused_number(number: u16) -> bool {
-    matches!(number, 1205 | 3796..=3799)
+pub fn is_wait_timeout(class: ErrorClass) -> bool {
+    matches!(class, ErrorClass::LockTimeout | ErrorClass::WaitTimeout)
 }
 
 /// Returns whether a write, or a read on a member of a cluster, failed because of another
-/// transaction and can be repeated: deadlock, lock wait timeout, changed record, failed
-/// certification (MySQL reports it as a rollback during the commit, 3101, or as a failed commit,
-/// 1180).
+/// transaction and can be repeated: deadlock, lock wait timeout, changed record, failed certification or commit.
 #[must_use]
 pub fn conflict(error: &ServerError) -> bool {
+    use ErrorClass::{Certification, ChangedRow, CommitFailed, Deadlock, LockTimeout};
     matches!(
-        error.kind,
-        ErrorKind::Statement(1213 | 1205 | 1020 | 1180 | 3101)
+        error.class(),
+        Some(Deadlock | LockTimeout | ChangedRow | Certification | CommitFailed)
     )
 }
 

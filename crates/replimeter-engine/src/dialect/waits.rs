@@ -5,9 +5,8 @@ use std::time::Duration;
 use replimeter_model::engine::Engine;
 
 use crate::{
-    ErrorKind, ServerError, Session,
+    ErrorClass, ServerError, Session,
     dialect::galera,
-    error::code,
     facts::ServerFacts,
     session::{Bound, Prepared},
 };
@@ -96,7 +95,7 @@ impl PreparedWait {
                 "check that it replicates by GTID; otherwise use --method poll",
             )),
             // Galera reports the timeout as this error.
-            Err(error) if error.kind == ErrorKind::Statement(code::LOCK_WAIT_TIMEOUT) => Ok(false),
+            Err(error) if error.class() == Some(ErrorClass::LockTimeout) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -65,6 +65,14 @@ pub struct ServerRefusal {
     pub message: String,
 }
 
+impl ServerRefusal {
+    /// Returns why.
+    #[must_use]
+    pub fn class(&self) -> ErrorClass {
+        ErrorClass::of(self.code, &self.message)
+    }
+}
+
 /// Why bytes are not a valid answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{
-        channels,
+        ThreadState, channels,
         connections::{OpenedConnection, still_open},
     },
 };
@@ -76,7 +76,7 @@ impl Replica for Connection {
             .into_iter()
             .find(|channel| channel.name == self.channel)
         {
-            Some(channel) => Ok((channel.sql_running == "Yes", channel.sql_error)),
+            Some(channel) => Ok((channel.applier == ThreadState::Running, channel.sql_error)),
             None => Err(self.precondition("the replication channel no longer exists".to_owned())),
         }
     }

@@ -5,7 +5,6 @@ mod applier;
 mod check;
 mod confinement;
 mod connection;
-pub(crate) mod position;
 mod position_probe;
 mod readings;
 mod release;

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use replimeter_engine::{Node, ServerError, Session};
+use replimeter_engine::{
+    Node, ServerError, Session,
+    position::{EnginesDiffer, Position},
+};
 use replimeter_model::engine::Engine;
 
-use super::{position::Position, readings::BacklogReading};
+use super::readings::BacklogReading;
 use crate::{clock::Clock, preflight::Cluster};
 
 /// Sessions that only read positions.
@@ -42,12 +45,13 @@ impl PositionProbe {
         let between = clock.now();
         let written = Position::written(self.engine, &mut self.primary)?;
         let ended = clock.now();
+        let differ = |error: EnginesDiffer| error.on(&self.replica);
         Ok(BacklogReading {
             at: began.midpoint(between),
             primary_at: between.midpoint(ended),
-            written: written.count(&written),
-            applied: applied.count(&written),
-            behind: applied.behind(&written),
+            written: written.count(&written).map_err(differ)?,
+            applied: applied.count(&written).map_err(differ)?,
+            behind: applied.behind(&written).map_err(differ)?,
         })
     }
 }

@@ -1,6 +1,8 @@
 //! The statements that stop and start a replica's applier, and the state after each.
 
-use replimeter_engine::{ErrorKind, ServerError, dialect::connections::OpenedConnection};
+use replimeter_engine::{
+    ErrorClass, ErrorKind, ServerError, dialect::connections::OpenedConnection,
+};
 
 use super::connection::Replica;
 
@@ -79,9 +81,7 @@ impl RestoreState {
         self.unanswered = Some(replica.connection());
         let sent = replica.execute(statement);
         // A refusal is an answer.
-        if sent.as_ref().err().is_none_or(|error| {
-            matches!(error.kind, ErrorKind::Statement(_) | ErrorKind::Privilege)
-        }) {
+        if sent.as_ref().err().is_none_or(|error| error.is_refusal()) {
             self.unanswered = None;
         }
         sent
@@ -282,7 +282,7 @@ mod tests {
         // MySQL: the applier got the signal and will stop later (rpl_stop_replica_timeout).
         state
             .stop(
-                &mut ScriptedReplica::failing(7, "STOP", ErrorKind::Statement(1875)),
+                &mut ScriptedReplica::failing(7, "STOP", ErrorKind::Statement(ErrorClass::Other)),
                 &statements(None),
             )
             .unwrap_err();

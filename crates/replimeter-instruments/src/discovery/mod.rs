@@ -8,7 +8,7 @@ mod writer;
 use std::{collections::BTreeSet, time::Duration};
 
 use replimeter_engine::{
-    ErrorKind, Node, ServerError, Session,
+    Node, ServerError, Session,
     binlog::OriginServer,
     dialect::{
         self, Channel,
@@ -227,9 +227,7 @@ pub(crate) fn unless_disconnected<T>(
     result: Result<T, ServerError>,
 ) -> Result<Result<T, ServerError>, ServerError> {
     match result {
-        Err(error) if !matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) => {
-            Err(error)
-        }
+        Err(error) if !error.is_refusal() => Err(error),
         other => Ok(other),
     }
 }

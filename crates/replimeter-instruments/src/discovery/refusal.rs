@@ -3,7 +3,7 @@
 use replimeter_engine::{
     ServerError, Session,
     dialect::{
-        Channel,
+        Channel, ThreadState,
         statements::{self, ChannelPart},
     },
     source::Member,
@@ -99,7 +99,8 @@ pub(crate) fn stopped_hint(engine: Engine, channel: &Channel) -> String {
 
 /// Returns the hint for a channel whose applier alone was stopped, without an error: as a `backlog` stops it.
 pub(crate) fn stopped_applier(engine: Engine, channel: &Channel) -> Option<String> {
-    let stopped = channel.io_running == "Yes" && channel.sql_running == "No";
+    let stopped =
+        channel.receiver == ThreadState::Running && channel.applier == ThreadState::Stopped;
     (stopped && channel.sql_error.is_empty()).then(|| {
         let start = statements::start(engine, channel, ChannelPart::Applier);
         format!(

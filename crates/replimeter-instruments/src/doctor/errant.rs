@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use replimeter_engine::dialect::{
-    binlog::binlog,
-    gtid::{DomainGtid, Executed, GtidSet},
+use replimeter_engine::{
+    dialect::binlog::binlog,
+    position::{DomainGtid, Executed, GtidSet},
 };
 use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
 

@@ -10,7 +10,6 @@ use replimeter_engine::{
         applier_user::{ApplierUser, applier_users},
         galera::NodeState,
         group::GroupState,
-        gtid::Executed,
         locks::{self, Obstacles},
         semi_sync::{PrimaryState, ReplicaState},
         settings,
@@ -18,6 +17,7 @@ use replimeter_engine::{
     facts::{ServerFacts, grants},
     filter::Filters,
     grants::Grants,
+    position::Executed,
     source::Member,
 };
 use replimeter_model::{

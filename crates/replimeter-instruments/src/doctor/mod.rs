@@ -18,7 +18,7 @@ mod topology;
 
 use std::{thread, time::Duration};
 
-use replimeter_engine::{ServerError, dialect::gtid, source::Member};
+use replimeter_engine::{ServerError, position::executed, source::Member};
 use replimeter_model::doctor::{Diagnosis, Finding, FindingCode, Severity};
 
 use self::{
@@ -142,7 +142,7 @@ fn read_executed(
     order.extend(topology.writer);
     let mut read = |servers: &mut [Examination], index: usize| {
         ask(&mut servers[index], &mut open[index], |open, state| {
-            state.executed = gtid::executed(&state.facts, &mut open.discovered.session)?;
+            state.executed = executed(&state.facts, &mut open.discovered.session)?;
             Ok(())
         });
     };

@@ -1,7 +1,7 @@
 //! Channels: their state, their sources, their filters.
 
 use replimeter_engine::{
-    dialect::{Channel, appliers, statements},
+    dialect::{Channel, ThreadState, appliers, statements},
     filter::Filters,
 };
 use replimeter_model::{
@@ -210,7 +210,7 @@ fn mending(engine: Engine, channel: &Channel) -> String {
     }
     let start = statements::start(engine, channel, statements::ChannelPart::Both);
     if channel.sql_error.is_empty() && channel.io_error.is_empty() {
-        if channel.io_running == "Connecting" {
+        if channel.receiver == ThreadState::Connecting {
             format!(
                 "check that it can reach {}:{} and that its user may log in there (it is connecting)",
                 channel.source_host, channel.source_port

@@ -1,6 +1,6 @@
 //! The exposed transactions, and statistics over all polls.
 
-use replimeter_engine::binlog::Gtid;
+use replimeter_engine::position::{CommitId, Position};
 use replimeter_model::{
     exposure::{AmountDistribution, ExposureRow, ExposureSample},
     time::Nanos,
@@ -13,7 +13,7 @@ use replimeter_stats::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::pending::{Pending, Received};
+use super::pending::Pending;
 use crate::record;
 
 fn amount(over: &OverTime, mean: Option<f64>, mean_ci95: Option<[f64; 2]>) -> AmountDistribution {
@@ -141,7 +141,7 @@ impl PollSummary {
 pub(super) struct ExposureSummary {
     pending: Pending,
     /// The last answer of each replica.
-    received: Vec<Option<Received>>,
+    received: Vec<Option<Position>>,
     pub(super) figures: PollSummary,
 }
 
@@ -150,9 +150,17 @@ pub(super) struct ExposureSummary {
 #[serde(rename_all = "snake_case")]
 enum ExposureReading {
     /// The primary logged a transaction.
-    Logged { gtid: String, bytes: u64, at: Nanos },
+    Logged {
+        commit_id: String,
+        bytes: u64,
+        at: Nanos,
+    },
     /// A replica reported its received transactions.
-    Received { replica: usize, gtids: String },
+    Received {
+        replica: usize,
+        #[serde(rename = "gtids")]
+        position: String,
+    },
     /// Received transactions are removed from the logged ones.
     Settled,
     /// The primary's log cannot be followed since this time.
@@ -175,28 +183,28 @@ impl ExposureSummary {
         }
     }
 
-    pub(super) fn logged(&mut self, gtid: &Gtid, bytes: u64, at: Nanos) {
+    pub(super) fn logged(&mut self, commit_id: &CommitId, bytes: u64, at: Nanos) {
         record::reading(|| ExposureReading::Logged {
-            gtid: gtid.to_string(),
+            commit_id: commit_id.to_string(),
             bytes,
             at,
         });
         self.figures.committed += 1;
         self.figures.bytes_committed += bytes;
-        self.pending.add(gtid, bytes, at);
+        self.pending.add(commit_id, bytes, at);
     }
 
-    pub(super) fn received(&mut self, replica: usize, received: Received) {
+    pub(super) fn received(&mut self, replica: usize, received: Position) {
         record::reading(|| ExposureReading::Received {
             replica,
-            gtids: received.to_string(),
+            position: received.to_string(),
         });
         self.received[replica] = Some(received);
     }
 
     pub(super) fn drop_settled(&mut self) {
         record::reading(|| ExposureReading::Settled);
-        let known: Vec<&Received> = self.received.iter().flatten().collect();
+        let known: Vec<&Position> = self.received.iter().flatten().collect();
         self.pending.received(known.into_iter());
     }
 
@@ -259,8 +267,8 @@ mod tests {
         while now < 60_000 * MS {
             while logged * MS < now {
                 logged += 1;
-                let gtid = format!("0-1-{logged}").parse().unwrap();
-                exposed.logged(&gtid, 100, Nanos(logged * MS));
+                let commit_id = format!("0-1-{logged}").parse().unwrap();
+                exposed.logged(&commit_id, 100, Nanos(logged * MS));
             }
             let stalled = (30_000 * MS..36_000 * MS).contains(&now);
             if !stalled && logged > 0 {
@@ -288,7 +296,7 @@ mod tests {
     #[test]
     fn time_without_the_primarys_log_is_not_counted() {
         let mut exposed = ExposureSummary::new(1);
-        let gtid = "0-1-1".parse().unwrap();
+        let commit_id = "0-1-1".parse().unwrap();
         let poll = |exposed: &mut ExposureSummary, ms: i64| {
             let at = Nanos(ms * 1_000_000);
             exposed.record_poll(Nanos(0), at, at, 1, None);
@@ -298,7 +306,7 @@ mod tests {
         }
         exposed.unfollowed(Nanos(100_000_000));
         exposed.unfollowed(Nanos(5_000_000_000));
-        exposed.logged(&gtid, 1, Nanos(9_000_000_000));
+        exposed.logged(&commit_id, 1, Nanos(9_000_000_000));
         for ms in 9_900..=10_000 {
             poll(&mut exposed, ms);
         }
@@ -314,12 +322,15 @@ mod tests {
             let mut samples = Vec::new();
             for reading in case.readings::<ExposureReading>() {
                 match reading {
-                    ExposureReading::Logged { gtid, bytes, at } => {
-                        exposed.logged(&gtid.parse().unwrap(), bytes, at)
-                    }
-                    ExposureReading::Received { replica, gtids } => {
-                        exposed.received(replica, gtids.parse().unwrap())
-                    }
+                    ExposureReading::Logged {
+                        commit_id,
+                        bytes,
+                        at,
+                    } => exposed.logged(&commit_id.parse().unwrap(), bytes, at),
+                    ExposureReading::Received {
+                        replica,
+                        position,
+                    } => exposed.received(replica, position.parse().unwrap()),
                     ExposureReading::Settled => exposed.drop_settled(),
                     ExposureReading::Unfollowed { at } => exposed.unfollowed(at),
                     ExposureReading::Look {

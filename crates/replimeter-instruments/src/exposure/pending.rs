@@ -1,63 +1,13 @@
 //! Transactions of the primary that no replica has received.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    fmt,
-    str::FromStr,
-};
+use std::collections::{HashMap, VecDeque};
 
-use replimeter_engine::{
-    binlog::Gtid,
-    dialect::gtid::{DomainGtid, GtidError, GtidSet, Interval, domain_gtids},
-};
+use replimeter_engine::position::{CommitId, CommitSource, Numbers, Position};
 use replimeter_model::time::Nanos;
 
 /// Maximum number of entries per origin; above it neighbors are merged, which makes the count coarser
 /// but never smaller.
 const MAX_ENTRIES: usize = 1 << 16;
-
-/// The received transactions of a replica.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Received {
-    /// MariaDB: the last GTID of each domain.
-    Domains(Vec<DomainGtid>),
-    /// MySQL: the set of all GTIDs.
-    Set(GtidSet),
-}
-
-impl fmt::Display for Received {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Domains(last) => formatter.write_str(
-                &last
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join(","),
-            ),
-            Self::Set(set) => set.fmt(formatter),
-        }
-    }
-}
-
-impl FromStr for Received {
-    type Err = GtidError;
-    /// A set has UUIDs, followed by colons.
-    fn from_str(text: &str) -> Result<Self, GtidError> {
-        if text.contains(':') {
-            GtidSet::parse(text).map(Self::Set)
-        } else {
-            domain_gtids(text).map(Self::Domains)
-        }
-    }
-}
-
-/// Origin of a transaction's number.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum TransactionSource {
-    Domain(u32),
-    Numbered { uuid: String, tag: String },
-}
 
 /// One transaction, or several merged neighbors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,24 +23,15 @@ struct PendingRange {
 /// The transactions that no replica has received, in the order of the primary's log.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    origins: BTreeMap<TransactionSource, VecDeque<PendingRange>>,
+    origins: HashMap<CommitSource, VecDeque<PendingRange>>,
     transactions: u64,
     bytes: u64,
 }
 
 impl Pending {
     /// Adds a transaction that arrived from the primary.
-    pub(super) fn add(&mut self, gtid: &Gtid, bytes: u64, at: Nanos) {
-        let (origin, last) = match gtid {
-            Gtid::Domain(gtid) => (TransactionSource::Domain(gtid.domain), gtid.sequence),
-            Gtid::Numbered { uuid, tag, number } => (
-                TransactionSource::Numbered {
-                    uuid: uuid.to_string(),
-                    tag: tag.as_str().to_owned(),
-                },
-                *number,
-            ),
-        };
+    pub(super) fn add(&mut self, commit_id: &CommitId, bytes: u64, at: Nanos) {
+        let (origin, last) = commit_id.split();
         let entries = self.origins.entry(origin).or_default();
         entries.push_back(PendingRange {
             last,
@@ -116,25 +57,10 @@ impl Pending {
     }
 
     /// Removes transactions that any of these replicas has received.
-    pub(super) fn received<'r>(&mut self, by: impl Iterator<Item = &'r Received> + Clone) {
+    pub(super) fn received<'r>(&mut self, by: impl Iterator<Item = &'r Position> + Clone) {
         for (origin, entries) in &mut self.origins {
-            let has = |number: u64| match origin {
-                TransactionSource::Domain(domain) => by.clone().any(|received| {
-                    let Received::Domains(last) = received else {
-                        return false;
-                    };
-                    last.iter()
-                        .any(|gtid| gtid.domain == *domain && gtid.sequence >= number)
-                }),
-                TransactionSource::Numbered { uuid, tag } => by.clone().any(|received| {
-                    let Received::Set(set) = received else {
-                        return false;
-                    };
-                    intervals(set, uuid, tag)
-                        .iter()
-                        .any(|(first, last)| (*first..=*last).contains(&number))
-                }),
-            };
+            let has: Vec<Numbers<'_>> = by.clone().map(|one| one.numbers(origin)).collect();
+            let has = |number| has.iter().any(|numbers| numbers.contains(number));
             while let Some(entry) = entries.front().copied().filter(|entry| has(entry.last)) {
                 entries.pop_front();
                 self.transactions -= entry.count;
@@ -161,18 +87,12 @@ impl Pending {
     }
 }
 
-fn intervals<'s>(set: &'s GtidSet, uuid: &str, tag: &str) -> &'s [Interval] {
-    set.parts()
-        .find(|(one, its, _)| (*one, *its) == (uuid, tag))
-        .map_or(&[], |(.., intervals)| intervals)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn gtid(text: &str) -> Gtid {
+    fn commit_id(text: &str) -> CommitId {
         text.parse().unwrap()
     }
 
@@ -180,9 +100,13 @@ mod tests {
     fn most_advanced_replica_decides_what_is_pending() {
         let mut pending = Pending::default();
         for number in 1..=5 {
-            pending.add(&gtid(&format!("0-1-{number}")), 100, Nanos(number * 10));
+            pending.add(
+                &commit_id(&format!("0-1-{number}")),
+                100,
+                Nanos(number * 10),
+            );
         }
-        let of = |text: &str| Received::Domains(domain_gtids(text).unwrap());
+        let of = |text: &str| Position::parse(text).unwrap();
         pending.received([of("0-1-2"), of("0-1-1"), of("7-1-9")].iter());
         assert_eq!(
             (pending.transactions(), pending.bytes(), pending.oldest()),
@@ -204,21 +128,11 @@ mod tests {
             format!("{uuid}:2"),
             format!("{uuid}:batch:1"),
         ] {
-            pending.add(&gtid(&text), 1, Nanos(1));
+            pending.add(&commit_id(&text), 1, Nanos(1));
         }
-        pending.received(
-            [Received::Set(
-                GtidSet::parse(&format!("{uuid}:1:3")).unwrap(),
-            )]
-            .iter(),
-        );
+        pending.received([Position::parse(&format!("{uuid}:1:3")).unwrap()].iter());
         assert_eq!(pending.transactions(), 2);
-        pending.received(
-            [Received::Set(
-                GtidSet::parse(&format!("{uuid}:1-2,{uuid}:batch:1")).unwrap(),
-            )]
-            .iter(),
-        );
+        pending.received([Position::parse(&format!("{uuid}:1-2,{uuid}:batch:1")).unwrap()].iter());
         assert_eq!(pending.transactions(), 0);
     }
 
@@ -228,7 +142,7 @@ mod tests {
         let count = MAX_ENTRIES as u64 * 5;
         for number in 1..=count {
             pending.add(
-                &gtid(&format!("0-1-{number}")),
+                &commit_id(&format!("0-1-{number}")),
                 3,
                 Nanos(number.cast_signed()),
             );
@@ -243,12 +157,7 @@ mod tests {
             (pending.transactions(), pending.bytes(), pending.oldest()),
             (count, 3 * count, Some(Nanos(1)))
         );
-        pending.received(
-            [Received::Domains(
-                domain_gtids(&format!("0-1-{}", count / 2)).unwrap(),
-            )]
-            .iter(),
-        );
+        pending.received([Position::parse(&format!("0-1-{}", count / 2)).unwrap()].iter());
         let left = pending.transactions();
         assert!(
             left >= count - count / 2 && left <= count - count / 2 + 16,
@@ -261,10 +170,10 @@ mod tests {
         fn transactions_beyond_the_replica_are_counted(all in 1u64..200, has in 0u64..250) {
             let mut pending = Pending::default();
             for number in 1..=all {
-                pending.add(&gtid(&format!("0-1-{number}")), number, Nanos(0));
+                pending.add(&commit_id(&format!("0-1-{number}")), number, Nanos(0));
             }
             if has > 0 {
-                pending.received([Received::Domains(domain_gtids(&format!("0-9-{has}")).unwrap())].iter());
+                pending.received([Position::parse(&format!("0-9-{has}")).unwrap()].iter());
             }
             prop_assert_eq!(pending.transactions(), all.saturating_sub(has));
             prop_assert_eq!(pending.bytes(), (has + 1..=all).sum::<u64>());

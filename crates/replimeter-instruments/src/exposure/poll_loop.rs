@@ -335,12 +335,12 @@ impl<'a> PollLoop<'a> {
             .count();
         for tapped in inbox.arrivals.drain(..taken) {
             // What a replica wrote itself is there.
-            if self.origins.contains(&tapped.arrival.gtid.origin()) {
+            if self.origins.contains(&tapped.arrival.commit_id.origin()) {
                 continue;
             }
             // Transactions from a new connection have no stamp: they count as not before now.
             self.exposed.logged(
-                &tapped.arrival.gtid,
+                &tapped.arrival.commit_id,
                 tapped.bytes,
                 tapped.arrival.at.unwrap_or(until),
             );

@@ -6,16 +6,12 @@ use std::{
 };
 
 use replimeter_engine::{
-    Node, ServerError, Session,
-    dialect::{
-        self,
-        gtid::{Executed, GtidSet, domain_gtids, executed},
-    },
+    Node, ServerError, Session, dialect,
     facts::ServerFacts,
+    position::{Position, executed},
 };
 use replimeter_model::{engine::Engine, time::Nanos};
 
-use super::pending::Received;
 use crate::{clock::Clock, priority::prepare_measuring_thread};
 
 const OPERATION: &str = "cannot read its received transactions";
@@ -32,7 +28,7 @@ pub(super) struct ReplicaAnswer {
     pub(super) beat: u64,
     /// When it arrived.
     pub(super) at: Nanos,
-    pub(super) received: Result<Received, ServerError>,
+    pub(super) received: Result<Position, ServerError>,
 }
 
 /// The connection to one replica.
@@ -53,7 +49,7 @@ impl ReplicaPoller {
     ) {
         prepare_measuring_thread(real_time);
         let mut session: Option<Session> = None;
-        let mut before: Option<GtidSet> = None;
+        let mut before: Option<Position> = None;
         let mut asked: Option<Instant> = None;
         let mut failed: Option<(Instant, ServerError)> = None;
         for beat in beats {
@@ -69,7 +65,7 @@ impl ReplicaPoller {
                 });
                 continue;
             }
-            let mut ask = || -> Result<Received, ServerError> {
+            let mut ask = || -> Result<Position, ServerError> {
                 let session = match &mut session {
                     Some(session) => session,
                     none => none.insert(Session::open(&self.node)?),
@@ -77,9 +73,7 @@ impl ReplicaPoller {
                 if self.facts.engine == Engine::MySql
                     && asked.is_none_or(|asked| asked.elapsed() >= EXECUTED)
                 {
-                    if let Executed::Set(set) = executed(&self.facts, session)? {
-                        before = Some(set);
-                    }
+                    before = executed(&self.facts, session)?.applied().or(before.take());
                     asked = Some(Instant::now());
                 }
                 self.received(session, before.as_ref())
@@ -110,35 +104,15 @@ impl ReplicaPoller {
     fn received(
         &self,
         session: &mut Session,
-        before: Option<&GtidSet>,
-    ) -> Result<Received, ServerError> {
+        before: Option<&Position>,
+    ) -> Result<Position, ServerError> {
         let channels = dialect::channels(self.facts.engine, session)?;
-        let texts = |name: &'static str| {
-            channels
-                .iter()
-                .filter_map(move |channel| channel.raw.get(name))
-        };
-        let strange = |error: dialect::gtid::GtidError| {
+        let received = Position::received(self.facts.engine, &channels).map_err(|error| {
             session.precondition(OPERATION, error.to_string(), "report this as a bug")
-        };
-        match self.facts.engine {
-            Engine::MariaDb => {
-                let lists = texts("Gtid_IO_Pos")
-                    .map(|text| domain_gtids(text))
-                    .collect::<Result<Vec<_>, _>>();
-                Ok(Received::Domains(lists.map_err(strange)?.concat()))
-            }
-            Engine::MySql => {
-                let own = before.map(ToString::to_string).unwrap_or_default();
-                let all: Vec<&str> = texts("Retrieved_Gtid_Set")
-                    .map(String::as_str)
-                    .chain([own.as_str()])
-                    .filter(|text| !text.is_empty())
-                    .collect();
-                Ok(Received::Set(
-                    GtidSet::parse(&all.join(",")).map_err(strange)?,
-                ))
-            }
-        }
+        })?;
+        Ok(match before {
+            Some(before) => received.joined(before),
+            None => received,
+        })
     }
 }

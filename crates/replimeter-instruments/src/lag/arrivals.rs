@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use replimeter_engine::binlog::Gtid;
+use replimeter_engine::position::CommitId;
 use replimeter_model::time::Nanos;
 
 /// Maximum number of transactions that are kept: those of other writers and rows not yet matched.
@@ -31,8 +31,8 @@ pub(super) struct MatchedRow {
 /// because other writers add transactions without end.
 pub(super) struct Arrivals {
     streams: usize,
-    known: HashMap<Gtid, Transaction>,
-    order: VecDeque<Gtid>,
+    known: HashMap<CommitId, Transaction>,
+    order: VecDeque<CommitId>,
     matched: Vec<MatchedRow>,
     /// Number of this run's rows that were dropped before they were matched.
     pub(super) forgotten: u64,
@@ -50,10 +50,10 @@ impl Arrivals {
         }
     }
 
-    fn entry(&mut self, gtid: Gtid) -> &mut Transaction {
+    fn entry(&mut self, commit_id: CommitId) -> &mut Transaction {
         let streams = self.streams;
-        if !self.known.contains_key(&gtid) {
-            self.order.push_back(gtid);
+        if !self.known.contains_key(&commit_id) {
+            self.order.push_back(commit_id);
             if self.order.len() > MAX_UNMATCHED
                 && let Some(oldest) = self.order.pop_front()
                 && let Some(gone) = self.known.remove(&oldest)
@@ -61,7 +61,7 @@ impl Arrivals {
                 self.forgotten += u64::from(gone.seq.is_some());
             }
         }
-        self.known.entry(gtid).or_insert_with(|| Transaction {
+        self.known.entry(commit_id).or_insert_with(|| Transaction {
             seq: None,
             at: vec![None; streams],
             told: vec![false; streams],
@@ -69,23 +69,23 @@ impl Arrivals {
     }
 
     /// Records the arrival of a transaction on a stream.
-    pub(super) fn arrived(&mut self, stream: usize, gtid: Gtid, at: Nanos) {
-        let entry = self.entry(gtid);
+    pub(super) fn arrived(&mut self, stream: usize, commit_id: CommitId, at: Nanos) {
+        let entry = self.entry(commit_id);
         if let Some(arrival) = entry.at.get_mut(stream) {
             // After a reconnect a stream may repeat transactions: the first arrival counts.
             arrival.get_or_insert(at);
         }
-        self.match_up(gtid);
+        self.match_up(commit_id);
     }
 
     /// Records that this transaction wrote a row.
-    pub(super) fn record_write(&mut self, gtid: Gtid, seq: u64) {
-        self.entry(gtid).seq = Some(seq);
-        self.match_up(gtid);
+    pub(super) fn record_write(&mut self, commit_id: CommitId, seq: u64) {
+        self.entry(commit_id).seq = Some(seq);
+        self.match_up(commit_id);
     }
 
-    fn match_up(&mut self, gtid: Gtid) {
-        let Some(entry) = self.known.get_mut(&gtid) else {
+    fn match_up(&mut self, commit_id: CommitId) {
+        let Some(entry) = self.known.get_mut(&commit_id) else {
             return;
         };
         let (Some(seq), Some(on_primary)) = (entry.seq, entry.at.first().copied().flatten()) else {
@@ -104,7 +104,7 @@ impl Arrivals {
         }
         if entry.told.iter().skip(1).all(|told| *told) {
             // Its entry in `order` is dropped when it becomes the oldest.
-            self.known.remove(&gtid);
+            self.known.remove(&commit_id);
         }
     }
 
@@ -118,21 +118,21 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    fn gtid(sequence: u64) -> Gtid {
+    fn commit_id(sequence: u64) -> CommitId {
         format!("0-1-{sequence}").parse().unwrap()
     }
 
     #[test]
     fn row_is_matched_in_either_order() {
         let mut arrivals = Arrivals::new(3);
-        arrivals.arrived(2, gtid(7), Nanos(30));
-        arrivals.arrived(1, gtid(7), Nanos(20));
-        arrivals.record_write(gtid(7), 1);
+        arrivals.arrived(2, commit_id(7), Nanos(30));
+        arrivals.arrived(1, commit_id(7), Nanos(20));
+        arrivals.record_write(commit_id(7), 1);
         assert!(
             arrivals.take_matches().is_empty(),
             "the primary's stream has not shown it"
         );
-        arrivals.arrived(0, gtid(7), Nanos(25));
+        arrivals.arrived(0, commit_id(7), Nanos(25));
         let on_primary = Nanos(25);
         assert_eq!(
             arrivals.take_matches(),
@@ -158,7 +158,7 @@ mod tests {
     fn foreign_transactions_use_bounded_memory() {
         let mut arrivals = Arrivals::new(2);
         for sequence in 0..(MAX_UNMATCHED as u64 + 1000) {
-            arrivals.arrived(0, gtid(sequence), Nanos(1));
+            arrivals.arrived(0, commit_id(sequence), Nanos(1));
         }
         assert!(arrivals.known.len() <= MAX_UNMATCHED && arrivals.order.len() <= MAX_UNMATCHED);
         assert_eq!(arrivals.forgotten, 0);

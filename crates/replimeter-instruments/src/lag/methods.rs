@@ -1,9 +1,6 @@
 //! Methods that the servers support.
 
-use replimeter_engine::{
-    ServerError,
-    dialect::{waits::PreparedWait, written_gtid::GtidSource},
-};
+use replimeter_engine::{ServerError, dialect::waits::PreparedWait, position::WrittenId};
 use replimeter_model::{
     plan::{Method, Methods},
     warning::{Warning, WarningCode},
@@ -55,7 +52,7 @@ fn check(
     match method {
         Method::Poll => Ok(()),
         Method::Wait => {
-            GtidSource::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
+            WrittenId::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
             cluster.replicas.iter_mut().try_for_each(|replica| {
                 PreparedWait::prepare(&mut replica.server.session, &replica.server.facts)
                     .map(|_| ())
@@ -98,7 +95,7 @@ fn check(
             ))
         }
         Method::Tap => {
-            GtidSource::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
+            WrittenId::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
             tap::check(cluster)
         }
     }

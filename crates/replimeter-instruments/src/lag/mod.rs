@@ -23,9 +23,7 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::{
-    Node, ServerError, Session, dialect::written_gtid::GtidSource, session::Bound,
-};
+use replimeter_engine::{Node, ServerError, Session, position::WrittenId, session::Bound};
 use replimeter_model::{
     plan::{LagPlan, Method},
     sample::{LagSample, Write},
@@ -250,7 +248,7 @@ pub fn check_stages(cluster: &mut Cluster, plan: &LagPlan) -> Result<(), ServerE
     if !plan.stages || cluster.primary.galera.is_some() {
         return Ok(());
     }
-    GtidSource::prepare(&mut cluster.primary.session, &cluster.primary.facts)
+    WrittenId::prepare(&mut cluster.primary.session, &cluster.primary.facts)
         .map(|_| ())
         .map_err(|mut error| {
             error.operation = "cannot observe the stages".to_owned();

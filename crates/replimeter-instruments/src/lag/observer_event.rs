@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use replimeter_engine::{binlog::Gtid, dialect::stages::StageAnswer};
+use replimeter_engine::{dialect::stages::StageAnswer, position::CommitId};
 use replimeter_model::{sample::Sighting, time::Nanos, warning::Warning};
 
 use super::stages::ServerClock;
@@ -14,7 +14,7 @@ pub(super) enum ObserverEvent {
     /// A transaction in a binary log: stream 0 is the primary's, then the replicas'.
     Arrived {
         stream: usize,
-        gtid: Gtid,
+        commit_id: CommitId,
         at: Nanos,
     },
     /// A row is visible, but its time cannot be determined.

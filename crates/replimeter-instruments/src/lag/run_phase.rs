@@ -164,7 +164,7 @@ impl RunPhase<'_> {
                 .push(LogTap::open(self.primary, &cluster.primary.facts, 0)?);
         }
         self.prepare_stages(slots, phase, cluster, &mut prepared)?;
-        let gtids = !prepared.watchers.is_empty()
+        let commit_ids = !prepared.watchers.is_empty()
             || slots
                 .iter()
                 .any(|slot| matches!(slot.method, Method::Wait | Method::Tap));
@@ -174,7 +174,7 @@ impl RunPhase<'_> {
                 self.primary,
                 &cluster.primary.facts,
                 stamps,
-                gtids,
+                commit_ids,
                 self.plan.cores.real_time.on,
             )?;
             prepared.writers.push(writer);

@@ -6,9 +6,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use replimeter_engine::dialect::{
-    gtid::{DomainGtid, domain_gtids},
-    stages::{AppliedPositions, LastTransaction, StageAnswer, ThreadHistory},
+use replimeter_engine::{
+    dialect::stages::{AppliedPositions, LastTransaction, StageAnswer, ThreadHistory},
+    position::{DomainGtid, domain_gtids},
 };
 use replimeter_model::{engine::Engine, stages::Mark, time::Nanos};
 use replimeter_stats::waterfall::{Point, Points, Stamp};
@@ -66,7 +66,7 @@ pub struct Transaction {
     /// The row's sequence number.
     pub seq: u64,
     /// Its GTID, as the server returned it to the writer.
-    pub gtid: String,
+    pub commit_id: String,
     /// The last moment before the statement was handed to the socket.
     pub send: Nanos,
     /// The first moment after the answer was read.
@@ -190,10 +190,12 @@ impl PositionHistory {
         }
     }
 
-    fn passed(&self, gtid: DomainGtid) -> PositionPassage {
+    fn passed(&self, commit_id: DomainGtid) -> PositionPassage {
         self.0
-            .get(&gtid.domain)
-            .map_or(PositionPassage::NotYet, |steps| steps.passed(gtid.sequence))
+            .get(&commit_id.domain)
+            .map_or(PositionPassage::NotYet, |steps| {
+                steps.passed(commit_id.sequence)
+            })
     }
 }
 
@@ -313,7 +315,7 @@ impl StageJoiner {
     }
 
     fn note(&mut self, last: &LastTransaction, set: impl FnOnce(&mut TransactionStamps)) {
-        let key = last.gtid.to_ascii_lowercase();
+        let key = last.commit_id.to_ascii_lowercase();
         if !self.heard.contains_key(&key) {
             self.order.push_back(key.clone());
         }
@@ -345,13 +347,13 @@ impl StageJoiner {
             in_binlog: transaction.in_binlog,
             ..Points::default()
         };
-        let own = domain_gtids(&transaction.gtid)
+        let own = domain_gtids(&transaction.commit_id)
             .ok()
-            .and_then(|gtids| gtids.first().copied());
-        let Some(gtid) = own else {
+            .and_then(|commit_ids| commit_ids.first().copied());
+        let Some(commit_id) = own else {
             let stamps = self
                 .heard
-                .get(&transaction.gtid.to_ascii_lowercase())
+                .get(&transaction.commit_id.to_ascii_lowercase())
                 .copied()
                 .unwrap_or_default();
             let of_replica = |stamp: Option<i64>| stamp.and_then(|stamp| self.replica.point(stamp));
@@ -364,7 +366,7 @@ impl StageJoiner {
                 || (self.tells.1 && points.applied.is_none());
             return (points, complete);
         };
-        let mut of = |track: &PositionHistory| match track.passed(gtid) {
+        let mut of = |track: &PositionHistory| match track.passed(commit_id) {
             PositionPassage::In(after, until) => within(after, until),
             PositionPassage::Forgotten => {
                 points.overwritten = true;

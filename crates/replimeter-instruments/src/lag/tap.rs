@@ -51,10 +51,10 @@ impl LogTap {
         shared_state.measuring(real_time, || {
             while !shared_state.halted() {
                 self.follower.read(|| clock.now(), &mut |arrived| {
-                    if let Some(gtid) = arrived.gtid {
+                    if let Some(commit_id) = arrived.commit_id {
                         let _ = sighted.send(ObserverEvent::Arrived {
                             stream,
-                            gtid,
+                            commit_id,
                             at: arrived.arrived,
                         });
                     }

@@ -165,7 +165,7 @@ impl Waiter {
             after = began;
             if applied.is_none() {
                 let length = length_of_wait(ended - first, ended - began);
-                if self.wait.wait(&mut self.session, &row.gtid, length)? {
+                if self.wait.wait(&mut self.session, &row.commit_id, length)? {
                     applied = Some((ended, clock.now()));
                 }
             }

@@ -91,7 +91,7 @@ impl ReplicaWaterfall {
     pub(super) fn seen(
         &mut self,
         write: &Write,
-        gtid: Option<&str>,
+        commit_id: Option<&str>,
         in_binlog: Option<Nanos>,
         sighting: &Sighting,
     ) {
@@ -100,10 +100,10 @@ impl ReplicaWaterfall {
         let in_binlog =
             in_binlog.map(|at| Point::within(write.send, at.min(write.ack).max(write.send)));
         let after = Some(sighting.after).filter(|after| *after > write.send);
-        match (&mut self.joiner, gtid) {
-            (Some(joiner), Some(gtid)) => joiner.transaction(Transaction {
+        match (&mut self.joiner, commit_id) {
+            (Some(joiner), Some(commit_id)) => joiner.transaction(Transaction {
                 seq: write.seq,
-                gtid: gtid.to_owned(),
+                commit_id: commit_id.to_owned(),
                 send: write.send,
                 ack: write.ack,
                 in_binlog,

@@ -12,8 +12,8 @@ use std::{
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    dialect::written_gtid::GtidSource,
     facts::ServerFacts,
+    position::WrittenId,
     session::{Bound, Prepared, Values},
 };
 use replimeter_model::{
@@ -43,7 +43,7 @@ const LEAD: Nanos = Nanos(1_000_000);
 #[derive(Clone, Debug)]
 pub(super) struct WrittenRow {
     pub(super) seq: u64,
-    pub(super) gtid: Arc<str>,
+    pub(super) commit_id: Arc<str>,
 }
 
 /// A message from a writer to the collector.
@@ -67,7 +67,7 @@ pub(super) struct WriterChannels {
 pub(super) struct Writer {
     session: Session,
     statement: Prepared,
-    written: Option<GtidSource>,
+    written: Option<WrittenId>,
     real_time: bool,
 }
 
@@ -80,12 +80,12 @@ impl Writer {
         node: &Node,
         facts: &ServerFacts,
         stamps: Option<&Stamps>,
-        gtids: bool,
+        commit_ids: bool,
         real_time: bool,
     ) -> Result<Self, ServerError> {
         let mut session = Session::open(node)?;
-        let written = if gtids {
-            Some(GtidSource::prepare(&mut session, facts)?)
+        let written = if commit_ids {
+            Some(WrittenId::prepare(&mut session, facts)?)
         } else {
             None
         };
@@ -369,18 +369,18 @@ impl ActiveWriter<'_> {
                 .counted_since
                 .fetch_min(beat.0, Ordering::AcqRel);
         }
-        let gtid = match self.writer.written {
+        let commit_id = match self.writer.written {
             Some(written) => Some(self.told(written)?),
             None => None,
         };
-        if let Some(gtid) = &gtid {
+        if let Some(commit_id) = &commit_id {
             for waiters in &self.channels.waiters {
                 // The waiting connections of a replica take the rows in rotation.
                 let turn = usize::try_from(id).unwrap_or(0) % waiters.len().max(1);
                 if let Some(waiter) = waiters.get(turn) {
                     let _ = waiter.send(WrittenRow {
                         seq: id,
-                        gtid: Arc::clone(gtid),
+                        commit_id: Arc::clone(commit_id),
                     });
                 }
             }
@@ -396,14 +396,17 @@ impl ActiveWriter<'_> {
             send,
             ack,
         };
-        let _ = self.channels.words.send(WriterEvent::Wrote(write, gtid));
+        let _ = self
+            .channels
+            .words
+            .send(WriterEvent::Wrote(write, commit_id));
         Ok(())
     }
 
     /// Returns the GTID of the row just written.
-    fn told(&mut self, written: GtidSource) -> Result<Arc<str>, ServerError> {
+    fn told(&mut self, written: WrittenId) -> Result<Arc<str>, ServerError> {
         written
-            .last_gtid(&mut self.writer.session)?
+            .of_last_write(&mut self.writer.session)?
             .map(Arc::from)
             .ok_or_else(|| {
                 self.writer.session.precondition(

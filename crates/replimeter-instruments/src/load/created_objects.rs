@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ErrorKind, Node, error::code};
+use replimeter_engine::{ErrorClass, Node};
 use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{
@@ -118,12 +118,10 @@ pub(super) fn retry_until<T>(
 ) -> Result<T, MeasureError> {
     let deadline = Instant::now() + patience;
     loop {
-        let absent = ErrorKind::Statement(code::NO_SUCH_TABLE);
         match step() {
             Err(MeasureError::Server(error))
                 if place.reads_only
-                    && (error.kind == absent
-                        || error.kind == ErrorKind::Statement(code::UNKNOWN_SCHEMA))
+                    && error.class().is_some_and(ErrorClass::is_absent)
                     && Instant::now() < deadline => {}
             other => return other,
         }

@@ -21,7 +21,6 @@ use super::{
     channel::Channel,
     disk::Disk,
     event_loop::{EventLoop, LoopControl, Task},
-    statistics::RetryReason,
     workload::{Table, Workload},
 };
 use crate::{MeasureError, check_interrupted, clock::Clock, kill::kill, sync::lock};
@@ -340,7 +339,7 @@ async fn load(
 /// Returns whether a statement runs again: after a lock conflict, a few times.
 fn is_retried(refusal: &ServerRefusal, attempt: &mut u32) -> bool {
     *attempt += 1;
-    RetryReason::for_refusal(refusal).is_some() && *attempt <= RETRIES
+    refusal.class().is_retried() && *attempt <= RETRIES
 }
 
 /// Adds a hint to the error of a server that did not answer.

@@ -32,7 +32,7 @@ mod worker;
 mod worker_pool;
 mod workload;
 
-use replimeter_engine::{ErrorKind, ServerError, error::code};
+use replimeter_engine::{ErrorClass, ErrorKind, ServerError};
 
 pub use self::{
     background::{BackgroundLoad, RunningLoad},
@@ -55,14 +55,9 @@ pub use self::{
 const OPERATION: &str = "cannot run the load";
 const SETS: &str = "load_data";
 const FILLING: &str = "cannot create the data of the load";
-/// Errors for statements that a read-only server or a read-only session refuses.
-const READ_ONLY: [u16; 3] = [code::READ_ONLY, 1792, 1836];
-/// A disk or a table is full: the hint of the error already fits.
-const DISK_FULL: [u16; 6] = [1021, 1026, 1030, 1114, 1180, 28];
 
 /// Adds the statement and, of a file, its line to an error.
 fn about(mut error: ServerError, workload: &Workload, line: usize, excerpt: &str) -> ServerError {
-    let read_only = matches!(error.kind, ErrorKind::Statement(code) if READ_ONLY.contains(&code));
     error.operation = format!("{OPERATION} {}", workload.name);
     let own = workload.is_built_in();
     let line = if own {
@@ -71,17 +66,18 @@ fn about(mut error: ServerError, workload: &Workload, line: usize, excerpt: &str
         format!("line {line}, ")
     };
     error.cause = format!("{line}`{excerpt}`: {}", error.cause);
-    if read_only {
-        error.hint =
-            "run only a load that reads on a replica, or name the primary after the @".to_owned();
-    } else if matches!(error.kind, ErrorKind::Statement(code) if !DISK_FULL.contains(&code)) {
-        error.hint = if own {
-            "the workload is part of Replimeter: change the setting of the server that refuses the statement, or choose another workload"
-        } else {
-            "correct the script: every statement must succeed once before the measurement"
+    let hint = match error.class() {
+        Some(ErrorClass::ReadOnly) => {
+            "run only a load that reads on a replica, or name the primary after the @"
         }
-        .to_owned();
-    }
+        // The hint of the error fits already.
+        None | Some(ErrorClass::DiskFull | ErrorClass::CommitFailed) => return error,
+        Some(_) if own => {
+            "the workload is part of Replimeter: change the setting of the server that refuses the statement, or choose another workload"
+        }
+        Some(_) => "correct the script: every statement must succeed once before the measurement",
+    };
+    error.hint = hint.to_owned();
     error
 }
 
@@ -93,7 +89,7 @@ mod tests {
     fn refused_built_in_workload_does_not_blame_a_script() {
         let refused = |name: &str, of: Option<Workload>| {
             let mut error = ServerError::precondition("primary", "a:1", "", "refused", "");
-            error.kind = ErrorKind::Statement(1105);
+            error.kind = ErrorKind::Statement(ErrorClass::Other);
             let workload = of.unwrap_or_else(|| Workload::named(name).unwrap());
             about(error, &workload, 3, "INSERT")
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_engine::wire::ServerRefusal;
+use replimeter_engine::ErrorClass;
 use replimeter_model::{
     load::{LoadError, Retried},
     time::Nanos,
@@ -14,55 +14,6 @@ const MAX_ERROR_KINDS: usize = 64;
 /// Maximum number of distinct seconds: ten hours.
 const MAX_SECONDS: usize = 36_000;
 const SECOND: i64 = 1_000_000_000;
-
-/// Why an operation is retried, as a client would.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum RetryReason {
-    /// Two transactions waited for each other.
-    Deadlock,
-    /// A lock was not granted in time.
-    LockTimeout,
-    /// MariaDB's snapshot isolation: the row changed after it was read.
-    ChangedRow,
-    /// Another member of the cluster changed the row first.
-    Certification,
-    /// The member does not accept statements at the moment.
-    NotReady,
-}
-
-impl RetryReason {
-    /// Returns why a retry of the operation may succeed, if it may.
-    pub(super) fn for_refusal(refusal: &ServerRefusal) -> Option<Self> {
-        Some(match refusal.code {
-            // Galera uses the same number with another message.
-            1213 | 1180 if refusal.message.to_ascii_lowercase().contains("wsrep") => {
-                Self::Certification
-            }
-            1213 => Self::Deadlock,
-            1205 => Self::LockTimeout,
-            1020 => Self::ChangedRow,
-            // A group member: rolled back at commit, or a conflict reported by the engine.
-            3101 => Self::Certification,
-            1180 if refusal.message.contains("149")
-                || refusal.message.to_ascii_lowercase().contains("deadlock") =>
-            {
-                Self::Certification
-            }
-            1047 => Self::NotReady,
-            _ => return None,
-        })
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Deadlock => "deadlock",
-            Self::LockTimeout => "lock-timeout",
-            Self::ChangedRow => "changed-row",
-            Self::Certification => "certification",
-            Self::NotReady => "not-ready",
-        }
-    }
-}
 
 /// Counts of one thread, or of several together.
 #[derive(Debug)]
@@ -77,7 +28,7 @@ pub(super) struct LoadStatistics {
     pub(super) service: SignedHistogram,
     /// Latency from the intended start, if that differs: in an open loop.
     response: Option<SignedHistogram>,
-    pub(super) retries: BTreeMap<RetryReason, u64>,
+    pub(super) retries: BTreeMap<ErrorClass, u64>,
     pub(super) failed: u64,
     errors: BTreeMap<Option<u16>, LoadError>,
 }
@@ -125,7 +76,7 @@ impl LoadStatistics {
     }
 
     /// Counts a retry.
-    pub(super) fn retry(&mut self, why: RetryReason) {
+    pub(super) fn retry(&mut self, why: ErrorClass) {
         *self.retries.entry(why).or_default() += 1;
     }
 
@@ -263,7 +214,7 @@ mod tests {
     fn intervals_exclude_the_pauses_between_them() {
         let mut first = of(&[(1, 10), (SECOND - 1, 20)], true);
         first.error(Some(1213), "deadlock");
-        first.retry(RetryReason::Deadlock);
+        first.retry(ErrorClass::Deadlock);
         let mut second = of(&[(5, 30)], true);
         second.error(Some(1213), "another");
         second.failed += 1;
@@ -289,52 +240,6 @@ mod tests {
             (first.response().max(), first.service.max()),
             (Some(Nanos(35)), Some(Nanos(30)))
         );
-    }
-
-    #[test]
-    fn retryable_errors_are_recognized() {
-        let again = |code: u16, message: &str| {
-            RetryReason::for_refusal(&ServerRefusal {
-                code,
-                state: String::new(),
-                message: message.to_owned(),
-            })
-        };
-        assert_eq!(
-            again(1213, "Deadlock found when trying to get lock"),
-            Some(RetryReason::Deadlock)
-        );
-        assert_eq!(
-            again(1213, "Deadlock: wsrep aborted transaction"),
-            Some(RetryReason::Certification)
-        );
-        assert_eq!(
-            again(3101, "Plugin instructed the server to rollback"),
-            Some(RetryReason::Certification)
-        );
-        assert_eq!(
-            again(
-                1180,
-                "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"
-            ),
-            Some(RetryReason::Certification)
-        );
-        assert_eq!(
-            again(
-                1180,
-                "Got error 28 - 'No space left on device' during COMMIT"
-            ),
-            None
-        );
-        assert_eq!(
-            (again(1205, ""), again(1020, ""), again(1047, "")),
-            (
-                Some(RetryReason::LockTimeout),
-                Some(RetryReason::ChangedRow),
-                Some(RetryReason::NotReady)
-            )
-        );
-        assert_eq!((again(1062, ""), again(1064, "")), (None, None));
     }
 
     proptest! {

@@ -9,7 +9,6 @@ use super::{
     about,
     event_loop::TaskHandle,
     program::{Program, Routine, RoutineStep, Scratch},
-    statistics::RetryReason,
     value::{Draw, ParameterSink},
     worker::{WorkerConnection, run},
     workload::Operation,
@@ -46,11 +45,7 @@ pub(super) async fn try_out(
                 Err((_, StatementError::Broken(error))) => return Err(error),
                 Err((step, StatementError::Refused(refusal))) => {
                     let error = link.channel.refused(&refusal);
-                    Some((
-                        step,
-                        error,
-                        RetryReason::for_refusal(&refusal).is_some() && trial < TRIALS,
-                    ))
+                    Some((step, error, refusal.class().is_retried() && trial < TRIALS))
                 }
                 Ok(()) => None,
             };

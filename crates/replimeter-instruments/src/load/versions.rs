@@ -293,7 +293,7 @@ impl ConnectionView {
             }
             (Version::Read(_), Err(StatementError::Refused(refusal))) => {
                 if let Some(known) = before
-                    && sync_reads::refused_number(refusal.code)
+                    && sync_reads::is_wait_timeout(refusal.class())
                 {
                     self.read(VersionRead {
                         refused: true,

@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use replimeter_engine::{
     ServerError, Session,
-    dialect::gtid::{Executed, executed},
     facts::ServerFacts,
+    position::{Executed, executed},
     source::Faults,
 };
 use replimeter_model::loss::ErrantTransactions;
 
 use super::{
-    CrashContext, errant,
+    CrashContext,
     id_set::{IdSet, MAX_ID},
     patient,
     writers::{self, JournalEntry},
@@ -90,7 +90,7 @@ pub(super) fn restart_primary(
         lost: present.iter().filter(|id| !own.contains(*id)).count() as u64,
         ..ErrantTransactions::default()
     };
-    if let Some((transactions, gtids)) = errant::errant(&old, new) {
+    if let Some((transactions, gtids)) = old.errant(new) {
         (errant.transactions, errant.gtids) = (Some(transactions), gtids);
     }
     for entry in journal

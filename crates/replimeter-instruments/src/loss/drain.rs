@@ -3,13 +3,10 @@
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use replimeter_engine::{
-    dialect::{
-        self, Channel,
-        gtid::{DomainGtid, Executed, GtidSet, domain_gtids, executed},
-    },
+    dialect::{self, ThreadState},
     facts::ServerFacts,
+    position::{Position, executed},
 };
-use replimeter_model::engine::Engine;
 
 use crate::{
     MeasureError,
@@ -60,9 +57,13 @@ pub(super) fn drain(
             return Err(session.precondition(operation, &state, hint).into());
         }
         // Read after the received position, so that the order of queries cannot make it lag behind.
-        let has = executed(facts, session)?;
-        let ended = severed || now.io_running != "Yes";
-        Ok((ended && applied_all(facts.engine, &now, &has)).then(|| extent(&has)))
+        let has = executed(facts, session)?.applied();
+        let ended = severed || now.receiver != ThreadState::Running;
+        let received = Position::received(facts.engine, &[now]).ok();
+        let all = has
+            .zip(received)
+            .filter(|(has, received)| ended && has.covers(received));
+        Ok(all.map(|(has, _)| has.total()))
     })?;
     applied.ok_or_else(|| {
         let cause = format!("not finished within {} s; {state}", DRAIN_TIMEOUT.as_secs());
@@ -71,60 +72,4 @@ pub(super) fn drain(
             .precondition("cannot apply its received transactions", cause, hint)
             .into()
     })
-}
-
-fn applied_all(engine: Engine, channel: &Channel, has: &Executed) -> bool {
-    match (engine, has) {
-        (Engine::MariaDb, Executed::Domains { applied, .. }) => {
-            domain_gtids(channel.raw.get("Gtid_IO_Pos").map_or("", String::as_str))
-                .is_ok_and(|received| covers(applied, &received))
-        }
-        (Engine::MySql, Executed::Set(has)) => {
-            let received = GtidSet::parse(
-                channel
-                    .raw
-                    .get("Retrieved_Gtid_Set")
-                    .map_or("", String::as_str),
-            );
-            received.is_ok_and(|received| received.subtract(has).is_empty())
-        }
-        _ => false,
-    }
-}
-
-/// Returns whether the received transactions of every domain were applied.
-fn covers(applied: &[DomainGtid], received: &[DomainGtid]) -> bool {
-    received.iter().all(|wanted| {
-        applied
-            .iter()
-            .any(|one| one.domain == wanted.domain && one.sequence >= wanted.sequence)
-    })
-}
-
-/// Returns the number of a server's transactions; larger is more, among replicas of one primary.
-fn extent(has: &Executed) -> u64 {
-    match has {
-        Executed::Set(set) => set.count(),
-        Executed::Domains { applied, .. } => applied
-            .iter()
-            .fold(0, |sum, gtid| sum.saturating_add(gtid.sequence)),
-        Executed::Unknown(_) => 0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_domain_must_be_applied() {
-        let of = |text: &str| domain_gtids(text).unwrap();
-        assert!(covers(&of("0-1-10,1-1-3"), &of("0-1-10")));
-        assert!(
-            covers(&of("0-2-11"), &of("0-1-10")),
-            "numbers of a domain continue across its servers"
-        );
-        assert!(!covers(&of("0-1-9"), &of("0-1-10")) && !covers(&of("1-1-10"), &of("0-1-10")));
-        assert!(covers(&[], &[]), "nothing was received");
-    }
 }

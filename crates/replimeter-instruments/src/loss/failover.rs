@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::{ErrorKind, Node, ServerError, Session, source::Faults};
+use replimeter_engine::{ErrorClass, ErrorKind, Node, ServerError, Session, source::Faults};
 use replimeter_model::{plan::CrashKind, time::Nanos};
 
 use super::{CrashContext, PAUSE, TAKEOVER_TIMEOUT, drain, patient, writers::WriterLoad};
@@ -17,8 +17,6 @@ use crate::{
 
 /// The first row on the new primary; not part of the load.
 const FIRST_WRITE: &str = "INSERT INTO `replimeter`.`loss_probe` (id, payload) VALUES (0, '')";
-/// Error number for an existing row: an attempt whose answer was lost has inserted it.
-const DUPLICATE: u16 = 1062;
 
 /// Time after the cut for reading data that arrived before.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -212,7 +210,8 @@ fn first_write(
         let now = clock.now();
         match tried {
             Ok(()) => return Ok(now),
-            Err(error) if error.kind == ErrorKind::Statement(DUPLICATE) => return Ok(now),
+            // An attempt whose answer was lost has inserted it.
+            Err(error) if error.class() == Some(ErrorClass::Duplicate) => return Ok(now),
             Err(error) if now - fell > Nanos::from(TAKEOVER_TIMEOUT) => return Err(error.into()),
             Err(error) => {
                 if !matches!(error.kind, ErrorKind::Statement(_)) {

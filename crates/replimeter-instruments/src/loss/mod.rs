@@ -11,7 +11,6 @@
 mod account;
 mod count;
 mod drain;
-mod errant;
 mod failover;
 mod id_set;
 mod watcher;
@@ -24,10 +23,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    ErrorKind, Node, Session,
-    dialect::{gtid::executed, semi_sync},
-    error::code,
-    source::Faults,
+    ErrorClass, Node, Session, dialect::semi_sync, position::executed, source::Faults,
 };
 use replimeter_model::{loss::CrashRecord, plan::LossPlan, random::Random, time::Nanos};
 
@@ -222,12 +218,7 @@ pub(crate) fn make_table(cluster: &mut Cluster) -> Result<(), MeasureError> {
                 "SELECT id FROM `replimeter`.`loss_probe` LIMIT 1",
             ) {
                 Ok(_) => break,
-                Err(error)
-                    if !matches!(
-                        error.kind,
-                        ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA)
-                    ) =>
-                {
+                Err(error) if !error.class().is_some_and(ErrorClass::is_absent) => {
                     return Err(error.into());
                 }
                 Err(_) if began.elapsed() > TAKEOVER_TIMEOUT => {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    ErrorKind, Node, ServerError, Session,
+    Node, ServerError, Session,
     session::{Bound, Prepared},
 };
 use replimeter_model::time::Nanos;
@@ -152,8 +152,7 @@ impl WriterLoad {
                     WriteOutcome::Acknowledged(now)
                 }
                 Err(error) => {
-                    let refused =
-                        matches!(error.kind, ErrorKind::Statement(_) | ErrorKind::Privilege);
+                    let refused = error.is_refusal();
                     refusals += 1;
                     if !refused || refusals > MAX_REFUSALS {
                         self.fail(now, error);

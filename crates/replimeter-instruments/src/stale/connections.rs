@@ -8,9 +8,9 @@ use replimeter_engine::{
         connections::OpenedConnection,
         sync_reads::{Guarantee, conflict, wait_timed_out},
         waits::PreparedWait,
-        written_gtid::GtidSource,
     },
     facts::ServerFacts,
+    position::WrittenId,
     session::{Bound, Prepared, Reset},
 };
 use replimeter_model::{
@@ -54,7 +54,7 @@ pub(super) struct Writer {
     session: Session,
     update: Prepared,
     retake: Prepared,
-    written: Option<GtidSource>,
+    written: Option<WrittenId>,
 }
 
 /// Result of a write.
@@ -63,7 +63,7 @@ pub(super) struct WriteResult {
     pub(super) ack: Nanos,
     pub(super) conflicts: u32,
     /// Its GTID, if a reader waits for it and the server returned it.
-    pub(super) gtid: Option<String>,
+    pub(super) commit_id: Option<String>,
     /// Whether the row did not hold the run's last value: another client has changed or deleted it.
     pub(super) foreign: bool,
     /// Whether the row holds the round.
@@ -81,8 +81,8 @@ impl Writer {
         for sql in &guarantee.writer {
             session.run("cannot enable synchronous reads", sql)?;
         }
-        let written = if guarantee.gtid {
-            Some(GtidSource::prepare(&mut session, facts)?)
+        let written = if guarantee.commit_id {
+            Some(WrittenId::prepare(&mut session, facts)?)
         } else {
             None
         };
@@ -148,20 +148,20 @@ impl Writer {
                             send,
                             ack,
                             conflicts,
-                            gtid: None,
+                            commit_id: None,
                             foreign: true,
                             holds,
                         }));
                     }
-                    let gtid = match self.written {
-                        Some(written) => written.last_gtid(&mut self.session)?,
+                    let commit_id = match self.written {
+                        Some(written) => written.of_last_write(&mut self.session)?,
                         None => None,
                     };
                     return Ok(Some(WriteResult {
                         send,
                         ack,
                         conflicts,
-                        gtid,
+                        commit_id,
                         foreign: false,
                         holds: true,
                     }));
@@ -227,7 +227,7 @@ pub(super) struct ReadCommand {
     pub(super) ack: Nanos,
     /// Time after the acknowledgement at which the first read is issued.
     pub(super) offset: Nanos,
-    pub(super) gtid: Option<String>,
+    pub(super) commit_id: Option<String>,
     /// Whether to read on the synchronous connection.
     pub(super) synced: bool,
     /// Whether to read until the write is shown.
@@ -247,7 +247,7 @@ impl ReadConnection {
         for sql in &guarantee.reader {
             session.run("cannot enable synchronous reads", sql)?;
         }
-        let wait = if guarantee.gtid {
+        let wait = if guarantee.commit_id {
             Some(PreparedWait::prepare(&mut session, facts)?)
         } else {
             None
@@ -306,7 +306,7 @@ impl Reader {
         let none = Guarantee {
             reader: Vec::new(),
             writer: Vec::new(),
-            gtid: false,
+            commit_id: false,
             ..guarantee.clone()
         };
         let plain = ReadConnection::open(node, facts, &none)?;
@@ -359,16 +359,16 @@ impl Reader {
         &mut self,
         row: u64,
         on_synced: bool,
-        gtid: Option<&str>,
+        commit_id: Option<&str>,
     ) -> Result<ReadAttempt, ServerError> {
         let for_nothing = self.for_nothing;
         let reading = match &mut self.synced {
             Some(synced) if on_synced => synced,
             _ => &mut self.plain,
         };
-        if let (Some(wait), Some(gtid)) = (&reading.wait, gtid) {
-            let gtid = if for_nothing { "" } else { gtid };
-            if !wait.wait(&mut reading.session, gtid, self.limit)? {
+        if let (Some(wait), Some(commit_id)) = (&reading.wait, commit_id) {
+            let commit_id = if for_nothing { "" } else { commit_id };
+            if !wait.wait(&mut reading.session, commit_id, self.limit)? {
                 return Ok(ReadAttempt::Refused);
             }
         }
@@ -419,8 +419,8 @@ impl Reader {
             if first {
                 shared.under_way(1 + self.index, begin);
             }
-            let gtid = order.gtid.as_deref().filter(|_| first);
-            let answer = self.ask(order.row, order.synced, gtid)?;
+            let commit_id = order.commit_id.as_deref().filter(|_| first);
+            let answer = self.ask(order.row, order.synced, commit_id)?;
             let end = shared.clock.now();
             if first {
                 shared.under_way(1 + self.index, Nanos(0));
@@ -435,7 +435,7 @@ impl Reader {
             }
             let one = read.get_or_insert(StaleRead {
                 seen,
-                waited: gtid.is_some() && self.waits(order.synced),
+                waited: commit_id.is_some() && self.waits(order.synced),
                 ..StaleRead::new(self.index, begin, end, verdict)
             });
             one.reads += 1;

@@ -178,7 +178,7 @@ impl Rounds for RoundWriter<'_> {
                 since,
                 ack: wrote.ack,
                 offset,
-                gtid: wrote.gtid,
+                commit_id: wrote.commit_id,
                 synced: with,
                 until_shown,
             };

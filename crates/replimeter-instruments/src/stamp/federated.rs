@@ -3,9 +3,8 @@
 use std::ops::RangeInclusive;
 
 use replimeter_engine::{
-    ErrorKind, Node, ServerError, Session,
+    ErrorClass, ErrorKind, Node, ServerError, Session,
     dialect::statements::{read_only_privilege, restricted_variables_privilege},
-    error::code,
 };
 use replimeter_model::{
     engine::Engine,
@@ -261,7 +260,7 @@ fn without_password(mut error: ServerError, primary: &Node, engine: Engine) -> S
         }
     }
     match error.kind {
-        ErrorKind::Statement(code::READ_ONLY) => {
+        ErrorKind::Statement(ErrorClass::ReadOnly) => {
             error.hint = format!(
                 "GRANT {} ON *.* to the user there (super_read_only must be off)",
                 read_only_privilege(engine)

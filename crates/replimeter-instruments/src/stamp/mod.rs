@@ -10,12 +10,11 @@ mod federated;
 use std::ops::RangeInclusive;
 
 use replimeter_engine::{
-    ErrorKind, ServerError, Session,
+    ErrorClass, ErrorKind, ServerError, Session,
     dialect::{
         applier_user::requires_rows, settings::sysdate_is_now,
         statements::restricted_variables_privilege,
     },
-    error::code,
     facts::ServerFacts,
     session::Fields,
 };
@@ -172,7 +171,7 @@ pub fn prepare(writer: &mut Session, facts: &ServerFacts) -> Result<(), ServerEr
     }
     match writer.run(OPERATION, "USE `replimeter`") {
         Err(error)
-            if error.kind == ErrorKind::Statement(code::UNKNOWN_SCHEMA)
+            if error.class() == Some(ErrorClass::NoSchema)
                 || error.kind == ErrorKind::Privilege =>
         {
             Ok(())
@@ -264,7 +263,7 @@ fn lacks_udf(session: &mut Session) -> Result<Option<String>, ServerError> {
     let sysdate = format!("SELECT CONCAT(NOW_USEC(), ' ', {})", micros("SYSDATE(6)"));
     let text = match session.value(OPERATION, &sysdate) {
         Ok(text) => text.unwrap_or_default(),
-        Err(error) if matches!(error.kind, ErrorKind::Statement(_) | ErrorKind::Privilege) => {
+        Err(error) if error.is_refusal() => {
             return Ok(Some("it has no function NOW_USEC()".to_owned()));
         }
         Err(error) => return Err(error),

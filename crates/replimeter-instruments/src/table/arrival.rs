@@ -6,9 +6,8 @@ use std::{
 };
 
 use replimeter_engine::{
-    ErrorKind, Node, ServerError, Session,
+    ErrorClass, ErrorKind, Node, ServerError, Session,
     dialect::{channels, sync_reads::conflict},
-    error::code,
 };
 
 use replimeter_model::engine::Engine;
@@ -36,7 +35,7 @@ pub(crate) fn arrival(
         match there(&mut session) {
             Ok(there) => Ok(there.then_some(())),
             Err(ServerError {
-                kind: ErrorKind::Statement(code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA),
+                kind: ErrorKind::Statement(ErrorClass::NoTable | ErrorClass::NoSchema),
                 ..
             }) => Ok(None),
             // A member of a cluster that is just creating the table.

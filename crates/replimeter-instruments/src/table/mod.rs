@@ -17,9 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{
-    ErrorKind, Node, ServerError, Session, dialect::sync_reads::conflict, error::code,
-};
+use replimeter_engine::{ErrorClass, Node, ServerError, Session, dialect::sync_reads::conflict};
 use replimeter_model::warning::{Warning, WarningCode};
 
 use self::lock::with_schema_lock;
@@ -274,7 +272,7 @@ impl ProbeTable {
             .drop_on(&mut cluster.primary.session, applied)
             .or_else(|error| {
                 // Each wait for a lock was bounded and repeated.
-                if error.kind == ErrorKind::Statement(code::LOCK_WAIT_TIMEOUT) {
+                if error.class() == Some(ErrorClass::LockTimeout) {
                     return Err(error);
                 }
                 // The session may have been lost with the error that ended the run, or the disk may

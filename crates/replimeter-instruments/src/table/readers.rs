@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use replimeter_engine::{
-    ErrorKind, ServerError, Session,
+    ServerError, Session,
     dialect::{ConnectedReplica, connected_replicas, galera, group, replicas_privilege},
     facts::ServerFacts,
 };
@@ -39,7 +39,7 @@ impl Readers {
             return Ok(());
         }
         let connected = connected_replicas(facts.engine, session).map_err(|mut error| {
-            if matches!(error.kind, ErrorKind::Privilege | ErrorKind::Statement(_)) {
+            if error.is_refusal() {
                 error.hint = format!(
                     "GRANT {} ON *.* to the user",
                     replicas_privilege(facts.engine)

@@ -3,8 +3,8 @@
 
 use replimeter_engine::{
     Node, Session,
-    dialect::gtid::{Executed, executed},
     facts::ServerFacts,
+    position::{Executed, executed},
 };
 use replimeter_model::{engine::Engine, tap::TapClock, time::Nanos};
 

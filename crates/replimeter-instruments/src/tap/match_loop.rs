@@ -2,7 +2,7 @@
 
 use std::{io, sync::atomic::Ordering, thread, time::Duration};
 
-use replimeter_engine::dialect::gtid::Executed;
+use replimeter_engine::position::Executed;
 use replimeter_model::{
     plan::TapPlan,
     tap::TapStream,

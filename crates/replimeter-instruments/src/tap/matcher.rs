@@ -3,23 +3,16 @@
 //! Needs neither servers nor clocks: it receives arrivals and returns pairs. Memory does not grow
 //! with the replicas' lag.
 
-mod source;
-
 use std::{
     collections::{HashMap, HashSet},
     io,
     path::Path,
 };
 
-use replimeter_engine::{
-    binlog::{Gtid, OriginServer},
-    dialect::gtid::{DomainGtid, Executed},
-};
+use replimeter_engine::position::{CommitId, CommitSource, DomainGtid, Executed, OriginServer};
 use replimeter_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 
-use self::source::ExecutedBaseline;
-pub use self::source::{TransactionSource, split};
 use super::log::{ArrivalEntry, ArrivalLog, LogCursor, SpillFile};
 
 /// How far ahead a transaction is searched that is not next: replicas may commit in another order
@@ -42,7 +35,7 @@ const MAX_SOURCES: usize = 1 << 12;
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// The transaction.
-    pub gtid: Gtid,
+    pub commit_id: CommitId,
     /// When; `None` while a connection was lost.
     pub at: Option<Nanos>,
     /// The set of tables that it changes, numbered by the caller; for the primary's arrivals only.
@@ -137,7 +130,7 @@ struct ReplicaStream {
     /// The replica, as GTIDs name it.
     origin: Option<OriginServer>,
     /// What it had logged before its stream began.
-    logged: ExecutedBaseline,
+    logged: Executed,
     /// MariaDB: the number up to which it has applied each domain, as far as its stream shows all that this logged.
     applied: HashMap<u32, u64>,
     sources: Vec<SourceProgress>,
@@ -152,13 +145,13 @@ struct ReplicaStream {
 /// Matches streams by GTID.
 #[derive(Debug)]
 pub struct Matcher {
-    numbers: HashMap<TransactionSource, usize>,
-    sources: Vec<TransactionSource>,
+    numbers: HashMap<CommitSource, usize>,
+    sources: Vec<CommitSource>,
     /// The last source and its index: most transactions have the same source as the previous one.
-    last: Option<(TransactionSource, usize)>,
+    last: Option<(CommitSource, usize)>,
     logs: Vec<ArrivalLog>,
     replicas: Vec<ReplicaStream>,
-    baseline: ExecutedBaseline,
+    baseline: Executed,
     spill: SpillFile,
     arrivals: u64,
     closed: bool,
@@ -177,7 +170,7 @@ impl Matcher {
             last: None,
             logs: Vec::new(),
             replicas: (0..replicas).map(|_| ReplicaStream::default()).collect(),
-            baseline: ExecutedBaseline::read(executed),
+            baseline: Executed::listed(executed),
             spill: SpillFile::new(folder)?,
             arrivals: 0,
             closed: false,
@@ -188,10 +181,10 @@ impl Matcher {
     /// stream began.
     pub fn set_replica(&mut self, index: usize, origin: Option<OriginServer>, executed: &str) {
         self.replicas[index].origin = origin;
-        self.replicas[index].logged = ExecutedBaseline::read(executed);
+        self.replicas[index].logged = Executed::listed(executed);
     }
 
-    fn source(&mut self, source: TransactionSource) -> Option<usize> {
+    fn source(&mut self, source: CommitSource) -> Option<usize> {
         if let Some((last, number)) = self.last
             && last == source
         {
@@ -220,7 +213,7 @@ impl Matcher {
     /// # Errors
     /// When the file cannot be read or written.
     pub fn primary(&mut self, arrival: &Arrival, out: &mut impl FnMut(Match)) -> io::Result<()> {
-        let (source, number) = split(&arrival.gtid);
+        let (source, number) = arrival.commit_id.split();
         self.arrivals += 1;
         let Some(source) = self.source(source) else {
             self.replicas.iter_mut().for_each(|replica| {
@@ -265,7 +258,7 @@ impl Matcher {
         now: Nanos,
         out: &mut impl FnMut(Match),
     ) -> io::Result<()> {
-        let (source, number) = split(&arrival.gtid);
+        let (source, number) = arrival.commit_id.split();
         let Some(source) = self.source(source) else {
             self.replicas[index].unmatched.overflow += 1;
             return Ok(());
@@ -316,7 +309,6 @@ impl Matcher {
     /// Drops expired arrivals, and frees memory. To be called about once a second. Without what the primary has executed
     /// by now, a replica's transactions wait further.
     pub fn expire(&mut self, now: Nanos, executed: Option<Executed>) {
-        let executed = executed.map(ExecutedBaseline::from);
         for replica in &mut self.replicas {
             replica.sweep(now, executed.as_ref(), &self.sources);
         }
@@ -367,23 +359,23 @@ impl Matcher {
     /// to log is not awaited.
     pub fn applied(&mut self, index: usize, applied: &[DomainGtid], logged: &[DomainGtid]) {
         let replica = &mut self.replicas[index];
-        let shown = |gtid: &&DomainGtid| {
-            let source = TransactionSource::Domain(gtid.domain, gtid.server);
+        let shown = |commit_id: &&DomainGtid| {
+            let source = CommitSource::Domain(commit_id.domain, commit_id.server);
             let number = self.numbers.get(&source);
             let last = number.map_or(0, |number| replica.sources[*number].last);
-            last >= gtid.sequence || replica.logged.has(&source, gtid.sequence)
+            last >= commit_id.sequence || replica.logged.has(&source, commit_id.sequence)
         };
         let awaited: HashSet<u32> = logged
             .iter()
-            .filter(|gtid| !shown(gtid))
-            .map(|gtid| gtid.domain)
+            .filter(|commit_id| !shown(commit_id))
+            .map(|commit_id| commit_id.domain)
             .collect();
         let shown = applied
             .iter()
-            .filter(|gtid| !awaited.contains(&gtid.domain));
+            .filter(|commit_id| !awaited.contains(&commit_id.domain));
         replica
             .applied
-            .extend(shown.map(|gtid| (gtid.domain, gtid.sequence)));
+            .extend(shown.map(|commit_id| (commit_id.domain, commit_id.sequence)));
     }
 
     /// Returns the number of the primary's transactions that a replica has neither shown nor passed, and when the
@@ -515,23 +507,23 @@ impl SourceProgress {
 
 impl ReplicaStream {
     /// Returns whether the transactions of a source were written on the replica.
-    fn wrote(&self, source: &TransactionSource) -> bool {
+    fn wrote(&self, source: &CommitSource) -> bool {
         self.origin == Some(source.origin())
     }
 
     /// Returns the number up to which it has passed each source: MariaDB applies a domain in its order, so what is not
     /// shown before a later one left nothing to log. 0 for MySQL, which logs all.
-    fn passed(&self, sources: &[TransactionSource]) -> Vec<u64> {
+    fn passed(&self, sources: &[CommitSource]) -> Vec<u64> {
         let mut last = self.applied.clone();
         for (source, shown) in sources.iter().zip(&self.sources) {
-            if let TransactionSource::Domain(domain, _) = source {
+            if let CommitSource::Domain(domain, _) = source {
                 let last = last.entry(*domain).or_default();
                 *last = shown.passed.max(*last);
             }
         }
-        let of = |source: &TransactionSource| match source {
-            TransactionSource::Domain(domain, _) => last.get(domain).copied().unwrap_or(0),
-            TransactionSource::Uuid(..) => 0,
+        let of = |source: &CommitSource| match source {
+            CommitSource::Domain(domain, _) => last.get(domain).copied().unwrap_or(0),
+            CommitSource::Uuid(..) => 0,
         };
         sources.iter().map(of).collect()
     }
@@ -555,12 +547,7 @@ impl ReplicaStream {
         }
     }
 
-    fn sweep(
-        &mut self,
-        now: Nanos,
-        executed: Option<&ExecutedBaseline>,
-        sources: &[TransactionSource],
-    ) {
+    fn sweep(&mut self, now: Nanos, executed: Option<&Executed>, sources: &[CommitSource]) {
         let Self {
             early,
             unmatched,

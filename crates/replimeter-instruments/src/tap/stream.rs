@@ -11,11 +11,10 @@ use std::{
 };
 
 use replimeter_engine::{
-    ErrorKind, ServerError,
+    ErrorClass, ErrorKind, ServerError,
     binlog::{
         CommitTimes, CompleteTransaction, Follower, Position, StartPosition, StreamCounts, TableId,
     },
-    error::code,
 };
 
 use super::matcher::Arrival;
@@ -107,7 +106,7 @@ impl SharedStream {
             let unheard = late.is_some();
             let (mut anonymous, mut new_sets) = (0, Vec::new());
             let read = follower.read(|| clock.now(), &mut |arrived: CompleteTransaction<'_>| {
-                let Some(gtid) = arrived.gtid else {
+                let Some(commit_id) = arrived.commit_id else {
                     anonymous += 1;
                     return;
                 };
@@ -118,7 +117,7 @@ impl SharedStream {
                 };
                 let at = (!unheard).then_some(arrived.arrived);
                 batch.push(StreamedTransaction {
-                    arrival: Arrival { gtid, at, set },
+                    arrival: Arrival { commit_id, at, set },
                     bytes: arrived.bytes,
                     commit: arrived.commit,
                 });
@@ -177,7 +176,7 @@ impl SharedStream {
             note(ConnectionEvent::Failed(error));
             return None;
         }
-        let mut gone = error.kind == ErrorKind::Statement(code::DUMP_REFUSED);
+        let mut gone = error.class() == Some(ErrorClass::LogRefused);
         note(ConnectionEvent::Lost(error));
         let mut pause = PAUSE;
         loop {
@@ -199,9 +198,7 @@ impl SharedStream {
                     return Some(());
                 }
                 // That part of the log was purged: continue with new transactions.
-                Err(error) if error.kind == ErrorKind::Statement(code::DUMP_REFUSED) && !gone => {
-                    gone = true
-                }
+                Err(error) if error.class() == Some(ErrorClass::LogRefused) && !gone => gone = true,
                 Err(error) if !may_come_back(&error) || began.elapsed() > RECONNECT_TIMEOUT => {
                     note(ConnectionEvent::Failed(error));
                     return None;

@@ -43,7 +43,7 @@ use replimeter_run::{
     each_start,
     figures::{FigureSpec, Figures, SampleFile},
     machine,
-    options::SweepOutputArgs,
+    options::{OutputArgs, raw_option},
     with_causes,
     workloads::{check_loads, workloads},
 };
@@ -98,7 +98,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
     type Results = LagResults;
 
     fn output(command: Command) -> Command {
-        SweepOutputArgs::augment_args(command)
+        OutputArgs::augment_args(command).arg(raw_option())
     }
 
     fn starts(plan: &LagPlan) -> u32 {

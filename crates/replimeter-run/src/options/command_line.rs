@@ -6,7 +6,10 @@ use replimeter_engine::source::Allowed;
 use replimeter_model::{plan::TargetSettings, target::Passwords, warning::Warning};
 use toml::Table;
 
-use super::output::OutputArgs;
+use super::{
+    form::{FormArgs, OutputForm},
+    output::OutputArgs,
+};
 
 /// The settings of a measurement from the command line.
 #[derive(Default)]
@@ -23,7 +26,7 @@ pub struct CommandLineSettings {
     pub show_errors: bool,
     /// What the run may do that it otherwise refuses.
     pub allowed: Allowed,
-    /// The destination and format of results.
+    /// The destination and form of results.
     pub output: OutputArgs,
     /// Warnings about the given options.
     pub warnings: Vec<Warning>,
@@ -36,7 +39,9 @@ impl CommandLineSettings {
         Self {
             output: OutputArgs {
                 run_dir: Some(run_dir),
-                silent: true,
+                form: FormArgs {
+                    chosen: OutputForm::Silent,
+                },
                 ..OutputArgs::default()
             },
             ..Self::default()

@@ -2,7 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-use replimeter_engine::{Session, dialect, dialect::semi_sync};
+use replimeter_engine::{
+    Session,
+    dialect::{self, ThreadState, semi_sync},
+};
 use replimeter_model::{engine::Engine, sandbox::LinkSpec, shape::Mode};
 
 use super::{Started, Starter, link_settings};
@@ -118,7 +121,7 @@ impl Starter<'_> {
             let channels = dialect::channels(self.installs.replica.engine, session)?;
             let running = channels
                 .first()
-                .is_some_and(|channel| channel.io_running == "Yes");
+                .is_some_and(|channel| channel.receiver == ThreadState::Running);
             self.refuse_broken(&channels, server)?;
             Ok((!running).then(|| {
                 channels
@@ -196,7 +199,7 @@ impl Starter<'_> {
             return broken(format!("its replication filter {reason}"));
         }
         if !channel.sql_error.is_empty()
-            || (channel.io_running == "No" && !channel.io_error.is_empty())
+            || (channel.receiver == ThreadState::Stopped && !channel.io_error.is_empty())
         {
             return broken(channel.state());
         }

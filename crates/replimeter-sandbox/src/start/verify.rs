@@ -1,6 +1,6 @@
 //! The proof that a sandbox replicates: a row written at one end is read at every other.
 
-use replimeter_engine::{ErrorKind, ServerError, Session, dialect, error::code};
+use replimeter_engine::{ErrorClass, ServerError, Session, dialect};
 use replimeter_model::shape::Mode;
 
 use super::{Started, Starter};
@@ -9,11 +9,10 @@ use crate::error::SandboxError;
 /// Returns whether the error means that the sentinel's schema or table has not arrived yet, or is arriving: a
 /// member of a Galera cluster ends a read that conflicts with what it applies, like a deadlock.
 fn not_there_yet(error: &ServerError) -> bool {
+    use ErrorClass::{Certification, Deadlock, NoSchema, NoTable, NotReady};
     matches!(
-        error.kind,
-        ErrorKind::Statement(
-            code::NO_SUCH_TABLE | code::UNKNOWN_SCHEMA | code::NOT_PREPARED | code::DEADLOCK
-        )
+        error.class(),
+        Some(NoTable | NoSchema | NotReady | Deadlock | Certification)
     )
 }
 

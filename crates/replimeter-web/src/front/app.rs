@@ -6,7 +6,7 @@ use hyper::{
     Method, StatusCode,
     header::{self, HeaderValue},
 };
-use replimeter_engine::{ErrorKind, ServerError, error::code};
+use replimeter_engine::{ErrorClass, ErrorKind, ServerError};
 use replimeter_instruments::{clock::thread_cpu, sync::lock};
 use replimeter_model::{front::RequestKind, time::Nanos};
 use serde::Serialize;
@@ -211,8 +211,8 @@ impl Site {
             )));
         }
         let (result, took) = self.pools[PRIMARY].ask(Work::Insert(form), None).await;
-        let (post, gtid) = match result {
-            Ok(Done::Inserted { post, gtid }) => (post, gtid),
+        let (post, commit_id) = match result {
+            Ok(Done::Inserted { post, commit_id }) => (post, commit_id),
             Ok(Done::Posts(_)) => return Err(Failed::Unavailable("internal error".to_owned())),
             Err(Refusal::Failed(error)) if is_of_data(&error) => {
                 let text = "the title has characters that the table's character set lacks";
@@ -229,7 +229,7 @@ impl Site {
         let last = LastPost {
             number: post,
             at: now,
-            gtid,
+            commit_id,
         };
         remember(&mut done, &self.cookies.post, &last.to_string());
         let served = Served {
@@ -376,10 +376,10 @@ impl Site {
             Refusal::NotApplied => format!("{name} did not apply the post within {WAIT_LIMIT:?}"),
             // A server's own text can quote what a visitor sent.
             Refusal::Failed(ServerError {
-                kind: ErrorKind::Statement(code),
+                kind: ErrorKind::Statement(class),
                 operation,
                 ..
-            }) => format!("{name}: {operation}: error {code}"),
+            }) => format!("{name}: {operation}: {}", class.name()),
             Refusal::Failed(error) => error.to_string(),
         })
     }
@@ -401,7 +401,7 @@ impl Site {
 
 /// Returns whether the server refused the data, not the request.
 fn is_of_data(error: &ServerError) -> bool {
-    matches!(error.kind, ErrorKind::Statement(code) if code == code::INCORRECT_VALUE)
+    error.class() == Some(ErrorClass::Value)
 }
 
 /// Sends a browser to the page instead.

@@ -13,8 +13,9 @@ use std::{
 
 use replimeter_engine::{
     ErrorKind, Interrupter, Node, ServerError, Session,
-    dialect::{connections::OpenedConnection, waits::PreparedWait, written_gtid::GtidSource},
+    dialect::{connections::OpenedConnection, waits::PreparedWait},
     facts::ServerFacts,
+    position::WrittenId,
 };
 use replimeter_instruments::{
     clock::Clock,
@@ -49,7 +50,10 @@ pub(super) enum Work {
 
 /// What it answered.
 pub(super) enum Done {
-    Inserted { post: u64, gtid: Option<String> },
+    Inserted {
+        post: u64,
+        commit_id: Option<String>,
+    },
     Posts(Vec<Post>),
 }
 
@@ -124,25 +128,25 @@ type Queue = VecDeque<Job>;
 struct Connection {
     session: Session,
     returned: u64,
-    gtid: Option<GtidSource>,
+    commit_id: Option<WrittenId>,
     wait: Option<PreparedWait>,
 }
 
 impl PoolSpec {
-    fn connect(&self) -> Result<(Session, Option<GtidSource>, Option<PreparedWait>), ServerError> {
+    fn connect(&self) -> Result<(Session, Option<WrittenId>, Option<PreparedWait>), ServerError> {
         let mut session = Session::open(&Node {
             answer: ANSWER,
             ..self.node.clone()
         })?;
-        let gtid = self
+        let commit_id = self
             .tells_gtid
-            .then(|| GtidSource::prepare(&mut session, &self.facts));
-        let gtid = gtid.transpose()?;
+            .then(|| WrittenId::prepare(&mut session, &self.facts));
+        let commit_id = commit_id.transpose()?;
         let wait = self
             .can_wait
             .then(|| PreparedWait::prepare(&mut session, &self.facts));
         let wait = wait.transpose()?;
-        Ok((session, gtid, wait))
+        Ok((session, commit_id, wait))
     }
 }
 
@@ -340,7 +344,7 @@ impl Shared {
     /// Opens the connection of a thread.
     fn connect(&self, index: usize) -> Result<Connection, ServerError> {
         let returned = self.returned.load(Ordering::Relaxed);
-        let (session, gtid, wait) = self.spec.connect()?;
+        let (session, commit_id, wait) = self.spec.connect()?;
         let mut connections = lock(&self.connections);
         // They are gone when the pool has ended.
         if let Some(known) = connections.get_mut(index) {
@@ -351,7 +355,7 @@ impl Shared {
         Ok(Connection {
             session,
             returned,
-            gtid,
+            commit_id,
             wait,
         })
     }
@@ -403,8 +407,8 @@ impl Connection {
     fn perform(&mut self, job: &Job, clock: &Clock, took: &mut Took) -> Result<Done, Refusal> {
         let session = &mut self.session;
         let began = clock.now();
-        if let (Some(gtid), Some(wait)) = (&job.after, &self.wait) {
-            let applied = wait.wait(session, gtid, WAIT_LIMIT);
+        if let (Some(commit_id), Some(wait)) = (&job.after, &self.wait) {
+            let applied = wait.wait(session, commit_id, WAIT_LIMIT);
             took.wait = clock.now() - began;
             if !applied.map_err(Refusal::Failed)? {
                 return Err(Refusal::NotApplied);
@@ -412,18 +416,19 @@ impl Connection {
         }
         let began = clock.now();
         let done = match &job.work {
-            Work::Insert(form) => {
-                posts::insert(session, form).map(|post| Done::Inserted { post, gtid: None })
-            }
+            Work::Insert(form) => posts::insert(session, form).map(|post| Done::Inserted {
+                post,
+                commit_id: None,
+            }),
             Work::Select(form, first) => posts::select(session, form, *first).map(Done::Posts),
             Work::Newest(own) => posts::newest(session, *own).map(Done::Posts),
         };
         took.statement = clock.now() - began;
-        match (done, self.gtid) {
+        match (done, self.commit_id) {
             // The post exists, even if its GTID cannot be read.
-            (Ok(Done::Inserted { post, .. }), Some(gtid)) => Ok(Done::Inserted {
+            (Ok(Done::Inserted { post, .. }), Some(commit_id)) => Ok(Done::Inserted {
                 post,
-                gtid: gtid.last_gtid(session).ok().flatten(),
+                commit_id: commit_id.of_last_write(session).ok().flatten(),
             }),
             (done, _) => done.map_err(Refusal::Failed),
         }

@@ -83,14 +83,16 @@ impl Rule {
             }
             Remedy::WaitForGtid => match &visitor.post {
                 // Without its GTID, no replica can be asked for the post.
-                Some(LastPost { gtid: None, .. }) => on(PRIMARY).map(|route| Route {
+                Some(LastPost {
+                    commit_id: None, ..
+                }) => on(PRIMARY).map(|route| Route {
                     instead: true,
                     ..route
                 }),
                 post => in_turn().map(|route| Route {
                     after: post
                         .as_ref()
-                        .and_then(|post| post.gtid.clone())
+                        .and_then(|post| post.commit_id.clone())
                         .filter(|_| route.server != PRIMARY),
                     ..route
                 }),
@@ -124,7 +126,7 @@ mod tests {
             post: Some(LastPost {
                 number: 1,
                 at: NOW - Nanos(seconds_ago * 1_000_000_000),
-                gtid: Some("0-1-2".to_owned()),
+                commit_id: Some("0-1-2".to_owned()),
             }),
             ..Visitor::default()
         }
@@ -187,7 +189,7 @@ mod tests {
         let both = [after(&rule, 0), after(&rule, 1)];
         assert!(both.contains(&None) && both.contains(&Some("0-1-2".to_owned())));
         let mut unknown = posted(1);
-        unknown.post.as_mut().unwrap().gtid = None;
+        unknown.post.as_mut().unwrap().commit_id = None;
         assert_eq!(servers(&rule, &unknown, &[0, 1]), [Some(0); 3]);
     }
 }

@@ -15,14 +15,16 @@ pub(super) struct LastPost {
     /// When it was acknowledged, by the run's clock.
     pub(super) at: Nanos,
     /// Its GTID, if posts have one.
-    pub(super) gtid: Option<String>,
+    pub(super) commit_id: Option<String>,
 }
 
 /// The value of the cookie.
 impl fmt::Display for LastPost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}~{}", self.number, self.at.0)?;
-        self.gtid.iter().try_for_each(|gtid| write!(f, "~{gtid}"))
+        self.commit_id
+            .iter()
+            .try_for_each(|commit_id| write!(f, "~{gtid}"))
     }
 }
 
@@ -72,14 +74,14 @@ fn last_post(value: &str) -> Option<LastPost> {
     let mut fields = value.split('~');
     let number = fields.next()?.parse().ok()?;
     let at = Nanos(fields.next()?.parse().ok()?);
-    let gtid = fields.next();
-    if !gtid.is_none_or(is_gtid) || fields.next().is_some() {
+    let commit_id = fields.next();
+    if !commit_id.is_none_or(is_gtid) || fields.next().is_some() {
         return None;
     }
     Some(LastPost {
         number,
         at,
-        gtid: gtid.map(str::to_owned),
+        commit_id: commit_id.map(str::to_owned),
     })
 }
 
@@ -101,7 +103,7 @@ mod tests {
         let post = LastPost {
             number: 17,
             at: Nanos(-5),
-            gtid: Some("3e11fa47-71ca-11e1-9e33-c80aa9429562:tag_1:23".to_owned()),
+            commit_id: Some("3e11fa47-71ca-11e1-9e33-c80aa9429562:tag_1:23".to_owned()),
         };
         let header = format!("a=1; {}={post}; {}=2", names.post, names.reader);
         let visitor = Visitor {
@@ -134,10 +136,10 @@ mod tests {
         }
         assert_eq!(of(&format!("1~1~{}", "a".repeat(201))), None);
         assert_eq!(
-            of("3~1~0-1-2").and_then(|post| post.gtid).as_deref(),
+            of("3~1~0-1-2").and_then(|post| post.commit_id).as_deref(),
             Some("0-1-2")
         );
-        assert_eq!(of("3~1").map(|post| post.gtid), Some(None));
+        assert_eq!(of("3~1").map(|post| post.commit_id), Some(None));
     }
 
     proptest! {

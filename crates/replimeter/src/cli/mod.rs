@@ -17,7 +17,7 @@ use replimeter_measurements::across::{compare::CompareArgs, trial::TrialArgs};
 use replimeter_run::{
     Entry, Registry,
     cli_error::CliError,
-    options::{OutputFormat, SweepOutputArgs, TargetArgs},
+    options::{FormArgs, OutputArgs, TargetArgs, raw_option},
     run_dir::{PAGE, SUMMARY},
 };
 
@@ -120,7 +120,9 @@ pub(crate) enum Command {
 
 /// `replimeter run`.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(
+    arg(raw_option()),
+    after_long_help = "\
 Examples:
   replimeter lag --row-sizes 1000..10000:1000 --dry-run > sweep.toml
   replimeter run sweep.toml --raw
@@ -128,7 +130,8 @@ Examples:
   replimeter run plans/ --dry-run
   replimeter run replimeter-runs/…/plan.toml
 
-`replimeter schema plan --markdown` lists the keys of plan files.")]
+`replimeter schema plan --markdown` lists the keys of plan files."
+)]
 pub(crate) struct RunArgs {
     /// Plan files, or directories of them; all are checked first
     ///
@@ -141,7 +144,7 @@ pub(crate) struct RunArgs {
     pub(crate) target: TargetArgs,
 
     #[command(flatten)]
-    pub(crate) output: SweepOutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
 /// `replimeter doctor`.
@@ -170,18 +173,20 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 
-    /// Print one JSON document instead of the findings
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) form: FormArgs<1>,
 }
 
 /// `replimeter report`.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
+#[command(
+    arg(raw_option()),
+    after_long_help = "\
 Examples:
   replimeter report replimeter-runs/20261121T120000Z-lag
   replimeter report replimeter-runs/20261121T120000Z-lag --json
-  replimeter report replimeter-runs/20261121T120000Z-lag --markdown > ticket.md")]
+  replimeter report replimeter-runs/20261121T120000Z-lag --markdown > ticket.md"
+)]
 pub(crate) struct ReportArgs {
     /// Run directories
     #[arg(required = true, value_name = "RUN_DIR")]
@@ -191,21 +196,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub(crate) page: Option<PathBuf>,
 
-    /// Print one JSON document instead of the report
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
-
-    /// Print the report as Markdown
-    #[arg(long, conflicts_with = "json", help_heading = "Output")]
-    pub(crate) markdown: bool,
-
-    /// Print the rows of the results as CSV
-    #[arg(long, conflicts_with_all = ["json", "markdown"], help_heading = "Output")]
-    pub(crate) csv: bool,
-
-    /// Add the raw lines of experiment 1
-    #[arg(long, conflicts_with_all = ["json", "markdown", "csv"], help_heading = "Output")]
-    pub(crate) raw: bool,
+    #[command(flatten)]
+    pub(crate) form: FormArgs<3>,
 }
 
 /// Default file of the page of several runs.
@@ -251,11 +243,6 @@ impl ReportArgs {
             return Err(refuse("it exists, and is no page of Replimeter".to_owned()));
         }
         Ok(Some(page))
-    }
-
-    /// Returns the format of each report.
-    pub(crate) fn form(&self) -> OutputFormat {
-        OutputFormat::of(self.json, self.markdown, self.csv, self.raw)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use replimeter_run::options::FormArgs;
 
 /// The size of each experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -51,13 +52,6 @@ pub(crate) struct ReproduceArgs {
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(crate) run_dir: Option<PathBuf>,
 
-    /// Print one JSON document instead of the report
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
-
-    /// Print the report as Markdown
-    ///
-    /// It is also kept as report.md.
-    #[arg(long, conflicts_with = "json", help_heading = "Output")]
-    pub(crate) markdown: bool,
+    #[command(flatten)]
+    pub(crate) form: FormArgs<2>,
 }

@@ -8,7 +8,7 @@ use replimeter_model::{
     shape::Shape,
     time_span::TimeSpan,
 };
-use replimeter_run::options::SandboxArgs;
+use replimeter_run::options::{FormArgs, SandboxArgs};
 
 /// `replimeter sandbox`.
 #[derive(Debug, Args)]
@@ -60,6 +60,7 @@ pub(crate) enum SandboxCommand {
 
 /// `replimeter sandbox up`.
 #[derive(Debug, Args)]
+#[command(mut_arg("json", |json| json.help("Print one JSON document, as `sandbox list --json` does")))]
 #[command(after_long_help = "\
 Examples:
   replimeter sandbox up async:2
@@ -80,17 +81,16 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     pub(crate) servers: SandboxArgs,
 
-    /// Print one JSON document, as `sandbox list --json` does
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) form: FormArgs<1>,
 }
 
 /// `replimeter sandbox list`.
 #[derive(Debug, Args)]
+#[command(mut_arg("json", |json| json.help("Print one JSON document instead of the list")))]
 pub(crate) struct ListArgs {
-    /// Print one JSON document instead of the list
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) form: FormArgs<1>,
 }
 
 /// `replimeter sandbox env`.
@@ -177,9 +177,8 @@ pub(crate) struct LinkArgs {
     #[arg(long, conflicts_with = "bandwidth")]
     pub(crate) no_bandwidth: bool,
 
-    /// Print one JSON document
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) form: FormArgs<1>,
 }
 
 /// `replimeter sandbox down`.

@@ -3,16 +3,18 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use replimeter_run::options::FormArgs;
 
 /// `replimeter servers`.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
+    mut_arg("json", |json| json.help("Print one JSON document instead of the list")),
     after_long_help = "\
 Examples:
   replimeter servers
   replimeter servers --servers /opt/mariadb --json
-  replimeter servers add mysql-9.7.0-linux-glibc2.28-x86_64.tar.xz
+  replimeter servers add /opt/mariadb-11.4.2-linux-systemd-x86_64
 
 A server that cannot be used is listed with the reason, a missing capability
 with what it needs."
@@ -28,9 +30,8 @@ pub(crate) struct ServersArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) servers: Option<PathBuf>,
 
-    /// Print one JSON document instead of the list
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) form: FormArgs<1>,
 }
 
 /// The subcommands.
@@ -42,22 +43,19 @@ pub(crate) enum ServersCommand {
 
 /// `replimeter servers add`.
 #[derive(Debug, Args)]
+#[command(mut_arg("json", |json| json.help("Print one JSON document, with the server as in the list")))]
 #[command(after_long_help = "\
 Examples:
   replimeter servers add /opt/mariadb-11.4.2-linux-systemd-x86_64
-  replimeter servers add mysql-9.7.0-linux-glibc2.28-x86_64.tar.xz
 
-An archive is unpacked, an unpacked server linked: leave it where it is. It gets
-the name of its engine and version, such as mariadb-11.4.2, in `servers` of the
-private directory (REPLIMETER_HOME). To remove a server, remove its entry there.")]
+The server is linked: leave it where it is. It gets the name of its engine and
+version, such as mariadb-11.4.2, in `servers` of the private directory
+(REPLIMETER_HOME). To remove a server, remove its entry there.")]
 pub(crate) struct AddArgs {
-    /// Directory of an unpacked server, or its tar archive
-    ///
-    /// An archive may be plain or packed with gzip, xz or zstd.
-    #[arg(value_name = "DIR|TARBALL")]
+    /// Directory of an unpacked server
+    #[arg(value_name = "DIR")]
     pub(crate) source: PathBuf,
 
-    /// Print one JSON document, with the server as in the list
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) form: FormArgs<1>,
 }

@@ -11,13 +11,14 @@ use replimeter_model::{
     target::Target,
 };
 use replimeter_render::{doctor, terminal};
-use replimeter_run::cli_error::CliError;
+use replimeter_run::{cli_error::CliError, json_text, options::OutputForm, print_document};
 
 use crate::{
     cli::DoctorArgs,
-    print::{print, print_json, say},
+    print::say,
     progress::StatusLine,
     servers::{Targets, open},
+    terminal::Terminal,
 };
 
 pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), CliEr
     line.clear();
     // Warnings about the command line, not about the servers.
     say(&terminal::warnings(&given.warnings));
-    let shown = show(&label, sandbox, diagnosis, advice, args.json);
+    let shown = show(&label, sandbox, diagnosis, advice, args.form.chosen);
     closed?;
     shown
 }
@@ -62,14 +63,11 @@ fn show(
     sandbox: bool,
     diagnosis: Diagnosis,
     advice: Option<String>,
-    json: bool,
+    form: OutputForm,
 ) -> Result<(), CliError> {
     let document = DoctorDocument::new(shape, sandbox, diagnosis);
-    if json {
-        print_json(&document)?;
-    } else {
-        print(&terminal::render(&doctor::report(&document)))?;
-    }
+    let report = doctor::report(&document);
+    print_document(form, &report, || json_text(&document), "", &Terminal)?;
     let absent: Vec<&str> = document
         .results
         .iter()

@@ -6,7 +6,8 @@ use replimeter_measurements::across::side_by_side::{self, RunSide};
 use replimeter_model::manifest::{Manifest, SandboxRecord, ServerRecord};
 use replimeter_render::html;
 use replimeter_run::{
-    CUT, Recorded, Registry, cli_error::CliError, incomplete_hint, run_dir::write_text, show,
+    CUT, Recorded, Registry, cli_error::CliError, incomplete_hint, options::OutputForm,
+    run_dir::write_text, show,
 };
 
 use super::reproduce;
@@ -21,7 +22,8 @@ pub(crate) fn run(
     args: &ReportArgs,
     stop: &AtomicBool,
 ) -> Result<(), CliError> {
-    if (args.json || args.csv) && args.run_dirs.len() > 1 {
+    let form = args.form.chosen;
+    if matches!(form, OutputForm::Json | OutputForm::Csv) && args.run_dirs.len() > 1 {
         return Err(CliError::usage(
             "--json and --csv are for a single run",
             "render the runs one by one",
@@ -48,7 +50,7 @@ pub(crate) fn run(
     let mut read = Vec::new();
     for dir in &args.run_dirs {
         let recorded = Recorded::open(registry, dir, stop)?;
-        if args.raw && !recorded.run.has_raw() {
+        if form == OutputForm::Raw && !recorded.run.has_raw() {
             return Err(CliError::usage(
                 format!("{} has no sweep over sizes", dir.display()),
                 "leave --raw out",
@@ -56,16 +58,11 @@ pub(crate) fn run(
         }
         // The figures are shown even if the page cannot be created or written.
         let rendered = recorded.render(dir);
-        show(
-            recorded.run.as_ref(),
-            args.form(),
-            rendered.is_ok(),
-            &Terminal,
-        )?;
+        show(recorded.run.as_ref(), form, rendered.is_ok(), &Terminal)?;
         match rendered {
             Ok(()) => {}
             // The requested output was printed; an outdated page is a warning, not a failure.
-            Err(failure) if args.json || args.csv || args.markdown => {
+            Err(failure) if !matches!(form, OutputForm::Text | OutputForm::Raw) => {
                 let message = format!(
                     "warning: the page in {} was not regenerated: {}",
                     dir.display(),
@@ -82,13 +79,13 @@ pub(crate) fn run(
         read.push(recorded);
     }
     match page {
-        Some(page) => together(&page, &read, args.markdown),
+        Some(page) => together(&page, &read, form),
         None => Ok(()),
     }
 }
 
 /// Writes one page of several runs.
-fn together(page: &Path, read: &[Recorded], markdown: bool) -> Result<(), CliError> {
+fn together(page: &Path, read: &[Recorded], form: OutputForm) -> Result<(), CliError> {
     let sides: Vec<RunSide<'_>> = read
         .iter()
         .enumerate()
@@ -145,7 +142,7 @@ fn together(page: &Path, read: &[Recorded], markdown: bool) -> Result<(), CliErr
         hint: "name a file in a folder that you can write to with --page".to_owned(),
         ..failure
     })?;
-    if markdown {
+    if form == OutputForm::Markdown {
         return Ok(());
     }
     print(&format!("\nAll together:  file://{}\n", page.display()))

@@ -14,7 +14,7 @@ use crate::{
 use replimeter_run::{
     PlannedRun, Registry,
     cli_error::CliError,
-    options::{CommandLineSettings, OutputArgs},
+    options::{CommandLineSettings, OutputArgs, OutputForm},
 };
 
 /// Maximum size of a plan, in bytes; real plans are far smaller.
@@ -22,8 +22,9 @@ const MAX_PLAN_SIZE: u64 = 1 << 20;
 
 pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Result<(), CliError> {
     let paths = files(&args.plans)?;
-    let output = &args.output.output();
-    if paths.len() > 1 && (output.json || output.csv || output.run_dir.is_some()) {
+    let output = &args.output;
+    let single = matches!(output.form.chosen, OutputForm::Json | OutputForm::Csv);
+    if paths.len() > 1 && (single || output.run_dir.is_some()) {
         return Err(CliError::usage(
             "--json, --csv and --run-dir are for a single plan",
             "run the plans one by one",

@@ -25,8 +25,8 @@ use replimeter_model::{
     shape::Shape,
     target::{Role, Target},
 };
-use replimeter_render::{sandboxes, terminal};
-use replimeter_run::cli_error::CliError;
+use replimeter_render::{report::Report, sandboxes};
+use replimeter_run::{cli_error::CliError, json_text, options::OutputForm, print_document};
 use replimeter_sandbox::{
     SandboxError, endpoint,
     home::TAKEN,
@@ -42,8 +42,9 @@ use crate::{
     cli::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, UpArgs},
     credentials::hide_memory,
     environment,
-    print::{print, print_failure, print_json, say},
+    print::{print, print_failure, say},
     progress::StatusLine,
+    terminal::Terminal,
 };
 
 /// The settings that `up` passes to the supervisor, in one line of JSON.
@@ -128,7 +129,7 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
             LaunchReport::Ready(_) => {
                 line.clear();
                 let kept = ManagedSandbox::find(&home, &name).map_err(SourceError::from)?;
-                return show_new(&kept, args.json);
+                return show_new(&kept, args.form.chosen);
             }
             LaunchReport::Failed {
                 interrupted: true,
@@ -174,21 +175,26 @@ fn spec(target: &TargetSettings) -> Result<SandboxSpec, CliError> {
     }
 }
 
-fn show_new(kept: &ManagedSandbox, json: bool) -> Result<(), CliError> {
+fn show_new(kept: &ManagedSandbox, form: OutputForm) -> Result<(), CliError> {
     let listed = listed(&NamedSandbox::Running(Box::new(kept.clone())));
-    if json {
-        return print_json(&document(vec![listed]));
-    }
     let report = sandboxes::started(&listed, kept.record().start_us);
-    print(&terminal::render(&report))
+    show(form, &report, || vec![listed])
 }
 
-fn document(results: Vec<ListedSandbox>) -> SandboxesDocument {
-    SandboxesDocument {
-        schema: SANDBOXES_SCHEMA.to_owned(),
-        results,
-        warnings: Vec::new(),
-    }
+/// Prints a report of sandboxes, or the document of all of them.
+fn show(
+    form: OutputForm,
+    report: &Report,
+    listed: impl FnOnce() -> Vec<ListedSandbox>,
+) -> Result<(), CliError> {
+    let json = || {
+        json_text(&SandboxesDocument {
+            schema: SANDBOXES_SCHEMA.to_owned(),
+            results: listed(),
+            warnings: Vec::new(),
+        })
+    };
+    print_document(form, report, json, "", &Terminal)
 }
 
 fn listed(found: &NamedSandbox) -> ListedSandbox {
@@ -308,11 +314,7 @@ fn list(args: &ListArgs) -> Result<(), CliError> {
         .iter()
         .map(listed)
         .collect();
-    if args.json {
-        print_json(&document(found))
-    } else {
-        print(&terminal::render(&sandboxes::list(&found)))
-    }
+    show(args.form.chosen, &sandboxes::list(&found), || found)
 }
 
 /// Returns the running sandbox of this name.
@@ -413,12 +415,9 @@ fn link(args: &LinkArgs) -> Result<(), CliError> {
             "start it with --link-delay (0 for a link without delay)",
         ));
     }
-    if args.json {
-        return print_json(&document(vec![listed(&NamedSandbox::Running(Box::new(
-            kept,
-        )))]));
-    }
-    print(&terminal::render(&sandboxes::links(&links)))
+    show(args.form.chosen, &sandboxes::links(&links), || {
+        vec![listed(&NamedSandbox::Running(Box::new(kept)))]
+    })
 }
 
 fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {

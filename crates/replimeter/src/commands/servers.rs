@@ -7,19 +7,16 @@ use replimeter_model::{
     servers::{MissingCapability, SERVERS_SCHEMA, ServerRow, ServersDocument},
     warning::{Warning, WarningCode},
 };
-use replimeter_render::{servers, terminal};
-use replimeter_run::cli_error::CliError;
-use replimeter_sandbox::{
-    Install, SandboxError,
-    add::{self, Progress},
-    binaries::UnusableServer,
-};
+use replimeter_render::servers;
+use replimeter_run::{cli_error::CliError, json_text, options::OutputForm, print_document};
+use replimeter_sandbox::{Install, SandboxError, add, binaries::UnusableServer};
 
 use crate::{
     cli::{AddArgs, ServersArgs, ServersCommand},
     environment,
-    print::{print, print_json},
+    print::print,
     progress::StatusLine,
+    terminal::Terminal,
 };
 
 pub(crate) fn run(args: &ServersArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
@@ -29,15 +26,14 @@ pub(crate) fn run(args: &ServersArgs, stop: &Arc<AtomicBool>) -> Result<(), CliE
     let search = environment::search(&environment::private_home()?, args.servers.clone());
     let discovery = Install::discovery(&search);
     let document = document(&discovery.installs, &discovery.unusable);
-    if args.json {
-        print_json(&document)?;
+    let form = args.form.chosen;
+    if form == OutputForm::Json || !document.results.is_empty() {
+        let report = servers::report(&document);
+        print_document(form, &report, || json_text(&document), "", &Terminal)?;
     }
     if document.results.is_empty() {
         // The same words as when a sandbox finds none.
         return Err(SourceError::from(discovery.none(&search, None)).into());
-    }
-    if !args.json {
-        print(&terminal::render(&servers::report(&document)))?;
     }
     Ok(())
 }
@@ -46,29 +42,23 @@ fn add(args: &AddArgs, stop: &AtomicBool) -> Result<(), CliError> {
     let home = environment::private_home()?;
     let search = environment::search(&home, None);
     let line = StatusLine::new();
-    let mut show = |progress| match progress {
-        Progress::Unpacking { done, total } => line.show_bytes("unpacking", done, total),
-        Progress::Checking => line.say("checking the server"),
-    };
-    let added =
-        add::add(&home, &search, &args.source, stop, &mut show).map_err(|error| match error {
-            SandboxError::Interrupted => CliError::interrupted("interrupted; no server was added"),
-            error => SourceError::from(error).into(),
-        })?;
+    line.say("checking the server");
+    let added = add::add(&home, &search, &args.source, stop).map_err(|error| match error {
+        SandboxError::Interrupted => CliError::interrupted("interrupted; no server was added"),
+        error => SourceError::from(error).into(),
+    })?;
     line.clear();
     let document = document(std::slice::from_ref(&added.install), &[]);
-    if args.json {
-        return print_json(&document);
+    let form = args.form.chosen;
+    if form == OutputForm::Text {
+        print(&format!(
+            "Added {}, linked to {}\n\n",
+            added.place.display(),
+            added.folder.display()
+        ))?;
     }
-    let how = match &added.linked_to {
-        Some(folder) => format!("linked to {}", folder.display()),
-        None => format!("unpacked from {}", args.source.display()),
-    };
-    print(&format!(
-        "Added {}, {how}\n\n{}",
-        added.place.display(),
-        terminal::render(&servers::report(&document))
-    ))
+    let report = servers::report(&document);
+    print_document(form, &report, || json_text(&document), "", &Terminal)
 }
 
 fn document(installs: &[Install], unusable: &[UnusableServer]) -> ServersDocument {

@@ -26,7 +26,7 @@ use replimeter_render::{reading, terminal};
 use replimeter_run::{
     AnyRun, Entry, Event, Flow, Host, Observer, OutputReader, Recorded, Registry, Screen,
     cli_error::{CliError, FailureKind},
-    options::{CommandLineSettings, OutputArgs, OutputFormat},
+    options::{CommandLineSettings, OutputArgs, OutputForm},
     run_dir::{MANIFEST, PAGE, PLAN, RunDir, SAMPLES, SUMMARY, TICKET, write_json, write_text},
     show,
 };
@@ -185,7 +185,7 @@ fn measurement_gets_every_output() {
     assert!(!violations(&json!({"schema": "replimeter.ping/1"})).is_empty());
 
     let paper = RecordingScreen::default();
-    show(run.as_ref(), OutputFormat::Csv, false, &paper).unwrap();
+    show(run.as_ref(), OutputForm::Csv, false, &paper).unwrap();
     let table = paper.printed.into_inner();
     assert!(
         table.starts_with("server,trip.count,trip.min_us,"),

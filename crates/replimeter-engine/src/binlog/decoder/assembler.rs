@@ -8,7 +8,6 @@ use crate::binlog::{
     event::{
         self, ARTIFICIAL, CommitTimes, EventHeader, HEADER, StatementKind, TransactionStart, kind,
     },
-    gtid::Gtid,
     tables::{TableId, Tables},
 };
 
@@ -34,7 +33,7 @@ pub struct Position {
 #[derive(Clone, Copy, Debug)]
 pub struct CompleteTransaction<'t> {
     /// Its GTID; `None` when it is anonymous.
-    pub gtid: Option<Gtid>,
+    pub commit_id: Option<CommitId>,
     /// When the read that completed it returned.
     pub arrived: Nanos,
     /// Bytes of its events.
@@ -247,7 +246,7 @@ impl Assembler {
             // Servers without GTIDs.
             (None, StatementKind::Begin) => self.begin(
                 TransactionStart {
-                    gtid: None,
+                    commit_id: None,
                     standalone: false,
                     begun: true,
                     commit: None,
@@ -269,7 +268,7 @@ impl Assembler {
         let open = self.open.take();
         self.counts.transactions += 1;
         sink(CompleteTransaction {
-            gtid: open.and_then(|open| open.begin.gtid),
+            commit_id: open.and_then(|open| open.begin.commit_id),
             arrived: at,
             bytes: open.map_or(length, |open| open.bytes),
             commit: open.and_then(|open| open.begin.commit),

@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::binlog::{
-    CommitTimes, Gtid, TableId,
+    CommitId, CommitTimes, TableId,
     event::{HEADER, kind},
 };
 
@@ -15,7 +15,7 @@ use crate::binlog::{
 const MARIADB: &[u8] = include_bytes!("../data/mariadb-10.11.bin");
 const MYSQL: &[u8] = include_bytes!("../data/mysql-9.7.bin");
 
-type One = (Option<Gtid>, u64, Option<CommitTimes>, Vec<TableId>);
+type One = (Option<CommitId>, u64, Option<CommitTimes>, Vec<TableId>);
 
 #[derive(Debug, Default, PartialEq)]
 struct Whole {
@@ -40,7 +40,7 @@ fn decode(pieces: impl Iterator<Item = Vec<u8>>) -> (Whole, Result<(), StreamErr
                 Nanos(time as i64),
                 &mut |arrived: CompleteTransaction<'_>| {
                     whole.transactions.push((
-                        arrived.gtid,
+                        arrived.commit_id,
                         arrived.bytes,
                         arrived.commit,
                         arrived.tables.to_vec(),
@@ -64,14 +64,14 @@ fn pieces(bytes: &[u8], size: usize) -> impl Iterator<Item = Vec<u8>> {
 fn mariadb_stream_is_decoded() {
     let (whole, result, decoder) = decode(pieces(MARIADB, 1 << 20));
     result.unwrap();
-    let gtids: Vec<String> = whole
+    let commit_ids: Vec<String> = whole
         .transactions
         .iter()
         .map(|one| one.0.unwrap().to_string())
         .collect();
-    let numbers: Vec<u64> = gtids
+    let numbers: Vec<u64> = commit_ids
         .iter()
-        .map(|gtid| gtid.rsplit('-').next().unwrap().parse().unwrap())
+        .map(|commit_id| commit_id.rsplit('-').next().unwrap().parse().unwrap())
         .collect();
     assert_eq!(
         numbers,
@@ -100,14 +100,14 @@ fn mariadb_stream_is_decoded() {
 fn mysql_stream_with_tags_and_compression_is_decoded() {
     let (whole, result, decoder) = decode(pieces(MYSQL, 1 << 20));
     result.unwrap();
-    let gtids: Vec<String> = whole
+    let commit_ids: Vec<String> = whole
         .transactions
         .iter()
         .map(|one| one.0.unwrap().to_string())
         .collect();
-    let numbers: Vec<&str> = gtids
+    let numbers: Vec<&str> = commit_ids
         .iter()
-        .map(|gtid| gtid.split_once(':').unwrap().1)
+        .map(|commit_id| commit_id.split_once(':').unwrap().1)
         .collect();
     let plain: Vec<String> = (5..=19).map(|number| number.to_string()).collect();
     assert_eq!(numbers[..15], plain);
@@ -178,7 +178,7 @@ fn packets(kind: u8, body: &[u8], sequence: &mut u8) -> Vec<u8> {
 }
 
 /// Returns MariaDB's GTID event with sequence `number`.
-fn gtid(number: u64) -> Vec<u8> {
+fn commit_id(number: u64) -> Vec<u8> {
     let mut body = number.to_le_bytes().to_vec();
     body.extend_from_slice(&[0; 11]);
     body
@@ -195,7 +195,7 @@ fn huge_event_is_skipped_and_not_buffered() {
         40 << 20,
     ] {
         let mut sequence = 1;
-        let mut stream = packets(kind::MARIADB_GTID, &gtid(7), &mut sequence);
+        let mut stream = packets(kind::MARIADB_GTID, &commit_id(7), &mut sequence);
         stream.extend(packets(ROWS, &vec![0xaa; size], &mut sequence));
         stream.extend(packets(kind::XID, &[0; 8], &mut sequence));
         let (whole, result, decoder) = decode(pieces(&stream, 100_000));
@@ -264,7 +264,11 @@ fn compressed_events_have_their_schema_and_tables() {
             vec![(kind::TABLE_MAP, &map), (WRITE_ROWS_COMPRESSED, &query)],
         ),
     ] {
-        stream.extend(packets(kind::MARIADB_GTID, &gtid(number), &mut sequence));
+        stream.extend(packets(
+            kind::MARIADB_GTID,
+            &commit_id(number),
+            &mut sequence,
+        ));
         for (kind, body) in events {
             stream.extend(packets(kind, body, &mut sequence));
         }
@@ -281,7 +285,7 @@ fn compressed_events_have_their_schema_and_tables() {
 #[test]
 fn unknown_events_are_counted_and_skipped() {
     let mut sequence = 1;
-    let mut stream = packets(kind::MARIADB_GTID, &gtid(7), &mut sequence);
+    let mut stream = packets(kind::MARIADB_GTID, &commit_id(7), &mut sequence);
     stream.extend(packets(200, &[1, 2, 3], &mut sequence));
     stream.extend(packets(kind::XID, &[0; 8], &mut sequence));
     let (whole, result, decoder) = decode(pieces(&stream, 10));

@@ -1,6 +1,6 @@
 //! Channels: stopped ones, unknown sources, filters, delays and circles.
 
-use replimeter_engine::dialect::ConnectedReplica;
+use replimeter_engine::dialect::{ConnectedReplica, ThreadState};
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn unnamed_replicas_are_reported() {
 fn stopped_channels_are_reported() {
     let servers = with(Engine::MySql, |servers| {
         let channel = channel_of(servers, 1);
-        channel.sql_running = "No".to_owned();
+        channel.applier = ThreadState::Stopped;
         channel.sql_error = "Duplicate entry (error 1062)".to_owned();
     });
     assert_found(
@@ -48,7 +48,7 @@ fn stopped_channels_are_reported() {
     // One that never connected is identified by its address.
     let servers = with(Engine::MariaDb, |servers| {
         let channel = channel_of(servers, 1);
-        channel.io_running = "Connecting".to_owned();
+        channel.receiver = ThreadState::Connecting;
         channel.source_server_id = 0;
     });
     assert_found(

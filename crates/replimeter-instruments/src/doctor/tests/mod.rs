@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 use replimeter_engine::{
     ErrorKind,
     dialect::{
-        Channel,
+        Channel, ThreadState,
         galera::NodeState,
         group::{GroupState, Member},
-        gtid::{Executed, GtidSet, domain_gtids},
         semi_sync::{PrimaryState, ReplicaState},
     },
     facts::ServerFacts,
     filter::Filters,
     grants::Grants,
+    position::{Executed, GtidSet, domain_gtids},
 };
 
 use replimeter_model::{
@@ -143,8 +143,8 @@ fn channel(engine: Engine, source: usize) -> Channel {
         } else {
             String::new()
         },
-        io_running: "Yes".to_owned(),
-        sql_running: "Yes".to_owned(),
+        receiver: ThreadState::Running,
+        applier: ThreadState::Running,
         by_gtid: true,
         raw: texts(&[("Seconds_Behind_Master", "0")]),
         ..Channel::default()
@@ -259,7 +259,7 @@ fn every_warning_has_a_hint() {
     ] {
         set(&mut servers, 0, name, value);
     }
-    channel_of(&mut servers, 1).io_running = "No".to_owned();
+    channel_of(&mut servers, 1).receiver = ThreadState::Stopped;
     for finding in judged(&servers).findings {
         assert!(!finding.hint.is_empty(), "{finding:?}");
     }
@@ -286,6 +286,6 @@ fn preflight_refusal_is_reported_once() {
             .collect::<Vec<_>>()
     };
     assert_eq!(codes(&servers), [FindingCode::TopologyRefused]);
-    channel_of(&mut servers, 1).io_running = "No".to_owned();
+    channel_of(&mut servers, 1).receiver = ThreadState::Stopped;
     assert_eq!(codes(&servers), [FindingCode::ReplicationNotRunning]);
 }

@@ -79,7 +79,7 @@ pub(super) struct PartEnd {
 #[derive(Default)]
 struct PendingRow {
     write: Option<Write>,
-    gtid: Option<Arc<str>>,
+    commit_id: Option<Arc<str>>,
     sightings: Vec<Option<Sighting>>,
     told: Vec<bool>,
     /// Slots that cannot determine their time of this row.
@@ -374,7 +374,7 @@ fn fall(waterfalls: &mut [ReplicaWaterfall], slots: &[Slot], write: &Write, pend
             _ => None,
         });
         if let Some(sighting) = of(replica, Method::Poll) {
-            fall.seen(write, pending.gtid.as_deref(), in_binlog, sighting);
+            fall.seen(write, pending.commit_id.as_deref(), in_binlog, sighting);
         }
     }
 }

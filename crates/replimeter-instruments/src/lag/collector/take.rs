@@ -22,11 +22,11 @@ impl Collector<'_> {
     pub(super) fn take_writes(&mut self, writes: &Receiver<WriterEvent>) -> bool {
         loop {
             match writes.try_recv() {
-                Ok(WriterEvent::Wrote(write, gtid)) => {
-                    if let (Some(arrivals), Some(gtid)) = (&mut self.arrivals, &gtid)
-                        && let Ok(gtid) = gtid.parse()
+                Ok(WriterEvent::Wrote(write, commit_id)) => {
+                    if let (Some(arrivals), Some(commit_id)) = (&mut self.arrivals, &commit_id)
+                        && let Ok(commit_id) = commit_id.parse()
                     {
-                        arrivals.record_write(gtid, write.seq);
+                        arrivals.record_write(commit_id, write.seq);
                     }
                     if write.phase == Phase::Yardstick {
                         self.acks.push_back(write.ack);
@@ -38,7 +38,7 @@ impl Collector<'_> {
                         self.ending.counted += 1;
                     }
                     let entry = self.entry(write.seq);
-                    (entry.write, entry.gtid) = (Some(write), gtid);
+                    (entry.write, entry.commit_id) = (Some(write), commit_id);
                 }
                 Ok(WriterEvent::Emptied) => self.emptied += 1,
                 Err(TryRecvError::Empty) => return false,
@@ -61,9 +61,13 @@ impl Collector<'_> {
                     }
                 }
                 Ok(ObserverEvent::Odd(warning)) => self.ending.warnings.push(warning),
-                Ok(ObserverEvent::Arrived { stream, gtid, at }) => {
+                Ok(ObserverEvent::Arrived {
+                    stream,
+                    commit_id,
+                    at,
+                }) => {
                     if let Some(arrivals) = &mut self.arrivals {
-                        arrivals.arrived(stream, gtid, at);
+                        arrivals.arrived(stream, commit_id, at);
                     }
                 }
                 Ok(ObserverEvent::PointSelect { began, ended }) => {
@@ -134,7 +138,7 @@ impl Collector<'_> {
         self.touched.push(seq);
         self.pending.entry(seq).or_insert_with(|| PendingRow {
             write: None,
-            gtid: None,
+            commit_id: None,
             sightings: vec![None; slots],
             told: vec![false; slots],
             untold: Vec::new(),

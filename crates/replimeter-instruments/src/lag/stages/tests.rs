@@ -18,10 +18,10 @@ fn joiner() -> StageJoiner {
     StageJoiner::new(clock(1, 1), clock(2, 2))
 }
 
-fn transaction(seq: u64, gtid: &str, at: i64) -> Transaction {
+fn transaction(seq: u64, commit_id: &str, at: i64) -> Transaction {
     Transaction {
         seq,
-        gtid: gtid.to_owned(),
+        commit_id: commit_id.to_owned(),
         send: us(at),
         ack: us(at + 100),
         in_binlog: None,
@@ -33,7 +33,7 @@ fn transaction(seq: u64, gtid: &str, at: i64) -> Transaction {
 fn last(number: u64, committed: i64, began: i64, ended: i64) -> LastTransaction {
     LastTransaction {
         channel: String::new(),
-        gtid: format!("{UUID}:{number}"),
+        commit_id: format!("{UUID}:{number}"),
         original_commit_us: Some(1_000_000 + committed),
         immediate_commit_us: Some(1_000_000 + committed),
         began_us: Some(2_000_000 + began),
@@ -176,8 +176,8 @@ proptest! {
             match kind {
                 0 => {
                     given += 1;
-                    let gtid = if far % 2 == 0 { format!("{UUID}:{number}") } else { format!("0-1-{number}") };
-                    joiner.transaction(Transaction { send: Nanos(now), ..transaction(number, &gtid, now / 1_000) });
+                    let commit_id = if far % 2 == 0 { format!("{UUID}:{number}") } else { format!("0-1-{number}") };
+                    joiner.transaction(Transaction { send: Nanos(now), ..transaction(number, &commit_id, now / 1_000) });
                 }
                 1 => {
                     let last = LastTransaction { original_commit_us: stamp, began_us: stamp, ended_us: stamp, ..last(number, 0, 0, 0) };

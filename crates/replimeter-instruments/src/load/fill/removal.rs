@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use replimeter_engine::{ErrorKind, Node, ServerError, Session, error::code};
+use replimeter_engine::{ErrorKind, Node, ServerError, Session};
 use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{DataSet, found::comment};
@@ -27,7 +27,7 @@ impl DataSet {
         let session =
             open_for_removal(primary, REMOVAL).or_else(|error| match (error.kind, former) {
                 (ErrorKind::Statement(refused), Some(former))
-                    if code::TOO_MANY_CONNECTIONS.contains(&refused) =>
+                    if refused.is_limit_of_connections() =>
                 {
                     Ok(former)
                 }

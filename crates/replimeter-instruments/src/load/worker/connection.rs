@@ -3,7 +3,7 @@
 use std::{cell::OnceCell, rc::Rc, sync::Arc, time::Duration};
 
 use replimeter_engine::{
-    ErrorKind, Node, ServerError, Session,
+    ErrorClass, Node, ServerError, Session,
     wire::{Answer, Binder, PreparedStatement, StatementError, WireTarget},
 };
 
@@ -18,8 +18,6 @@ use crate::load::{
 
 /// Timeout of a load's statement.
 const ANSWER: Duration = Duration::from_secs(60);
-/// The server cannot prepare this kind of statement.
-const NOT_PREPARABLE: u16 = 1295;
 
 /// The server of a connection.
 #[derive(Clone, Debug)]
@@ -138,7 +136,7 @@ impl WorkerConnection {
             prepared.push(match channel.prepare(&text.sql).await {
                 Ok(statement) => Some(statement),
                 Err(error)
-                    if error.kind == ErrorKind::Statement(NOT_PREPARABLE)
+                    if error.class() == Some(ErrorClass::NotPreparable)
                         && !text.sql.contains('?') =>
                 {
                     None

@@ -11,7 +11,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    ErrorKind, ServerError,
+    ErrorClass, ErrorKind, ServerError,
     dialect::connections::OpenedConnection,
     wire::{ServerRefusal, StatementError},
 };
@@ -26,7 +26,7 @@ use super::{
     event_loop::TaskHandle,
     latency_recorder::{LoopStatus, WorkerStatus},
     program::{Program, Routine, RoutineStep, Scratch},
-    statistics::{LoadStatistics, RetryReason},
+    statistics::LoadStatistics,
     value::Draw,
 };
 use crate::{
@@ -317,7 +317,7 @@ impl Worker {
                             if self.counts {
                                 context.window.borrow_mut().statistics.retry(why);
                             }
-                            if why == RetryReason::NotReady {
+                            if why == ErrorClass::NotReady {
                                 self.task.sleep(BEFORE_READY).await;
                             }
                         }
@@ -336,14 +336,14 @@ impl Worker {
     /// Returns the true reason of a retry: in a Galera cluster a deadlock outside of a transaction, or
     /// at its commit, is a conflict with another member's write. Inside of a transaction the cause is
     /// unknown.
-    fn really(&self, why: RetryReason, routine: &Routine, step: usize) -> RetryReason {
+    fn really(&self, why: ErrorClass, routine: &Routine, step: usize) -> ErrorClass {
         let alone = match routine.steps.get(step) {
             None => true,
             Some(RoutineStep::Prepared { .. }) => !routine.transaction,
             Some(RoutineStep::Words(_)) => routine.steps.len() == 1,
         };
-        if why == RetryReason::Deadlock && self.place.target.galera && alone {
-            RetryReason::Certification
+        if why == ErrorClass::Deadlock && self.place.target.galera && alone {
+            ErrorClass::Certification
         } else {
             why
         }
@@ -354,7 +354,7 @@ impl Worker {
         &mut self,
         context: &WorkerContext,
         refusal: &ServerRefusal,
-    ) -> Option<RetryReason> {
+    ) -> Option<ErrorClass> {
         if self.counts {
             let ServerRefusal {
                 code,
@@ -372,7 +372,7 @@ impl Worker {
             self.broken(context, error).await;
             return None;
         }
-        RetryReason::for_refusal(refusal)
+        Some(refusal.class()).filter(|class| class.is_retried())
     }
 
     /// Records the loss of the connection, and reconnects.

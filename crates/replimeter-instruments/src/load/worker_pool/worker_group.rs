@@ -12,7 +12,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    ErrorKind, Node, ServerError, Session,
+    ErrorClass, ErrorKind, Node, ServerError, Session,
     dialect::{connections::OpenedConnection, galera::is_in_cluster},
 };
 use replimeter_model::{
@@ -46,8 +46,6 @@ use crate::{
 
 /// Connections of one thread from which another thread shares them, if there is a core for it.
 const PER_LOOP: usize = 64;
-/// Error number for too many connections.
-const TOO_MANY: u16 = 1040;
 /// Files that this process opens besides the connections of a load, with a margin.
 const OTHER_FILES: u64 = 256;
 
@@ -513,7 +511,7 @@ fn connection_refused(mut error: ServerError, index: usize, threads: u32) -> Ser
         "cannot open connection {} of {threads} of the load",
         index + 1
     );
-    if error.kind == ErrorKind::Statement(TOO_MANY) {
+    if error.class() == Some(ErrorClass::TooManyConnections) {
         error.hint = TOO_MANY_HINT.to_owned();
     }
     error

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use replimeter_engine::dialect::gtid::{Executed, domain_gtids};
+use replimeter_engine::position::{Executed, domain_gtids};
 
 use super::*;
 
@@ -9,7 +9,7 @@ const MYSQL: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562:";
 
 fn arrival(source: &str, number: u64, at: i64) -> Arrival {
     Arrival {
-        gtid: format!("{source}{number}").parse().unwrap(),
+        commit_id: format!("{source}{number}").parse().unwrap(),
         at: Some(Nanos(at)),
         set: 1,
     }
@@ -138,7 +138,7 @@ fn replica_only_transactions_are_foreign() {
 #[test]
 fn what_a_replica_wrote_has_no_lag_there() {
     let mut pair = Pair::new("");
-    let replica = arrival(MARIADB, 1, 0).gtid.origin();
+    let replica = arrival(MARIADB, 1, 0).commit_id.origin();
     pair.matcher.set_replica(0, Some(replica), "");
     // Numbers 1 to 3 of the replica, in either order, one of the primary, and one that never reaches it.
     pair.replica(1, 10);
@@ -280,8 +280,8 @@ proptest! {
         let mut seen = vec![0u32; keys.len()];
         let mut check = |one: Match| seen[one.set as usize] += 1;
         for (at, primary, index) in events {
-            let gtid = format!("{}-1-{}", keys[index].0 as u32 % domains, index + 1).parse().unwrap();
-            let arrival = Arrival { gtid, at: Some(Nanos(at as i64)), set: index as u32 };
+            let commit_id = format!("{}-1-{}", keys[index].0 as u32 % domains, index + 1).parse().unwrap();
+            let arrival = Arrival { commit_id, at: Some(Nanos(at as i64)), set: index as u32 };
             if primary {
                 matcher.primary(&arrival, &mut check).unwrap();
             } else {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use replimeter_model::compare::FailWhen;
-use replimeter_run::{Registry, cli_error::CliError, options::OutputFormat};
+use replimeter_run::{Registry, cli_error::CliError, options::FormArgs};
 
 use super::named;
 
@@ -90,15 +90,9 @@ pub struct CompareArgs {
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub run_dir: Option<PathBuf>,
 
-    /// Print one JSON document instead of the report
-    #[arg(long, help_heading = "Output")]
-    pub json: bool,
-
-    /// Print the report as Markdown
-    ///
-    /// It is also kept as report.md.
-    #[arg(long, conflicts_with = "json", help_heading = "Output")]
-    pub markdown: bool,
+    /// The form of the report.
+    #[command(flatten)]
+    pub form: FormArgs<2>,
 }
 
 impl CompareArgs {
@@ -117,10 +111,5 @@ impl CompareArgs {
                 "name two run directories, such as `replimeter compare before after`, or sets of them with commas",
             )),
         }
-    }
-
-    /// Returns the format of the report.
-    pub fn form(&self) -> OutputFormat {
-        OutputFormat::of(self.json, self.markdown, false, false)
     }
 }

@@ -58,7 +58,7 @@ pub fn run(
     run_dir.keep();
     let (dir, kept) = (run_dir.path(), Some("Comparison"));
     let written = write_json(&dir.join(SUMMARY), &document);
-    publish_report(&document, &shown, page, dir, kept, args.form(), screen)?;
+    publish_report(&document, &shown, page, dir, kept, args.form.chosen, screen)?;
     written?;
     passed(&document, screen)
 }

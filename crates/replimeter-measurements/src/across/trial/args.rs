@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use replimeter_run::{Entry, Registry, cli_error::CliError, options::OutputFormat};
+use replimeter_run::{Entry, Registry, cli_error::CliError, options::FormArgs};
 use replimeter_stats::trial::MAX_PAIRS;
 
 /// `replimeter trial`.
@@ -62,15 +62,9 @@ pub struct TrialArgs {
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub run_dir: Option<PathBuf>,
 
-    /// Print one JSON document instead of the report
-    #[arg(long, help_heading = "Output")]
-    pub json: bool,
-
-    /// Print the report as Markdown
-    ///
-    /// It is also kept as report.md.
-    #[arg(long, conflicts_with = "json", help_heading = "Output")]
-    pub markdown: bool,
+    /// The form of the report.
+    #[command(flatten)]
+    pub form: FormArgs<2>,
 }
 
 /// Parses a difference in percent.
@@ -83,11 +77,6 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl TrialArgs {
-    /// Returns the format of the report.
-    pub(super) fn form(&self) -> OutputFormat {
-        OutputFormat::of(self.json, self.markdown, false, false)
-    }
-
     /// Returns the name of the figure that decides a trial of this measurement.
     ///
     /// # Errors

@@ -156,7 +156,15 @@ pub fn run(
     let page = html::page(&shown, charts, &manifest, &plans.join("\n"));
     let (dir, kept) = (run_dir.path(), Some("Trial"));
     let written = write_json(&dir.join(SUMMARY), &document);
-    publish_report(&document, &shown, page, dir, kept, args.form(), host.screen)?;
+    publish_report(
+        &document,
+        &shown,
+        page,
+        dir,
+        kept,
+        args.form.chosen,
+        host.screen,
+    )?;
     written.and(ended)?;
     if args.fail_if_worse && document.is_worse() {
         return Err(CliError::invalid(

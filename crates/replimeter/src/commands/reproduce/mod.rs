@@ -15,7 +15,7 @@ use replimeter_run::{
     Recorded, Registry,
     cli_error::{CliError, FailureKind},
     machine,
-    options::{CommandLineSettings, OutputFormat},
+    options::{CommandLineSettings, OutputForm},
     publish_report, read_json, read_value,
     run_dir::{MANIFEST, RunDir, SUMMARY, write_json},
 };
@@ -101,30 +101,22 @@ pub(crate) fn run(
     document.headline = reproduce::answer(&document);
     let written = write_json(&dir.file(SUMMARY), &document)
         .and_then(|()| write_json(&dir.file(MANIFEST), &manifest));
-    let shown = show(
-        &document,
-        &manifest,
-        &texts,
-        dir.path(),
-        (args.json, args.markdown),
-    );
+    let shown = show(&document, &manifest, &texts, dir.path(), args.form.chosen);
     // A failure of an experiment takes precedence over a failed write.
     ended.map_or(written.and(shown), Err)
 }
 
-/// Writes the page and the Markdown report into the directory, and prints the findings, as JSON or Markdown
-/// if requested.
+/// Writes the page and the Markdown report into the directory, and prints the findings.
 fn show(
     document: &ReproduceDocument,
     manifest: &Manifest,
     texts: &str,
     dir: &Path,
-    (json, markdown): (bool, bool),
+    form: OutputForm,
 ) -> Result<(), CliError> {
     let report = reproduce::report(document);
     let charts = reproduce::charts::charts(document);
     let page = html::page(&report, charts, manifest, texts);
-    let form = OutputFormat::of(json, markdown, false, false);
     publish_report(document, &report, page, dir, None, form, &Terminal)
 }
 
@@ -140,7 +132,7 @@ pub(crate) fn again(
     dir: &Path,
     stop: &AtomicBool,
 ) -> Result<(), CliError> {
-    if args.csv || args.raw {
+    if matches!(args.form.chosen, OutputForm::Csv | OutputForm::Raw) {
         return Err(CliError::usage(
             "a reproduction has no rows",
             "name a folder in it; each is a run",
@@ -177,13 +169,7 @@ pub(crate) fn again(
     }
     document.headline = reproduce::answer(&document);
     write_json(&dir.join(SUMMARY), &document)?;
-    show(
-        &document,
-        &manifest,
-        &texts,
-        &dir,
-        (args.json, args.markdown),
-    )
+    show(&document, &manifest, &texts, &dir, args.form.chosen)
 }
 
 /// Returns the SHA-256 of the plans, as they are before a run chooses settings of another.

@@ -1,11 +1,9 @@
-//! The GTID of one transaction, of either dialect, small enough to copy.
+//! What identifies one transaction on every server, small enough to copy.
 
 use std::{fmt, str::FromStr};
 
-use crate::{
-    dialect::gtid::{DomainGtid, GtidError, domain_gtids},
-    identity::Identity,
-};
+use super::gtid_set::{DomainGtid, GtidError, domain_gtids};
+use crate::identity::Identity;
 
 /// A UUID as its 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,9 +103,9 @@ impl fmt::Debug for Tag {
     }
 }
 
-/// The GTID of one transaction, the same on every server.
+/// What identifies one transaction, the same on every server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Gtid {
+pub enum CommitId {
     /// MariaDB: `domain-server-sequence`.
     Domain(DomainGtid),
     /// MySQL: `uuid:number` or `uuid:tag:number`.
@@ -121,7 +119,7 @@ pub enum Gtid {
     },
 }
 
-/// A server, as the GTIDs of what it wrote itself name it.
+/// A server, as the ids of what it wrote itself name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OriginServer {
     /// MariaDB: its `server_id`.
@@ -142,7 +140,7 @@ impl OriginServer {
     }
 }
 
-impl Gtid {
+impl CommitId {
     /// Returns the server that wrote the transaction; for that of a cluster, what stands for the cluster.
     #[must_use]
     pub fn origin(&self) -> OriginServer {
@@ -151,9 +149,41 @@ impl Gtid {
             Self::Numbered { uuid, .. } => OriginServer::Uuid(*uuid),
         }
     }
+
+    /// Splits it into its source and its number there.
+    #[must_use]
+    pub fn split(&self) -> (CommitSource, u64) {
+        match self {
+            Self::Domain(gtid) => (
+                CommitSource::Domain(gtid.domain, gtid.server),
+                gtid.sequence,
+            ),
+            Self::Numbered { uuid, tag, number } => (CommitSource::Uuid(*uuid, *tag), *number),
+        }
+    }
 }
 
-impl fmt::Display for Gtid {
+/// Where transactions come from: their id without the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CommitSource {
+    /// MariaDB: domain and server.
+    Domain(u32, u32),
+    /// MySQL: UUID and tag.
+    Uuid(Uuid, Tag),
+}
+
+impl CommitSource {
+    /// Returns the server that wrote the transactions.
+    #[must_use]
+    pub fn origin(&self) -> OriginServer {
+        match self {
+            Self::Domain(_, server) => OriginServer::Id(*server),
+            Self::Uuid(uuid, _) => OriginServer::Uuid(*uuid),
+        }
+    }
+}
+
+impl fmt::Display for CommitId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Domain(gtid) => gtid.fmt(f),
@@ -165,7 +195,7 @@ impl fmt::Display for Gtid {
     }
 }
 
-impl FromStr for Gtid {
+impl FromStr for CommitId {
     type Err = GtidError;
 
     fn from_str(text: &str) -> Result<Self, GtidError> {
@@ -206,9 +236,9 @@ mod tests {
             "3e11fa47-71ca-11e1-9e33-c80aa9429562:23",
             "3e11fa47-71ca-11e1-9e33-c80aa9429562:batch_1:9",
         ] {
-            assert_eq!(text.parse::<Gtid>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<CommitId>().unwrap().to_string(), text);
         }
-        let upper: Gtid = "3E11FA47-71CA-11E1-9E33-C80AA9429562:Batch:9"
+        let upper: CommitId = "3E11FA47-71CA-11E1-9E33-C80AA9429562:Batch:9"
             .parse()
             .unwrap();
         assert_eq!(
@@ -223,19 +253,19 @@ mod tests {
             "3e11fa47-71ca-11e1-9e33-c80aa9429562:0",
             "3e11fa47-71ca-11e1-9e33-c80aa9429562:+1",
         ] {
-            assert!(text.parse::<Gtid>().is_err(), "{text}");
+            assert!(text.parse::<CommitId>().is_err(), "{text}");
         }
         let long = "a".repeat(32);
         assert_eq!(Tag::new(long.as_bytes()).unwrap().as_str(), long);
         assert!(Tag::new("a".repeat(33).as_bytes()).is_none());
-        assert!(size_of::<Gtid>() <= 64);
+        assert!(size_of::<CommitId>() <= 64);
     }
 
     proptest! {
         #[test]
         fn no_text_panics(text in "([0-9a-f-]{36}|[0-9]{1,22}|[:,a-z_é-]){0,8}") {
-            if let Ok(gtid) = text.parse::<Gtid>() {
-                prop_assert_eq!(gtid.to_string().parse::<Gtid>().unwrap(), gtid);
+            if let Ok(gtid) = text.parse::<CommitId>() {
+                prop_assert_eq!(gtid.to_string().parse::<CommitId>().unwrap(), gtid);
             }
         }
     }

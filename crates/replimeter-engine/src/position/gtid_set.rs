@@ -1,11 +1,9 @@
-//! GTIDs: which transactions a server has executed, and set operations on them.
+//! GTIDs of both dialects, and set operations on them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
-
-use crate::{ServerError, Session, facts::ServerFacts};
 
 /// Numbers from `first` to `last`, both included.
 pub type Interval = (u64, u64);
@@ -192,6 +190,22 @@ impl GtidSet {
             .map(|((uuid, tag), intervals)| (uuid.as_str(), tag.as_str(), intervals.as_slice()))
     }
 
+    /// Adds the transactions of another set.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (key, more) in &other.intervals {
+            let own = self.intervals.entry(key.clone()).or_default();
+            own.extend_from_slice(more);
+            *own = joined(std::mem::take(own));
+        }
+    }
+
+    /// Returns the intervals of a UUID and a tag.
+    pub(super) fn intervals(&self, uuid: &str, tag: &str) -> &[Interval] {
+        self.parts()
+            .find(|(one, its, _)| (*one, *its) == (uuid, tag))
+            .map_or(&[], |(.., intervals)| intervals)
+    }
+
     /// Returns the UUIDs in the set.
     #[must_use]
     pub fn uuids(&self) -> BTreeSet<&str> {
@@ -265,54 +279,6 @@ pub fn domain_gtids(text: &str) -> Result<Vec<DomainGtid>, GtidError> {
     parts
         .map(|part| one(part).ok_or_else(|| GtidError(part.chars().take(80).collect())))
         .collect()
-}
-
-/// Which transactions a server has executed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Executed {
-    /// MySQL: every one of them.
-    Set(GtidSet),
-    /// MariaDB: the last one of each server in each domain.
-    Domains {
-        /// In the binary log, written here or logged while applying
-        /// (`gtid_binlog_state`).
-        logged: Vec<DomainGtid>,
-        /// Applied as a replica (`gtid_slave_pos`).
-        applied: Vec<DomainGtid>,
-    },
-    /// Unknown, with the reason.
-    Unknown(String),
-}
-
-/// Reads which transactions the server has executed.
-///
-/// # Errors
-/// When the connection breaks.
-pub fn executed(facts: &ServerFacts, session: &mut Session) -> Result<Executed, ServerError> {
-    let operation = "cannot read which transactions the server has executed";
-    let has = |name: &str| facts.variables.contains_key(name);
-    // Read one by one: SHOW VARIABLES truncates long values.
-    if has("gtid_executed") {
-        let text = session
-            .value(operation, "SELECT @@GLOBAL.gtid_executed")?
-            .unwrap_or_default();
-        return Ok(GtidSet::parse(&text)
-            .map_or_else(|error| Executed::Unknown(error.to_string()), Executed::Set));
-    }
-    if has("gtid_binlog_state") {
-        let applied = session
-            .value(operation, "SELECT @@GLOBAL.gtid_slave_pos")?
-            .unwrap_or_default();
-        // Afterwards: what was applied is in it, unless it left nothing to log.
-        let logged = session
-            .value(operation, "SELECT @@GLOBAL.gtid_binlog_state")?
-            .unwrap_or_default();
-        return Ok(match (domain_gtids(&logged), domain_gtids(&applied)) {
-            (Ok(logged), Ok(applied)) => Executed::Domains { logged, applied },
-            (Err(error), _) | (_, Err(error)) => Executed::Unknown(error.to_string()),
-        });
-    }
-    Ok(Executed::Unknown("the server has no GTIDs".to_owned()))
 }
 
 #[cfg(test)]

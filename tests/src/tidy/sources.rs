@@ -1,19 +1,22 @@
 //! The repository's files, and the prose in them.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
-/// Folders of pages that are generated, and of the rules themselves.
-const NO_PROSE: [&str; 3] = ["reference", "reproduced", "tidy"];
+use crate::net::repository;
+
+/// Folders of pages that are generated.
+const NO_PROSE: [&str; 2] = ["reference", "reproduced"];
+
+/// Precedes an item for tests, on a line of its own.
+const CFG_TEST: &str = "#[cfg(test)]";
 
 /// The heading of the glossary's table `| not | but |`, which may have them all.
 pub(super) const UNUSED_WORDS: &str = "Words that are not used";
-
-pub(super) fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// Returns the path as it is in the repository.
 pub(super) fn shown(path: &Path) -> String {
@@ -49,32 +52,71 @@ pub(super) fn rust_files() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the program's Rust files below a folder: no tests, and no checks of the sources themselves.
+/// Returns the program's Rust files below a folder: no tests.
 pub(super) fn program_files(folder: impl AsRef<Path>) -> Vec<PathBuf> {
-    let checks = |path: &PathBuf| {
-        shown(path)
-            .split(['/', '.'])
-            .any(|name| ["net", "tests", "tidy"].contains(&name))
-    };
     let mut all = files(folder, "rs");
-    all.retain(|path| !checks(path));
+    all.retain(|path| !is_test(path));
     all
 }
 
-/// Returns a file's code without its tests.
+/// Returns a file's code, with an empty line for each line of its tests.
 pub(super) fn without_tests(path: &Path) -> String {
+    blank_tests(&fs::read_to_string(path).unwrap())
+}
+
+/// Blanks each item with `#[cfg(test)]`, which rustfmt ends at the indentation of that attribute.
+fn blank_tests(text: &str) -> String {
+    let mut all = String::new();
+    // The indentation of the item, and whether its body has begun.
+    let mut item = None;
+    for line in text.lines() {
+        let code = line.trim();
+        let indent = line.len() - line.trim_start().len();
+        match item {
+            None if code == CFG_TEST => item = Some((indent, false)),
+            None => all.push_str(line),
+            Some((start, body)) if start == indent && !code.starts_with(['#', '/']) => {
+                let ends = if body {
+                    ["}", "};"].contains(&code)
+                } else {
+                    code.ends_with([';', '}'])
+                };
+                item = (!ends).then_some((start, body || code.ends_with('{')));
+            }
+            Some(_) => {}
+        }
+        all.push('\n');
+    }
+    all
+}
+
+/// Returns the paths of the modules that a file declares for tests, without endings.
+fn test_modules(path: &Path) -> Vec<PathBuf> {
+    let stem = path.file_stem().unwrap();
+    let folder = if ["lib", "main", "mod"].iter().any(|root| stem == *root) {
+        path.parent().unwrap().to_owned()
+    } else {
+        path.with_extension("")
+    };
     let text = fs::read_to_string(path).unwrap();
-    text.split("#[cfg(test)]\nmod tests {")
-        .next()
-        .unwrap()
-        .to_owned()
+    let items = text.split(CFG_TEST).skip(1);
+    let declared = items.filter_map(|item| {
+        let mut lines = item.lines().skip(1).map(str::trim);
+        let line = lines.find(|line| !line.starts_with('#'))?;
+        let (_, name) = line.strip_suffix(';')?.split_once("mod ")?;
+        Some(folder.join(name))
+    });
+    declared.collect()
 }
 
 /// Returns whether a file holds tests only.
 pub(super) fn is_test(path: &Path) -> bool {
-    let path = shown(path);
-    path.split('/')
-        .any(|name| ["net.rs", "tests", "tests.rs"].contains(&name))
+    static MODULES: LazyLock<BTreeSet<PathBuf>> = LazyLock::new(|| {
+        let files = files("crates", "rs").into_iter();
+        files.flat_map(|path| test_modules(&path)).collect()
+    });
+    let module = path.with_extension("");
+    shown(path).starts_with("tests/") || module.ancestors().any(|part| MODULES.contains(part))
 }
 
 /// Code that opens a file by a name that can be a link, to write it, and how often a file may have it.
@@ -100,8 +142,7 @@ const MAY_FOLLOW: [(&str, usize); 5] = [
 fn files_are_created_without_following_links() {
     let mut found = Vec::new();
     for path in program_files("crates") {
-        let text = fs::read_to_string(&path).unwrap();
-        let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let text = without_tests(&path);
         let count: usize = FOLLOWS_LINKS
             .iter()
             .map(|code| text.matches(code).count())
@@ -118,6 +159,19 @@ fn files_are_created_without_following_links() {
         found.is_empty(),
         "these can follow a link:\n{}",
         found.join("\n")
+    );
+}
+
+#[test]
+fn only_one_module_of_the_sandbox_creates_commands() {
+    let mut made = Vec::new();
+    for path in program_files("crates/replimeter-sandbox/src") {
+        let code = without_tests(&path);
+        made.extend(code.matches("Command::new").map(|_| shown(&path)));
+    }
+    assert_eq!(
+        made, ["crates/replimeter-sandbox/src/process.rs"; 2],
+        "elsewhere call process::command, which clears the environment"
     );
 }
 
@@ -293,9 +347,7 @@ fn of_code(path: &Path) -> Vec<Prose> {
 
 /// Returns all prose that users and readers of the code meet: documentation comments, texts in code and pages.
 pub(super) fn prose() -> Vec<Prose> {
-    let code = files("crates", "rs")
-        .into_iter()
-        .filter(|path| !is_test(path));
+    let code = program_files("crates").into_iter();
     let kept = |path: &PathBuf| {
         let path = shown(path);
         !NO_PROSE
@@ -324,4 +376,23 @@ fn prose_of_code_is_texts_and_comments() {
     assert_eq!(texts, ["Returns the time.", "one two", "three \"four\""]);
     assert!(all[1].place(all[1].find("two")[0]).ends_with("made.rs:5"));
     assert!(all[0].find("tim").is_empty());
+}
+
+#[test]
+fn items_for_tests_are_blank_lines() {
+    let text = "use a;\n#[cfg(test)]\nmod tests;\nfn b(x: X) {\n    x();\n}\nimpl B {\n    #[cfg(test)]\n    fn c(\n        x: X,\n    ) {\n        x();\n    }\n\n    const D: u8 = 1;\n}\n#[cfg(test)]\n#[path = \"e.rs\"]\nmod e {\n    fn f() {}\n}\n";
+    let blanked = "use a;\n\n\nfn b(x: X) {\n    x();\n}\nimpl B {\n\n\n\n\n\n\n\n    const D: u8 = 1;\n}\n\n\n\n\n\n";
+    assert_eq!(blank_tests(text), blanked);
+}
+
+#[test]
+fn test_modules_are_found_by_their_declaration() {
+    let is = |path: &str| is_test(&repository().join("crates").join(path));
+    assert!(is("replimeter-stats/src/coverage.rs"));
+    assert!(is("replimeter-engine/src/session/tests.rs"));
+    assert!(is("replimeter/src/tests/ping.rs"));
+    assert!(!is("replimeter-engine/src/session.rs"));
+    assert!(!is(
+        "replimeter-instruments/src/load/event_loop/accuracy.rs"
+    ));
 }

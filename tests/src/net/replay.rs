@@ -1,6 +1,6 @@
 //! Replays recorded runs: their results are computed again, and must equal the recorded ones.
 //!
-//! Each folder of `tests/net` that holds `calls.jsonl.gz` is a run on real servers, recorded by `scripts/record-net` with
+//! Each folder of `tests/net` that has a folder `run` is a run on real servers, recorded by `scripts/record-net` with
 //! `REPLIMETER_RECORD`. Its files:
 //!
 //! - `calls.jsonl.gz`, the input of the summary, in order: a line for each [`Call`](replimeter_run::Measurement::Call)
@@ -19,7 +19,6 @@
 //! paths, cores) are in the record, in which the machine's own names are replaced.
 
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     env,
     fs::{self, File},
@@ -50,25 +49,12 @@ use replimeter_run::{
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
+use super::{RenamedKeys, cases, root};
+
 const CALLS: &str = "calls.jsonl.gz";
+const CALL_NAMES: &str = "renamed-calls.toml";
 /// Maximum number of differences that are shown for a document.
 const SHOWN: usize = 20;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/net")
-}
-
-/// The recorded runs.
-fn cases() -> Vec<PathBuf> {
-    let folders = fs::read_dir(root())
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let mut cases: Vec<PathBuf> = folders
-        .filter(|folder| folder.join(CALLS).exists())
-        .collect();
-    cases.sort();
-    cases
-}
 
 fn lines(path: &Path) -> Vec<Value> {
     let file = BufReader::new(GzDecoder::new(File::open(path).unwrap()));
@@ -77,83 +63,15 @@ fn lines(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Paths that were renamed since runs were recorded, as `old = "new"`.
-///
-/// In a path `[]` stands for every index; a path stands for all below it, and the longest match applies. `COMMAND:old` is
-/// for that command alone. `-old` are removed paths; their value is the reason.
-struct Renamed {
-    entries: BTreeMap<String, String>,
-    used: RefCell<BTreeSet<String>>,
-}
-
-impl Renamed {
-    fn of(text: &str) -> Self {
-        let entries: BTreeMap<String, String> = toml::from_str(text).unwrap();
-        Self {
-            entries,
-            used: RefCell::default(),
-        }
-    }
-
-    fn read(name: &str) -> Self {
-        Self::of(&fs::read_to_string(root().join(name)).unwrap())
-    }
-
-    /// Returns the entry for a path after the prefix `sign`: its replacement, and the rest of the path.
-    fn entry<'a>(&self, sign: &str, command: &str, path: &'a str) -> Option<(&str, &'a str)> {
-        let ends = path
-            .match_indices(['.', '['])
-            .map(|(at, _)| at)
-            .chain([path.len()])
-            .collect::<Vec<_>>();
-        ends.into_iter().rev().find_map(|end| {
-            let (head, rest) = path.split_at(end);
-            [format!("{command}:{sign}{head}"), format!("{sign}{head}")]
-                .into_iter()
-                .find_map(|key| {
-                    let new = self.entries.get(&key)?;
-                    self.used.borrow_mut().insert(key);
-                    Some((new.as_str(), rest))
-                })
-        })
-    }
-
-    /// Returns the leaves of a recorded value by their current paths.
-    fn today(&self, command: &str, recorded: &Value) -> BTreeMap<String, Value> {
-        let mut today = BTreeMap::new();
-        for (path, value) in leaves(recorded) {
-            let (generic, indexes) = generic(&path);
-            if self.entry("-", command, &generic).is_some() {
-                continue;
-            }
-            let path = match self.entry("", command, &generic) {
-                Some((new, rest)) => specific(&format!("{new}{rest}"), &indexes),
-                None => path,
-            };
-            today.insert(path, value);
-        }
-        today
-    }
-
-    /// Returns a recorded value with its current names.
-    fn renamed(&self, command: &str, recorded: Value) -> Value {
-        if self.entries.is_empty() {
-            return recorded;
-        }
-        let mut value = Value::Null;
-        for (path, leaf) in self.today(command, &recorded) {
+/// Returns a recorded value with the names of today.
+fn renamed(names: &RenamedKeys, command: &str, recorded: &Value) -> Value {
+    let mut value = Value::Null;
+    for (path, leaf) in leaves(recorded) {
+        if let Some(path) = names.today(command, &path) {
             put(&mut value, &path, leaf);
         }
-        value
     }
-
-    /// Returns the unused entries.
-    fn unused(&self) -> Vec<&String> {
-        self.entries
-            .keys()
-            .filter(|key| !self.used.borrow().contains(*key))
-            .collect()
-    }
+    value
 }
 
 /// Returns the differences between two documents.
@@ -204,42 +122,6 @@ fn leaves(value: &Value) -> BTreeMap<String, Value> {
     found
 }
 
-/// Returns a path with `[]` for every index, and the indexes.
-fn generic(path: &str) -> (String, Vec<&str>) {
-    let (mut generic, mut indexes) = (String::new(), Vec::new());
-    for (number, part) in path.split('[').enumerate() {
-        match part.split_once(']') {
-            Some((index, rest)) if number > 0 => {
-                indexes.push(index);
-                generic.push_str("[]");
-                generic.push_str(rest);
-            }
-            _ => generic.push_str(part),
-        }
-    }
-    (generic, indexes)
-}
-
-/// Returns a path with these indexes.
-fn specific(generic: &str, indexes: &[&str]) -> String {
-    assert_eq!(
-        generic.matches("[]").count(),
-        indexes.len(),
-        "{generic}: a renamed path has as many indexes as before"
-    );
-    let mut indexes = indexes.iter();
-    let parts = generic.split("[]").enumerate();
-    parts
-        .map(|(number, part)| {
-            if number == 0 {
-                part.to_owned()
-            } else {
-                format!("[{}]{part}", indexes.next().unwrap())
-            }
-        })
-        .collect()
-}
-
 /// Inserts a leaf at its path.
 fn put(mut place: &mut Value, path: &str, leaf: Value) {
     for step in path
@@ -284,7 +166,8 @@ fn command(plan: &str) -> &'static str {
 
 /// A recorded run.
 struct Recorded {
-    dir: PathBuf,
+    /// Its run directory.
+    run: PathBuf,
     command: &'static str,
     plan: String,
     manifest: Manifest,
@@ -293,29 +176,24 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn open(dir: &Path, renamed: &Renamed) -> Self {
-        let text = fs::read_to_string(dir.join("run").join(PLAN)).unwrap();
-        let manifest =
-            serde_json::from_str(&fs::read_to_string(dir.join("run").join(MANIFEST)).unwrap())
-                .unwrap();
-        let command = command(&text);
-        let calls = lines(&dir.join(CALLS))
+    fn open(case: &str, names: &RenamedKeys) -> Self {
+        let folder = root().join(case);
+        let run = folder.join("run");
+        let plan = fs::read_to_string(run.join(PLAN)).unwrap();
+        let manifest = fs::read_to_string(run.join(MANIFEST)).unwrap();
+        let command = command(&plan);
+        let calls = lines(&folder.join(CALLS))
             .into_iter()
-            .map(|call| renamed.renamed(command, call))
+            .map(|call| renamed(names, command, &call))
             .collect();
         Self {
-            dir: dir.to_owned(),
+            run,
             command,
-            plan: text,
-            manifest,
+            plan,
+            manifest: serde_json::from_str(&manifest).unwrap(),
             calls,
             scratch: TempDir::new().unwrap(),
         }
-    }
-
-    /// Returns the path of its recorded results.
-    fn summary(&self) -> PathBuf {
-        self.dir.join("run").join(SUMMARY)
     }
 
     /// Returns the path to which its rows are written again.
@@ -340,32 +218,32 @@ impl Recorded {
 
 #[test]
 fn recorded_runs_reproduce_the_same_results() {
-    let calls = Renamed::read("renamed-calls.toml");
+    let names = RenamedKeys::read(CALL_NAMES);
     let update = env::var("UPDATE_NET").is_ok_and(|part| part == "runs");
     let mut wrong = Vec::new();
-    for dir in cases() {
-        let recorded = Recorded::open(&dir, &calls);
+    for case in cases() {
+        let recorded = Recorded::open(&case, &names);
         let now = recorded.replay().run.unwrap().json().unwrap();
         let now: Value = serde_json::from_str(&now).unwrap();
+        let kept = recorded.run.join(SUMMARY);
         if update {
-            fs::write(recorded.summary(), format!("{now}\n")).unwrap();
+            fs::write(&kept, format!("{now}\n")).unwrap();
         }
-        let summary = fs::read_to_string(recorded.summary()).unwrap();
+        let summary = fs::read_to_string(kept).unwrap();
         let differences = differences(&serde_json::from_str(&summary).unwrap(), &now);
         if !differences.is_empty() {
             wrong.push(format!(
-                "{}: {} values differ\n  {}",
-                dir.file_name().unwrap().display(),
+                "{case}: {} values differ\n  {}",
                 differences.len(),
                 differences[..differences.len().min(SHOWN)].join("\n  ")
             ));
         }
     }
     wrong.extend(
-        calls
+        names
             .unused()
             .iter()
-            .map(|key| format!("renamed-calls.toml: `{key}` is unused")),
+            .map(|key| format!("{CALL_NAMES}: `{key}` is unused")),
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -373,14 +251,14 @@ fn recorded_runs_reproduce_the_same_results() {
 /// Runs that end before their first figure do not have partial results.
 #[test]
 fn interruption_without_a_figure_is_not_partial() {
-    let renamed = Renamed::read("renamed-calls.toml");
+    let names = RenamedKeys::read(CALL_NAMES);
     for (case, row) in [
         ("backlog", "/shape_ended/rows"),
         ("cost", "/block"),
         ("exposure", "/outcome/row"),
         ("scale", "/block"),
     ] {
-        let mut recorded = Recorded::open(&root().join(case), &renamed);
+        let mut recorded = Recorded::open(case, &names);
         recorded.calls.retain(|call| call.get("block").is_none());
         for call in &mut recorded.calls {
             let rows = match call.pointer_mut(row) {
@@ -444,28 +322,24 @@ fn bars(log: &[u8]) -> BTreeMap<String, (Duration, Vec<(u64, u64)>)> {
 
 #[test]
 fn recorded_runs_reproduce_the_same_histograms() {
-    let calls = Renamed::read("renamed-calls.toml");
+    let names = RenamedKeys::read(CALL_NAMES);
     let update = env::var("UPDATE_NET").is_ok_and(|part| part == "runs");
-    for dir in cases() {
-        let recorded = Recorded::open(&dir, &calls);
+    for case in cases() {
+        let recorded = Recorded::open(&case, &names);
+        let kept = recorded.run.join(HISTOGRAMS);
         let Some(histograms) = recorded.replay().histograms else {
-            assert!(
-                !dir.join("run").join(HISTOGRAMS).exists(),
-                "{}",
-                dir.display()
-            );
+            assert!(!kept.exists(), "{case}");
             continue;
         };
         let took = Duration::from_nanos(histograms.took.0.unsigned_abs());
         let now =
             replimeter_render::histograms::log(SystemTime::UNIX_EPOCH, took, &histograms.series)
                 .unwrap();
-        let kept = dir.join("run").join(HISTOGRAMS);
         if update && bars(&now) != bars(&fs::read(&kept).unwrap()) {
             fs::write(&kept, &now).unwrap();
         }
         let before = fs::read(kept).unwrap();
-        assert_eq!(bars(&now), bars(&before), "{}", dir.display());
+        assert_eq!(bars(&now), bars(&before), "{case}");
     }
 }
 
@@ -492,12 +366,12 @@ fn rows(path: &Path) -> (String, Vec<String>) {
 
 #[test]
 fn recorded_runs_reproduce_the_same_samples() {
-    let calls = Renamed::read("renamed-calls.toml");
+    let names = RenamedKeys::read(CALL_NAMES);
     let update = env::var("UPDATE_NET").is_ok_and(|part| part == "runs");
-    for dir in cases() {
-        let recorded = Recorded::open(&dir, &calls);
+    for case in cases() {
+        let recorded = Recorded::open(&case, &names);
         recorded.replay();
-        let kept = dir.join("run").join(SAMPLES);
+        let kept = recorded.run.join(SAMPLES);
         // Only if columns were renamed: a file that is written again never has the same bytes.
         if update && rows(&recorded.samples()).0 != rows(&kept).0 {
             fs::copy(recorded.samples(), &kept).unwrap();
@@ -508,11 +382,10 @@ fn recorded_runs_reproduce_the_same_samples() {
             .iter()
             .zip(&before.1)
             .find(|(now, before)| now != before);
-        assert!(different.is_none(), "{}: {different:?}", dir.display());
+        assert!(different.is_none(), "{case}: {different:?}");
         assert!(
             now.0 == before.0 && now.1.len() == before.1.len(),
-            "{}: {} and {} rows",
-            dir.display(),
+            "{case}: {} and {} rows",
             now.1.len(),
             before.1.len()
         );
@@ -523,8 +396,8 @@ fn recorded_runs_reproduce_the_same_samples() {
 fn every_command_has_recorded_runs() {
     let commands: BTreeSet<String> = cases()
         .iter()
-        .map(|dir| {
-            let text = fs::read_to_string(dir.join("run").join(PLAN)).unwrap();
+        .map(|case| {
+            let text = fs::read_to_string(root().join(case).join("run").join(PLAN)).unwrap();
             command(&text).to_owned()
         })
         .collect();
@@ -533,14 +406,14 @@ fn every_command_has_recorded_runs() {
 }
 
 #[test]
-fn path_is_renamed_by_the_longest_entry() {
+fn recorded_call_gets_the_names_of_today() {
     let map = "answer = \"headline\"\n\"results[]\" = \"results.rows[]\"\n\"loss:results[].missing\" = \"results.rows[].lost\"\n\"-old\" = \"why\"\n";
-    let renamed = Renamed::of(map);
+    let names = RenamedKeys::of(map);
     let recorded = serde_json::json!({"answer": "a", "old": [1, 2], "results": [{"missing": 1, "n": null}, {"missing": 2, "n": []}]});
     let now = serde_json::json!({"headline": "a", "results": {"rows": [{"lost": 1, "n": null}, {"lost": 2, "n": []}]}});
-    assert_eq!(renamed.renamed("loss", recorded.clone()), now);
-    assert!(renamed.unused().is_empty());
-    let of_lag = renamed.renamed("lag", recorded);
+    assert_eq!(renamed(&names, "loss", &recorded), now);
+    assert!(names.unused().is_empty());
+    let of_lag = renamed(&names, "lag", &recorded);
     assert_eq!(
         differences(&of_lag, &now).len(),
         4,

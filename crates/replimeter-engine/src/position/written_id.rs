@@ -1,4 +1,4 @@
-//! The GTID of a session's last write.
+//! The id of a session's last write.
 
 use mysql::{SessionStateInfo, session_state_change::SessionStateChange};
 use replimeter_model::engine::Engine;
@@ -7,9 +7,9 @@ use crate::{ServerError, Session, dialect::galera, facts::ServerFacts};
 
 const OPERATION: &str = "cannot read the GTID of a write";
 
-/// How a session learns the GTID.
+/// How a session learns the id of its last write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GtidSource {
+pub enum WrittenId {
     /// The answer to the write contains it: no round trip (MariaDB, MySQL).
     InTheAnswer,
     /// Read after the write, one round trip (Galera, whose `last_gtid` may be from another node's
@@ -17,8 +17,8 @@ pub enum GtidSource {
     AskedFor,
 }
 
-impl GtidSource {
-    /// Makes the session report the GTIDs of its writes.
+impl WrittenId {
+    /// Makes the session report the ids of its writes.
     ///
     /// # Errors
     /// When the server assigns none, with the setting to enable.
@@ -65,7 +65,7 @@ impl GtidSource {
     ///
     /// # Errors
     /// When the connection breaks.
-    pub fn last_gtid(self, session: &mut Session) -> Result<Option<String>, ServerError> {
+    pub fn of_last_write(self, session: &mut Session) -> Result<Option<String>, ServerError> {
         if self == Self::AskedFor {
             return session.value(OPERATION, "SELECT WSREP_LAST_WRITTEN_GTID()");
         }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, env, fs, process::Command};
 
 use toml::{Table, Value};
 
-use super::sources::repository;
+use crate::net::repository;
 
 /// A commit that raises it says why.
 const CRATES_IN_RELEASE: usize = 212;

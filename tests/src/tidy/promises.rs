@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, fs};
 
-use super::sources::{repository, rust_files};
+use super::sources::rust_files;
+use crate::net::repository;
 
 #[test]
 fn every_test_of_a_promise_exists() {

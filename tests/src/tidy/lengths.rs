@@ -2,7 +2,8 @@
 
 use std::{fs, process::Command};
 
-use super::sources::{repository, rust_files, shown};
+use super::sources::{rust_files, shown};
+use crate::net::repository;
 
 const MAX_FILE_LINES: usize = 600;
 const MAX_SUBJECT: usize = 72;

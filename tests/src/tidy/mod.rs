@@ -2,6 +2,7 @@
 //! own files name it. The submodules have the rules for words, names and lengths.
 
 mod crates;
+mod dialects;
 mod lengths;
 mod names;
 mod promises;
@@ -17,7 +18,8 @@ use std::{
 use replimeter_measurements::registry;
 use replimeter_model::doctor::FindingCode;
 
-use self::sources::{program_files, repository, without_tests};
+use self::sources::{program_files, without_tests};
+use crate::net::repository;
 
 /// Files that name a measurement's settings or results, although their own name does not include
 /// it.

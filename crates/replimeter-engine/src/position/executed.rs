@@ -1,0 +1,205 @@
+//! Which transactions a server has executed, those that it wrote and those that it applied.
+
+use std::fmt::Write as _;
+
+use super::{
+    CommitSource, Position,
+    gtid_set::{DomainGtid, GtidSet, domain_gtids},
+};
+use crate::{ServerError, Session, facts::ServerFacts};
+
+/// Which transactions a server has executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Executed {
+    /// MySQL: every one of them.
+    Set(GtidSet),
+    /// MariaDB: the last one of each server in each domain.
+    Domains {
+        /// In the binary log, written here or logged while applying
+        /// (`gtid_binlog_state`).
+        logged: Vec<DomainGtid>,
+        /// Applied as a replica (`gtid_slave_pos`).
+        applied: Vec<DomainGtid>,
+    },
+    /// Unknown, with the reason.
+    Unknown(String),
+}
+
+impl Default for Executed {
+    fn default() -> Self {
+        Self::Unknown("not asked".to_owned())
+    }
+}
+
+impl Executed {
+    /// Returns the transactions that a text lists; none for another text.
+    #[must_use]
+    pub fn listed(text: &str) -> Self {
+        match Position::parse(text) {
+            Ok(Position::Set(set)) => Self::Set(set),
+            Ok(Position::Domains(logged)) => Self::Domains {
+                logged,
+                applied: Vec::new(),
+            },
+            Err(error) => Self::Unknown(error.to_string()),
+        }
+    }
+
+    /// Returns whether it has the transaction with this number of a source.
+    #[must_use]
+    pub fn has(&self, source: &CommitSource, number: u64) -> bool {
+        match (self, source) {
+            (Self::Domains { logged, .. }, CommitSource::Domain(domain, server)) => {
+                let mut same = logged
+                    .iter()
+                    .filter(|last| (last.domain, last.server) == (*domain, *server));
+                same.any(|last| number <= last.sequence)
+            }
+            (Self::Set(set), CommitSource::Uuid(uuid, tag)) => {
+                let intervals = set.intervals(&uuid.to_string(), tag.as_str());
+                intervals
+                    .iter()
+                    .any(|(first, last)| (*first..=*last).contains(&number))
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether it lacks transactions that it had `before`.
+    #[must_use]
+    pub fn lacks(&self, before: &Self) -> bool {
+        match (before, self) {
+            (Self::Set(before), Self::Set(now)) => !before.subtract(now).is_empty(),
+            (Self::Domains { logged: before, .. }, Self::Domains { logged: now, .. }) => {
+                before.iter().any(|old| {
+                    let mut same = now
+                        .iter()
+                        .filter(|new| (new.domain, new.server) == (old.domain, old.server));
+                    !same.any(|new| new.sequence >= old.sequence)
+                })
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the number of its transactions that a new primary has not, and their ids; `None` where they cannot be determined.
+    #[must_use]
+    pub fn errant(&self, new: &Self) -> Option<(u64, String)> {
+        match (self, new) {
+            (Self::Set(old), Self::Set(new)) => {
+                let more = old.subtract(new);
+                Some((more.count(), more.to_string()))
+            }
+            (Self::Domains { logged: old, .. }, Self::Domains { logged, applied }) => {
+                Some(errant_of_domains(old, logged, applied))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the position up to which it has applied; `None` if that is not known.
+    #[must_use]
+    pub fn applied(self) -> Option<Position> {
+        match self {
+            Self::Set(set) => Some(Position::Set(set)),
+            Self::Domains { applied, .. } => Some(Position::Domains(applied)),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+/// A server reports only its last number of each domain and origin; the transactions between the two
+/// last numbers exist on only one server.
+fn errant_of_domains(
+    old: &[DomainGtid],
+    logged: &[DomainGtid],
+    applied: &[DomainGtid],
+) -> (u64, String) {
+    let (mut count, mut text) = (0u64, String::new());
+    for last in old {
+        let known = logged
+            .iter()
+            .chain(applied)
+            .filter(|one| (one.domain, one.server) == (last.domain, last.server));
+        let has = known.map(|one| one.sequence).max().unwrap_or(0);
+        if last.sequence <= has {
+            continue;
+        }
+        count = count.saturating_add(last.sequence - has);
+        let first = DomainGtid {
+            sequence: has + 1,
+            ..*last
+        };
+        let separator = if text.is_empty() { "" } else { "," };
+        let _ = if first == *last {
+            write!(text, "{separator}{last}")
+        } else {
+            write!(text, "{separator}{first}…{last}")
+        };
+    }
+    (count, text)
+}
+
+/// Reads which transactions the server has executed.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn executed(facts: &ServerFacts, session: &mut Session) -> Result<Executed, ServerError> {
+    let operation = "cannot read which transactions the server has executed";
+    let has = |name: &str| facts.variables.contains_key(name);
+    // Read one by one: SHOW VARIABLES truncates long values.
+    if has("gtid_executed") {
+        let text = session
+            .value(operation, "SELECT @@GLOBAL.gtid_executed")?
+            .unwrap_or_default();
+        return Ok(GtidSet::parse(&text)
+            .map_or_else(|error| Executed::Unknown(error.to_string()), Executed::Set));
+    }
+    if has("gtid_binlog_state") {
+        let applied = session
+            .value(operation, "SELECT @@GLOBAL.gtid_slave_pos")?
+            .unwrap_or_default();
+        // Afterwards: what was applied is in it, unless it left nothing to log.
+        let logged = session
+            .value(operation, "SELECT @@GLOBAL.gtid_binlog_state")?
+            .unwrap_or_default();
+        return Ok(match (domain_gtids(&logged), domain_gtids(&applied)) {
+            (Ok(logged), Ok(applied)) => Executed::Domains { logged, applied },
+            (Err(error), _) | (_, Err(error)) => Executed::Unknown(error.to_string()),
+        });
+    }
+    Ok(Executed::Unknown("the server has no GTIDs".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errant_rest_is_computed_in_both_dialects() {
+        let set = |text: &str| Executed::Set(GtidSet::parse(text).unwrap());
+        let uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
+        let rest = set(&format!("{uuid}:1-10")).errant(&set(&format!(
+            "{uuid}:1-7,4e11fa47-71ca-11e1-9e33-c80aa9429562:1"
+        )));
+        assert_eq!(rest, Some((3, format!("{uuid}:8-10"))));
+        let domains = |logged: &str, applied: &str| Executed::Domains {
+            logged: domain_gtids(logged).unwrap(),
+            applied: domain_gtids(applied).unwrap(),
+        };
+        let rest = domains("0-1-10", "").errant(&domains("0-1-7,0-2-8", "0-1-7"));
+        assert_eq!(rest, Some((3, "0-1-8…0-1-10".to_owned())));
+        assert_eq!(
+            domains("0-1-8", "").errant(&domains("0-1-7", "")),
+            Some((1, "0-1-8".to_owned()))
+        );
+        assert_eq!(
+            domains("0-1-7", "").errant(&domains("", "0-1-7")),
+            Some((0, String::new()))
+        );
+        assert_eq!(
+            Executed::Unknown(String::new()).errant(&domains("", "")),
+            None
+        );
+    }
+}
