@@ -131,7 +131,10 @@ pub trait Measurement: Sized + 'static {
     }
 
     /// Adds the effects of a run, for a dry run.
-    fn effects(effects: &mut PlanEffects, plan: &Planned<Self::Settings>) -> Result<(), CliError>;
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        plan: &Planned<Self::Settings>,
+    ) -> Result<(), CliError>;
 
     /// Measures, and passes calls to the context.
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError>;
