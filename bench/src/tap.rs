@@ -184,7 +184,7 @@ pub(crate) fn pending() {
             + (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50) as i64
             + late;
         Arrival {
-            gtid,
+            commit_id: gtid,
             at: Some(Nanos(at)),
             set: 0,
         }

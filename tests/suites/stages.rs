@@ -88,7 +88,7 @@ fn mysql_reports_last_transaction_of_each_thread() {
         set.split(':').next().unwrap(),
         set.rsplit('-').next().unwrap()
     );
-    let of = |all: &[LastTransaction]| all.iter().find(|one| one.gtid == last).cloned();
+    let of = |all: &[LastTransaction]| all.iter().find(|one| one.commit_id == last).cloned();
     // Each thread notes its own end after the next one may have begun, so the
     // order is that of the beginnings, and the last to note is not the last to work.
     wait_until("every thread has noted the last transaction", LIMIT, || {
@@ -312,7 +312,7 @@ fn waterfall_of(
         let gtid = writer.value("test", own).unwrap().unwrap();
         joiner.transaction(Transaction {
             seq,
-            gtid,
+            commit_id: gtid,
             send,
             ack,
             in_binlog: None,

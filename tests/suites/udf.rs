@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use replimeter_engine::{Node, dialect, source::Member};
+use replimeter_engine::{
+    Node,
+    dialect::{self, ThreadState},
+    source::Member,
+};
 use replimeter_instruments::{
     TABLE, preflight,
     stamp::{Federated, Stamps},
@@ -273,7 +277,7 @@ fn report_their_own_time(shape: &str) {
         .unwrap();
     let engine = cluster.primary.facts.engine;
     wait_until("the replica stops", LIMIT, || {
-        dialect::channels(engine, &mut there).unwrap()[0].sql_running == "No"
+        dialect::channels(engine, &mut there).unwrap()[0].applier == ThreadState::Stopped
     });
     let error = dialect::channels(engine, &mut there).unwrap()[0]
         .sql_error

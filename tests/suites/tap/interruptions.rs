@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use replimeter_engine::{
-    ErrorKind,
+    ErrorClass, ErrorKind,
     binlog::{CompleteTransaction, Follower, Position, StartPosition, requirements},
     dialect,
     facts::ServerFacts,
@@ -186,7 +186,7 @@ pub(super) fn purged_positions_are_reported() {
         wait_until("both arrive", LIMIT, || {
             follower
                 .read(|| Nanos(0), &mut |arrived: CompleteTransaction<'_>| {
-                    seen.push(arrived.gtid)
+                    seen.push(arrived.commit_id)
                 })
                 .unwrap();
             follower.position().file != first.file
@@ -226,7 +226,7 @@ pub(super) fn purged_positions_are_reported() {
             };
             assert_eq!(
                 error.kind,
-                ErrorKind::Statement(1236),
+                ErrorKind::Statement(ErrorClass::LogRefused),
                 "{shape}: {error} {}",
                 error.hint
             );
@@ -274,7 +274,7 @@ pub(super) fn stream_by_gtid_resumes_without_repeats() {
                 sql(node, &format!("CREATE DATABASE d{round}_{number}"));
             }
             wait_until("all have arrived", LIMIT, || {
-                let mut sink = |arrived: CompleteTransaction<'_>| seen.extend(arrived.gtid);
+                let mut sink = |arrived: CompleteTransaction<'_>| seen.extend(arrived.commit_id);
                 follower.read(|| Nanos(0), &mut sink).unwrap();
                 seen.len() >= EACH * (round + 1)
             });
@@ -284,7 +284,7 @@ pub(super) fn stream_by_gtid_resumes_without_repeats() {
         sql(node, "CREATE DATABASE last_one");
         let mut quiet = 0;
         wait_until("the stream is quiet", LIMIT, || {
-            let mut sink = |arrived: CompleteTransaction<'_>| seen.extend(arrived.gtid);
+            let mut sink = |arrived: CompleteTransaction<'_>| seen.extend(arrived.commit_id);
             let read = follower.read(|| Nanos(0), &mut sink).unwrap();
             quiet = if read.transactions > 0 || seen.len() < total {
                 0

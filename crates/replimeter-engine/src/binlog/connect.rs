@@ -19,6 +19,7 @@ use crate::{
     ErrorClass, ErrorKind, Node, ServerError, Session,
     binlog::decoder::{Position, StreamError, refused},
     dialect,
+    error::{ACCESS_DENIED, SPECIAL_DENIED},
     position::{GtidSet, Uuid, domain_gtids},
 };
 

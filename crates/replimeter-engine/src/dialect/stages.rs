@@ -40,7 +40,7 @@ pub struct LastTransaction {
     /// The replication channel; a group's is `group_replication_applier`.
     pub channel: String,
     /// The transaction, as the server writes it.
-    pub gtid: String,
+    pub commit_id: String,
     /// Commit on the server where it was first written, by that server's clock: taken
     /// when the binary log is flushed, before any wait for replicas and before the
     /// commit in the engine.
@@ -208,12 +208,12 @@ fn remembered(rows: Vec<Row>) -> ThreadHistory {
             Value::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             _ => String::new(),
         };
-        let (channel, gtid) = (text(), text());
+        let (channel, commit_id) = (text(), text());
         let [original_commit_us, immediate_commit_us, began_us, ended_us] =
             std::array::from_fn(|_| unix_us(&next()));
         let last = LastTransaction {
             channel,
-            gtid,
+            commit_id,
             original_commit_us,
             immediate_commit_us,
             began_us,

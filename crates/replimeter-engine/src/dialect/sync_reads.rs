@@ -27,7 +27,7 @@ pub struct Guarantee {
     /// Statements at the start of a writing session.
     pub writer: Vec<String>,
     /// Whether the client waits for the write's GTID before it reads.
-    pub gtid: bool,
+    pub by_commit_id: bool,
     /// A short description for reports; empty for none.
     pub words: String,
 }
@@ -58,7 +58,7 @@ pub fn guarantee(
         level,
         reader: Vec::new(),
         writer: Vec::new(),
-        gtid: false,
+        by_commit_id: false,
         words: String::new(),
     };
     let seconds = patience.as_secs().max(1);
@@ -72,7 +72,7 @@ pub fn guarantee(
     };
     let by_gtid = || Guarantee {
         level: ReadConsistency::Gtid,
-        gtid: true,
+        by_commit_id: true,
         words: wait_statement(kind).to_owned(),
         ..none.clone()
     };
@@ -165,8 +165,9 @@ mod tests {
                 match guarantee(level, kind, patience) {
                     Ok(found) => {
                         assert_ne!(found.level, ReadConsistency::On);
-                        let does =
-                            found.gtid || !found.reader.is_empty() || !found.writer.is_empty();
+                        let does = found.by_commit_id
+                            || !found.reader.is_empty()
+                            || !found.writer.is_empty();
                         assert_eq!(does, level != ReadConsistency::Off, "{level} {kind:?}");
                         assert_eq!(found.words.is_empty(), level == ReadConsistency::Off);
                     }

@@ -35,7 +35,7 @@ impl Executed {
     /// Returns the transactions that a text lists; none for another text.
     #[must_use]
     pub fn listed(text: &str) -> Self {
-        match Position::parse(text) {
+        match text.parse() {
             Ok(Position::Set(set)) => Self::Set(set),
             Ok(Position::Domains(logged)) => Self::Domains {
                 logged,

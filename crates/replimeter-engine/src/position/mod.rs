@@ -5,7 +5,7 @@ mod executed;
 mod gtid_set;
 mod written_id;
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use replimeter_model::engine::Engine;
 
@@ -76,21 +76,22 @@ impl EnginesDiffer {
     }
 }
 
-const OPERATION: &str = "cannot read the server's GTID position";
+impl FromStr for Position {
+    type Err = GtidError;
 
-impl Position {
-    /// Reads a text. A set has UUIDs, followed by colons.
-    ///
-    /// # Errors
-    /// When it is no position.
-    pub fn parse(text: &str) -> Result<Self, GtidError> {
+    /// A set has UUIDs, followed by colons.
+    fn from_str(text: &str) -> Result<Self, GtidError> {
         if text.contains(':') {
             GtidSet::parse(text).map(Self::Set)
         } else {
             domain_gtids(text).map(Self::Domains)
         }
     }
+}
 
+const OPERATION: &str = "cannot read the server's GTID position";
+
+impl Position {
     /// Reads the position of the server that is written to.
     ///
     /// # Errors
@@ -266,7 +267,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Position {
-        Position::parse(text).unwrap()
+        text.parse().unwrap()
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Scans a server's answers without keeping them: rows, affected rows, or the error (MySQL
 //! client/server protocol without `CLIENT_DEPRECATE_EOF`).
 
+use crate::ErrorClass;
+
 /// Maximum bytes kept of a packet; errors have at most 512 bytes of text.
 const KEPT: usize = 1024;
 /// The same if values are read: a column's definition has five names of up to 256 characters.

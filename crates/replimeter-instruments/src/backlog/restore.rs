@@ -1,8 +1,6 @@
 //! The statements that stop and start a replica's applier, and the state after each.
 
-use replimeter_engine::{
-    ErrorClass, ErrorKind, ServerError, dialect::connections::OpenedConnection,
-};
+use replimeter_engine::{ServerError, dialect::connections::OpenedConnection};
 
 use super::connection::Replica;
 
@@ -156,6 +154,7 @@ impl RestoreState {
 
 #[cfg(test)]
 mod tests {
+    use replimeter_engine::{ErrorClass, ErrorKind};
     use std::time::Instant;
 
     use super::*;

@@ -9,7 +9,6 @@ use std::{collections::BTreeSet, time::Duration};
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    binlog::OriginServer,
     dialect::{
         self, Channel,
         galera::{self, NodeState},
@@ -17,6 +16,7 @@ use replimeter_engine::{
         semi_sync::{self, PrimaryState, ReplicaState},
     },
     facts::ServerFacts,
+    position::OriginServer,
     source::Member,
 };
 use replimeter_model::{

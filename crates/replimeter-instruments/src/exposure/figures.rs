@@ -327,10 +327,9 @@ mod tests {
                         bytes,
                         at,
                     } => exposed.logged(&commit_id.parse().unwrap(), bytes, at),
-                    ExposureReading::Received {
-                        replica,
-                        position,
-                    } => exposed.received(replica, position.parse().unwrap()),
+                    ExposureReading::Received { replica, position } => {
+                        exposed.received(replica, position.parse().unwrap())
+                    }
                     ExposureReading::Settled => exposed.drop_settled(),
                     ExposureReading::Unfollowed { at } => exposed.unfollowed(at),
                     ExposureReading::Look {

@@ -92,6 +92,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn position(text: &str) -> Position {
+        text.parse().unwrap()
+    }
+
     fn commit_id(text: &str) -> CommitId {
         text.parse().unwrap()
     }
@@ -106,7 +110,7 @@ mod tests {
                 Nanos(number * 10),
             );
         }
-        let of = |text: &str| Position::parse(text).unwrap();
+        let of = position;
         pending.received([of("0-1-2"), of("0-1-1"), of("7-1-9")].iter());
         assert_eq!(
             (pending.transactions(), pending.bytes(), pending.oldest()),
@@ -130,9 +134,9 @@ mod tests {
         ] {
             pending.add(&commit_id(&text), 1, Nanos(1));
         }
-        pending.received([Position::parse(&format!("{uuid}:1:3")).unwrap()].iter());
+        pending.received([position(&format!("{uuid}:1:3"))].iter());
         assert_eq!(pending.transactions(), 2);
-        pending.received([Position::parse(&format!("{uuid}:1-2,{uuid}:batch:1")).unwrap()].iter());
+        pending.received([position(&format!("{uuid}:1-2,{uuid}:batch:1"))].iter());
         assert_eq!(pending.transactions(), 0);
     }
 
@@ -157,7 +161,7 @@ mod tests {
             (pending.transactions(), pending.bytes(), pending.oldest()),
             (count, 3 * count, Some(Nanos(1)))
         );
-        pending.received([Position::parse(&format!("0-1-{}", count / 2)).unwrap()].iter());
+        pending.received([position(&format!("0-1-{}", count / 2))].iter());
         let left = pending.transactions();
         assert!(
             left >= count - count / 2 && left <= count - count / 2 + 16,
@@ -173,7 +177,7 @@ mod tests {
                 pending.add(&commit_id(&format!("0-1-{number}")), number, Nanos(0));
             }
             if has > 0 {
-                pending.received([Position::parse(&format!("0-9-{has}")).unwrap()].iter());
+                pending.received([position(&format!("0-9-{has}"))].iter());
             }
             prop_assert_eq!(pending.transactions(), all.saturating_sub(has));
             prop_assert_eq!(pending.bytes(), (has + 1..=all).sum::<u64>());

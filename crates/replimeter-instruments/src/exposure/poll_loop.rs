@@ -8,8 +8,8 @@ use std::{
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    binlog::OriginServer,
     dialect::semi_sync::{self, PrimaryState},
+    position::OriginServer,
 };
 use replimeter_model::{
     exposure::{ExposureRow, ExposureSample, ExposureWindow},

@@ -32,7 +32,7 @@ mod worker;
 mod worker_pool;
 mod workload;
 
-use replimeter_engine::{ErrorClass, ErrorKind, ServerError};
+use replimeter_engine::{ErrorClass, ServerError};
 
 pub use self::{
     background::{BackgroundLoad, RunningLoad},
@@ -83,6 +83,8 @@ fn about(mut error: ServerError, workload: &Workload, line: usize, excerpt: &str
 
 #[cfg(test)]
 mod tests {
+    use replimeter_engine::ErrorKind;
+
     use super::*;
 
     #[test]

@@ -81,7 +81,7 @@ impl Writer {
         for sql in &guarantee.writer {
             session.run("cannot enable synchronous reads", sql)?;
         }
-        let written = if guarantee.commit_id {
+        let written = if guarantee.by_commit_id {
             Some(WrittenId::prepare(&mut session, facts)?)
         } else {
             None
@@ -247,7 +247,7 @@ impl ReadConnection {
         for sql in &guarantee.reader {
             session.run("cannot enable synchronous reads", sql)?;
         }
-        let wait = if guarantee.commit_id {
+        let wait = if guarantee.by_commit_id {
             Some(PreparedWait::prepare(&mut session, facts)?)
         } else {
             None
@@ -306,7 +306,7 @@ impl Reader {
         let none = Guarantee {
             reader: Vec::new(),
             writer: Vec::new(),
-            commit_id: false,
+            by_commit_id: false,
             ..guarantee.clone()
         };
         let plain = ReadConnection::open(node, facts, &none)?;

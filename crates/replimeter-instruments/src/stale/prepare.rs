@@ -55,7 +55,7 @@ pub(super) fn prepare(
         level: ReadConsistency::Off,
         reader: Vec::new(),
         writer: Vec::new(),
-        commit_id: false,
+        by_commit_id: false,
         words: String::new(),
     };
     let synced = part.synced();
@@ -63,7 +63,7 @@ pub(super) fn prepare(
     let asks = part
         .guarantees
         .iter()
-        .find(|guarantee| !guarantee.writer.is_empty() || guarantee.commit_id)
+        .find(|guarantee| !guarantee.writer.is_empty() || guarantee.by_commit_id)
         .unwrap_or(&off);
     let guarantees = if synced { vec![&off, asks] } else { vec![&off] };
     let mut writers: Vec<Writer> = guarantees

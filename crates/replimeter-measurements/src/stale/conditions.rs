@@ -285,7 +285,7 @@ fn case_of(
         name: reader.name(cluster),
         writer: *reader == ReaderRef::Writer,
         guarantee: guarantee.words.clone(),
-        gtid: guarantee.gtid,
+        gtid: guarantee.by_commit_id,
         delay: reader.delay(cluster),
     };
     CaseAccumulator {

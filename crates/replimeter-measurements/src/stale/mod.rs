@@ -283,7 +283,7 @@ fn one(
             }
         };
         levels.push(*level);
-        if work.check_load_reads && found.iter().any(|guarantee| guarantee.gtid) {
+        if work.check_load_reads && found.iter().any(|guarantee| guarantee.by_commit_id) {
             let error = cluster.primary.session.precondition(
                 "making the load's reads wait",
                 "waiting by GTID would add a statement to the load whose reads are checked",

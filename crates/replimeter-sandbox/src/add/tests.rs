@@ -113,7 +113,10 @@ fn invalid_server_is_refused_without_leftovers() {
         &format!("`tar -xf {} -C FOLDER`", archive.display()),
     );
     area.refused(
-        &area.folder("sources", &[("src/sql/main.cc", "int main;"), ("README", "x")]),
+        &area.folder(
+            "sources",
+            &[("src/sql/main.cc", "int main;"), ("README", "x")],
+        ),
         "it contains README, src",
     );
     area.refused(

@@ -24,7 +24,7 @@ impl fmt::Display for LastPost {
         write!(f, "{}~{}", self.number, self.at.0)?;
         self.commit_id
             .iter()
-            .try_for_each(|commit_id| write!(f, "~{gtid}"))
+            .try_for_each(|commit_id| write!(f, "~{commit_id}"))
     }
 }
 

@@ -4,11 +4,15 @@ use std::io::Read;
 
 use replimeter_model::time::Nanos;
 
-use crate::binlog::{
-    event::{
-        self, ARTIFICIAL, CommitTimes, EventHeader, HEADER, StatementKind, TransactionStart, kind,
+use crate::{
+    binlog::{
+        event::{
+            self, ARTIFICIAL, CommitTimes, EventHeader, HEADER, StatementKind, TransactionStart,
+            kind,
+        },
+        tables::{TableId, Tables},
     },
-    tables::{TableId, Tables},
+    position::CommitId,
 };
 
 /// Bytes kept of an event that is too large to be examined whole.

@@ -4,9 +4,12 @@ use super::{
     assembler::{MAX_TABLES, unwrapped},
     *,
 };
-use crate::binlog::{
-    CommitId, CommitTimes, TableId,
-    event::{HEADER, kind},
+use crate::{
+    binlog::{
+        CommitTimes, TableId,
+        event::{HEADER, kind},
+    },
+    position::CommitId,
 };
 
 /// Streams of servers (after the dump request, without checksums) while schemas and tables were
@@ -76,7 +79,7 @@ fn mariadb_stream_is_decoded() {
     assert_eq!(
         numbers,
         (5..=20).collect::<Vec<_>>(),
-        "each once and in order: {gtids:?}"
+        "each once and in order: {commit_ids:?}"
     );
     assert!(whole.transactions.iter().all(|one| one.2.is_none()));
     let tables = decoder.tables().unwrap();

@@ -8,7 +8,10 @@ fn unreachable_servers_are_reported() {
         (ErrorKind::Unreachable, FindingCode::Unreachable),
         (ErrorKind::AccessDenied, FindingCode::AccessDenied),
         (ErrorKind::Tls, FindingCode::TlsFailed),
-        (ErrorKind::Statement(1), FindingCode::ExaminationFailed),
+        (
+            ErrorKind::Statement(ErrorClass::Other),
+            FindingCode::ExaminationFailed,
+        ),
     ] {
         let servers = with(Engine::MySql, |servers| {
             let error = ServerError::precondition(

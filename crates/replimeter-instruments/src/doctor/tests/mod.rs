@@ -10,7 +10,7 @@ mod settings;
 use std::collections::BTreeMap;
 
 use replimeter_engine::{
-    ErrorKind,
+    ErrorClass, ErrorKind,
     dialect::{
         Channel, ThreadState,
         galera::NodeState,
