@@ -1,6 +1,8 @@
 //! The measurements, each in its own folder, and their list.
 
+pub mod across;
 mod backlog;
+mod block_figures;
 mod calibrate;
 mod cost;
 mod data;
@@ -10,10 +12,8 @@ pub mod lag;
 mod load;
 mod loss;
 mod outages;
-pub mod reproduce;
 mod scale;
 mod selected_blocks;
-pub mod side_by_side;
 mod site;
 mod stale;
 mod starts;

@@ -13,7 +13,7 @@ use replimeter_model::{
 };
 use replimeter_render::{html::page, markdown::render};
 
-use crate::{calibrate, cost, exposure, lag, load, loss, reproduce, scale, tap};
+use crate::{across::reproduce, calibrate, cost, exposure, lag, load, loss, scale, tap};
 
 #[test]
 fn page_has_its_sections_and_charts() {

@@ -24,6 +24,5 @@ pub mod rows;
 mod samples_error;
 pub mod sandboxes;
 pub mod servers;
-pub mod side_by_side;
 pub mod terminal;
 pub mod trial;

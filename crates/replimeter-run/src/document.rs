@@ -11,7 +11,6 @@ use replimeter_render::{
     html::{self, HtmlError},
     markdown,
     report::Report,
-    side_by_side::RunSummary,
     terminal,
 };
 use serde::Serialize;
@@ -23,7 +22,7 @@ use super::{
 };
 use crate::{
     cli_error::{CliError, unexpected},
-    compare::figures::{Figures, SampleFile},
+    figures::{Figures, SampleFile},
     options::{OutputArgs, OutputForm},
     run_dir::{PAGE, SAMPLES, SUMMARY, TICKET, write_text},
 };
@@ -44,8 +43,6 @@ pub trait AnyRun {
     fn report(&self, raw: bool) -> Report;
     /// Returns the charts of its page.
     fn charts(&self, samples: &Path) -> Result<Vec<Chart>, HtmlError>;
-    /// Returns its results for a page of several runs.
-    fn findings(&self) -> RunSummary<'_>;
     /// Returns whether there are raw lines.
     fn has_raw(&self) -> bool;
     /// Returns its figures for a comparison.
@@ -108,10 +105,6 @@ impl<M: Measurement> AnyRun for RecordedDocument<M> {
 
     fn charts(&self, samples: &Path) -> Result<Vec<Chart>, HtmlError> {
         M::charts(&self.0, samples)
-    }
-
-    fn findings(&self) -> RunSummary<'_> {
-        M::findings(&self.0)
     }
 
     fn has_raw(&self) -> bool {

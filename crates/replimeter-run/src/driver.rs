@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     cli_error::{CliError, FailureKind},
-    compare::equal_runs,
+    equal_runs,
     event::{Progress, ProgressDetail, Stage},
     options::{OutputArgs, OutputForm},
     run_dir::{RunDir, is_complete},

@@ -1,6 +1,6 @@
 //! The effects of a plan on servers, tables, load and files, listed before anything is done.
 
-use std::path::Path;
+use std::{fmt::Display, path::Path, time::Duration};
 
 use replimeter_model::{
     load::{LoadSpec, RatedLoad},
@@ -17,34 +17,15 @@ use crate::{
     workloads::workload,
 };
 
-/// Categories: actions on servers.
-pub const SERVERS: &str = "servers";
-/// Writes to servers.
-pub const WRITES: &str = "writes";
-/// Load on servers.
-pub const LOAD: &str = "load";
-/// Duration.
-pub const TIME: &str = "time";
-/// What a run costs existing servers.
-const COST: &str = "cost";
-const FILES: &str = "files";
-
 /// A server that owes an answer gets a single connection more, on which its greeting is awaited.
 const AWAITED: u64 = 1;
 
-/// What a run costs each server of a role, at most; docs/reference/server-cost.md has what was measured.
-pub struct ServerCost {
-    /// The servers, such as `each replica`.
-    pub role: &'static str,
-    /// Connections at the same time, to a server that answers.
-    pub connections: u64,
-    /// What they do, with rates.
-    pub work: String,
+/// The effects of a run on its targets, in display order.
+pub struct PlanEffects<'a> {
+    targets: &'a [Target],
+    /// Each with its category.
+    effects: Vec<(&'static str, String)>,
 }
-
-/// The effects, in display order.
-#[derive(Default)]
-pub struct PlanEffects(Vec<(&'static str, String)>);
 
 fn servers(target: &Target) -> String {
     match target {
@@ -74,15 +55,12 @@ pub fn started(spec: &SandboxSpec) -> String {
     )
 }
 
-/// Returns the largest number of replicas, or of members besides the writer, of a target.
-pub fn replicas(targets: &[Target]) -> u64 {
-    let of = |target: &Target| match target {
-        Target::Nodes(nodes) => nodes.len() as u64 - 1,
-        Target::Sandbox(spec) => spec.shape.nodes().len() as u64 - 1,
-        // The plan does not have the shape of a running sandbox.
-        Target::Running(_) => 1,
-    };
-    targets.iter().map(of).max().unwrap_or(0)
+/// Returns how often something is done, in words.
+pub fn pace(per_second: Option<impl Display>) -> String {
+    per_second.map_or_else(
+        || "back to back".to_owned(),
+        |rate| format!("{rate} per second"),
+    )
 }
 
 /// Returns the connections of loads, which may all be on one server, and the one that ends what they give up.
@@ -91,18 +69,39 @@ pub fn load_connections<'a>(loads: impl IntoIterator<Item = &'a LoadSpec>) -> u6
     threads + u64::from(threads > 0)
 }
 
-/// Returns whether existing servers or running sandboxes are among the targets.
-fn foreign(targets: &[Target]) -> bool {
-    targets
-        .iter()
-        .any(|target| !matches!(target, Target::Sandbox(_)))
+fn is_sandbox(target: &Target) -> bool {
+    matches!(target, Target::Sandbox(_))
 }
 
-impl PlanEffects {
+impl<'a> PlanEffects<'a> {
+    /// Returns no effects yet.
+    pub fn of(targets: &'a [Target]) -> Self {
+        Self {
+            targets,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Returns whether existing servers or running sandboxes are among the targets.
+    fn foreign(&self) -> bool {
+        !self.targets.iter().all(is_sandbox)
+    }
+
+    /// Returns the largest number of replicas, or of members besides the writer, of a target.
+    pub fn replicas(&self) -> u64 {
+        let of = |target: &Target| match target {
+            Target::Nodes(nodes) => nodes.len() as u64 - 1,
+            Target::Sandbox(spec) => spec.shape.nodes().len() as u64 - 1,
+            // The plan does not have the shape of a running sandbox.
+            Target::Running(_) => 1,
+        };
+        self.targets.iter().map(of).max().unwrap_or(0)
+    }
+
     /// Returns the effects as comment lines, so that the output of a dry run is a valid plan.
     pub fn comments(&self) -> String {
         let lines = self
-            .0
+            .effects
             .iter()
             .map(|(what, sentence)| format!("#   {what:<8} {sentence}\n"));
         std::iter::once("# Effects of this run:\n".to_owned())
@@ -110,24 +109,52 @@ impl PlanEffects {
             .collect()
     }
 
-    /// Adds an effect to a category.
-    pub fn add_effect(&mut self, what: &'static str, sentence: impl Into<String>) {
-        self.0.push((what, sentence.into()));
+    fn add(&mut self, what: &'static str, sentence: impl Into<String>) {
+        self.effects.push((what, sentence.into()));
+    }
+
+    /// Adds an action on servers.
+    pub fn servers(&mut self, sentence: impl Into<String>) {
+        self.add("servers", sentence);
+    }
+
+    /// Adds what is written to servers.
+    pub fn writes(&mut self, sentence: impl Into<String>) {
+        self.add("writes", sentence);
+    }
+
+    /// Adds that only servers of the run are written to.
+    pub fn own_schema(&mut self) {
+        self.writes("schema `replimeter` of these servers only");
+    }
+
+    /// Adds a load on servers.
+    pub fn load(&mut self, sentence: impl Into<String>) {
+        self.add("load", sentence);
+    }
+
+    /// Adds the duration.
+    pub fn time(&mut self, sentence: impl Into<String>) {
+        self.add("time", sentence);
+    }
+
+    /// Adds the duration without the time that starts of servers take.
+    pub fn time_without_starts(&mut self, duration: Duration) {
+        self.time(format!("about {} plus server starts", TimeSpan(duration)));
     }
 
     /// Adds the servers that are started or connected to.
-    pub fn targets(&mut self, targets: &[Target]) {
-        for target in targets {
-            self.add_effect(SERVERS, servers(target));
+    pub fn targets(&mut self) {
+        for target in self.targets {
+            self.servers(servers(target));
         }
     }
 
     /// Adds the servers of a run that writes, and the replicas that it asks besides them: what it writes reaches these, too.
-    pub fn written_targets(&mut self, targets: &[Target]) {
-        self.targets(targets);
-        if foreign(targets) {
-            self.add_effect(
-                SERVERS,
+    pub fn written_targets(&mut self) {
+        self.targets();
+        if self.foreign() {
+            self.servers(
                 "asks replicas that are not named, at the addresses that these servers report, what they have in the schema `replimeter`",
             );
         }
@@ -135,53 +162,44 @@ impl PlanEffects {
 
     /// Adds the duration of a run that may have no end of its own.
     pub fn until(&mut self, duration: Option<TimeSpan>) {
-        let until = duration.map_or_else(
+        self.time(duration.map_or_else(
             || "until interrupted".to_owned(),
             |duration| format!("for {duration}"),
-        );
-        self.add_effect(TIME, until);
+        ));
     }
 
     /// Adds that sandboxes are started several times, spread over a time.
     pub fn starts(&mut self, starts: u32, over: Option<TimeSpan>) {
         if starts > 1 {
             let over = over.map_or_else(String::new, |over| format!(" within {over}"));
-            self.add_effect(
-                SERVERS,
-                format!("starts them {starts} times{over}; the starts share the rounds"),
-            );
+            self.servers(format!(
+                "starts them {starts} times{over}; the starts share the rounds"
+            ));
         }
     }
 
-    /// Adds what the run costs existing servers; nothing for servers that it starts.
-    pub fn costs(&mut self, targets: &[Target], costs: impl IntoIterator<Item = ServerCost>) {
-        if !foreign(targets) {
-            return;
-        }
-        for cost in costs {
-            self.add_effect(
-                COST,
-                format!(
-                    "{}: up to {} connections; {}",
-                    cost.role,
-                    cost.connections + AWAITED,
-                    cost.work
-                ),
+    /// Adds what the run costs each existing server of a role at most: connections at the same time, to a server that answers, and what they
+    /// do, with rates; nothing for servers that it starts. docs/reference/server-cost.md has what was measured.
+    pub fn cost(&mut self, role: &str, connections: u64, work: impl Display) {
+        if self.foreign() {
+            let connections = connections + AWAITED;
+            self.add(
+                "cost",
+                format!("{role}: up to {connections} connections; {work}"),
             );
         }
     }
 
     /// Adds the table that rows are written to, whose name ends with the run's number, and which is removed again.
-    pub fn table(&mut self, targets: &[Target], what: &str) {
-        let gone = if foreign(targets) {
+    pub fn table(&mut self, what: &str) {
+        let gone = if self.foreign() {
             "; schema and table are dropped at the end unless they existed before; all writes replicate"
         } else {
             ""
         };
-        self.add_effect(
-            WRITES,
-            format!("schema `replimeter`, table `lag_probe_…` ({what}), on the primary{gone}"),
-        );
+        self.writes(format!(
+            "schema `replimeter`, table `lag_probe_…` ({what}), on the primary{gone}"
+        ));
     }
 
     /// Adds the tables of a workload, and the effects of a user's script.
@@ -195,16 +213,13 @@ impl PlanEffects {
                 "removed at the end"
             };
             let listed: Vec<String> = tables.iter().map(|table| format!("`{table}`")).collect();
-            self.add_effect(
-                WRITES,
-                format!(
-                    "schema `replimeter`, tables {} of the workload {name}, and `load_data`; {gone}",
-                    listed.join(", ")
-                ),
-            );
+            self.writes(format!(
+                "schema `replimeter`, tables {} of the workload {name}, and `load_data`; {gone}",
+                listed.join(", ")
+            ));
         }
         if workload.has_script() {
-            self.add_effect(WRITES, format!("tables in the statements of {name}"));
+            self.writes(format!("tables in the statements of {name}"));
         }
         Ok(())
     }
@@ -230,19 +245,16 @@ impl PlanEffects {
                 "connections"
             };
             let how = match rate {
-                None => "back to back".to_owned(),
-                Some(LoadRate::PerSecond(rate)) => format!("{rate} per second"),
+                None => pace(None::<u64>),
+                Some(LoadRate::PerSecond(rate)) => pace(Some(rate)),
                 Some(LoadRate::Percent(percent)) => {
                     format!("{percent} % of what it reaches in three seconds back to back")
                 }
             };
-            self.add_effect(
-                LOAD,
-                format!(
-                    "{} {connections} run {} on {}, {how}",
-                    spec.threads, spec.workload, spec.node
-                ),
-            );
+            self.load(format!(
+                "{} {connections} run {} on {}, {how}",
+                spec.threads, spec.workload, spec.node
+            ));
             if !known.contains(&spec.workload.as_str()) {
                 known.push(&spec.workload);
                 self.tables(&spec.workload, false)?;
@@ -252,26 +264,17 @@ impl PlanEffects {
     }
 
     /// Adds the files of the run.
-    pub fn files(
-        &mut self,
-        targets: &[Target],
-        output: &OutputArgs,
-        command: &str,
-        histograms: bool,
-    ) {
+    pub fn files(&mut self, output: &OutputArgs, command: &str, histograms: bool) {
         let folder = output.run_dir.as_deref().map_or_else(
             || format!("a new folder replimeter-runs/TIME-{command}"),
             |path: &Path| format!("the folder {}", path.display()),
         );
         let mut kept = vec![PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET];
         kept.extend(histograms.then_some(HISTOGRAMS));
-        self.add_effect(FILES, format!("{folder} with {}", kept.join(", ")));
-        let own = targets
-            .iter()
-            .any(|target| matches!(target, Target::Sandbox(_)));
-        if own {
-            self.add_effect(
-                FILES,
+        self.add("files", format!("{folder} with {}", kept.join(", ")));
+        if self.targets.iter().any(is_sandbox) {
+            self.add(
+                "files",
                 "data directories in the private folder (REPLIMETER_HOME), removed with their servers; their templates are kept",
             );
         }

@@ -4,11 +4,13 @@
 //! Nothing here names a measurement.
 
 pub mod cli_error;
-pub mod compare;
+pub mod differences;
 mod document;
 mod driver;
 pub mod dry_run;
+mod equal_runs;
 mod event;
+pub mod figures;
 mod histograms;
 mod journal;
 pub mod machine;
@@ -18,7 +20,6 @@ mod recorded;
 mod registry;
 pub mod run_dir;
 mod screen;
-pub mod trial;
 pub mod workloads;
 
 pub use self::{
@@ -29,7 +30,9 @@ pub use self::{
         Concluded, Document, Finished, Histograms, Leading, Measurement, Plan, RunContext, RunEnd,
         outcome_of, to_measure, with_advice,
     },
-    recorded::{Recorded, incomplete_hint, of_files, read_json, read_value},
+    recorded::{
+        Recorded, complete, incomplete_hint, of_files, read_json, read_value, require_directory,
+    },
     registry::{Entry, PlannedRun, Registry, Replayed, TrialUnit},
     screen::{Host, OutputReader, Screen, SourceOpener, json_text},
 };

@@ -25,7 +25,6 @@ use replimeter_render::{
     html::HtmlError,
     report::Report,
     rows::{Columns, Rows},
-    side_by_side::RunSummary,
 };
 use replimeter_stats::signed::SignedHistogram;
 use schemars::JsonSchema;
@@ -43,8 +42,8 @@ pub(super) use self::{
 use super::{event::Observer, screen::Screen};
 use crate::{
     cli_error::{CliError, FailureKind},
-    compare::figures::{FigureSpec, Figures, SampleFile},
     dry_run::PlanEffects,
+    figures::{FigureSpec, Figures, SampleFile},
     options::{CommandLineSettings, OutputArgs},
 };
 
@@ -132,7 +131,10 @@ pub trait Measurement: Sized + 'static {
     }
 
     /// Adds the effects of a run, for a dry run.
-    fn effects(effects: &mut PlanEffects, plan: &Planned<Self::Settings>) -> Result<(), CliError>;
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        plan: &Planned<Self::Settings>,
+    ) -> Result<(), CliError>;
 
     /// Measures, and passes calls to the context.
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError>;
@@ -184,11 +186,6 @@ pub trait Measurement: Sized + 'static {
 
     /// Returns the charts of its page.
     fn charts(document: &Document<Self>, samples: &Path) -> Result<Vec<Chart>, HtmlError>;
-
-    /// Returns its results for a page of several runs.
-    fn findings(_document: &Document<Self>) -> RunSummary<'_> {
-        RunSummary::Other
-    }
 
     /// Returns whether a run's report has raw lines.
     fn kept_raw(_document: &Document<Self>) -> bool {

@@ -7,12 +7,7 @@ use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest},
     serde_error::plain,
 };
-use replimeter_render::{
-    files,
-    rows::partial_of,
-    side_by_side::{ReplicationSetup, RunSide},
-    terminal,
-};
+use replimeter_render::{files, rows::partial_of};
 use rustix::param::page_size;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -58,23 +53,6 @@ impl Recorded {
             manifest: read_json(dir, MANIFEST, MANIFEST_SCHEMA)?,
             plan: read_text(dir, PLAN)?,
         })
-    }
-
-    /// Returns this run as one of several.
-    pub fn side(&self, letter: String) -> RunSide<'_> {
-        let (run, head) = (&self.run, self.run.head());
-        RunSide {
-            letter,
-            dir: head.run_dir,
-            command: run.command(),
-            title: head.title,
-            shape: &head.target.shape,
-            started_at: head.started_at,
-            answer: head.headline,
-            findings: run.findings(),
-            ways: ReplicationSetup::of_run(head.target, &self.manifest),
-            text: terminal::render(&run.report(false)),
-        }
     }
 
     /// Writes the page and the Markdown report.
@@ -198,7 +176,7 @@ const RUN_DIRECTORY: &str = "name the folder of a run, such as replimeter-runs/2
 ///
 /// # Errors
 /// When it does not exist or is not a folder.
-pub(crate) fn require_directory(dir: &Path) -> Result<(), CliError> {
+pub fn require_directory(dir: &Path) -> Result<(), CliError> {
     let reason = match dir.is_dir() {
         true => return Ok(()),
         false if dir.exists() => "it is not a folder",
@@ -215,7 +193,7 @@ pub(crate) fn require_directory(dir: &Path) -> Result<(), CliError> {
 ///
 /// # Errors
 /// If the run is still active, has no results, its files cannot be read or written, or `stop` becomes true.
-pub(crate) fn complete(registry: &Registry, dir: &Path, stop: &AtomicBool) -> Result<(), CliError> {
+pub fn complete(registry: &Registry, dir: &Path, stop: &AtomicBool) -> Result<(), CliError> {
     if is_complete(dir) {
         return Ok(());
     }

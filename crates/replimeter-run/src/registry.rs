@@ -29,8 +29,8 @@ use super::{
 };
 use crate::{
     cli_error::CliError,
-    compare::figures::FigureSpec,
     dry_run::PlanEffects,
+    figures::FigureSpec,
     options::{CommandLineSettings, OutputArgs, TargetArgs, sandbox_options, target_of},
 };
 
@@ -338,9 +338,9 @@ impl<M: Measurement> PlannedRun for ReadyRun<M> {
     }
 
     fn effects(&self, output: &OutputArgs) -> Result<String, CliError> {
-        let mut effects = PlanEffects::default();
+        let mut effects = PlanEffects::of(&self.0.targets);
         M::effects(&mut effects, &self.0)?;
-        effects.files(&self.0.targets, output, self.name(), M::HISTOGRAMS);
+        effects.files(output, self.name(), M::HISTOGRAMS);
         Ok(effects.comments())
     }
 

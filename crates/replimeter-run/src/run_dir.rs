@@ -45,7 +45,7 @@ pub const FILES: [&str; 11] = [
 ];
 
 /// Bytes of a plan, a manifest or a record at most; those of long runs of many servers have some hundred thousand.
-pub(crate) const MAX_DOCUMENT: u64 = 8 << 20;
+pub const MAX_DOCUMENT: u64 = 8 << 20;
 
 /// The default folder of runs.
 const RUNS: &str = "replimeter-runs";
@@ -69,7 +69,7 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 /// Returns the failure of writing into a run directory during the run.
-pub(crate) fn failed(operation: &str, path: &Path, error: &io::Error) -> CliError {
+pub fn failed(operation: &str, path: &Path, error: &io::Error) -> CliError {
     let message = format!("cannot {operation} {}: {error}", path.display());
     CliError::failed(message, hint(error))
 }

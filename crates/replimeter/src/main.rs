@@ -16,7 +16,8 @@ mod tests;
 
 use std::{process::ExitCode, sync::atomic::Ordering};
 
-use replimeter_run::{cli_error::CliError, compare, of_files};
+use replimeter_measurements::across::compare;
+use replimeter_run::{cli_error::CliError, of_files};
 
 use crate::cli::{Command, Invocation};
 

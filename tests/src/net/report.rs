@@ -2,7 +2,13 @@
 
 use std::fs;
 
-use replimeter_measurements::{registry, reproduce, side_by_side};
+use replimeter_measurements::{
+    across::{
+        reproduce,
+        side_by_side::{self, RunSide},
+    },
+    registry,
+};
 use replimeter_model::{
     compare::CompareDocument, manifest::Manifest, reproduce::ReproduceDocument,
 };
@@ -10,8 +16,6 @@ use replimeter_render::{
     chart::{Axis, Chart, SecondAxis},
     charts, compare,
     report::{Block, Cell, Content, Report, Table, Visibility},
-    side_by_side::{ReplicationSetup, RunSide, letter, report as report_of_several},
-    terminal,
 };
 use serde_json::Value;
 
@@ -68,27 +72,15 @@ impl ReportData {
                 .zip(&runs)
                 .enumerate()
                 .map(|(index, (case, run))| {
-                    let head = run.head();
-                    let manifest = root().join(case).join("run/manifest.json");
-                    let manifest: Manifest =
-                        serde_json::from_str(&fs::read_to_string(manifest).unwrap()).unwrap();
-                    let text = terminal::render(&run.report(false));
-                    parts.push((case.clone(), text.clone()));
-                    RunSide {
-                        letter: letter(index),
-                        dir: head.run_dir,
-                        command: run.command(),
-                        title: head.title,
-                        shape: &head.target.shape,
-                        started_at: head.started_at,
-                        answer: head.headline,
-                        findings: run.findings(),
-                        ways: ReplicationSetup::of_run(head.target, &manifest),
-                        text,
-                    }
+                    let dir = root().join(case).join("run");
+                    let manifest = fs::read_to_string(dir.join("manifest.json")).unwrap();
+                    let manifest: Manifest = serde_json::from_str(&manifest).unwrap();
+                    let side = RunSide::of(index, run.as_ref(), &manifest, &dir);
+                    parts.push((case.clone(), side.text.clone()));
+                    side
                 })
                 .collect();
-            (report_of_several(&sides), side_by_side::charts(&sides))
+            (side_by_side::report(&sides), side_by_side::charts(&sides))
         } else if of.name == "reproduced" {
             let document: ReproduceDocument = serde_json::from_value(of.json.clone()).unwrap();
             (

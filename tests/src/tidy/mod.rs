@@ -23,18 +23,17 @@ use crate::net::repository;
 
 /// Files that name a measurement's settings or results, although their own name does not include
 /// it.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 7] = [
     // The settings of all.
     "replimeter-model/src/plan/mod.rs",
     // Made of those of `lag`.
     "replimeter-model/src/plan/calibrate.rs",
     "replimeter-render/src/headline.rs",
-    // Published experiments, and several runs side by side.
-    "replimeter-measurements/src/reproduce/histogram.rs",
-    "replimeter-measurements/src/reproduce/overhead.rs",
-    "replimeter-measurements/src/reproduce/replicas.rs",
-    "replimeter-measurements/src/reproduce/sweep.rs",
-    "replimeter-render/src/side_by_side.rs",
+    // Published experiments.
+    "replimeter-measurements/src/across/reproduce/histogram.rs",
+    "replimeter-measurements/src/across/reproduce/overhead.rs",
+    "replimeter-measurements/src/across/reproduce/replicas.rs",
+    "replimeter-measurements/src/across/reproduce/sweep.rs",
 ];
 
 /// The path of a module, or of an item in it.

@@ -30,9 +30,10 @@ use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Row
 use replimeter_run::{
     Concluded, Event, Finished, Leading, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::CliError,
-    compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{PlanEffects, SERVERS, ServerCost, load_connections},
-    each_target, machine,
+    dry_run::{PlanEffects, load_connections},
+    each_target,
+    figures::{FigureSpec, Figures, SampleFile},
+    machine,
     options::with_help,
     with_causes,
     workloads::{check_loads, workloads},
@@ -123,38 +124,29 @@ Terms of the report:
         check_loads(&plan.targets, &plan.plan.load)
     }
 
-    fn effects(effects: &mut PlanEffects, plan: &Planned<BacklogSettings>) -> Result<(), CliError> {
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        plan: &Planned<BacklogSettings>,
+    ) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.written_targets(&plan.targets);
-        effects.add_effect(
-            SERVERS,
-            format!(
-                "stops each replica's applier for {} and restarts it with its former settings",
-                work.build_up
-            ),
-        );
+        effects.written_targets();
+        effects.servers(format!(
+            "stops each replica's applier for {} and restarts it with its former settings",
+            work.build_up
+        ));
         let loads = load_connections(work.load.iter().map(|load| &load.spec));
-        effects.costs(
-            &plan.targets,
-            [
-                ServerCost {
-                    role: "primary",
-                    connections: 3 + loads,
-                    work: "the load, and its position is read during the catch-up".to_owned(),
-                },
-                ServerCost {
-                    role: "each replica",
-                    connections: 4 + loads,
-                    work: "its position is read during the catch-up; its applier is stopped, then applies at full speed"
-                        .to_owned(),
-                },
-            ],
+        effects.cost(
+            "primary",
+            3 + loads,
+            "the load, and its position is read during the catch-up",
+        );
+        effects.cost(
+            "each replica",
+            4 + loads,
+            "its position is read during the catch-up; its applier is stopped, then applies at full speed",
         );
         if !work.workers.is_empty() {
-            effects.add_effect(
-                SERVERS,
-                "sets the number of applier workers for each part, then restores it",
-            );
+            effects.servers("sets the number of applier workers for each part, then restores it");
         }
         effects.rated_loads(&work.load)
     }

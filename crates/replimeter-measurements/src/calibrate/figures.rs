@@ -5,7 +5,7 @@ use replimeter_render::format::on_off;
 use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
-    compare::figures::{DimensionSpec, Figures, METHOD, REPLICA, THREADS, digits},
+    figures::{DimensionSpec, Figures, METHOD, REPLICA, THREADS, digits},
 };
 use replimeter_stats::compare::Resampled;
 

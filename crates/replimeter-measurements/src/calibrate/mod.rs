@@ -35,8 +35,8 @@ use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Row
 use replimeter_run::{
     Concluded, Finished, Histograms, Measurement, RunContext,
     cli_error::{CliError, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{LOAD, PlanEffects, SERVERS},
+    dry_run::PlanEffects,
+    figures::{FigureSpec, Figures, SampleFile},
     options::{is_sandbox_option, with_help},
     to_measure,
 };
@@ -151,51 +151,42 @@ Terms of the report:
     }
 
     fn effects(
-        effects: &mut PlanEffects,
+        effects: &mut PlanEffects<'_>,
         plan: &Planned<CalibrateSettings>,
     ) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.written_targets(&plan.targets);
-        let rounds = work.rounds();
-        let link_delays = match &work.conditions {
-            Conditions::LinkDelays(delays) => delays,
+        effects.written_targets();
+        let all = |parts: usize| {
+            let rows = work.rounds() * parts as u64 * u64::from(work.repetitions);
+            format!("1 writer, {rows} rows in total")
+        };
+        let methods = work.lag.methods.wanted().len();
+        match &work.conditions {
+            Conditions::LinkDelays(delays) => {
+                effects.servers("routes replication through a link whose delay it changes");
+                effects.table("the writer's rows");
+                let count = delays.len();
+                effects.load(format!("{}, {count} delays", all(count)));
+                Ok(())
+            }
             Conditions::Reference(reference) => {
                 let most = reference.observers.iter().max().copied().unwrap_or(0);
-                let parts = work.lag.methods.wanted().len()
+                let parts = methods
                     * reference.observers.len()
                     * reference.neighbors.len()
                     * reference.delays.len();
-                let all = rounds * parts as u64 * u64::from(work.repetitions);
-                effects.add_effect(
-                    SERVERS,
-                    format!("serves a primary and up to {most} replicas itself, on loopback"),
-                );
-                effects.add_effect(LOAD, format!("1 writer, {all} rows in total"));
-                return Ok(());
+                effects.servers(format!(
+                    "serves a primary and up to {most} replicas itself, on loopback"
+                ));
+                effects.load(all(parts));
+                Ok(())
             }
             Conditions::Ablation(loads) => {
-                effects.table(&plan.targets, "the writer's rows");
-                let methods = work.lag.methods.wanted().len();
-                let parts = 4 * (methods + usize::from(methods > 1)) * loads.len();
-                let all = rounds * parts as u64 * u64::from(work.repetitions);
-                effects.add_effect(LOAD, format!("1 writer, {all} rows in total"));
-                return effects.rated_loads(loads.iter().flatten());
+                effects.table("the writer's rows");
+                effects.load(all(4 * (methods + usize::from(methods > 1)) * loads.len()));
+                effects.rated_loads(loads.iter().flatten())
             }
-        };
-        effects.add_effect(
-            SERVERS,
-            "routes replication through a link whose delay it changes",
-        );
-        effects.table(&plan.targets, "the writer's rows");
-        let all = rounds * link_delays.len() as u64 * u64::from(work.repetitions);
-        effects.add_effect(
-            LOAD,
-            format!(
-                "1 writer, {all} rows in total, {} delays",
-                link_delays.len()
-            ),
-        );
-        Ok(())
+        }
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {

@@ -29,7 +29,7 @@ fn bar(run: &CostDocument, row: &CostRow) -> String {
 }
 
 /// Groups the rows by number of threads, in ascending order.
-pub(crate) fn by_threads(run: &CostDocument) -> BTreeMap<u32, Vec<&CostRow>> {
+fn by_threads(run: &CostDocument) -> BTreeMap<u32, Vec<&CostRow>> {
     let mut groups: BTreeMap<u32, Vec<&CostRow>> = BTreeMap::new();
     for row in &run.results.rows {
         groups.entry(row.threads).or_default().push(row);
@@ -37,15 +37,11 @@ pub(crate) fn by_threads(run: &CostDocument) -> BTreeMap<u32, Vec<&CostRow>> {
     groups
 }
 
-/// Returns a series for each number of threads, with names that start with `prefix`.
-pub(crate) fn series_by_threads(
-    run: &CostDocument,
-    prefix: &str,
-    point: impl Fn(&CostRow) -> Option<Point>,
-) -> Vec<Series> {
+/// Returns a series for each number of threads.
+fn series_by_threads(run: &CostDocument, point: impl Fn(&CostRow) -> Option<Point>) -> Vec<Series> {
     let groups = by_threads(run).into_iter();
     let series = groups.map(|(threads, rows)| {
-        let name = format!("{prefix}{}", number(threads, "thread"));
+        let name = number(threads, "thread");
         Series::new(name, rows.into_iter().filter_map(&point))
     });
     series.collect()
@@ -66,7 +62,7 @@ fn throughput(run: &CostDocument) -> Chart {
         mark: Mark::Bars,
         hover: "{x}: {y} per s, {text} of none",
         whiskers: true,
-        series: series_by_threads(run, "", point),
+        series: series_by_threads(run, point),
         table: Table::of(
             1,
             by_threads(run).into_values().flatten(),
@@ -99,7 +95,7 @@ fn added(run: &CostDocument) -> Chart {
         mark: Mark::Bars,
         hover: "{x}: {y} more than none",
         whiskers: true,
-        series: series_by_threads(run, "", point),
+        series: series_by_threads(run, point),
         table: Table::of(
             1,
             rows.filter(|row| row.added.latency_us.value.is_some()),

@@ -3,16 +3,17 @@
 use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
-    compare::{
-        figures::{DimensionSpec, Figures, REPLICAS, SampleFile, THREADS, digits},
-        starts::Blocks,
+    figures::{
+        DimensionSpec, ENGINE, Figures, MODE, REPLICAS, SampleFile, THREADS, WAIT_POINT, digits,
     },
 };
 
+use crate::block_figures::Blocks;
+
 const ROW: &[DimensionSpec] = &[
-    DimensionSpec::new("engine"),
-    DimensionSpec::new("mode"),
-    DimensionSpec::new("wait_point"),
+    ENGINE,
+    MODE,
+    WAIT_POINT,
     REPLICAS,
     THREADS,
     DimensionSpec::new("link_delay_us").label("links of {} µs"),

@@ -25,17 +25,14 @@ use replimeter_model::{
     load::DataSize,
     plan::{CoreUse, CostKind, CostPlan, CostSettings, Planned},
     time::Nanos,
-    time_span::TimeSpan,
     warning::{Warning, WarningCode},
 };
-use replimeter_render::{
-    chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
-};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Concluded, Finished, Histograms, Measurement, RunContext,
     cli_error::{CliError, FailureKind},
-    compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES, started},
+    dry_run::{PlanEffects, started},
+    figures::{FigureSpec, Figures, SampleFile},
     machine,
     options::with_both_wait_points,
     workloads::{refuse_size, workload},
@@ -111,7 +108,10 @@ Starts its own servers for each mode, and removes them; it never touches yours."
         load_of(&plan.plan).map(drop)
     }
 
-    fn effects(effects: &mut PlanEffects, plan: &Planned<CostSettings>) -> Result<(), CliError> {
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        plan: &Planned<CostSettings>,
+    ) -> Result<(), CliError> {
         let work = &plan.plan;
         let mut known: Vec<String> = Vec::new();
         // A self-test uses the first mode only, with one number of threads and one link delay.
@@ -130,7 +130,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
                 times
             );
             if !known.contains(&line) {
-                effects.add_effect(SERVERS, line.clone());
+                effects.servers(line.clone());
                 known.push(line);
             }
         }
@@ -140,18 +140,12 @@ Starts its own servers for each mode, and removes them; it never touches yours."
                 .iter()
                 .any(|shape| shape.mode.kind == CostKind::None)
         {
-            effects.add_effect(
-                SERVERS,
-                format!("the baseline `none` of each binary, {times} times"),
-            );
+            effects.servers(format!("the baseline `none` of each binary, {times} times"));
         }
         if work.skip_unavailable {
-            effects.add_effect(
-                SERVERS,
-                "modes that the installed servers do not support are left out",
-            );
+            effects.servers("modes that the installed servers do not support are left out");
         }
-        effects.add_effect(WRITES, "schema `replimeter` of these servers only");
+        effects.own_schema();
         let workload = workload(&work.workload)?;
         let of = if work.self_test.is_some() {
             1
@@ -159,14 +153,11 @@ Starts its own servers for each mode, and removes them; it never touches yours."
             work.threads.len()
         };
         let threads: Vec<String> = work.threads[..of].iter().map(ToString::to_string).collect();
-        effects.add_effect(
-            LOAD,
-            format!(
-                "{} with {} connections, back to back",
-                workload.name,
-                threads.join(", then ")
-            ),
-        );
+        effects.load(format!(
+            "{} with {} connections, back to back",
+            workload.name,
+            threads.join(", then ")
+        ));
         let distances = if work.self_test.is_some() {
             1
         } else {
@@ -176,13 +167,8 @@ Starts its own servers for each mode, and removes them; it never touches yours."
         let times = work
             .self_test
             .map_or(work.shapes.len() as u32, |comparisons| 2 * comparisons);
-        effects.add_effect(
-            TIME,
-            format!(
-                "about {} plus server starts",
-                TimeSpan((work.duration.0 + work.warm_up.0 * work.starts) * cells * times)
-            ),
-        );
+        let once = work.duration.0 + work.warm_up.0 * work.starts;
+        effects.time_without_starts(once * cells * times);
         Ok(())
     }
 
@@ -315,10 +301,6 @@ Starts its own servers for each mode, and removes them; it never touches yours."
 
     fn charts(document: &CostDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
         Ok(crate::cost::charts::charts(document))
-    }
-
-    fn findings(document: &CostDocument) -> RunSummary<'_> {
-        RunSummary::Cost(document)
     }
 }
 

@@ -4,7 +4,7 @@ use replimeter_model::exposure::ExposureDocument;
 use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
-    compare::figures::{DimensionSpec, Figures, SHAPE, SampleFile},
+    figures::{DimensionSpec, Figures, SHAPE, SampleFile},
 };
 use replimeter_stats::{compare::SampleSeries, over_time::at_regular_times};
 

@@ -22,8 +22,8 @@ use replimeter_run::{
     self as run, Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail,
     RunContext, Stage,
     cli_error::{CliError, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{LOAD, PlanEffects, SERVERS, ServerCost, TIME, WRITES},
+    dry_run::{PlanEffects, pace},
+    figures::{FigureSpec, Figures, SampleFile},
     options::one_target,
     outcome_of,
 };
@@ -91,53 +91,30 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
     }
 
     fn effects(
-        effects: &mut PlanEffects,
+        effects: &mut PlanEffects<'_>,
         plan: &Planned<ExposureSettings>,
     ) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.targets(&plan.targets);
-        effects.add_effect(
-            SERVERS,
-            format!(
-                "follows the primary's binary log as a replica does, and polls every replica each {}",
-                work.poll_interval
-            ),
-        );
-        effects.costs(
-            &plan.targets,
-            [
-                ServerCost {
-                    role: "primary",
-                    connections: 3,
-                    work: "sends its binary log once".to_owned(),
-                },
-                ServerCost {
-                    role: "each replica",
-                    connections: 2,
-                    work: format!(
-                        "{:.0} status queries/s",
-                        1.0 / work.poll_interval.0.as_secs_f64().max(f64::MIN_POSITIVE)
-                    ),
-                },
-            ],
-        );
+        effects.targets();
+        effects.servers(format!(
+            "follows the primary's binary log as a replica does, and polls every replica each {}",
+            work.poll_interval
+        ));
+        effects.cost("primary", 3, "sends its binary log once");
+        let per_s = 1.0 / work.poll_interval.0.as_secs_f64().max(f64::MIN_POSITIVE);
+        effects.cost("each replica", 2, format!("{per_s:.0} status queries/s"));
         if work.writers == 0 {
-            effects.add_effect(WRITES, "nothing");
+            effects.writes("nothing");
         } else {
-            effects.add_effect(WRITES, "schema `replimeter` of these servers only");
-            let how = work.rate.map_or_else(
-                || "back to back".to_owned(),
-                |rate| format!("{rate} per second"),
-            );
-            effects.add_effect(
-                LOAD,
-                format!(
-                    "{} writers, {how}, rows of {} bytes",
-                    work.writers, work.row_size
-                ),
-            );
+            effects.own_schema();
+            effects.load(format!(
+                "{} writers, {}, rows of {} bytes",
+                work.writers,
+                pace(work.rate),
+                work.row_size
+            ));
         }
-        effects.add_effect(TIME, format!("for {}", work.duration));
+        effects.until(Some(work.duration));
         Ok(())
     }
 

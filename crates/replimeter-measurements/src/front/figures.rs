@@ -1,10 +1,8 @@
 //! The figures of `front`.
 
 use replimeter_model::front::FrontDocument;
-use replimeter_run::{
-    compare::figures::{DimensionSpec, Figures, SHAPE},
-    figures,
-};
+use replimeter_run::figures;
+use replimeter_run::figures::{DimensionSpec, Figures, SHAPE};
 
 const ROW: &[DimensionSpec] = &[
     SHAPE,

@@ -20,8 +20,8 @@ use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Row
 use replimeter_run::{
     Concluded, Finished, Measurement, RunContext, Stage,
     cli_error::{CliError, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{PlanEffects, SERVERS, ServerCost},
+    dry_run::PlanEffects,
+    figures::{FigureSpec, Figures, SampleFile},
     options::one_target,
 };
 use serde::{Deserialize, Serialize};
@@ -104,34 +104,29 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
         plan.cores
     }
 
-    fn effects(effects: &mut PlanEffects, plan: &Planned<FrontSettings>) -> Result<(), CliError> {
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        plan: &Planned<FrontSettings>,
+    ) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.written_targets(&plan.targets);
+        effects.written_targets();
         effects.tables(WORKLOAD, false)?;
-        effects.add_effect(
-            SERVERS,
-            format!(
-                "serves HTTP at {}{}; each POST to /insert adds a row, {} at most",
-                work.listen,
-                if work.fronts > 1 {
-                    format!(" by {} fronts behind HAProxy", work.fronts)
-                } else {
-                    String::new()
-                },
-                work.max_rows
-            ),
-        );
-        let connections = u64::from(work.connections) * u64::from(work.fronts);
-        effects.costs(
-            &plan.targets,
-            ["primary", "each replica"].map(|role| ServerCost {
-                role,
-                // One holds the lock, one asks for the state, and one ends what was given up.
-                connections: connections + 3,
-                work: "the statements of the requests; a question for its state, twice a second"
-                    .to_owned(),
-            }),
-        );
+        effects.servers(format!(
+            "serves HTTP at {}{}; each POST to /insert adds a row, {} at most",
+            work.listen,
+            if work.fronts > 1 {
+                format!(" by {} fronts behind HAProxy", work.fronts)
+            } else {
+                String::new()
+            },
+            work.max_rows
+        ));
+        // One holds the lock, one asks for the state, and one ends what was given up.
+        let connections = u64::from(work.connections) * u64::from(work.fronts) + 3;
+        for role in ["primary", "each replica"] {
+            let done = "the statements of the requests; a question for its state, twice a second";
+            effects.cost(role, connections, done);
+        }
         effects.until(work.duration);
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! What a run of `lag` costs servers.
 
 use replimeter_model::plan::{LagPlan, Method, Pace};
-use replimeter_run::dry_run::{ServerCost, load_connections};
+use replimeter_run::dry_run::{PlanEffects, load_connections};
 
-/// Returns the cost for the primary, and for each of this number of replicas.
-pub(super) fn costs(work: &LagPlan, replicas: u64) -> [ServerCost; 2] {
+/// Adds the cost for the primary and for each replica.
+pub(super) fn add(effects: &mut PlanEffects<'_>, work: &LagPlan) {
     let methods = work.methods.wanted();
     let writers = u64::from(work.writers);
     let waiters = |writers| writers + u64::from(matches!(work.pace, Pace::Interval(_)));
@@ -20,7 +20,7 @@ pub(super) fn costs(work: &LagPlan, replicas: u64) -> [ServerCost; 2] {
     // At the floor the primary is observed as its own replica; then one connection reads for each replica's stamps
     // or stages.
     let stamps = methods.iter().any(|method| method.stamps());
-    let of_replicas = replicas * (u64::from(stamps) + u64::from(work.stages));
+    let of_replicas = effects.replicas() * (u64::from(stamps) + u64::from(work.stages));
     let taps = 2 * u64::from(methods.contains(&Method::Tap));
     let loads = load_connections(work.load.iter().map(|load| &load.spec));
     let primary = 2 + loads + (1 + observers(1)).max(writers + taps + of_replicas);
@@ -36,16 +36,15 @@ pub(super) fn costs(work: &LagPlan, replicas: u64) -> [ServerCost; 2] {
         true => "reads without a pause while a row is awaited",
         false => "no polling",
     };
-    [
-        ServerCost {
-            role: "primary",
-            connections: primary,
-            work: format!("{rows}, in transactions of one row"),
-        },
-        ServerCost {
-            role: "each replica",
-            connections: 2 + loads + observers(writers) + u64::from(work.stages),
-            work: format!("{polled}; applies the primary's rows"),
-        },
-    ]
+    effects.cost(
+        "primary",
+        primary,
+        format!("{rows}, in transactions of one row"),
+    );
+    let replica = 2 + loads + observers(writers) + u64::from(work.stages);
+    effects.cost(
+        "each replica",
+        replica,
+        format!("{polled}; applies the primary's rows"),
+    );
 }

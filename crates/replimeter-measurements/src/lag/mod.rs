@@ -35,14 +35,14 @@ use replimeter_render::{
     html::HtmlError,
     report::Report,
     rows::Rows,
-    side_by_side::RunSummary,
 };
 use replimeter_run::{
     Concluded, Finished, Leading, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::CliError,
-    compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{LOAD, PlanEffects, SERVERS, WRITES, replicas},
-    each_start, machine,
+    dry_run::PlanEffects,
+    each_start,
+    figures::{FigureSpec, Figures, SampleFile},
+    machine,
     options::{OutputArgs, raw_option},
     with_causes,
     workloads::{check_loads, workloads},
@@ -117,21 +117,19 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
         check(&plan.targets, &plan.plan)
     }
 
-    fn effects(effects: &mut PlanEffects, plan: &Planned<LagSettings>) -> Result<(), CliError> {
+    fn effects(effects: &mut PlanEffects<'_>, plan: &Planned<LagSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.written_targets(&plan.targets);
-        effects.table(&plan.targets, "one row per round");
+        effects.written_targets();
+        effects.table("one row per round");
         if work.federated {
-            effects.add_effect(
-                WRITES,
+            effects.writes(
                 "table `lag_primary` on each replica, whose definition contains the primary's password until it is dropped",
             );
         }
-        effects.costs(&plan.targets, costs::costs(work, replicas(&plan.targets)));
+        costs::add(effects, work);
         let methods = work.methods.wanted();
         if methods.contains(&Method::Tap) {
-            effects.add_effect(
-                SERVERS,
+            effects.servers(
                 "follows the binary logs of the primary and of each replica, as a replica does",
             );
         }
@@ -141,48 +139,45 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
             format!("{} writers", work.writers)
         };
         effects.starts(work.starts, work.over);
-        effects.add_effect(
-            LOAD,
-            match &work.writes {
-                WritePattern::Rounds {
-                    until: StopCondition::Rounds(rounds),
-                    size,
-                } => {
-                    let (uncounted, more) = match work.warm_up {
-                        WarmUp::Rounds(rounds) => (rounds, String::new()),
-                        WarmUp::Time(span) => (0, format!(", after {span} of warm-up")),
-                    };
-                    format!(
-                        "{writers}, {} rows of {size} bytes, {}{more}",
-                        rounds + uncounted * u64::from(work.starts) + work.floor_rounds,
-                        work.schedule()
-                    )
-                }
-                WritePattern::Rounds {
-                    until: StopCondition::Elapsed(span),
-                    size,
-                } => {
-                    format!(
-                        "{writers} for {span}, rows of {size} bytes, {}",
-                        work.schedule()
-                    )
-                }
-                WritePattern::Sweep {
-                    sizes,
-                    per_step,
-                    sweeps,
-                    ..
-                } => {
-                    let steps = sizes.steps();
-                    let bytes: u64 =
-                        steps.iter().sum::<u64>() * u64::from(*per_step) * u64::from(*sweeps);
-                    format!(
-                        "{writers}, {} rows, {bytes} bytes in total",
-                        steps.len() as u64 * u64::from(*per_step) * u64::from(*sweeps)
-                    )
-                }
-            },
-        );
+        effects.load(match &work.writes {
+            WritePattern::Rounds {
+                until: StopCondition::Rounds(rounds),
+                size,
+            } => {
+                let (uncounted, more) = match work.warm_up {
+                    WarmUp::Rounds(rounds) => (rounds, String::new()),
+                    WarmUp::Time(span) => (0, format!(", after {span} of warm-up")),
+                };
+                format!(
+                    "{writers}, {} rows of {size} bytes, {}{more}",
+                    rounds + uncounted * u64::from(work.starts) + work.floor_rounds,
+                    work.schedule()
+                )
+            }
+            WritePattern::Rounds {
+                until: StopCondition::Elapsed(span),
+                size,
+            } => {
+                format!(
+                    "{writers} for {span}, rows of {size} bytes, {}",
+                    work.schedule()
+                )
+            }
+            WritePattern::Sweep {
+                sizes,
+                per_step,
+                sweeps,
+                ..
+            } => {
+                let steps = sizes.steps();
+                let bytes: u64 =
+                    steps.iter().sum::<u64>() * u64::from(*per_step) * u64::from(*sweeps);
+                format!(
+                    "{writers}, {} rows, {bytes} bytes in total",
+                    steps.len() as u64 * u64::from(*per_step) * u64::from(*sweeps)
+                )
+            }
+        });
         effects.rated_loads(&work.load)
     }
 
@@ -232,10 +227,6 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
 
     fn charts(document: &LagDocument, samples: &Path) -> Result<Vec<Chart>, HtmlError> {
         crate::lag::charts::charts(document, samples)
-    }
-
-    fn findings(document: &LagDocument) -> RunSummary<'_> {
-        RunSummary::Lag(document)
     }
 
     fn kept_raw(document: &LagDocument) -> bool {

@@ -4,7 +4,7 @@ use replimeter_model::{load::LoadRecord, load_results::LoadDocument};
 use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
-    compare::figures::{DimensionSpec, FigureSpec, Figures, SHAPE, THREADS},
+    figures::{DimensionSpec, FigureSpec, Figures, SHAPE, THREADS},
 };
 use replimeter_stats::compare::Resampled;
 

@@ -34,14 +34,12 @@ use replimeter_model::{
     time::Nanos,
     warning::Warning,
 };
-use replimeter_render::{
-    chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
-};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Concluded, Finished, Histograms, Leading, Measurement, RunContext, Stage,
     cli_error::{CliError, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{LOAD, PlanEffects, ServerCost, TIME},
+    dry_run::{PlanEffects, pace},
+    figures::{FigureSpec, Figures, SampleFile},
     options::one_target,
     with_causes,
     workloads::{refuse_size, workload},
@@ -133,54 +131,41 @@ Terms of the report:
         workloads(&plan.plan).map(drop)
     }
 
-    fn effects(effects: &mut PlanEffects, plan: &Planned<LoadSettings>) -> Result<(), CliError> {
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        plan: &Planned<LoadSettings>,
+    ) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.written_targets(&plan.targets);
+        effects.written_targets();
         for name in &work.workloads {
             effects.tables(name, work.keep_data)?;
         }
         // The threads write on the primary, and as many read on replicas. The others hold the lock, keep the data,
         // read the use of resources, and end what was given up.
         let most = work.threads.iter().copied().max().map_or(0, u64::from);
-        effects.costs(
-            &plan.targets,
-            [("primary", 4 + most), ("each replica", 2 + most)].map(|(role, connections)| {
-                ServerCost {
-                    role,
-                    connections,
-                    work: "the workload's statements; the data in transactions of at most 1 MiB"
-                        .to_owned(),
-                }
-            }),
-        );
+        for (role, connections) in [("primary", 4 + most), ("each replica", 2 + most)] {
+            let done = "the workload's statements; the data in transactions of at most 1 MiB";
+            effects.cost(role, connections, done);
+        }
         let threads: Vec<String> = work.threads.iter().map(ToString::to_string).collect();
         let connections = if work.until_saturated {
             "1, 2, 4 and so on".to_owned()
         } else {
             threads.join(", then ")
         };
-        let how = work.rate.map_or_else(
-            || "back to back".to_owned(),
-            |open| format!("{} per second", open.rate),
-        );
         let size = work.data_size.map_or_else(
             || "the data size that each workload defines".to_owned(),
             |size| format!("{size} of data"),
         );
-        effects.add_effect(
-            LOAD,
-            format!(
-                "{} with {connections} connections each, {how}; {size}",
-                work.workloads.join(", "),
-            ),
-        );
-        effects.add_effect(
-            TIME,
-            format!(
-                "{} each time, after a warm-up of {}",
-                work.duration, work.warm_up
-            ),
-        );
+        effects.load(format!(
+            "{} with {connections} connections each, {}; {size}",
+            work.workloads.join(", "),
+            pace(work.rate.map(|open| open.rate)),
+        ));
+        effects.time(format!(
+            "{} each time, after a warm-up of {}",
+            work.duration, work.warm_up
+        ));
         Ok(())
     }
 
@@ -298,10 +283,6 @@ Terms of the report:
 
     fn charts(document: &LoadDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
         Ok(crate::load::charts::charts(document))
-    }
-
-    fn findings(document: &LoadDocument) -> RunSummary<'_> {
-        RunSummary::Load(document)
     }
 }
 

@@ -4,7 +4,7 @@ use replimeter_model::loss::{CrashRecord, LossDocument};
 use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
-    compare::figures::{DimensionSpec, Figures, SHAPE},
+    figures::{DimensionSpec, Figures, SHAPE},
 };
 use replimeter_stats::{
     compare::{Resampled, of_blocks},

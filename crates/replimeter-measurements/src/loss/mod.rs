@@ -24,14 +24,12 @@ use replimeter_model::{
     target::Target,
     warning::{Warning, WarningCode},
 };
-use replimeter_render::{
-    chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
-};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Concluded, Finished, Measurement, Progress, RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{LOAD, PlanEffects, SERVERS, WRITES, started},
+    dry_run::{PlanEffects, started},
+    figures::{FigureSpec, Figures, SampleFile},
     options::{is_sandbox_option, with_both_wait_points, with_help},
     to_measure,
 };
@@ -125,18 +123,18 @@ your own primary would lose.";
         plan.cores
     }
 
-    fn effects(effects: &mut PlanEffects, plan: &Planned<LossSettings>) -> Result<(), CliError> {
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        plan: &Planned<LossSettings>,
+    ) -> Result<(), CliError> {
         let work = &plan.plan;
         for case in work.cases(&plan.targets) {
-            effects.add_effect(
-                SERVERS,
-                format!(
-                    "{}: {}, {} times, and removes them",
-                    case.label,
-                    started(&case.spec),
-                    work.crashes
-                ),
-            );
+            effects.servers(format!(
+                "{}: {}, {} times, and removes them",
+                case.label,
+                started(&case.spec),
+                work.crashes
+            ));
         }
         let end = match work.crash {
             CrashKind::Kill => "kills the primary".to_owned(),
@@ -145,18 +143,14 @@ your own primary would lose.";
                 work.kill_delay
             ),
         };
-        effects.add_effect(
-            SERVERS,
-            format!("{end} each time, promotes a replica and restarts the old primary"),
-        );
-        effects.add_effect(WRITES, "schema `replimeter` of these servers only");
-        effects.add_effect(
-            LOAD,
-            format!(
-                "{} writers for {} before each crash, rows of {} bytes",
-                work.writers, work.duration, work.row_size
-            ),
-        );
+        effects.servers(format!(
+            "{end} each time, promotes a replica and restarts the old primary"
+        ));
+        effects.own_schema();
+        effects.load(format!(
+            "{} writers for {} before each crash, rows of {} bytes",
+            work.writers, work.duration, work.row_size
+        ));
         Ok(())
     }
 
@@ -279,10 +273,6 @@ your own primary would lose.";
 
     fn charts(document: &LossDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
         Ok(crate::loss::charts::charts(document))
-    }
-
-    fn findings(document: &LossDocument) -> RunSummary<'_> {
-        RunSummary::Loss(document)
     }
 }
 

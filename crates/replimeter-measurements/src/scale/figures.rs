@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
-    compare::{
-        figures::{DimensionSpec, Figures, REPLICAS, SampleFile, digits},
-        starts::Blocks,
-    },
+    figures::{DimensionSpec, Figures, REPLICAS, SampleFile, digits},
 };
+
+use crate::block_figures::Blocks;
 
 const PHASE: DimensionSpec = DimensionSpec::new("phase").never_compared();
 const OPERATION: &[DimensionSpec] = &[

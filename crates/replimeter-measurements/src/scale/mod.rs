@@ -32,15 +32,14 @@ use replimeter_model::{
     random::Random,
     scale::{ScaleDocument, ScaleResults},
     target::Target,
-    time_span::TimeSpan,
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{LOAD, PlanEffects, SERVERS, TIME, WRITES},
+    dry_run::PlanEffects,
+    figures::{FigureSpec, Figures, SampleFile},
     machine,
     options::is_sandbox_option,
     to_measure,
@@ -107,44 +106,32 @@ Starts its own servers for every number of replicas, and removes them.";
         plan.cores
     }
 
-    fn effects(effects: &mut PlanEffects, plan: &Planned<ScaleSettings>) -> Result<(), CliError> {
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        plan: &Planned<ScaleSettings>,
+    ) -> Result<(), CliError> {
         let work = &plan.plan;
         let most = work.replicas.max();
-        effects.add_effect(
-            SERVERS,
-            format!(
-                "starts a primary with {} replicas on this machine, each number {} times, up to {} servers at once, and removes them",
-                work.replicas,
-                work.starts,
-                most + 1 + u32::from(work.check_prediction)
-            ),
-        );
+        effects.servers(format!(
+            "starts a primary with {} replicas on this machine, each number {} times, up to {} servers at once, and removes them",
+            work.replicas,
+            work.starts,
+            most + 1 + u32::from(work.check_prediction)
+        ));
         if let Some(folder) = &plan.target.servers {
-            effects.add_effect(
-                SERVERS,
-                format!("with the binaries in {}", folder.display()),
-            );
+            effects.servers(format!("with the binaries in {}", folder.display()));
         }
-        effects.add_effect(WRITES, "schema `replimeter` of these servers only");
-        effects.add_effect(
-            LOAD,
-            format!(
-                "{} writer clients and as many reader clients; {} of data",
-                work.threads, work.data_size
-            ),
-        );
+        effects.own_schema();
+        effects.load(format!(
+            "{} writer clients and as many reader clients; {} of data",
+            work.threads, work.data_size
+        ));
         if let Some(through) = &work.site {
-            effects.add_effect(LOAD, site::effect(through));
+            effects.load(site::effect(through));
         }
         let numbers = work.replicas.counts().len() as u32 + u32::from(work.check_prediction);
         let turns = numbers * work.starts * work.blocks * work.phases().len() as u32;
-        effects.add_effect(
-            TIME,
-            format!(
-                "about {} plus server starts",
-                TimeSpan((work.duration.0 + work.warm_up.0) * turns)
-            ),
-        );
+        effects.time_without_starts((work.duration.0 + work.warm_up.0) * turns);
         Ok(())
     }
 

@@ -16,21 +16,7 @@ use replimeter_render::{
 /// Returns all charts of a run.
 #[must_use]
 pub(crate) fn charts(run: &StaleDocument) -> Vec<Chart> {
-    let rows = run.results.rows.iter().map(|row| (label(run, row), row));
-    let judged = run.results.rows.iter().any(|row| row.judged == "load");
-    let note = if judged {
-        "Reads of the load by the age of the newest acknowledged version; whiskers are 95 % intervals."
-    } else {
-        "Each point has separate rounds, read once at that time; whiskers are 95 % intervals. The leftmost point is the immediate read."
-    };
-    let curve = Chart {
-        id: "curve",
-        title: "Stale reads by time after the acknowledgement",
-        note: note.to_owned(),
-        whiskers: true,
-        ..curves("row", rows)
-    };
-    vec![shares(run), curve, course(run), counters(run)]
+    vec![shares(run), curve(run), course(run), counters(run)]
 }
 
 /// Returns every row's share of stale reads.
@@ -75,10 +61,17 @@ fn shares(run: &StaleDocument) -> Chart {
     }
 }
 
-/// Returns the share by the time after the acknowledgement, of rows with their names.
-pub(crate) fn curves<'a>(what: &str, rows: impl Iterator<Item = (String, &'a StaleRow)>) -> Chart {
+/// Returns the share by the time after the acknowledgement.
+fn curve(run: &StaleDocument) -> Chart {
+    let judged = run.results.rows.iter().any(|row| row.judged == "load");
+    let note = if judged {
+        "Reads of the load by the age of the newest acknowledged version; whiskers are 95 % intervals."
+    } else {
+        "Each point has separate rounds, read once at that time; whiskers are 95 % intervals. The leftmost point is the immediate read."
+    };
     let (mut series, mut drawn) = (Vec::new(), Vec::new());
-    for (name, row) in rows.filter(|(_, row)| row.curve.len() > 1) {
+    for row in run.results.rows.iter().filter(|row| row.curve.len() > 1) {
+        let name = label(run, row);
         let share = |share: f64| share * 100.0;
         // The axis is logarithmic, so the immediate read is drawn at its actual time.
         let known = row
@@ -94,15 +87,19 @@ pub(crate) fn curves<'a>(what: &str, rows: impl Iterator<Item = (String, &'a Sta
         drawn.extend(known.map(|of| (name.clone(), of)));
     }
     Chart {
+        id: "curve",
+        title: "Stale reads by time after the acknowledgement",
+        note: note.to_owned(),
         x: Axis::time("time after the acknowledgement", Unit::Milli, Scale::Log),
         y: Axis::new("stale reads (%)", Scale::FromZero),
         hover: "after {x}: {y} % stale",
+        whiskers: true,
         series,
         table: Table::of(
             1,
             drawn,
             &[
-                (what, &|(name, _)| name.clone()),
+                ("row", &|(name, _)| name.clone()),
                 ("after the ack", &|(_, of)| time(of.after_us)),
                 ("reads", &|(_, of)| count(of.reads)),
                 ("stale", &|(_, of)| count(of.stale)),

@@ -7,7 +7,7 @@ use replimeter_render::reading::Column;
 use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
-    compare::figures::{DimensionSpec, Figures, SHAPE, SampleFile, share},
+    figures::{DimensionSpec, Figures, SHAPE, SampleFile, share},
 };
 use replimeter_stats::compare::{Resampled, SampleSeries};
 

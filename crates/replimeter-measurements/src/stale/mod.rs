@@ -33,15 +33,14 @@ use replimeter_model::{
     target::Target,
     warning::{Warning, WarningCode},
 };
-use replimeter_render::{
-    chart::Chart, html::HtmlError, report::Report, rows::Rows, side_by_side::RunSummary,
-};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Concluded, Finished, Leading, Measurement, RunContext, Stage,
     cli_error::{CliError, FailureKind},
-    compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{LOAD, PlanEffects, ServerCost, load_connections},
-    each_start, to_measure, with_advice, with_causes,
+    dry_run::{PlanEffects, load_connections},
+    each_start,
+    figures::{FigureSpec, Figures, SampleFile},
+    to_measure, with_advice, with_causes,
 };
 
 use self::{
@@ -107,16 +106,12 @@ Writes only to the schema `replimeter`, which it creates and drops.";
         workloads(&plan.plan).map(drop)
     }
 
-    fn effects(effects: &mut PlanEffects, plan: &Planned<StaleSettings>) -> Result<(), CliError> {
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        plan: &Planned<StaleSettings>,
+    ) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.written_targets(&plan.targets);
-        match &work.site {
-            Some(through) => site::effects(effects, through)?,
-            None => effects.table(
-                &plan.targets,
-                &format!("{} rows, updated at random", work.rows),
-            ),
-        }
+        effects.written_targets();
         // A second connection of each kind for reads that wait.
         let waits = u64::from(
             work.read_consistency
@@ -129,49 +124,33 @@ Writes only to the schema `replimeter`, which it creates and drops.";
             .map(|case| load_connections(&case.0))
             .max();
         let more = waits + loads.unwrap_or(0);
-        let direct = work.site.is_none();
-        let through = work
-            .site
-            .iter()
-            .flat_map(|through| site::costs(through, more));
-        effects.costs(&plan.targets, through);
-        effects.costs(
-            &plan.targets,
-            [
-                ServerCost {
-                    role: "primary",
-                    connections: 4 + more,
-                    work: "an update of one row per round, one after another".to_owned(),
-                },
-                ServerCost {
-                    role: "each replica",
-                    connections: 3 + more,
-                    work:
-                        "a read by key per round, repeated without a pause until the row is visible"
-                            .to_owned(),
-                },
-            ]
-            .into_iter()
-            .filter(|_| direct),
-        );
+        if let Some(through) = &work.site {
+            site::effects(effects, through, more)?;
+        } else {
+            effects.table(&format!("{} rows, updated at random", work.rows));
+            effects.cost(
+                "primary",
+                4 + more,
+                "an update of one row per round, one after another",
+            );
+            effects.cost(
+                "each replica",
+                3 + more,
+                "a read by key per round, repeated without a pause until the row is visible",
+            );
+        }
         effects.starts(work.starts, work.over);
         let until = match work.until {
             StopCondition::Rounds(rounds) => format!("{rounds} rounds"),
             StopCondition::Elapsed(span) => format!("rounds for {span}"),
         };
-        match work.check_load_reads {
-            true => effects.add_effect(
-                LOAD,
-                "the load's own reads are checked; there are no separate rounds".to_owned(),
+        effects.load(match work.check_load_reads {
+            true => "the load's own reads are checked; there are no separate rounds".to_owned(),
+            false => format!(
+                "{until}, {} rounds at each point of the curve",
+                work.curve_rounds
             ),
-            false => effects.add_effect(
-                LOAD,
-                format!(
-                    "{until}, {} rounds at each point of the curve",
-                    work.curve_rounds
-                ),
-            ),
-        }
+        });
         let mut specs: Vec<(&LoadSpec, Option<LoadRate>)> = Vec::new();
         for load in work.cases.iter().flat_map(|case| &case.0) {
             if !specs.contains(&(load, work.rate)) {
@@ -270,10 +249,6 @@ Writes only to the schema `replimeter`, which it creates and drops.";
 
     fn charts(document: &StaleDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
         Ok(crate::stale::charts::charts(document))
-    }
-
-    fn findings(document: &StaleDocument) -> RunSummary<'_> {
-        RunSummary::Stale(document)
     }
 }
 

@@ -19,7 +19,7 @@ use replimeter_model::{
 use replimeter_run::{
     RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
-    dry_run::{LOAD, PlanEffects, ServerCost},
+    dry_run::PlanEffects,
     to_measure,
     workloads::{filling, workload},
 };
@@ -65,34 +65,29 @@ pub(super) fn check(source: &dyn ServerSource, through: &StaleSite) -> Result<()
 ///
 /// # Errors
 /// When the workload of the posts cannot be read, which is a bug.
-pub(super) fn effects(effects: &mut PlanEffects, through: &StaleSite) -> Result<(), CliError> {
+pub(super) fn effects(
+    effects: &mut PlanEffects<'_>,
+    through: &StaleSite,
+    more: u64,
+) -> Result<(), CliError> {
     effects.tables(WORKLOAD, false)?;
     let remedies = through.remedies.iter().map(|remedy| remedy.name());
-    effects.add_effect(
-        LOAD,
-        format!(
-            "a visitor of a site posts and reloads, under each remedy ({}){}",
-            remedies.collect::<Vec<_>>().join(", "),
-            if through.keep_alive.len() > 1 {
-                ", over a connection that is kept and over new ones"
-            } else {
-                ""
-            }
-        ),
-    );
-    Ok(())
-}
-
-/// Returns what the site costs the servers, besides other connections.
-pub(super) fn costs(through: &StaleSite, more: u64) -> [ServerCost; 2] {
-    let connections = u64::from(CONNECTIONS * through.site.fronts) + more;
+    effects.load(format!(
+        "a visitor of a site posts and reloads, under each remedy ({}){}",
+        remedies.collect::<Vec<_>>().join(", "),
+        if through.keep_alive.len() > 1 {
+            ", over a connection that is kept and over new ones"
+        } else {
+            ""
+        }
+    ));
     // The run's own, those of a start of fronts, the monitor's, and the meter's.
-    [("primary", 5), ("each replica", 5)].map(|(role, own)| ServerCost {
-        role,
-        connections: connections + own,
-        work: "an insert or a select per request; a question for its state, twice a second"
-            .to_owned(),
-    })
+    let connections = u64::from(CONNECTIONS * through.site.fronts) + more + 5;
+    for role in ["primary", "each replica"] {
+        let done = "an insert or a select per request; a question for its state, twice a second";
+        effects.cost(role, connections, done);
+    }
+    Ok(())
 }
 
 /// Measures every case in one start of a target, through a site.

@@ -6,7 +6,7 @@ use replimeter_model::tap::TapDocument;
 use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
-    compare::figures::{DimensionSpec, Figures, REPLICA, SHAPE, SampleFile},
+    figures::{DimensionSpec, Figures, REPLICA, SHAPE, SampleFile},
 };
 use replimeter_stats::compare::of_rates_in_time;
 

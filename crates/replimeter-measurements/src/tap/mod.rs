@@ -25,8 +25,8 @@ use replimeter_run::{
     self as run, Concluded, Finished, Flow, Histograms, Leading, Measurement, Observer,
     OutputReader, Progress, RunContext, Screen, Stage,
     cli_error::{CliError, unexpected},
-    compare::figures::{FigureSpec, Figures, SampleFile},
-    dry_run::{PlanEffects, SERVERS, ServerCost, WRITES},
+    dry_run::PlanEffects,
+    figures::{FigureSpec, Figures, SampleFile},
     options::{CommandLineSettings, StreamFormat, StreamOutputArgs, one_target},
     outcome_of,
 };
@@ -134,33 +134,23 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         }))
     }
 
-    fn effects(effects: &mut PlanEffects, plan: &Planned<TapSettings>) -> Result<(), CliError> {
+    fn effects(effects: &mut PlanEffects<'_>, plan: &Planned<TapSettings>) -> Result<(), CliError> {
         let work = &plan.plan;
-        effects.targets(&plan.targets);
-        effects.add_effect(
-            SERVERS,
+        effects.targets();
+        effects.servers(
             "follows the binary logs of the primary and of each replica, as a replica does",
         );
-        effects.costs(
-            &plan.targets,
-            [
-                ServerCost {
-                    role: "primary",
-                    // A server keeps the connection of a lost stream until it has something to send on it.
-                    connections: 5,
-                    work: format!(
-                        "sends its binary log once, and twice for the first {}",
-                        work.floor_duration
-                    ),
-                },
-                ServerCost {
-                    role: "each replica",
-                    connections: 4,
-                    work: "sends its binary log once".to_owned(),
-                },
-            ],
+        // A server keeps the connection of a lost stream until it has something to send on it.
+        effects.cost(
+            "primary",
+            5,
+            format!(
+                "sends its binary log once, and twice for the first {}",
+                work.floor_duration
+            ),
         );
-        effects.add_effect(WRITES, "nothing");
+        effects.cost("each replica", 4, "sends its binary log once");
+        effects.writes("nothing");
         effects.until(work.duration);
         Ok(())
     }

@@ -13,13 +13,12 @@ use clap::{
     ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
     builder::PossibleValuesParser,
 };
+use replimeter_measurements::across::{compare::CompareArgs, trial::TrialArgs};
 use replimeter_run::{
     Entry, Registry,
     cli_error::CliError,
-    compare::CompareArgs,
     options::{FormArgs, OutputArgs, TargetArgs, raw_option},
     run_dir::{PAGE, SUMMARY},
-    trial::TrialArgs,
 };
 
 pub(crate) use self::{

@@ -2,11 +2,9 @@
 
 use std::{path::Path, sync::atomic::AtomicBool};
 
+use replimeter_measurements::across::side_by_side::{self, RunSide};
 use replimeter_model::manifest::{Manifest, SandboxRecord, ServerRecord};
-use replimeter_render::{
-    html,
-    side_by_side::{self, RunSide, letter},
-};
+use replimeter_render::html;
 use replimeter_run::{
     CUT, Recorded, Registry, cli_error::CliError, incomplete_hint, options::OutputForm,
     run_dir::write_text, show,
@@ -91,7 +89,9 @@ fn together(page: &Path, read: &[Recorded], form: OutputForm) -> Result<(), CliE
     let sides: Vec<RunSide<'_>> = read
         .iter()
         .enumerate()
-        .map(|(index, recorded)| recorded.side(letter(index)))
+        .map(|(index, Recorded { run, manifest, .. })| {
+            RunSide::of(index, run.as_ref(), manifest, Path::new(run.head().run_dir))
+        })
         .collect();
     let mut all = Manifest {
         replimeter: env!("CARGO_PKG_VERSION").to_owned(),
@@ -112,7 +112,11 @@ fn together(page: &Path, read: &[Recorded], form: OutputForm) -> Result<(), CliE
             shape: named(&sandbox.shape),
             ..sandbox
         }));
-        plans.push_str(&format!("# {}: {}\n{plan}\n", side.letter, side.dir));
+        plans.push_str(&format!(
+            "# {}: {}\n{plan}\n",
+            side.letter,
+            recorded.run.head().run_dir
+        ));
     }
     let mut others = read.iter().map(|recorded| &recorded.manifest);
     if let Some(other) = others.find(|manifest| manifest.machine != all.machine) {
@@ -124,7 +128,7 @@ fn together(page: &Path, read: &[Recorded], form: OutputForm) -> Result<(), CliE
     }
     let text = html::page(
         &side_by_side::report(&sides),
-        replimeter_measurements::side_by_side::charts(&sides),
+        side_by_side::charts(&sides),
         &all,
         &plans,
     )

@@ -2,11 +2,11 @@
 
 use std::{path::Path, sync::atomic::AtomicBool};
 
+use replimeter_measurements::across::trial::{self, TrialArgs, TrialPlan};
 use replimeter_run::{
     Registry,
     cli_error::{CliError, unexpected},
     options::CommandLineSettings,
-    trial::{self, TrialArgs, TrialPlan},
 };
 
 use super::run::read;

@@ -16,6 +16,7 @@ use std::{
 };
 
 use clap::{Args, Command, FromArgMatches};
+use replimeter_measurements::across::compare::{self, CompareArgs};
 use replimeter_model::{
     compare::{Change, CompareRow},
     manifest::{MANIFEST_SCHEMA, Manifest},
@@ -25,7 +26,6 @@ use replimeter_render::{reading, terminal};
 use replimeter_run::{
     AnyRun, Entry, Event, Flow, Host, Observer, OutputReader, Recorded, Registry, Screen,
     cli_error::{CliError, FailureKind},
-    compare::{self, CompareArgs},
     options::{CommandLineSettings, OutputArgs, OutputForm},
     run_dir::{MANIFEST, PAGE, PLAN, RunDir, SAMPLES, SUMMARY, TICKET, write_json, write_text},
     show,

@@ -9,8 +9,8 @@ use replimeter_render::chart::{self, Axis, Chart, Mark, Point, Scale};
 use replimeter_render::report::{Block, Cell, Report, Table};
 use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 use replimeter_render::{figures::Unit, html::HtmlError};
-use replimeter_run::compare::figures::{DimensionSpec, FigureSpec, Figures, SampleFile};
-use replimeter_run::{cli_error::CliError, dry_run::LOAD, dry_run::PlanEffects, figures, *};
+use replimeter_run::figures::{DimensionSpec, FigureSpec, Figures, SampleFile};
+use replimeter_run::{cli_error::CliError, dry_run::PlanEffects, figures, *};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -93,9 +93,12 @@ impl Measurement for Ping {
     type Columns = Trips;
     type Results = PingResults;
 
-    fn effects(effects: &mut PlanEffects, plan: &Planned<PingSettings>) -> Result<(), CliError> {
-        effects.targets(&plan.targets);
-        effects.add_effect(LOAD, format!("{} questions to every server", plan.plan));
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        plan: &Planned<PingSettings>,
+    ) -> Result<(), CliError> {
+        effects.targets();
+        effects.load(format!("{} questions to every server", plan.plan));
         Ok(())
     }
 

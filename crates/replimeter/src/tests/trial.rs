@@ -7,6 +7,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use replimeter_measurements::across::trial::{self, TrialArgs, TrialPlan};
 use replimeter_model::{
     plan::PlanError,
     record::RunStatus,
@@ -14,11 +15,7 @@ use replimeter_model::{
     warning::WarningCode,
 };
 use replimeter_run::{
-    PlannedRun, TrialUnit,
-    cli_error::FailureKind,
-    options::OutputArgs,
-    run_dir::PAIRS,
-    trial::{self, TrialArgs, TrialPlan},
+    PlannedRun, TrialUnit, cli_error::FailureKind, options::OutputArgs, run_dir::PAIRS,
 };
 
 use super::*;

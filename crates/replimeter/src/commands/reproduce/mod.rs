@@ -4,7 +4,7 @@ mod published;
 
 use std::{path::Path, sync::atomic::AtomicBool, time::Instant};
 
-use replimeter_measurements::reproduce;
+use replimeter_measurements::across::reproduce;
 use replimeter_model::{
     manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
     record::RunStatus,
@@ -115,7 +115,7 @@ fn show(
     form: OutputForm,
 ) -> Result<(), CliError> {
     let report = reproduce::report(document);
-    let charts = replimeter_measurements::reproduce::charts::charts(document);
+    let charts = reproduce::charts::charts(document);
     let page = html::page(&report, charts, manifest, texts);
     publish_report(document, &report, page, dir, None, form, &Terminal)
 }

@@ -1,6 +1,6 @@
 //! The published experiments: their plans, and the findings of their runs.
 
-use replimeter_measurements::reproduce;
+use replimeter_measurements::across::reproduce;
 use replimeter_model::{
     plan::PlanError,
     reproduce::{Claim, Table},

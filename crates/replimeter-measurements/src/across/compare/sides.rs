@@ -13,19 +13,19 @@ use replimeter_model::{
     serde_error::plain,
 };
 use replimeter_render::files;
+use replimeter_run::{
+    AnyRun, Entry, Registry,
+    cli_error::CliError,
+    complete,
+    differences::Documents,
+    figures::Figure,
+    require_directory,
+    run_dir::{MANIFEST, MAX_DOCUMENT, PLAN, SUMMARY},
+};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::{
-    documents::Documents,
-    figures::{Figure, Figures, SampleFile},
-};
-use crate::{
-    AnyRun, Entry, Registry,
-    cli_error::CliError,
-    recorded::{complete, require_directory},
-    run_dir::{MANIFEST, MAX_DOCUMENT, PLAN, SUMMARY},
-};
+use super::super::figures_of;
 
 /// A run directory.
 pub(crate) struct ComparedDirectory {
@@ -159,13 +159,7 @@ impl ComparedDirectory {
 
     /// Returns all its figures, in display order.
     pub(super) fn figures(&self) -> Result<Vec<Figure>, CliError> {
-        let Figures(mut figures) = self.record()?.figures(&SampleFile(self.dir.clone()))?;
-        if self.fresh_starts() == 1 {
-            for figure in &mut figures {
-                figure.drawn = std::mem::take(&mut figure.drawn).of_one_start();
-            }
-        }
-        figures.retain(|figure| figure.drawn.samples > 0 && figure.drawn.value.is_finite());
+        let figures = figures_of(self.record()?.as_ref(), &self.dir)?;
         if figures.is_empty() {
             return Err(CliError::usage(
                 format!(

@@ -1,12 +1,10 @@
 //! The figures of both sides, pair by pair.
 
 use replimeter_model::{estimate::Estimate, trial::TrialFigure};
+use replimeter_run::figures::{DimensionValue, FigureSpec, JudgedBy};
 use replimeter_stats::trial::{InterimResult, Rule};
 
-use crate::compare::{
-    figures::{DimensionValue, FigureSpec, JudgedBy},
-    matching::Pair,
-};
+use super::super::compare::matching::Pair;
 
 /// One figure in all pairs that have it.
 pub(super) struct PairedFigure {

@@ -1,4 +1,4 @@
-//! Differences between the runs besides their figures: plan, versions, modes, machine, variables in effect.
+//! Differences between runs besides their figures: plan, versions, modes, machine, variables in effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,15 @@ use replimeter_model::{
 };
 use serde_json::Value;
 
-use super::documents::Documents;
+/// The documents of a run.
+pub struct Documents {
+    /// The record.
+    pub summary: Value,
+    /// The manifest.
+    pub manifest: Manifest,
+    /// The text of `plan.toml`.
+    pub plan: String,
+}
 
 /// Variables that affect the comparison, besides the notable ones.
 const DECIDING: [&str; 2] = ["binlog_row_image", "log_bin"];
@@ -56,14 +64,16 @@ const OF_ONE_START: [&str; 36] = [
 
 /// Differences between the sides, and between the runs of one side.
 #[derive(Default)]
-pub(crate) struct SettingDifferences {
-    pub(crate) between: Vec<SettingDifference>,
-    pub(super) within: Vec<SettingDifference>,
+pub struct SettingDifferences {
+    /// Between the sides.
+    pub between: Vec<SettingDifference>,
+    /// Between the runs of one side.
+    pub within: Vec<SettingDifference>,
 }
 
 impl SettingDifferences {
     /// Returns a warning for each side's own use of this machine's cores, which changes most figures.
-    pub(super) fn about_cores(&self) -> Vec<Warning> {
+    pub fn about_cores(&self) -> Vec<Warning> {
         let differs = self.between.iter().filter(|found| {
             found.kind == "machine" && CORE_USE.iter().any(|(name, _)| *name == found.name)
         });
@@ -257,7 +267,7 @@ fn values<'a>(side: &'a [Settings], key: &(usize, String)) -> BTreeSet<&'a str> 
 }
 
 /// Compares the settings of both sides.
-pub(crate) fn differences(a: &[&Documents], b: &[&Documents]) -> SettingDifferences {
+pub fn differences(a: &[&Documents], b: &[&Documents]) -> SettingDifferences {
     let engines = |runs: &[&Documents]| -> BTreeSet<String> {
         let servers = runs.iter().flat_map(|run| &run.manifest.servers);
         servers.map(|server| server.dialect.clone()).collect()

@@ -17,21 +17,20 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{charts, html, trial as report};
+use replimeter_run::{
+    Host, PlannedRun, Registry, TrialUnit,
+    cli_error::{CliError, FailureKind, unexpected},
+    differences::differences,
+    figures::FigureSpec,
+    options::CommandLineSettings,
+    publish_report,
+    run_dir::{self, PAIRS, RunDir, SUMMARY, write_json},
+};
 use replimeter_stats::trial::{Finding, Rule};
 
 pub use self::args::TrialArgs;
 use self::paired::{PairedFigure, PairedFigures, primary, ratio};
-use crate::{
-    Host, PlannedRun, Registry, TrialUnit,
-    cli_error::{CliError, FailureKind},
-    compare::{
-        both, design::ComparedRuns, figures::FigureSpec, matching, named, settings,
-        sides::ComparedDirectory,
-    },
-    options::CommandLineSettings,
-    publish_report,
-    run_dir::{PAIRS, RunDir, SUMMARY, write_json},
-};
+use super::compare::{both, design::ComparedRuns, matching, named, sides::ComparedDirectory};
 
 /// Pairs in a row that may be lost before the trial ends.
 const LOST_IN_A_ROW: usize = 3;
@@ -112,7 +111,7 @@ pub fn run(
     let mut run_dir = RunDir::create(args.run_dir.as_deref(), "trial")?;
     let folder = run_dir
         .folder(PAIRS)
-        .map_err(|error| crate::run_dir::failed("create", &run_dir.file(PAIRS), &error))?;
+        .map_err(|error| run_dir::failed("create", &run_dir.file(PAIRS), &error))?;
     run_dir.keep();
     let rule = Rule {
         pairs: args.pairs as usize,
@@ -263,7 +262,7 @@ impl Trial<'_> {
             measured[index] = Some(ComparedDirectory::read(self.registry, &dir, self.stop)?);
         }
         let [Some(a), Some(b)] = measured else {
-            return Err(crate::cli_error::unexpected("a side was not measured"));
+            return Err(unexpected("a side was not measured"));
         };
         let runs = ComparedRuns {
             a: vec![a],
@@ -273,7 +272,7 @@ impl Trial<'_> {
         let matched = matching::pairs(&runs, &mut Vec::new())?;
         if self.manifest.is_none() {
             let [a, b] = [&runs.a[0].documents, &runs.b[0].documents];
-            self.document.differs = settings::differences(&[a], &[b]).between;
+            self.document.differs = differences(&[a], &[b]).between;
             self.manifest = Some(both(&a.manifest, &b.manifest));
         }
         let values = primary(&matched.pairs, self.spec.name).ok_or_else(|| {

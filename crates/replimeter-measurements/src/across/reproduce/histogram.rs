@@ -160,7 +160,7 @@ mod tests {
     use replimeter_model::{lag::LagResults, record::TargetRecord};
 
     use super::*;
-    use crate::reproduce::tests::verdicts;
+    use crate::across::reproduce::tests::verdicts;
 
     fn published(p50_us: f64) -> LagDocument {
         let tenths = TENTHS.iter().map(|(tenth, rows)| HistogramBin {

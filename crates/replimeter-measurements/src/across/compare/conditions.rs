@@ -5,9 +5,9 @@ use replimeter_model::{
     suggest,
 };
 use replimeter_render::compare::{amount, percent};
+use replimeter_run::{cli_error::CliError, figures::FigureSpec};
 
-use super::{figures::FigureSpec, matching::Pair};
-use crate::cli_error::CliError;
+use super::matching::Pair;
 
 /// The limit, and the value compared with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -311,10 +311,10 @@ fn words(outcome: Outcome, when: FailWhen, reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use replimeter_model::compare::{Better, Dimension};
+    use replimeter_run::figures::JudgedBy;
     use replimeter_stats::compare::{Resampled, RunSpread};
 
     use super::*;
-    use crate::compare::figures::JudgedBy;
 
     fn row(figure: &str, unit: Quantity) -> CompareRow {
         CompareRow {

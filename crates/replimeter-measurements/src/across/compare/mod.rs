@@ -2,16 +2,11 @@
 
 mod args;
 mod conditions;
-pub(crate) mod design;
-mod documents;
-pub(crate) mod equal_runs;
-pub mod figures;
-pub(crate) mod matching;
-pub(crate) mod named;
+pub(super) mod design;
+pub(super) mod matching;
+pub(super) mod named;
 mod rows;
-pub(crate) mod settings;
-pub(crate) mod sides;
-pub mod starts;
+pub(super) mod sides;
 
 use std::sync::atomic::AtomicBool;
 
@@ -24,23 +19,24 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{charts, compare as report, html};
+use replimeter_run::{
+    Registry, Screen,
+    cli_error::CliError,
+    differences::differences,
+    figures::FigureSpec,
+    publish_report,
+    run_dir::{RunDir, SUMMARY, write_json},
+};
 use replimeter_stats::compare::{LEVEL, RESAMPLES};
 use serde::Deserialize as _;
 
 pub use self::args::CompareArgs;
-use self::figures::FigureSpec;
 use self::{
     conditions::{FailIf, Judging},
     design::ComparedRuns,
     matching::Matched,
     rows::ALPHA,
     sides::ComparedDirectory,
-};
-use crate::{
-    Registry, Screen,
-    cli_error::CliError,
-    publish_report,
-    run_dir::{RunDir, SUMMARY, write_json},
 };
 
 /// Compares two sets of runs. `stop` ends the completion of runs that were cut off.
@@ -178,7 +174,7 @@ pub fn compare(
     let run_dir = RunDir::create(args.run_dir.as_deref(), "compare")?;
     let [before, after] =
         [a, b].map(|runs| runs.iter().map(|run| &run.documents).collect::<Vec<_>>());
-    let settings = settings::differences(&before, &after);
+    let settings = differences(&before, &after);
     let mut warnings = warnings(a, b);
     warnings.extend(runs.warning(basis));
     warnings.extend(design::other_machine(&before, known));
@@ -244,7 +240,7 @@ pub fn compare(
 }
 
 /// Returns one manifest with the servers of both sides, for the page.
-pub(crate) fn both(a: &Manifest, b: &Manifest) -> Manifest {
+pub(super) fn both(a: &Manifest, b: &Manifest) -> Manifest {
     let mut both = Manifest {
         servers: Vec::new(),
         sandboxes: Vec::new(),

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use replimeter_run::{Entry, Registry, cli_error::CliError, options::FormArgs};
 use replimeter_stats::trial::MAX_PAIRS;
-
-use crate::{Entry, Registry, cli_error::CliError, options::FormArgs};
 
 /// `replimeter trial`.
 #[derive(Debug, Args)]

@@ -210,7 +210,7 @@ mod tests {
     use replimeter_model::{record::Distribution, stale::StaleResults};
 
     use super::*;
-    use crate::reproduce::tests::verdicts;
+    use crate::across::reproduce::tests::verdicts;
 
     #[test]
     fn stale_reads_are_ordered_by_interval() {

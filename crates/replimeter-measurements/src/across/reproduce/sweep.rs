@@ -172,7 +172,7 @@ mod tests {
     use replimeter_model::lag::{LagResults, SweepTable};
 
     use super::*;
-    use crate::reproduce::tests::verdicts;
+    use crate::across::reproduce::tests::verdicts;
 
     #[test]
     fn sweep_is_judged_by_its_sizes() {

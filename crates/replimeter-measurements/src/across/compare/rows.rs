@@ -5,12 +5,10 @@ use replimeter_model::{
     estimate::Estimate,
 };
 use replimeter_render::compare::verdict;
+use replimeter_run::figures::{DimensionValue, JudgedBy};
 use replimeter_stats::compare::{LEVEL, Resampled, Spread, holm};
 
-use super::{
-    figures::{DimensionValue, JudgedBy},
-    matching::{Pair, labels},
-};
+use super::{super::labels, matching::Pair};
 
 /// The significance level.
 pub(super) const ALPHA: f64 = 1.0 - LEVEL;
@@ -24,7 +22,9 @@ struct Judgment {
 
 /// Returns a row for each pair, all tested together, and the number of tested figures. `basis` is `None` where nothing is tested.
 pub(super) fn rows(pairs: &[Pair], basis: Option<Basis>) -> (Vec<CompareRow>, u64) {
-    let labelled = pairs.iter().zip(labels(pairs));
+    let labelled = pairs
+        .iter()
+        .zip(labels(pairs.iter().map(|pair| &pair.of[..])));
     let (mut rows, judged): (Vec<CompareRow>, Vec<Option<Judgment>>) = labelled
         .map(|(pair, label)| {
             let (row, judgment) = row(pair, label);

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use replimeter_model::compare::FailWhen;
+use replimeter_run::{Registry, cli_error::CliError, options::FormArgs};
 
 use super::named;
-use crate::{Registry, cli_error::CliError, options::FormArgs};
 
 /// The text below the options in the help, before the list of figures.
 const EXAMPLES: &str = "\

@@ -83,6 +83,12 @@ pub const REPLICA: DimensionSpec = DimensionSpec::new("replica");
 pub const REPLICAS: DimensionSpec = DimensionSpec::new("replicas").label("{} replicas");
 /// The method of measurement.
 pub const METHOD: DimensionSpec = DimensionSpec::new("method").never_compared();
+/// The engine of the servers.
+pub const ENGINE: DimensionSpec = DimensionSpec::new("engine");
+/// How the servers replicate.
+pub const MODE: DimensionSpec = DimensionSpec::new("mode");
+/// When a semi-synchronous primary waits.
+pub const WAIT_POINT: DimensionSpec = DimensionSpec::new("wait_point");
 /// The number of threads of a load.
 pub const THREADS: DimensionSpec = DimensionSpec::new("threads").label("{} threads");
 
@@ -271,40 +277,40 @@ macro_rules! figures {
         })*
 
         /// Returns all figures, in display order.
-        pub(super) fn specs() -> Vec<&'static $crate::compare::figures::FigureSpec> {
+        pub(super) fn specs() -> Vec<&'static $crate::figures::FigureSpec> {
             let mut specs = Vec::new();
             $(specs.extend($crate::figures!(@each $spec $([$($statistic)+])?));)*
             specs
         }
     };
     (@declare $spec:ident = $name:literal: $unit:ident, $better:ident, $by:ident, $of:expr, $needs:expr) => {
-        static $spec: $crate::compare::figures::FigureSpec = $crate::figures!(@ $name, None, $unit, $better, $by, $of, $needs);
+        static $spec: $crate::figures::FigureSpec = $crate::figures!(@ $name, None, $unit, $better, $by, $of, $needs);
     };
     (@declare $spec:ident = $name:literal [$($statistic:ident)+]: $unit:ident, $better:ident, $by:ident, $of:expr, $needs:expr) => {
-        static $spec: &[$crate::compare::figures::FigureSpec] = &[$($crate::figures!(
+        static $spec: &[$crate::figures::FigureSpec] = &[$($crate::figures!(
             @ concat!($name, ".", stringify!($statistic)), Some($crate::figures!(@$statistic)), $unit, $better, $by, $of, $needs
         )),+];
     };
     (@each $spec:ident) => { [&$spec] };
     (@each $spec:ident [$($statistic:ident)+]) => { $spec };
     (@ $name:expr, $statistic:expr, $unit:ident, $better:ident, $by:ident, $of:expr, $needs:expr) => {
-        $crate::compare::figures::FigureSpec {
+        $crate::figures::FigureSpec {
             name: $name,
             unit: ::replimeter_model::compare::Quantity::$unit,
             better: ::replimeter_model::compare::Better::$better,
-            by: $crate::compare::figures::JudgedBy::$by,
+            by: $crate::figures::JudgedBy::$by,
             statistic: $statistic,
             dimensions: $of,
             needs: $needs,
         }
     };
-    (@mean) => { $crate::compare::figures::Statistic::Mean };
-    (@p50) => { $crate::compare::figures::Statistic::P50 };
-    (@p90) => { $crate::compare::figures::Statistic::P90 };
-    (@p95) => { $crate::compare::figures::Statistic::P95 };
-    (@p99) => { $crate::compare::figures::Statistic::P99 };
-    (@p999) => { $crate::compare::figures::Statistic::P999 };
-    (@max) => { $crate::compare::figures::Statistic::Max };
+    (@mean) => { $crate::figures::Statistic::Mean };
+    (@p50) => { $crate::figures::Statistic::P50 };
+    (@p90) => { $crate::figures::Statistic::P90 };
+    (@p95) => { $crate::figures::Statistic::P95 };
+    (@p99) => { $crate::figures::Statistic::P99 };
+    (@p999) => { $crate::figures::Statistic::P999 };
+    (@max) => { $crate::figures::Statistic::Max };
 }
 
 /// A figure of a run.
@@ -332,9 +338,16 @@ fn values(dimensions: &'static [DimensionSpec], values: &[&str]) -> Vec<Dimensio
 
 /// The figures of a run in display order, as they are collected.
 #[derive(Default)]
-pub struct Figures(pub(super) Vec<Figure>);
+pub struct Figures(Vec<Figure>);
 
 impl Figures {
+    /// Returns the figures that have a value.
+    pub fn known(mut self) -> Vec<Figure> {
+        self.0
+            .retain(|figure| figure.drawn.samples > 0 && figure.drawn.value.is_finite());
+        self.0
+    }
+
     /// Adds a figure with these values of its dimensions.
     pub fn add(&mut self, spec: &'static FigureSpec, of: &[&str], drawn: Option<Resampled>) {
         if let Some(drawn) = drawn {
@@ -408,9 +421,14 @@ pub fn digits(number: f64) -> String {
 }
 
 /// The samples of a run.
-pub struct SampleFile(pub(super) PathBuf);
+pub struct SampleFile(PathBuf);
 
 impl SampleFile {
+    /// Returns the samples in a run directory.
+    pub fn of(dir: PathBuf) -> Self {
+        Self(dir)
+    }
+
     /// Reads these columns; `each` gets them for one group of rows after another, with the number of rows.
     pub fn read(&self, names: &[&str], each: impl FnMut(&[Column], usize)) -> Result<(), CliError> {
         let read = reading::read(&self.0.join(SAMPLES), names, each);

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use replimeter_model::{compare::CompareRow, suggest};
 use replimeter_render::figures::count;
-
-use super::figures::{Figure, FigureSpec};
-use crate::{Registry, cli_error::CliError};
+use replimeter_run::{
+    Registry,
+    cli_error::CliError,
+    figures::{Figure, FigureSpec},
+};
 
 /// The width of the list of figures in the help.
 const WIDTH: usize = 78;
@@ -190,9 +192,9 @@ pub(super) fn list(registry: &Registry) -> String {
 #[cfg(test)]
 mod tests {
     use replimeter_model::compare::{Better, Quantity};
+    use replimeter_run::figures::{JudgedBy, Statistic};
 
     use super::*;
-    use crate::compare::figures::{JudgedBy, Statistic};
 
     fn spec(name: &'static str, statistic: Statistic, needs: &'static str) -> FigureSpec {
         FigureSpec {

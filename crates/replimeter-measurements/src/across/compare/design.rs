@@ -6,14 +6,14 @@ use replimeter_model::{
     compare::Basis,
     warning::{Warning, WarningCode},
 };
+use replimeter_run::{
+    Registry,
+    cli_error::CliError,
+    differences::{Documents, differences},
+};
 use replimeter_stats::compare::MIN_KNOWN;
 
-use super::{
-    documents::Documents,
-    settings,
-    sides::{self, ComparedDirectory},
-};
-use crate::{Registry, cli_error::CliError};
+use super::sides::{self, ComparedDirectory};
 
 /// The fewest alternating runs on a side, if the servers were started for them.
 const MIN_FRESH: usize = 2;
@@ -138,7 +138,7 @@ impl ComparedRuns {
             ));
         }
         let documents: Vec<_> = self.known.iter().map(|run| &run.documents).collect();
-        let mut varies = settings::differences(&documents, &documents).within;
+        let mut varies = differences(&documents, &documents).within;
         varies.retain(|one| ["target", "plan", "version", "machine"].contains(&one.kind.as_str()));
         match varies.first() {
             None => Ok(()),
@@ -186,7 +186,7 @@ impl ComparedRuns {
 /// Returns the warning about runs of equal settings that were made with other settings than A.
 pub(super) fn other_machine(a: &[&Documents], known: &[ComparedDirectory]) -> Option<Warning> {
     let known: Vec<_> = known.iter().map(|run| &run.documents).collect();
-    let differs = settings::differences(a, &known).between;
+    let differs = differences(a, &known).between;
     let kinds = ["target", "plan", "version", "machine"];
     let one = differs
         .iter()

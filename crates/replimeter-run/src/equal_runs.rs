@@ -11,8 +11,8 @@ use replimeter_render::{compare::equal_runs as words, files};
 use replimeter_stats::compare::{LEVEL, MIN_KNOWN, RunSpread};
 use serde_json::Value;
 
-use super::{documents::Documents, settings};
 use crate::{
+    differences::{Documents, differences},
     measurement::{Document, Leading, Measurement},
     run_dir::{MANIFEST, MAX_DOCUMENT, PLAN, SUMMARY},
 };
@@ -86,7 +86,7 @@ fn leading_of<M: Measurement>(dir: &Path, this: &Documents) -> Option<f64> {
         manifest,
         plan,
     };
-    let differs = settings::differences(&[this], &[&other]).between;
+    let differs = differences(&[this], &[&other]).between;
     if differs.iter().any(|one| one.kind != "other variable") {
         return None;
     }

@@ -6,15 +6,13 @@ use replimeter_model::{
     compare::{Basis, OnlyOn},
     warning::{Warning, WarningCode},
 };
+use replimeter_run::{
+    cli_error::CliError,
+    figures::{DimensionSpec, DimensionValue, FigureSpec, Statistic},
+};
 use replimeter_stats::compare::{Resampled, RunSpread, Spread, difference, log_ratio, of_runs};
 
-use super::{
-    design::ComparedRuns,
-    figures::{DimensionSpec, DimensionValue, FigureSpec, Statistic},
-    named::RecordedFigures,
-    sides::ComparedDirectory,
-};
-use crate::cli_error::CliError;
+use super::{design::ComparedRuns, named::RecordedFigures, sides::ComparedDirectory};
 
 /// A figure that both sides have.
 pub(crate) struct Pair {
@@ -285,23 +283,4 @@ pub(crate) fn pairs(runs: &ComparedRuns, warnings: &mut Vec<Warning>) -> Result<
         only_on: only.collect(),
         recorded: [a.1, b.1],
     })
-}
-
-/// Returns labels that distinguish figures of the same name.
-pub(super) fn labels(pairs: &[Pair]) -> Vec<String> {
-    let mut values: BTreeMap<DimensionSpec, BTreeSet<&str>> = BTreeMap::new();
-    for of in pairs.iter().flat_map(|pair| &pair.of) {
-        values.entry(of.dimension).or_default().insert(&of.value);
-    }
-    let told = |of: &&DimensionValue| of.dimension.always || values[&of.dimension].len() > 1;
-    let label = |pair: &Pair| {
-        let words: Vec<String> = pair
-            .of
-            .iter()
-            .filter(told)
-            .map(DimensionValue::word)
-            .collect();
-        words.join(" ")
-    };
-    pairs.iter().map(label).collect()
 }

@@ -148,7 +148,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::reproduce::tests::verdicts;
+    use crate::across::reproduce::tests::verdicts;
 
     #[test]
     fn published_figures_agree_with_themselves() {

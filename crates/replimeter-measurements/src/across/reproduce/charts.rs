@@ -2,7 +2,7 @@
 
 use replimeter_model::reproduce::{self, Claim, Experiment, ReproduceDocument, Verdict};
 
-use crate::reproduce::claims_of;
+use crate::across::reproduce::claims_of;
 use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, Series, Stroke, Symbol},
     report::Table,
@@ -285,7 +285,7 @@ fn price(experiment: &Experiment) -> Option<Chart> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce;
+    use crate::across::reproduce;
 
     #[test]
     fn printed_table_cells_parse_back() {

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use replimeter_run::figures::{FigureSpec, Figures};
 use replimeter_stats::compare::{Resampled, of_blocks, of_units};
-
-use super::figures::{FigureSpec, Figures};
 
 /// The blocks' values of each figure, by the figures' dimensions.
 #[derive(Default)]
-pub struct Blocks(BTreeMap<Vec<String>, Vec<Starts>>);
+pub(crate) struct Blocks(BTreeMap<Vec<String>, Vec<Starts>>);
 
 /// Values of blocks, by start of servers.
 #[derive(Default)]
@@ -16,7 +15,7 @@ struct Starts(BTreeMap<u64, Vec<f64>>);
 
 impl Blocks {
     /// Adds the values of a block, in the order of the figures; NaN is skipped.
-    pub fn push(&mut self, of: &[&str], start: f64, values: impl Iterator<Item = f64>) {
+    pub(crate) fn push(&mut self, of: &[&str], start: f64, values: impl Iterator<Item = f64>) {
         let of = of.iter().map(|word| (*word).to_owned()).collect();
         let figures = self.0.entry(of).or_default();
         for (index, value) in values.enumerate() {
@@ -31,7 +30,7 @@ impl Blocks {
     }
 
     /// Adds the figures of these specs.
-    pub fn figures(
+    pub(crate) fn figures(
         &self,
         specs: impl Iterator<Item = &'static FigureSpec> + Clone,
         figures: &mut Figures,
