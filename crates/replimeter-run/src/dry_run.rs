@@ -225,9 +225,9 @@ impl<'a> PlanEffects<'a> {
     }
 
     /// Adds loads with their rates, and the tables of each workload once.
-    pub fn rated_loads<'a>(
+    pub fn rated_loads<'l>(
         &mut self,
-        loads: impl IntoIterator<Item = &'a RatedLoad>,
+        loads: impl IntoIterator<Item = &'l RatedLoad>,
     ) -> Result<(), CliError> {
         let specs = loads
             .into_iter()
