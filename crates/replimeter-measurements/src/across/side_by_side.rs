@@ -17,8 +17,8 @@ use replimeter_render::{
 use replimeter_run::{
     AnyRun, DocumentHead,
     figures::{
-        DimensionSpec, DimensionValue, ENGINE, Figure, FigureSpec, MODE, SHAPE, Statistic,
-        WAIT_POINT,
+        DimensionSpec, DimensionValue, ENGINE, Figure, FigureSpec, JudgedBy, MODE, SHAPE,
+        Statistic, WAIT_POINT,
     },
 };
 
@@ -122,12 +122,30 @@ impl Row<'_> {
     fn cells(&self) -> Vec<Cell> {
         let format = format_of(self.spec.unit);
         let values = self.values.iter();
-        let values = values.map(|value| value.map_or(Cell::NONE, |value| format.estimate(&value)));
+        let values = values.map(|value| match value {
+            None => Cell::NONE,
+            // Without an interval nothing says how many digits a share has.
+            Some(share) if self.spec.unit == Quantity::Percent && share.ends().is_none() => {
+                Format::Decimals(1).estimate(share)
+            }
+            Some(value) => format.estimate(value),
+        });
         let words = [self.spec.name, self.label.as_str(), unit_of(self.spec.unit)].map(Cell::from);
         std::iter::once(Cell::text(&self.mode))
             .chain(words)
             .chain(values)
             .collect()
+    }
+}
+
+/// Returns a figure with its interval. A figure that is compared by its ratio is positive: of an interval that reaches 0, as of two starts,
+/// nothing is known but the value.
+fn shown(figure: &Figure) -> Estimate {
+    let estimate = figure.drawn.estimate();
+    let reaches_zero = estimate.ends().is_some_and(|[low, _]| low <= 0.0);
+    match figure.spec.by {
+        JudgedBy::Ratio if reaches_zero => Estimate::of(figure.drawn.value),
+        JudgedBy::Ratio | JudgedBy::Difference => estimate,
     }
 }
 
@@ -150,7 +168,7 @@ fn rows<'a>(sides: &'a [RunSide<'_>]) -> Vec<Row<'a>> {
                     values: vec![None; sides.len()],
                 });
             }
-            rows[place].values[index] = Some(figure.drawn.estimate());
+            rows[place].values[index] = Some(shown(figure));
         }
     }
     rows.sort_by(|one, other| one.mode.cmp(&other.mode));

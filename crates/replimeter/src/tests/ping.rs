@@ -93,12 +93,9 @@ impl Measurement for Ping {
     type Columns = Trips;
     type Results = PingResults;
 
-    fn effects(
-        effects: &mut PlanEffects<'_>,
-        plan: &Planned<PingSettings>,
-    ) -> Result<(), CliError> {
-        effects.targets();
-        effects.load(format!("{} questions to every server", plan.plan));
+    fn effects(of: &mut PlanEffects<'_>, plan: &Planned<PingSettings>) -> Result<(), CliError> {
+        of.targets();
+        of.load(format!("{} questions to every server", plan.plan));
         Ok(())
     }
 
