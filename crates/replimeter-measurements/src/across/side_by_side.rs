@@ -138,14 +138,18 @@ impl Row<'_> {
     }
 }
 
-/// Returns a figure with its interval. A figure that is compared by its ratio is positive: of an interval that reaches 0, as of two starts,
-/// nothing is known but the value.
+/// Returns a figure with its interval. Of an interval that has values which the figure cannot have, as of two starts, nothing is known but the
+/// figure.
 fn shown(figure: &Figure) -> Estimate {
     let estimate = figure.drawn.estimate();
-    let reaches_zero = estimate.ends().is_some_and(|[low, _]| low <= 0.0);
-    match figure.spec.by {
-        JudgedBy::Ratio if reaches_zero => Estimate::of(figure.drawn.value),
-        JudgedBy::Ratio | JudgedBy::Difference => estimate,
+    let impossible = |low: f64| match (figure.spec.by, figure.spec.unit) {
+        (JudgedBy::Ratio, _) => low <= 0.0,
+        (JudgedBy::Difference, Quantity::Count | Quantity::Percent) => low < 0.0,
+        (JudgedBy::Difference, _) => false,
+    };
+    match estimate.ends() {
+        Some([low, _]) if impossible(low) => Estimate::of(figure.drawn.value),
+        _ => estimate,
     }
 }
 
