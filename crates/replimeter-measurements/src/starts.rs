@@ -3,18 +3,16 @@
 use replimeter_model::record::StartSpread;
 use replimeter_stats::dependence::{MIN_STARTS, missed};
 
-/// Returns what the intervals of a run with this number of fresh starts cover, 0 for servers that ran already; `several` is
-/// what they are with several starts.
-pub(crate) fn covered(starts: u32, several: &str) -> String {
+/// Returns what the intervals of a run with this number of fresh starts cover, 0 for servers that ran already.
+pub(crate) fn covered(starts: u32) -> String {
     let missed = missed(starts) * 100.0;
     match starts {
         0 => "The servers ran already: the intervals cover the time of this run, not restarts of the servers or other hours.".to_owned(),
         1 => "The servers were started once: the intervals do not cover the variation between starts.".to_owned(),
         starts => format!(
-            "The servers of each shape were started {starts} times, and the starts share the rounds. Starts differ more than the rounds of one, so \
-             {several}. The intervals are of starts like these: a kind of start that is one in ten is missed by {starts} starts with a \
-             probability of {missed:.0} %, and is then in no interval. The tail of a distribution has an interval from {MIN_STARTS} starts on, if \
-             fifteen or more reach beyond the quantile; the starts' own quantiles show how far they differ."
+            "The servers of each shape were started {starts} times: the intervals cover the variation between starts like these. A kind of start \
+             that is one in ten is missed by {starts} starts with a probability of {missed:.0} %, and is then in no interval. The tail of a \
+             distribution has an interval from {MIN_STARTS} starts on, if fifteen or more reach beyond the quantile."
         ),
     }
 }

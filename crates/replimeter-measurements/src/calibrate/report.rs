@@ -134,16 +134,6 @@ fn conditions(run: &CalibrateDocument) -> Table {
     )
 }
 
-/// Describes an ablation.
-const ABLATION: &str = "Every combination was measured once in each repetition, in order and in reverse in turn; only priority without a method, which \
-     makes no difference, was not. A ratio compares two parts of the same repetition: the median lag from send, or the throughput of \
-     the load of point selects on the primary, with the setting divided by that without it, as the geometric mean over the other \
-     conditions. Of a method, the lag is that with all methods together divided by that alone, and the throughput is that of the load \
-     with the writer and the method, divided by that of the load alone. Intervals are between complete repetitions (Student's t of the \
-     logarithms); they cover this start of the servers only. These figures ask for the other default where the whole interval of one is \
-     better by 5 %, and that of none reaches as far in the other direction; for the present one where none reaches 5 % better, or a whole \
-     one is worse by it. Otherwise they leave it open, and it stays.";
-
 /// Returns the headline of an ablation.
 fn ablation_answer(run: &CalibrateDocument) -> String {
     let settings = || {
@@ -183,38 +173,6 @@ fn used(run: &CalibrateDocument) -> BTreeSet<&str> {
     rows.chain(reference.map(|row| row.method.as_str()))
         .chain(ablation.filter_map(|row| row.method.as_deref()))
         .collect()
-}
-
-/// Describes the reference.
-const REFERENCE: &str = "Servers of Replimeter, a primary and one replica per observer, chose for each row and replica the instant from which \
-     it is visible, on the clock of the run: a read showed the row exactly if the server executed it at that instant or later. \
-     The methods measured them over TCP with the code that measures real servers. Rows became visible in the order of their \
-     writes. Outside is the share of rows whose true instant is not in the bracket (last miss began, first hit ended]; the error \
-     is the middle of the bracket less the true instant; the bias is the median of the estimate less that of the true lags of the same rows, the mean of batches of 100 rows with \
-     Student's interval. \
-     Neighbors are threads that computed without a pause on the same cores. For wait, answered late is from the true instant \
-     until the server began to answer, a delay of the server that is part of the error; answer outside is the share of rows in \
-     whose bracket that beginning is not, which is the method's own error. All instants are on the monotonic clock, which setting the \
-     system's time does not change.";
-
-/// Describes the delays of a link.
-const LINK: &str = "A TCP link between primary and replica delays every byte by the injected time, one way. The error is the lag through \
-     the link with the delay, less the lag through the same link without delay, less the delay, for p50 and for p99. The \
-     delays ran in order and in reverse. The repetitions column shows the smallest and the largest error of p50, \
-     each relative to its own part without delay. The error includes the link's own overhead. Measured is the lag from \
-     send for poll and wait, and from the same event on the primary for stamp and tap.";
-
-/// Returns the description of the method.
-fn sentences(run: &CalibrateDocument) -> Vec<String> {
-    let first = if !run.results.reference.is_empty() {
-        REFERENCE
-    } else if !run.results.ablation.is_empty() {
-        ABLATION
-    } else {
-        LINK
-    };
-    let methods = methods::descriptions(&used(run));
-    std::iter::once(first.to_owned()).chain(methods).collect()
 }
 
 /// Returns the headline of a run against the reference.
@@ -329,10 +287,12 @@ pub(crate) fn report(run: &CalibrateDocument) -> Report {
         let title = "Error of each method against the true instants (µs)";
         report.add(Block::table("reference", title, reference_figures(run)));
     }
-    report.how = sentences(run);
     let floors = run.results.floors.iter();
-    report
-        .how
-        .extend(floors.map(|floor| methods::floor_of(floor, "")));
+    report.how = floors.map(|floor| methods::floor_of(floor, "")).collect();
+    if !run.results.ablation.is_empty() {
+        let covered =
+            "Intervals cover this start of the servers only, not the variation between starts.";
+        report.how.push(covered.to_owned());
+    }
     report.with_servers(&run.target)
 }

@@ -133,26 +133,25 @@ fn sentences(run: &ExposureDocument) -> Vec<String> {
     }
     let mut sentences = vec![
         format!(
-            "The primary's binary log was followed over a separate connection, and every {} all replicas were polled at once for what they had \
-             received (not applied). Exposed transactions had arrived from the primary's log by the last reply and were in no reply; \
-             this overcounts transactions logged during a poll, which took {} (p50), {} (p99).",
-            run.settings.poll_interval.map_or_else(String::new, |look| look.to_string()),
+            "Every {} all replicas were polled for what they had received; transactions logged during a poll, which took {} (p50), {} (p99), are \
+             counted too.",
+            run.settings
+                .poll_interval
+                .map_or_else(String::new, |look| look.to_string()),
             Format::Time.text(row.poll_duration_us.p50_us),
             Format::Time.text(row.poll_duration_us.p99_us),
         ),
-        "A transaction is in the log before it is acknowledged, so a crash never loses more acknowledged transactions than this."
-            .to_owned(),
-        "Figures are over time: a poll counts with half of the time since the poll before and half of that until the next, so a stall counts with its \
-         length."
-            .to_owned(),
         format!(
-            "A stall began when the number of exposed transactions had risen to twice its mean less its lower quartile, and was over when it had \
-             fallen to that quartile: {} in this run. Intervals [low, high] are of 95 %, from resamples of whole stalls. A figure has none with \
-             fewer than {MIN_STALLS} stalls, or where stalls longer than those seen may bring it to more than {MAX_UPPER:.0} times its value: \
-             measure for longer.",
+            "{} stalls. Intervals are 95 %; a figure has none with fewer than {MIN_STALLS} stalls, or where stalls longer than those seen may bring \
+             it to more than {MAX_UPPER:.0} times its value: measure for longer.",
             count(row.stalls)
         ),
-        format!("{} polls; {} transactions ({} bytes) were logged during the run.", count(row.polls), count(row.committed), count(row.bytes_committed)),
+        format!(
+            "{} polls; {} transactions ({} bytes) were logged during the run.",
+            count(row.polls),
+            count(row.committed),
+            count(row.bytes_committed)
+        ),
     ];
     if let Some(written) = run.results.written {
         sentences.push(format!(

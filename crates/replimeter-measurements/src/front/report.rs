@@ -155,17 +155,11 @@ pub(super) fn report(run: &FrontDocument) -> Report {
 fn method(run: &FrontDocument) -> Vec<String> {
     let (results, settings) = (&run.results, &run.settings);
     let remedy = settings.remedy.map_or("none", |remedy| remedy.name());
-    let mut method = vec![
-        format!(
-            "The site listened at {}, with {} connections of each front to each server; remedy: {remedy}. Responses are timed from the complete request to \
-             its answer, including the wait for a connection; the time that a connection waits before the front reads from it is not in them.",
-            results.address,
-            settings.connections.unwrap_or_default(),
-        ),
-        "The age of a page is the time from the acknowledgement of the oldest post that it misses, among those of this front, to its read; 0 when \
-         it misses none. Intervals [low, high] are of 95 %, widened for the dependence between requests."
-            .to_owned(),
-    ];
+    let mut method = vec![format!(
+        "The site listened at {}, with {} connections of each front to each server; remedy: {remedy}. Intervals are 95 %.",
+        results.address,
+        settings.connections.unwrap_or_default(),
+    )];
     if let Some(cpu) = results.cpu_per_request_us {
         method.push(format!(
             "The front used {cpu:.0} µs of processor time per request, its connections to the servers included."

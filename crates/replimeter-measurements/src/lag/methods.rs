@@ -1,6 +1,4 @@
-//! How each method works, and how methods differ on the same rows.
-
-use std::collections::BTreeSet;
+//! The error of each method, and how methods differ on the same rows.
 
 use replimeter_model::{
     lag::{Floor, LagDocument},
@@ -33,46 +31,6 @@ pub(crate) fn error(method: &str) -> Option<&'static str> {
         Some(Method::Stamp | Method::StampUdf) => Some("error (clock offset)"),
         _ => Some("error (bracket width)"),
     }
-}
-
-/// Returns the methods of a run.
-pub(crate) fn methods_of(document: &LagDocument) -> BTreeSet<&str> {
-    document
-        .results
-        .rows
-        .iter()
-        .map(|row| row.method.as_str())
-        .collect()
-}
-
-/// Returns the description of each of these methods in one or two sentences.
-pub(crate) fn descriptions(used: &BTreeSet<&str>) -> Vec<String> {
-    let of = |method: &Method| match method {
-        Method::Poll => {
-            "poll: reads run in a tight loop until one returns the row. It became visible between the start of the last \
-             read that missed it and the end of the first that returned it; lag ends there, so it is never too low. The estimate is the most \
-             likely time within the brackets (maximum likelihood, Turnbull 1976)."
-        }
-        Method::Wait => {
-            "wait: a connection waits on the replica for the transaction's GTID; lag ends when the wait returns. Reads before, between and after \
-             waits bracket it: the row became visible after the last read that missed it. The waits start after the acknowledgement, so lag is \
-             too high for a replica that was faster. The estimate is the lag; how much too high it is, only the bracket bounds."
-        }
-        Method::Stamp => {
-            "stamp: the statement runs again on the replica, with SYSDATE(6) in it. Lag from ack uses the replica's timestamp, corrected by \
-             the measured clock offset; it is the time of execution there, not of visibility."
-        }
-        Method::StampUdf => "stamp-udf: as stamp, with the function NOW_USEC().",
-        Method::Tap => {
-            "tap: both binary logs are followed, and transactions matched by GTID; lag is between their arrivals at this client. It shows when the \
-             transaction was in the replica's binary log, not when it was visible."
-        }
-    };
-    Method::ALL
-        .iter()
-        .filter(|method| used.contains(method.name()))
-        .map(|method| of(method).to_owned())
-        .collect()
 }
 
 /// Returns the floor of a method in a sentence.

@@ -313,22 +313,17 @@ fn over_time(name: &str, windows: &[Window], half_us: f64) -> Option<Block> {
 
 fn how(document: &LagDocument) -> Vec<String> {
     let mut how = vec![
-        "All times are by one monotonic clock in one process. Writers send rows to the primary while each observer watches its replica on its \
-         own connection, independently. Negative lag means that a row was visible on a replica before the primary acknowledged it."
+        "Intervals are 95 %; quantiles with fewer than ten samples beyond them are omitted."
             .to_owned(),
     ];
-    how.extend(methods::descriptions(&methods::methods_of(document)));
-    how.push(
-        "Intervals are 95 %, from order statistics (a bootstrap for the estimate), widened where consecutive rounds are \
-         correlated. Quantiles with fewer than ten samples beyond them are omitted; from p90 on they have no interval where one stall \
-         has more than about a fifteenth of the samples beyond them."
-            .to_owned(),
-    );
-    how.push(covered(
-        document.target.fresh_starts,
-        "intervals reach at least as far as Student's t of the starts' quantiles (of their logarithms where all are positive); a quantile \
-         beyond which a start has fewer than five rounds has the starts in its correlation",
-    ));
+    let mut rows = document.results.rows.iter();
+    if rows.any(|row| row.from_ack.min_us.is_some_and(|us| us < 0.0)) {
+        how.push(
+            "Negative lag: a row was visible on a replica before the primary acknowledged it."
+                .to_owned(),
+        );
+    }
+    how.push(covered(document.target.fresh_starts));
     how.push(format!(
         "Warm-up: {} rounds, excluded.",
         count(document.results.warm_up_rounds)

@@ -169,26 +169,14 @@ fn sentences(run: &LoadDocument) -> Vec<String> {
         .first()
         .map_or(0.0, |row| row.load.warm_up_us / 1e6);
     let mut sentences = vec![format!(
-        "Each thread is a connection with prepared statements. Measured after a warm-up of {ramp:.1} s. Response is from an operation's \
-         intended start, service from its actual start; in a closed loop an operation is due when the previous one ends, so \
-         both are equal and a server stall also delays the load. Both include retries. The interval (batch \
-         means) covers this run only, not the variation between starts."
+        "Measured after a warm-up of {ramp:.1} s. Intervals cover this run only, not the variation between starts."
     )];
-    let mut servers = run.results.rows.iter().flat_map(|row| &row.servers);
-    if servers.any(|server| server.fsyncs_per_op.is_some()) {
-        let together = run
-            .results
-            .rows
-            .windows(2)
-            .any(|two| two[0].load.threads == two[1].load.threads);
-        sentences.push(format!(
-            "{}Flushes are those of the storage engine; servers do not count flushes of the binary log.",
-            if together {
-                "Workloads ran concurrently: server resources are those of all workloads together, per operation of any. "
-            } else {
-                ""
-            }
-        ));
+    let mut pairs = run.results.rows.windows(2);
+    if pairs.any(|two| two[0].load.threads == two[1].load.threads) {
+        sentences.push(
+            "Workloads ran concurrently: server resources are those of all workloads together, per operation of any."
+                .to_owned(),
+        );
     }
     for data in &run.results.data {
         let size = format!(

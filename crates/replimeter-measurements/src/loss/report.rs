@@ -162,19 +162,13 @@ fn sentences(run: &LossDocument) -> Vec<String> {
             settings.rate.map_or_else(|| "back to back".to_owned(), |rate| format!("at {} per second", count(rate))),
             settings.duration.map_or_else(String::new, |duration| duration.to_string()),
         ),
-        "The replicas applied everything they had received; the most advanced one was promoted (a group elects its own primary), and every \
-         transaction was looked up there. Recovery is from the primary's failure to the first acknowledged write on the promoted server; it excludes \
-         failure detection, which a failover manager adds, except where a cluster detects the failure itself."
+        "Recovery excludes failure detection, which a failover manager adds, except where a cluster detects the failure itself."
             .to_owned(),
         "Killing a process keeps data that the operating system had not yet written: the additional loss in a power failure depends on the flush \
          settings and is not in these figures."
             .to_owned(),
-        "Lost transactions were acknowledged and are not present (since: time from the first of them to the crash). Seen then lost: another session \
-         had read them. Unacked transactions were started and never acknowledged; some of them are present."
-            .to_owned(),
         format!(
-            "Shares have 95 % Wilson intervals. The interval of a mean is made of that share and of the size of the losses. A mean of fewer than \
-             {MIN_LOSSES} crashes with a loss has no interval: they miss a kind of crash that is three in ten with more than 10 %. Crashes are independent."
+            "Intervals are 95 %; a mean of fewer than {MIN_LOSSES} crashes with a loss has none."
         ),
     ];
     if let Some(us) = run.results.semi_sync_timeout_us {

@@ -204,25 +204,16 @@ pub(super) fn how(run: &CostDocument) -> Vec<String> {
     let mut sentences = Vec::new();
     if run.results.self_test.is_none() {
         sentences.push(format!(
-            "Each mode had {}, in rounds of randomized order (seed {}); only the servers of the measured mode ran. The \
-             load was measured in blocks after a warm-up; throughput is the mean over starts, its stdev is between blocks.",
+            "Each mode had {}, in rounds of randomized order (seed {}).",
             starts(run),
             settings.seed.unwrap_or(0)
         ));
     }
     sentences.push(
-        "Intervals are 95 %, Student's: of the starts, and for ratios and differences of the rounds. In simulations their coverage is 91 to 97 % \
-         from three on; one start has no interval. Each mode is compared with none (binary log off) of the same binary, in the same rounds. \
-         Quantiles and their ratios are of whole starts."
+        "Intervals are 95 %, over the starts; one start has none. Each mode is compared with none (binary log off) of the same binary, in the same \
+         rounds."
             .to_owned(),
     );
-    let mut servers = run.results.rows.iter().flat_map(|row| &row.servers);
-    if servers.any(|server| server.fsyncs_per_op.is_some()) {
-        sentences.push(
-            "Flushes (fsyncs/op) are those of the storage engine. Servers do not count flushes of the binary log; sync_binlog=1 adds them."
-                .to_owned(),
-        );
-    }
     let durability = settings.durability.unwrap_or_default();
     sentences.push(format!(
         "Durability {}, the same for all modes: {}.",
@@ -230,23 +221,7 @@ pub(super) fn how(run: &CostDocument) -> Vec<String> {
         run.results.durability.join("; ")
     ));
     if let Some(workload) = &settings.workload {
-        sentences.push(format!(
-            "Workload {workload}, closed loop: each thread sends its next operation after the reply to the previous one. Latency is from send to reply."
-        ));
-    }
-    if !settings.link_delays.is_empty() {
-        sentences.push(
-            "Links delay every byte between the servers by the time shown, each way; a mode without replicas has no link.".to_owned(),
-        );
-    }
-    if run
-        .results
-        .rows
-        .iter()
-        .any(|row| row.mode == "galera" || row.mode == "group")
-    {
-        sentences
-            .push("Clusters have the same number of servers as the other modes, unless the mode names a number.".to_owned());
+        sentences.push(format!("Workload {workload}, closed loop."));
     }
     if run.client.cores > 0 {
         sentences.push(format!(

@@ -193,15 +193,6 @@ pub(super) fn sentences(run: &ScaleDocument) -> Vec<String> {
         "The client's threads used at most {:.0} % of one core{limit}.",
         busiest.fold(0.0, f64::max)
     ));
-    if run.results.fits.iter().any(|fit| fit.refused.is_none()) {
-        sentences.push(
-            "The law is X(N) = λN / (1 + σ(N − 1) + κN(N − 1)) (Universal Scalability Law, Gunther 2007), fitted to the means of the starts by \
-             relative error. For selects, N is the number of servers read from. For writes, N is the number of servers, and X \
-             the writes that all of them execute together, since each executes every write. The peak is the first number of \
-             replicas at which one more adds no selects."
-                .to_owned(),
-        );
-    }
     sentences
 }
 
@@ -276,8 +267,7 @@ fn rounds(run: &ScaleDocument) -> String {
         .map(|warm_up| warm_up.as_time().unwrap_or_default());
     format!(
         "Each number of replicas was started {}, in an order randomized for each round ({}); on each start, every phase ran \
-         {} for {}, in order and in reverse, after a warm-up of {}. Between blocks, replicas apply everything and the \
-         inserted rows are removed.",
+         {} for {}, in order and in reverse, after a warm-up of {}.",
         times(run.results.order.len() as u64),
         order.collect::<Vec<_>>().join("; "),
         times(u64::from(settings.blocks.unwrap_or_default())),

@@ -322,39 +322,12 @@ fn slowed(course: &StaleTimeline) -> Vec<String> {
 /// Returns the description of the method.
 pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
     let judged = run.results.rows.iter().any(|row| row.judged == "load");
-    let mut sentences = if judged {
-        vec![
-            "The load's own statements write and read row versions; no other row is read or written. A read is stale when it misses \
-             a version acknowledged before it was sent; the curve is by the time since that acknowledgement. Reads of rows not yet \
-             written are excluded. Intervals are Wilson's, widened for correlation within windows; with no event, the upper \
-             bound is given."
-                .to_owned(),
-        ]
-    } else if run.settings.through == Some(Through::Http) {
-        vec![visits(run)]
-    } else {
-        vec![
-        "A round writes one row on the writer (UPDATE … SET k = round, by a random odd id) and reads it on each reader immediately \
-         after the acknowledgement. It is stale when that first read missed the write; staleness is from the acknowledgement to \
-         the reply that showed it, of stale rounds only. Intervals are Wilson's, widened for correlation within windows; with no event, \
-         the upper bound is given."
-            .to_owned(),
-        ]
-    };
-    if !judged && run.results.rows.iter().any(|row| row.curve.len() > 1) {
-        sentences.push(
-            "The curve has separate rounds, whose reads were scheduled at fixed times after the acknowledgement, in random order; \
-             its times are the achieved ones. The wait for a share of fresh reads is estimated from when each round's write \
-             became visible, bracketed by its reads (Turnbull)."
-                .to_owned(),
-        );
+    let mut sentences =
+        vec!["Intervals are 95 %; without any event the upper bound is given.".to_owned()];
+    if run.settings.through == Some(Through::Http) {
+        sentences.push(site(run));
     }
-    sentences.push(covered(
-        run.target.fresh_starts,
-        "the number of rounds behind each interval is divided by the variation between starts, where that is larger than the \
-         correlation within windows (with Student's t); staleness, and the wait, reach at least as far as Student's t of the starts' \
-         quantiles",
-    ));
+    sentences.push(covered(run.target.fresh_starts));
     sentences.extend(waits(run));
     sentences.extend(run.results.rows.iter().filter_map(|row| behind(run, row)));
     sentences.extend(run.results.rows.iter().flat_map(|row| troubles(run, row)));
@@ -381,20 +354,12 @@ pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
     sentences
 }
 
-/// Returns what a round of a site's visitor is.
-fn visits(run: &StaleDocument) -> String {
-    let fronts = run.settings.fronts.unwrap_or_default();
-    let site = if fronts > 1 {
-        format!("HAProxy passes requests to {fronts} fronts in turn")
-    } else {
-        "one front takes the requests".to_owned()
-    };
-    format!(
-        "In a round one visitor of a site posts (POST /insert), and loads the page (GET /) as soon as the answer has arrived, and again, after a pause of \
-         a tenth of the time since the post, until the post is there; a visitor keeps its cookies for 20 rounds; {site}. A page is stale when the first one missed the post; staleness is \
-         from the answer to the post, at the visitor, to the end of the page that showed it, of stale rounds only. A first page that shows less than an earlier page of its visitor is non-monotonic. Intervals are Wilson's, widened for correlation within windows; with no event, the upper bound is given. \
-         Pages, waits and processor time are of the rounds with an immediate reload."
-    )
+/// Returns what took the requests of a site.
+fn site(run: &StaleDocument) -> String {
+    match run.settings.fronts.unwrap_or_default() {
+        0 | 1 => "One front took the requests.".to_owned(),
+        fronts => format!("HAProxy passed requests to {fronts} fronts in turn."),
+    }
 }
 
 /// Returns by how many versions the stale reads of a row were behind, if by more than one.

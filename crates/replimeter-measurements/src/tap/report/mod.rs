@@ -107,10 +107,7 @@ fn spread(distribution: &Distribution) -> String {
 /// Returns the description of the method.
 fn sentences(run: &TapDocument) -> Vec<String> {
     let mut sentences = vec![
-        "Each binary log is followed over its own connection, as a replica does; nothing is written. A transaction's lag is \
-         its arrival from the replica less its arrival from the primary, both stamped by one clock when its last byte was \
-         read, and matched by GTID. Lag is from binary log to binary log, not to visibility. Negative lag is kept."
-            .to_owned(),
+        "Lag is from binary log to binary log, not to visibility; negative lag is kept.".to_owned(),
     ];
     match &run.results.floor {
         Some(floor) => sentences.push(format!(
@@ -126,16 +123,6 @@ fn sentences(run: &TapDocument) -> Vec<String> {
             .push("The method's own error is unknown: nothing was committed while the primary was followed twice.".to_owned()),
     }
     sentences.extend(run.results.rows.iter().flat_map(of_row));
-    if run.settings.group_by.is_some()
-        || !run.settings.include.is_empty()
-        || !run.settings.exclude.is_empty()
-    {
-        sentences.push(
-            "A transaction logged as a statement counts for its session's default schema, regardless of what it changed; only row events \
-             name their tables."
-                .to_owned(),
-        );
-    }
     sentences.extend(run.results.clocks.iter().map(of_clock));
     sentences.extend(run.results.streams.iter().map(of_stream));
     sentences
