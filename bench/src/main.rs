@@ -1,6 +1,7 @@
 //! `make bench`: measures the performance goals of a version, as ratios and counts, next to
 //! the alternatives in the same run. Run it on an otherwise idle machine.
 
+mod ablation;
 mod bare;
 mod compare;
 mod disturbance;
@@ -41,7 +42,7 @@ fn main() {
     if std::env::args().any(|arg| arg == "--bare") {
         return bare::bare();
     }
-    let parts: [(&str, fn()); 18] = [
+    let parts: [(&str, fn()); 19] = [
         ("starts", starts),
         ("shapes", shapes::starts),
         ("links", shapes::links),
@@ -52,6 +53,7 @@ fn main() {
         ("writes", methods::writes),
         ("tap", tap::tap),
         ("disturbance", disturbance::disturbance),
+        ("ablation", ablation::ablation),
         ("hosts", hosts::hosts),
         ("load", load::load),
         ("loss", loss::loss),

@@ -3,10 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    envelope::Envelope, estimate::Estimate, lag::Floor, plan::CalibrateSettings,
-    record::Distribution,
-};
+use crate::{envelope::Envelope, lag::Floor, plan::CalibrateSettings, record::Distribution};
 
 /// Result of one method for one injected delay on one replica.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -83,58 +80,6 @@ pub struct ReferenceRow {
     pub answered_late_us: Distribution,
 }
 
-/// Result of one method under one combination of conditions of an ablation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct AblationRow {
-    /// Threads of the load; 0 is no load.
-    pub threads: u32,
-    /// Whether idle cores were kept awake.
-    pub keep_awake: bool,
-    /// Whether the measuring threads had real-time priority.
-    pub real_time: bool,
-    /// The methods that measured at the same time; empty when only the load ran.
-    pub methods: Vec<String>,
-    /// The method of this row; null when only the load ran.
-    pub method: Option<String>,
-    /// Counted rounds.
-    pub rounds: u64,
-    /// Rounds whose row was not seen before the timeout.
-    pub timed_out: u64,
-    /// Rounds whose row was seen, but not when: a clock was set about then.
-    pub unplaced: u64,
-    /// Lag from send; its intervals contain the spread between repetitions.
-    pub from_send: Distribution,
-    /// Operations of the load per second, geometric mean of the repetitions; null without a load.
-    pub throughput: Estimate,
-}
-
-/// What an instrument, or its use of the cores, changes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct AblationEffect {
-    /// `keep-awake`, `real-time`, or a method.
-    pub of: String,
-    /// Threads of the load; 0 is no load.
-    pub threads: u32,
-    /// Whether idle cores were kept awake, of `real-time`.
-    pub keep_awake: Option<bool>,
-    /// Whether the measuring threads had real-time priority, of `keep-awake`.
-    pub real_time: Option<bool>,
-    /// Complete repetitions, each of which gives one ratio of each kind.
-    pub repetitions: u32,
-    /// Median lag with, divided by that without: geometric mean over repetitions and the other conditions. Of a method: its
-    /// lag with all methods together, divided by its lag alone. The interval is Student's t of the logarithms of the repetitions.
-    pub lag_ratio: Estimate,
-    /// Throughput of the load with, divided by that without. Of a method: with the writer and it alone, divided
-    /// by that of the load alone.
-    pub throughput_ratio: Estimate,
-    /// Whether the setting is on by default under these conditions; null for methods.
-    pub default_on: Option<bool>,
-    /// Whether these figures ask for the other default: true if the whole interval of one is better by 5 %, and that of none
-    /// reaches as far in the other direction; false if none reaches 5 % better, or a whole one is worse by it. Null where they leave
-    /// it open, and for methods.
-    pub other_default: Option<bool>,
-}
-
 /// The record of a `calibrate` run.
 pub type CalibrateDocument = Envelope<CalibrateSettings, CalibrateResults>;
 
@@ -148,10 +93,4 @@ pub struct CalibrateResults {
     /// With `--reference`, instead of the above: a row per method, observers, neighbors and delays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reference: Vec<ReferenceRow>,
-    /// With `--ablation`, instead of all others: a row per combination of conditions and method.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ablation: Vec<AblationRow>,
-    /// With `--ablation`: what each setting and method changes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub effects: Vec<AblationEffect>,
 }

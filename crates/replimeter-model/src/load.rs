@@ -302,17 +302,6 @@ pub struct RatedLoad {
 }
 
 impl RatedLoad {
-    /// Returns a closed loop on data of the workload's default size.
-    #[must_use]
-    pub fn closed(spec: LoadSpec) -> Self {
-        Self {
-            spec,
-            rate: None,
-            arrivals: Arrivals::default(),
-            size: None,
-        }
-    }
-
     /// Returns the open loop, if it is one.
     #[must_use]
     pub fn open_loop(&self) -> Option<OpenLoop> {

@@ -32,12 +32,6 @@ pub enum Format {
 /// The factor between the ends of a ratio's interval from which the ratio is unknown.
 const HOPELESS: f64 = 100.0;
 
-/// Returns the word for a switch.
-#[must_use]
-pub fn on_off(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
-}
-
 impl Format {
     /// Formats the figure; a dash if it is missing.
     pub fn text(self, value: Option<f64>) -> String {

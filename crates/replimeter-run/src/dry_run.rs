@@ -225,12 +225,9 @@ impl<'a> PlanEffects<'a> {
     }
 
     /// Adds loads with their rates, and the tables of each workload once.
-    pub fn rated_loads<'l>(
-        &mut self,
-        loads: impl IntoIterator<Item = &'l RatedLoad>,
-    ) -> Result<(), CliError> {
+    pub fn rated_loads(&mut self, loads: &[RatedLoad]) -> Result<(), CliError> {
         let specs = loads
-            .into_iter()
+            .iter()
             .map(|load| (&load.spec, load.rate.map(LoadRate::PerSecond)));
         self.loads(&specs.collect::<Vec<_>>())
     }

@@ -1,25 +1,22 @@
 //! The chart of a `calibrate` run.
 
-use replimeter_model::calibrate::{AblationRow, CalibrateDocument, CalibrateRow, ReferenceRow};
+use replimeter_model::calibrate::{CalibrateDocument, CalibrateRow, ReferenceRow};
 
 use replimeter_render::charts::{grouped, times_in};
 use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series},
     figures::{Unit, time},
-    format::{Format, number, on_off},
+    format::number,
     report::Table,
 };
 
-/// Returns a chart of times with intervals, a line for each name.
-fn with_intervals(
-    x: &'static str,
-    y: &'static str,
-    points: impl Iterator<Item = (String, Point)>,
-) -> Chart {
+/// Returns a chart of errors with intervals, a line for each name.
+fn of_errors(x: &'static str, points: impl Iterator<Item = (String, Point)>) -> Chart {
     let lines = grouped(points).into_iter();
     Chart {
+        note: "Zero means no error. Bars are 95 % intervals.".into(),
         x: Axis::new(x, Scale::Linear),
-        y: Axis::time(y, Unit::Micro, Scale::Linear),
+        y: Axis::time("error of p50", Unit::Micro, Scale::Linear),
         hover: "{x}: {y}",
         whiskers: true,
         series: lines
@@ -35,9 +32,6 @@ pub(crate) fn charts(run: &CalibrateDocument) -> Vec<Chart> {
     if !run.results.reference.is_empty() {
         return reference(run);
     }
-    if !run.results.ablation.is_empty() {
-        return ablation(run);
-    }
     let point = |row: &CalibrateRow| {
         let error = row.error_p50_us?;
         let half = row
@@ -51,7 +45,6 @@ pub(crate) fn charts(run: &CalibrateDocument) -> Vec<Chart> {
     vec![Chart {
         id: "calibration",
         title: "Error of p50: measured less injected delay",
-        note: "Zero means no error. Bars are 95 % intervals.".into(),
         table: Table::of(
             1,
             &run.results.rows,
@@ -63,51 +56,7 @@ pub(crate) fn charts(run: &CalibrateDocument) -> Vec<Chart> {
                 ("error p99 (µs)", &|row| shown(row.error_p99_us)),
             ],
         ),
-        ..with_intervals("injected delay", "error of p50", points)
-    }]
-}
-
-/// Returns the chart of the median lag by method, with and without each use of the cores.
-fn ablation(run: &CalibrateDocument) -> Vec<Chart> {
-    let point = |row: &AblationRow| {
-        let lag = row.from_send.p50_us?;
-        let [low, high] = row.from_send.p50_us_ci95.unwrap_or([lag; 2]);
-        let line = format!(
-            "keep-awake {}, real-time {}",
-            on_off(row.keep_awake),
-            on_off(row.real_time)
-        );
-        let among = if row.methods.len() > 1 {
-            " among all"
-        } else {
-            ""
-        };
-        let method = row.method.as_ref()?;
-        let name = format!("{method}{among}, {}", number(row.threads, "thread"));
-        Some((line, Point::of(name, lag).within(low, high)))
-    };
-    let points = run.results.ablation.iter().filter_map(point);
-    vec![Chart {
-        id: "ablation",
-        title: "Median lag from send by method and load",
-        note: "Bars are 95 % intervals between repetitions.".into(),
-        table: Table::of(
-            2,
-            &run.results.effects,
-            &[
-                ("threads", &|row| row.threads.to_string()),
-                ("of", &|row| row.of.clone()),
-                ("lag ratio", &|row| Format::Ratio.text(row.lag_ratio.value)),
-                ("throughput ratio", &|row| {
-                    Format::Ratio.text(row.throughput_ratio.value)
-                }),
-            ],
-        ),
-        ..with_intervals(
-            "method and threads of the load",
-            "lag from send p50",
-            points,
-        )
+        ..of_errors("injected delay", points)
     }]
 }
 
@@ -129,7 +78,6 @@ fn reference(run: &CalibrateDocument) -> Vec<Chart> {
     vec![Chart {
         id: "reference",
         title: "Error of p50: middle of the bracket less the true instant",
-        note: "Zero means no error. Bars are 95 % intervals.".into(),
         table: Table::of(
             2,
             &run.results.reference,
@@ -142,6 +90,6 @@ fn reference(run: &CalibrateDocument) -> Vec<Chart> {
                 ("error p99 (µs)", &|row| shown(row.error_us.p99_us)),
             ],
         ),
-        ..with_intervals("delay", "error of p50", points)
+        ..of_errors("delay", points)
     }]
 }

@@ -1,11 +1,10 @@
 //! The figures of `calibrate`.
 
 use replimeter_model::calibrate::CalibrateDocument;
-use replimeter_render::format::on_off;
 use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
-    figures::{DimensionSpec, Figures, METHOD, REPLICA, THREADS, digits},
+    figures::{DimensionSpec, Figures, METHOD, REPLICA, digits},
 };
 use replimeter_stats::compare::Resampled;
 
@@ -28,25 +27,10 @@ const REFERENCE: &[DimensionSpec] = &[
     DimensionSpec::new("delays").never_compared(),
 ];
 
-const ABLATION: &[DimensionSpec] = &[
-    METHOD,
-    THREADS.never_compared(),
-    DimensionSpec::new("keep_awake")
-        .label("keep-awake {}")
-        .never_compared(),
-    DimensionSpec::new("real_time")
-        .label("real-time {}")
-        .never_compared(),
-    DimensionSpec::new("methods")
-        .label("by {}")
-        .never_compared(),
-];
-
 figures! {
     LAG = "calibrate.measured" [p50 p99]: Us, Lower, Ratio, of ROW;
     // An error can have either sign.
     ERROR = "calibrate.error" [p50 p99]: Us, Neither, Difference, of ROW;
-    EFFECT = "calibrate.ablation" [p50]: Us, Lower, Ratio, of ABLATION;
     BIAS = "calibrate.reference_error" [p50]: Us, Neither, Difference, of REFERENCE;
 }
 
@@ -73,18 +57,6 @@ pub(super) fn figures(document: &CalibrateDocument) -> Result<Figures, CliError>
             .p50_us
             .map(|p50| Resampled::of_interval(p50, error.p50_us_ci95, row.rounds));
         figures.add(&BIAS[0], &of, drawn);
-    }
-    for row in &document.results.ablation {
-        let Some(method) = &row.method else { continue };
-        let (threads, methods) = (row.threads.to_string(), row.methods.join("+"));
-        let of = [
-            method.as_str(),
-            &threads,
-            on_off(row.keep_awake),
-            on_off(row.real_time),
-            &methods,
-        ];
-        figures.stated(EFFECT, &of, &row.from_send);
     }
     Ok(figures)
 }

@@ -1,9 +1,7 @@
 //! `calibrate`: injects known delays and reports the error of each method.
 
-mod ablation;
 pub(crate) mod charts;
 mod delays;
-mod effects;
 mod figures;
 mod reference;
 pub(crate) mod report;
@@ -70,15 +68,6 @@ pub(crate) enum Call {
     },
     /// One observation of a row of the reference.
     Observation(reference::Observation),
-    /// A part of an ablation begins.
-    Ablation {
-        condition: ablation::Condition,
-        replicas: Vec<String>,
-    },
-    /// One observation of a row in it.
-    AblationSample(LagSample),
-    /// What the load did in it.
-    AblationLoad { operations: u64, took: Nanos },
 }
 
 /// State gathered during the run.
@@ -89,8 +78,6 @@ pub(crate) struct Accumulator {
     cells: Vec<Condition>,
     /// Parts against the reference.
     parts: Vec<reference::Part>,
-    /// Parts of an ablation; the last one is measured now.
-    ablation: Vec<ablation::Part>,
     floors: Vec<(Method, FloorSummary)>,
     delay: TimeSpan,
     turn: usize,
@@ -112,7 +99,6 @@ Examples:
   replimeter calibrate --sandbox mysql/async:1 --method poll,wait,tap
   replimeter calibrate --link-delay 0,1ms,10ms --rounds 500 --json
   replimeter calibrate --reference --observers 1,8
-  replimeter calibrate --ablation --threads 0,8
 
 Terms of the report:
   injected  delay that the link adds, one way
@@ -181,11 +167,6 @@ Terms of the report:
                 effects.load(all(parts));
                 Ok(())
             }
-            Conditions::Ablation(loads) => {
-                effects.table("the writer's rows");
-                effects.load(all(4 * (methods + usize::from(methods > 1)) * loads.len()));
-                effects.rated_loads(loads.iter().flatten())
-            }
         }
     }
 
@@ -194,7 +175,6 @@ Terms of the report:
         let link_delays = match &work.conditions {
             Conditions::LinkDelays(delays) => delays,
             Conditions::Reference(plan) => return reference::run(cx, plan),
-            Conditions::Ablation(loads) => return ablation::run(cx, loads),
         };
         let [Target::Sandbox(spec)] = cx.plan.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
@@ -216,7 +196,16 @@ Terms of the report:
             record.link = Some(format!("{} one way, one after another", delays.join(", ")));
         }
         cx.write_manifest()?;
-        let (possible, table) = begin(cx, servers.label(), &mut cluster)?;
+        let possible = lag::available_methods(&mut cluster, &work.lag.methods)?;
+        cx.warn(possible.warnings.iter().cloned());
+        let (table, found) = ProbeTable::create(&mut cluster, work.lag.timeout.0)?;
+        cx.warn(found);
+        cx.take(Call::Shape {
+            label: servers.label().to_owned(),
+            mode: cluster.mode.to_owned(),
+            replicas: cluster.replica_names(),
+            methods: possible.methods.clone(),
+        })?;
         let faults = servers
             .faults()
             .ok_or_else(|| unexpected("these servers support no fault injection"))?;
@@ -235,7 +224,6 @@ Terms of the report:
             names: Vec::new(),
             cells: Vec::new(),
             parts: Vec::new(),
-            ablation: Vec::new(),
             floors: Vec::new(),
             delay: TimeSpan::from_secs(0),
             turn: 0,
@@ -282,35 +270,20 @@ Terms of the report:
                 replicas,
             } => {
                 rows.switch(Samples::new(condition.label(), 1, replicas));
+                // Repetitions share a part; the last one is measured now.
                 let parts = &mut accumulator.parts;
-                let new = || reference::Part::new(condition);
-                last_one(parts, |part| part.condition == condition, new);
+                let known = parts.iter().position(|part| part.condition == condition);
+                let part = known.map_or_else(
+                    || reference::Part::new(condition),
+                    |known| parts.remove(known),
+                );
+                parts.push(part);
             }
             Call::Observation(observation) => {
                 if let Some(part) = accumulator.parts.last_mut() {
                     part.record(&observation);
                 }
                 rows.add(observation.sample);
-            }
-            Call::Ablation {
-                condition,
-                replicas,
-            } => {
-                rows.switch(Samples::new(condition.label(), 1, replicas));
-                let parts = &mut accumulator.ablation;
-                let new = || ablation::Part::new(condition.clone());
-                last_one(parts, |part| part.condition == condition, new).begin_repetition();
-            }
-            Call::AblationSample(sample) => {
-                if let Some(part) = accumulator.ablation.last_mut() {
-                    part.record(&sample);
-                }
-                rows.add(sample);
-            }
-            Call::AblationLoad { operations, took } => {
-                if let Some(part) = accumulator.ablation.last_mut() {
-                    part.loaded(operations, took);
-                }
             }
             Call::TurnEnded(outcome) => {
                 accumulator.lateness.merge(&outcome.lateness);
@@ -331,7 +304,6 @@ Terms of the report:
     fn is_empty(accumulator: &Accumulator) -> bool {
         accumulator.cells.iter().all(|cell| cell.rounds == 0)
             && accumulator.parts.iter().all(reference::Part::is_empty)
-            && accumulator.ablation.iter().all(ablation::Part::is_empty)
     }
 
     fn conclude(
@@ -344,7 +316,6 @@ Terms of the report:
             names,
             cells,
             parts,
-            ablation,
             floors,
             lateness,
             warnings,
@@ -355,14 +326,11 @@ Terms of the report:
             .iter()
             .map(|cell| (cell.tag(names), cell.all.histogram().clone()));
         let series = series.chain(parts.iter().map(reference::Part::histogram));
-        let series = series.chain(ablation.iter().flat_map(ablation::Part::histograms));
         let floor = |(method, summary): &_| floor(label, *method, summary);
         let target = match run.work.conditions {
             Conditions::Reference(_) => run.target("reference".to_owned(), Vec::new()),
             _ => run.target(label.clone(), vec![mode.clone()]),
         };
-        let mut compared: Vec<_> = ablation.iter().filter(|part| !part.is_empty()).collect();
-        compared.sort_by_key(|part| &part.condition);
         let mut measured: Vec<_> = parts.iter().filter(|part| !part.is_empty()).collect();
         measured.sort_by_key(|part| part.condition);
         Concluded {
@@ -376,11 +344,6 @@ Terms of the report:
                 rows: results::results(&accumulator, names),
                 floors: floors.iter().map(floor).collect(),
                 reference: measured.into_iter().map(reference::Part::row).collect(),
-                effects: effects::effects(&compared),
-                ablation: compared
-                    .into_iter()
-                    .flat_map(ablation::Part::rows)
-                    .collect(),
             },
             ..Concluded::default()
         }
@@ -401,26 +364,6 @@ Terms of the report:
     fn charts(document: &CalibrateDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
         Ok(crate::calibrate::charts::charts(document))
     }
-}
-
-/// Returns the methods that are possible on these servers, and the table of the rows, which it creates.
-fn begin(
-    cx: &mut RunContext<'_, Calibrate>,
-    label: &str,
-    cluster: &mut Cluster,
-) -> Result<(AvailableMethods, ProbeTable), CliError> {
-    let work = &cx.work.lag;
-    let possible = lag::available_methods(cluster, &work.methods)?;
-    cx.warn(possible.warnings.iter().cloned());
-    let (table, found) = ProbeTable::create(cluster, work.timeout.0)?;
-    cx.warn(found);
-    cx.take(Call::Shape {
-        label: label.to_owned(),
-        mode: cluster.mode.to_owned(),
-        replicas: cluster.replica_names(),
-        methods: possible.methods.clone(),
-    })?;
-    Ok((possible, table))
 }
 
 /// Measures a part; `call` is the event of an observation.
@@ -456,45 +399,15 @@ fn end(cx: &mut RunContext<'_, Calibrate>, outcome: Outcome, label: &str) -> Res
     failure.map_or(Ok(()), |failure| Err(failure.for_shape(label, true)))
 }
 
-/// Makes a part the last one, and returns it; a new one if it has not begun yet. Repetitions share a part.
-fn last_one<P>(parts: &mut Vec<P>, is_it: impl Fn(&P) -> bool, new: impl FnOnce() -> P) -> &mut P {
-    let known = parts.iter().position(is_it);
-    let part = known.map_or_else(new, |known| parts.remove(known));
-    parts.push(part);
-    let last = parts.len() - 1;
-    &mut parts[last]
-}
-
 #[cfg(test)]
 mod tests {
     use replimeter_model::{
         plan::{CalibrateSettings, PlanFile, Section},
-        sample::{Phase, Sighting, Write},
+        sample::{Phase, Write},
         warning::WarningCode,
     };
 
     use super::*;
-
-    /// An observation of a row that was sent at the beginning of the run.
-    pub(super) fn sample(method: Method, sighting: Option<Sighting>) -> LagSample {
-        LagSample {
-            replica: 0,
-            method,
-            write: Write {
-                seq: 1,
-                phase: Phase::Measure,
-                sweep: 0,
-                step: 0,
-                row_in_step: 1,
-                size_bytes: 1,
-                intended: Nanos(0),
-                send: Nanos(0),
-                ack: Nanos(1),
-            },
-            sighting,
-            untold: false,
-        }
-    }
 
     #[test]
     fn clock_set_in_a_later_part_is_reported() {
@@ -506,8 +419,21 @@ mod tests {
         accumulator.names = vec!["replica1".to_owned()];
         accumulator.cells = cells(&planned.plan, 1, &[Method::Stamp]);
         let sample = |untold| LagSample {
+            replica: 0,
+            method: Method::Stamp,
+            write: Write {
+                seq: 1,
+                phase: Phase::Measure,
+                sweep: 0,
+                step: 0,
+                row_in_step: 1,
+                size_bytes: 1,
+                intended: Nanos(0),
+                send: Nanos(0),
+                ack: Nanos(1),
+            },
+            sighting: None,
             untold,
-            ..sample(Method::Stamp, None)
         };
         accumulator.record(&sample(true));
         accumulator.record(&sample(false));

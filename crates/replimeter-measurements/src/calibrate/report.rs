@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use replimeter_model::calibrate::{AblationEffect, CalibrateDocument};
+use replimeter_model::calibrate::CalibrateDocument;
 
 use crate::lag::methods;
 use replimeter_render::{
     figures::{Unit, count, time},
-    format::{Format, number, on_off},
+    format::{Format, number},
     headline::{with_end_note, with_level},
     report::{Block, Cell, Report, Table},
 };
@@ -70,108 +70,11 @@ fn reference_figures(run: &CalibrateDocument) -> Table {
     )
 }
 
-/// Returns the name of a setting, with the other one.
-fn setting(effect: &AblationEffect) -> String {
-    match (effect.keep_awake, effect.real_time) {
-        (Some(awake), _) => format!("{}, keep-awake {}", effect.of, on_off(awake)),
-        (_, Some(real_time)) => format!("{}, real-time {}", effect.of, on_off(real_time)),
-        _ => effect.of.clone(),
-    }
-}
-
-fn effects(run: &CalibrateDocument) -> Table {
-    let word = |on: Option<bool>| Cell::from(on.map(on_off));
-    Table::of(
-        2,
-        &run.results.effects,
-        &[
-            ("threads", &|row| u64::from(row.threads).into()),
-            ("of", &|row| setting(row).into()),
-            ("n", &|row| u64::from(row.repetitions).into()),
-            ("lag", &|row| Format::Ratio.estimate(&row.lag_ratio)),
-            ("throughput", &|row| {
-                Format::Ratio.estimate(&row.throughput_ratio)
-            }),
-            ("default", &|row| word(row.default_on)),
-            (
-                "by these figures",
-                &|row| match (row.default_on, row.other_default) {
-                    (None, _) => Cell::NONE,
-                    (_, None) => "open".into(),
-                    (Some(on), Some(other)) => word(Some(on != other)),
-                },
-            ),
-        ],
-    )
-}
-
-fn conditions(run: &CalibrateDocument) -> Table {
-    let us = Format::In(Unit::Micro);
-    Table::of(
-        4,
-        &run.results.ablation,
-        &[
-            ("threads", &|row| u64::from(row.threads).into()),
-            ("keep-awake", &|row| on_off(row.keep_awake).into()),
-            ("real-time", &|row| on_off(row.real_time).into()),
-            ("method", &|row| match (&row.method, row.methods.len()) {
-                (None, _) => "none".into(),
-                (Some(method), 1) => Cell::from(method),
-                (Some(method), _) => format!("{method}, among all").into(),
-            }),
-            ("n", &|row| row.rounds.into()),
-            ("lag from send p50", &|row| {
-                us.with_interval_ends(row.from_send.p50_us, row.from_send.p50_us_ci95)
-            }),
-            ("p99", &|row| {
-                us.with_interval_ends(row.from_send.p99_us, row.from_send.p99_us_ci95)
-            }),
-            ("not seen", &|row| row.timed_out.into()),
-            ("load (per s)", &|row| {
-                Format::Rate.estimate(&row.throughput)
-            }),
-        ],
-    )
-}
-
-/// Returns the headline of an ablation.
-fn ablation_answer(run: &CalibrateDocument) -> String {
-    let settings = || {
-        run.results
-            .effects
-            .iter()
-            .filter(|effect| effect.default_on.is_some())
-    };
-    let others = settings().filter(|effect| effect.other_default == Some(true));
-    let named: Vec<String> = others
-        .map(|effect| {
-            let state = on_off(effect.default_on != Some(true));
-            let threads = number(effect.threads, "thread");
-            format!("{state} for {} with {threads}", setting(effect))
-        })
-        .collect();
-    let open = settings()
-        .filter(|effect| effect.other_default.is_none())
-        .count();
-    let all = settings().count();
-    if named.is_empty() {
-        return format!(
-            "No figure asks for another default; {open} of {all} comparisons are open."
-        );
-    }
-    format!(
-        "These figures ask for other defaults: {}; {open} of {all} comparisons are open.",
-        named.join("; ")
-    )
-}
-
 /// Returns the methods of a calibration.
 fn used(run: &CalibrateDocument) -> BTreeSet<&str> {
     let rows = run.results.rows.iter().map(|row| row.method.as_str());
     let reference = run.results.reference.iter();
-    let ablation = run.results.ablation.iter();
     rows.chain(reference.map(|row| row.method.as_str()))
-        .chain(ablation.filter_map(|row| row.method.as_deref()))
         .collect()
 }
 
@@ -217,9 +120,6 @@ fn reference_answer(run: &CalibrateDocument) -> String {
 pub(crate) fn answer(run: &CalibrateDocument) -> String {
     if !run.results.reference.is_empty() {
         return with_end_note(reference_answer(run), run.status);
-    }
-    if !run.results.ablation.is_empty() {
-        return with_end_note(ablation_answer(run), run.status);
     }
     let mut parts = Vec::new();
     for method in used(run) {
@@ -268,19 +168,13 @@ pub(crate) fn answer(run: &CalibrateDocument) -> String {
 pub(crate) fn report(run: &CalibrateDocument) -> Report {
     let reference = run.results.reference.iter().map(|row| row.rounds);
     let rounds = run.results.rows.iter().map(|row| row.rounds);
-    let ablation = run.results.ablation.iter().map(|row| row.rounds);
-    let rounds = rounds.chain(reference).chain(ablation).sum();
+    let rounds = rounds.chain(reference).sum();
     let mut report = Report::of(
         run,
         "Error of each method",
         format!("{} samples", count(rounds)),
     );
-    if !run.results.ablation.is_empty() {
-        let title = "What each setting and method changes: with, divided by without";
-        report.add(Block::table("effects", title, effects(run)));
-        let title = "Lag (µs) and load under each combination";
-        report.add(Block::table("ablation", title, conditions(run)));
-    } else if run.results.reference.is_empty() {
+    if run.results.reference.is_empty() {
         let title = "Measured lag and error by injected delay (µs)";
         report.add(Block::table("figures", title, figures(run)));
     } else {
@@ -289,10 +183,5 @@ pub(crate) fn report(run: &CalibrateDocument) -> Report {
     }
     let floors = run.results.floors.iter();
     report.how = floors.map(|floor| methods::floor_of(floor, "")).collect();
-    if !run.results.ablation.is_empty() {
-        let covered =
-            "Intervals cover this start of the servers only, not the variation between starts.";
-        report.how.push(covered.to_owned());
-    }
     report.with_servers(&run.target)
 }

@@ -1,23 +1,16 @@
 //! The settings of `calibrate`.
 
-use std::time::Duration;
-
 use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CoreUse, Decision, DelayShape, LagPlan, LagSettings, Method, Methods, Pace, PlanError,
-    Settings, StopCondition, TargetSettings, WarmUp, WritePattern, contradiction,
+    DelayShape, LagPlan, LagSettings, Method, Methods, Pace, PlanError, Settings, StopCondition,
+    TargetSettings, WarmUp, WritePattern, contradiction,
     settings::on_off,
     units::{self, MINUTE},
 };
-use crate::{
-    load::{Arrivals, LoadSpec, RatedLoad},
-    shape::Mode,
-    target::{PRIMARY, Target},
-    time_span::TimeSpan,
-};
+use crate::{load::Arrivals, shape::Mode, target::Target, time_span::TimeSpan};
 
 /// Maximum number of delays, and of repetitions, of a calibration.
 const MAX_CONDITIONS: usize = 100;
@@ -39,14 +32,8 @@ const OBSERVERS: [u32; 3] = [1, 8, 64];
 const NEIGHBORS: [u32; 2] = [0, 2];
 /// Maximum number of observers, and of neighbors.
 const MAX_THREADS: u32 = 256;
-/// Default numbers of threads of the ablation's load.
-const LOAD_THREADS: [u32; 3] = [0, 1, 8];
-/// Workload of the ablation's load: it only reads, so that no replica falls behind.
-const ABLATION_LOAD: &str = "point-select";
 /// Rounds before those that count.
 const WARM_UP: u64 = 20;
-/// Fewest rounds of an ablation: a median needs ten on each side.
-const MEDIAN_ROUNDS: u64 = 20;
 /// Default delays of the reference.
 const ROW_DELAYS: [DelayShape; 5] = [
     DelayShape::Constant(TimeSpan::from_millis(0)),
@@ -74,15 +61,13 @@ pub struct CalibrateSettings {
     pub link_delays: Option<Vec<TimeSpan>>,
 
     /// Rounds at each delay, in each repetition [default: {default}]
-    ///
-    /// With --ablation under each combination, by default 100, at least 20.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
 
     /// Repetitions of all delays, in alternating order [default: {default}]
     ///
-    /// With --reference the default is 1, with --ablation 6.
+    /// With --reference the default is 1.
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repetitions: Option<u32>,
@@ -135,19 +120,6 @@ pub struct CalibrateSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row_delays: Option<Vec<DelayShape>>,
 
-    /// Measure what the instruments do to the lag and to the servers' throughput
-    ///
-    /// Each method alone and all together, cores kept awake or not, real-time priority or not, during a load of
-    /// point selects on the primary: each combination, in alternating order.
-    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "reference")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ablation: Option<bool>,
-
-    /// Threads of the ablation's load; 0 is no load [default: 0,1,8]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', requires = "ablation")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<Vec<u32>>,
-
     /// Keep this machine's idle cores from halting [default: {default}]
     ///
     /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
@@ -187,16 +159,6 @@ impl CalibratePlan {
             _ => 0,
         }
     }
-
-    /// Returns about how long these rounds and their warm-up take.
-    #[must_use]
-    pub fn part_duration(&self) -> Duration {
-        let interval = match self.lag.pace {
-            Pace::Interval(interval) => interval.0,
-            Pace::Visible | Pace::Ack => Duration::ZERO,
-        };
-        interval * u32::try_from(WARM_UP + self.rounds()).unwrap_or(u32::MAX)
-    }
 }
 
 /// What a calibration varies.
@@ -206,8 +168,6 @@ pub enum Conditions {
     LinkDelays(Vec<TimeSpan>),
     /// The rows and the observers of the reference.
     Reference(ReferencePlan),
-    /// The instruments, and their use of the cores, under each of these loads; `None` is no load.
-    Ablation(Vec<Option<RatedLoad>>),
 }
 
 /// The conditions under which the reference is measured, each combination of them.
@@ -237,10 +197,7 @@ impl Settings for CalibrateSettings {
         )?;
         let longest = self.link_delays.iter().flatten().max().copied();
         units::check_at_most("link-delays", longest, MAX_LINK_DELAY, "an injected delay")?;
-        let (reference, ablation) = (self.reference == Some(true), self.ablation == Some(true));
-        if reference && ablation {
-            return contradiction("reference and ablation are two measurements; remove one");
-        }
+        let reference = self.reference == Some(true);
         let of_reference =
             self.observers.is_some() || self.neighbors.is_some() || self.row_delays.is_some();
         if of_reference && !reference {
@@ -248,14 +205,8 @@ impl Settings for CalibrateSettings {
                 "observers, neighbors and row-delays are those of the reference; add reference = true",
             );
         }
-        if self.threads.is_some() && !ablation {
-            return contradiction("threads are those of the ablation's load; add ablation = true");
-        }
         if reference {
             return self.reference_plan(target).map(|plan| (Vec::new(), plan));
-        }
-        if ablation {
-            return self.ablation_plan(target);
         }
         check_target(target)?;
         quiet(target);
@@ -360,67 +311,6 @@ impl CalibrateSettings {
             repetitions,
             lag,
         })
-    }
-
-    /// Fills in the defaults of an ablation.
-    fn ablation_plan(
-        &mut self,
-        target: &mut TargetSettings,
-    ) -> Result<(Vec<Target>, CalibratePlan), PlanError> {
-        if self.link_delays.is_some() || self.keep_awake.is_some() || self.real_time.is_some() {
-            return contradiction(
-                "an ablation has no link, and varies keep-awake and real-time itself; remove link-delays, keep-awake and real-time",
-            );
-        }
-        check_target(target)?;
-        quiet(target);
-        let targets = target.plan()?;
-        if matches!(targets.as_slice(), [Target::Sandbox(spec)] if spec.shape.nodes().len() > 2) {
-            return contradiction("an ablation has one replica: give async:1 of either engine");
-        }
-        self.method.get_or_insert(Methods::All);
-        let threads = self.threads.get_or_insert_with(|| LOAD_THREADS.into());
-        threads.sort_unstable();
-        threads.dedup();
-        if threads.is_empty() || threads.last() > Some(&MAX_THREADS) {
-            return contradiction("threads needs a value, and at most 256");
-        }
-        let loads = threads.iter().map(|&threads| {
-            let spec = LoadSpec {
-                workload: ABLATION_LOAD.to_owned(),
-                threads,
-                node: PRIMARY.to_owned(),
-            };
-            (threads > 0).then(|| RatedLoad::closed(spec))
-        });
-        let loads = loads.collect();
-        let repetitions = self.repetitions(6)?;
-        if repetitions < 2 {
-            return contradiction(
-                "an ablation needs two repetitions: its intervals are between them",
-            );
-        }
-        if *self.rounds.get_or_insert(100) < MEDIAN_ROUNDS {
-            return contradiction("an ablation needs at least 20 rounds: it compares medians");
-        }
-        let mut lag = self.lag(&targets)?;
-        lag.floor_rounds = 0;
-        let varied = |on| Decision {
-            on,
-            reason: "the ablation varies it",
-        };
-        lag.cores = CoreUse {
-            keep_awake: varied(false),
-            real_time: varied(true),
-            shared: true,
-        };
-        (self.keep_awake, self.real_time) = (None, None);
-        let plan = CalibratePlan {
-            conditions: Conditions::Ablation(loads),
-            repetitions,
-            lag,
-        };
-        Ok((targets, plan))
     }
 }
 

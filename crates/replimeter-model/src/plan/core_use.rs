@@ -79,12 +79,6 @@ fn is_local(host: &str) -> bool {
 }
 
 impl CoreUse {
-    /// Returns the defaults for a sandbox that the run starts, with a load of this many threads.
-    #[must_use]
-    pub fn of_sandbox(threads: u32) -> Self {
-        Self::decide(&mut None, Some(&mut None), threads, ServerPlace::Sandbox)
-    }
-
     /// Decides both, and stores them in the settings that are not given. `threads` is the largest number of
     /// threads of the run's load at one time; `real_time` is `None` for commands without such threads.
     ///
@@ -94,7 +88,7 @@ impl CoreUse {
     /// load keeps the cores busy and the spinners cost it throughput. Nor for servers with a quota: next to a spinner on its core, a
     /// server with half a core got no time at all for more than ten seconds (Linux 6.18, six of six runs of `lag --hosts`). Measuring threads have real-time priority
     /// only if no server shares their cores: it takes the cores from the servers, which the lag and a load show
-    /// (`calibrate --ablation`, in the methodology).
+    /// (`make bench PARTS=ablation`, and the methodology).
     pub(crate) fn decide(
         keep_awake: &mut Option<bool>,
         real_time: Option<&mut Option<bool>>,
