@@ -122,6 +122,19 @@ pub(crate) fn one_line(message: &str) -> String {
 /// The cause if a timeout passed.
 pub(crate) const NO_ANSWER: &str = "no answer in time";
 
+/// Separates a missing privilege from a lost connection.
+///
+/// # Errors
+/// Those of the connection.
+pub fn unless_disconnected<T>(
+    result: Result<T, ServerError>,
+) -> Result<Result<T, ServerError>, ServerError> {
+    match result {
+        Err(error) if !error.is_refusal() => Err(error),
+        other => Ok(other),
+    }
+}
+
 fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
     match error {
         Error::MySqlError(error) => {

@@ -130,6 +130,8 @@ impl ServerFacts {
             version: format!("{} {}", self.version, self.get("version_comment"))
                 .trim()
                 .to_owned(),
+            mode: None,
+            receives_from: None,
             tls: if session.tls() {
                 "encrypted".to_owned()
             } else {

@@ -17,6 +17,7 @@ pub mod filter;
 pub mod grants;
 pub mod identity;
 mod login_error;
+pub mod membership;
 pub mod namespace;
 pub mod node;
 mod opened;
@@ -31,7 +32,7 @@ pub mod wire;
 
 pub use answer::{check_answer, give_up_on_silent_servers};
 pub use driver::{Interrupter, call as catch_panic};
-pub use error::{ErrorKind, ServerError};
+pub use error::{ErrorKind, ServerError, unless_disconnected};
 pub use error_class::ErrorClass;
 pub use node::Node;
 pub use session::Session;

@@ -17,8 +17,8 @@ use replimeter_engine::{
     source::Member,
 };
 use replimeter_model::{
-    engine::Engine, load::DataSize, manifest::ServerRecord, plan::CostKind, resources::ServerUse,
-    time::Nanos,
+    engine::Engine, load::DataSize, manifest::ServerRecord, replication::Mode,
+    resources::ServerUse, time::Nanos,
 };
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +103,7 @@ struct ReplicaServer {
 
 /// The servers under test.
 pub struct ServersUnderTest<'a> {
-    kind: CostKind,
+    mode: Mode,
     engine: Engine,
     workload: &'a Workload,
     clock: Clock,
@@ -124,7 +124,7 @@ impl<'a> ServersUnderTest<'a> {
     /// When a server does not answer, or the tables cannot be created.
     pub fn open(
         servers: &[Member],
-        kind: CostKind,
+        mode: Mode,
         workload: &'a Workload,
         size: DataSize,
         clock: &Clock,
@@ -148,7 +148,7 @@ impl<'a> ServersUnderTest<'a> {
         let data = fill_sandbox(&nodes, workload, size, filled, stop)?;
         data.wait_on(&nodes[1..], SETTLE, stop)?;
         Ok(Self {
-            kind,
+            mode,
             engine: first.facts.engine,
             workload,
             clock: *clock,
@@ -305,7 +305,7 @@ impl<'a> ServersUnderTest<'a> {
 
     /// Returns the state of semi-synchronous replication, where that is measured.
     fn semi_sync(&mut self) -> Result<Option<PrimaryState>, ServerError> {
-        if self.kind != CostKind::SemiSync {
+        if self.mode != Mode::SemiSync {
             return Ok(None);
         }
         Ok(semi_sync::state(&mut self.session)?.0)
@@ -334,20 +334,20 @@ impl<'a> ServersUnderTest<'a> {
 
     /// Returns the position of the server that is written to.
     fn written(&mut self) -> Result<Position, ServerError> {
-        match self.kind {
-            CostKind::Galera => Position::of_member(&mut self.session),
+        match self.mode {
+            Mode::Galera => Position::of_member(&mut self.session),
             _ => Position::written(self.engine, &mut self.session),
         }
     }
 
     /// Returns the number of transactions up to a position that each other server has not applied.
     fn behind(&mut self, written: &Position) -> Result<Vec<(String, u64)>, ServerError> {
-        let (kind, engine) = (self.kind, self.engine);
+        let (mode, engine) = (self.mode, self.engine);
         self.followers
             .iter_mut()
             .map(|follower| {
-                let applied = match kind {
-                    CostKind::Galera => Position::of_member(&mut follower.session)?,
+                let applied = match mode {
+                    Mode::Galera => Position::of_member(&mut follower.session)?,
                     _ => Position::applied(engine, &mut follower.session)?,
                 };
                 let behind = applied
@@ -391,15 +391,15 @@ impl<'a> ServersUnderTest<'a> {
         let size = self.followers.len() + 1;
         for follower in &mut self.followers {
             let session = &mut follower.session;
-            let (fine, words) = match self.kind {
-                CostKind::Galera => {
+            let (fine, words) = match self.mode {
+                Mode::Galera => {
                     let state = galera::node_state(session)?.unwrap_or_default();
                     (
                         state.synced() && state.size == size as u64,
                         state.description(),
                     )
                 }
-                CostKind::Group => {
+                Mode::Group => {
                     let state = group::group_state(session)?.unwrap_or_default();
                     (state.online() == size, state.description())
                 }

@@ -8,7 +8,7 @@ use crate::{
     envelope::Envelope,
     estimate::{Estimate, Interval},
     load::{LoadError, Rate},
-    plan::CostSettings,
+    plan::{CostSettings, LoggedMode},
     record::Distribution,
     resources::PerOperation,
 };
@@ -89,7 +89,7 @@ pub struct CostRow {
     /// Product and version.
     pub version: String,
     /// `none`, `binlog`, `async`, `semi-sync`, `galera` or `group`.
-    pub mode: String,
+    pub mode: LoggedMode,
     /// `after-commit` or `after-sync` of semi-sync; null of the others.
     pub wait_point: Option<String>,
     /// Servers besides the one that is written to.
@@ -147,7 +147,7 @@ impl CostRow {
     /// Returns the mode's name in reports: with its wait point.
     #[must_use]
     pub fn label(&self) -> String {
-        label(&self.mode, self.wait_point.as_deref())
+        label(self.mode.name(), self.wait_point.as_deref())
     }
 }
 
@@ -163,11 +163,11 @@ pub struct CostStep {
     /// `mariadb` or `mysql`.
     pub engine: String,
     /// The mode.
-    pub mode: String,
+    pub mode: LoggedMode,
     /// Wait point of the mode.
     pub wait_point: Option<String>,
     /// Mode that it is built on.
-    pub baseline: String,
+    pub baseline: LoggedMode,
     /// Connections.
     pub threads: u32,
     /// One-way delay of the links.

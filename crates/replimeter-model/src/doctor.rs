@@ -8,6 +8,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::replication::{Mode, Relation};
+
 /// The schema's name and version in every `doctor` document.
 pub const DOCTOR_SCHEMA: &str = "replimeter.doctor/1";
 
@@ -271,24 +273,6 @@ pub struct ClockDifference {
     pub bound_us: f64,
 }
 
-/// Way in which a server receives writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Relation {
-    /// Rows are written to it.
-    Writer,
-    /// By a replication channel from another of the servers.
-    Channel,
-    /// As a node of the writer's Galera cluster.
-    Galera,
-    /// As a member of the writer's group.
-    Group,
-    /// Not at all from any of these servers.
-    None,
-    /// The server could not be queried.
-    Unknown,
-}
-
 /// A replication channel of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChannelRow {
@@ -301,7 +285,7 @@ pub struct ChannelRow {
     /// Whether both threads run.
     pub running: bool,
     /// `semi-sync` or `async`, as in effect now; null when the source is not named.
-    pub mode: Option<String>,
+    pub mode: Option<Mode>,
     /// State of the receiving thread.
     pub receiver: String,
     /// State of the applying thread.
@@ -336,7 +320,7 @@ pub struct DoctorRow {
     /// Source that it replicates from, when that is one of these servers.
     pub source: Option<String>,
     /// Replication mode in effect: `semi-sync`, `async`, `galera`, `group`.
-    pub mode: Option<String>,
+    pub mode: Option<Mode>,
     /// State of the server, in one line.
     pub state: String,
     /// Every replication channel.
@@ -355,7 +339,7 @@ pub struct DoctorRow {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
     /// Replication mode; null when it could not be determined.
-    pub mode: Option<String>,
+    pub mode: Option<Mode>,
     /// The server that is written to.
     pub writer: Option<String>,
     /// Every server, in the order in which they were named.
@@ -417,7 +401,7 @@ pub struct DoctorTarget {
     /// Whether the servers were a sandbox of Replimeter.
     pub sandbox: bool,
     /// Replication mode; null when it could not be determined.
-    pub mode: Option<String>,
+    pub mode: Option<Mode>,
     /// The server that is written to.
     pub writer: Option<String>,
 }

@@ -13,6 +13,15 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// All families.
+    pub const ALL: [Self; 2] = [Self::MariaDb, Self::MySql];
+
+    /// Returns the family of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|engine| engine.name() == name)
+    }
+
     /// Returns the product's name.
     #[must_use]
     pub fn product(self) -> &'static str {

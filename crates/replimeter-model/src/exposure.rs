@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{envelope::Envelope, plan::ExposureSettings, record::Distribution};
+use crate::{envelope::Envelope, plan::ExposureSettings, record::Distribution, replication::Mode};
 
 /// Distribution of an amount over time: a poll counts with the time for which it stands, half of that since the poll
 /// before and half of that until the next one.
@@ -38,7 +38,7 @@ pub struct ExposureRow {
     /// `mariadb` or `mysql`.
     pub engine: String,
     /// Replication mode.
-    pub mode: String,
+    pub mode: Mode,
     /// Reason why no acknowledged transaction is ever exposed in this mode; null where it may be.
     /// The transactions below are then in progress and not acknowledged yet.
     pub zero_by_construction: Option<String>,

@@ -26,6 +26,7 @@ pub mod plan;
 pub mod random;
 pub mod record;
 pub mod redact;
+pub mod replication;
 pub mod reproduce;
 pub mod resources;
 pub mod sample;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{envelope::Envelope, plan::LossSettings, record::Distribution};
+use crate::{envelope::Envelope, plan::LossSettings, record::Distribution, replication::Mode};
 
 /// Distribution of a count over crashes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -118,8 +118,8 @@ pub struct LossRow {
     pub shape: String,
     /// `mariadb` or `mysql`.
     pub engine: String,
-    /// Replication mode: `async`, `semi-sync`, `chain`, `galera`, `group`.
-    pub mode: String,
+    /// Replication mode.
+    pub mode: Mode,
     /// `after-commit` or `after-sync` of semi-synchronous replication.
     pub wait_point: Option<String>,
     /// How the primary ended: `kill` or `partition`.

@@ -1,11 +1,11 @@
 //! `manifest.json`: machine, servers and settings of a run, without its figures.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ptr};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::engine::Engine;
+use crate::{engine::Engine, replication::Mode};
 
 /// The schema's name and version.
 pub const MANIFEST_SCHEMA: &str = "replimeter.manifest/1";
@@ -40,6 +40,13 @@ pub struct ServerRecord {
     pub dialect: String,
     /// The server's full version text.
     pub version: String,
+    /// How it received writes when the run began: `async` or `semi-sync` by a channel, `galera` or `group` through its
+    /// cluster; `none` if it receives from no server.
+    #[serde(default)]
+    pub mode: Option<Mode>,
+    /// Name of the server that it receives from by a channel; null for a writer and for members of its cluster.
+    #[serde(default)]
+    pub receives_from: Option<String>,
     /// Whether and how the connection is encrypted.
     pub tls: String,
     /// Every global variable in effect; values that hold secrets are blanked.
@@ -52,9 +59,6 @@ impl ServerRecord {
     /// Returns product and version for reports: `MariaDB 10.11.6`.
     #[must_use]
     pub fn title(&self) -> String {
-        let product = [Engine::MariaDb, Engine::MySql]
-            .into_iter()
-            .find(|engine| engine.name() == self.dialect);
         let number = self
             .version
             .split(['-', ' '])
@@ -62,7 +66,7 @@ impl ServerRecord {
             .unwrap_or(&self.version);
         format!(
             "{} {number}",
-            product.map_or(self.dialect.as_str(), |engine| engine.product())
+            Engine::named(&self.dialect).map_or(self.dialect.as_str(), |engine| engine.product())
         )
     }
 
@@ -81,10 +85,9 @@ impl ServerRecord {
             .is_some_and(|value| matches!(value, "ON" | "1"))
     }
 
-    /// Returns the cluster that it is a member of, by its settings: `galera` or `group`, and the cluster's name.
+    /// Returns the cluster that it is a member of, by its settings: its mode, and the cluster's name.
     /// `None` for a server that replicates by a channel.
-    #[must_use]
-    pub fn cluster(&self) -> Option<(&'static str, &str)> {
+    fn cluster(&self) -> Option<(Mode, &str)> {
         let named = |name: &str| {
             self.variables
                 .get(name)
@@ -96,10 +99,36 @@ impl ServerRecord {
         } else if self.is_on(&["wsrep_on"])
             && named("wsrep_provider").is_some_and(|provider| provider != "none")
         {
-            Some(("galera", named("wsrep_cluster_name").unwrap_or_default()))
+            Some((
+                Mode::Galera,
+                named("wsrep_cluster_name").unwrap_or_default(),
+            ))
         } else {
-            named("group_replication_group_name").map(|name| ("group", name))
+            named("group_replication_group_name").map(|name| (Mode::Group, name))
         }
+    }
+
+    /// Returns how it receives writes, and the name of its source, by its settings and channel status. The first of the
+    /// servers is written to; without a recorded channel status, all receive from it.
+    fn topology<'a>(&'a self, servers: &ShapeServers<'a>) -> (Mode, Option<String>) {
+        let Some(first) = servers.first.filter(|first| !ptr::eq(*first, self)) else {
+            let cluster = self.cluster();
+            return (cluster.map_or(Mode::None, |(mode, _)| mode), None);
+        };
+        if let Some(cluster) = self.cluster().filter(|own| first.cluster() == Some(*own)) {
+            return (cluster.0, None);
+        }
+        let source = servers
+            .source_of(self)
+            .filter(|source| !ptr::eq(*source, self));
+        let source = source.unwrap_or(first);
+        let waits = ptr::eq(source, first) && first.wait_point().is_some();
+        let mode = if waits && self.acknowledges() {
+            Mode::SemiSync
+        } else {
+            Mode::Async
+        };
+        (mode, Some(source.name.clone()))
     }
 
     /// Returns whether its group takes writes at one member only.
@@ -109,8 +138,7 @@ impl ServerRecord {
     }
 
     /// Returns whether it acknowledges receipt, as a replica.
-    #[must_use]
-    pub fn acknowledges(&self) -> bool {
+    fn acknowledges(&self) -> bool {
         self.is_on(&[
             "rpl_semi_sync_slave_enabled",
             "rpl_semi_sync_replica_enabled",
@@ -139,6 +167,66 @@ impl ServerRecord {
             _ => "after-commit",
         })
     }
+}
+
+/// The servers of a shape.
+#[derive(Default)]
+struct ShapeServers<'a> {
+    first: Option<&'a ServerRecord>,
+    by_id: BTreeMap<&'a str, &'a ServerRecord>,
+    by_address: BTreeMap<&'a str, &'a ServerRecord>,
+}
+
+impl<'a> ShapeServers<'a> {
+    fn add(&mut self, server: &'a ServerRecord) {
+        self.first.get_or_insert(server);
+        if let Some(id) = server.variables.get("server_id") {
+            self.by_id.entry(id).or_insert(server);
+        }
+        self.by_address.entry(&server.address).or_insert(server);
+    }
+
+    /// Returns the server that another one receives from by its channel status: by the source's server id, which also
+    /// holds behind a link, or by the address.
+    fn source_of(&self, server: &ServerRecord) -> Option<&'a ServerRecord> {
+        let stated = |names: [&str; 2]| {
+            let mut names = names.iter();
+            names.find_map(|name| server.replication.get(*name))
+        };
+        let id = stated(["Source_Server_Id", "Master_Server_Id"]).filter(|id| *id != "0");
+        let by_address = || {
+            let host = stated(["Source_Host", "Master_Host"])?;
+            let port = stated(["Source_Port", "Master_Port"])?;
+            self.by_address.get(format!("{host}:{port}").as_str())
+        };
+        let by_id = id.and_then(|id| self.by_id.get(id.as_str()));
+        by_id.or_else(by_address).copied()
+    }
+}
+
+/// Adds how servers receive writes, and from whom, to records without it: of runs before it was recorded, and of servers
+/// that were started in a known mode.
+pub fn complete(servers: &mut [ServerRecord]) {
+    let mut shapes: BTreeMap<&str, ShapeServers<'_>> = BTreeMap::new();
+    for server in servers.iter() {
+        shapes.entry(&server.shape).or_default().add(server);
+    }
+    let topology = |server: &ServerRecord| match server.mode {
+        Some(_) => None,
+        None => Some(server.topology(&shapes[server.shape.as_str()])),
+    };
+    let found: Vec<_> = servers.iter().map(topology).collect();
+    for (server, found) in servers.iter_mut().zip(found) {
+        if let Some((mode, receives_from)) = found {
+            (server.mode, server.receives_from) = (Some(mode), receives_from);
+        }
+    }
+}
+
+fn completed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ServerRecord>, D::Error> {
+    let mut servers = Vec::deserialize(deserializer)?;
+    complete(&mut servers);
+    Ok(servers)
 }
 
 /// Setup of a sandbox.
@@ -252,6 +340,7 @@ pub struct Manifest {
     /// The machine.
     pub machine: Machine,
     /// The servers; the primary first.
+    #[serde(deserialize_with = "completed")]
     pub servers: Vec<ServerRecord>,
     /// The sandboxes, one for each shape; empty for the user's servers.
     pub sandboxes: Vec<SandboxRecord>,
@@ -279,7 +368,7 @@ mod tests {
                 ("wsrep_cluster_name", "c"),
             ],
         );
-        assert_eq!(node.cluster(), Some(("galera", "c")));
+        assert_eq!(node.cluster(), Some((Mode::Galera, "c")));
         let lone = with(
             "mariadb",
             &[
@@ -296,7 +385,7 @@ mod tests {
                 ("group_replication_single_primary_mode", "ON"),
             ],
         );
-        assert!(member.cluster() == Some(("group", "g")) && member.single_primary());
+        assert!(member.cluster() == Some((Mode::Group, "g")) && member.single_primary());
         assert_eq!(
             with("mysql", &[("group_replication_group_name", "")]).cluster(),
             None
@@ -314,6 +403,44 @@ mod tests {
             ("rpl_semi_sync_master_wait_point", "AFTER_SYNC"),
         ];
         assert_eq!(with("mariadb", &said).wait_point(), Some("after-sync"));
+    }
+
+    #[test]
+    fn recorded_relations_are_kept_and_missing_ones_derived() {
+        let server = |name: &str, source: &str| {
+            let mut server = ServerRecord {
+                name: name.to_owned(),
+                address: format!("{name}:1"),
+                ..ServerRecord::default()
+            };
+            let mut add = |key: &str, value: &str| {
+                server.replication.insert(key.to_owned(), value.to_owned());
+            };
+            if !source.is_empty() {
+                add("Master_Host", source);
+                add("Master_Port", "1");
+            }
+            server
+        };
+        let mut servers = [
+            server("a", ""),
+            server("b", "a"),
+            server("c", "b"),
+            server("d", ""),
+        ];
+        servers[3].mode = Some(Mode::Group);
+        complete(&mut servers);
+        let found = servers.map(|server| (server.mode.unwrap(), server.receives_from));
+        let from = |name: &str| (Mode::Async, Some(name.to_owned()));
+        assert_eq!(
+            found,
+            [
+                (Mode::None, None),
+                from("a"),
+                from("b"),
+                (Mode::Group, None)
+            ]
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::host::HostRecord;
+use crate::{host::HostRecord, replication::Mode};
 
 /// Returns the number of the first start, which is left out of documents and recorded calls.
 #[must_use]
@@ -178,9 +178,9 @@ pub struct TargetRecord {
 }
 
 impl TargetRecord {
-    /// Returns the replication mode of this shape; `None` when it was not measured.
+    /// Returns the replication mode of this shape; `None` when it was not measured, or the words have more than a mode.
     #[must_use]
-    pub fn mode_of(&self, shape: &str) -> Option<&str> {
+    pub fn mode_of(&self, shape: &str) -> Option<Mode> {
         let mut shapes: Vec<&str> = Vec::new();
         for node in &self.nodes {
             if !shapes.contains(&node.shape.as_str()) {
@@ -188,7 +188,7 @@ impl TargetRecord {
             }
         }
         let index = shapes.iter().position(|known| *known == shape)?;
-        self.modes.get(index).map(String::as_str)
+        Mode::named(self.modes.get(index)?)
     }
 
     /// Returns the target's description for a headline. A sandbox's shape names its mode; for other servers the mode

@@ -11,10 +11,7 @@ pub use self::{
     quantities::{Bandwidth, Cpus},
 };
 use crate::{
-    engine::Engine,
-    server_option::NodeOption,
-    shape::{Mode, Shape},
-    time_span::TimeSpan,
+    engine::Engine, replication::Mode, server_option::NodeOption, shape::Shape, time_span::TimeSpan,
 };
 
 one_of! {

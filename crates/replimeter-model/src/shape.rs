@@ -1,73 +1,17 @@
 //! Shapes of sandboxes: `[ENGINE/]MODE:N`.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::RangeInclusive, str::FromStr};
 
-use crate::{engine::Engine, suggest};
+use crate::{engine::Engine, replication::Mode, suggest};
 
 /// Maximum number of servers besides the first; more is treated as a typing mistake.
 pub const MAX_REPLICAS: u32 = 64;
 /// Maximum number of members of Group Replication (MySQL manual, "Group Replication Limitations").
 pub const MAX_MEMBERS: u32 = 9;
 
-/// How the servers of a sandbox replicate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
-    /// A standalone server with its binary log on.
-    None,
-    /// Asynchronous replicas of one primary.
-    Async,
-    /// Replicas of one primary that waits for an acknowledgement of receipt.
-    SemiSync,
-    /// Each replica replicates from the one before it, asynchronously.
-    Chain,
-    /// A Galera cluster.
-    Galera,
-    /// A Group Replication group.
-    Group,
-}
-
 impl Mode {
-    /// All modes, in the order of the help texts.
-    pub const ALL: [Self; 6] = [
-        Self::None,
-        Self::Async,
-        Self::SemiSync,
-        Self::Chain,
-        Self::Galera,
-        Self::Group,
-    ];
-
-    /// Returns its name in shapes and reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Async => "async",
-            Self::SemiSync => "semi-sync",
-            Self::Chain => "chain",
-            Self::Galera => "galera",
-            Self::Group => "group",
-        }
-    }
-
-    /// Returns whether its servers are equal members (`node1`, …) and no primary with replicas.
-    #[must_use]
-    pub fn has_members(self) -> bool {
-        matches!(self, Self::Galera | Self::Group)
-    }
-
-    /// Returns the only engine that has it; `None` when both do.
-    #[must_use]
-    pub fn only_engine(self) -> Option<Engine> {
-        match self {
-            Self::Galera => Some(Engine::MariaDb),
-            Self::Group => Some(Engine::MySql),
-            _ => None,
-        }
-    }
-
     /// Returns the numbers that may follow the colon.
-    fn counts(self) -> std::ops::RangeInclusive<u32> {
+    fn counts(self) -> RangeInclusive<u32> {
         match self {
             Self::None => 0..=0,
             Self::Async | Self::SemiSync | Self::Chain | Self::Galera => 1..=MAX_REPLICAS,
@@ -148,6 +92,51 @@ impl Shape {
         self.engine.or(self.mode.only_engine())
     }
 
+    /// Returns the shape of this engine and mode, with this number of replicas or members; 0 for a standalone server.
+    ///
+    /// # Errors
+    /// When the engine has no such mode, or the mode does not allow the number.
+    pub fn new(engine: Option<Engine>, mode: Mode, count: u32) -> Result<Self, ShapeError> {
+        let shape = Self {
+            engine,
+            mode,
+            count,
+        };
+        shape.checked(&shape.to_string())
+    }
+
+    /// Returns the shape, if its text can be one.
+    fn checked(self, text: &str) -> Result<Self, ShapeError> {
+        let usual = Self {
+            count: self.mode.usual_count(),
+            ..self
+        };
+        if let (Some(engine), Some(only)) = (self.engine, self.mode.only_engine())
+            && engine != only
+        {
+            return Err(ShapeError::Engine {
+                text: text.to_owned(),
+                product: engine.product(),
+                mode: self.mode.name(),
+                other: only.product(),
+                example: Self {
+                    engine: None,
+                    ..usual
+                },
+            });
+        }
+        let counts = self.mode.counts();
+        if !counts.contains(&self.count) {
+            return Err(ShapeError::Count {
+                text: text.to_owned(),
+                low: *counts.start(),
+                high: *counts.end(),
+                example: usual,
+            });
+        }
+        Ok(self)
+    }
+
     /// Returns the shape that a misspelled text probably stands for, however its engine, mode and number are
     /// separated; a missing or impossible number becomes a usual one.
     #[must_use]
@@ -158,16 +147,13 @@ impl Shape {
         let words = words.trim_end_matches(|letter: char| !letter.is_alphanumeric());
         let first = words.split_once(['/', ':', '-', '_', ' ']);
         let engine = first.and_then(|(word, _)| {
-            let engines = [Engine::MariaDb, Engine::MySql];
-            let name = suggest::nearest(word, engines.map(Engine::name))?;
-            engines.into_iter().find(|engine| engine.name() == name)
+            Engine::named(suggest::nearest(word, Engine::ALL.map(Engine::name))?)
         });
         let word = match first {
             Some((_, rest)) if engine.is_some() => rest,
             _ => words.rsplit('/').next().unwrap_or(words),
         };
-        let name = suggest::nearest(word, Mode::ALL.map(Mode::name))?;
-        let mode = Mode::ALL.into_iter().find(|mode| mode.name() == name)?;
+        let mode = Mode::named(suggest::nearest(word, Mode::ALL.map(Mode::name))?)?;
         Some(Self {
             engine: engine.filter(|engine| mode.only_engine().is_none_or(|only| only == *engine)),
             mode,
@@ -194,6 +180,14 @@ impl Shape {
     }
 }
 
+/// Splits off the engine of a text such as `mysql/async:1`; `None` when no engine has that name.
+pub(crate) fn split_engine(text: &str) -> Option<(Option<Engine>, &str)> {
+    match text.split_once('/') {
+        Some((name, rest)) => Some((Some(Engine::named(name)?), rest)),
+        None => Some((None, text)),
+    }
+}
+
 /// Returns a member's name in reports, counted from 0.
 #[must_use]
 pub fn node_name(index: usize) -> String {
@@ -205,66 +199,26 @@ impl FromStr for Shape {
 
     fn from_str(text: &str) -> Result<Self, ShapeError> {
         let unknown = || ShapeError::Unknown(text.to_owned());
-        let (engine, shape) = match text.split_once('/') {
-            Some(("mariadb", shape)) => (Some(Engine::MariaDb), shape),
-            Some(("mysql", shape)) => (Some(Engine::MySql), shape),
-            Some(_) => return Err(unknown()),
-            None => (None, text),
-        };
+        let (engine, shape) = split_engine(text).ok_or_else(unknown)?;
         let (word, count) = match shape.split_once(':') {
             Some((mode, count)) => (mode, Some(count)),
             None => (shape, None),
         };
-        let mode = Mode::ALL
-            .into_iter()
-            .find(|mode| mode.name() == word)
-            .ok_or_else(unknown)?;
-        if let (Some(engine), Some(only)) = (engine, mode.only_engine())
-            && engine != only
-        {
-            let (product, other) = (engine.product(), only.product());
-            return Err(ShapeError::Engine {
-                text: text.to_owned(),
-                product,
-                mode: mode.name(),
-                other,
-                example: Self {
-                    engine: None,
-                    mode,
-                    count: mode.usual_count(),
-                },
-            });
+        let mode = Mode::named(word).ok_or_else(unknown)?;
+        if mode == Mode::None && count.is_some() {
+            return Err(ShapeError::Lone(text.to_owned()));
         }
-        if mode == Mode::None {
-            return match count {
-                None => Ok(Self {
-                    engine,
-                    mode,
-                    count: 0,
-                }),
-                Some(_) => Err(ShapeError::Lone(text.to_owned())),
-            };
-        }
-        let counts = mode.counts();
+        // A mode that requires a number does not allow 0.
         let count = count
-            .filter(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
+            .filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()))
             .and_then(|count| count.parse().ok())
-            .filter(|count| counts.contains(count))
-            .ok_or_else(|| ShapeError::Count {
-                text: text.to_owned(),
-                low: *counts.start(),
-                high: *counts.end(),
-                example: Self {
-                    engine,
-                    mode,
-                    count: mode.usual_count(),
-                },
-            })?;
-        Ok(Self {
+            .unwrap_or(0);
+        Self {
             engine,
             mode,
             count,
-        })
+        }
+        .checked(text)
     }
 }
 

@@ -1,6 +1,9 @@
 //! The report of `replimeter doctor`.
 
-use replimeter_model::doctor::{DoctorDocument, DoctorRow, DoctorStatus, Relation, Severity};
+use replimeter_model::{
+    doctor::{DoctorDocument, DoctorRow, DoctorStatus, Severity},
+    replication::{Mode, Relation},
+};
 
 use crate::{
     figures::{Unit, count},
@@ -20,7 +23,7 @@ pub fn report(document: &DoctorDocument) -> Report {
         command: "doctor",
         facts: [
             vec![target.shape.clone()],
-            target.mode.iter().cloned().collect(),
+            target.mode.iter().map(Mode::to_string).collect(),
         ]
         .concat(),
         answer: conclusion(document),
@@ -116,7 +119,7 @@ fn draw(
         return;
     }
     let row = &rows[index];
-    let words = [row.mode.as_deref().unwrap_or(""), row.state.as_str()];
+    let words = [row.mode.map_or("", Mode::name), row.state.as_str()];
     let words: Vec<&str> = words.into_iter().filter(|part| !part.is_empty()).collect();
     lines.push(TreeLine {
         label: format!("{own}{} ({})", row.name, row.address),
@@ -271,7 +274,7 @@ mod tests {
             role: Some("replica".to_owned()),
             relation,
             source: source.map(str::to_owned),
-            mode: (relation == Relation::Channel).then(|| "semi-sync".to_owned()),
+            mode: (relation == Relation::Channel).then_some(Mode::SemiSync),
             state: "running, 0 s behind as the server reports".to_owned(),
             channels: Vec::new(),
             tls: Some("encrypted".to_owned()),
@@ -297,7 +300,7 @@ mod tests {
             bound_us: 40.0,
         }];
         let diagnosis = Diagnosis {
-            mode: Some("chain".to_owned()),
+            mode: Some(Mode::Chain),
             writer: Some("primary".to_owned()),
             results,
             clocks,

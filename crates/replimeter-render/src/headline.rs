@@ -3,6 +3,7 @@
 use replimeter_model::{
     lag::{LagDocument, LagRow},
     record::{Distribution, RunStatus},
+    replication::Mode,
 };
 
 use replimeter_stats::lag::ESTIMATOR;
@@ -144,7 +145,7 @@ pub fn overall_rows(document: &LagDocument) -> Vec<&LagRow> {
 /// Returns the server that acknowledged the writes, in terms of the replication mode.
 fn writer(document: &LagDocument, row: &LagRow) -> &'static str {
     match document.target.mode_of(&row.shape) {
-        Some("galera" | "group") => "the written node",
+        Some(Mode::Galera | Mode::Group) => "the written node",
         _ => "the primary",
     }
 }

@@ -12,10 +12,7 @@ use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{galera, group},
 };
-use replimeter_model::{
-    engine::Engine,
-    shape::{Mode, Shape},
-};
+use replimeter_model::{engine::Engine, replication::Mode, shape::Shape};
 
 use crate::{
     error::{SandboxError, check_interrupted},

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use replimeter_engine::Node;
-use replimeter_model::{shape::Mode, target::Role};
+use replimeter_model::{replication::Mode, target::Role};
 
 /// A server of a running sandbox.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use replimeter_engine::Node;
-use replimeter_model::{manifest::SandboxRecord, sandbox::SandboxName, shape::Mode};
+use replimeter_model::{manifest::SandboxRecord, replication::Mode, sandbox::SandboxName};
 
 use crate::{
     access,

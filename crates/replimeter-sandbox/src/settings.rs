@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use replimeter_model::{
-    engine::Engine,
-    sandbox::SandboxSpec,
-    server_option::ServerOption,
-    shape::{Mode, Shape},
+    engine::Engine, replication::Mode, sandbox::SandboxSpec, server_option::ServerOption,
+    shape::Shape,
 };
 
 use crate::{

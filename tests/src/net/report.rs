@@ -66,16 +66,20 @@ impl ReportData {
         } else if !of.cases.is_empty() {
             let find = |case: &String| all.iter().find(|one| one.name == *case).unwrap();
             let runs: Vec<_> = of.cases.iter().map(|case| read(&find(case).json)).collect();
+            let manifest = |case: &String| -> Manifest {
+                let path = root().join(case).join("run/manifest.json");
+                serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+            };
+            let manifests: Vec<_> = of.cases.iter().map(manifest).collect();
             let sides: Vec<RunSide<'_>> = of
                 .cases
                 .iter()
                 .zip(&runs)
+                .zip(&manifests)
                 .enumerate()
-                .map(|(index, (case, run))| {
+                .map(|(index, ((case, run), manifest))| {
                     let dir = root().join(case).join("run");
-                    let manifest = fs::read_to_string(dir.join("manifest.json")).unwrap();
-                    let manifest: Manifest = serde_json::from_str(&manifest).unwrap();
-                    let side = RunSide::of(index, run.as_ref(), &manifest, &dir);
+                    let side = RunSide::of(index, run.as_ref(), manifest, &dir);
                     parts.push((case.clone(), side.text.clone()));
                     side
                 })

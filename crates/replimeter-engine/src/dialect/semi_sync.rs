@@ -64,6 +64,14 @@ pub struct PrimaryState {
     pub timeout_ms: u64,
 }
 
+impl PrimaryState {
+    /// Returns whether commits wait for a replica.
+    #[must_use]
+    pub fn in_effect(&self) -> bool {
+        self.enabled && self.active && self.clients > 0
+    }
+}
+
 /// State of a semi-synchronous replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaState {

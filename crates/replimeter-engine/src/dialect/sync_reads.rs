@@ -2,20 +2,9 @@
 
 use std::time::Duration;
 
-use replimeter_model::{engine::Engine, plan::ReadConsistency};
+use replimeter_model::{engine::Engine, plan::ReadConsistency, replication::Mode};
 
 use crate::{ErrorClass, ServerError};
-
-/// How a server replicates, as far as its reads can be made to wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplicationKind {
-    /// A node of a Galera cluster.
-    Galera,
-    /// A member of a group.
-    Group,
-    /// A replica with a replication channel.
-    Channel(Engine),
-}
 
 /// How reads are made to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,25 +22,23 @@ pub struct Guarantee {
 }
 
 /// Returns the statement that waits for a server to apply a transaction.
-#[must_use]
-pub fn wait_statement(kind: ReplicationKind) -> &'static str {
-    match kind {
-        ReplicationKind::Galera => "SELECT WSREP_SYNC_WAIT_UPTO_GTID(…)",
-        ReplicationKind::Channel(Engine::MariaDb) => "SELECT MASTER_GTID_WAIT(…)",
-        ReplicationKind::Channel(Engine::MySql) | ReplicationKind::Group => {
-            "SELECT WAIT_FOR_EXECUTED_GTID_SET(…)"
-        }
+fn wait_statement(engine: Engine, mode: Mode) -> &'static str {
+    match (engine, mode) {
+        (_, Mode::Galera) => "SELECT WSREP_SYNC_WAIT_UPTO_GTID(…)",
+        (Engine::MariaDb, _) => "SELECT MASTER_GTID_WAIT(…)",
+        (Engine::MySql, _) => "SELECT WAIT_FOR_EXECUTED_GTID_SET(…)",
     }
 }
 
-/// Returns how this server implements the level; where the limit can be set, the server refuses
+/// Returns how a server of this engine, which replicates in this mode, implements the level; where the limit can be set, the server refuses
 /// what does not finish within `patience`.
 ///
 /// # Errors
 /// The cause and a hint, when the servers cannot implement it.
 pub fn guarantee(
     level: ReadConsistency,
-    kind: ReplicationKind,
+    engine: Engine,
+    mode: Mode,
     patience: Duration,
 ) -> Result<Guarantee, (String, &'static str)> {
     let none = Guarantee {
@@ -73,48 +60,47 @@ pub fn guarantee(
     let by_gtid = || Guarantee {
         level: ReadConsistency::Gtid,
         by_commit_id: true,
-        words: wait_statement(kind).to_owned(),
+        words: wait_statement(engine, mode).to_owned(),
         ..none.clone()
     };
-    match (level, kind) {
+    match (level, mode) {
         (ReadConsistency::Off, _) => Ok(none),
-        (ReadConsistency::Gtid, _) | (ReadConsistency::On, ReplicationKind::Channel(_)) => {
+        (ReadConsistency::Gtid, _)
+        | (ReadConsistency::On, Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain) => {
             Ok(by_gtid())
         }
-        (ReadConsistency::On | ReadConsistency::Before, ReplicationKind::Galera) => Ok(Guarantee {
+        (ReadConsistency::On | ReadConsistency::Before, Mode::Galera) => Ok(Guarantee {
             level: ReadConsistency::Before,
             words: format!("reader: {galera}"),
             reader: vec![galera],
             ..none
         }),
-        (ReadConsistency::On | ReadConsistency::Before, ReplicationKind::Group) => Ok(Guarantee {
+        (ReadConsistency::On | ReadConsistency::Before, Mode::Group) => Ok(Guarantee {
             level: ReadConsistency::Before,
             reader: consistency("BEFORE"),
             words: "reader: group_replication_consistency = BEFORE".to_owned(),
             ..none
         }),
-        (ReadConsistency::After, ReplicationKind::Group) => Ok(Guarantee {
+        (ReadConsistency::After, Mode::Group) => Ok(Guarantee {
             writer: consistency("AFTER"),
             words: "writer: group_replication_consistency = AFTER".to_owned(),
             ..none
         }),
-        (ReadConsistency::BeforeAndAfter, ReplicationKind::Group) => Ok(Guarantee {
+        (ReadConsistency::BeforeAndAfter, Mode::Group) => Ok(Guarantee {
             reader: consistency("BEFORE_AND_AFTER"),
             writer: consistency("BEFORE_AND_AFTER"),
             words: "reader and writer: group_replication_consistency = BEFORE_AND_AFTER".to_owned(),
             ..none
         }),
-        (ReadConsistency::After | ReadConsistency::BeforeAndAfter, ReplicationKind::Galera) => {
-            Err((
-                format!(
-                    "a Galera writer does not wait until the other nodes have applied its writes (--read-consistency={level})"
-                ),
-                "use --read-consistency=before, where the reader waits, or --read-consistency=gtid",
-            ))
-        }
+        (ReadConsistency::After | ReadConsistency::BeforeAndAfter, Mode::Galera) => Err((
+            format!(
+                "a Galera writer does not wait until the other nodes have applied its writes (--read-consistency={level})"
+            ),
+            "use --read-consistency=before, where the reader waits, or --read-consistency=gtid",
+        )),
         (
             ReadConsistency::Before | ReadConsistency::After | ReadConsistency::BeforeAndAfter,
-            ReplicationKind::Channel(_),
+            Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain,
         ) => Err((
             format!(
                 "a replica with a replication channel has no setting that makes reads wait (--read-consistency={level})"
@@ -155,20 +141,18 @@ mod tests {
     #[test]
     fn every_read_guarantee_has_a_statement_or_reason() {
         let patience = Duration::from_secs(10);
-        for kind in [
-            ReplicationKind::Galera,
-            ReplicationKind::Group,
-            ReplicationKind::Channel(Engine::MariaDb),
-            ReplicationKind::Channel(Engine::MySql),
-        ] {
+        for (engine, mode) in Engine::ALL
+            .into_iter()
+            .flat_map(|engine| Mode::ALL.map(|mode| (engine, mode)))
+        {
             for level in ReadConsistency::ALL {
-                match guarantee(level, kind, patience) {
+                match guarantee(level, engine, mode, patience) {
                     Ok(found) => {
                         assert_ne!(found.level, ReadConsistency::On);
                         let does = found.by_commit_id
                             || !found.reader.is_empty()
                             || !found.writer.is_empty();
-                        assert_eq!(does, level != ReadConsistency::Off, "{level} {kind:?}");
+                        assert_eq!(does, level != ReadConsistency::Off, "{level} {mode}");
                         assert_eq!(found.words.is_empty(), level == ReadConsistency::Off);
                     }
                     Err((cause, hint)) => assert!(

@@ -12,7 +12,7 @@ use replimeter_model::{engine::Engine, plan::BacklogPlan};
 
 use crate::{
     SCHEMA, TABLE,
-    discovery::{Relation, applier_stops, writable_transactions},
+    discovery::{applier_stops, writable_transactions},
     preflight::Cluster,
 };
 
@@ -36,9 +36,9 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
         let server = &mut replica.server;
         let precondition =
             |cause: String, hint: &str| Err(server.session.precondition(operation, cause, hint));
-        match &replica.relation {
-            Relation::Channel { delay_s: 0, .. } => {}
-            Relation::Channel { delay_s, .. } => {
+        match replica.source.map(|source| source.delay_s) {
+            Some(0) => {}
+            Some(delay_s) => {
                 return precondition(
                     format!(
                         "it is deliberately delayed by {delay_s} s, which would limit its catch-up"
@@ -46,7 +46,7 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
                     "set the delay to 0 during the measurement",
                 );
             }
-            Relation::Galera | Relation::Group | Relation::Writer => {
+            None => {
                 return precondition(
                     "the applier of a member of a cluster cannot be stopped alone: the member would leave the cluster, or flow control would stop the writers".to_owned(),
                     "use replicas with channels, such as --sandbox async:1, or measure the cluster under load with `lag --load`",
@@ -64,7 +64,7 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
             may(&mut server.session, engine, false)?;
             continue;
         }
-        let channels = server.channels.as_ref().map_or(0, Vec::len);
+        let channels = server.membership.channels().len();
         if appliers(&server.facts).is_none() {
             return precondition(
                 "its number of applier workers cannot be read".to_owned(),

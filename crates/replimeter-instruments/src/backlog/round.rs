@@ -24,7 +24,6 @@ use super::{
 use crate::{
     MeasureError,
     clock::Clock,
-    discovery::Relation,
     load::BackgroundLoad,
     preflight::{CheckedReplica, Cluster},
     record,
@@ -354,14 +353,13 @@ fn caught_up(reading: &BacklogReading, before: Option<BacklogReading>) -> bool {
 }
 
 fn channel(replica: &CheckedReplica) -> Result<Channel, ServerError> {
-    match &replica.relation {
-        Relation::Channel { channel, .. } => Ok((**channel).clone()),
-        _ => Err(replica.server.session.precondition(
+    replica.channel().cloned().ok_or_else(|| {
+        replica.server.session.precondition(
             "cannot build up a backlog",
             "it has no replication channel",
             "report this as a bug",
-        )),
-    }
+        )
+    })
 }
 
 /// Returns an error if the applier was started but does not run.

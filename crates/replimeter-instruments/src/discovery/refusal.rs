@@ -8,15 +8,15 @@ use replimeter_engine::{
     },
     source::Member,
 };
-use replimeter_model::{engine::Engine, target::Role};
+use replimeter_model::{engine::Engine, replication::Relation, target::Role};
 
-use super::{DiscoveredServer, Relation};
+use super::{DiscoveredServer, Topology};
 
 /// Returns why a server does not receive the writer's writes.
 pub(super) fn unknown_source(writer: &DiscoveredServer, server: &DiscoveredServer) -> ServerError {
     let session = &server.session;
     let operation = "is not a replica of the given primary";
-    if let Some(own) = &server.galera {
+    if let Some(own) = server.membership.galera() {
         return session.precondition(
             "is not in the primary's cluster",
             format!(
@@ -27,7 +27,7 @@ pub(super) fn unknown_source(writer: &DiscoveredServer, server: &DiscoveredServe
             "name nodes of one cluster only",
         );
     }
-    if let Some(own) = server.group() {
+    if let Some(own) = server.membership.group() {
         let primary = writer.session.name();
         return session.precondition(
             "is not in the primary's group",
@@ -38,7 +38,7 @@ pub(super) fn unknown_source(writer: &DiscoveredServer, server: &DiscoveredServe
             "name members of one group only",
         );
     }
-    let channels = match &server.channels {
+    let channels = match &server.membership.channels {
         Ok(channels) => channels,
         Err(error) => return error.clone(),
     };
@@ -125,24 +125,23 @@ pub(crate) fn writable_transactions(setting: &str) -> String {
 pub(super) fn contradiction(
     servers: &[DiscoveredServer],
     index: usize,
-    found: &Relation,
+    topology: &Topology,
     declared: &Member,
 ) -> Option<(String, &'static str)> {
     const ROLES: &str = "correct the roles, or leave them out";
-    let named = |source: usize| format!("{}", servers[source].session);
-    let in_cluster = servers[index].galera.is_some() || servers[index].group().is_some();
-    let of_role = match (declared.role, found) {
+    let source = topology.sources[index].map(|source| &servers[source.server].session);
+    let in_cluster = servers[index].membership.as_member().is_some();
+    let of_role = match (declared.role, topology.relations[index]) {
         (Some(Role::Node), _) if !in_cluster => Some((
             "it is declared a node, but it is in no Galera cluster and in no group".to_owned(),
             "declare a primary and its replicas instead, or check the cluster",
         )),
-        (Some(Role::Node), Relation::Channel { source, .. }) => Some((
-            format!(
-                "it is declared a node, but it is not in the writer's cluster: it replicates from {}",
-                named(*source)
-            ),
-            ROLES,
-        )),
+        (Some(Role::Node), _) => source.map(|source| {
+            let cause = format!(
+                "it is declared a node, but it is not in the writer's cluster: it replicates from {source}"
+            );
+            (cause, ROLES)
+        }),
         (Some(Role::Replica), Relation::Galera) => Some((
             "it is declared a replica, but it is a node of the primary's Galera cluster".to_owned(),
             ROLES,
@@ -157,13 +156,13 @@ pub(super) fn contradiction(
         )),
         _ => None,
     };
-    of_role.or_else(|| match (declared.source.as_deref()?, found) {
-        (wanted, Relation::Channel { source, .. }) if servers[*source].session.name() == wanted => None,
-        (wanted, Relation::Channel { source, .. }) => Some((
-            format!("its source is declared as {wanted}, but it replicates from {}", named(*source)),
+    of_role.or_else(|| match (declared.source.as_deref()?, source) {
+        (wanted, Some(source)) if source.name() == wanted => None,
+        (wanted, Some(source)) => Some((
+            format!("its source is declared as {wanted}, but it replicates from {source}"),
             "correct the file, or change the replica's source",
         )),
-        (wanted, _) => Some((
+        (wanted, None) => Some((
             format!("its source is declared as {wanted}, but it has no replication channel from any of these servers"),
             "correct the file",
         )),

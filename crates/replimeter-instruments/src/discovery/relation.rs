@@ -2,21 +2,19 @@
 
 use replimeter_engine::{
     ServerError,
-    dialect::{Channel, galera::NodeState, group::GroupState},
+    dialect::Channel,
+    membership::{ClusterState, Membership},
 };
 
 use super::{DiscoveredServer, Relation, refusal::unknown_source};
 
 /// Returns the cluster that two servers have in common, if any: [`Relation::Galera`] or
 /// [`Relation::Group`].
-pub(crate) fn one_cluster(
-    galera: [Option<&NodeState>; 2],
-    group: [Option<&GroupState>; 2],
-) -> Option<Relation> {
-    match (galera, group) {
-        ([Some(one), Some(other)], _) if one.same_cluster(other) => Some(Relation::Galera),
-        (_, [Some(one), Some(other)]) if one.name == other.name => Some(Relation::Group),
-        _ => None,
+pub(crate) fn one_cluster(one: &Membership, other: &Membership) -> Option<Relation> {
+    match one.as_member()? {
+        _ if !one.same_cluster(other) => None,
+        ClusterState::Galera(_) => Some(Relation::Galera),
+        ClusterState::Group(_) => Some(Relation::Group),
     }
 }
 

@@ -1,16 +1,16 @@
 //! Determines the writer among several servers.
 
-use replimeter_engine::{ServerError, dialect::Channel, source::Member};
+use replimeter_engine::{ServerError, source::Member};
 use replimeter_model::target::Role;
 
-use super::{DiscoveredServer, reaches};
+use super::{ChannelSources, DiscoveredServer, reaches};
 
 /// Returns the index of the writer: the declared primary, or that of a group, or the server that
 /// replicates from none of the others.
 pub(super) fn writer(
     servers: &[DiscoveredServer],
     declared: &[Member],
-    sources: &[Vec<(usize, &Channel)>],
+    sources: &ChannelSources,
 ) -> Result<usize, ServerError> {
     let primary = |declared: &Member| declared.role == Some(Role::Primary);
     if let Some(index) = declared.iter().position(primary) {
@@ -26,11 +26,11 @@ pub(super) fn writer(
 fn confirm(
     servers: &[DiscoveredServer],
     index: usize,
-    sources: &[Vec<(usize, &Channel)>],
+    sources: &ChannelSources,
 ) -> Result<(), ServerError> {
     let operation = "cannot be the primary";
     let session = &servers[index].session;
-    if let Some(group) = servers[index].group()
+    if let Some(group) = servers[index].membership.group()
         && let Some(own) = group.own_member().filter(|own| own.role == "SECONDARY")
     {
         let primary = group.members.iter().find(|member| member.role == "PRIMARY");
@@ -45,7 +45,7 @@ fn confirm(
         ));
     }
     // Servers that replicate in a ring usually have one writer.
-    let of = |at: usize| sources[at].iter().map(|(source, _)| *source);
+    let of = |at: usize| sources[at].iter().flatten().copied();
     if let Some(source) = of(index).find(|source| !reaches(of, *source, index)) {
         let source = &servers[source].session;
         return Err(session.precondition(
@@ -64,7 +64,7 @@ fn confirm(
 fn primary_of_group(servers: &[DiscoveredServer]) -> Result<Option<usize>, ServerError> {
     let group = servers
         .iter()
-        .filter_map(DiscoveredServer::group)
+        .filter_map(|server| server.membership.group())
         .find(|group| {
             group.single_primary && group.own_member().is_some_and(|own| own.state == "ONLINE")
         });
@@ -89,11 +89,11 @@ fn primary_of_group(servers: &[DiscoveredServer]) -> Result<Option<usize>, Serve
 fn root(
     servers: &[DiscoveredServer],
     declared: &[Member],
-    sources: &[Vec<(usize, &Channel)>],
+    sources: &ChannelSources,
 ) -> Result<usize, ServerError> {
     let replica = |index: &usize| declared[*index].role == Some(Role::Replica);
     let roots: Vec<usize> = (0..servers.len())
-        .filter(|index| sources[*index].is_empty())
+        .filter(|index| sources[*index].iter().all(Option::is_none))
         .filter(|index| !replica(index))
         .collect();
     match roots.as_slice() {
@@ -104,9 +104,10 @@ fn root(
         )),
         [first, rest @ ..] => {
             // Members of one cluster are equal: the first one named is the writer.
+            let of_first = &servers[*first].membership;
             let stranger = rest
                 .iter()
-                .find(|other| servers[*first].same_cluster(&servers[**other]).is_none());
+                .find(|other| !of_first.same_cluster(&servers[**other].membership));
             match stranger {
                 None => Ok(*first),
                 Some(other) => Err(servers[*other].session.precondition(

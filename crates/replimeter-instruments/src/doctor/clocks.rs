@@ -2,20 +2,15 @@
 
 use replimeter_model::doctor::{ClockDifference, Finding, FindingCode, Severity};
 
-use super::{CheckContext, among, topology::UpstreamRelation};
+use super::{CheckContext, among};
+
 /// The smallest difference that is reported, in microseconds.
 const TOLERATED_US: f64 = 1_000.0;
 
 /// Returns each server's clock relative to its source's, or the writer's in a cluster.
 pub(super) fn differences(view: &CheckContext<'_>) -> Vec<ClockDifference> {
     let of = |index: usize| {
-        let source = match view.tie(index) {
-            UpstreamRelation::Channel { source, .. } => *source,
-            UpstreamRelation::Galera | UpstreamRelation::Group => view.topology.writer?,
-            UpstreamRelation::Writer | UpstreamRelation::None | UpstreamRelation::Unknown => {
-                return None;
-            }
-        };
+        let source = view.upstream(index)?;
         let (theirs, own) = (view.state(source)?.clock?, view.state(index)?.clock?);
         Some(ClockDifference {
             source: view.servers[source].name.clone(),

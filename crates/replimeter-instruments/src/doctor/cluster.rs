@@ -25,7 +25,7 @@ pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
 
 fn of_node(server: &Examination, state: &ServerState) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let Some(node) = &state.galera else {
+    let Some(node) = state.membership.galera() else {
         return findings;
     };
     let desynced = state.facts.on("wsrep_desync");
@@ -88,7 +88,7 @@ fn of_node(server: &Examination, state: &ServerState) -> Vec<Finding> {
 }
 
 fn of_member(server: &Examination, state: &ServerState) -> Vec<Finding> {
-    let Some(group) = state.group() else {
+    let Some(group) = state.membership.group() else {
         return Vec::new();
     };
     let mut findings = Vec::new();
@@ -129,7 +129,7 @@ fn galera(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let nodes = || {
         view.reached()
-            .filter_map(|(_, server, state)| Some((server, state, state.galera.as_ref()?)))
+            .filter_map(|(_, server, state)| Some((server, state, state.membership.galera()?)))
     };
     let clusters: BTreeSet<&str> = nodes()
         .map(|(_, _, node)| node.cluster.as_str())
@@ -208,7 +208,7 @@ fn galera(view: &CheckContext<'_>) -> Vec<Finding> {
 fn groups(view: &CheckContext<'_>) -> Vec<Finding> {
     let members = || {
         view.reached()
-            .filter_map(|(_, server, state)| Some((server, state.group()?)))
+            .filter_map(|(_, server, state)| Some((server, state.membership.group()?)))
     };
     let groups: BTreeSet<&str> = members().map(|(_, group)| group.name.as_str()).collect();
     let mut findings = Vec::new();

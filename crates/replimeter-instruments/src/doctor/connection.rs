@@ -1,17 +1,19 @@
 //! Connections to the servers, their identities, and privileges of their user.
 
 use replimeter_engine::{ErrorKind, ServerError, dialect, dialect::statements};
-use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
+use replimeter_model::{
+    doctor::{Finding, FindingCode as Code, Severity},
+    replication::Relation,
+};
 
 use super::{
     CheckContext, about, among,
     examination::{Examination, ServerState},
-    topology::{UpstreamRelation, one_cluster},
 };
 use crate::{
     SCHEMA, TABLE,
     preflight::{
-        EFFECT, GROUP, HINT, PRIMARY_PRIVILEGES, REPLICA_PRIVILEGES, hidden_contents,
+        EFFECT, HINT, PRIMARY_PRIVILEGES, REPLICA_PRIVILEGES, channel_of, hidden_contents,
         restricted_appliers,
     },
 };
@@ -83,7 +85,7 @@ fn privileges(
     server: &Examination,
     state: &ServerState,
 ) -> Vec<Finding> {
-    let writer = view.tie(index) == &UpstreamRelation::Writer;
+    let writer = view.relation(index) == Relation::Writer;
     let wanted: &[&str] = if writer {
         &PRIMARY_PRIVILEGES
     } else {
@@ -91,14 +93,7 @@ fn privileges(
     };
     let mut findings = Vec::from_iter(missing(wanted, server, state));
     findings.extend(hidden(server, state));
-    let channel = match view.tie(index) {
-        UpstreamRelation::Channel { channel, .. } => state
-            .channels()
-            .get(*channel)
-            .map(|channel| channel.name.as_str()),
-        UpstreamRelation::Group => Some(GROUP),
-        _ => None,
-    };
+    let channel = channel_of(&state.membership, view.relation(index), view.source(index));
     let restricted = channel.map(|channel| restricted_appliers(channel, &state.applier_users));
     findings.extend(restricted.into_iter().flatten().map(|applier| {
         let (severity, code) = match applier.stops {
@@ -113,13 +108,9 @@ fn privileges(
     };
     // A replica is refused without it; the relation of a primary or a node is known from other
     // data.
-    let other_means = writer
-        || matches!(
-            view.tie(index),
-            UpstreamRelation::Galera | UpstreamRelation::Group
-        );
+    let other_means = writer || matches!(view.relation(index), Relation::Galera | Relation::Group);
     refused(
-        state.channels.as_ref().err(),
+        state.membership.channels.as_ref().err(),
         if other_means {
             Severity::Warning
         } else {
@@ -129,7 +120,7 @@ fn privileges(
         &format!("{} ON *.*", dialect::monitor_privilege(engine)),
     );
     refused(
-        state.group.as_ref().err(),
+        state.membership.cluster.as_ref().err(),
         Severity::Error,
         "the state of its group",
         "SELECT ON `performance_schema`.*",
@@ -252,7 +243,8 @@ fn identities(view: &CheckContext<'_>) -> Vec<Finding> {
                     format!("stop {}, remove auto.cnf from its data directory, and start it again", server.name),
                 ));
             } else if own.server_id == identity.server_id
-                && one_cluster(state, other) != Some(UpstreamRelation::Galera)
+                && !(state.membership.galera().is_some()
+                    && state.membership.same_cluster(&other.membership))
             {
                 // Galera nodes that share GTIDs have one server_id by design.
                 findings.push(among(

@@ -6,9 +6,12 @@ use replimeter_engine::{
     dialect::binlog::binlog,
     position::{DomainGtid, Executed, GtidSet},
 };
-use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
+use replimeter_model::{
+    doctor::{Finding, FindingCode as Code, Severity},
+    replication::Relation,
+};
 
-use super::{CheckContext, about, examination::ServerState, number, topology::UpstreamRelation};
+use super::{CheckContext, about, examination::ServerState, number};
 
 /// Maximum length of GTIDs in a message.
 const NAMED: usize = 200;
@@ -23,7 +26,7 @@ pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
         // Members of a cluster certify one another's transactions: none is errant.
-        if !matches!(view.tie(index), UpstreamRelation::Channel { .. }) {
+        if view.relation(index) != Relation::Channel {
             continue;
         }
         let top_name = &view.servers[writer].name;
@@ -94,7 +97,7 @@ fn of_sets(
             .channels()
             .iter()
             .position(|one| one.name == channel.name)
-            .and_then(|at| view.topology.sources[index][at]);
+            .and_then(|at| view.topology.channel_sources[index][at]);
         if named.is_none() && !channel.source_uuid.is_empty() {
             expected.insert(channel.source_uuid.to_ascii_lowercase());
         }
@@ -142,7 +145,7 @@ fn expected_uuids(view: &CheckContext<'_>) -> BTreeSet<String> {
             .facts
             .get("group_replication_view_change_uuid")
             .to_ascii_lowercase();
-        let members = state.group().map(|group| {
+        let members = state.membership.group().map(|group| {
             group
                 .members
                 .iter()
@@ -150,7 +153,10 @@ fn expected_uuids(view: &CheckContext<'_>) -> BTreeSet<String> {
                 .collect()
         });
         let members: Vec<String> = members.unwrap_or_default();
-        let name = state.group().map(|group| group.name.to_ascii_lowercase());
+        let name = state
+            .membership
+            .group()
+            .map(|group| group.name.to_ascii_lowercase());
         members
             .into_iter()
             .chain(name)

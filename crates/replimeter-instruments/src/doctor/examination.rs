@@ -8,17 +8,16 @@ use replimeter_engine::{
     dialect::{
         self, Channel,
         applier_user::{ApplierUser, applier_users},
-        galera::NodeState,
-        group::GroupState,
         locks::{self, Obstacles},
-        semi_sync::{PrimaryState, ReplicaState},
         settings,
     },
     facts::{ServerFacts, grants},
     filter::Filters,
     grants::Grants,
+    membership::Membership,
     position::Executed,
     source::Member,
+    unless_disconnected,
 };
 use replimeter_model::{
     doctor::{ClockOffset, RoundTrip},
@@ -29,7 +28,7 @@ use replimeter_model::{
 use crate::{
     clock::Calendar,
     clock_offset::{self, ProbeLimits, repeat},
-    discovery::{DiscoveredServer, unless_disconnected, unverified},
+    discovery::{DiscoveredServer, unverified},
     preflight::UnnamedReplicas,
     table::{LOCK, find},
 };
@@ -80,18 +79,10 @@ pub(super) struct ServerState {
     pub(super) user: String,
     /// The user's privileges; `None` when the server does not show them.
     pub(super) grants: Option<Grants>,
-    /// Replication channels.
-    pub(super) channels: Result<Vec<Channel>, ServerError>,
+    /// How it takes part in replication.
+    pub(super) membership: Membership,
     /// Accounts with whose privileges channels apply.
     pub(super) applier_users: Result<Vec<ApplierUser>, ServerError>,
-    /// Its Galera state.
-    pub(super) galera: Option<NodeState>,
-    /// Its group.
-    pub(super) group: Result<Option<GroupState>, ServerError>,
-    /// Its state as a semi-synchronous primary.
-    pub(super) semi_sync: Option<PrimaryState>,
-    /// Its state as a semi-synchronous replica.
-    pub(super) acknowledges: ReplicaState,
     /// Whether `SYSDATE()` is the start of the statement.
     pub(super) sysdate_is_now: bool,
     /// Every counter.
@@ -123,14 +114,9 @@ impl ServerState {
         self.counters.get(name)?.parse().ok()
     }
 
-    /// Returns its group, as far as the user may read it.
-    pub(super) fn group(&self) -> Option<&GroupState> {
-        self.group.as_ref().ok().and_then(Option::as_ref)
-    }
-
     /// Returns its channels, as far as the user may read them.
     pub(super) fn channels(&self) -> &[Channel] {
-        self.channels.as_deref().unwrap_or_default()
+        self.membership.channels()
     }
 
     /// Returns the product and version.
@@ -241,11 +227,7 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServ
     let DiscoveredServer {
         session,
         facts,
-        channels,
-        galera,
-        group,
-        semi_sync,
-        acknowledges,
+        membership,
         ..
     } = &mut discovered;
     let own = session.connection_id();
@@ -259,12 +241,8 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServ
         clock: None,
         user: settings::quoted_user(session)?,
         grants: grants(session, facts.engine)?,
-        channels: channels.clone(),
+        membership: membership.clone(),
         applier_users: unless_disconnected(applier_users(facts.engine, session))?,
-        galera: galera.clone(),
-        group: group.clone(),
-        semi_sync: semi_sync.clone(),
-        acknowledges: *acknowledges,
         sysdate_is_now: settings::sysdate_is_now(session)?,
         counters: settings::counters(session)?,
         stopped: None,

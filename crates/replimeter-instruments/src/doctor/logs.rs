@@ -5,13 +5,15 @@ use replimeter_engine::dialect::{
     binlog::{Binlog, binlog},
     statements,
 };
-use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
+use replimeter_model::{
+    doctor::{Finding, FindingCode as Code, Severity},
+    replication::Relation,
+};
 
 use super::{
     CheckContext, about, among,
     examination::{Examination, ServerState},
     replication::filter_texts,
-    topology::UpstreamRelation,
 };
 use crate::{SCHEMA, TABLE};
 
@@ -36,12 +38,12 @@ fn of_log(
     log: &Binlog,
 ) -> Vec<Finding> {
     let mut findings = Vec::from_iter(written(view, index, server, state, log));
-    let tie = view.tie(index);
+    let relation = view.relation(index);
     // For servers that write, or that others replicate from.
     if log.on
         && (matches!(
-            tie,
-            UpstreamRelation::Writer | UpstreamRelation::Galera | UpstreamRelation::Group
+            relation,
+            Relation::Writer | Relation::Galera | Relation::Group
         ) || view.is_source(index))
     {
         findings.extend(format(server, log));
@@ -58,10 +60,10 @@ fn written(
     state: &ServerState,
     log: &Binlog,
 ) -> Option<Finding> {
-    let tie = view.tie(index);
+    let relation = view.relation(index);
     let (severity, code, message, hint) = if !log.on
-        && matches!(tie, UpstreamRelation::Writer)
-        && state.galera.is_none()
+        && relation == Relation::Writer
+        && state.membership.galera().is_none()
     {
         let lone = view.servers.len() == 1;
         (
@@ -86,10 +88,7 @@ fn written(
             ),
         )
     } else if !log.logs_updates
-        && matches!(
-            tie,
-            UpstreamRelation::Channel { .. } | UpstreamRelation::Galera
-        )
+        && matches!(relation, Relation::Channel | Relation::Galera)
         && !view.is_source(index)
     {
         (
@@ -178,7 +177,7 @@ fn gtids(
     let mode = state.facts.get("gtid_mode");
     if !matches!(mode, "" | "ON") {
         // Reported once, for the server that assigns GTIDs.
-        if matches!(view.tie(index), UpstreamRelation::Writer) {
+        if view.relation(index) == Relation::Writer {
             findings.push(about(
                 Severity::Info,
                 Code::GtidOff,
@@ -211,7 +210,7 @@ fn not_strict(view: &CheckContext<'_>) -> Option<Finding> {
     let lax: Vec<&str> = view
         .reached()
         .filter(|(_, _, state)| {
-            state.facts.get("gtid_strict_mode") == "OFF" && state.galera.is_none()
+            state.facts.get("gtid_strict_mode") == "OFF" && state.membership.galera().is_none()
         })
         .map(|(_, server, _)| server.name.as_str())
         .collect();
@@ -232,7 +231,7 @@ fn applying(
     state: &ServerState,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if view.tie(index) == &UpstreamRelation::Galera {
+    if view.relation(index) == Relation::Galera {
         if state.facts.get("wsrep_slave_threads") == "1" {
             findings.push(about(
                 Severity::Info,
@@ -244,8 +243,8 @@ fn applying(
         }
         return findings;
     }
-    let (UpstreamRelation::Channel { .. } | UpstreamRelation::Group, Some(appliers)) =
-        (view.tie(index), appliers(&state.facts))
+    let (Relation::Channel | Relation::Group, Some(appliers)) =
+        (view.relation(index), appliers(&state.facts))
     else {
         return findings;
     };
@@ -284,8 +283,8 @@ fn applying(
             format!("SET GLOBAL {variable}=ON; with the replica stopped"),
         ));
     }
-    if let UpstreamRelation::Channel { source, .. } = view.tie(index)
-        && let Some(source) = view.state(*source)
+    if let Some(source) = view.source(index)
+        && let Some(source) = view.state(source.server)
         && source.facts.get("binlog_transaction_dependency_tracking") == "COMMIT_ORDER"
     {
         findings.push(about(

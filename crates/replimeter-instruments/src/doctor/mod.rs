@@ -19,15 +19,18 @@ mod topology;
 use std::{thread, time::Duration};
 
 use replimeter_engine::{ServerError, position::executed, source::Member};
-use replimeter_model::doctor::{Diagnosis, Finding, FindingCode, Severity};
+use replimeter_model::{
+    doctor::{Diagnosis, Finding, FindingCode, Severity},
+    replication::{Mode, Relation},
+};
 
 use self::{
     examination::{Examination, OpenServer, ServerState},
-    topology::{Topology, UpstreamRelation, topology},
+    topology::{Topology, topology},
 };
 use crate::{
     clock::Calendar,
-    discovery::{DiscoveredServer, find_relations},
+    discovery::{DiscoveredServer, Source, find_topology},
     preflight::find_unnamed,
 };
 
@@ -101,7 +104,7 @@ fn relations(
     servers: &mut [Examination],
     open: &mut [Option<OpenServer>],
     declared: &[Member],
-) -> (Topology, Option<String>) {
+) -> (Topology, Option<Mode>) {
     if open.iter().any(Option::is_none) || open.is_empty() {
         return (topology(servers, None), None);
     }
@@ -110,7 +113,7 @@ fn relations(
         .filter_map(Option::take)
         .map(OpenServer::split)
         .unzip();
-    let related = find_relations(&discovered, declared);
+    let related = find_topology(&discovered, declared);
     // Without an answer there is nothing to report.
     let unnamed = find_unnamed(&mut discovered).unwrap_or_default();
     for (server, unnamed) in servers.iter_mut().zip(unnamed) {
@@ -121,10 +124,7 @@ fn relations(
     for ((slot, discovered), rest) in open.iter_mut().zip(discovered).zip(rest) {
         *slot = Some(OpenServer::join(discovered, rest));
     }
-    let mode = related
-        .as_ref()
-        .ok()
-        .map(|relations| relations.mode.to_owned());
+    let mode = related.as_ref().ok().map(|topology| topology.mode);
     (topology(servers, Some(related)), mode)
 }
 
@@ -160,7 +160,7 @@ fn read_executed(
 }
 
 /// Checks the data and returns the findings.
-fn diagnose(servers: &[Examination], topology: &Topology, mode: Option<String>) -> Diagnosis {
+fn diagnose(servers: &[Examination], topology: &Topology, mode: Option<Mode>) -> Diagnosis {
     let view = CheckContext { servers, topology };
     // A single server has no replica here, unless it is in a cluster.
     let mode = match view.topology.writer.and_then(|writer| view.state(writer)) {
@@ -238,14 +238,28 @@ impl<'a> CheckContext<'a> {
     }
 
     /// Returns how a server receives writes.
-    fn tie(&self, index: usize) -> &'a UpstreamRelation {
-        &self.topology.ties[index]
+    fn relation(&self, index: usize) -> Relation {
+        self.topology.relations[index]
+    }
+
+    /// Returns the source of a server that receives by a channel.
+    fn source(&self, index: usize) -> Option<Source> {
+        self.topology.sources[index]
+    }
+
+    /// Returns the server that another one receives from; in a cluster, the writer.
+    fn upstream(&self, index: usize) -> Option<usize> {
+        match self.relation(index) {
+            Relation::Channel => self.source(index).map(|source| source.server),
+            Relation::Galera | Relation::Group => self.topology.writer,
+            Relation::Writer | Relation::None | Relation::Unknown => None,
+        }
     }
 
     /// Returns whether another of the servers replicates from this one.
     fn is_source(&self, index: usize) -> bool {
         self.topology
-            .sources
+            .channel_sources
             .iter()
             .flatten()
             .any(|source| *source == Some(index))

@@ -7,12 +7,13 @@ use replimeter_engine::{
 use replimeter_model::{
     doctor::{Finding, FindingCode as Code, Severity},
     engine::Engine,
+    replication::Relation,
 };
 
 use super::{
     CheckContext, about, among,
     examination::{Examination, ServerState},
-    topology::{UpstreamRelation, reaches},
+    topology::reaches,
 };
 use crate::{
     SCHEMA, TABLE,
@@ -24,8 +25,10 @@ pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
         for (number, channel) in state.channels().iter().enumerate() {
-            let source = view.topology.sources[index][number];
-            let used = matches!(view.tie(index), UpstreamRelation::Channel { channel, .. } if *channel == number);
+            let source = view.topology.channel_sources[index][number];
+            let used = view
+                .source(index)
+                .is_some_and(|source| source.channel == number);
             findings.extend(of_channel(server, state, channel, source.is_some(), used));
             if source.is_none() {
                 findings.push(unnamed_source(view, index, channel));
@@ -61,7 +64,7 @@ pub(super) fn source_name(view: &CheckContext<'_>, index: usize, channel: &Chann
             .iter()
             .position(|one| one.name == channel.name)
     });
-    match known.and_then(|number| view.topology.sources[index][number]) {
+    match known.and_then(|number| view.topology.channel_sources[index][number]) {
         Some(source) => view.servers[source].name.clone(),
         None if channel.source_host.contains(':') => {
             format!("[{}]:{}", channel.source_host, channel.source_port)
@@ -113,10 +116,10 @@ fn words(channel: &Channel) -> String {
 
 /// Returns the finding about a channel whose source is not named: an error if what it applies reaches the writer.
 fn unnamed_source(view: &CheckContext<'_>, index: usize, channel: &Channel) -> Finding {
-    let sources = |at: usize| view.topology.sources[at].iter().flatten().copied();
+    let sources = |at: usize| view.topology.channel_sources[at].iter().flatten().copied();
     let in_cluster = |at: usize| {
-        use UpstreamRelation::{Galera, Group, Writer};
-        matches!(view.tie(at), Writer | Galera | Group)
+        use Relation::{Galera, Group, Writer};
+        matches!(view.relation(at), Writer | Galera | Group)
     };
     let fact = format!(
         "{} (server_id {}) comes from a server that is not named",
@@ -275,8 +278,8 @@ fn chain_broken(view: &CheckContext<'_>, index: usize) -> Option<Finding> {
     let state = view.state(index)?;
     let passes_on = view.is_source(index)
         && !matches!(
-            view.tie(index),
-            UpstreamRelation::Writer | UpstreamRelation::None | UpstreamRelation::Unknown
+            view.relation(index),
+            Relation::Writer | Relation::None | Relation::Unknown
         );
     let log = replimeter_engine::dialect::binlog::binlog(&state.facts);
     (passes_on && !log.logs_updates).then(|| {
@@ -292,7 +295,7 @@ fn chain_broken(view: &CheckContext<'_>, index: usize) -> Option<Finding> {
 }
 
 fn circular(view: &CheckContext<'_>) -> Option<Finding> {
-    let sources = &view.topology.sources;
+    let sources = &view.topology.channel_sources;
     let in_circle = |index: usize| {
         sources[index]
             .iter()

@@ -1,14 +1,18 @@
 //! The document's row for each server.
 
-use replimeter_engine::dialect::{Channel, appliers};
-use replimeter_model::doctor::{ChannelRow, DoctorRow, Relation};
+use replimeter_engine::{
+    dialect::{Channel, appliers},
+    membership::ClusterState,
+};
+use replimeter_model::{
+    doctor::{ChannelRow, DoctorRow},
+    replication::{Mode, Relation},
+};
 
 use super::{
     CheckContext,
     examination::{Examination, ServerState},
     replication::source_name,
-    semi_sync,
-    topology::UpstreamRelation,
 };
 
 pub(super) fn rows(view: &CheckContext<'_>) -> Vec<DoctorRow> {
@@ -32,37 +36,17 @@ fn row(view: &CheckContext<'_>, index: usize) -> DoctorRow {
     let channels: Vec<ChannelRow> = (0..state.channels().len())
         .map(|number| channel(view, index, state, number))
         .collect();
-    let tie = view.tie(index);
-    let used = match tie {
-        UpstreamRelation::Channel { channel, .. } => channels.get(*channel),
-        _ => None,
-    };
-    let (relation, mode, role) = match tie {
-        UpstreamRelation::Writer => (
-            Relation::Writer,
-            cluster(state),
-            if cluster(state).is_some() {
-                "node"
-            } else {
-                "primary"
-            },
-        ),
-        UpstreamRelation::Channel { .. } => (
-            Relation::Channel,
-            used.and_then(|row| row.mode.clone()),
-            "replica",
-        ),
-        UpstreamRelation::Galera => (Relation::Galera, Some("galera".to_owned()), "node"),
-        UpstreamRelation::Group => (Relation::Group, Some("group".to_owned()), "node"),
-        UpstreamRelation::None | UpstreamRelation::Unknown => (
-            Relation::None,
-            None,
-            if state.channels().is_empty() {
-                "none"
-            } else {
-                "replica"
-            },
-        ),
+    let relation = view.relation(index);
+    let used = view
+        .source(index)
+        .and_then(|source| channels.get(source.channel));
+    let own = cluster(state);
+    let (mode, role) = match relation {
+        Relation::Writer => (own, own.map_or("primary", |_| "node")),
+        Relation::Channel => (used.and_then(|row| row.mode), "replica"),
+        Relation::Galera | Relation::Group => (own, "node"),
+        Relation::None | Relation::Unknown if state.channels().is_empty() => (None, "none"),
+        Relation::None | Relation::Unknown => (None, "replica"),
     };
     DoctorRow {
         reached: true,
@@ -79,12 +63,11 @@ fn row(view: &CheckContext<'_>, index: usize) -> DoctorRow {
         uptime_s: state.counter("Uptime"),
         role: Some(role.to_owned()),
         relation,
-        source: match tie {
-            UpstreamRelation::Channel { source, .. } => Some(view.servers[*source].name.clone()),
-            _ => None,
-        },
+        source: view
+            .source(index)
+            .map(|source| view.servers[source.server].name.clone()),
         mode,
-        state: words(state, tie, used),
+        state: words(state, relation, used),
         channels,
         tls: Some(if state.tls { "encrypted" } else { "plain" }.to_owned()),
         connect_us: Some(state.connect_us),
@@ -116,12 +99,9 @@ fn unreached(server: &Examination) -> DoctorRow {
     }
 }
 
-/// Returns the name of the server's cluster.
-pub(super) fn cluster(state: &ServerState) -> Option<String> {
-    if state.galera.is_some() {
-        return Some("galera".to_owned());
-    }
-    state.group().map(|_| "group".to_owned())
+/// Returns the mode of the server's cluster.
+pub(super) fn cluster(state: &ServerState) -> Option<Mode> {
+    state.membership.as_member().map(ClusterState::mode)
 }
 
 fn channel(
@@ -131,14 +111,14 @@ fn channel(
     number: usize,
 ) -> ChannelRow {
     let channel: &Channel = &state.channels()[number];
-    let source = view.topology.sources[index][number];
+    let source = view.topology.channel_sources[index][number];
     let primary = source.and_then(|source| view.state(source));
     ChannelRow {
         name: channel.name.clone(),
         source: source_name(view, index, channel),
         source_named: source.is_some(),
         running: channel.running(),
-        mode: primary.map(|primary| semi_sync::mode(state, primary.semi_sync.as_ref()).to_owned()),
+        mode: primary.map(|primary| state.membership.mode_from(&primary.membership)),
         receiver: channel.receiver.word().to_owned(),
         applier: channel.applier.word().to_owned(),
         by_gtid: channel.by_gtid,
@@ -148,12 +128,12 @@ fn channel(
 }
 
 /// Returns a one-line description of the server's state.
-fn words(state: &ServerState, tie: &UpstreamRelation, used: Option<&ChannelRow>) -> String {
+fn words(state: &ServerState, relation: Relation, used: Option<&ChannelRow>) -> String {
     let mut parts = Vec::new();
-    if let Some(node) = &state.galera {
+    if let Some(node) = state.membership.galera() {
         parts.push(node.description());
     }
-    if let Some(group) = state.group() {
+    if let Some(group) = state.membership.group() {
         let role = group.own_member().map_or("", |own| own.role.as_str());
         let kind = if group.single_primary {
             "single-primary group"
@@ -162,8 +142,8 @@ fn words(state: &ServerState, tie: &UpstreamRelation, used: Option<&ChannelRow>)
         };
         parts.push(format!("{}, {role} of a {kind}", group.description()));
     }
-    match (tie, used) {
-        (UpstreamRelation::Writer, _) => parts.insert(
+    match (relation, used) {
+        (Relation::Writer, _) => parts.insert(
             0,
             if state.facts.read_only().is_some() {
                 "read-only"
@@ -187,12 +167,10 @@ fn words(state: &ServerState, tie: &UpstreamRelation, used: Option<&ChannelRow>)
             "not running: receiver {}, applier {}",
             row.receiver, row.applier
         )),
-        (UpstreamRelation::None, None) if state.channels.is_err() => {
+        (Relation::None, None) if state.membership.channels.is_err() => {
             parts.push("its replication sources could not be read".to_owned())
         }
-        (UpstreamRelation::None, None) => {
-            parts.push("replicates from none of these servers".to_owned())
-        }
+        (Relation::None, None) => parts.push("replicates from none of these servers".to_owned()),
         _ => {}
     }
     parts.join(", ")

@@ -5,9 +5,12 @@ use replimeter_engine::dialect::{
     semi_sync::{PrimaryState, VariableNames},
     statements,
 };
-use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
+use replimeter_model::{
+    doctor::{Finding, FindingCode as Code, Severity},
+    replication::Relation,
+};
 
-use super::{CheckContext, about, examination::ServerState, number, topology::UpstreamRelation};
+use super::{CheckContext, about, examination::ServerState, number};
 
 fn words(state: &ServerState) -> VariableNames {
     VariableNames::of(&state.facts).unwrap_or(VariableNames::NEWEST)
@@ -16,11 +19,11 @@ fn words(state: &ServerState) -> VariableNames {
 pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
-        let Some(primary) = &state.semi_sync else {
+        let Some(primary) = &state.membership.semi_sync else {
             continue;
         };
         // A replica may be configured for a later role as primary.
-        let writes = matches!(view.tie(index), UpstreamRelation::Writer) || view.is_source(index);
+        let writes = view.relation(index) == Relation::Writer || view.is_source(index);
         if primary.enabled && (writes || primary.clients > 0) {
             findings.extend(of_primary(view, index, primary).into_iter().map(
                 |(severity, code, message, hint)| about(severity, code, server, message, hint),
@@ -29,10 +32,10 @@ pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     }
     for (index, server, state) in view.reached() {
         for (number, channel) in state.channels().iter().enumerate() {
-            let source = view.topology.sources[index][number];
+            let source = view.topology.channel_sources[index][number];
             let Some(primary) = source
                 .and_then(|source| view.state(source))
-                .and_then(|source| source.semi_sync.as_ref())
+                .and_then(|source| source.membership.semi_sync.as_ref())
             else {
                 continue;
             };
@@ -144,8 +147,8 @@ fn of_replica(
     );
     match (
         primary.enabled,
-        state.acknowledges.enabled,
-        state.acknowledges.active,
+        state.membership.acknowledges.enabled,
+        state.membership.acknowledges.active,
     ) {
         (true, true, false) if channel.running() => Some((
             Severity::Warning,
@@ -181,16 +184,5 @@ fn of_replica(
             format!("on {source}: SET GLOBAL {}_enabled=ON;", names.primary),
         )),
         _ => None,
-    }
-}
-
-/// Returns the actual mode of a channel.
-pub(super) fn mode(replica: &ServerState, primary: Option<&PrimaryState>) -> &'static str {
-    let acknowledged =
-        primary.is_some_and(|primary| primary.enabled && primary.active && primary.clients > 0);
-    if acknowledged && replica.acknowledges.enabled && replica.acknowledges.active {
-        "semi-sync"
-    } else {
-        "async"
     }
 }

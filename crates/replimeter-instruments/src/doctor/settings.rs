@@ -1,12 +1,15 @@
 //! Settings that make results invalid, or add to them.
 
 use replimeter_engine::dialect::{group::GroupState, settings, statements};
-use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
+use replimeter_model::{
+    doctor::{Finding, FindingCode as Code, Severity},
+    replication::Relation,
+};
 
 use super::{
     CheckContext, about, among,
     examination::{Examination, ServerState},
-    topology::{UpstreamRelation, reaches},
+    topology::reaches,
 };
 use crate::{
     SCHEMA,
@@ -40,8 +43,8 @@ fn access(
     state: &ServerState,
 ) -> Option<Finding> {
     let read_only = state.facts.read_only();
-    match (view.tie(index), read_only) {
-        (UpstreamRelation::Writer, Some(name)) => Some(about(
+    match (view.relation(index), read_only) {
+        (Relation::Writer, Some(name)) => Some(about(
             Severity::Error,
             Code::WriterReadOnly,
             server,
@@ -51,15 +54,17 @@ fn access(
             ),
             // A replica or a secondary must stay read-only: no other server receives what is written
             // there.
-            if state.group().is_some_and(is_secondary) || !view.topology.sources[index].is_empty() {
+            if state.membership.group().is_some_and(is_secondary)
+                || !view.topology.channel_sources[index].is_empty()
+            {
                 "name the server that takes the writes as the primary".to_owned()
             } else {
                 format!("name the writable server as the primary, or SET GLOBAL {name}=OFF;")
             },
         )),
-        (UpstreamRelation::Channel { .. }, None) => {
+        (Relation::Channel, None) => {
             // The source of the writer is prepared to take over.
-            let sources = &view.topology.sources;
+            let sources = &view.topology.channel_sources;
             let circle = view
                 .topology
                 .writer
@@ -79,13 +84,15 @@ fn access(
                 ),
             ))
         }
-        (UpstreamRelation::Group, None) if state.group().is_some_and(is_secondary) => Some(about(
-            Severity::Warning,
-            Code::ReplicaWritable,
-            server,
-            "it is a secondary of its group and accepts writes (super_read_only=OFF)",
-            statements::forbid_writes(state.facts.engine),
-        )),
+        (Relation::Group, None) if state.membership.group().is_some_and(is_secondary) => {
+            Some(about(
+                Severity::Warning,
+                Code::ReplicaWritable,
+                server,
+                "it is a secondary of its group and accepts writes (super_read_only=OFF)",
+                statements::forbid_writes(state.facts.engine),
+            ))
+        }
         _ => None,
     }
 }
@@ -104,9 +111,7 @@ fn sessions(server: &Examination, state: &ServerState) -> Vec<Finding> {
     let mut add = |severity, code, message: String, hint: &str| {
         findings.push(about(severity, code, server, message, hint))
     };
-    if let Some(WaitingReads { setting, mend }) =
-        waiting_reads(state.galera.as_ref(), state.group())
-    {
+    if let Some(WaitingReads { setting, mend }) = waiting_reads(&state.membership) {
         add(
             Severity::Warning,
             Code::WaitingReads,
@@ -163,7 +168,7 @@ fn connections(
     let used = state.counter("Threads_connected")?;
     // One of them is Replimeter's, and ends before a run begins.
     let free = (most + 1).saturating_sub(used);
-    let takes = if matches!(view.tie(index), UpstreamRelation::Writer) {
+    let takes = if view.relation(index) == Relation::Writer {
         TAKES.0
     } else {
         TAKES.1
@@ -227,7 +232,7 @@ fn ours(
     state: &ServerState,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let writer = matches!(view.tie(index), UpstreamRelation::Writer);
+    let writer = view.relation(index) == Relation::Writer;
     if let Some(holder) = &state.measured_by {
         findings.push(about(
             if writer {
@@ -280,16 +285,12 @@ fn number(version: &str) -> Vec<u64> {
 fn versions(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
-        let source = match view.tie(index) {
-            UpstreamRelation::Channel { source, .. } => Some(*source),
-            UpstreamRelation::Galera | UpstreamRelation::Group => view.topology.writer,
-            _ => None,
-        };
+        let source = view.upstream(index);
         let Some((source, theirs)) = source.and_then(|source| Some((source, view.state(source)?)))
         else {
             continue;
         };
-        let in_cluster = !matches!(view.tie(index), UpstreamRelation::Channel { .. });
+        let in_cluster = view.relation(index) != Relation::Channel;
         let (own, other) = (number(&state.facts.version), number(&theirs.facts.version));
         let title = &view.servers[source].name;
         let series = |version: &[u64]| version.iter().take(2).copied().collect::<Vec<_>>();

@@ -9,7 +9,7 @@ use replimeter_engine::{
 use replimeter_model::target::Role as Declaration;
 
 use crate::{
-    discovery::{DiscoveredServer, Relation, find_relations, read_each},
+    discovery::{DiscoveredServer, find_topology, read_each},
     preflight::Cluster,
 };
 
@@ -23,6 +23,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     // Everything is derived from the replicas' answers.
     if let Some(error) = servers.iter().zip(declared).find_map(|(server, declared)| {
         server
+            .membership
             .channels
             .as_ref()
             .err()
@@ -30,10 +31,10 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     }) {
         return Err(error.clone());
     }
-    let relations = find_relations(&servers, declared)?;
+    let topology = find_topology(&servers, declared)?;
     let warnings = servers.iter().filter_map(DiscoveredServer::unverified);
     let warnings = warnings.collect();
-    let mut cluster = Cluster::of(servers, relations, warnings);
+    let mut cluster = Cluster::of(servers, topology, warnings);
     let Cluster {
         primary,
         replicas,
@@ -54,10 +55,10 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
             .iter()
             .filter_map(|replica| replica.stopped(effect)),
     );
-    if !matches!(*mode, "galera" | "group") {
+    if !mode.has_members() {
         requirements::check(&primary.session, &primary.facts, FollowPurpose::Source)?;
         for replica in replicas {
-            let Relation::Channel { channel, .. } = &replica.relation else {
+            let Some(channel) = replica.channel() else {
                 continue;
             };
             if !channel.by_gtid {

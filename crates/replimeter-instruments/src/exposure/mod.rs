@@ -23,6 +23,7 @@ use replimeter_engine::binlog::{Follower, StartPosition};
 use replimeter_model::{
     exposure::{ExposureRow, ExposureSample, ExposureWindow},
     plan::ExposurePlan,
+    replication::Mode,
     time::Nanos,
     warning::Warning,
 };
@@ -92,18 +93,18 @@ pub struct Outcome {
 
 /// Returns why acknowledged transactions are never exposed in a mode.
 #[must_use]
-pub fn zero_by_construction(mode: &str) -> Option<&'static str> {
+pub fn zero_by_construction(mode: Mode) -> Option<&'static str> {
     match mode {
-        "semi-sync" => Some(
+        Mode::SemiSync => Some(
             "the primary acknowledges a transaction only after a replica has written it to its relay log, unless it falls back to asynchronous replication",
         ),
-        "galera" => Some(
+        Mode::Galera => Some(
             "a transaction is acknowledged only after every node has received and certified it",
         ),
-        "group" => {
+        Mode::Group => {
             Some("a transaction is acknowledged only after a majority of the group has received it")
         }
-        _ => None,
+        Mode::None | Mode::Async | Mode::Chain => None,
     }
 }
 
@@ -122,11 +123,11 @@ pub fn run(
 ) -> Result<Outcome, MeasureError> {
     let row = ExposureRow {
         engine: cluster.primary.facts.engine.name().to_owned(),
-        mode: cluster.mode.to_owned(),
+        mode: cluster.mode,
         zero_by_construction: zero_by_construction(cluster.mode).map(str::to_owned),
         ..ExposureRow::default()
     };
-    if matches!(cluster.mode, "galera" | "group") {
+    if cluster.mode.has_members() {
         return Ok(Outcome {
             row,
             ..Outcome::default()
@@ -144,9 +145,9 @@ pub fn run(
         ids[0],
         &StartPosition::Now,
     )?;
-    let semi_sync = cluster.primary.semi_sync.as_ref();
+    let semi_sync = cluster.primary.membership.semi_sync.as_ref();
     let semi_sync = semi_sync
-        .filter(|_| cluster.mode == "semi-sync")
+        .filter(|_| cluster.mode == Mode::SemiSync)
         .map(|before| SemiSyncStatus::new(cluster.primary.with_short_timeouts(), before));
     let (stream, load) = (SharedStream::default(), WriterLoad::default());
     let style = WriterSettings {

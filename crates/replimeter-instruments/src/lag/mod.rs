@@ -245,7 +245,7 @@ fn select_points(
 /// When writes cannot be identified by GTID.
 pub fn check_stages(cluster: &mut Cluster, plan: &LagPlan) -> Result<(), ServerError> {
     // A Galera node reports no stages, so no GTIDs are needed.
-    if !plan.stages || cluster.primary.galera.is_some() {
+    if !plan.stages || cluster.primary.membership.galera().is_some() {
         return Ok(());
     }
     WrittenId::prepare(&mut cluster.primary.session, &cluster.primary.facts)

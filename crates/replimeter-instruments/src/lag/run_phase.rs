@@ -238,7 +238,7 @@ impl RunPhase<'_> {
             let Some(slot) = slots.iter().position(poll) else {
                 continue;
             };
-            if cluster.primary.galera.is_some() {
+            if cluster.primary.membership.galera().is_some() {
                 prepared
                     .waterfalls
                     .push(ReplicaWaterfall::galera(&checked.server.node.name));

@@ -4,10 +4,10 @@ use replimeter_engine::{ServerError, source::Member};
 use replimeter_model::warning::Warning;
 
 use crate::{
-    discovery::{Relation, find_relations, read_each},
+    discovery::{find_topology, read_each},
     preflight::{
-        CheckedReplica, Cluster, check_applier, check_binlog_filters, check_channel,
-        check_surroundings, refuse_broken_chain, refuse_read_only,
+        Cluster, check_applier, check_binlog_filters, check_channel, check_surroundings,
+        refuse_broken_chain, refuse_read_only,
     },
     table::{self, remove_federated},
 };
@@ -19,44 +19,24 @@ use crate::{
 /// The first condition that prevents a load; names the server, the cause and a hint.
 pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let mut servers = read_each(declared)?;
-    let relations = find_relations(&servers, declared)?;
-    refuse_broken_chain(&servers, &relations.of)?;
-    let (unnamed, mut warnings) = check_surroundings(&mut servers, declared, &relations)?;
-    let (mut primary, mut replicas) = (None, Vec::new());
-    for (mut server, relation) in servers.into_iter().zip(relations.of) {
+    let topology = find_topology(&servers, declared)?;
+    refuse_broken_chain(&servers, &topology)?;
+    let (unnamed, mut warnings) = check_surroundings(&mut servers, declared, &topology)?;
+    for (index, server) in servers.iter_mut().enumerate() {
         warnings.extend(server.unverified());
-        check_applier(&mut server, &relation, &mut warnings)?;
-        match &relation {
-            Relation::Writer => {
-                refuse_read_only(&server.session, &server.facts)?;
-                if server.facts.on("log_bin") {
-                    warnings.extend(check_binlog_filters(&mut server)?);
-                }
-                primary = Some(server);
+        check_applier(server, &topology, index, &mut warnings)?;
+        if index == topology.writer {
+            refuse_read_only(&server.session, &server.facts)?;
+            if server.facts.on("log_bin") {
+                warnings.extend(check_binlog_filters(server)?);
             }
-            other => {
-                if let Relation::Channel { channel, .. } = other {
-                    check_channel(&server, channel)?;
-                }
-                replicas.push(CheckedReplica { server, relation });
-            }
+        } else if let Some(source) = topology.sources[index] {
+            check_channel(server, source)?;
         }
     }
-    let primary = primary.ok_or_else(|| {
-        ServerError::precondition(
-            "target",
-            "",
-            "cannot run a load",
-            "the target has no server",
-            "name a server",
-        )
-    })?;
     Ok(Cluster {
-        primary,
-        replicas,
         unnamed,
-        mode: relations.mode,
-        warnings,
+        ..Cluster::of(servers, topology, warnings)
     })
 }
 

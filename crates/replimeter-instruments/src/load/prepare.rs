@@ -3,7 +3,7 @@
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use replimeter_engine::{ServerError, wire::StatementError};
-use replimeter_model::{load::RatedLoad, target::PRIMARY};
+use replimeter_model::{load::RatedLoad, replication::Relation, target::PRIMARY};
 
 use super::{
     OPERATION, about,
@@ -19,7 +19,7 @@ use super::{
     worker_pool::{LoadGroup, WorkerPool},
     workload::Workload,
 };
-use crate::{MeasureError, clock::Clock, discovery::Relation, preflight::Cluster};
+use crate::{MeasureError, clock::Clock, preflight::Cluster};
 
 /// How long a lost connection is retried during another measurement: a year.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -111,7 +111,7 @@ fn place(cluster: &Cluster, name: &str) -> Result<LoadTarget, ServerError> {
         .iter()
         .find(|replica| replica.server.node.name == name)
     {
-        let reads_only = matches!(replica.relation, Relation::Channel { .. });
+        let reads_only = replica.relation == Relation::Channel;
         return Ok(LoadTarget::new(replica.server.node.clone(), reads_only));
     }
     if name == PRIMARY {

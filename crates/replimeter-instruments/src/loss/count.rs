@@ -8,7 +8,7 @@ use replimeter_engine::{
     position::{Executed, executed},
     source::Faults,
 };
-use replimeter_model::loss::ErrantTransactions;
+use replimeter_model::{loss::ErrantTransactions, replication::Mode};
 
 use super::{
     CrashContext,
@@ -32,12 +32,12 @@ fn rows(session: &mut Session) -> Result<IdSet, ServerError> {
 pub(super) fn present(
     session: &mut Session,
     facts: &ServerFacts,
-    mode: &str,
+    mode: Mode,
 ) -> Result<IdSet, ServerError> {
     let operation = "cannot enable synchronous reads";
     match mode {
-        "galera" => session.run(operation, "SET SESSION wsrep_sync_wait = 1")?,
-        "group" if !facts.get("group_replication_consistency").is_empty() => {
+        Mode::Galera => session.run(operation, "SET SESSION wsrep_sync_wait = 1")?,
+        Mode::Group if !facts.get("group_replication_consistency").is_empty() => {
             session.run(
                 operation,
                 "SET SESSION group_replication_consistency = 'BEFORE'",

@@ -8,12 +8,7 @@ use replimeter_engine::{
     position::{Position, executed},
 };
 
-use crate::{
-    MeasureError,
-    discovery::{DiscoveredServer, Relation},
-    pacing::poll,
-    preflight::CheckedReplica,
-};
+use crate::{MeasureError, discovery::DiscoveredServer, pacing::poll, preflight::CheckedReplica};
 
 /// How long a replica may take to apply its received transactions.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -23,7 +18,8 @@ const OPERATION: &str = "cannot read its replication progress";
 
 /// Returns whether a replica receives directly from this server.
 pub(super) fn is_direct(replica: &CheckedReplica, primary: &ServerFacts) -> bool {
-    matches!(&replica.relation, Relation::Channel { channel, .. } if channel.comes_from(&primary.identity()))
+    let channel = replica.channel();
+    channel.is_some_and(|channel| channel.comes_from(&primary.identity()))
 }
 
 /// Waits until all received transactions are applied, and returns their number, to compare replicas of
@@ -36,10 +32,9 @@ pub(super) fn drain(
     severed: bool,
     stop: &AtomicBool,
 ) -> Result<u64, MeasureError> {
-    let Relation::Channel { channel, .. } = &replica.relation else {
+    let Some(name) = replica.channel().map(|channel| channel.name.clone()) else {
         return Ok(0);
     };
-    let name = channel.name.clone();
     let DiscoveredServer { session, facts, .. } = &mut replica.server;
     let mut state = String::new();
     let applied = poll(DRAIN_TIMEOUT, PAUSE, stop, || {

@@ -107,7 +107,7 @@ pub(super) fn take_over(
     faults: &mut dyn Faults,
 ) -> Result<Successor, MeasureError> {
     let (clock, stop) = (scene.clock, scene.stop);
-    let (wished, drained) = if matches!(cluster.mode, "galera" | "group") {
+    let (wished, drained) = if cluster.mode.has_members() {
         (
             cluster
                 .replicas

@@ -241,6 +241,7 @@ fn prepare(cluster: &mut Cluster, set_timeout: bool) -> Result<(), MeasureError>
     make_table(cluster)?;
     let waits = cluster
         .primary
+        .membership
         .semi_sync
         .as_ref()
         .is_some_and(|state| state.enabled);

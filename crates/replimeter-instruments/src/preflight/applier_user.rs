@@ -1,8 +1,11 @@
 //! Replicas that apply with the privileges of an account.
 
-use replimeter_engine::{ErrorKind, ServerError, dialect::applier_user::ApplierUser};
+use replimeter_engine::{
+    ErrorKind, ServerError, dialect::applier_user::ApplierUser, membership::Membership,
+};
+use replimeter_model::replication::Relation;
 
-use crate::{SCHEMA, TABLE, discovery::Relation};
+use crate::{SCHEMA, TABLE, discovery::Source};
 
 /// Privileges on the schema that a replica needs to apply what commands write.
 pub(crate) const APPLIER_PRIVILEGES: [&str; 6] =
@@ -23,16 +26,23 @@ pub(crate) struct RestrictedApplier {
 }
 
 /// Returns the channel by which a server gets the writer's writes, or how the channels of a group begin; `None` for other servers.
-pub(crate) fn channel_of(relation: &Relation) -> Option<&str> {
+pub(crate) fn channel_of(
+    membership: &Membership,
+    relation: Relation,
+    source: Option<Source>,
+) -> Option<&str> {
     match relation {
-        Relation::Channel { channel, .. } => Some(&channel.name),
+        Relation::Channel => {
+            let channel = membership.channels().get(source?.channel);
+            channel.map(|channel| channel.name.as_str())
+        }
         Relation::Group => Some(GROUP),
-        Relation::Writer | Relation::Galera => None,
+        Relation::Writer | Relation::Galera | Relation::None | Relation::Unknown => None,
     }
 }
 
 /// How the names of a group's own channels begin.
-pub(crate) const GROUP: &str = "group_replication_";
+const GROUP: &str = "group_replication_";
 
 /// Returns what is known of the accounts of a channel.
 pub(crate) fn restricted_appliers(

@@ -1,20 +1,22 @@
 //! Servers that passed the checks, and their state during a run.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cmp::Ordering, time::Duration};
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    dialect::{self, galera, group},
+    dialect::{self, Channel},
+    membership::ClusterState,
 };
 use replimeter_model::{
     manifest::ServerRecord,
+    replication::{Mode, Relation},
     warning::{Warning, WarningCode},
 };
 
 use super::Unnamed;
 use crate::{
     SCHEMA,
-    discovery::{DiscoveredServer, Relation, Relations, stopped_hint},
+    discovery::{DiscoveredServer, Source, Topology, stopped_hint},
 };
 
 /// The hint for a member that is out of its cluster.
@@ -26,6 +28,8 @@ pub struct CheckedReplica {
     pub server: DiscoveredServer,
     /// How it receives writes.
     pub relation: Relation,
+    /// Its source, if that is by a channel: an index among all servers, the primary first.
+    pub source: Option<Source>,
 }
 
 /// The state of a replica during a run.
@@ -47,18 +51,19 @@ impl CheckedReplica {
     /// Returns the delay configured between it and the primary.
     #[must_use]
     pub fn delay(&self) -> Duration {
-        match &self.relation {
-            Relation::Channel { delay_s, .. } => Duration::from_secs(*delay_s),
-            _ => Duration::ZERO,
-        }
+        Duration::from_secs(self.source.map_or(0, |source| source.delay_s))
+    }
+
+    /// Returns the channel by which it receives, as it was when it was checked.
+    #[must_use]
+    pub fn channel(&self) -> Option<&Channel> {
+        self.server.channel(self.source)
     }
 
     /// Returns the warning that it did not replicate when it was checked, with the effect on the figures.
     #[must_use]
     pub fn stopped(&self, effect: &str) -> Option<Warning> {
-        let Relation::Channel { channel, .. } = &self.relation else {
-            return None;
-        };
+        let channel = self.channel()?;
         let warning = || {
             let name = self.server.session.name();
             Warning::new(
@@ -78,50 +83,37 @@ impl CheckedReplica {
     pub fn state_now(&self) -> Result<ReplicaState, ServerError> {
         let mut session = Session::open(&self.server.with_short_timeouts())?;
         let operation = "cannot read the replica's state";
-        match &self.relation {
-            Relation::Channel { channel, .. } => {
-                let channels = dialect::channels(self.server.facts.engine, &mut session)?;
-                let Some(now) = channels.into_iter().find(|now| now.name == channel.name) else {
-                    return Err(session.precondition(
-                        operation,
-                        "the replication channel is gone",
-                        "check whether the replica was reset",
-                    ));
-                };
-                Ok(ReplicaState {
-                    running: now.running(),
-                    reconnecting: now.reconnecting(),
-                    failed: !now.sql_error.is_empty(),
-                    words: now.state(),
-                    hint: stopped_hint(self.server.facts.engine, &now),
-                })
-            }
-            Relation::Galera => match galera::node_state(&mut session)? {
-                Some(state) => Ok(ReplicaState {
-                    running: state.synced(),
-                    reconnecting: false,
-                    failed: false,
-                    words: state.description(),
-                    hint: SEE_LOG.to_owned(),
-                }),
-                None => {
-                    Err(session.precondition(operation, "it has left the Galera cluster", SEE_LOG))
-                }
-            },
-            Relation::Group | Relation::Writer => match group::group_state(&mut session)? {
-                Some(state) => {
-                    let own = state.own_member().map_or("", |own| own.state.as_str());
-                    Ok(ReplicaState {
-                        running: own == "ONLINE",
-                        reconnecting: false,
-                        failed: own == "ERROR",
-                        words: state.description(),
-                        hint: SEE_LOG.to_owned(),
-                    })
-                }
-                None => Err(session.precondition(operation, "it has left the group", SEE_LOG)),
-            },
+        if let Some(channel) = self.channel() {
+            let channels = dialect::channels(self.server.facts.engine, &mut session)?;
+            let Some(now) = channels.into_iter().find(|now| now.name == channel.name) else {
+                return Err(session.precondition(
+                    operation,
+                    "the replication channel is gone",
+                    "check whether the replica was reset",
+                ));
+            };
+            return Ok(ReplicaState {
+                running: now.running(),
+                reconnecting: now.reconnecting(),
+                failed: !now.sql_error.is_empty(),
+                words: now.state(),
+                hint: stopped_hint(self.server.facts.engine, &now),
+            });
         }
+        let (mode, left) = match self.relation {
+            Relation::Galera => (Mode::Galera, "it has left the Galera cluster"),
+            _ => (Mode::Group, "it has left the group"),
+        };
+        let Some(state) = ClusterState::read(mode, &mut session)? else {
+            return Err(session.precondition(operation, left, SEE_LOG));
+        };
+        Ok(ReplicaState {
+            running: state.active(),
+            reconnecting: false,
+            failed: state.failed(),
+            words: state.description(),
+            hint: SEE_LOG.to_owned(),
+        })
     }
 
     /// Checks that it still replicates.
@@ -147,7 +139,7 @@ pub struct Cluster {
     /// Servers that replicate from these and were not named.
     pub unnamed: Unnamed,
     /// The replication mode.
-    pub mode: &'static str,
+    pub mode: Mode,
     /// Findings that do not prevent the run.
     pub warnings: Vec<Warning>,
 }
@@ -156,18 +148,32 @@ impl Cluster {
     /// Returns the servers with their relations.
     pub(crate) fn of(
         servers: Vec<DiscoveredServer>,
-        relations: Relations,
+        topology: Topology,
         warnings: Vec<Warning>,
     ) -> Self {
-        let servers = servers.into_iter().zip(relations.of);
+        let writer = topology.writer;
+        let place = |index: usize| match index.cmp(&writer) {
+            Ordering::Less => index + 1,
+            Ordering::Equal => 0,
+            Ordering::Greater => index,
+        };
+        let servers = servers.into_iter().zip(topology.relations);
         let mut replicas: Vec<CheckedReplica> = servers
-            .map(|(server, relation)| CheckedReplica { server, relation })
+            .zip(topology.sources)
+            .map(|((server, relation), source)| CheckedReplica {
+                server,
+                relation,
+                source: source.map(|source| Source {
+                    server: place(source.server),
+                    ..source
+                }),
+            })
             .collect();
         Self {
-            primary: replicas.remove(relations.writer).server,
+            primary: replicas.remove(writer).server,
             replicas,
             unnamed: Unnamed::default(),
-            mode: relations.mode,
+            mode: topology.mode,
             warnings,
         }
     }
@@ -184,23 +190,51 @@ impl Cluster {
         std::iter::once(&mut self.primary).chain(replicas)
     }
 
+    /// Returns the index of the server that a replica receives from, among all servers; `None` for members of the primary's
+    /// cluster.
+    fn source_of(&self, replica: &CheckedReplica) -> Option<usize> {
+        let own = &replica.server.membership;
+        let has_channel = |other: &CheckedReplica| {
+            other.source.is_some() && other.server.membership.same_cluster(own)
+        };
+        match replica.source {
+            Some(source) => Some(source.server),
+            None if self.primary.membership.same_cluster(own) => None,
+            // Of another cluster, it receives through the member that has the channel.
+            None => Some(self.replicas.iter().position(has_channel)? + 1),
+        }
+    }
+
     /// Returns records of all servers for the manifest; the primary first.
     #[must_use]
     pub fn records(&self) -> Vec<ServerRecord> {
         let record = |server: &DiscoveredServer| server.facts.record(&server.session);
+        let servers: Vec<&DiscoveredServer> = self.servers().collect();
+        let member =
+            |server: &DiscoveredServer| server.membership.as_member().map(ClusterState::mode);
+        let primary = ServerRecord {
+            mode: Some(member(&self.primary).unwrap_or_default()),
+            ..record(&self.primary)
+        };
         let replicas = self.replicas.iter().map(|replica| {
-            let replication = match &replica.relation {
-                Relation::Channel { channel, .. } => channel.raw.clone(),
-                _ => BTreeMap::new(),
+            let source = self.source_of(replica).map(|index| servers[index]);
+            let mode = match (replica.relation, source) {
+                (Relation::Channel, Some(source)) => {
+                    Some(replica.server.membership.mode_from(&source.membership))
+                }
+                _ => member(&replica.server),
             };
+            let channel = replica.channel();
             ServerRecord {
-                replication,
+                mode,
+                receives_from: source.map(|source| source.node.name.clone()),
+                replication: channel
+                    .map(|channel| channel.raw.clone())
+                    .unwrap_or_default(),
                 ..record(&replica.server)
             }
         });
-        std::iter::once(record(&self.primary))
-            .chain(replicas)
-            .collect()
+        std::iter::once(primary).chain(replicas).collect()
     }
 
     /// Checks that every replica or member still replicates.
@@ -265,15 +299,13 @@ impl Cluster {
     /// replication channels, whose errors show it.
     #[must_use]
     pub fn members_now(&self) -> Option<String> {
-        if !matches!(self.mode, "galera" | "group") {
+        if !self.mode.has_members() {
             return None;
         }
         let now = |server: &DiscoveredServer| -> Result<Option<String>, ServerError> {
             let mut session = Session::open(&server.with_short_timeouts())?;
-            if self.mode == "galera" {
-                return Ok(galera::node_state(&mut session)?.map(|state| state.description()));
-            }
-            Ok(group::group_state(&mut session)?.map(|state| state.description()))
+            let state = ClusterState::read(self.mode, &mut session)?;
+            Ok(state.map(|state| state.description()))
         };
         let words = self.servers().map(|server| {
             let words = match now(server) {

@@ -4,10 +4,7 @@ use replimeter_engine::{ErrorKind, ServerError, Session, dialect, filter::Filter
 use replimeter_model::warning::{Warning, WarningCode};
 
 use super::Cluster;
-use crate::{
-    SCHEMA, TABLE,
-    discovery::{DiscoveredServer, Relation},
-};
+use crate::{SCHEMA, TABLE, discovery::DiscoveredServer};
 
 /// Refuses filters that exclude a table of the schema.
 ///
@@ -60,7 +57,7 @@ impl Cluster {
     /// Names the replica and the filter.
     pub(crate) fn refuse_filtered(&self, tables: &[&str]) -> Result<(), ServerError> {
         for replica in &self.replicas {
-            let Relation::Channel { channel, .. } = &replica.relation else {
+            let Some(channel) = replica.channel() else {
                 continue;
             };
             for table in tables {

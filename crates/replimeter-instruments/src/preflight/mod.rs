@@ -10,18 +10,19 @@ mod unnamed;
 
 use replimeter_engine::{
     ErrorKind, ServerError, Session,
-    dialect::{Channel, applier_user::applier_users, settings::quoted_user},
+    dialect::{applier_user::applier_users, settings::quoted_user},
     facts::{ServerFacts, grants},
     grants::Grants,
+    membership::ClusterState,
     source::Member,
+    unless_disconnected,
 };
 use replimeter_model::{
     target::Role,
     warning::{Warning, WarningCode},
 };
 
-use self::applier_user::channel_of;
-pub(crate) use self::applier_user::{GROUP, RestrictedApplier, restricted_appliers};
+pub(crate) use self::applier_user::{RestrictedApplier, channel_of, restricted_appliers};
 pub use self::cluster::{CheckedReplica, Cluster, ReplicaState};
 pub(crate) use self::filters::{check_binlog_filters, refuse_filters};
 pub(crate) use self::obstacles::{EFFECT, HINT, warn_of_obstacles};
@@ -31,10 +32,7 @@ pub(crate) use self::unnamed::{HIDDEN, UnnamedReplicas, find_unnamed};
 use self::{source::refuse_unnamed_source, unnamed::unnamed_replicas};
 use crate::{
     SCHEMA, TABLE,
-    discovery::{
-        self, DiscoveredServer, Relation, Relations, find_relations, not_running,
-        unless_disconnected,
-    },
+    discovery::{self, DiscoveredServer, Source, Topology, find_topology, not_running},
 };
 
 /// Privileges of the writer's user on the schema.
@@ -90,21 +88,21 @@ pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Clus
         let DiscoveredServer { session, facts, .. } = &mut servers[index];
         check_privileges(session, facts, writer_privileges, &mut Vec::new())?;
     }
-    let relations = find_relations(&servers, declared)?;
-    refuse_broken_chain(&servers, &relations.of)?;
-    for (server, relation) in servers.iter_mut().zip(&relations.of) {
+    let topology = find_topology(&servers, declared)?;
+    refuse_broken_chain(&servers, &topology)?;
+    for (index, server) in servers.iter_mut().enumerate() {
         warnings.extend(server.unverified());
-        if *relation == Relation::Writer {
+        if index == topology.writer {
             check_primary(server, writer_privileges, &mut warnings)?;
         } else {
-            check_replica(server, relation, &mut warnings)?;
+            check_replica(server, &topology, index, &mut warnings)?;
         }
     }
-    let (unnamed, found) = check_surroundings(&mut servers, declared, &relations)?;
+    let (unnamed, found) = check_surroundings(&mut servers, declared, &topology)?;
     warnings.extend(found);
     Ok(Cluster {
         unnamed,
-        ..Cluster::of(servers, relations, warnings)
+        ..Cluster::of(servers, topology, warnings)
     })
 }
 
@@ -116,11 +114,11 @@ pub fn check_for(declared: &[Member], writer_privileges: &[&str]) -> Result<Clus
 pub(crate) fn check_surroundings(
     servers: &mut [DiscoveredServer],
     declared: &[Member],
-    relations: &Relations,
+    topology: &Topology,
 ) -> Result<(Unnamed, Vec<Warning>), ServerError> {
-    let mut warnings = refuse_unnamed_source(servers, declared, relations)?;
+    let mut warnings = refuse_unnamed_source(servers, declared, topology)?;
     let (mut unnamed, found) = unnamed_replicas(servers)?;
-    if declared[relations.writer].allowed.unasked_replicas {
+    if declared[topology.writer].allowed.unasked_replicas {
         unnamed.unasked = None;
     }
     warnings.extend(found);
@@ -131,15 +129,14 @@ pub(crate) fn check_surroundings(
 /// Refuses an intermediate server that does not log what it applies: it would pass on nothing.
 pub(crate) fn refuse_broken_chain(
     servers: &[DiscoveredServer],
-    relations: &[Relation],
+    topology: &Topology,
 ) -> Result<(), ServerError> {
-    for (server, relation) in servers.iter().zip(relations) {
-        let Relation::Channel { source, .. } = relation else {
+    for (server, source) in servers.iter().zip(&topology.sources) {
+        let Some(source) = source else {
             continue;
         };
-        let source_number = *source;
-        let source = &servers[source_number];
-        let is_replica = matches!(relations.get(source_number), Some(Relation::Channel { .. }));
+        let is_replica = topology.sources[source.server].is_some();
+        let source = &servers[source.server];
         let logs = source.facts.on("log_bin")
             && (source.facts.on("log_replica_updates") || source.facts.on("log_slave_updates"));
         if is_replica && !logs {
@@ -162,10 +159,10 @@ fn check_primary(
     let DiscoveredServer {
         session,
         facts,
-        semi_sync,
-        galera,
+        membership,
         ..
     } = primary;
+    let semi_sync = &membership.semi_sync;
     refuse_read_only(session, facts)?;
     check_privileges(session, facts, privileges, warnings)?;
     if let Some(state) = semi_sync
@@ -198,7 +195,7 @@ fn check_primary(
         ));
     }
     // A Galera cluster replicates without a binary log.
-    if galera.is_none() && !facts.on("log_bin") {
+    if membership.galera().is_none() && !facts.on("log_bin") {
         return Err(session.precondition(
             "cannot be the primary",
             "its binary log is off (log_bin=OFF)",
@@ -228,10 +225,12 @@ pub(crate) fn refuse_read_only(session: &Session, facts: &ServerFacts) -> Result
 /// When it would stop, or the connection breaks.
 pub(crate) fn check_applier(
     server: &mut DiscoveredServer,
-    relation: &Relation,
+    topology: &Topology,
+    index: usize,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), ServerError> {
-    let Some(channel) = channel_of(relation) else {
+    let (relation, source) = (topology.relations[index], topology.sources[index]);
+    let Some(channel) = channel_of(&server.membership, relation, source) else {
         return Ok(());
     };
     let session = &mut server.session;
@@ -316,30 +315,23 @@ fn different_servers(one: &mut Session, other: &mut Session) -> Result<(), Serve
 /// Refuses members that are not active.
 fn check_membership(server: &DiscoveredServer) -> Result<(), ServerError> {
     let operation = "is not an active member of its cluster";
-    if let Some(state) = server.galera.as_ref().filter(|state| !state.synced()) {
-        return Err(server.session.precondition(
-            operation,
-            state.description(),
-            "wait until the node is Synced; see its error log",
-        ));
-    }
-    match &server.group {
-        Ok(Some(state)) if state.own_member().is_none_or(|own| own.state != "ONLINE") => {
-            Err(server.session.precondition(
-                operation,
-                state.description(),
-                "wait until the member is ONLINE; see its error log",
-            ))
-        }
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.clone()),
-    }
+    let state = match &server.membership.cluster {
+        Err(error) => return Err(error.clone()),
+        Ok(Some(state)) if !state.active() => state,
+        Ok(_) => return Ok(()),
+    };
+    let hint = match state {
+        ClusterState::Galera(_) => "wait until the node is Synced; see its error log",
+        ClusterState::Group(_) => "wait until the member is ONLINE; see its error log",
+    };
+    Err(server
+        .session
+        .precondition(operation, state.description(), hint))
 }
 
 /// Warns of reads that wait for replication: they hide lag from readers.
 fn warn_of_waiting_reads(server: &DiscoveredServer, warnings: &mut Vec<Warning>) {
-    let waits = discovery::waiting_reads(server.galera.as_ref(), server.group())
-        .map(|waiting| waiting.setting);
+    let waits = discovery::waiting_reads(&server.membership).map(|waiting| waiting.setting);
     if let Some(setting) = waits {
         warnings.push(Warning::new(
             WarningCode::WaitingReads,
@@ -354,7 +346,8 @@ fn warn_of_waiting_reads(server: &DiscoveredServer, warnings: &mut Vec<Warning>)
 
 fn check_replica(
     server: &mut DiscoveredServer,
-    relation: &Relation,
+    topology: &Topology,
+    index: usize,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), ServerError> {
     check_privileges(
@@ -365,17 +358,15 @@ fn check_replica(
     )
     .map_err(granted_on_primary)?;
     check_membership(server)?;
-    check_applier(server, relation, warnings)?;
+    check_applier(server, topology, index, warnings)?;
     warn_of_waiting_reads(server, warnings);
     let session = &server.session;
-    let Relation::Channel {
-        channel, delay_s, ..
-    } = relation
-    else {
+    let Some(source) = topology.sources[index] else {
         return Ok(());
     };
-    check_channel(server, channel)?;
-    if *delay_s > 0 {
+    check_channel(server, source)?;
+    let delay_s = source.delay_s;
+    if delay_s > 0 {
         warnings.push(Warning::new(
             WarningCode::DelayedReplica,
             format!(
@@ -387,10 +378,10 @@ fn check_replica(
 }
 
 /// Refuses a channel whose filters exclude the schema, or that is not running.
-pub(crate) fn check_channel(
-    server: &DiscoveredServer,
-    channel: &Channel,
-) -> Result<(), ServerError> {
+pub(crate) fn check_channel(server: &DiscoveredServer, source: Source) -> Result<(), ServerError> {
+    let Some(channel) = server.channel(Some(source)) else {
+        return Ok(());
+    };
     refuse_filters(&server.session, "its replication", &channel.filters, &TABLE)?;
     if channel.running() {
         return Ok(());

@@ -1,9 +1,12 @@
 //! Writers that are themselves replicas of a server that is not named.
 
 use replimeter_engine::{ServerError, dialect::monitor_privilege, source::Member};
-use replimeter_model::warning::{Warning, WarningCode};
+use replimeter_model::{
+    replication::Relation,
+    warning::{Warning, WarningCode},
+};
 
-use crate::discovery::{DiscoveredServer, Relation, Relations, reaches, source_of};
+use crate::discovery::{DiscoveredServer, Topology, reaches};
 
 const OPERATION: &str = "cannot be the primary";
 /// What it means for a run.
@@ -32,23 +35,18 @@ pub(crate) fn feeds_writer<I: IntoIterator<Item = usize>>(
 pub(super) fn refuse_unnamed_source(
     servers: &[DiscoveredServer],
     declared: &[Member],
-    relations: &Relations,
+    topology: &Topology,
 ) -> Result<Vec<Warning>, ServerError> {
     let mut warnings = Vec::new();
-    let writer = &servers[relations.writer].session;
-    let allowed = declared[relations.writer].allowed.write_to_replica;
-    let channels = |index: usize| servers[index].channels.as_deref().unwrap_or_default();
-    let sources = |index| {
-        channels(index)
-            .iter()
-            .filter_map(move |one| source_of(servers, one))
-    };
-    let in_cluster = |index: usize| !matches!(relations.of[index], Relation::Channel { .. });
+    let writer = &servers[topology.writer].session;
+    let allowed = declared[topology.writer].allowed.write_to_replica;
+    let sources = |index: usize| topology.channel_sources[index].iter().flatten().copied();
+    let in_cluster = |index: usize| topology.relations[index] != Relation::Channel;
     for (index, server) in servers.iter().enumerate() {
         if !feeds_writer(sources, in_cluster, servers.len(), index) {
             continue;
         }
-        if server.channels.is_err() {
+        if server.membership.channels.is_err() {
             warnings.push(Warning::new(
                 WarningCode::NotChecked,
                 format!(
@@ -58,11 +56,14 @@ pub(super) fn refuse_unnamed_source(
                 format!("grant {}", monitor_privilege(server.facts.engine)),
             ));
         }
-        let mut channels = channels(index).iter();
-        let Some(channel) = channels.find(|one| source_of(servers, one).is_none()) else {
+        let channels = server.membership.channels().iter();
+        let mut unnamed = channels
+            .zip(&topology.channel_sources[index])
+            .filter_map(|(channel, source)| source.is_none().then_some(channel));
+        let Some(channel) = unnamed.next() else {
             continue;
         };
-        let who = match index == relations.writer {
+        let who = match index == topology.writer {
             true => "it replicates".to_owned(),
             false => format!("it receives what {} replicates", server.session),
         };

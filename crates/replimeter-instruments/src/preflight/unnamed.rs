@@ -7,13 +7,14 @@ use replimeter_engine::{
     dialect::{ConnectedReplica, binlog_readers, connected_replicas, replicas_privilege},
     facts::ServerFacts,
     identity::RecordedIdentity,
+    unless_disconnected,
 };
 use replimeter_model::{
     target::SslMode,
     warning::{Warning, WarningCode},
 };
 
-use crate::discovery::{DiscoveredServer, source_of, unless_disconnected};
+use crate::discovery::{DiscoveredServer, channel_sources, read_servers};
 
 /// Timeout of an answer of such a replica.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -58,11 +59,7 @@ pub(crate) fn find_unnamed(
         .iter()
         .map(|server| server.facts.identity().server_id)
         .collect();
-    let sources: Vec<usize> = servers
-        .iter()
-        .flat_map(|server| server.channels.as_deref().unwrap_or_default())
-        .filter_map(|channel| source_of(servers, channel))
-        .collect();
+    let sources = channel_sources(&read_servers(servers)).concat();
     let each = servers.iter_mut().enumerate().map(|(index, server)| {
         let (engine, session) = (server.facts.engine, &mut server.session);
         let mut found = UnnamedReplicas::default();
@@ -76,7 +73,10 @@ pub(crate) fn find_unnamed(
             Err(_) => {
                 let readers = BinlogReaders {
                     connections: unless_disconnected(binlog_readers(session))?.unwrap_or(0),
-                    named: sources.iter().filter(|source| **source == index).count(),
+                    named: sources
+                        .iter()
+                        .filter(|source| **source == Some(index))
+                        .count(),
                 };
                 found.readers = (readers.connections > readers.named).then_some(readers);
                 let hidden = readers.connections < readers.named;

@@ -6,6 +6,7 @@ use std::{
 
 use replimeter_model::{
     plan::{LagPlan, LagSettings, Method, Methods, Pace, Settings, TargetSettings, WarmUp},
+    replication::Mode,
     sample::{LagSample, Phase},
     time_span::TimeSpan,
 };
@@ -52,7 +53,7 @@ fn try_measure(
 ) -> Result<Outcome, MeasureError> {
     let mut cluster = preflight::check(reference.members()).unwrap();
     assert!(cluster.warnings.is_empty(), "{:?}", cluster.warnings);
-    assert_eq!(cluster.mode, "async");
+    assert_eq!(cluster.mode, Mode::Async);
     let possible = lag::available_methods(&mut cluster, &plan.methods).unwrap();
     let mut on = |event: Event<'_>| {
         if let Event::Sample(sample) = event

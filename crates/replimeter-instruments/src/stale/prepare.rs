@@ -9,6 +9,7 @@ use replimeter_engine::{
         waits,
     },
     facts::ServerFacts,
+    membership::ClusterState,
 };
 use replimeter_model::plan::{ReadConsistency, StalePlan};
 
@@ -87,7 +88,10 @@ pub(super) fn prepare(
         let (server, _) = reader.of(cluster);
         let node = patient(&server.node);
         let for_nothing = *reader == ReaderRef::Writer
-            && !waits::supported_on_writer(server.facts.engine, cluster.primary.galera.is_some());
+            && !waits::supported_on_writer(
+                server.facts.engine,
+                cluster.primary.membership.galera().is_some(),
+            );
         let patience = plan.timeout.0 + reader.delay(cluster);
         let opened = Reader::open(
             index,
@@ -117,10 +121,10 @@ pub(super) fn prepare(
 /// Returns the status counters of every server.
 pub(super) fn counted(cluster: &Cluster) -> Vec<CountedServer> {
     let of = |server: &DiscoveredServer| {
-        let pressure = match (&server.galera, server.group()) {
-            (Some(_), _) => FlowControlCounters::Galera,
-            (None, Some(_)) => FlowControlCounters::Group,
-            (None, None) => FlowControlCounters::Channel(server.facts.engine),
+        let pressure = match server.membership.as_member() {
+            Some(ClusterState::Galera(_)) => FlowControlCounters::Galera,
+            Some(ClusterState::Group(_)) => FlowControlCounters::Group,
+            None => FlowControlCounters::Channel(server.facts.engine),
         };
         CountedServer::new(&server.node, pressure)
     };

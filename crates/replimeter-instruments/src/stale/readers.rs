@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use replimeter_engine::{
     ServerError,
-    dialect::sync_reads::{Guarantee, ReplicationKind, guarantee},
+    dialect::sync_reads::{Guarantee, guarantee},
+    membership::ClusterState,
 };
-use replimeter_model::plan::ReadConsistency;
+use replimeter_model::{
+    plan::ReadConsistency,
+    replication::{Mode, Relation},
+};
 
-use crate::{
-    discovery::{DiscoveredServer, Relation},
-    preflight::Cluster,
-};
+use crate::{discovery::DiscoveredServer, preflight::Cluster};
 
 /// A server that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +24,15 @@ pub enum ReaderRef {
 }
 
 impl ReaderRef {
-    pub(super) fn of(self, cluster: &Cluster) -> (&DiscoveredServer, &Relation) {
+    /// Returns the server, and how it receives the writes.
+    #[must_use]
+    pub fn of(self, cluster: &Cluster) -> (&DiscoveredServer, Relation) {
         match self {
-            Self::Writer => (&cluster.primary, &Relation::Writer),
-            Self::Replica(index) => (
-                &cluster.replicas[index].server,
-                &cluster.replicas[index].relation,
-            ),
+            Self::Writer => (&cluster.primary, Relation::Writer),
+            Self::Replica(index) => {
+                let replica = &cluster.replicas[index];
+                (&replica.server, replica.relation)
+            }
         }
     }
 
@@ -90,16 +93,12 @@ pub fn unknown(cluster: &Cluster, name: &str, operation: &str) -> ServerError {
     )
 }
 
-fn kind(server: &DiscoveredServer, relation: &Relation) -> ReplicationKind {
-    match relation {
-        Relation::Galera => ReplicationKind::Galera,
-        Relation::Group => ReplicationKind::Group,
-        Relation::Writer if server.galera.is_some() => ReplicationKind::Galera,
-        Relation::Writer if server.group().is_some() => ReplicationKind::Group,
-        Relation::Writer | Relation::Channel { .. } => {
-            ReplicationKind::Channel(server.facts.engine)
-        }
-    }
+/// Returns how a server receives what it is read for; a channel does so in the same way in every mode.
+fn mode(server: &DiscoveredServer, relation: Relation) -> Mode {
+    let member = server.membership.as_member();
+    member
+        .filter(|_| relation != Relation::Channel)
+        .map_or(Mode::Async, ClusterState::mode)
 }
 
 /// Returns how each reader's reads become synchronous.
@@ -114,11 +113,13 @@ pub fn guarantees(
 ) -> Result<Vec<Guarantee>, ServerError> {
     let found = readers.iter().map(|reader| {
         let (server, relation) = reader.of(cluster);
-        guarantee(level, kind(server, relation), timeout).map_err(|(cause, hint)| {
-            server
-                .session
-                .precondition("cannot enable synchronous reads", cause, hint)
-        })
+        guarantee(level, server.facts.engine, mode(server, relation), timeout).map_err(
+            |(cause, hint)| {
+                server
+                    .session
+                    .precondition("cannot enable synchronous reads", cause, hint)
+            },
+        )
     });
     found.collect()
 }

@@ -137,7 +137,7 @@ fn unlogged(server: &DiscoveredServer, operation: &str) -> Result<Session, Serve
             },
             _ => error,
         })?;
-    if server.galera.is_some() {
+    if server.membership.galera().is_some() {
         // A cluster replicates definitions nevertheless.
         session.run(operation, "SET SESSION wsrep_on = OFF")?;
     }

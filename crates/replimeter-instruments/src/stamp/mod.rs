@@ -18,13 +18,10 @@ use replimeter_engine::{
     facts::ServerFacts,
     session::Fields,
 };
-use replimeter_model::{engine::Engine, time::Nanos};
+use replimeter_model::{engine::Engine, replication::Mode, time::Nanos};
 
 use crate::{
-    SCHEMA, TABLE,
-    clock_offset::ServerClock,
-    discovery::{DiscoveredServer, Relation},
-    preflight::Cluster,
+    SCHEMA, TABLE, clock_offset::ServerClock, discovery::DiscoveredServer, preflight::Cluster,
 };
 
 pub use self::federated::Federated;
@@ -61,9 +58,9 @@ impl Stamps {
     /// off, binlog_format=STATEMENT is refused, the row would be replicated, or there is no stamp
     /// function.
     pub fn find(cluster: &mut Cluster) -> Result<Self, ServerError> {
-        let galera = cluster.mode == "galera";
+        let galera = cluster.mode == Mode::Galera;
         let primary = &mut cluster.primary;
-        if cluster.mode == "group" {
+        if cluster.mode == Mode::Group {
             return Err(primary.session.precondition(
                 OPERATION,
                 "Group Replication refuses binlog_format=STATEMENT (error 3098) and replicates rows, so members have the writer's stamps and none of their own",
@@ -190,7 +187,7 @@ fn statement_format(session: &mut Session) -> Result<bool, ServerError> {
 /// Refuses intermediate replicas that log rows: replicas behind them would have their stamps.
 fn refuse_rows_in_between(cluster: &Cluster) -> Result<(), ServerError> {
     for replica in &cluster.replicas {
-        let Relation::Channel { channel, .. } = &replica.relation else {
+        let Some(channel) = replica.channel() else {
             continue;
         };
         let between = cluster
@@ -227,11 +224,11 @@ match facts.engine {
 /// Refuses replicas whose replication stops at a statement, before one is written.
 fn refuse_rows_only(cluster: &mut Cluster) -> Result<(), ServerError> {
     for replica in &mut cluster.replicas {
-        let Relation::Channel { channel, .. } = &replica.relation else {
+        let Some(channel) = replica.channel().map(|channel| channel.name.clone()) else {
             continue;
         };
         let (engine, session) = (replica.server.facts.engine, &mut replica.server.session);
-        let cause = match requires_rows(engine, session, &channel.name) {
+        let cause = match requires_rows(engine, session, &channel) {
             Ok(false) => continue,
             Ok(true) => {
                 "its replication takes rows only (REQUIRE_ROW_FORMAT=1) and stops at a statement"

@@ -7,17 +7,16 @@ use replimeter_engine::{
     dialect::{self, Channel},
     facts::ServerFacts,
     identity::Identity,
+    membership::ClusterState,
+    unless_disconnected,
 };
+use replimeter_model::replication::Relation;
 
 use super::{
     POLL_INTERVAL, SETTLE,
     lock::{keep_open, refuse_other_run, take_lock},
 };
-use crate::{
-    MARK,
-    discovery::{Relation, unless_disconnected},
-    preflight::Cluster,
-};
+use crate::{MARK, preflight::Cluster};
 
 const OPERATION: &str = "cannot begin";
 /// Tables of Replimeter, by name and run.
@@ -42,13 +41,10 @@ pub(crate) fn claim(cluster: &mut Cluster) -> Result<(), ServerError> {
 
 /// Refuses tables of Replimeter in a cluster of which not every member that takes writes is named: a run may be using them there.
 fn refuse_tables_of_members(cluster: &mut Cluster) -> Result<(), ServerError> {
-    let group = cluster
-        .primary
-        .group()
-        .filter(|group| !group.single_primary);
-    let members = match &cluster.primary.galera {
-        Some(node) => node.size as usize,
-        None => group.map_or(0, |group| group.members.len()),
+    let members = match cluster.primary.membership.as_member() {
+        Some(ClusterState::Galera(node)) => node.size as usize,
+        Some(ClusterState::Group(group)) if !group.single_primary => group.members.len(),
+        Some(ClusterState::Group(_)) | None => 0,
     };
     let members_named = cluster.replicas.iter();
     let named = 1 + members_named
@@ -85,7 +81,7 @@ fn refuse_tables_of_other_sources(cluster: &mut Cluster) -> Result<(), ServerErr
     } = cluster;
     let primary = &mut primary.session;
     for replica in replicas {
-        let channels = replica.server.channels.as_deref().unwrap_or_default();
+        let channels = replica.server.membership.channels();
         if let Some(source) = other_source(channels, &named) {
             let source = source.clone();
             refuse_tables_of(&source, primary, &mut replica.server.session)?;

@@ -18,7 +18,10 @@ use std::{
 };
 
 use replimeter_engine::{ErrorClass, Node, ServerError, Session, dialect::sync_reads::conflict};
-use replimeter_model::warning::{Warning, WarningCode};
+use replimeter_model::{
+    replication::Relation,
+    warning::{Warning, WarningCode},
+};
 
 use self::lock::with_schema_lock;
 pub(crate) use self::{
@@ -35,7 +38,6 @@ pub use self::{
 use crate::{
     SCHEMA, TABLE,
     definition::{blocked_applier, define},
-    discovery::Relation,
     preflight::{CheckedReplica, Cluster},
     stamp,
 };

@@ -8,12 +8,13 @@ use replimeter_engine::{
     source::Member,
 };
 use replimeter_model::{
+    replication::{Mode, Relation},
     target::Role as Declaration,
     warning::{Warning, WarningCode},
 };
 
 use crate::{
-    discovery::{Relation, Relations, find_relations, read_each},
+    discovery::{Topology, find_topology, read_each},
     preflight::Cluster,
 };
 
@@ -27,8 +28,10 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let declared_writer = declared
         .iter()
         .position(|one| one.role == Some(Declaration::Primary));
-    let unseen = servers.iter().find(|server| server.channels.is_err());
-    let relations = match (declared_writer, unseen) {
+    let unseen = servers
+        .iter()
+        .find(|server| server.membership.channels.is_err());
+    let topology = match (declared_writer, unseen) {
         // The topology is declared, and the streams will show it.
         (Some(writer), Some(unseen)) => {
             warnings.push(Warning::new(
@@ -37,26 +40,28 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
                     "{} does not show its replication status to this user, so its source was not checked",
                     unseen.session
                 ),
-                unseen.channels.as_ref().err().map_or_else(String::new, |error| error.hint.clone()),
+                unseen.membership.channels.as_ref().err().map_or_else(String::new, |error| error.hint.clone()),
             ));
-            Relations {
+            Topology {
                 writer,
-                of: vec![Relation::Writer; servers.len()],
-                mode: "async",
+                relations: vec![Relation::Unknown; servers.len()],
+                sources: vec![None; servers.len()],
+                channel_sources: Vec::new(),
+                mode: Mode::Async,
             }
         }
-        _ => find_relations(&servers, declared)?,
+        _ => find_topology(&servers, declared)?,
     };
     for (index, server) in servers.iter().enumerate() {
         warnings.extend(server.unverified());
-        let role = if index == relations.writer {
+        let role = if index == topology.writer {
             FollowPurpose::Source
         } else {
             FollowPurpose::Applier
         };
         requirements::check(&server.session, &server.facts, role)?;
     }
-    let mut cluster = Cluster::of(servers, relations, warnings);
+    let mut cluster = Cluster::of(servers, topology, warnings);
     check_replicas(&mut cluster)?;
     Ok(cluster)
 }
@@ -115,9 +120,10 @@ pub(crate) fn server_ids(
             requirements::server_ids(&mut server.session, &server.facts)?.unwrap_or_default(),
         );
         taken.extend(server.facts.get("server_id").parse::<u32>());
-        let channels = server.channels.as_deref().unwrap_or_default();
         taken.extend(
-            channels
+            server
+                .membership
+                .channels()
                 .iter()
                 .filter_map(|channel| u32::try_from(channel.source_server_id).ok()),
         );

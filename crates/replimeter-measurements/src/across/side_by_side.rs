@@ -48,7 +48,7 @@ impl<'a> RunSide<'a> {
                 let mode = head.target.mode_of(&server.shape);
                 mode_of(
                     &server.dialect,
-                    mode.unwrap_or(&server.shape),
+                    mode.map_or(server.shape.as_str(), |mode| mode.name()),
                     server.wait_point(),
                 )
             });

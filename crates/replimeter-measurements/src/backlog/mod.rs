@@ -23,6 +23,7 @@ use replimeter_model::{
     compare::Quantity,
     load::LoadRecord,
     plan::{BacklogPlan, BacklogSettings, CoreUse, Planned},
+    replication::Mode,
     target::Target,
     time::Nanos,
 };
@@ -50,7 +51,7 @@ const IMPATIENT: Duration = Duration::from_secs(3);
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
     /// The servers of a shape have started and passed the checks.
-    Shape { label: String, mode: String },
+    Shape { label: String, mode: Mode },
     /// The measurement of a shape ended, perhaps early.
     ShapeEnded {
         rows: Vec<BacklogRow>,
@@ -63,9 +64,9 @@ pub(crate) enum Call {
 #[derive(Default)]
 pub(crate) struct Accumulator {
     /// The label and replication mode of the current shape.
-    under_way: (String, String),
+    under_way: (String, Mode),
     /// Labels and modes of the measured shapes.
-    shapes: Vec<(String, String)>,
+    shapes: Vec<(String, Mode)>,
     rows: Vec<BacklogRow>,
     load: Vec<LoadRecord>,
     measured: Nanos,
@@ -203,7 +204,7 @@ Terms of the report:
     ) -> Concluded<BacklogResults> {
         run.warn([]);
         let shapes = accumulator.shapes.iter();
-        let shapes = shapes.map(|(label, mode)| (label.as_str(), mode.as_str()));
+        let shapes = shapes.map(|(label, mode)| (label.as_str(), *mode));
         let unmeasured = |row: &BacklogRow| {
             [&row.load_per_s, &row.sustained_per_s, &row.catch_up_per_s]
                 .iter()
@@ -258,7 +259,7 @@ fn one(
     cx.warn(found);
     cx.take(Call::Shape {
         label: servers.label().to_owned(),
-        mode: cluster.mode.to_owned(),
+        mode: cluster.mode,
     })?;
     let before = machine::CoreTime::read();
     let result = measure(cx, &mut cluster, workloads, servers.is_temporary());

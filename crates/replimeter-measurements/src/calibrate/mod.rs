@@ -22,6 +22,7 @@ use replimeter_instruments::{
 use replimeter_model::{
     calibrate::{CalibrateDocument, CalibrateResults},
     plan::{CalibratePlan, CalibrateSettings, Conditions, CoreUse, LagPlan, Method, Pace, Planned},
+    replication::Mode,
     sample::LagSample,
     sandbox::LinkSpec,
     target::Target,
@@ -51,7 +52,7 @@ pub(crate) enum Call {
     /// The servers have started and passed the checks.
     Shape {
         label: String,
-        mode: String,
+        mode: Mode,
         replicas: Vec<String>,
         methods: Vec<Method>,
     },
@@ -73,7 +74,7 @@ pub(crate) enum Call {
 /// State gathered during the run.
 pub(crate) struct Accumulator {
     label: String,
-    mode: String,
+    mode: Mode,
     names: Vec<String>,
     cells: Vec<Condition>,
     /// Parts against the reference.
@@ -202,7 +203,7 @@ Terms of the report:
         cx.warn(found);
         cx.take(Call::Shape {
             label: servers.label().to_owned(),
-            mode: cluster.mode.to_owned(),
+            mode: cluster.mode,
             replicas: cluster.replica_names(),
             methods: possible.methods.clone(),
         })?;
@@ -220,7 +221,7 @@ Terms of the report:
     fn accumulator(plan: &Planned<CalibrateSettings>) -> Accumulator {
         Accumulator {
             label: String::new(),
-            mode: String::new(),
+            mode: Mode::None,
             names: Vec::new(),
             cells: Vec::new(),
             parts: Vec::new(),
@@ -329,7 +330,7 @@ Terms of the report:
         let floor = |(method, summary): &_| floor(label, *method, summary);
         let target = match run.work.conditions {
             Conditions::Reference(_) => run.target("reference".to_owned(), Vec::new()),
-            _ => run.target(label.clone(), vec![mode.clone()]),
+            _ => run.target(label.clone(), vec![mode.to_string()]),
         };
         let mut measured: Vec<_> = parts.iter().filter(|part| !part.is_empty()).collect();
         measured.sort_by_key(|part| part.condition);

@@ -2,7 +2,7 @@
 
 use replimeter_instruments::cost::Block;
 use replimeter_model::{
-    cost::ReplicaBehind, engine::Engine, load::LoadError, plan::CostKind, resources::ServerUse,
+    cost::ReplicaBehind, engine::Engine, load::LoadError, plan::LoggedMode, resources::ServerUse,
     sandbox::WaitPoint, time::Nanos, time_span::TimeSpan,
 };
 use replimeter_run::workloads::add_errors;
@@ -17,7 +17,7 @@ pub(crate) struct ConditionKey {
     pub(super) engine: Engine,
     /// Product and version.
     pub(super) version: String,
-    pub(super) kind: CostKind,
+    pub(super) kind: LoggedMode,
     pub(super) wait_point: Option<WaitPoint>,
     /// Servers besides the one that is written to.
     pub(super) replicas: u32,

@@ -4,7 +4,7 @@ use replimeter_engine::source::{Install, ServerSource, SourceErrorKind};
 use replimeter_model::{
     cost::label,
     engine::Engine,
-    plan::{CostKind, CostMode, CostPlan, CostServers, CostSettings, Planned},
+    plan::{CostMode, CostPlan, CostServers, CostSettings, LoggedMode, Planned},
     sandbox::WaitPoint,
     time_span::TimeSpan,
 };
@@ -106,7 +106,7 @@ pub(super) fn entries(
         for entry in &entries {
             let program = &entry.install.program;
             let has_none = entries.iter().any(|other| {
-                other.shape.mode.kind == CostKind::None && other.install.program == *program
+                other.shape.mode.kind == LoggedMode::NONE && other.install.program == *program
             });
             if !has_none && !missing.iter().any(|install| install.program == *program) {
                 missing.push(entry.install.clone());
@@ -115,7 +115,7 @@ pub(super) fn entries(
         for install in missing {
             let mode = CostMode {
                 engine: Some(install.engine),
-                kind: CostKind::None,
+                kind: LoggedMode::NONE,
                 count: None,
             };
             entries.push(pinned(work.shape_of(mode, &plan.target, None)?, install));

@@ -23,7 +23,7 @@ use replimeter_instruments::load::Workload;
 use replimeter_model::{
     cost::{CostDocument, CostResults},
     load::DataSize,
-    plan::{CoreUse, CostKind, CostPlan, CostSettings, Planned},
+    plan::{CoreUse, CostPlan, CostSettings, LoggedMode, Planned},
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -138,7 +138,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
             && !work
                 .shapes
                 .iter()
-                .any(|shape| shape.mode.kind == CostKind::None)
+                .any(|shape| shape.mode.kind == LoggedMode::NONE)
         {
             effects.servers(format!("the baseline `none` of each binary, {times} times"));
         }

@@ -8,7 +8,7 @@ use replimeter_model::{
     engine::Engine,
     estimate::Estimate,
     load::Rate,
-    plan::CostKind,
+    plan::LoggedMode,
     sandbox::WaitPoint,
 };
 use replimeter_stats::{
@@ -76,7 +76,7 @@ impl Condition {
         if self.key == none.key {
             // The ratio to itself needs no interval.
             return RelativeFigure {
-                baseline: CostKind::None.name().to_owned(),
+                baseline: LoggedMode::NONE.name().to_owned(),
                 throughput: Some(1.0),
                 ..RelativeFigure::default()
             };
@@ -86,7 +86,7 @@ impl Condition {
             of_ratio(&self.figures(pick), &none.figures(pick))
         };
         RelativeFigure {
-            baseline: CostKind::None.name().to_owned(),
+            baseline: LoggedMode::NONE.name().to_owned(),
             throughput: throughput.value,
             throughput_ci95: [throughput.ci95.low, throughput.ci95.high].into(),
             latency: RelativeLatency {
@@ -151,7 +151,7 @@ impl Condition {
         CostRow {
             engine: key.engine.name().to_owned(),
             version: key.version.clone(),
-            mode: key.kind.name().to_owned(),
+            mode: key.kind,
             wait_point: key.wait_point.map(|point| point.name().to_owned()),
             replicas: key.replicas,
             threads: key.threads,
@@ -236,7 +236,7 @@ fn weighted(values: &[f64], weights: &[f64]) -> Vec<f64> {
 
 /// Returns the baseline of a row, `none` or another mode: of the same binary, at the same number of threads,
 /// with the same link delay if the baseline has links.
-fn fellow<'g>(all: &'g [Condition], key: &ConditionKey, kind: CostKind) -> Option<&'g Condition> {
+fn fellow<'g>(all: &'g [Condition], key: &ConditionKey, kind: LoggedMode) -> Option<&'g Condition> {
     all.iter().find(|other| {
         other.key.kind == kind
             && (&other.key.engine, &other.key.version, other.key.threads)
@@ -259,7 +259,7 @@ pub(super) fn rows(
             .iter()
             .find(|(engine, threads, _)| (*engine, *threads) == (key.engine, key.threads));
         condition.row(
-            fellow(all, key, CostKind::None),
+            fellow(all, key, LoggedMode::NONE),
             limit.map(|(_, _, limit)| *limit),
             durability,
         )
@@ -300,9 +300,9 @@ pub(super) fn steps(all: &[Condition]) -> Vec<CostStep> {
         };
         Some(CostStep {
             engine: key.engine.name().to_owned(),
-            mode: key.kind.name().to_owned(),
+            mode: key.kind,
             wait_point: key.wait_point.map(|point| point.name().to_owned()),
-            baseline: other.key.kind.name().to_owned(),
+            baseline: other.key.kind,
             threads: key.threads,
             link_delay_us: key.delay.map(|delay| delay.0.as_secs_f64() * 1e6),
             throughput: of_ratio(&condition.throughputs(), &other.throughputs()),
@@ -324,16 +324,16 @@ pub(super) fn self_comparison(one: &Condition, other: &Condition) -> SelfCompari
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::time::Nanos;
+    use replimeter_model::{replication::Mode, time::Nanos};
 
     use super::*;
 
-    fn key(kind: CostKind, threads: u32) -> ConditionKey {
+    fn key(kind: LoggedMode, threads: u32) -> ConditionKey {
         ConditionKey {
             engine: Engine::MariaDb,
             version: "MariaDB 1".to_owned(),
             kind,
-            wait_point: (kind == CostKind::SemiSync).then_some(WaitPoint::AfterSync),
+            wait_point: (kind.mode == Mode::SemiSync).then_some(WaitPoint::AfterSync),
             replicas: u32::from(kind.replicates()),
             threads,
             delay: None,
@@ -341,7 +341,7 @@ mod tests {
     }
 
     /// Starts of three blocks of one second each, with operations of these latencies in µs.
-    fn condition(kind: CostKind, latencies: &[f64]) -> Condition {
+    fn condition(kind: LoggedMode, latencies: &[f64]) -> Condition {
         let mut condition = Condition::new(key(kind, 1));
         for (round, latency) in (1..).zip(latencies) {
             condition.begin(round);
@@ -366,14 +366,17 @@ mod tests {
     #[test]
     fn mode_is_compared_with_its_own_baseline() {
         let mut all = vec![
-            condition(CostKind::SemiSync, &[300.0, 302.0, 305.0, 299.0]),
-            condition(CostKind::None, &[100.0, 101.0, 102.0, 99.0]),
-            condition(CostKind::Async, &[120.0, 121.0, 119.0, 122.0]),
+            condition(
+                LoggedMode::of(Mode::SemiSync),
+                &[300.0, 302.0, 305.0, 299.0],
+            ),
+            condition(LoggedMode::NONE, &[100.0, 101.0, 102.0, 99.0]),
+            condition(LoggedMode::of(Mode::Async), &[120.0, 121.0, 119.0, 122.0]),
         ];
         all[2].key.version = "MariaDB 2".to_owned();
         let rows = rows(&all, &[(Engine::MariaDb, 1, 20_000.0)], "relaxed");
         assert_eq!(
-            rows.iter().map(|row| row.mode.as_str()).collect::<Vec<_>>(),
+            rows.iter().map(|row| row.mode.name()).collect::<Vec<_>>(),
             ["none", "async", "semi-sync"]
         );
         assert_eq!(
@@ -411,28 +414,24 @@ mod tests {
     #[test]
     fn steps_skip_unmeasured_modes() {
         let all = [
-            condition(CostKind::None, &[100.0, 101.0]),
-            condition(CostKind::SemiSync, &[300.0, 302.0]),
+            condition(LoggedMode::NONE, &[100.0, 101.0]),
+            condition(LoggedMode::of(Mode::SemiSync), &[300.0, 302.0]),
         ];
         let steps = steps(&all);
         assert_eq!(
-            (
-                steps.len(),
-                steps[0].mode.as_str(),
-                steps[0].baseline.as_str()
-            ),
+            (steps.len(), steps[0].mode.name(), steps[0].baseline.name()),
             (1, "semi-sync", "none")
         );
         let all = [
-            condition(CostKind::Async, &[100.0, 101.0]),
-            condition(CostKind::SemiSync, &[300.0, 302.0]),
+            condition(LoggedMode::of(Mode::Async), &[100.0, 101.0]),
+            condition(LoggedMode::of(Mode::SemiSync), &[300.0, 302.0]),
         ];
-        assert_eq!(self::steps(&all)[0].baseline, "async");
+        assert_eq!(self::steps(&all)[0].baseline.mode, Mode::Async);
     }
 
     #[test]
     fn sustained_rate_is_unknown_if_a_block_was_not_applied() {
-        let mut condition = condition(CostKind::Async, &[100.0, 101.0]);
+        let mut condition = condition(LoggedMode::of(Mode::Async), &[100.0, 101.0]);
         let row = condition.row(None, None, "relaxed");
         let ratio = row.throughput.mean.unwrap() / row.sustained.mean.unwrap();
         assert!((ratio - 2.0).abs() < 1e-9);
@@ -457,7 +456,7 @@ mod tests {
 
     #[test]
     fn both_starts_of_a_round_count_in_a_self_test() {
-        let mut both = condition(CostKind::None, &[100.0, 200.0]);
+        let mut both = condition(LoggedMode::NONE, &[100.0, 200.0]);
         both.starts.iter_mut().for_each(|start| start.round = 1);
         let row = both.row(None, None, "relaxed");
         // The means of the starts are 101 and 201 µs.
@@ -467,12 +466,12 @@ mod tests {
 
     #[test]
     fn start_without_counted_block_is_ignored() {
-        let mut one = condition(CostKind::None, &[100.0]);
+        let mut one = condition(LoggedMode::NONE, &[100.0]);
         one.begin(2);
         one.end();
         assert_eq!(one.starts.len(), 1);
         // One start has no interval.
         assert_eq!(one.row(None, None, "relaxed").throughput.ci95.low, None);
-        assert!(Condition::new(key(CostKind::None, 1)).is_empty());
+        assert!(Condition::new(key(LoggedMode::NONE, 1)).is_empty());
     }
 }

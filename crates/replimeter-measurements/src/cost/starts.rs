@@ -11,7 +11,7 @@ use replimeter_instruments::{
 use replimeter_model::{
     cost::StartRecord,
     load::DataSize,
-    plan::{CostKind, CostPlan},
+    plan::{CostPlan, LoggedMode},
     random::Random,
     target::Target,
     time_span::TimeSpan,
@@ -185,7 +185,7 @@ impl Starts<'_> {
         let mut filled = |filled: &FillProgress| observers.progress(filling(filled).part(what));
         let mut bench = ServersUnderTest::open(
             servers.members(),
-            kind,
+            kind.mode,
             self.workload,
             self.size,
             &clock,
@@ -193,7 +193,7 @@ impl Starts<'_> {
             stop,
         )?;
         self.met(cx, entry, servers, &bench)?;
-        if kind == CostKind::None {
+        if kind == LoggedMode::NONE {
             limits(cx, start, &mut bench)?;
         }
         let mut order: Vec<usize> = (0..start.conditions.len()).collect();

@@ -16,6 +16,7 @@ use replimeter_instruments::exposure::{self, Event, Listener, Outcome};
 use replimeter_model::{
     exposure::{ExposureDocument, ExposureResults, ExposureRow, ExposureSample, ExposureWindow},
     plan::{CoreUse, ExposurePlan, ExposureSettings, Planned},
+    replication::Mode,
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
@@ -36,7 +37,7 @@ use crate::window_series::{MAX_WINDOWS, WindowSeries};
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
     /// The servers have started and passed the checks.
-    Shape { label: String, mode: String },
+    Shape { label: String, mode: Mode },
     /// One poll.
     Sample(ExposureSample),
     /// The figures of a window.
@@ -48,7 +49,7 @@ pub(crate) enum Call {
 /// State gathered during the run.
 pub(crate) struct Accumulator {
     label: String,
-    mode: String,
+    mode: Mode,
     course: WindowSeries<ExposureWindow>,
     outcome: Option<Outcome>,
 }
@@ -127,7 +128,7 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
         cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
         cx.take(Call::Shape {
             label: servers.label().to_owned(),
-            mode: cluster.mode.to_owned(),
+            mode: cluster.mode,
         })?;
         let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
         let mut on = |event: Event<'_>| match event {
@@ -173,7 +174,7 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
     fn accumulator(_: &Planned<ExposureSettings>) -> Accumulator {
         Accumulator {
             label: String::new(),
-            mode: String::new(),
+            mode: Mode::None,
             course: WindowSeries::new(MAX_WINDOWS, ExposureWindow::extend),
             outcome: None,
         }
@@ -212,7 +213,7 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
         run.warn(outcome.warnings);
         Concluded {
             nothing: outcome.row.polls == 0,
-            target: run.target(label.clone(), vec![accumulator.mode]),
+            target: run.target(label.clone(), vec![accumulator.mode.to_string()]),
             measured_us: Some(outcome.measured.as_micros()),
             histograms: Some(Histograms {
                 took: outcome.measured,

@@ -199,7 +199,7 @@ pub(crate) fn report(run: &ExposureDocument) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::exposure::ExposureResults;
+    use replimeter_model::{exposure::ExposureResults, replication::Mode};
 
     use super::*;
 
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn exposure_zero_by_design_is_stated() {
         let row = ExposureRow {
-            mode: "galera".to_owned(),
+            mode: Mode::Galera,
             zero_by_construction: Some("every node has it".to_owned()),
             ..ExposureRow::default()
         };

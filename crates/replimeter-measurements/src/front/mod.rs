@@ -14,6 +14,7 @@ use replimeter_instruments::load;
 use replimeter_model::{
     front::{FrontDocument, FrontResults, FrontWindow},
     plan::{CoreUse, FrontPlan, FrontSettings, Planned},
+    replication::Mode,
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
@@ -39,7 +40,7 @@ const WORKLOAD: &str = "post-insert";
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
     /// The servers have started and passed the checks.
-    Shape { label: String, mode: String },
+    Shape { label: String, mode: Mode },
     /// A window, the figures of the run until its end, and warnings about servers that were out of use until then.
     Window {
         window: FrontWindow,
@@ -54,7 +55,7 @@ pub(crate) enum Call {
 /// State gathered during the run.
 pub(crate) struct Accumulator {
     label: String,
-    mode: String,
+    mode: Mode,
     warnings: Vec<Warning>,
     outages: Vec<Warning>,
     course: WindowSeries<FrontWindow>,
@@ -143,7 +144,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
         cx.take(Call::Warnings(found))?;
         cx.take(Call::Shape {
             label: servers.label().to_owned(),
-            mode: cluster.mode.to_owned(),
+            mode: cluster.mode,
         })?;
         let mut data = Data {
             primary: cluster.primary.node.clone(),
@@ -163,7 +164,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
     fn accumulator(_: &Planned<FrontSettings>) -> Accumulator {
         Accumulator {
             label: String::new(),
-            mode: String::new(),
+            mode: Mode::None,
             warnings: Vec::new(),
             outages: Vec::new(),
             course: WindowSeries::new(MAX_WINDOWS, FrontWindow::extend),
@@ -207,7 +208,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
         run.warn(accumulator.warnings);
         run.warn(accumulator.outages);
         Concluded {
-            target: run.target(accumulator.label, vec![accumulator.mode]),
+            target: run.target(accumulator.label, vec![accumulator.mode.to_string()]),
             measured_us: Some(accumulator.until_us),
             results: FrontResults {
                 windows: accumulator.course.windows,

@@ -258,7 +258,7 @@ fn one(
     cx.take(Call::Shape {
         label: servers.label().to_owned(),
         start,
-        mode: cluster.mode.to_owned(),
+        mode: cluster.mode,
         replicas: names,
         methods: possible.methods.clone(),
         delays: cluster.replicas.iter().map(CheckedReplica::delay).collect(),

@@ -11,6 +11,7 @@ use replimeter_model::{
     manifest::{Manifest, ServerRecord},
     plan::{LagPlan, Method, Pace, Planned, Settings, WritePattern},
     record::{TargetRecord, first_start, is_first_start},
+    replication::Mode,
     sample::{LagSample, Phase},
     target::Target,
     time::Nanos,
@@ -43,7 +44,7 @@ pub(crate) enum Call {
         #[serde(default = "first_start", skip_serializing_if = "is_first_start")]
         start: u32,
         /// The replication mode, as reported by its servers.
-        mode: String,
+        mode: Mode,
         replicas: Vec<String>,
         methods: Vec<Method>,
         /// Configured delays on the path to each replica.
@@ -72,7 +73,7 @@ pub(crate) struct Accumulator {
 /// The results of one shape of a run.
 struct ShapeResults {
     label: String,
-    mode: String,
+    mode: Mode,
     names: Vec<String>,
     delays: Vec<Duration>,
     /// Starts that ended, perhaps early.
@@ -179,7 +180,7 @@ impl Accumulator {
 impl ShapeResults {
     fn new(
         label: String,
-        mode: String,
+        mode: Mode,
         names: Vec<String>,
         methods: &[Method],
         delays: Vec<Duration>,
@@ -322,9 +323,7 @@ pub(super) fn conclude(
     warnings.extend(slow_flushes(&run.ended.host, servers, &rows));
     run.warn(warnings);
     let measured = |part: &ShapeResults| part.outcome.measured;
-    let shapes = parts
-        .iter()
-        .map(|part| (part.label.as_str(), part.mode.as_str()));
+    let shapes = parts.iter().map(|part| (part.label.as_str(), part.mode));
     let target = target(run, shapes);
     Concluded {
         nothing: false,
@@ -470,11 +469,11 @@ fn options<S: Settings>(
 /// Returns the servers of all shapes, each with its label and mode.
 pub(crate) fn target<'a, M: Measurement>(
     run: &Finished<'_, M>,
-    shapes: impl IntoIterator<Item = (&'a str, &'a str)>,
+    shapes: impl IntoIterator<Item = (&'a str, Mode)>,
 ) -> TargetRecord {
     let (labels, modes): (Vec<&str>, Vec<String>) = shapes
         .into_iter()
-        .map(|(label, mode)| (label, mode.to_owned()))
+        .map(|(label, mode)| (label, mode.to_string()))
         .unzip();
     let target = run.target(labels.join(", "), modes);
     TargetRecord {

@@ -4,6 +4,7 @@ use crate::load::seconds::ServerSeconds;
 use replimeter_instruments::load::GroupResult;
 use replimeter_model::{
     load_results::{DataRecord, LoadRow, SettlingRecord},
+    replication::Mode,
     resources::{PerOperation, ServerUse},
     warning::Warning,
 };
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
     /// The servers have started and passed the checks.
-    Shape { label: String, mode: String },
+    Shape { label: String, mode: Mode },
     /// Warnings from servers, data and clean-up.
     Warnings(Vec<Warning>),
     /// A data set is complete.
@@ -39,7 +40,7 @@ pub(crate) enum Call {
 #[derive(Default)]
 pub(crate) struct Accumulator {
     pub(super) label: String,
-    pub(super) mode: String,
+    pub(super) mode: Mode,
     pub(super) data: Vec<DataRecord>,
     pub(super) settling: Vec<SettlingRecord>,
     pub(super) results: Vec<LoadRow>,

@@ -8,13 +8,12 @@ use std::{
 use replimeter_engine::{Node, ServerError};
 use replimeter_instruments::{
     MeasureError,
-    discovery::Relation,
     load::{self, GroupResult, LoadGroup, LoadProgress, Settling, WorkerPool, Workload},
     preflight::Cluster,
     resources::ResourceWatch,
     table::keep_alive,
 };
-use replimeter_model::{load::ReadTarget, plan::LoadRunPlan, time::Nanos};
+use replimeter_model::{load::ReadTarget, plan::LoadRunPlan, replication::Relation, time::Nanos};
 use replimeter_run::{
     Progress, ProgressDetail, RunContext, Stage,
     cli_error::{CliError, FailureKind},
@@ -120,7 +119,7 @@ fn places(workload: &Workload, reads: ReadTarget, cluster: &Cluster) -> (Vec<Nod
     let reads_only = cluster
         .replicas
         .iter()
-        .any(|replica| matches!(replica.relation, Relation::Channel { .. }));
+        .any(|replica| replica.relation == Relation::Channel);
     let replicas = cluster.replica_nodes();
     let nodes = if reads == ReadTarget::All {
         std::iter::once(primary).chain(replicas).collect()

@@ -186,7 +186,7 @@ Terms of the report:
         };
         cx.take(Call::Shape {
             label: servers.label().to_owned(),
-            mode: cluster.mode.to_owned(),
+            mode: cluster.mode,
         })?;
         let meter = Meter::open(&metered(servers.as_ref(), &cluster), &cx.clock)?;
         cx.take(Call::Warnings(meter.warnings()))?;
@@ -244,7 +244,7 @@ Terms of the report:
             row.load.shape.clone_from(&label);
         }
         Concluded {
-            target: run.target(label, vec![mode]),
+            target: run.target(label, vec![mode.to_string()]),
             measured_us: Some(measured_us),
             histograms: Some(Histograms {
                 took: Nanos((measured_us * 1e3) as i64),

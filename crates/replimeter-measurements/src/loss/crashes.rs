@@ -1,6 +1,6 @@
 //! `samples.parquet` of a `loss` run: one row per crash.
 
-use replimeter_model::loss::CrashRecord;
+use replimeter_model::{loss::CrashRecord, replication::Mode};
 
 use replimeter_render::rows::{Columns, TableSpec, columns};
 
@@ -9,7 +9,7 @@ use replimeter_render::rows::{Columns, TableSpec, columns};
 pub(crate) struct Crashes;
 
 impl Columns for Crashes {
-    type Row = (String, CrashRecord);
+    type Row = (Mode, CrashRecord);
     const TABLE: TableSpec<Self::Row, Self> = TableSpec {
         message: "crash",
         group: 2048,
@@ -17,7 +17,7 @@ impl Columns for Crashes {
             /// Shape, with the wait point if there are two
             shape: Word = |(_, crash), _| &crash.shape;
             /// Replication mode
-            mode: Word = |(mode, _), _| mode;
+            mode: Word = |(mode, _), _| mode.name();
             /// Number of the crash, from 1
             number: Long = |(_, crash), _| crash.number;
             /// From the first write to the crash, that is, to the cut of the links or the end of the primary

@@ -19,8 +19,8 @@ use replimeter_instruments::{
 use replimeter_model::{
     loss::{CrashRecord, LossDocument, LossResults, LossRow},
     plan::{CoreUse, CrashKind, LossCase, LossPlan, LossSettings, Planned},
+    replication::Mode,
     sandbox::SandboxSpec,
-    shape::Mode,
     target::Target,
     warning::{Warning, WarningCode},
 };
@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 struct Condition {
     case: LossCase,
     engine: String,
-    mode: String,
+    mode: Mode,
     records: Vec<CrashRecord>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Call {
     Case {
         case: usize,
         engine: String,
-        mode: String,
+        mode: Mode,
     },
     /// A crash.
     Crash {
@@ -180,7 +180,7 @@ your own primary would lose.";
         let cell = |case| Condition {
             case,
             engine: String::new(),
-            mode: String::new(),
+            mode: Mode::None,
             records: Vec::new(),
         };
         Accumulator {
@@ -201,7 +201,7 @@ your own primary would lose.";
         match call {
             Call::Case { engine, mode, .. } => (cell.engine, cell.mode) = (engine, mode),
             Call::Crash { record, .. } => {
-                rows.add((cell.mode.clone(), (*record).clone()));
+                rows.add((cell.mode, (*record).clone()));
                 cell.records.push(*record);
             }
         }
@@ -243,7 +243,7 @@ your own primary would lose.";
         };
         let timeout = measured.iter().find(semi_sync).map(|_| SEMI_SYNC_TIMEOUT);
         let labels: Vec<&str> = measured.iter().map(|cell| &*cell.case.label).collect();
-        let modes = measured.iter().map(|cell| cell.mode.clone());
+        let modes = measured.iter().map(|cell| cell.mode.to_string());
         let mut target = run.target(labels.join(", "), modes.collect());
         if let Some(link) = measured.iter().find_map(|cell| cell.case.spec.link) {
             target.options.push(format!("replication links: {link}"));
@@ -296,7 +296,7 @@ fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<Cras
         cx.take(Call::Case {
             case,
             engine: cluster.primary.facts.engine.name().to_owned(),
-            mode: cluster.mode.to_owned(),
+            mode: cluster.mode,
         })?;
     }
     let observers = &cx.observers;
@@ -381,7 +381,7 @@ fn row(cell: &Condition, work: &LossPlan) -> LossRow {
     LossRow {
         shape: cell.case.label.clone(),
         engine: cell.engine.clone(),
-        mode: cell.mode.clone(),
+        mode: cell.mode,
         wait_point: cell
             .case
             .spec

@@ -176,7 +176,7 @@ Starts its own servers for every number of replicas, and removes them.";
             nothing: rows.iter().all(|row| row.blocks == 0),
             target: run.target(
                 format!("{}:{}", work.mode, work.replicas),
-                vec![work.mode.mode().name().to_owned()],
+                vec![work.mode.mode().to_string()],
             ),
             histograms: Some(Histograms {
                 took: accumulator.counted(),
@@ -270,7 +270,7 @@ impl Starts {
             .work
             .mode
             .shape(replicas)
-            .map_err(|error| CliError::usage(error, "report this as a bug"))?;
+            .map_err(|error| CliError::usage(error.to_string(), "report this as a bug"))?;
         let mut targets = cx.plan.targets.iter();
         let target = targets
             .find(|target| matches!(target, Target::Sandbox(spec) if spec.shape == shape))

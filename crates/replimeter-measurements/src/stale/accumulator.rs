@@ -3,6 +3,7 @@
 use replimeter_instruments::{load::GroupResult, stale::Outcome};
 use replimeter_model::{
     record::{first_start, is_first_start},
+    replication::Mode,
     stale::{StaleResults, StaleRound, StaleWindow},
     time::Nanos,
     warning::Warning,
@@ -26,7 +27,7 @@ pub(crate) enum Call {
         /// The start of these servers, from 1.
         #[serde(default = "first_start", skip_serializing_if = "is_first_start")]
         start: u32,
-        mode: String,
+        mode: Mode,
     },
     /// Warnings from servers, data and clean-up.
     Warnings(Vec<Warning>),
@@ -67,7 +68,7 @@ impl Accumulator {
                 self.start = start;
                 if !self.labels.contains(&label) {
                     self.labels.push(label);
-                    self.modes.push(mode);
+                    self.modes.push(mode.to_string());
                 }
             }
             Call::Warnings(warnings) => self.warnings.extend(warnings),

@@ -4,7 +4,7 @@ use replimeter_engine::{dialect::sync_reads, source::Member};
 use replimeter_model::{
     engine::Engine,
     plan::{Planned, READERS, StalePlan, StaleSettings},
-    shape::{Mode, Shape},
+    shape::Shape,
     target::{PRIMARY, Role, Target},
 };
 use replimeter_run::cli_error::CliError;
@@ -70,17 +70,11 @@ pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), CliError> {
 
 /// Rejects a shape that supports none of the requested levels of read consistency.
 fn waitable(shape: Shape, work: &StalePlan) -> Result<(), CliError> {
-    let kind = match shape.mode() {
-        Mode::Galera => sync_reads::ReplicationKind::Galera,
-        Mode::Group => sync_reads::ReplicationKind::Group,
-        // The capabilities of a channel are the same on every engine.
-        Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain => {
-            sync_reads::ReplicationKind::Channel(Engine::MariaDb)
-        }
-    };
+    // What a channel can do is the same on every engine.
+    let engine = shape.engine().unwrap_or(Engine::MariaDb);
     let mut why = None;
     for level in &work.read_consistency {
-        match sync_reads::guarantee(*level, kind, work.timeout.0) {
+        match sync_reads::guarantee(*level, engine, shape.mode(), work.timeout.0) {
             Ok(_) => return Ok(()),
             Err(reason) => why = Some(reason),
         }

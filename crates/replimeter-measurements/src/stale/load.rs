@@ -9,7 +9,6 @@ use std::{
 use replimeter_engine::{Node, ServerError, dialect::sync_reads::Guarantee};
 use replimeter_instruments::{
     MeasureError,
-    discovery::Relation,
     load::{BackgroundLoad, DataSet, FillProgress, LoadGroup, Versions, Workload, fill},
     preflight::Cluster,
     stale::{self, ReaderRef},
@@ -17,6 +16,7 @@ use replimeter_instruments::{
 use replimeter_model::{
     load::{LoadSpec, OpenLoop},
     plan::{LoadCase, LoadRate, READERS, StalePlan},
+    replication::Relation,
     target::PRIMARY,
     time::Nanos,
     warning::Warning,
@@ -252,15 +252,9 @@ impl<'a> CaseLoads<'a> {
                 return Ok(Err(format!("`{spec}` names an unknown workload")));
             };
             for server in servers {
-                let (discovered, relation) = match server {
-                    ReaderRef::Writer => (&cluster.primary, &Relation::Writer),
-                    ReaderRef::Replica(index) => (
-                        &cluster.replicas[index].server,
-                        &cluster.replicas[index].relation,
-                    ),
-                };
-                let takes_writes = !matches!(relation, Relation::Channel { .. })
-                    && discovered.facts.read_only().is_none();
+                let (discovered, relation) = server.of(cluster);
+                let takes_writes =
+                    relation != Relation::Channel && discovered.facts.read_only().is_none();
                 if !takes_writes && !workload.reads_only() {
                     return Ok(Err(format!(
                         "`{spec}` writes, but {} accepts no writes",

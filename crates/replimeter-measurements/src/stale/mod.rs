@@ -307,7 +307,7 @@ fn one(
     cx.take(Call::Shape {
         label: servers.label().to_owned(),
         start,
-        mode: cluster.mode.to_owned(),
+        mode: cluster.mode,
     })?;
     let (table, found) = ProbeTable::create_with(&mut cluster, work.timeout.0, rows::COLUMNS)?;
     cx.warn(found);
@@ -368,7 +368,7 @@ fn absent(
     for (index, words) in cluster.absent() {
         // Every failure includes the states of the cluster's members.
         if failed && readers.contains(&ReaderRef::Replica(index)) {
-            if !matches!(cluster.mode, "galera" | "group") {
+            if !cluster.mode.has_members() {
                 causes.push(words);
             }
             continue;

@@ -106,7 +106,7 @@ pub(super) fn one(
     cx.take(Call::Shape {
         label: servers.label().to_owned(),
         start,
-        mode: cluster.mode.to_owned(),
+        mode: cluster.mode,
     })?;
     let mut sets = CaseLoads::new(work, workloads);
     let mut start = ServerStart {

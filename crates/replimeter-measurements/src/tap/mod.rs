@@ -16,6 +16,7 @@ use replimeter_instruments::tap::{self, Event, Listener, Outcome};
 use replimeter_model::{
     compare::Quantity,
     plan::{CoreUse, Planned, TapPlan, TapSettings},
+    replication::Mode,
     tap::{TapDocument, TapResults, TapRow, TapWindow},
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -41,7 +42,7 @@ pub(crate) enum Call {
     /// The servers have started and passed the checks; configured delays on the path to each replica.
     Shape {
         label: String,
-        mode: String,
+        mode: Mode,
         delays: Vec<Duration>,
     },
     /// The figures of a window, for each replica.
@@ -53,7 +54,7 @@ pub(crate) enum Call {
 /// State gathered during the run.
 pub(crate) struct Accumulator {
     label: String,
-    mode: String,
+    mode: Mode,
     delays: Vec<Duration>,
     course: WindowSeries<TapWindow>,
     outcome: Option<Outcome>,
@@ -165,7 +166,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         let delays = cluster.replicas.iter().map(|replica| replica.delay());
         cx.take(Call::Shape {
             label: servers.label().to_owned(),
-            mode: cluster.mode.to_owned(),
+            mode: cluster.mode,
             delays: delays.collect(),
         })?;
         let logs = Progress::new(Stage::Measure, "following the binary logs");
@@ -227,7 +228,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
     fn accumulator(_: &Planned<TapSettings>) -> Accumulator {
         Accumulator {
             label: String::new(),
-            mode: String::new(),
+            mode: Mode::None,
             delays: Vec::new(),
             course: WindowSeries::new(MAX_WINDOWS, TapWindow::extend),
             outcome: None,
@@ -277,7 +278,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
             ..row
         });
         Concluded {
-            target: run.target(label.clone(), vec![accumulator.mode]),
+            target: run.target(label.clone(), vec![accumulator.mode.to_string()]),
             measured_us: Some(outcome.measured.as_micros()),
             histograms: Some(histograms),
             results: TapResults {

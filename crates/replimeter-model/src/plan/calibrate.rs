@@ -10,7 +10,7 @@ use super::{
     settings::on_off,
     units::{self, MINUTE},
 };
-use crate::{load::Arrivals, shape::Mode, target::Target, time_span::TimeSpan};
+use crate::{load::Arrivals, replication::Mode, target::Target, time_span::TimeSpan};
 
 /// Maximum number of delays, and of repetitions, of a calibration.
 const MAX_CONDITIONS: usize = 100;

@@ -6,7 +6,7 @@ use clap::ArgAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::values::{CostKind, CostMode, CostModes, Durability};
+pub use self::values::{CostMode, CostModes, Durability, LoggedMode};
 use super::{
     PlanError, Settings, TargetSettings, WarmUp, contradiction,
     core_use::{CoreUse, ServerPlace},
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     load::{DataSize, MAX_THREADS},
+    replication::Mode,
     sandbox::{LinkSpec, SandboxSpec, WaitPoint, hosts_of, may_have_quota},
     server_option::NodeOption,
     target::Target,
@@ -205,7 +206,7 @@ impl CostPlan {
     ) -> Result<CostServers, PlanError> {
         let shape = mode
             .shape(self.replicas)
-            .map_err(PlanError::Contradiction)?;
+            .map_err(|error| PlanError::Contradiction(error.to_string()))?;
         let names = shape.nodes();
         let mut options: Vec<NodeOption> = self
             .durability
@@ -238,7 +239,7 @@ impl CostPlan {
                 }),
                 client_link: target.client_link_delay,
                 flush_delay: target.flush_delay,
-                binary_log: mode.kind != CostKind::None,
+                binary_log: mode.kind.binary_log,
                 cpus: target.cpus_per_server,
                 ..SandboxSpec::of(shape)
             },
@@ -400,11 +401,11 @@ impl CostPlan {
     fn shapes_of(&self, target: &TargetSettings) -> Result<Vec<CostServers>, PlanError> {
         let mut shapes = Vec::new();
         for mode in self.modes.list() {
-            let points = match (mode.kind, target.wait_point) {
-                (CostKind::SemiSync, None) => {
+            let points = match (mode.kind.mode, target.wait_point) {
+                (Mode::SemiSync, None) => {
                     vec![Some(WaitPoint::AfterCommit), Some(WaitPoint::AfterSync)]
                 }
-                (CostKind::SemiSync, point) => vec![point],
+                (Mode::SemiSync, point) => vec![point],
                 _ => vec![None],
             };
             for point in points {
@@ -423,7 +424,7 @@ impl CostPlan {
         if target.wait_point.is_some()
             && !shapes
                 .iter()
-                .any(|shape| shape.mode.kind == CostKind::SemiSync)
+                .any(|shape| shape.mode.kind.mode == Mode::SemiSync)
         {
             return contradiction("a wait point requires semi-sync, which is not among the modes");
         }

@@ -9,8 +9,9 @@ use super::{
     settings::on_off,
 };
 use crate::{
+    replication::Mode,
     sandbox::{SandboxSpec, WaitPoint},
-    shape::{Mode, Shape},
+    shape::Shape,
     target::Target,
     time_span::TimeSpan,
 };

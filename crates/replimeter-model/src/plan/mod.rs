@@ -34,7 +34,7 @@ pub use self::{
     backlog::{BacklogPlan, BacklogSettings},
     calibrate::{CalibratePlan, CalibrateSettings, Conditions, ReferencePlan},
     core_use::{CoreUse, Decision},
-    cost::{CostKind, CostMode, CostModes, CostPlan, CostServers, CostSettings, Durability},
+    cost::{CostMode, CostModes, CostPlan, CostServers, CostSettings, Durability, LoggedMode},
     explain::explain,
     exposure::{ExposurePlan, ExposureSettings},
     file::{PlanFile, Planned, command},

@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{
     load::{DataSize, MAX_THREADS, ReadTarget},
+    replication::Mode,
     sandbox::SandboxSpec,
-    shape::{MAX_REPLICAS, Mode, Shape},
+    shape::{MAX_REPLICAS, Shape},
     target::Target,
     time_span::TimeSpan,
 };
@@ -372,7 +373,7 @@ impl ScalePlan {
             .chain(more)
             .map(|count| self.mode.shape(count))
             .collect::<Result<_, _>>()
-            .map_err(PlanError::Contradiction)?;
+            .map_err(|error| PlanError::Contradiction(error.to_string()))?;
         let Some(first) = shapes.first() else {
             return contradiction("no number of replicas is given");
         };

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::shape::{Mode, Shape};
+use crate::{replication::Mode, shape::Shape};
 
 /// The name of a sandbox that is kept running: letters, digits, `-` and `_`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ impl FromStr for SandboxName {
                 "`{text}` is not a valid sandbox name; use up to 32 letters, digits, - and _, beginning with a letter"
             ));
         }
-        if Mode::ALL.into_iter().any(|mode| mode.name() == text) {
+        if Mode::named(text).is_some() {
             return Err(format!(
                 "`{text}` is a replication mode and cannot be a sandbox name"
             ));

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use minijinja::{AutoEscape, Environment, Value, context, escape_formatter, value::Serde};
-use replimeter_model::manifest::{Manifest, NOTABLE};
+use replimeter_model::{
+    manifest::{Manifest, NOTABLE},
+    replication::Mode,
+};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -49,10 +52,9 @@ struct Server {
 fn servers(manifest: &Manifest) -> Vec<Server> {
     let servers = manifest.servers.iter().map(|server| {
         // Every MariaDB has the variables of a cluster; they matter only in a cluster.
-        let cluster = server.cluster().map(|(mode, _)| mode);
         let matters = |name: &&&str| match () {
-            () if name.starts_with("wsrep_") => cluster == Some("galera"),
-            () if name.starts_with("group_replication_") => cluster == Some("group"),
+            () if name.starts_with("wsrep_") => server.mode == Some(Mode::Galera),
+            () if name.starts_with("group_replication_") => server.mode == Some(Mode::Group),
             () => true,
         };
         let notable = NOTABLE

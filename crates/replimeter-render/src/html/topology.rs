@@ -1,6 +1,9 @@
 //! The servers of a run as a drawing: names, roles, and who receives from whom.
 
-use replimeter_model::manifest::{Manifest, ServerRecord};
+use replimeter_model::{
+    manifest::{Manifest, ServerRecord},
+    replication::Mode,
+};
 use serde::Serialize;
 
 const WIDTH: u32 = 190;
@@ -72,27 +75,6 @@ pub(super) fn drawings(manifest: &Manifest) -> Vec<Drawing> {
     shapes.into_iter().map(of).collect()
 }
 
-/// Returns the source of this server by its channel status: by the source's server id, which also holds
-/// behind a link, or by the address.
-fn source(server: &ServerRecord, all: &[&ServerRecord]) -> Option<usize> {
-    let said = |names: [&str; 2]| names.iter().find_map(|name| server.replication.get(*name));
-    let number = said(["Source_Server_Id", "Master_Server_Id"]).filter(|number| *number != "0");
-    let by_number = number.and_then(|number| {
-        all.iter().position(|other| {
-            other
-                .variables
-                .get("server_id")
-                .is_some_and(|own| own == number)
-        })
-    });
-    by_number.or_else(|| {
-        let host = said(["Source_Host", "Master_Host"])?;
-        let port = said(["Source_Port", "Master_Port"])?;
-        all.iter()
-            .position(|other| other.address == format!("{host}:{port}"))
-    })
-}
-
 /// How every server of a shape receives writes.
 struct Relations<'a> {
     all: &'a [&'a ServerRecord],
@@ -100,29 +82,26 @@ struct Relations<'a> {
     from: Vec<Option<usize>>,
     /// Whether each is in the same cluster as the first, which is written to.
     member: Vec<bool>,
-    /// `galera` or `group`.
-    cluster: Option<&'static str>,
+    /// Their kind of cluster.
+    cluster: Option<Mode>,
     /// Hops from the server that is written to.
     depth: Vec<u32>,
 }
 
 impl<'a> Relations<'a> {
     fn of(all: &'a [&'a ServerRecord]) -> Self {
-        let cluster = all.first().and_then(|first| first.cluster());
-        let member: Vec<bool> = all
-            .iter()
-            .map(|server| cluster.is_some() && server.cluster() == cluster)
-            .collect();
-        let from: Vec<Option<usize>> = (0..all.len())
-            .map(|index| match index {
-                0 => None,
-                _ if member[index] => None,
-                // Without a recorded channel status, all receive from the server that is written to.
-                _ => source(all[index], all)
-                    .filter(|of| *of != index)
-                    .or(Some(0)),
-            })
-            .collect();
+        let mode = |server: &ServerRecord| server.mode.unwrap_or_default();
+        let cluster = all.first().map(|first| mode(first));
+        let cluster = cluster.filter(|mode| mode.has_members());
+        let source = |server: &&ServerRecord| {
+            let name = server.receives_from.as_ref()?;
+            all.iter().position(|other| other.name == *name)
+        };
+        let from: Vec<Option<usize>> = all.iter().map(source).collect();
+        let is_member = |(server, from): (&&ServerRecord, &Option<usize>)| {
+            from.is_none() && cluster == Some(mode(server))
+        };
+        let member = all.iter().zip(&from).map(is_member).collect();
         let depth = (0..all.len())
             .map(|index| {
                 let (mut hops, mut at) = (0, index);
@@ -137,7 +116,7 @@ impl<'a> Relations<'a> {
             all,
             from,
             member,
-            cluster: cluster.map(|(mode, _)| mode),
+            cluster,
             depth,
         }
     }
@@ -156,15 +135,18 @@ impl<'a> Relations<'a> {
         self.all
             .first()
             .and_then(|first| first.wait_point())
-            .filter(|_| self.all.iter().any(|server| server.acknowledges()))
+            .filter(|_| {
+                let mut all = self.all.iter();
+                all.any(|server| server.mode == Some(Mode::SemiSync))
+            })
     }
 
     /// Returns the role of a server.
     fn role(&self, index: usize) -> &'static str {
         let primaries = self.all[0].single_primary();
         match (self.cluster, self.member[index], index) {
-            (Some("group"), true, 0) if primaries => "primary of the group",
-            (Some("group"), true, _) if primaries => "secondary of the group",
+            (Some(Mode::Group), true, 0) if primaries => "primary of the group",
+            (Some(Mode::Group), true, _) if primaries => "secondary of the group",
             (Some(_), true, 0) => "member, writer",
             (Some(_), true, _) => "member",
             _ if self.all.len() == 1 => "only server",
@@ -176,12 +158,10 @@ impl<'a> Relations<'a> {
 
     /// Returns how a server receives.
     fn way(&self, index: usize) -> &'static str {
-        match (self.from[index], self.semi_sync()) {
-            (None, _) => self
-                .cluster
-                .map_or("", |mode| if mode == "galera" { "Galera" } else { "group" }),
-            (Some(0), Some(_)) if self.all[index].acknowledges() => "semi-sync",
-            _ => "async",
+        match self.all[index].mode {
+            Some(Mode::Galera) => "Galera",
+            Some(Mode::None) | None => "",
+            Some(mode) => mode.name(),
         }
     }
 
@@ -193,7 +173,7 @@ impl<'a> Relations<'a> {
             ""
         };
         match (self.cluster, self.semi_sync()) {
-            (Some("galera"), _) => "Galera cluster".to_owned(),
+            (Some(Mode::Galera), _) => "Galera cluster".to_owned(),
             (Some(_), _) if self.all[0].single_primary() => "group with one primary".to_owned(),
             (Some(_), _) => "group with several primaries".to_owned(),
             (None, Some(point)) => format!("semi-sync {point}{chain}"),
@@ -388,6 +368,8 @@ fn drawing(shape: &str, all: &[&ServerRecord], link: Option<String>) -> Drawing 
 
 #[cfg(test)]
 mod tests {
+    use replimeter_model::manifest::complete;
+
     use super::*;
 
     fn server(name: &str, address: &str, from: Option<&str>) -> ServerRecord {
@@ -408,8 +390,15 @@ mod tests {
         server
     }
 
+    /// Returns the drawing of servers whose relations were not recorded.
+    fn drawn(shape: &str, servers: &[ServerRecord], link: Option<String>) -> Drawing {
+        let mut servers = servers.to_vec();
+        complete(&mut servers);
+        drawing(shape, &servers.iter().collect::<Vec<_>>(), link)
+    }
+
     fn words(shape: &str, servers: &[ServerRecord]) -> (String, usize) {
-        let drawing = drawing(shape, &servers.iter().collect::<Vec<_>>(), None);
+        let drawing = drawn(shape, servers, None);
         for server in &drawing.servers {
             assert!(
                 server.x + WIDTH <= drawing.width && server.y + HEIGHT <= drawing.height,
@@ -475,11 +464,7 @@ mod tests {
                     .insert("Master_Server_Id".to_owned(), (index + 9).to_string());
             }
         }
-        let drawing = drawing(
-            "x",
-            &servers.iter().collect::<Vec<_>>(),
-            Some("5ms one way".to_owned()),
-        );
+        let drawing = drawn("x", &servers, Some("5ms one way".to_owned()));
         assert_eq!(drawing.words, "b receives from a; c receives from b");
         assert_eq!(drawing.mode, "async in a chain");
         assert_eq!(
@@ -517,7 +502,7 @@ mod tests {
         servers[1]
             .variables
             .insert("rpl_semi_sync_replica_enabled".to_owned(), "ON".to_owned());
-        let drawing = drawing("x", &servers.iter().collect::<Vec<_>>(), None);
+        let drawing = drawn("x", &servers, None);
         assert_eq!(drawing.mode, "semi-sync after-sync");
         assert_eq!(
             drawing

@@ -42,7 +42,7 @@ use replimeter_instruments::{
 use replimeter_model::{
     host::FlushLatency,
     load::RatedLoad,
-    manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
+    manifest::{self, MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
     plan::{CoreUse, Decision, Planned, Settings},
     target::Target,
     time::Nanos,
@@ -455,6 +455,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
                 shape: shape.clone(),
                 ..server
             }));
+        manifest::complete(&mut self.manifest.servers);
         self.write_manifest()
     }
 

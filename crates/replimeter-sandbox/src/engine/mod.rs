@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use replimeter_model::{engine::Engine, server_option::ServerOption, shape::Mode};
+use replimeter_model::{engine::Engine, replication::Mode, server_option::ServerOption};
 
 use crate::{binaries::Install, capabilities::SemiSync};
 

@@ -6,7 +6,7 @@ use replimeter_engine::{
     Session,
     dialect::{self, ThreadState, semi_sync},
 };
-use replimeter_model::{engine::Engine, sandbox::LinkSpec, shape::Mode};
+use replimeter_model::{engine::Engine, replication::Mode, sandbox::LinkSpec};
 
 use super::{Started, Starter, link_settings};
 use crate::{engine, error::SandboxError, link::Link, network::ServerLinks};

@@ -8,7 +8,7 @@ use std::{
 };
 
 use replimeter_engine::{ServerError, Session};
-use replimeter_model::shape::Mode;
+use replimeter_model::replication::Mode;
 
 use super::{Started, Starter};
 use crate::{binaries::Install, engine, error::SandboxError, process};

@@ -18,9 +18,9 @@ use std::{
 };
 
 use replimeter_model::{
+    replication::Mode,
     sandbox::{Bandwidth, LinkSpec},
     server_option::ServerOption,
-    shape::Mode,
 };
 
 use self::identity::Identity;

@@ -3,7 +3,7 @@
 use std::io;
 
 use replimeter_engine::namespace::Namespace;
-use replimeter_model::shape::Mode;
+use replimeter_model::replication::Mode;
 
 use super::{Ports, Starter, link_settings};
 use crate::{

@@ -14,8 +14,8 @@ use replimeter_engine::{
     ErrorKind, Node, Session, identity::RecordedIdentity, namespace::Namespace,
 };
 use replimeter_model::{
+    replication::Mode,
     server_option::ServerOption,
-    shape::Mode,
     target::{Role, Secret},
 };
 

@@ -1,7 +1,7 @@
 //! The proof that a sandbox replicates: a row written at one end is read at every other.
 
 use replimeter_engine::{ErrorClass, ServerError, Session, dialect};
-use replimeter_model::shape::Mode;
+use replimeter_model::replication::Mode;
 
 use super::{Started, Starter};
 use crate::error::SandboxError;

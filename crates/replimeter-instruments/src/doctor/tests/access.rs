@@ -48,7 +48,7 @@ fn missing_privileges_name_their_grant() {
     );
     let servers = with(Engine::MariaDb, |servers| {
         let error = ServerError::precondition("replica1", "a", "cannot read", "denied", "");
-        of(servers, 1).channels = Err(ServerError {
+        of(servers, 1).membership.channels = Err(ServerError {
             kind: ErrorKind::Privilege,
             ..error
         });

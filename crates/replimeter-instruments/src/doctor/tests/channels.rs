@@ -107,7 +107,12 @@ fn channels_from_unknown_sources_are_reported() {
                 String::new()
             };
             other.source_host = "elsewhere".to_owned();
-            of(servers, 1).channels.as_mut().unwrap().push(other);
+            of(servers, 1)
+                .membership
+                .channels
+                .as_mut()
+                .unwrap()
+                .push(other);
         });
         assert_found(
             &servers,
@@ -143,16 +148,17 @@ fn writer_that_replicates_from_an_unknown_source_is_an_error() {
     };
     let mut servers = with(Engine::MariaDb, |servers| {
         servers[0].role = Some(Role::Primary);
-        of(servers, 0).channels = Ok(vec![of_source(77)]);
+        of(servers, 0).membership.channels = Ok(vec![of_source(77)]);
     });
     assert_eq!(found(&servers), [(Severity::Error, "primary".to_owned())]);
     servers[0].write_to_replica = true;
     assert_eq!(found(&servers), [(Severity::Warning, "primary".to_owned())]);
     // A ring is complete if all its servers are named.
     servers[0].write_to_replica = false;
-    of(&mut servers, 0).channels = Ok(vec![of_source(2)]);
+    of(&mut servers, 0).membership.channels = Ok(vec![of_source(2)]);
     assert_eq!(found(&servers), []);
     of(&mut servers, 1)
+        .membership
         .channels
         .as_mut()
         .unwrap()
@@ -247,7 +253,7 @@ fn chains_are_accepted_and_circles_reported() {
     );
     let circle = with(Engine::MariaDb, |servers| {
         servers[0].role = Some(Role::Primary);
-        of(servers, 0).channels = Ok(vec![channel(Engine::MariaDb, 2)]);
+        of(servers, 0).membership.channels = Ok(vec![channel(Engine::MariaDb, 2)]);
     });
     assert_found(
         &circle,

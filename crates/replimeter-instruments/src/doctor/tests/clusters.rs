@@ -17,7 +17,7 @@ fn galera(size: usize) -> Vec<Examination> {
                 .variables
                 .insert(name.to_owned(), value.to_owned());
         }
-        node.galera = Some(NodeState {
+        node.membership.cluster = Ok(Some(ClusterState::Galera(NodeState {
             incoming: Vec::new(),
             cluster: "c".to_owned(),
             member: id.to_string(),
@@ -26,7 +26,7 @@ fn galera(size: usize) -> Vec<Examination> {
             size: size as u64,
             ready: true,
             sync_wait: 0,
-        });
+        })));
         server(&format!("node{id}"), id, node)
     });
     nodes.collect()
@@ -44,7 +44,10 @@ fn galera_problems_are_reported() {
     assert_eq!(diagnosis.results[1].relation, Relation::Galera);
     let changed = |change: fn(&mut NodeState)| {
         let mut servers = galera(3);
-        change(of(&mut servers, 1).galera.as_mut().unwrap());
+        match &mut of(&mut servers, 1).membership.cluster {
+            Ok(Some(ClusterState::Galera(node))) => change(node),
+            other => panic!("{other:?}"),
+        }
         servers
     };
     assert_found(
@@ -139,13 +142,13 @@ fn group(size: usize) -> Vec<Examination> {
         .collect();
     let servers = (1..=size).map(|id| {
         let mut member = state(Engine::MySql, id);
-        member.group = Ok(Some(GroupState {
+        member.membership.cluster = Ok(Some(ClusterState::Group(GroupState {
             name: GROUP.to_owned(),
             uuid: UUIDS[id - 1].to_owned(),
             members: members.clone(),
             single_primary: true,
             consistency: "EVENTUAL".to_owned(),
-        }));
+        })));
         server(&format!("node{id}"), id, member)
     });
     servers.collect()
@@ -166,14 +169,10 @@ fn group_replication_problems_are_reported() {
     );
     let changed = |change: fn(&mut GroupState)| {
         let mut servers = group(3);
-        change(
-            of(&mut servers, 1)
-                .group
-                .as_mut()
-                .unwrap()
-                .as_mut()
-                .unwrap(),
-        );
+        match &mut of(&mut servers, 1).membership.cluster {
+            Ok(Some(ClusterState::Group(group))) => change(group),
+            other => panic!("{other:?}"),
+        }
         servers
     };
     let recovering = changed(|group| group.members[1].state = "RECOVERING".to_owned());
@@ -225,10 +224,10 @@ fn group_replication_problems_are_reported() {
 #[test]
 fn single_member_has_the_mode_of_its_cluster() {
     let mode = |servers: &[Examination]| {
-        diagnose(servers, &topology(servers, None), Some("async".to_owned())).mode
+        diagnose(servers, &topology(servers, None), Some(Mode::Async)).mode
     };
-    assert_eq!(mode(&galera(1)), Some("galera".to_owned()));
-    assert_eq!(mode(&group(1)), Some("group".to_owned()));
+    assert_eq!(mode(&galera(1)), Some(Mode::Galera));
+    assert_eq!(mode(&group(1)), Some(Mode::Group));
     assert_eq!(mode(&cluster(Engine::MariaDb, 0)), None);
-    assert_eq!(mode(&cluster(Engine::MariaDb, 1)), Some("async".to_owned()));
+    assert_eq!(mode(&cluster(Engine::MariaDb, 1)), Some(Mode::Async));
 }

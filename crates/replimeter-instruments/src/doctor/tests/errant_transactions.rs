@@ -40,7 +40,12 @@ fn mysql_errant_transactions_are_reported() {
         let mut second = channel(Engine::MySql, 3);
         (second.name, second.source_server_id, second.source_uuid) =
             ("other".to_owned(), 99, GROUP.to_owned());
-        of(servers, 1).channels.as_mut().unwrap().push(second);
+        of(servers, 1)
+            .membership
+            .channels
+            .as_mut()
+            .unwrap()
+            .push(second);
     });
     assert_eq!(found(&other, FindingCode::ErrantTransactions), None);
     // The end of a chain is compared with its top.

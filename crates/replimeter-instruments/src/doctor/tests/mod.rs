@@ -20,12 +20,14 @@ use replimeter_engine::{
     facts::ServerFacts,
     filter::Filters,
     grants::Grants,
+    membership::{ClusterState, Membership},
     position::{Executed, GtidSet, domain_gtids},
 };
 
 use replimeter_model::{
-    doctor::{ClockOffset, DoctorStatus, Relation, RoundTrip},
+    doctor::{ClockOffset, DoctorStatus, RoundTrip},
     engine::Engine,
+    replication::{Mode, Relation},
     target::Role,
 };
 
@@ -106,12 +108,13 @@ fn state(engine: Engine, id: usize) -> ServerState {
         },
         user: "'u'@'%'".to_owned(),
         grants: Some(Grants::parse(["GRANT ALL PRIVILEGES ON *.* TO `u`@`%`"])),
-        channels: Ok(Vec::new()),
+        membership: Membership {
+            cluster: Ok(None),
+            channels: Ok(Vec::new()),
+            semi_sync: None,
+            acknowledges: ReplicaState::default(),
+        },
         applier_users: Ok(Vec::new()),
-        galera: None,
-        group: Ok(None),
-        semi_sync: None,
-        acknowledges: ReplicaState::default(),
         sysdate_is_now: false,
         counters: texts(&[("Uptime", "100"), ("Threads_connected", "3")]),
         stopped: None,
@@ -166,7 +169,7 @@ fn cluster(engine: Engine, replicas: usize) -> Vec<Examination> {
     let mut servers = vec![server("primary", 1, state(engine, 1))];
     for id in 2..2 + replicas {
         let mut replica = state(engine, id);
-        replica.channels = Ok(vec![channel(engine, 1)]);
+        replica.membership.channels = Ok(vec![channel(engine, 1)]);
         servers.push(server(&format!("replica{}", id - 1), id, replica));
     }
     servers
@@ -184,7 +187,7 @@ fn set(servers: &mut [Examination], index: usize, name: &str, value: &str) {
 }
 
 fn channel_of(servers: &mut [Examination], index: usize) -> &mut Channel {
-    &mut of(servers, index).channels.as_mut().unwrap()[0]
+    &mut of(servers, index).membership.channels.as_mut().unwrap()[0]
 }
 
 fn judged(servers: &[Examination]) -> Diagnosis {
@@ -241,8 +244,8 @@ fn healthy_servers_have_no_warnings() {
         assert_eq!(diagnosis.writer.as_deref(), Some("primary"));
         let row = &diagnosis.results[1];
         assert_eq!(
-            (row.relation, row.source.as_deref(), row.mode.as_deref()),
-            (Relation::Channel, Some("primary"), Some("async"))
+            (row.relation, row.source.as_deref(), row.mode),
+            (Relation::Channel, Some("primary"), Some(Mode::Async))
         );
         assert_eq!(diagnosis.clocks.len(), 2);
     }

@@ -25,9 +25,9 @@ fn semi(change: impl FnOnce(&mut PrimaryState, &mut (bool, bool))) -> Vec<Examin
     with(Engine::MySql, |servers| {
         let (mut primary, mut replica) = (semi_sync(), (true, true));
         change(&mut primary, &mut replica);
-        of(servers, 0).semi_sync = Some(primary);
-        of(servers, 1).acknowledges = acknowledging(replica);
-        of(servers, 2).acknowledges = acknowledging((true, true));
+        of(servers, 0).membership.semi_sync = Some(primary);
+        of(servers, 1).membership.acknowledges = acknowledging(replica);
+        of(servers, 2).membership.acknowledges = acknowledging((true, true));
     })
 }
 
@@ -40,7 +40,7 @@ fn semi_sync_in_effect_is_no_warning() {
         "{:#?}",
         diagnosis.findings
     );
-    assert_eq!(diagnosis.results[1].mode.as_deref(), Some("semi-sync"));
+    assert_eq!(diagnosis.results[1].mode, Some(Mode::SemiSync));
     assert!(found(&semi(|_, _| {}), FindingCode::SemiSyncSettings).is_some());
 }
 
@@ -53,7 +53,7 @@ fn ineffective_semi_sync_is_reported() {
         Severity::Warning,
         "primary",
     );
-    assert_eq!(judged(&fallen).results[1].mode.as_deref(), Some("async"));
+    assert_eq!(judged(&fallen).results[1].mode, Some(Mode::Async));
     let without_replicas = semi(|primary, _| (primary.active, primary.clients) = (false, 0));
     assert_found(
         &without_replicas,
@@ -113,7 +113,7 @@ fn ineffective_semi_sync_is_reported() {
 #[test]
 fn replica_prepared_for_promotion_is_not_reported() {
     let servers = with(Engine::MySql, |servers| {
-        of(servers, 1).semi_sync = Some(PrimaryState {
+        of(servers, 1).membership.semi_sync = Some(PrimaryState {
             clients: 0,
             ..semi_sync()
         });

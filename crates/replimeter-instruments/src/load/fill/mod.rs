@@ -13,6 +13,7 @@ use std::{
 use replimeter_engine::{Node, ServerError, Session};
 use replimeter_model::{
     load::DataSize,
+    replication::Relation,
     warning::{Warning, WarningCode},
 };
 
@@ -32,7 +33,6 @@ use crate::{
     attended::attended,
     check_interrupted,
     definition::{bound_lock_waits, define},
-    discovery::Relation,
     preflight::Cluster,
     table::{SETTLE, Schema, keep_alive, lock_schema, unlock_schema},
 };

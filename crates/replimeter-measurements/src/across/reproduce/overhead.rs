@@ -4,7 +4,8 @@ use replimeter_model::{
     cost::CostDocument,
     engine::Engine,
     estimate::Estimate,
-    plan::CostKind,
+    plan::LoggedMode,
+    replication::Mode,
     reproduce::{Claim, Table, Verdict},
 };
 
@@ -47,7 +48,7 @@ pub fn price_published() -> Table {
 pub fn price(document: &CostDocument, slower: Option<&CostDocument>) -> (Table, Vec<Claim>) {
     let mut engines: Vec<&str> = Vec::new();
     for row in &document.results.rows {
-        if row.mode == CostKind::SemiSync.name() && !engines.contains(&&*row.engine) {
+        if row.mode.mode == Mode::SemiSync && !engines.contains(&&*row.engine) {
             engines.push(&row.engine);
         }
     }
@@ -64,7 +65,7 @@ pub fn price(document: &CostDocument, slower: Option<&CostDocument>) -> (Table, 
 fn semi_sync(document: &CostDocument, engine: &str) -> Estimate {
     let rows = document.results.rows.iter();
     rows.filter(|row| row.engine == engine && row.threads == 1)
-        .filter(|row| row.mode == CostKind::SemiSync.name())
+        .filter(|row| row.mode.mode == Mode::SemiSync)
         .find_map(|row| {
             let mean = row.relative.latency.mean;
             mean.value.is_some().then_some(mean)
@@ -75,8 +76,8 @@ fn semi_sync(document: &CostDocument, engine: &str) -> Estimate {
 /// Returns the mean latency of an insert without replication, in microseconds.
 fn latency_without(document: &CostDocument, engine: &str) -> Option<f64> {
     let mut rows = document.results.rows.iter();
-    let none = rows
-        .find(|row| row.engine == engine && row.threads == 1 && row.mode == CostKind::None.name());
+    let none =
+        rows.find(|row| row.engine == engine && row.threads == 1 && row.mode == LoggedMode::NONE);
     none?.latency.mean_us
 }
 
@@ -97,18 +98,15 @@ pub fn link_for_published(linked: &CostDocument) -> Option<u64> {
 fn claims_of(document: &CostDocument, slower: Option<&CostDocument>, engine: &str) -> Vec<Claim> {
     let semi = semi_sync(document, engine);
     // What a mode adds to another one, in microseconds.
-    let added = |mode: CostKind, to: CostKind| {
+    let added = |mode: LoggedMode, to: LoggedMode| {
         let mut steps = document.results.steps.iter();
         let step = steps.find(|step| {
-            step.engine == engine
-                && step.threads == 1
-                && step.mode == mode.name()
-                && step.baseline == to.name()
+            step.engine == engine && step.threads == 1 && step.mode == mode && step.baseline == to
         });
         step.map(|step| step.added.latency_us).unwrap_or_default()
     };
-    let wait = added(CostKind::SemiSync, CostKind::Async);
-    let log = added(CostKind::Binlog, CostKind::None);
+    let wait = added(LoggedMode::of(Mode::SemiSync), LoggedMode::of(Mode::Async));
+    let log = added(LoggedMode::BINLOG, LoggedMode::NONE);
     let name = if engine == Engine::MySql.name() {
         Engine::MySql
     } else {
@@ -188,7 +186,7 @@ mod tests {
             let engines = [Engine::MariaDb, Engine::MySql].into_iter();
             let rows = engines.zip(latencies).map(|(engine, mean_us)| CostRow {
                 engine: engine.name().to_owned(),
-                mode: CostKind::None.name().to_owned(),
+                mode: LoggedMode::NONE,
                 threads: 1,
                 latency: Distribution {
                     mean_us,

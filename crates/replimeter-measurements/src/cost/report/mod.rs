@@ -7,6 +7,7 @@ use std::time::Duration;
 use replimeter_model::{
     cost::{CostDocument, CostRow},
     estimate::Estimate,
+    plan::LoggedMode,
     time_span::TimeSpan,
 };
 
@@ -46,7 +47,7 @@ pub(crate) fn relative(row: &CostRow) -> Estimate {
 
 /// Returns the mode of a row.
 pub(crate) fn label(run: &CostDocument, row: &CostRow) -> String {
-    run.label_of(&row.engine, &row.mode, row.wait_point.as_deref())
+    run.label_of(&row.engine, row.mode.name(), row.wait_point.as_deref())
 }
 
 /// Returns the unit that suits all latencies of a run.
@@ -101,7 +102,7 @@ fn list(run: &CostDocument) -> Table {
 /// Returns the ratios to `none`.
 fn ratios(run: &CostDocument) -> Table {
     let rows = run.results.rows.iter();
-    let rows = rows.filter(|row| row.mode != "none" && row.relative.throughput.is_some());
+    let rows = rows.filter(|row| row.mode != LoggedMode::NONE && row.relative.throughput.is_some());
     let latency = |of: &Estimate| Format::Ratio.estimate(of);
     Table::of(
         1,
@@ -145,9 +146,9 @@ fn steps(run: &CostDocument) -> Table {
         &[
             ("mode", &|step| {
                 let point = step.wait_point.as_deref();
-                Cell::from(run.label_of(&step.engine, &step.mode, point))
+                Cell::from(run.label_of(&step.engine, step.mode.name(), point))
             }),
-            ("baseline", &|step| (&step.baseline).into()),
+            ("baseline", &|step| step.baseline.name().into()),
             ("threads", &|step| step.threads.into()),
             ("link", &|step| distance(step.link_delay_us)),
             ("latency", &|step| latency(&step.added.latency_us)),
@@ -291,16 +292,17 @@ pub(crate) fn example() -> CostDocument {
         plan::CostSettings,
         record::ClientRecord,
         record::Distribution,
+        replication::Mode,
         resources::PerOperation,
     };
     let estimate = |value: f64, half: f64| Estimate {
         value: Some(value),
         ci95: [Some(value - half), Some(value + half)].into(),
     };
-    let row = |mode: &str, threads: u32, us: f64| CostRow {
+    let row = |mode: LoggedMode, threads: u32, us: f64| CostRow {
         engine: "mariadb".to_owned(),
-        mode: mode.to_owned(),
-        wait_point: (mode == "semi-sync").then(|| "after-sync".to_owned()),
+        mode,
+        wait_point: (mode.mode == Mode::SemiSync).then(|| "after-sync".to_owned()),
         threads,
         starts: 5,
         blocks: 30,
@@ -323,12 +325,12 @@ pub(crate) fn example() -> CostDocument {
             ..RelativeFigure::default()
         },
         added: AddedLatency {
-            latency_us: if mode == "none" {
+            latency_us: if mode == LoggedMode::NONE {
                 Estimate::default()
             } else {
                 estimate(us - 134.0, 16.5)
             },
-            primary_cpu_us: if mode == "none" {
+            primary_cpu_us: if mode == LoggedMode::NONE {
                 Estimate::default()
             } else {
                 estimate((us - 134.0) / 5.6, 4.0)
@@ -361,15 +363,15 @@ pub(crate) fn example() -> CostDocument {
         },
         results: CostResults {
             rows: vec![
-                row("none", 1, 134.0),
-                row("async", 1, 140.0),
-                row("semi-sync", 1, 348.0),
-                row("semi-sync", 8, 500.0),
+                row(LoggedMode::NONE, 1, 134.0),
+                row(LoggedMode::of(Mode::Async), 1, 140.0),
+                row(LoggedMode::of(Mode::SemiSync), 1, 348.0),
+                row(LoggedMode::of(Mode::SemiSync), 8, 500.0),
             ],
             steps: vec![CostStep {
                 engine: "mariadb".to_owned(),
-                mode: "semi-sync".to_owned(),
-                baseline: "async".to_owned(),
+                mode: LoggedMode::of(Mode::SemiSync),
+                baseline: LoggedMode::of(Mode::Async),
                 threads: 1,
                 throughput: estimate(0.4, 0.02),
                 added: AddedLatency {

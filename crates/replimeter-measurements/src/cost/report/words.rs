@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use replimeter_model::{
     cost::{AddedLatency, CostDocument, CostResults, CostRow, SelfTest},
     estimate::Estimate,
+    plan::LoggedMode,
 };
 
 use super::{delay, label, relative};
@@ -104,7 +105,7 @@ pub(super) fn sentences(run: &CostDocument) -> Vec<String> {
     run.results
         .rows
         .iter()
-        .filter(|row| row.mode != "none")
+        .filter(|row| row.mode != LoggedMode::NONE)
         .filter_map(sentence)
         .collect()
 }
@@ -257,7 +258,7 @@ fn client(row: &CostRow) -> Option<String> {
         client.percent_of_limit?,
         client.cpu_us_per_op?,
     );
-    (row.mode == "none").then(|| {
+    (row.mode == LoggedMode::NONE).then(|| {
         format!(
             "Client at {}: ping limit {}/s with {}; none reached {percent:.0} % of it, at {cpu:.1} µs of client CPU per operation.",
             threads(row.threads),

@@ -2,87 +2,96 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use crate::{
+    engine::Engine,
+    replication::Mode,
+    shape::{Shape, ShapeError, split_engine},
+    suggest,
+};
 
-use crate::{engine::Engine, shape::Shape, suggest};
-
-/// Replication modes that `cost` compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CostKind {
-    /// A standalone server without a binary log: the baseline.
-    None,
-    /// A standalone server with its binary log on.
-    Binlog,
-    /// Asynchronous replicas.
-    Async,
-    /// Replicas whose acknowledgement is waited for.
-    SemiSync,
-    /// A Galera cluster.
-    Galera,
-    /// A MySQL group.
-    Group,
+/// What `cost` compares: a replication mode, or a standalone server with or without a binary log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LoggedMode {
+    /// The replication mode; never a chain.
+    pub mode: Mode,
+    /// Whether there is a binary log; always if the mode has replicas or members.
+    pub binary_log: bool,
 }
 
-impl CostKind {
-    /// All modes, in the order of their expected cost.
+impl LoggedMode {
+    /// A standalone server without a binary log: the baseline.
+    pub const NONE: Self = Self {
+        mode: Mode::None,
+        binary_log: false,
+    };
+    /// A standalone server with its binary log on.
+    pub const BINLOG: Self = Self::of(Mode::None);
+    /// All of them, in the order of their expected cost.
     pub const ALL: [Self; 6] = [
-        Self::None,
-        Self::Binlog,
-        Self::Async,
-        Self::SemiSync,
-        Self::Galera,
-        Self::Group,
+        Self::NONE,
+        Self::BINLOG,
+        Self::of(Mode::Async),
+        Self::of(Mode::SemiSync),
+        Self::of(Mode::Galera),
+        Self::of(Mode::Group),
     ];
+
+    /// Returns the mode with a binary log.
+    #[must_use]
+    pub const fn of(mode: Mode) -> Self {
+        Self {
+            mode,
+            binary_log: true,
+        }
+    }
 
     /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Binlog => "binlog",
-            Self::Async => "async",
-            Self::SemiSync => "semi-sync",
-            Self::Galera => "galera",
-            Self::Group => "group",
+        if self == Self::BINLOG {
+            "binlog"
+        } else {
+            self.mode.name()
         }
     }
 
     /// Returns whether it has servers besides the one that is written to.
     #[must_use]
     pub fn replicates(self) -> bool {
-        !matches!(self, Self::None | Self::Binlog)
-    }
-
-    /// Returns whether its servers are equal members.
-    #[must_use]
-    pub fn has_members(self) -> bool {
-        matches!(self, Self::Galera | Self::Group)
-    }
-
-    /// Returns the only engine that has it.
-    #[must_use]
-    pub fn only_engine(self) -> Option<Engine> {
-        match self {
-            Self::Galera => Some(Engine::MariaDb),
-            Self::Group => Some(Engine::MySql),
-            _ => None,
-        }
+        self.mode != Mode::None
     }
 
     /// Returns the mode that it is built on: the binary log on none, replicas on the
     /// binary log, the wait on replicas.
     #[must_use]
     pub fn built_on(self) -> Option<Self> {
-        match self {
-            Self::None => None,
-            Self::Binlog => Some(Self::None),
+        match self.mode {
+            Mode::None => self.binary_log.then_some(Self::NONE),
             // Nodes of a sandbox's cluster have their binary log on.
-            Self::Async | Self::Galera | Self::Group => Some(Self::Binlog),
-            Self::SemiSync => Some(Self::Async),
+            Mode::Async | Mode::Galera | Mode::Group => Some(Self::BINLOG),
+            Mode::SemiSync | Mode::Chain => Some(Self::of(Mode::Async)),
         }
     }
 }
+
+impl FromStr for LoggedMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|mode| mode.name() == text)
+            .ok_or_else(|| format!("unknown mode `{text}`"))
+    }
+}
+
+impl fmt::Display for LoggedMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+serde_as_text!(LoggedMode, "description": "A replication mode, none or binlog");
 
 /// A mode as text: `[ENGINE/]MODE[:N]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +99,7 @@ pub struct CostMode {
     /// The requested engine; the best server found when `None`.
     pub engine: Option<Engine>,
     /// The mode.
-    pub kind: CostKind,
+    pub kind: LoggedMode,
     /// Number of replicas or members; the plan's default when `None`.
     pub count: Option<u32>,
 }
@@ -99,29 +108,19 @@ impl CostMode {
     /// Returns the engine it requires, if any.
     #[must_use]
     pub fn engine(self) -> Option<Engine> {
-        self.engine.or(self.kind.only_engine())
+        self.engine.or(self.kind.mode.only_engine())
     }
 
     /// Returns its sandbox; modes without a number have this number of replicas.
     ///
     /// # Errors
     /// When there is no such sandbox.
-    pub fn shape(self, replicas: u32) -> Result<Shape, String> {
-        let engine = self
-            .engine
-            .map_or_else(String::new, |engine| format!("{}/", engine.name()));
-        let text = match self.kind {
-            CostKind::None | CostKind::Binlog => format!("{engine}none"),
-            kind => {
-                let usual = if kind.has_members() {
-                    replicas.saturating_add(1)
-                } else {
-                    replicas
-                };
-                format!("{engine}{}:{}", kind.name(), self.count.unwrap_or(usual))
-            }
-        };
-        text.parse::<Shape>().map_err(|error| error.to_string())
+    pub fn shape(self, replicas: u32) -> Result<Shape, ShapeError> {
+        let mode = self.kind.mode;
+        let usual = replicas.saturating_add(u32::from(mode.has_members()));
+        let count = self.count.unwrap_or(usual);
+        let count = if self.kind.replicates() { count } else { 0 };
+        Shape::new(self.engine, mode, count)
     }
 }
 
@@ -130,26 +129,18 @@ impl FromStr for CostMode {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let unknown = || {
-            let known: Vec<&str> = CostKind::ALL.iter().map(|kind| kind.name()).collect();
+            let known: Vec<&str> = LoggedMode::ALL.iter().map(|kind| kind.name()).collect();
             format!(
                 "unknown mode `{text}`{}; known: {}, optionally with mariadb/ before and :N after the mode",
                 suggest::hint(suggest::word_of(text), known.iter().copied()),
                 known.join(", ")
             )
         };
-        let (engine, rest) = match text.split_once('/') {
-            Some(("mariadb", rest)) => (Some(Engine::MariaDb), rest),
-            Some(("mysql", rest)) => (Some(Engine::MySql), rest),
-            Some(_) => return Err(unknown()),
-            None => (None, text),
-        };
+        let (engine, rest) = split_engine(text).ok_or_else(unknown)?;
         let (word, count) = rest
             .split_once(':')
             .map_or((rest, None), |(word, count)| (word, Some(count)));
-        let kind = CostKind::ALL
-            .into_iter()
-            .find(|kind| kind.name() == word)
-            .ok_or_else(unknown)?;
+        let kind: LoggedMode = word.parse().map_err(|_| unknown())?;
         if count.is_some() && !kind.replicates() {
             return Err(format!(
                 "`{text}`: {} is a standalone server and takes no number",
@@ -173,7 +164,9 @@ impl FromStr for CostMode {
             count,
         };
         // Rejects impossible sandboxes here, with the sandbox's own message.
-        mode.shape(1).map(|_| mode)
+        mode.shape(1)
+            .map(|_| mode)
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -208,7 +201,7 @@ impl CostModes {
     #[must_use]
     pub fn list(&self) -> Vec<CostMode> {
         match self {
-            Self::All => CostKind::ALL
+            Self::All => LoggedMode::ALL
                 .map(|kind| CostMode {
                     engine: None,
                     kind,
@@ -350,7 +343,7 @@ mod tests {
                 .contains("twice")
         );
         assert!("".parse::<CostModes>().is_err());
-        assert_eq!(CostModes::All.list().len(), CostKind::ALL.len());
+        assert_eq!(CostModes::All.list().len(), LoggedMode::ALL.len());
     }
 
     proptest! {

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::Engine,
-    shape::{MAX_REPLICAS, Mode, Shape},
+    replication::Mode,
+    shape::{MAX_REPLICAS, Shape, ShapeError, split_engine},
     suggest,
 };
 
@@ -113,17 +114,9 @@ impl ScaleMode {
     ///
     /// # Errors
     /// When no such shape exists.
-    pub fn shape(self, replicas: u32) -> Result<Shape, String> {
-        let engine = self
-            .engine
-            .map_or_else(String::new, |engine| format!("{}/", engine.name()));
-        let text = if replicas == 0 {
-            format!("{engine}none")
-        } else {
-            format!("{engine}{}:{replicas}", self.mode.name())
-        };
-        text.parse()
-            .map_err(|error: crate::shape::ShapeError| error.to_string())
+    pub fn shape(self, replicas: u32) -> Result<Shape, ShapeError> {
+        let mode = if replicas == 0 { Mode::None } else { self.mode };
+        Shape::new(self.engine, mode, replicas)
     }
 }
 
@@ -131,19 +124,21 @@ impl FromStr for ScaleMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // As a shape without its number.
-        let shape: Shape = format!("{text}:1").parse().map_err(|_| {
-            format!("unknown replication mode of read replicas `{text}`{}; known: async, semi-sync, chain, with mariadb/ or mysql/ in front to choose the engine", suggest::hint(text, ["async", "semi-sync", "chain"]))
-        })?;
-        if !matches!(shape.mode(), Mode::Async | Mode::SemiSync | Mode::Chain) {
-            return Err(format!(
+        let unknown = || {
+            format!(
+                "unknown replication mode of read replicas `{text}`{}; known: async, semi-sync, chain, with mariadb/ or mysql/ in front to choose the engine",
+                suggest::hint(text, ["async", "semi-sync", "chain"])
+            )
+        };
+        let (engine, word) = split_engine(text).ok_or_else(unknown)?;
+        let mode = Mode::named(word).ok_or_else(unknown)?;
+        match mode {
+            Mode::Async | Mode::SemiSync | Mode::Chain => Ok(Self { engine, mode }),
+            Mode::Galera | Mode::Group if Shape::new(engine, mode, 1).is_ok() => Err(format!(
                 "`{text}` has no read replicas: every member takes part in every write; known: async, semi-sync, chain"
-            ));
+            )),
+            Mode::None | Mode::Galera | Mode::Group => Err(unknown()),
         }
-        Ok(Self {
-            engine: shape.engine(),
-            mode: shape.mode(),
-        })
     }
 }
 

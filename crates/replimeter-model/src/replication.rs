@@ -1,0 +1,86 @@
+//! How servers replicate.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+
+one_of! {
+    /// How servers replicate.
+    #[derive(Default)]
+    pub enum Mode {
+        /// A standalone server.
+        #[default]
+        None = "none",
+        /// Asynchronous replicas of one primary.
+        Async = "async",
+        /// Replicas of one primary that waits for an acknowledgement of receipt.
+        SemiSync = "semi-sync",
+        /// Each replica replicates from the one before it, asynchronously.
+        Chain = "chain",
+        /// A Galera cluster.
+        Galera = "galera",
+        /// A Group Replication group.
+        Group = "group",
+    }
+}
+
+impl Mode {
+    /// All modes, in the order of the help texts.
+    pub const ALL: [Self; 6] = [
+        Self::None,
+        Self::Async,
+        Self::SemiSync,
+        Self::Chain,
+        Self::Galera,
+        Self::Group,
+    ];
+
+    /// Returns the mode of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// Returns whether its servers are equal members (`node1`, …) and no primary with replicas.
+    #[must_use]
+    pub fn has_members(self) -> bool {
+        matches!(self, Self::Galera | Self::Group)
+    }
+
+    /// Returns the only engine that has it; `None` when both do.
+    #[must_use]
+    pub fn only_engine(self) -> Option<Engine> {
+        match self {
+            Self::Galera => Some(Engine::MariaDb),
+            Self::Group => Some(Engine::MySql),
+            Self::None | Self::Async | Self::SemiSync | Self::Chain => None,
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Way in which a server receives writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Relation {
+    /// Rows are written to it.
+    Writer,
+    /// By a replication channel from another of the servers.
+    Channel,
+    /// As a node of the writer's Galera cluster.
+    Galera,
+    /// As a member of the writer's group.
+    Group,
+    /// Not at all from any of these servers.
+    None,
+    /// The server could not be queried.
+    Unknown,
+}
