@@ -1,6 +1,9 @@
 //! Pure data shared by every crate: times, plans, targets, samples and the
 //! record of a run. Nothing here performs I/O or reads a clock.
 
+// Attributes of declared settings name functions of this crate by its name.
+extern crate self as replimeter_model;
+
 #[macro_use]
 mod text;
 

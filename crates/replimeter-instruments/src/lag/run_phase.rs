@@ -12,7 +12,7 @@ use std::{
 
 use replimeter_engine::{Node, ServerError, Session, facts::ServerFacts};
 use replimeter_model::{
-    plan::{LagPlan, Method, Pace},
+    plan::{LagPlan, Method, Pace, StampJoin},
     sample::Phase,
     warning::{Warning, WarningCode},
 };
@@ -153,7 +153,7 @@ impl RunPhase<'_> {
                     self.clock,
                     stamping,
                     next_id - 1,
-                    self.plan.federated,
+                    self.plan.join == StampJoin::Federated,
                     self.plan.pace == Pace::Visible,
                 )?);
             }

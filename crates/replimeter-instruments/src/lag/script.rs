@@ -136,7 +136,7 @@ impl Script {
         }
         Self {
             warm_up,
-            arrivals: plan.arrivals,
+            arrivals: plan.row_arrivals,
             seed: plan.seed,
             ..Self::of(steps, plan.pace, elapsed)
         }

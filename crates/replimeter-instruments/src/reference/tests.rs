@@ -54,7 +54,7 @@ fn try_measure(
     let mut cluster = preflight::check(reference.members()).unwrap();
     assert!(cluster.warnings.is_empty(), "{:?}", cluster.warnings);
     assert_eq!(cluster.mode, Mode::Async);
-    let possible = lag::available_methods(&mut cluster, &plan.methods).unwrap();
+    let possible = lag::available_methods(&mut cluster, &plan.method).unwrap();
     let mut on = |event: Event<'_>| {
         if let Event::Sample(sample) = event
             && sample.write.phase == Phase::Measure

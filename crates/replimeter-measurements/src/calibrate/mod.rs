@@ -147,7 +147,7 @@ Terms of the report:
             let rows = work.rounds() * parts as u64 * u64::from(work.repetitions);
             format!("1 writer, {rows} rows in total")
         };
-        let methods = work.lag.methods.wanted().len();
+        let methods = work.lag.method.wanted().len();
         match &work.conditions {
             Conditions::LinkDelays(delays) => {
                 effects.servers("routes replication through a link whose delay it changes");
@@ -197,7 +197,7 @@ Terms of the report:
             record.link = Some(format!("{} one way, one after another", delays.join(", ")));
         }
         cx.write_manifest()?;
-        let possible = lag::available_methods(&mut cluster, &work.lag.methods)?;
+        let possible = lag::available_methods(&mut cluster, &work.lag.method)?;
         cx.warn(possible.warnings.iter().cloned());
         let (table, found) = ProbeTable::create(&mut cluster, work.lag.timeout.0)?;
         cx.warn(found);

@@ -234,7 +234,7 @@ pub(super) fn run(
             };
             // Neighbors change last, so that what they compare is close in time.
             for delays in &plan.delays {
-                for method in work.lag.methods.wanted() {
+                for method in work.lag.method.wanted() {
                     for neighbors in &plan.neighbors {
                         parts.measure(
                             cx,
@@ -291,12 +291,12 @@ impl Parts<'_> {
             replicas: cluster.replica_names(),
         })?;
         let plan = LagPlan {
-            methods: Methods::Named(vec![condition.method]),
+            method: Methods::Named(vec![condition.method]),
             ..work.lag.clone()
         };
         let neighbors = BusyNeighbors::start(condition.neighbors)
             .map_err(|error| failed("the neighbors", &error))?;
-        let possible = lag::available_methods(cluster, &plan.methods)?;
+        let possible = lag::available_methods(cluster, &plan.method)?;
         let (stop, fault) = (cx.stop, cx.fault().map(str::to_owned));
         let mut counted = 0;
         let call = |sample: &LagSample| {

@@ -91,7 +91,7 @@ pub(super) fn serve(
         remedy: work.remedy,
         primary_for: work.primary_for.0,
         connections: work.connections,
-        cost: work.cost.0,
+        cost: work.front_cost.0,
         max_rows: work.max_rows,
         rows,
         run: cx.clock.origin_unix_us() as u64,

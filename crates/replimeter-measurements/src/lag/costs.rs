@@ -5,7 +5,7 @@ use replimeter_run::dry_run::{PlanEffects, load_connections};
 
 /// Adds the cost for the primary and for each replica.
 pub(super) fn add(effects: &mut PlanEffects<'_>, work: &LagPlan) {
-    let methods = work.methods.wanted();
+    let methods = work.method.wanted();
     let writers = u64::from(work.writers);
     let waiters = |writers| writers + u64::from(matches!(work.pace, Pace::Interval(_)));
     let observers = |writers| -> u64 {

@@ -25,7 +25,10 @@ use replimeter_instruments::{
 use replimeter_model::{
     compare::Quantity,
     lag::{LagDocument, LagResults},
-    plan::{CoreUse, LagPlan, LagSettings, Method, Planned, StopCondition, WarmUp, WritePattern},
+    plan::{
+        CoreUse, LagPlan, LagSettings, Method, Planned, StampJoin, StopCondition, WarmUp,
+        WritePattern,
+    },
     sample::Phase,
     target::{NULL_REPLICA, Target},
 };
@@ -121,13 +124,13 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
         let work = &plan.plan;
         effects.written_targets();
         effects.table("one row per round");
-        if work.federated {
+        if work.join == StampJoin::Federated {
             effects.writes(
                 "table `lag_primary` on each replica, whose definition contains the primary's password until it is dropped",
             );
         }
         costs::add(effects, work);
-        let methods = work.methods.wanted();
+        let methods = work.method.wanted();
         if methods.contains(&Method::Tap) {
             effects.servers(
                 "follows the binary logs of the primary and of each replica, as a replica does",
@@ -247,7 +250,7 @@ fn one(
         0 => vec![NULL_REPLICA.to_owned()],
         _ => cluster.replica_names(),
     };
-    let possible = lag::available_methods(&mut cluster, &work.methods)?;
+    let possible = lag::available_methods(&mut cluster, &work.method)?;
     // Every start leaves out the same ones, and the text has the address of the start's server.
     if start == 1 {
         cx.warn(possible.warnings.iter().cloned());

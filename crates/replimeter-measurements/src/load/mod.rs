@@ -56,7 +56,7 @@ const GLANCE: Duration = Duration::from_millis(250);
 
 fn workloads(work: &LoadRunPlan) -> Result<Vec<Workload>, CliError> {
     let workloads: Vec<Workload> = work
-        .workloads
+        .workload
         .iter()
         .map(|name| workload(name))
         .collect::<Result<_, _>>()?;
@@ -137,7 +137,7 @@ Terms of the report:
     ) -> Result<(), CliError> {
         let work = &plan.plan;
         effects.written_targets();
-        for name in &work.workloads {
+        for name in &work.workload {
             effects.tables(name, work.keep_data)?;
         }
         // The threads write on the primary, and as many read on replicas. The others hold the lock, keep the data,
@@ -159,7 +159,7 @@ Terms of the report:
         );
         effects.load(format!(
             "{} with {connections} connections each, {}; {size}",
-            work.workloads.join(", "),
+            work.workload.join(", "),
             pace(work.rate.map(|open| open.rate)),
         ));
         effects.time(format!(

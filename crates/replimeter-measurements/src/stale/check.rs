@@ -39,7 +39,7 @@ pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), CliError> {
             return Err(refuse("the writer", writer, "name one of them"));
         }
         if let Some(reader) = work
-            .readers
+            .reader
             .iter()
             .find(|reader| !known(reader) && !PARTS[1..3].contains(&reader.as_str()))
         {

@@ -145,7 +145,7 @@ pub(super) fn cells<'s, 'a: 's>(
             continue;
         };
         // A load is read on its own server, unless readers are given.
-        let wanted = (!work.readers.is_empty()).then_some(readers);
+        let wanted = (!work.reader.is_empty()).then_some(readers);
         let found = if work.check_load_reads {
             judged_readers(&placed, wanted, case)
         } else {
@@ -161,7 +161,7 @@ pub(super) fn cells<'s, 'a: 's>(
         };
         sets.prepare(cx, &mut placed, cluster)?;
         for level in levels {
-            for pool in &work.session_resets {
+            for pool in &work.session_reset {
                 if *level == ReadConsistency::Off && *pool != SessionReset::Keep {
                     continue;
                 }

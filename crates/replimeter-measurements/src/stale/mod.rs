@@ -268,7 +268,7 @@ fn one(
     let mut cluster = preflight::check_for(&declared, &stale::WRITER_PRIVILEGES)
         .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
     cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
-    let readers = stale::readers(&cluster, &work.readers)
+    let readers = stale::readers(&cluster, &work.reader)
         .map_err(|error| CliError::usage(format!("the reader: {}", error.cause), error.hint))?;
     // Every level is checked before the first row is written; if these servers support only some, the others
     // are left out.

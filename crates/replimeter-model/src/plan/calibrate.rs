@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DelayShape, LagPlan, LagSettings, Method, Methods, Pace, PlanError, Settings, StopCondition,
-    TargetSettings, WarmUp, WritePattern, contradiction,
+    TargetSettings, WarmUp, WritePattern,
+    checks::{MINUTE, at_most},
+    contradiction,
     settings::on_off,
-    units::{self, MINUTE},
 };
 use crate::{load::Arrivals, replication::Mode, target::Target, time_span::TimeSpan};
 
@@ -189,14 +190,11 @@ impl Settings for CalibrateSettings {
         &mut self,
         target: &mut TargetSettings,
     ) -> Result<(Vec<Target>, CalibratePlan), PlanError> {
-        units::check_at_most(
-            "interval",
-            self.interval,
-            MINUTE,
-            "the interval between rows",
-        )?;
+        let interval = self.interval.unwrap_or_default();
+        at_most(MINUTE, "the interval between rows")("interval", &interval)?;
         let longest = self.link_delays.iter().flatten().max().copied();
-        units::check_at_most("link-delays", longest, MAX_LINK_DELAY, "an injected delay")?;
+        let longest = longest.unwrap_or_default();
+        at_most(MAX_LINK_DELAY, "an injected delay")("link_delays", &longest)?;
         let reference = self.reference == Some(true);
         let of_reference =
             self.observers.is_some() || self.neighbors.is_some() || self.row_delays.is_some();

@@ -3,21 +3,21 @@
 mod values;
 
 use clap::ArgAction;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 pub use self::values::{CostMode, CostModes, Durability, LoggedMode};
 use super::{
-    PlanError, Settings, TargetSettings, WarmUp, contradiction,
+    PlanError, Settings, TargetSettings, WarmUp,
+    checks::{at_most, first_twice, from_to, part_of},
+    contradiction,
     core_use::{CoreUse, ServerPlace},
-    settings::on_off,
-    units,
+    warm_up,
 };
 use crate::{
     load::{DataSize, MAX_THREADS},
     replication::Mode,
     sandbox::{LinkSpec, SandboxSpec, WaitPoint, hosts_of, may_have_quota},
     server_option::NodeOption,
+    settings,
     target::Target,
     time_span::TimeSpan,
 };
@@ -30,146 +30,102 @@ const MAX_CONDITIONS: usize = 20;
 const MAX_REPLICAS: u32 = 8;
 /// Minimum duration of a block: in a shorter one, its beginning and end are too large a part.
 const MIN_BLOCK: TimeSpan = TimeSpan::from_millis(100);
+/// Maximum duration of a block, and of a warm-up.
+const MAX_BLOCK: TimeSpan = TimeSpan::from_secs(600);
+/// Default warm-up.
+const WARM_UP: WarmUp = WarmUp::Time(TimeSpan::from_secs(1));
 
-/// The settings of `cost`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-#[command(next_help_heading = "Measurement")]
-pub struct CostSettings {
+settings! {
+    /// The settings of `cost`.
+    CostSettings;
+    /// A `cost` measurement.
+    CostPlan(given, targets);
+
+    [Measurement]
     /// Replication modes to compare: MODE, MODE:N or ENGINE/MODE:N [default: {default}]
     ///
     /// MODE can be none (no binary log), binlog, async, semi-sync (with both wait points), galera (MariaDB) or group
     /// (MySQL); all are those that the servers found here can do. `none` of the same binary is added if it is missing.
-    #[arg(long, value_name = "MODE,…|all")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub modes: Option<CostModes>,
+    modes "MODE,…|all": CostModes = CostModes::All;
 
     /// Leave out modes that the servers found here cannot do; always with --modes all
     ///
     /// A warning names them. Without it, a named mode that is not available is an error.
-    #[arg(long, action = ArgAction::SetTrue)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub skip_unavailable: Option<bool>,
+    #[arg(action = ArgAction::SetTrue)]
+    only skip_unavailable: Option<bool>;
 
     /// Replicas of modes that give no number; clusters have one member more [default: {default}]
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<u32>,
+    replicas "N": u32 = 1, from_to(1, MAX_REPLICAS, "");
 
     /// How durable an acknowledged commit is, in every mode [default: {default}]
-    #[arg(long, value_name = "HOW")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub durability: Option<Durability>,
+    durability "HOW": Durability = Durability::default();
 
     /// Put links between the servers, and measure at each delay [default: no links]
     ///
     /// One-way delays, several with commas, such as 0,1ms,10ms; 0 is the link alone.
-    #[arg(long = "link-delay", value_name = "TIME,…", value_delimiter = ',')]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub link_delays: Vec<TimeSpan>,
+    #[arg(long = "link-delay", value_delimiter = ',')]
+    link_delays "TIME,…": Vec<TimeSpan>, at_most(TimeSpan::from_secs(1), "a delay of a link");
 
+    [Load]
     /// Numbers of connections, measured one after another [default: {default}]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', help_heading = "Load")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<Vec<u32>>,
+    #[arg(value_delimiter = ',')]
+    threads "N,…": Vec<u32> = vec![1, 8], check_threads;
 
+    [Measurement]
     /// Counted time of each mode and number of threads [default: {default}; self-test: 4s]
     ///
     /// It is the total over all starts, at each link delay.
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<TimeSpan>,
+    duration "TIME": TimeSpan = TimeSpan::from_secs(if given.self_test.is_some() { 4 } else { 30 });
 
     /// Fresh starts of each mode [default: {default}; self-test: 4]
     ///
     /// With fewer than 4 the intervals are wide; with 1 there are none.
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub starts: Option<u32>,
+    starts "N": u32 = if given.self_test.is_some() { 4 } else { 5 },
+        from_to(1, MAX_STARTS, "; reliable intervals require 4 or more");
 
     /// Approximate duration of a block [default: {default}; self-test: 500ms]
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub block_duration: Option<TimeSpan>,
+    block_duration "TIME": TimeSpan = TimeSpan::from_millis(if given.self_test.is_some() { 500 } else { 1000 }),
+        at_most(MAX_BLOCK, "a block"), part_of(Some(duration), TimeSpan::from_secs(1));
 
     /// Uncounted time at the beginning of each load [default: {default}]
     ///
     /// A time, such as 2s: without rounds, a number has no meaning.
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warm_up: Option<WarmUp>,
+    only warm_up "TIME": WarmUp = WARM_UP, warm_up::of(Self::NAME, duration, WARM_UP, MAX_BLOCK);
 
+    [Load]
     /// Workload to run: a name, or the path of a file [default: {default}]
     ///
     /// `replimeter load --help` lists the names and shows a file.
-    #[arg(long, value_name = "WORKLOAD", help_heading = "Load")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub workload: Option<String>,
+    workload "WORKLOAD": String = "insert".to_owned();
 
     /// Size of the data: rows (100000) or bytes (300MB) [default: the workload's]
     ///
     /// Bytes are on disk.
-    #[arg(long, value_name = "SIZE", help_heading = "Load")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data_size: Option<DataSize>,
+    data_size "SIZE": Option<DataSize>;
 
+    [Measurement]
     /// Seed of the random order of the modes in each round [default: {default}]
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u64>,
+    seed "N": u64 = 1;
 
     /// Compare the first mode with itself, this many times [without a number: 20]
     ///
     /// Fresh starts are compared with fresh starts; the test is whether differences are found significantly more
     /// often than in 5 %.
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub self_test: Option<u32>,
+    #[arg(num_args = 0..=1, default_missing_value = "20")]
+    self_test "N": Option<u32>, from_to(1, MAX_STARTS, "");
 
     /// Keep idle cores awake [default: on with one thread]
-    ///
-    /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
-    /// one thread keeps the cores busy, and the spinners would cost it throughput.
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep_awake: Option<bool>,
-}
+    keep_awake_under_load;
 
-/// A `cost` measurement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CostPlan {
-    /// The modes.
-    pub modes: CostModes,
+    plan
     /// Leave out modes that the servers found here cannot do.
-    pub skip_unavailable: bool,
-    /// Their servers, in the same order; semi-sync once for each wait point.
-    pub shapes: Vec<CostServers>,
-    /// Numbers of connections.
-    pub threads: Vec<u32>,
-    /// Counted time of each mode at each number of threads, over all its starts.
-    pub duration: TimeSpan,
-    /// Fresh starts of each mode.
-    pub starts: u32,
-    /// Approximate duration of a block.
-    pub block_duration: TimeSpan,
+    skip_unavailable: bool = self_test.is_none() && (modes == CostModes::All || skip_unavailable == Some(true));
     /// Duration of the warm-up.
-    pub warm_up: TimeSpan,
-    /// Durability of an acknowledged commit.
-    pub durability: Durability,
-    /// One-way delays of links between the servers.
-    pub link_delays: Vec<TimeSpan>,
-    /// Workload.
-    pub workload: String,
-    /// Size of the data set.
-    pub data_size: Option<DataSize>,
-    /// Servers besides the one that is written to.
-    pub replicas: u32,
-    /// Seed of the random order of the modes.
-    pub seed: u64,
-    /// Number of comparisons of the first mode with itself; `None` for no self-test.
-    pub self_test: Option<u32>,
+    warm_up: TimeSpan = warm_up.as_time().unwrap_or_default();
+    /// The servers of the modes, in the same order; semi-sync once for each wait point.
+    shapes: Vec<CostServers> = Vec::new();
     /// How the client uses the cores of this machine.
-    pub cores: CoreUse,
+    cores: CoreUse = CoreUse::default();
 }
 
 /// One row of the results and the servers that it is measured on.
@@ -252,10 +208,33 @@ impl Settings for CostSettings {
     type Plan = CostPlan;
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, CostPlan), PlanError> {
-        self.check_times()?;
         check_target(target)?;
+        self.link_delays.sort_unstable();
+        self.link_delays.dedup();
+        if self.link_delays.len() > MAX_CONDITIONS {
+            return contradiction("give at most 20 link-delays");
+        }
+        let mut plan = Self::resolve(self, &[])?;
+        if plan.self_test.is_some() && plan.starts < 2 {
+            return contradiction(
+                "self-test requires at least 2 starts on each side: one start has no interval",
+            );
+        }
+        if plan.block_duration < MIN_BLOCK {
+            return contradiction(format!(
+                "a block-duration of {} is too short; the minimum is {MIN_BLOCK}",
+                plan.block_duration
+            ));
+        }
+        if plan.duration.0 / plan.starts < MIN_BLOCK.0 {
+            return contradiction(format!(
+                "{} over {} starts leaves less than {MIN_BLOCK} for each; give a longer duration",
+                plan.duration, plan.starts
+            ));
+        }
         let servers = ServerPlace::of_sandbox(may_have_quota(target.cpus_per_server, target.hosts));
-        let mut plan = self.filled(servers)?;
+        let most = plan.threads.iter().copied().max().unwrap_or(0);
+        plan.cores = CoreUse::decide(&mut self.keep_awake, None, most, servers);
         plan.shapes = plan.shapes_of(target)?;
         // The modes are the targets.
         let targets = plan
@@ -271,111 +250,8 @@ impl Settings for CostSettings {
     }
 }
 
-impl CostSettings {
-    /// Rejects times that are implausibly long, or longer than the whole.
-    fn check_times(&mut self) -> Result<(), PlanError> {
-        let usual = if self.self_test.is_some() { 4 } else { 30 };
-        let duration = *self.duration.get_or_insert(TimeSpan::from_secs(usual));
-        let (longest, whole) = (TimeSpan::from_secs(600), Some(duration));
-        let delay = self.link_delays.iter().max().copied();
-        units::check_at_most(
-            "link-delays",
-            delay,
-            TimeSpan::from_secs(1),
-            "a delay of a link",
-        )?;
-        units::check_at_most("block-duration", self.block_duration, longest, "a block")?;
-        let warm_up = self
-            .warm_up
-            .get_or_insert(WarmUp::Time(TimeSpan::from_secs(1)))
-            .time(Self::NAME)?;
-        units::check_at_most("warm-up", Some(warm_up), longest, "a warm-up")?;
-        units::check_within(
-            "block-duration",
-            self.block_duration,
-            TimeSpan::from_secs(1),
-            whole,
-        )?;
-        units::check_within("warm-up", Some(warm_up), TimeSpan::from_secs(1), whole)
-    }
-
-    /// Returns the plan, whose servers are not known yet.
-    fn filled(&mut self, servers: ServerPlace) -> Result<CostPlan, PlanError> {
-        let modes = self.modes.get_or_insert(CostModes::All).clone();
-        let threads = self.threads.get_or_insert_with(|| vec![1, 8]).clone();
-        check_threads(&threads)?;
-        self.link_delays.sort_unstable();
-        self.link_delays.dedup();
-        if self.link_delays.len() > MAX_CONDITIONS {
-            return contradiction("give at most 20 link-delays");
-        }
-        let tested = self.self_test.is_some();
-        let starts = *self.starts.get_or_insert(if tested { 4 } else { 5 });
-        if starts == 0 || starts > MAX_STARTS {
-            return contradiction(
-                "starts must be from 1 to 1000; reliable intervals require 4 or more",
-            );
-        }
-        if self
-            .self_test
-            .is_some_and(|comparisons| comparisons == 0 || comparisons > MAX_STARTS)
-        {
-            return contradiction("self-test must be from 1 to 1000");
-        }
-        if tested && starts < 2 {
-            return contradiction(
-                "self-test requires at least 2 starts on each side: one start has no interval",
-            );
-        }
-        let usual = TimeSpan::from_millis(if tested { 500 } else { 1000 });
-        let block_duration = *self.block_duration.get_or_insert(usual);
-        let duration = self.duration.unwrap_or_default();
-        if block_duration < MIN_BLOCK {
-            return Err(PlanError::Contradiction(format!(
-                "a block-duration of {block_duration} is too short; the minimum is {MIN_BLOCK}"
-            )));
-        }
-        if duration.0 / starts < MIN_BLOCK.0 {
-            return Err(PlanError::Contradiction(format!(
-                "{duration} over {starts} starts leaves less than {MIN_BLOCK} for each; give a longer duration"
-            )));
-        }
-        let replicas = *self.replicas.get_or_insert(1);
-        if replicas == 0 || replicas > MAX_REPLICAS {
-            return contradiction("replicas must be from 1 to 8");
-        }
-        Ok(CostPlan {
-            cores: CoreUse::decide(
-                &mut self.keep_awake,
-                None,
-                threads.iter().copied().max().unwrap_or(0),
-                servers,
-            ),
-            skip_unavailable: !tested
-                && (modes == CostModes::All || self.skip_unavailable == Some(true)),
-            modes,
-            shapes: Vec::new(),
-            threads,
-            duration,
-            starts,
-            block_duration,
-            warm_up: self.warm_up.and_then(WarmUp::as_time).unwrap_or_default(),
-            durability: *self.durability.get_or_insert_default(),
-            link_delays: self.link_delays.clone(),
-            workload: self
-                .workload
-                .get_or_insert_with(|| "insert".to_owned())
-                .clone(),
-            data_size: self.data_size,
-            replicas,
-            seed: *self.seed.get_or_insert(1),
-            self_test: self.self_test,
-        })
-    }
-}
-
 /// Rejects invalid numbers of threads, too many of them, and duplicates.
-fn check_threads(threads: &[u32]) -> Result<(), PlanError> {
+fn check_threads(_: &str, threads: &[u32]) -> Result<(), PlanError> {
     if threads.is_empty() || threads.len() > MAX_CONDITIONS {
         return contradiction("give 1 to 20 numbers of threads, such as 1,8");
     }
@@ -383,17 +259,12 @@ fn check_threads(threads: &[u32]) -> Result<(), PlanError> {
         .iter()
         .find(|threads| !(1..=MAX_THREADS).contains(threads))
     {
-        return Err(PlanError::Contradiction(format!(
-            "{wrong} threads: a load has 1 to {MAX_THREADS}"
-        )));
+        return contradiction(format!("{wrong} threads: a load has 1 to {MAX_THREADS}"));
     }
-    let mut different = threads.to_vec();
-    different.sort_unstable();
-    different.dedup();
-    if different.len() < threads.len() {
-        return contradiction("a number of threads is given twice");
+    match first_twice(threads) {
+        Some(_) => contradiction("a number of threads is given twice"),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 impl CostPlan {

@@ -100,7 +100,7 @@ impl<S: Settings> PlanFile<S> {
     /// # Errors
     /// When settings contradict each other or name what does not exist.
     pub fn plan(mut self) -> Result<Planned<S>, PlanError> {
-        self.target.check_times()?;
+        self.target.check_values()?;
         let (targets, plan) = self.settings.plan(&mut self.target)?;
         Ok(Planned {
             title: self.title,

@@ -3,6 +3,11 @@
 use super::{PlanError, contradiction};
 use crate::load::{Arrivals, DataSize, LoadSpec, RatedLoad};
 
+/// Returns the threads of all loads.
+pub(super) fn threads(loads: &[RatedLoad]) -> u32 {
+    loads.iter().map(|load| load.spec.threads).sum()
+}
+
 /// The loads, each with its rate; a common rate is repeated for each.
 pub(super) fn loads(
     specs: &[LoadSpec],

@@ -1,16 +1,15 @@
 //! The settings of `loss`.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::{
-    PlanError, Settings, TargetSettings, contradiction,
+    PlanError, Settings, TargetSettings,
+    checks::{above_zero, from_to},
+    contradiction,
     core_use::{CoreUse, ServerPlace},
-    settings::on_off,
 };
 use crate::{
     replication::Mode,
     sandbox::{SandboxSpec, WaitPoint},
+    settings,
     shape::Shape,
     target::Target,
     time_span::TimeSpan,
@@ -40,85 +39,48 @@ one_of! {
     }
 }
 
-/// The settings of `loss`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-#[command(next_help_heading = "Measurement")]
-pub struct LossSettings {
+settings! {
+    /// The settings of `loss`.
+    LossSettings;
+    /// A `loss` measurement.
+    LossPlan(given, targets);
+
+    [Measurement]
     /// How the primary fails [default: {default}]
     ///
     /// partition puts links between the servers.
-    #[arg(long, value_name = "HOW")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub crash: Option<CrashKind>,
+    crash "HOW": CrashKind = CrashKind::default();
 
     /// Number of crashes per shape, each on new servers [default: {default}]
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub crashes: Option<u32>,
+    crashes "N": u32 = 5, from_to(1, MAX_CRASHES, "");
 
     /// Write for this time before each crash [default: {default}]
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<TimeSpan>,
+    duration "TIME": TimeSpan = TimeSpan::from_secs(1),
+        from_to(TimeSpan::from_millis(100), MAX_LOAD_DURATION, " before a crash: every transaction is kept in memory");
 
     /// Number of concurrent writer connections [default: {default}]
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub writers: Option<u32>,
+    writers "N": u32 = 8, from_to(1, MAX_WRITERS, "");
 
     /// Inserts per second of all writers together [default: back to back]
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<u64>,
+    rate "N": Option<u64>, above_zero("; omit it to write back to back");
 
     /// Payload of each row, in bytes [default: {default}]
-    #[arg(long, value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub row_size: Option<u64>,
+    row_size "BYTES": u64 = 100, from_to(1, MAX_ROW_BYTES, " bytes");
 
     /// Time from the network partition to the kill [default: 200ms]
     ///
     /// The primary continues to accept writes. Only with --crash partition.
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kill_delay: Option<TimeSpan>,
+    kill_delay "TIME" if (crash == CrashKind::Partition): TimeSpan = TimeSpan::from_millis(200);
 
     /// Seed of the crash times, which vary within a tenth of a second [default: {default}]
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u64>,
+    seed "N": u64 = 1;
 
     /// Keep idle cores awake [default: on with one writer]
-    ///
-    /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
-    /// one thread keeps the cores busy, and the spinners would cost it throughput.
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep_awake: Option<bool>,
-}
+    keep_awake_under_load;
 
-/// A `loss` measurement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LossPlan {
-    /// How the primary fails.
-    pub crash: CrashKind,
-    /// Number of crashes per shape.
-    pub crashes: u32,
-    /// Duration of the writes before each crash.
-    pub duration: TimeSpan,
-    /// Writer connections.
-    pub writers: u32,
-    /// Inserts per second; back to back when `None`.
-    pub rate: Option<u64>,
-    /// Payload bytes of each row.
-    pub row_size: u64,
-    /// Time from the network partition to the kill; used by [`CrashKind::Partition`] only.
-    pub kill_delay: TimeSpan,
-    /// Seed of the crash times.
-    pub seed: u64,
+    plan
     /// How the client uses the cores of this machine.
-    pub cores: CoreUse,
+    cores: CoreUse = CoreUse::decide(&mut given.keep_awake, None, writers, ServerPlace::of(targets));
 }
 
 /// A replication setup that is crashed.
@@ -168,67 +130,24 @@ impl Settings for LossSettings {
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, LossPlan), PlanError> {
         check_target(target)?;
-        let crash = *self.crash.get_or_insert_default();
-        if crash == CrashKind::Partition && target.link_delay.is_none() {
+        let partition = self.crash == Some(CrashKind::Partition);
+        if partition && target.link_delay.is_none() {
             // A link can be cut.
-            target.link_delay = Some(TimeSpan::from_secs(0));
+            target.link_delay = Some(TimeSpan::default());
         }
-        let targets = target.plan()?;
-        let crashes = *self.crashes.get_or_insert(5);
-        if crashes == 0 || crashes > MAX_CRASHES {
-            return Err(PlanError::Contradiction(format!(
-                "crashes must be from 1 to {MAX_CRASHES}"
-            )));
-        }
-        let duration = *self.duration.get_or_insert(TimeSpan::from_secs(1));
-        if duration < TimeSpan::from_millis(100) || duration > MAX_LOAD_DURATION {
-            return Err(PlanError::Contradiction(format!(
-                "duration must be from 100ms to {MAX_LOAD_DURATION} before a crash: every transaction is kept in memory"
-            )));
-        }
-        let writers = *self.writers.get_or_insert(8);
-        if writers == 0 || writers > MAX_WRITERS {
-            return Err(PlanError::Contradiction(format!(
-                "writers must be from 1 to {MAX_WRITERS}"
-            )));
-        }
-        if self.rate == Some(0) {
-            return contradiction("rate must be above 0; omit it to write back to back");
-        }
-        let row_size = *self.row_size.get_or_insert(100);
-        if row_size == 0 || row_size > MAX_ROW_BYTES {
-            return Err(PlanError::Contradiction(format!(
-                "row-size must be from 1 to {MAX_ROW_BYTES} bytes"
-            )));
-        }
-        if crash == CrashKind::Kill && self.kill_delay.is_some() {
+        if self.kill_delay.is_some() && !partition {
             return contradiction(
                 "kill-delay is the time between the network partition and the kill: it requires crash = partition (--crash partition)",
             );
         }
-        let kill_delay = self.kill_delay.unwrap_or(TimeSpan::from_millis(200));
-        if kill_delay > LONGEST_KILL_DELAY {
-            return Err(PlanError::Contradiction(format!(
-                "a kill-delay of {kill_delay} is longer than {LONGEST_KILL_DELAY}"
-            )));
+        let targets = target.plan()?;
+        let plan = Self::resolve(self, &targets)?;
+        if plan.kill_delay > LONGEST_KILL_DELAY {
+            return contradiction(format!(
+                "a kill-delay of {} is longer than {LONGEST_KILL_DELAY}",
+                plan.kill_delay
+            ));
         }
-        self.kill_delay = (crash == CrashKind::Partition).then_some(kill_delay);
-        let plan = LossPlan {
-            crash,
-            crashes,
-            duration,
-            writers,
-            rate: self.rate,
-            row_size,
-            kill_delay,
-            seed: *self.seed.get_or_insert(1),
-            cores: CoreUse::decide(
-                &mut self.keep_awake,
-                None,
-                writers,
-                ServerPlace::of(&targets),
-            ),
-        };
         Ok((targets, plan))
     }
 }

@@ -2,6 +2,7 @@
 
 mod backlog;
 mod calibrate;
+mod checks;
 mod core_use;
 mod cost;
 mod explain;
@@ -23,7 +24,6 @@ mod starts;
 mod stop_condition;
 mod tap;
 mod target;
-mod units;
 mod warm_up;
 
 use schemars::{Schema, SchemaGenerator};
@@ -33,6 +33,7 @@ use toml::Table;
 pub use self::{
     backlog::{BacklogPlan, BacklogSettings},
     calibrate::{CalibratePlan, CalibrateSettings, Conditions, ReferencePlan},
+    checks::requires,
     core_use::{CoreUse, Decision},
     cost::{CostMode, CostModes, CostPlan, CostServers, CostSettings, Durability, LoggedMode},
     explain::explain,
@@ -42,11 +43,12 @@ pub use self::{
     lag::{DEFAULT_SIZE, LagPlan, LagSettings, Method, Methods, Pace, StampJoin, WritePattern},
     load_settings::{LoadRunPlan, LoadSettings},
     loss::{CrashKind, LossCase, LossPlan, LossSettings},
+    one_or_more::OneOrMore,
     reference::DelayShape,
     scale::{
         MIN_COUNTS, ReplicaCounts, ScaleMode, ScalePhase, ScalePlan, ScaleSettings, ScaleSite,
     },
-    settings::{Settings, default_text, with_default},
+    settings::{Settings, default_text, is_absent, on_off, with_default},
     site::{HttpDriver, SitePlan, Through},
     stale::{
         CheckedLoadReads, JudgedConnections, LoadCase, LoadRate, READERS, ReadConsistency,
@@ -108,8 +110,8 @@ pub enum PlanError {
     Contradiction(String),
 }
 
-fn contradiction<T>(message: &str) -> Result<T, PlanError> {
-    Err(PlanError::Contradiction(message.to_owned()))
+fn contradiction<T>(message: impl Into<String>) -> Result<T, PlanError> {
+    Err(PlanError::Contradiction(message.into()))
 }
 
 #[cfg(test)]

@@ -9,10 +9,14 @@ use serde::{
 };
 
 /// For `serde(with)`: a list of which a single value may be written as itself.
-pub(crate) struct OneOrMore<T>(PhantomData<T>);
+pub struct OneOrMore<T>(PhantomData<T>);
 
 impl<T: Serialize> OneOrMore<T> {
-    pub(crate) fn serialize<S: Serializer>(
+    /// Writes a single value as itself.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(
         values: &Option<Vec<T>>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -24,9 +28,11 @@ impl<T: Serialize> OneOrMore<T> {
 }
 
 impl<'de, T: Deserialize<'de>> OneOrMore<T> {
-    pub(crate) fn deserialize<D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Vec<T>>, D::Error> {
+    /// Reads a value or a list.
+    ///
+    /// # Errors
+    /// When a value is invalid.
+    pub fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<T>>, D::Error> {
         // Not an untagged enum, which says only that nothing fits, and not what is wrong with the value.
         deserializer.deserialize_any(Self(PhantomData)).map(Some)
     }

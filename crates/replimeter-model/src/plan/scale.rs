@@ -3,193 +3,144 @@
 mod values;
 
 use clap::ArgAction;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 pub use self::values::{ReplicaCounts, ScaleMode, ScalePhase};
 use super::{
-    PlanError, Settings, TargetSettings, WarmUp, contradiction,
+    PlanError, Settings, TargetSettings, WarmUp,
+    checks::{above_zero, from_to},
+    contradiction,
     core_use::{CoreUse, ServerPlace},
-    settings::on_off,
-    site::{HttpDriver, SitePlan, Through},
-    units,
+    on_off,
+    site::{self, HttpDriver, SitePlan, Through},
+    warm_up,
 };
 use crate::{
     load::{DataSize, MAX_THREADS, ReadTarget},
     replication::Mode,
     sandbox::SandboxSpec,
+    settings,
     shape::{MAX_REPLICAS, Shape},
     target::Target,
     time_span::TimeSpan,
 };
 
-/// Default numbers of replicas.
-const DEFAULT_REPLICAS: &str = "0..2";
 /// `ab -c 10`, as published.
 const DEFAULT_THREADS: u32 = 10;
 /// Default data set.
 const DEFAULT_SIZE: DataSize = DataSize::Bytes(20_000_000);
+/// Default warm-up.
+const WARM_UP: WarmUp = WarmUp::Time(TimeSpan::from_secs(1));
+/// Maximum warm-up.
+const MAX_WARM_UP: TimeSpan = TimeSpan::from_secs(600);
 /// Maximum number of starts of each count, and of blocks of each phase.
 const MAX_STARTS: u32 = 1000;
 /// Minimum number of replica counts for a fit.
 pub const MIN_COUNTS: usize = 5;
 
-/// The settings of `scale`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-#[command(next_help_heading = "Measurement")]
-pub struct ScaleSettings {
+settings! {
+    /// The settings of `scale`.
+    ScaleSettings;
+    /// A `scale` measurement.
+    ScalePlan(given, targets);
+
+    [Measurement]
     /// Numbers of replicas: A..B, or several with commas [default: {default}]
-    #[arg(long, value_name = "A..B")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<ReplicaCounts>,
+    replicas "A..B": ReplicaCounts = ReplicaCounts(vec![0, 1, 2]);
 
     /// How the replicas replicate: [mariadb/|mysql/]async, semi-sync or chain [default: {default}]
-    #[arg(long, value_name = "MODE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mode: Option<ScaleMode>,
+    mode "MODE": ScaleMode = ScaleMode { engine: None, mode: Mode::Async };
 
+    [Load]
     /// Number of writing clients, and of reading clients [default: {default}]
     ///
     /// They work back to back (closed loop).
-    #[arg(long, value_name = "N", help_heading = "Load")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<u32>,
+    threads "N": u32 = DEFAULT_THREADS, from_to(1, MAX_THREADS, "");
 
+    [Measurement]
     /// Counted time of each block [default: {default}]
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<TimeSpan>,
+    duration "TIME": TimeSpan = TimeSpan::from_secs(5);
 
     /// Uncounted time at the beginning of each block [default: {default}]
     ///
     /// A time, such as 2s: without rounds, a number has no meaning.
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warm_up: Option<WarmUp>,
+    only warm_up "TIME": WarmUp = WARM_UP, warm_up::of(Self::NAME, duration, WARM_UP, MAX_WARM_UP);
 
     /// Blocks of each phase on each start [default: {default}]
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub blocks: Option<u32>,
+    blocks "N": u32 = 1;
 
     /// Fresh starts of each number of replicas [default: {default}]
     ///
     /// Intervals need 2; good ones need 4.
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub starts: Option<u32>,
+    starts "N": u32 = 3;
 
+    [Load]
     /// Size of the data: rows (100000) or bytes (300MB) [default: {default}]
     ///
     /// Bytes are on disk. The published experiment has 300MB.
-    #[arg(long, value_name = "SIZE", help_heading = "Load")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data_size: Option<DataSize>,
+    data_size "SIZE": DataSize = DEFAULT_SIZE;
 
     /// Where to read: replicas, primary or all [default: {default}]
     ///
     /// With `replicas` and none there, the primary is read.
-    #[arg(long, value_name = "WHERE", help_heading = "Load")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reads: Option<ReadTarget>,
+    reads "WHERE": ReadTarget = ReadTarget::Replicas;
 
     /// How clients reach the servers [default: {default}]
     ///
     /// With http they are visitors of a small site, as in the published experiment: HAProxy, then fronts, then the servers.
-    #[arg(long, value_name = "HOW", help_heading = "Load")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub through: Option<Through>,
+    only through "HOW": Through = Through::Direct;
 
     /// Number of fronts of the site [default: 2]
     ///
     /// Several are behind HAProxy.
-    #[arg(long, value_name = "N", help_heading = "Load")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fronts: Option<u32>,
+    only fronts "N" if (through == Through::Http) else "through = http": u32 = site::DEFAULT_FRONTS, from_to(1, site::MAX_FRONTS, "");
 
     /// Processor time that a front adds to each request, such as 500us [default: 0us]
-    #[arg(long, value_name = "TIME", help_heading = "Load")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub front_cost: Option<TimeSpan>,
+    only front_cost "TIME" if (through == Through::Http) else "through = http": TimeSpan = TimeSpan::default(), site::check_cost;
 
     /// What sends the requests to the site [default: ab]
-    #[arg(long, value_name = "DRIVER", help_heading = "Load")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub driver: Option<HttpDriver>,
+    only driver "DRIVER" if (through == Through::Http) else "through = http": HttpDriver = HttpDriver::Ab;
 
     /// Keep the visitors' connections [default: off]
     ///
     /// Without, every request has a connection of its own, as in the published experiment.
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Load")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep_alive: Option<bool>,
+    #[arg(value_parser = on_off())]
+    only keep_alive "ON|OFF" if (through == Through::Http) else "through = http": bool = false;
 
     /// Requests of each kind per second (open loop) [default: back to back]
     ///
     /// At random times (Poisson process), with the driver replimeter. A request is sent when it is due if one of the --threads visitors is free; its
     /// latency counts from then.
-    #[arg(long, value_name = "R", help_heading = "Load")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<u64>,
+    only rate "R" if (through == Through::Http) else "through = http": Option<u64>, above_zero("");
 
+    [Measurement]
     /// Also measure updates, alone and during selects
-    #[arg(long, action = ArgAction::SetTrue)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub updates: Option<bool>,
+    #[arg(action = ArgAction::SetTrue)]
+    updates: bool = false;
 
     /// Measure one replica more, to check the fitted law's prediction
     ///
     /// Needs five numbers of replicas.
-    #[arg(long, action = ArgAction::SetTrue)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub check_prediction: Option<bool>,
+    #[arg(action = ArgAction::SetTrue)]
+    check_prediction: bool = false;
 
     /// Seed of the random order of the numbers of replicas [default: {default}]
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u64>,
+    seed "N": u64 = 1;
 
     /// Keep idle cores awake [default: off]
-    ///
-    /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
-    /// one thread keeps the cores busy, and the spinners would cost it throughput.
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep_awake: Option<bool>,
-}
+    keep_awake_under_load;
 
-/// A `scale` measurement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScalePlan {
-    /// Replication mode.
-    pub mode: ScaleMode,
-    /// Numbers of replicas.
-    pub replicas: ReplicaCounts,
-    /// Number of writing clients, and of reading clients.
-    pub threads: u32,
-    /// Counted duration of each block.
-    pub duration: TimeSpan,
+    plan
     /// Warm-up of each block.
-    pub warm_up: TimeSpan,
-    /// Blocks of each phase on each start.
-    pub blocks: u32,
-    /// Fresh starts of each number of replicas.
-    pub starts: u32,
-    /// The data set.
-    pub data_size: DataSize,
-    /// Servers to read from.
-    pub reads: ReadTarget,
+    warm_up: TimeSpan = warm_up.as_time().unwrap_or_default();
     /// The site that the clients go through; `None` for connections to the servers.
-    pub site: Option<ScaleSite>,
-    /// Whether updates are also measured.
-    pub updates: bool,
-    /// Whether the prediction for one more replica is tested.
-    pub check_prediction: bool,
-    /// Seed of the random order of the counts.
-    pub seed: u64,
+    site: Option<ScaleSite> = (through == Through::Http).then_some(ScaleSite {
+        site: SitePlan { fronts, cost: front_cost },
+        driver,
+        keep_alive,
+        rate,
+    });
     /// How the client uses the cores of this machine.
-    pub cores: CoreUse,
+    cores: CoreUse = CoreUse::decide(&mut given.keep_awake, None, 2 * threads, ServerPlace::Sandbox);
 }
 
 /// The site of `scale`, and its visitors.
@@ -210,133 +161,67 @@ impl Settings for ScaleSettings {
     type Plan = ScalePlan;
 
     fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, ScalePlan), PlanError> {
-        let duration = *self.duration.get_or_insert(TimeSpan::from_secs(5));
-        let longest = TimeSpan::from_secs(600);
-        let warm_up = self
-            .warm_up
-            .get_or_insert(WarmUp::Time(TimeSpan::from_secs(1)))
-            .time(Self::NAME)?;
-        units::check_at_most("warm-up", Some(warm_up), longest, "a warm-up")?;
-        units::check_within(
-            "warm-up",
-            Some(warm_up),
-            TimeSpan::from_secs(1),
-            Some(duration),
-        )?;
-        let default = |text: &str| text.parse().map_err(PlanError::Contradiction);
-        let replicas = match self.replicas.clone() {
-            Some(replicas) => replicas,
-            None => default(DEFAULT_REPLICAS)?,
-        };
-        let threads = *self.threads.get_or_insert(DEFAULT_THREADS);
-        if threads == 0 || threads > MAX_THREADS {
-            return Err(PlanError::Contradiction(format!(
-                "threads must be from 1 to {MAX_THREADS}"
-            )));
-        }
-        if duration.0 < std::time::Duration::from_millis(100) {
+        let plan = Self::resolve(self, &[])?;
+        let (replicas, threads) = (&plan.replicas, plan.threads);
+        if plan.duration < TimeSpan::from_millis(100) {
             return contradiction(
                 "a block shorter than 100ms is mostly startup; give a longer duration",
             );
         }
-        let blocks = *self.blocks.get_or_insert(1);
-        let starts = *self.starts.get_or_insert(3);
-        if !(1..=MAX_STARTS).contains(&blocks) || !(1..=MAX_STARTS).contains(&starts) {
+        if [plan.blocks, plan.starts]
+            .iter()
+            .any(|number| !(1..=MAX_STARTS).contains(number))
+        {
             return contradiction("blocks and starts must be from 1 to 1000");
         }
-        let check_prediction = *self.check_prediction.get_or_insert(false);
-        if check_prediction && replicas.counts().len() < MIN_COUNTS {
-            return Err(PlanError::Contradiction(format!(
+        if plan.check_prediction && replicas.counts().len() < MIN_COUNTS {
+            return contradiction(format!(
                 "a fit requires {MIN_COUNTS} numbers of replicas, so {replicas} gives no prediction; give more, such as 0..4"
-            )));
+            ));
         }
-        if check_prediction && replicas.max() >= MAX_REPLICAS {
+        if plan.check_prediction && replicas.max() >= MAX_REPLICAS {
             return contradiction(
                 "no sandbox with one more replica exists to check the prediction",
             );
         }
-        let site = self.site(duration, warm_up)?;
-        let plan = ScalePlan {
-            mode: *self.mode.get_or_insert(ScaleMode {
-                engine: None,
-                mode: Mode::Async,
-            }),
-            replicas: self.replicas.insert(replicas).clone(),
-            threads,
-            duration,
-            warm_up,
-            blocks,
-            starts,
-            data_size: *self.data_size.get_or_insert(DEFAULT_SIZE),
-            reads: *self.reads.get_or_insert(ReadTarget::Replicas),
-            site,
-            updates: *self.updates.get_or_insert(false),
-            check_prediction,
-            seed: *self.seed.get_or_insert(1),
-            cores: CoreUse::decide(
-                &mut self.keep_awake,
-                None,
-                2 * threads,
-                ServerPlace::Sandbox,
-            ),
-        };
+        plan.check_site()?;
         // A client reads from one server: with fewer clients than servers some would have none. A site takes them in turn.
-        let readers = plan.readers(plan.replicas.max() + u32::from(check_prediction));
+        let readers = plan.readers(replicas.max() + u32::from(plan.check_prediction));
         if threads < readers && plan.site.is_none() {
-            return Err(PlanError::Contradiction(format!(
+            return contradiction(format!(
                 "{threads} clients cannot read from {readers} servers, because each client reads from one; give at least {readers} threads, or fewer replicas"
-            )));
+            ));
         }
         let targets = plan.targets(target)?;
         Ok((targets, plan))
     }
 }
 
-impl ScaleSettings {
-    /// Fills in the settings of the site, and returns it.
-    fn site(
-        &mut self,
-        duration: TimeSpan,
-        warm_up: TimeSpan,
-    ) -> Result<Option<ScaleSite>, PlanError> {
-        let more = [
-            ("driver", self.driver.is_some()),
-            ("keep-alive", self.keep_alive.is_some()),
-            ("rate", self.rate.is_some()),
-        ];
-        let given = (&mut self.fronts, &mut self.front_cost);
-        let Some(site) = SitePlan::of(&mut self.through, given, &more)? else {
-            return Ok(None);
+impl ScalePlan {
+    /// Rejects what the site or the program that sends its requests cannot do.
+    fn check_site(&self) -> Result<(), PlanError> {
+        let Some(site) = self.site else {
+            return Ok(());
         };
-        if self.updates == Some(true) {
+        if self.updates {
             return contradiction("the site has no updates: leave updates out, or through = http");
         }
-        let driver = *self.driver.get_or_insert_default();
-        if driver == HttpDriver::Ab {
-            if self.rate.is_some() {
-                return contradiction("rate requires driver = replimeter: ab has no open loop");
-            }
-            for (key, span) in [("duration", duration), ("warm-up", warm_up)] {
-                if span.0.is_zero() || span.0.subsec_nanos() > 0 {
-                    return Err(PlanError::Contradiction(format!(
-                        "{key} = {span}: ab runs for whole seconds; round it, or use driver = replimeter"
-                    )));
-                }
+        if site.driver != HttpDriver::Ab {
+            return Ok(());
+        }
+        if site.rate.is_some() {
+            return contradiction("rate requires driver = replimeter: ab has no open loop");
+        }
+        for (key, span) in [("duration", self.duration), ("warm-up", self.warm_up)] {
+            if span.0.is_zero() || span.0.subsec_nanos() > 0 {
+                return contradiction(format!(
+                    "{key} = {span}: ab runs for whole seconds; round it, or use driver = replimeter"
+                ));
             }
         }
-        if self.rate == Some(0) {
-            return contradiction("rate must be above 0");
-        }
-        Ok(Some(ScaleSite {
-            site,
-            driver,
-            keep_alive: *self.keep_alive.get_or_insert(false),
-            rate: self.rate,
-        }))
+        Ok(())
     }
-}
 
-impl ScalePlan {
     /// Returns the phases, in order.
     #[must_use]
     pub fn phases(&self) -> Vec<ScalePhase> {

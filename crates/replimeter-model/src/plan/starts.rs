@@ -1,9 +1,10 @@
 //! Fresh starts of a sandbox's servers, which share the rounds of a run.
 
 use super::{
-    PlanError, contradiction,
+    PlanError,
+    checks::{DAY, at_most, from_to},
+    contradiction,
     stop_condition::StopCondition,
-    units::{self, DAY},
     warm_up::WarmUp,
 };
 use crate::{target::Target, time_span::TimeSpan};
@@ -39,35 +40,29 @@ pub(super) fn only_of_sandboxes(
     Ok(())
 }
 
-/// Returns the number of starts: as given, or as many as the rounds are enough for.
-pub(super) fn number(given: Option<u32>, until: StopCondition) -> Result<u32, PlanError> {
-    let Some(starts) = given else {
-        return Ok(enough_for(until));
-    };
-    if !(1..=MAX_STARTS).contains(&starts) {
-        return Err(PlanError::Contradiction(format!(
-            "starts must be from 1 to {MAX_STARTS}"
-        )));
-    }
-    match until {
-        StopCondition::Rounds(rounds) if rounds < u64::from(starts) => {
-            contradiction("each start needs a round: give at least as many rounds as starts")
+/// Rejects numbers of starts that the rounds or the time cannot be shared among.
+pub(super) fn share(until: StopCondition) -> impl Fn(&str, &u32) -> Result<(), PlanError> {
+    move |field, starts| {
+        from_to(1, MAX_STARTS, "")(field, starts)?;
+        match until {
+            StopCondition::Rounds(rounds) if rounds < u64::from(*starts) => {
+                contradiction("each start needs a round: give at least as many rounds as starts")
+            }
+            _ => Ok(()),
         }
-        _ => Ok(starts),
     }
 }
 
-/// Returns the time over which starts are spread.
-pub(super) fn over(given: Option<TimeSpan>, starts: u32) -> Result<Option<TimeSpan>, PlanError> {
-    if given.is_some() && starts < 2 {
-        return contradiction("over spreads starts over a time: give starts 2 or more");
+/// Rejects an implausible time over which starts are spread, and any with one start.
+pub(super) fn spread(starts: u32) -> impl Fn(&str, &TimeSpan) -> Result<(), PlanError> {
+    move |field, time| match starts {
+        0 | 1 => contradiction("over spreads starts over a time: give starts 2 or more"),
+        _ => at_most(DAY, "the time over which starts are spread")(field, time),
     }
-    units::check_at_most("over", given, DAY, "the time over which starts are spread")?;
-    Ok(given)
 }
 
 /// Returns the number of starts that the rounds or the time are enough for.
-fn enough_for(until: StopCondition) -> u32 {
+pub(super) fn enough_for(until: StopCondition) -> u32 {
     let starts = match until {
         StopCondition::Rounds(rounds) => rounds / START_ROUNDS,
         StopCondition::Elapsed(span) => span.0.as_secs(),
@@ -110,11 +105,8 @@ mod tests {
 
     #[test]
     fn only_several_starts_are_spread() {
-        let hour = Some(TimeSpan::from_secs(3600));
-        assert_eq!(over(hour, 2).unwrap(), hour);
-        assert_eq!(over(None, 1).unwrap(), None);
-        for (given, starts) in [(hour, 1), (Some(TimeSpan::from_secs(90_000)), 10)] {
-            assert!(over(given, starts).is_err());
-        }
+        let check = |seconds, starts| spread(starts)("over", &TimeSpan::from_secs(seconds));
+        assert!(check(3600, 2).is_ok());
+        assert!(check(3600, 1).is_err() && check(90_000, 10).is_err());
     }
 }

@@ -26,12 +26,4 @@ impl StopCondition {
             (rounds, None) => Ok(Self::Rounds(rounds.unwrap_or(DEFAULT_ROUNDS))),
         }
     }
-
-    /// Returns the number of rounds or the time.
-    pub(super) fn rounds_and_duration(self) -> (Option<u64>, Option<TimeSpan>) {
-        match self {
-            Self::Rounds(rounds) => (Some(rounds), None),
-            Self::Elapsed(span) => (None, Some(span)),
-        }
-    }
 }

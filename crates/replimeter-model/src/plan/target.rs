@@ -2,163 +2,126 @@
 
 use std::path::PathBuf;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use super::{PlanError, contradiction, one_or_more::OneOrMore, units};
+use super::{
+    PlanError,
+    checks::{SECOND, at_most},
+    contradiction,
+};
 use crate::{
     sandbox::{Bandwidth, Cpus, LinkSpec, SandboxRef, SandboxSpec, WaitPoint},
     server_option::NodeOption,
+    settings,
     shape::Shape,
     target::{Endpoint, NodeSpec, PRIMARY, Role, Target, replica_name},
     time_span::TimeSpan,
 };
 
-/// The target, as command line and plan files have it. The URLs of the user's servers with passwords are options of
-/// the command line alone.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-#[command(next_help_heading = "Sandbox")]
-pub struct TargetSettings {
+/// Maximum delay of a link, and its jitter.
+const MAX_LINK_DELAY: TimeSpan = TimeSpan::from_secs(10);
+
+settings! {
+    /// The target, as command line and plan files have it. The URLs of the user's servers with passwords are options of
+    /// the command line alone.
+    TargetSettings;
+
+    [Target]
     /// Shape to start, or running sandbox; may be repeated [default: async:1]
     ///
     /// A shape is `[mariadb/|mysql/]MODE:N` with the modes none, async:N, semi-sync:N, chain:N, galera:N and
     /// group:N; its servers are removed after the run. A running sandbox stays. Several are measured one after
     /// another.
-    #[arg(long, value_name = "SHAPE|NAME", help_heading = "Target")]
-    #[serde(
-        with = "OneOrMore::<SandboxRef>",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub sandbox: Option<Vec<SandboxRef>>,
+    #[serde(with = "super::OneOrMore::<SandboxRef>")]
+    sandbox "SHAPE|NAME": Option<Vec<SandboxRef>>;
 
+    [Sandbox]
     /// Start the sandbox's servers with this option; may be repeated
     ///
     /// `sync_binlog=1` is for all servers, `replica1:slave_parallel_threads=4` for one. NODE is primary, replicas,
     /// replica1 …, or node1 ….
-    #[arg(long = "server-option", value_name = "[NODE:]NAME=VALUE")]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub server_options: Vec<NodeOption>,
+    #[arg(long = "server-option")]
+    server_options "[NODE:]NAME=VALUE": Vec<NodeOption>;
 
     /// Start the servers of this directory only [default: all that are found]
     ///
     /// Without it they are searched in PATH, in the usual directories and in the private one (REPLIMETER_HOME), which
     /// `replimeter servers add` fills. `replimeter servers` lists them.
-    #[arg(long, value_name = "DIR")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub servers: Option<PathBuf>,
+    servers "DIR": Option<PathBuf>;
 
     /// Run the replicas on another server [default: the primary's]
     ///
     /// Its directory, or the beginning of its version as `replimeter servers` lists it.
-    #[arg(long, value_name = "DIR|VERSION")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub replica_server: Option<String>,
+    replica_server "DIR|VERSION": Option<String>;
 
     /// When a semi-synchronous primary waits [default: the server's own]
-    #[arg(long, value_name = "POINT")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wait_point: Option<WaitPoint>,
+    wait_point "POINT": Option<WaitPoint>;
 
     /// Replicas that a semi-synchronous MySQL primary waits for [default: 1]
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wait_for_replicas: Option<u32>,
+    wait_for_replicas "N": Option<u32>;
 
     /// Let every member of a group (Group Replication) accept writes
-    #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub multi_primary: bool,
+    multi_primary: bool;
 
     /// Put links with this one-way delay between the sandbox's servers
     ///
     /// There is one link between every two servers that replicate, with this delay in each direction, such as 250us
     /// or 5ms; 0 is the link alone.
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub link_delay: Option<TimeSpan>,
+    link_delay "TIME": Option<TimeSpan>, at_most(MAX_LINK_DELAY, "a link");
 
     /// Vary the delay of links by up to this time, up and down
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub link_jitter: Option<TimeSpan>,
+    link_jitter "TIME": Option<TimeSpan>, at_most(MAX_LINK_DELAY, "the jitter of a link");
 
     /// Limit the bandwidth of each link, in each direction, such as 100mbit
-    #[arg(long, value_name = "BANDWIDTH")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub link_bandwidth: Option<Bandwidth>,
+    link_bandwidth "BANDWIDTH": Option<Bandwidth>;
 
     /// Put a link with this one-way delay in front of each server
     ///
     /// Replimeter then measures from another host, as it were: each statement and each answer takes this time longer.
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_link_delay: Option<TimeSpan>,
+    client_link_delay "TIME": Option<TimeSpan>, at_most(SECOND, "the link of a client");
 
     /// Make each flush of a server to the disk take at least this time
     ///
     /// Flushes (fsync, fdatasync) of a server wait for one another, as on a disk of its own. A library that is loaded
     /// into the servers waits.
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flush_delay: Option<TimeSpan>,
+    flush_delay "TIME": Option<TimeSpan>, at_most(SECOND, "the flush of a disk");
 
     /// Load NOW_USEC() and NOW_NSEC() into every server
     ///
     /// They return the server's clock; --method stamp-udf needs them.
-    #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub udf: bool,
+    udf: bool;
 
     /// Enable the FEDERATED engine in every server
-    #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub federated: bool,
+    federated: bool;
 
     /// Give each server a fixed share of this machine, in cores
     ///
     /// Whole numbers (1, 2) are cores of its own; a fraction (0.5) needs a control group that Replimeter may
     /// create.
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpus_per_server: Option<Cpus>,
+    cpus_per_server "N": Option<Cpus>;
 
     /// Make each server and the client a host of its own, as far as possible
     ///
     /// Each server gets the same share of this machine's cores, and the client as many or the rest: whole ones if there are enough, or
     /// else a quota on one core, which needs a control group that Replimeter may create. Otherwise they share the cores, and a
     /// warning says why. For throughput: a server that has used up its quota pauses for some milliseconds.
-    #[arg(long, conflicts_with = "cpus_per_server")]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub hosts: bool,
+    #[arg(conflicts_with = "cpus_per_server")]
+    hosts: bool;
 
     /// Your primary
-    #[arg(skip)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub primary: Option<Endpoint>,
+    file primary: Option<Endpoint>;
 
     /// Its replicas
-    #[arg(skip)]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub replicas: Vec<Endpoint>,
+    file replicas: Vec<Endpoint>;
 
     /// Your servers, each with its name
-    #[arg(skip)]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<NodeSpec>,
+    file nodes: Vec<NodeSpec>;
 
+    [Target]
     /// Option file with user and password [default: ~/.my.cnf]
     ///
     /// A password is taken from the first of: the URL, the environment (REPLIMETER_PRIMARY_PASSWORD,
     /// REPLIMETER_REPLICA1_PASSWORD …, REPLIMETER_PASSWORD, MYSQL_PWD), this file, the prompt of --ask-password.
-    #[arg(
-        long,
-        value_name = "FILE",
-        help_heading = "Target",
-        display_order = 100
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub defaults_file: Option<PathBuf>,
+    #[arg(display_order = 100)]
+    defaults_file "FILE": Option<PathBuf>;
 }
 
 /// The default target.
@@ -203,30 +166,6 @@ impl TargetSettings {
         Ok(targets)
     }
 
-    /// Rejects implausibly long times.
-    pub(super) fn check_times(&self) -> Result<(), PlanError> {
-        let most = TimeSpan::from_secs(10);
-        units::check_at_most("link-delay", self.link_delay, most, "a link")?;
-        units::check_at_most(
-            "client-link-delay",
-            self.client_link_delay,
-            TimeSpan::from_secs(1),
-            "the link of a client",
-        )?;
-        units::check_at_most(
-            "flush-delay",
-            self.flush_delay,
-            TimeSpan::from_secs(1),
-            "the flush of a disk",
-        )?;
-        units::check_at_most(
-            "link-jitter",
-            self.link_jitter,
-            most,
-            "the jitter of a link",
-        )
-    }
-
     /// Returns all named targets, with their defaults filled in.
     ///
     /// # Errors
@@ -235,7 +174,7 @@ impl TargetSettings {
         if self.own_servers_given() {
             return Ok(vec![Target::Nodes(self.own_servers()?)]);
         }
-        self.check_times()?;
+        self.check_values()?;
         let named = match &self.sandbox {
             Some(named) => named.clone(),
             None => vec![DEFAULT_SANDBOX.parse().map_err(PlanError::Contradiction)?],

@@ -2,7 +2,11 @@
 
 use std::{fmt, str::FromStr};
 
-use super::PlanError;
+use super::{
+    PlanError,
+    checks::{HOUR, at_most, part_of},
+    contradiction,
+};
 use crate::time_span::TimeSpan;
 
 /// The beginning of a measurement, which is not counted; written as a number of rounds, or as a time with
@@ -15,21 +19,33 @@ pub enum WarmUp {
     Time(TimeSpan),
 }
 
-impl WarmUp {
-    /// Returns the time, for a measurement without rounds.
-    ///
-    /// # Errors
-    /// When it is a number of rounds.
-    pub(super) fn time(self, command: &str) -> Result<TimeSpan, PlanError> {
-        match self {
-            Self::Time(span) => Ok(span),
-            Self::Rounds(0) => Ok(TimeSpan::default()),
-            Self::Rounds(rounds) => Err(PlanError::Contradiction(format!(
+/// Checks the warm-up of a command without rounds: a time of at most `most`, which is a part of the duration unless it is the default.
+pub(super) fn of(
+    command: &str,
+    duration: TimeSpan,
+    default: WarmUp,
+    most: TimeSpan,
+) -> impl Fn(&str, &WarmUp) -> Result<(), PlanError> {
+    move |field, value| {
+        if let WarmUp::Rounds(rounds @ 1..) = value {
+            return contradiction(format!(
                 "warm-up = {rounds}: {command} has no rounds; give a time with its unit, such as 2s"
-            ))),
+            ));
         }
+        let [time, default] = [*value, default].map(|one| one.as_time().unwrap_or_default());
+        at_most(most, "a warm-up")(field, &time)?;
+        part_of(Some(duration), default)(field, &time)
     }
+}
 
+/// Rejects an implausible warm-up of a command with rounds.
+pub(super) fn of_rounds(field: &str, value: &WarmUp) -> Result<(), PlanError> {
+    value
+        .as_time()
+        .map_or(Ok(()), |time| at_most(HOUR, "a warm-up")(field, &time))
+}
+
+impl WarmUp {
     /// Returns the time, or `None` for a number of rounds.
     #[must_use]
     pub fn as_time(self) -> Option<TimeSpan> {
@@ -91,10 +107,11 @@ mod tests {
 
     #[test]
     fn commands_without_rounds_accept_a_time_only() {
-        let time = |text: &str| text.parse::<WarmUp>().unwrap().time("load");
-        assert_eq!(time("2s").unwrap(), TimeSpan::from_secs(2));
-        assert_eq!(time("0").unwrap(), TimeSpan::default());
-        let refused = time("50").unwrap_err().to_string();
+        let second = TimeSpan::from_secs(1);
+        let check = of("load", second, WarmUp::Time(second), second);
+        let check = |text: &str| check("warm_up", &text.parse().unwrap());
+        assert!(check("1s").is_ok() && check("0").is_ok());
+        let refused = check("50").unwrap_err().to_string();
         assert!(refused.contains("load has no rounds"), "{refused}");
     }
 }

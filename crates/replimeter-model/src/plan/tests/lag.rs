@@ -10,9 +10,9 @@ fn runs_of_the_disturbance_differ_in_methods_only() {
     ];
     let [alone, together] = runs.map(|text| planned::<LagSettings>(text).unwrap());
     assert_eq!(alone.targets, together.targets);
-    assert!(alone.plan.starts > 1 && alone.plan.methods != together.plan.methods);
+    assert!(alone.plan.starts > 1 && alone.plan.method != together.plan.method);
     let together = LagPlan {
-        methods: alone.plan.methods.clone(),
+        method: alone.plan.method.clone(),
         ..together.plan
     };
     assert_eq!(alone.plan, together);
