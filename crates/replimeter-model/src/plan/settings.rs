@@ -109,8 +109,9 @@ macro_rules! settings {
     ) => {
         $crate::settings! {
             @[$heading $given]
-            [$($fields)* $(#[$meta])*
+            [$($fields)*
                 #[arg(long $(, value_name = $value)?, help_heading = stringify!($heading))]
+                $(#[$meta])*
                 #[serde(skip_serializing_if = "replimeter_model::plan::is_absent")]
                 pub $name: Option<$type>,]
             [$($fill)*
@@ -132,8 +133,9 @@ macro_rules! settings {
     ) => {
         $crate::settings! {
             @[$heading $given]
-            [$($fields)* $(#[$meta])*
+            [$($fields)*
                 #[arg(long $(, value_name = $value)?, help_heading = stringify!($heading))]
+                $(#[$meta])*
                 #[serde(skip_serializing_if = "replimeter_model::plan::is_absent")]
                 pub $name: $type,]
             [$($fill)*
