@@ -123,7 +123,7 @@ pub(super) fn posts_are_missing_without_a_remedy() {
         "Cost of the remedies",
         "POST /insert (post ",
         "GET /",
-        "HAProxy passes requests",
+        "HAProxy passed requests",
     ] {
         assert!(text.contains(wanted), "`{wanted}` is missing in {text}");
     }
