@@ -106,10 +106,8 @@ pub(crate) fn relation(
         let mut next = Vec::new();
         for step in frontier {
             // Every member of a cluster behind a replica has what one of them receives.
-            for sibling in 0..servers.len() {
-                if same_cluster(servers, step.at, sibling)
-                    && !std::mem::replace(&mut reached[sibling], true)
-                {
+            for (sibling, reached) in reached.iter_mut().enumerate() {
+                if same_cluster(servers, step.at, sibling) && !std::mem::replace(reached, true) {
                     next.push(Upstream {
                         at: sibling,
                         first: step.first.or(Some(FirstStep::Cluster)),
