@@ -95,6 +95,13 @@ impl RenamedKeys {
         None
     }
 
+    /// Returns whether a path with this first key can have another name today; cheaper than to look all paths up.
+    #[must_use]
+    pub fn may_rename(&self, root: &str) -> bool {
+        let mut old = self.entries.keys();
+        old.any(|path| path.contains(root) || path.contains('*'))
+    }
+
     /// Returns today's name of a recorded path; `None` if it was removed.
     ///
     /// # Panics

@@ -64,9 +64,13 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 /// Returns a recorded value with the names of today.
-fn renamed(names: &RenamedKeys, command: &str, recorded: &Value) -> Value {
+fn renamed(names: &RenamedKeys, command: &str, recorded: Value) -> Value {
+    let mut roots = recorded.as_object().into_iter().flat_map(Map::keys);
+    if !roots.any(|root| names.may_rename(root)) {
+        return recorded;
+    }
     let mut value = Value::Null;
-    for (path, leaf) in leaves(recorded) {
+    for (path, leaf) in leaves(&recorded) {
         if let Some(path) = names.today(command, &path) {
             put(&mut value, &path, leaf);
         }
@@ -184,7 +188,7 @@ impl Recorded {
         let command = command(&plan);
         let calls = lines(&folder.join(CALLS))
             .into_iter()
-            .map(|call| renamed(names, command, &call))
+            .map(|call| renamed(names, command, call))
             .collect();
         Self {
             run,
@@ -411,9 +415,9 @@ fn recorded_call_gets_the_names_of_today() {
     let names = RenamedKeys::of(map);
     let recorded = serde_json::json!({"answer": "a", "old": [1, 2], "results": [{"missing": 1, "n": null}, {"missing": 2, "n": []}]});
     let now = serde_json::json!({"headline": "a", "results": {"rows": [{"lost": 1, "n": null}, {"lost": 2, "n": []}]}});
-    assert_eq!(renamed(&names, "loss", &recorded), now);
+    assert_eq!(renamed(&names, "loss", recorded.clone()), now);
     assert!(names.unused().is_empty());
-    let of_lag = renamed(&names, "lag", &recorded);
+    let of_lag = renamed(&names, "lag", recorded);
     assert_eq!(
         differences(&of_lag, &now).len(),
         4,
