@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    CommitSource, Position,
+    CommitSource, Numbers, Position,
     gtid_set::{DomainGtid, GtidSet, domain_gtids},
 };
 use crate::{ServerError, Session, facts::ServerFacts};
@@ -50,16 +50,10 @@ impl Executed {
     pub fn has(&self, source: &CommitSource, number: u64) -> bool {
         match (self, source) {
             (Self::Domains { logged, .. }, CommitSource::Domain(domain, server)) => {
-                let mut same = logged
-                    .iter()
-                    .filter(|last| (last.domain, last.server) == (*domain, *server));
-                same.any(|last| number <= last.sequence)
+                last_of(logged, *domain, *server).is_some_and(|last| number <= last)
             }
             (Self::Set(set), CommitSource::Uuid(uuid, tag)) => {
-                let intervals = set.intervals(&uuid.to_string(), tag.as_str());
-                intervals
-                    .iter()
-                    .any(|(first, last)| (*first..=*last).contains(&number))
+                Numbers::In(set.intervals(&uuid.to_string(), tag.as_str())).contains(number)
             }
             _ => false,
         }
@@ -70,14 +64,9 @@ impl Executed {
     pub fn lacks(&self, before: &Self) -> bool {
         match (before, self) {
             (Self::Set(before), Self::Set(now)) => !before.subtract(now).is_empty(),
-            (Self::Domains { logged: before, .. }, Self::Domains { logged: now, .. }) => {
-                before.iter().any(|old| {
-                    let mut same = now
-                        .iter()
-                        .filter(|new| (new.domain, new.server) == (old.domain, old.server));
-                    !same.any(|new| new.sequence >= old.sequence)
-                })
-            }
+            (Self::Domains { logged: before, .. }, Self::Domains { logged: now, .. }) => before
+                .iter()
+                .any(|old| last_of(now, old.domain, old.server) < Some(old.sequence)),
             _ => false,
         }
     }
@@ -108,6 +97,14 @@ impl Executed {
     }
 }
 
+/// Returns the last number of a server in a domain.
+fn last_of(known: &[DomainGtid], domain: u32, server: u32) -> Option<u64> {
+    let same = known
+        .iter()
+        .filter(|one| (one.domain, one.server) == (domain, server));
+    same.map(|one| one.sequence).max()
+}
+
 /// A server reports only its last number of each domain and origin; the transactions between the two
 /// last numbers exist on only one server.
 fn errant_of_domains(
@@ -117,11 +114,8 @@ fn errant_of_domains(
 ) -> (u64, String) {
     let (mut count, mut text) = (0u64, String::new());
     for last in old {
-        let known = logged
-            .iter()
-            .chain(applied)
-            .filter(|one| (one.domain, one.server) == (last.domain, last.server));
-        let has = known.map(|one| one.sequence).max().unwrap_or(0);
+        let known = [logged, applied].map(|known| last_of(known, last.domain, last.server));
+        let has = known.into_iter().flatten().max().unwrap_or(0);
         if last.sequence <= has {
             continue;
         }
