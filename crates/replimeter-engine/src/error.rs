@@ -32,6 +32,11 @@ pub enum ErrorKind {
     Unfit,
 }
 
+/// Access denied for user.
+pub(crate) const ACCESS_DENIED: u16 = 1045;
+/// A special privilege is missing.
+pub(crate) const SPECIAL_DENIED: u16 = 1227;
+
 /// A failure of one server.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{node} ({address}): {operation}: {cause}")]
@@ -90,14 +95,7 @@ impl ServerError {
             kind,
         }
     }
-}
 
-/// Access denied for user.
-pub(crate) const ACCESS_DENIED: u16 = 1045;
-/// A special privilege is missing.
-pub(crate) const SPECIAL_DENIED: u16 = 1227;
-
-impl ServerError {
     /// Returns why the server refused, if it did.
     #[must_use]
     pub fn class(&self) -> Option<ErrorClass> {
