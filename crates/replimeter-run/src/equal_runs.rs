@@ -9,7 +9,6 @@ use replimeter_model::{
 };
 use replimeter_render::{compare::equal_runs as words, files};
 use replimeter_stats::compare::{LEVEL, MIN_KNOWN, RunSpread};
-use serde_json::Value;
 
 use crate::{
     differences::{Documents, differences},
@@ -80,9 +79,8 @@ fn leading_of<M: Measurement>(dir: &Path, this: &Documents) -> Option<f64> {
     if manifest.schema != MANIFEST_SCHEMA {
         return None;
     }
-    let summary: Value = serde_json::from_str(&text(SUMMARY)?).ok()?;
     let other = Documents {
-        summary: summary.clone(),
+        summary: serde_json::from_str(&text(SUMMARY)?).ok()?,
         manifest,
         plan,
     };
@@ -90,7 +88,7 @@ fn leading_of<M: Measurement>(dir: &Path, this: &Documents) -> Option<f64> {
     if differs.iter().any(|one| one.kind != "other variable") {
         return None;
     }
-    let document: Document<M> = serde_json::from_value(summary).ok()?;
+    let document: Document<M> = serde_json::from_value(other.summary).ok()?;
     (document.status == RunStatus::Complete)
         .then(|| M::leading(&document))
         .flatten()
