@@ -66,17 +66,17 @@ fn measure(threads: u32, combination: usize) -> [Option<f64>; 2] {
 /// Measures all combinations in turns, without a load and with each, and compares those that differ in one setting.
 pub(crate) fn ablation() {
     for threads in THREADS {
-        let turns = (0..TIMES).map(|turn| {
+        let repetitions = (0..TIMES).map(|repetition| {
             let mut measured = [[None; 2]; COMBINATIONS];
             for step in 0..COMBINATIONS {
                 // In reverse in every second turn, so that a drift of the machine cancels.
                 let reversed = COMBINATIONS - 1 - step;
-                let combination = if turn % 2 == 0 { step } else { reversed };
+                let combination = if repetition % 2 == 0 { step } else { reversed };
                 measured[combination] = measure(threads, combination);
             }
             measured
         });
-        let turns: Vec<_> = turns.collect();
+        let repetitions: Vec<_> = repetitions.collect();
         for (bit, setting) in SETTINGS.iter().enumerate() {
             let [without, with] = setting.states;
             let changed = format!("{}{with}/{without}", setting.name);
@@ -87,9 +87,9 @@ pub(crate) fn ablation() {
                     .map(|(at, other)| format!(", {}{}", other.name, other.state(off, at)))
                     .collect();
                 for (figure, what) in ["lag", "load"].into_iter().enumerate() {
-                    let pairs = turns
+                    let pairs = repetitions
                         .iter()
-                        .map(|turn| turn[on][figure].zip(turn[off][figure]));
+                        .map(|repetition| repetition[on][figure].zip(repetition[off][figure]));
                     // Without a load it has no throughput.
                     if let Some(pairs) = pairs.collect::<Option<Vec<_>>>() {
                         let name = format!("{what}, {threads} threads: {changed}{others}");

@@ -17,7 +17,7 @@ use replimeter_engine::{
 };
 use replimeter_model::target::{Endpoint, Secret, SslMode};
 
-use crate::load::{COUNTED, LOOK, RAMP, ROWS};
+use crate::load::{COUNTED, POLL_INTERVAL, RAMP, ROWS};
 
 /// Sends the same bytes as a point select from one loop over events, without clock and recording, and
 /// reads answers without decoding them.
@@ -85,7 +85,7 @@ fn polled<T>(future: impl Future<Output = T>) -> T {
         if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
             return done;
         }
-        thread::sleep(LOOK / 1000);
+        thread::sleep(POLL_INTERVAL / 1000);
     }
 }
 
@@ -142,9 +142,9 @@ fn ask(sockets: &mut [BareSocket]) -> u64 {
     let began = Instant::now();
     let (from, until) = (RAMP, RAMP + COUNTED);
     let (mut counts, mut counted) = (false, 0);
-    for turn in 0u64.. {
+    for pass in 0u64.. {
         // Reads the clock once in 64 turns, which costs almost nothing.
-        if turn % 64 == 0 {
+        if pass % 64 == 0 {
             let now = began.elapsed();
             counts = now >= from;
             if now >= until {

@@ -35,8 +35,8 @@ pub(crate) fn compare() {
         },
     );
     let (mut took, mut memory) = (Vec::new(), Vec::new());
-    for turn in 0..TIMES {
-        let out = format!("out{turn}");
+    for repetition in 0..TIMES {
+        let out = format!("out{repetition}");
         let (seconds, most) = watched(&tool, &["compare", "a", "b", "--run-dir", &out]);
         took.push(seconds);
         memory.push(most);

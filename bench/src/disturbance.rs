@@ -20,7 +20,7 @@ use crate::{TIMES, line, ratio};
 /// Connections of the load.
 const WRITERS: u32 = 8;
 /// Duration of a counted repetition.
-const TURN: Duration = Duration::from_secs(4);
+const REPETITION: Duration = Duration::from_secs(4);
 /// Time before each repetition that is not counted, in which the measurement starts.
 const SETTLE: Duration = Duration::from_millis(1500);
 /// The tap with the fewest wake-ups, at the cost of later timestamps.
@@ -59,15 +59,15 @@ fn capacity(sandbox: &Sandbox) -> f64 {
                 *count.lock().unwrap() += own;
             });
         }
-        thread::sleep(TURN);
+        thread::sleep(REPETITION);
         stop.store(true, Ordering::Relaxed);
     });
     let count = *count.lock().unwrap();
-    count as f64 / TURN.as_secs_f64()
+    count as f64 / REPETITION.as_secs_f64()
 }
 
 /// Runs one repetition; returns p50 and p99 of the response, in µs, and the number of inserts.
-fn turn(sandbox: &Sandbox, rate: f64) -> (f64, f64, usize) {
+fn repetition(sandbox: &Sandbox, rate: f64) -> (f64, f64, usize) {
     let all = Mutex::new(Vec::new());
     let every = Duration::from_secs_f64(f64::from(WRITERS) / rate);
     let begin = Instant::now() + Duration::from_millis(50);
@@ -78,7 +78,7 @@ fn turn(sandbox: &Sandbox, rate: f64) -> (f64, f64, usize) {
                 let mut session = session(&sandbox.nodes()[0]);
                 let mut own = Vec::new();
                 let mut due = begin + every * writer / WRITERS;
-                while due < begin + SETTLE + TURN {
+                while due < begin + SETTLE + REPETITION {
                     if let Some(left) = due.checked_duration_since(Instant::now()) {
                         thread::sleep(left);
                     }
@@ -198,10 +198,10 @@ pub(crate) fn disturbance() {
                     thread::sleep(Duration::from_millis(1500));
                 }
                 // Processor time includes the settling time, the count of transactions does not.
-                let share = 1e3 * TURN.as_secs_f64() / (TURN + SETTLE).as_secs_f64();
+                let share = 1e3 * REPETITION.as_secs_f64() / (REPETITION + SETTLE).as_secs_f64();
                 let before = cpu_ms(pid);
                 let tool_before = child.as_ref().map_or(0.0, |child| cpu_ms(child.id()));
-                let measured = turn(&sandbox, half);
+                let measured = repetition(&sandbox, half);
                 let index = usize::from(!attached);
                 results[index] = measured;
                 cpu[index] = (cpu_ms(pid) - before) * share / measured.2 as f64;

@@ -23,7 +23,7 @@ const REPLICAS: usize = 2;
 /// Rows that the load reads.
 const ROWS: u64 = 1000;
 /// Duration of a counted turn, and the time before it that is not counted. Short, since a virtual machine's speed changes within seconds.
-const TURN: Duration = Duration::from_millis(800);
+const REPETITION: Duration = Duration::from_millis(800);
 const SETTLE: Duration = Duration::from_millis(200);
 /// Turns of each kind.
 const ROUNDS: usize = 32;
@@ -70,7 +70,7 @@ fn selects(sandbox: &Sandbox) -> (f64, f64) {
         }
         thread::sleep(SETTLE);
         let (before, began, used) = (counted.load(Ordering::Relaxed), Instant::now(), cpu_time());
-        thread::sleep(TURN);
+        thread::sleep(REPETITION);
         let done = (counted.load(Ordering::Relaxed) - before) as f64;
         let (elapsed, used) = (began.elapsed().as_secs_f64(), cpu_time() - used);
         stop.store(true, Ordering::Relaxed);
@@ -79,7 +79,7 @@ fn selects(sandbox: &Sandbox) -> (f64, f64) {
 }
 
 /// Measures the primary, like `selects`, while the replicas do this.
-fn turn(sandbox: &Sandbox, neighbor: Neighbor) -> (f64, f64) {
+fn repetition(sandbox: &Sandbox, neighbor: Neighbor) -> (f64, f64) {
     let replicas = || sandbox.members().iter().skip(1).map(|member| member.pid);
     let stop = AtomicBool::new(false);
     if neighbor == Neighbor::Stopped {
@@ -137,7 +137,7 @@ pub(crate) fn hosts() {
             // The order changes between rounds.
             for step in 0..NEIGHBORS.len() {
                 let next = (step + pair) % NEIGHBORS.len();
-                let (done, used) = turn(&sandbox, NEIGHBORS[next]);
+                let (done, used) = repetition(&sandbox, NEIGHBORS[next]);
                 per_second[next] = done;
                 if NEIGHBORS[next] == Neighbor::Stopped {
                     cores += used / ROUNDS as f64;

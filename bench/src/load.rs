@@ -35,7 +35,7 @@ pub(crate) const COUNTED: Duration = Duration::from_secs(3);
 pub(crate) const RAMP: Duration = Duration::from_secs(1);
 const CONNECTIONS: [u32; 4] = [1, 8, 64, 512];
 /// Time between two readings of a client's processor time.
-pub(crate) const LOOK: Duration = Duration::from_millis(25);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Server options: no flushes, and all rows in memory, so that the disk has no effect.
 const OPTIONS: [&str; 4] = [
@@ -95,13 +95,13 @@ pub(crate) fn load() {
     .unwrap();
     for workload in ["point-select", "oltp-mix", "update-key", "insert"] {
         for connections in CONNECTIONS.into_iter().filter(|_| wanted(workload)) {
-            beside(node, workload, connections);
+            compare_with_sysbench(node, workload, connections);
         }
     }
     if wanted("socket") {
         let node = by_socket(&sandbox.members()[0]);
         for connections in CONNECTIONS {
-            beside(&node, "point-select", connections);
+            compare_with_sysbench(&node, "point-select", connections);
         }
     }
     drop(set.remove(node));
@@ -166,7 +166,7 @@ struct LoadResult {
 }
 
 /// Measures both alternately; for point selects a bare loop, too.
-fn beside(node: &Node, workload: &str, connections: u32) {
+fn compare_with_sysbench(node: &Node, workload: &str, connections: u32) {
     let (mut ours, mut theirs, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds() {
         // The order alternates, so that a drift of the machine affects both.
@@ -187,16 +187,16 @@ fn beside(node: &Node, workload: &str, connections: u32) {
         .as_ref()
         .map_or("TCP", |_| "Unix socket");
     let what = format!("load: {workload}, {connections} connections, {way}");
-    let of = |turns: &[LoadResult], pick: fn(&LoadResult) -> f64| {
-        turns.iter().map(pick).collect::<Vec<_>>()
+    let of = |results: &[LoadResult], pick: fn(&LoadResult) -> f64| {
+        results.iter().map(pick).collect::<Vec<_>>()
     };
     let mean = |values: Vec<f64>| figure(&values).0;
     line(
         &format!("{what}: per s, Replimeter and sysbench"),
         format!(
             "{:.0} {:.0}",
-            mean(of(&ours, |turn| turn.per_s)),
-            mean(of(&theirs, |turn| turn.per_s))
+            mean(of(&ours, |result| result.per_s)),
+            mean(of(&theirs, |result| result.per_s))
         ),
         "",
     );
@@ -205,32 +205,32 @@ fn beside(node: &Node, workload: &str, connections: u32) {
     };
     line(
         &format!("{what}: throughput / sysbench"),
-        ratio(&ours, &theirs, |turn| turn.per_s),
+        ratio(&ours, &theirs, |result| result.per_s),
         "low ≥ 0.97",
     );
     line(
         &format!("{what}: client CPU (µs), Replimeter and sysbench"),
         format!(
             "{:.2} {:.2}",
-            mean(of(&ours, |turn| turn.cpu_us)),
-            mean(of(&theirs, |turn| turn.cpu_us))
+            mean(of(&ours, |result| result.cpu_us)),
+            mean(of(&theirs, |result| result.cpu_us))
         ),
         "",
     );
     line(
         &format!("{what}: client CPU / sysbench"),
-        ratio(&ours, &theirs, |turn| turn.cpu_us),
+        ratio(&ours, &theirs, |result| result.cpu_us),
         "≤ 0.90",
     );
     if !bare.is_empty() {
         line(
             &format!("{what}: client CPU / bare event loop"),
-            ratio(&ours, &bare, |turn| turn.cpu_us),
+            ratio(&ours, &bare, |result| result.cpu_us),
             "≤ 1.15",
         );
         line(
             &format!("{what}: throughput / bare event loop"),
-            ratio(&ours, &bare, |turn| turn.per_s),
+            ratio(&ours, &bare, |result| result.per_s),
             "",
         );
     }
@@ -262,7 +262,7 @@ fn watched(mut child: Child) -> (String, f64) {
         if let Some(cpu) = cpu_of(&child) {
             readings.push((began.elapsed().as_secs_f64(), cpu));
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     assert!(child.wait().unwrap().success());
     let window = COUNTED.as_secs_f64() * 0.8;
@@ -455,7 +455,7 @@ fn many_connections() {
     let mut most = 0.0f64;
     while child.try_wait().unwrap().is_none() {
         most = most.max(resident(&child).unwrap_or(0.0));
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     assert!(child.wait().unwrap().success());
     let mut text = String::new();

@@ -181,8 +181,8 @@ fn text(mean: Estimate) -> String {
 }
 
 /// Returns the ratio of two alternatives, measured in turns.
-fn ratio(turns: impl IntoIterator<Item = (f64, f64)>) -> String {
-    let ratios = turns.into_iter().map(|(of, to)| of / to);
+fn ratio(pairs: impl IntoIterator<Item = (f64, f64)>) -> String {
+    let ratios = pairs.into_iter().map(|(of, to)| of / to);
     figure(&ratios.collect::<Vec<_>>()).1
 }
 
@@ -271,11 +271,11 @@ fn starts() {
             .expect("by-hand.sh prints milliseconds");
         by_hand.push(millis / 1e3);
     }
-    let turns = |starts: &[f64]| {
+    let to_by_hand = |starts: &[f64]| {
         let pairs = starts.iter().copied().zip(by_hand.iter().copied());
         ratio(pairs)
     };
-    let (warm_ratio, cold_ratio) = (turns(&warm), turns(&cold));
+    let (warm_ratio, cold_ratio) = (to_by_hand(&warm), to_by_hand(&cold));
     let [warm_text, cold_text, hand_text] =
         [&warm, &cold, &by_hand].map(|seconds| figure(seconds).1);
     line(

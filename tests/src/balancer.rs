@@ -43,7 +43,7 @@ impl Balancer {
             port,
             state: Arc::clone(&state),
         };
-        balancer.turn_to(to);
+        balancer.redirect_to(to);
         thread::spawn(move || {
             for client in listener.incoming() {
                 if state.ended.load(Ordering::Relaxed) {
@@ -57,7 +57,7 @@ impl Balancer {
     }
 
     /// Lets these servers take turns from now on.
-    pub fn turn_to(&self, to: &[&Node]) {
+    pub fn redirect_to(&self, to: &[&Node]) {
         *locked(&self.state.to) = to.iter().map(|node| node.endpoint.port).collect();
         self.state.accepted.store(0, Ordering::Relaxed);
     }

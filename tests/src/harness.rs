@@ -185,11 +185,11 @@ pub fn main(groups: &[(&'static str, &[Test])]) -> ExitCode {
     let arguments = Arguments::from_args();
     let began = Instant::now();
     let places = arguments.test_threads.unwrap_or_else(places);
-    let beside = Arguments {
+    let parallel = Arguments {
         test_threads: Some(places),
         ..arguments.clone()
     };
-    let first = libtest_mimic::run(&beside, trials(groups, false, places));
+    let first = libtest_mimic::run(&parallel, trials(groups, false, places));
     shared::close();
     let concurrent = began.elapsed();
     let alone = Arguments {
@@ -268,9 +268,9 @@ fn trials(groups: &[(&'static str, &[Test])], alone: bool, places: usize) -> Vec
     }));
     let mut numbered: Vec<(usize, &'static str, Test)> = Vec::new();
     for (group, tests) in groups {
-        let of_lane = tests.iter().filter(|test| test.alone == alone);
+        let of_kind = tests.iter().filter(|test| test.alone == alone);
         numbered.extend(
-            of_lane
+            of_kind
                 .enumerate()
                 .map(|(number, test)| (number, *group, *test)),
         );

@@ -85,7 +85,7 @@ pub fn lag_run(dir: &Path, of: SyntheticSamples) {
             after: until - Nanos(20_000),
             hit_began: until - Nanos(15_000),
             until,
-            beside: SightingDetail::Nothing,
+            detail: SightingDetail::Nothing,
         };
         let write = Write {
             seq: seq as u64,
@@ -107,7 +107,7 @@ pub fn lag_run(dir: &Path, of: SyntheticSamples) {
             method: Method::Poll,
             write,
             sighting: Some(sighting),
-            untold: false,
+            unplaced: false,
         });
         for batch in rows.take_full() {
             file.write(&batch).unwrap();

@@ -13,7 +13,7 @@ use std::{
 use replimeter_engine::Node;
 use replimeter_measurements::registry;
 use replimeter_render::terminal::controls_terminal;
-use replimeter_run::run_dir::{AB, FILES, MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET};
+use replimeter_run::run_dir::{AB, FILES, MANIFEST, MARKDOWN, PAGE, PLAN, SAMPLES, SUMMARY};
 use replimeter_suites::{
     CommandOutput, LIMIT, TestEnvironment, harness::Test, net, password, session, sql, start, test,
     url, wait, wait_until,
@@ -240,7 +240,7 @@ fn links_in_runs_of_every_command_reach_nothing() {
             continue;
         }
         let ended = ended.with_code(0);
-        for name in [PLAN, SAMPLES, SUMMARY, PAGE, TICKET] {
+        for name in [PLAN, SAMPLES, SUMMARY, PAGE, MARKDOWN] {
             let meta = fs::symlink_metadata(dir.join(name)).unwrap();
             assert!(meta.is_file(), "{run}: {name}: {ended:#?}");
         }

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) const TESTS: &[Test] = &[
     test!(servers_behind_a_balancer_are_not_mixed),
     test!(servers_behind_a_balancer_are_not_mixed_on_mysql),
-    test!(what_no_connection_met_is_told_at_the_end),
+    test!(what_no_connection_met_is_reported_at_the_end),
 ];
 
 const ADMIN: &str = "replimeter";
@@ -106,7 +106,7 @@ fn not_mixed(shape: &str) {
     wait_until("the replica is followed", LIMIT, || {
         value(replica, streams).as_deref() != Some("0")
     });
-    balancer.turn_to(&[primary]);
+    balancer.redirect_to(&[primary]);
     balancer.cut();
     refused(wait(run, LIMIT), nodes);
 }
@@ -140,7 +140,7 @@ fn changes(shape: &str) -> [&'static [&'static str]; 2] {
     }
 }
 
-fn what_no_connection_met_is_told_at_the_end() {
+fn what_no_connection_met_is_reported_at_the_end() {
     for shape in ["mariadb/async:1", "mysql/async:1"] {
         let sandbox = shared(shape, &[]);
         let [primary, replica] = sandbox.nodes() else {

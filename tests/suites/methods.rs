@@ -129,13 +129,13 @@ fn assert_consistent(document: &Value, replica: &str) {
             assert_eq!(one["method_differences"]["method"], "poll");
             assert_eq!(one["method_differences"]["difference"]["count"], 100);
         }
-        let tenths: u64 = one["histogram_100us"]
+        let in_bins: u64 = one["histogram_100us"]
             .as_array()
             .unwrap()
             .iter()
             .map(|bar| bar["count"].as_u64().unwrap())
             .sum();
-        assert_eq!(tenths, 100, "every row is in experiment 3's histogram");
+        assert_eq!(in_bins, 100, "every row is in experiment 3's histogram");
     }
     if rows(document).iter().any(|row| row["method"] == "wait") {
         let wait = row(document, replica, "wait");

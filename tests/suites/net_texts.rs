@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(crate) const TESTS: &[Test] = &[
     test!(recorded_runs_have_the_recorded_report),
     test!(outputs_have_all_of_the_report),
-    test!(run_that_is_shown_together_is_printed_as_alone),
+    test!(run_shown_with_others_is_printed_as_alone),
 ];
 
 /// Returns the report as data, and what no report has: other sentences of the document, the order of the table's columns,
@@ -150,7 +150,7 @@ fn outputs_have_all_of_the_report() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn run_that_is_shown_together_is_printed_as_alone() {
+fn run_shown_with_others_is_printed_as_alone() {
     let several = net::rendered().iter().filter(|one| !one.cases.is_empty());
     for one in several {
         let alone = |case: &String| {

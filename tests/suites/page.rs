@@ -223,7 +223,7 @@ fn page_works_from_a_file_without_network() {
 
 /// What the page says of itself: its title, pictures that are drawn, and tables; what somebody could not
 /// read, reach or understand; and what the edge of a sheet of paper would cut.
-const LOOK: &str = r#"
+const INSPECT: &str = r#"
 (function () {
   function drawn(picture) {
     return picture.querySelectorAll(
@@ -306,7 +306,7 @@ fn pages_work(cases: &[&str]) {
         let run = tool.folder().join(case);
         net::copy_run(case, &run);
         let _ = tool.run(&["report", case]).with_code(0);
-        look_at(&mut browser, &run.join("report.html"));
+        inspect(&mut browser, &run.join("report.html"));
     }
 }
 
@@ -343,7 +343,7 @@ fn pages_of_several_runs_work() {
         .with_code(0);
     assert!(ended.stdout.contains("all.html"), "{}", ended.stdout);
     let mut browser = large(&tool);
-    let found = look_at(&mut browser, &tool.folder().join("all.html"));
+    let found = inspect(&mut browser, &tool.folder().join("all.html"));
     assert!(
         found["pictures"].as_object().unwrap().len() >= 2,
         "lag and staleness have a picture: {found:#}"
@@ -364,13 +364,13 @@ fn pages_of_several_runs_work() {
     let _ = tool
         .run(&["compare", "a", "b", "--run-dir", "compared"])
         .with_code(0);
-    look_at(&mut browser, &tool.folder().join("compared/report.html"));
+    inspect(&mut browser, &tool.folder().join("compared/report.html"));
 }
 
 /// Opens a page and checks that it has a title, tables and drawn pictures, that it is readable, usable by
 /// keyboard and printable, and that it causes no requests and no messages of the browser.
-fn look_at(browser: &mut OpenPage, page: &Path) -> Value {
-    visit_with(browser, page, LOOK);
+fn inspect(browser: &mut OpenPage, page: &Path) -> Value {
+    visit_with(browser, page, INSPECT);
     let (found, what) = (found(browser), page.display());
     assert_eq!(browser.messages(), [""; 0], "{what}");
     assert_eq!(browser.requests(), [""; 0], "{what}");

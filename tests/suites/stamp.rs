@@ -121,7 +121,7 @@ fn measured(sandbox: &Sandbox, cluster: &mut Cluster) -> (Stamps, Vec<JoinedStam
         .collect();
     for joined in &joined {
         assert_eq!(
-            (joined.lags.len() as u64, joined.missing, joined.untold),
+            (joined.lags.len() as u64, joined.missing, joined.unplaced),
             (ROWS, 0, 0),
             "{joined:?}"
         );

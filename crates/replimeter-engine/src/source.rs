@@ -32,7 +32,7 @@ pub trait ServerSource {
     ///
     /// # Errors
     /// When they are not.
-    fn possible(&self, target: &Target) -> Result<(), SourceError>;
+    fn check_available(&self, target: &Target) -> Result<(), SourceError>;
 
     /// Returns a folder on the file system of sandboxes' data; `None` without sandboxes.
     fn data_folder(&self) -> Option<PathBuf> {

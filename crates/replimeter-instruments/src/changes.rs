@@ -182,8 +182,8 @@ pub fn changes(seen: &[SeenServer]) -> Vec<Warning> {
             .iter()
             .map(|server| scope.spawn(|| server.changes()))
             .collect();
-        let told = asked.into_iter().map(|asked| asked.join());
-        told.map(Result::unwrap_or_default).collect()
+        let reported = asked.into_iter().map(|asked| asked.join());
+        reported.map(Result::unwrap_or_default).collect()
     });
     found.into_iter().flatten().collect()
 }
@@ -247,7 +247,7 @@ mod tests {
     }
 
     /// Returns the warnings about a state after a change.
-    fn told(change: impl FnOnce(&mut State)) -> Vec<String> {
+    fn reported(change: impl FnOnce(&mut State)) -> Vec<String> {
         let mut now = state();
         change(&mut now);
         let found = now.since(&state()).into_iter();
@@ -255,23 +255,23 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_to_a_server_is_told() {
-        assert_eq!(told(|_| {}), [""; 0]);
-        assert_eq!(told(|now| now.started = 1002..=1002), [""; 0]);
+    fn what_happened_to_a_server_is_reported() {
+        assert_eq!(reported(|_| {}), [""; 0]);
+        assert_eq!(reported(|now| now.started = 1002..=1002), [""; 0]);
         assert_eq!(
-            told(|now| now.started = 1003..=1009),
+            reported(|now| now.started = 1003..=1009),
             ["was restarted during the run"]
         );
         assert_eq!(
-            told(|now| now.read_only = Some("read_only")),
+            reported(|now| now.read_only = Some("read_only")),
             ["became read-only (read_only)"]
         );
         assert_eq!(
-            told(|now| now.channels = Some(Vec::new())),
+            reported(|now| now.channels = Some(Vec::new())),
             ["no longer replicates from p:3306"]
         );
         let source = |id: u64| {
-            told(move |now| {
+            reported(move |now| {
                 now.channels
                     .iter_mut()
                     .flatten()
@@ -284,13 +284,13 @@ mod tests {
             ["replicates from p:3306 (server_id 8) now, and from p:3306 (server_id 7) before"]
         );
         assert_eq!(
-            told(|now| now.channels = None),
+            reported(|now| now.channels = None),
             [""; 0],
             "it may not be read"
         );
         // Another server has its own start.
         assert_eq!(
-            told(|now| {
+            reported(|now| {
                 now.identity.server_id = 2;
                 now.started = 9000..=9000;
             }),
@@ -307,7 +307,7 @@ mod tests {
             ("binlog.000009", 4, true),
             ("binlog.000001", 900, true),
         ] {
-            let found = told(|now| now.log = Some((file.to_owned(), offset)));
+            let found = reported(|now| now.log = Some((file.to_owned(), offset)));
             assert_eq!(!found.is_empty(), is_reset, "{file} {offset}");
         }
         let set = |text: &str| Executed::Set(GtidSet::parse(&format!("{UUID}:{text}")).unwrap());

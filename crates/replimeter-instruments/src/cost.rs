@@ -41,7 +41,7 @@ pub const CATCH_UP: Duration = Duration::from_secs(30);
 /// How long semi-synchronous replication may take to recover from a fallback.
 const RECOVERY: Duration = Duration::from_secs(15);
 /// Interval between checks of a condition.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the client's own limit is measured.
 const LIMIT: Duration = Duration::from_secs(1);
 
@@ -64,7 +64,7 @@ pub struct Block {
 
 /// Settings of the load of a cell, that is, of one number of threads with one link delay.
 #[derive(Clone, Copy, Debug)]
-pub struct CellLoad {
+pub struct ConditionLoad {
     /// Number of connections.
     pub threads: u32,
     /// How long it runs before it counts.
@@ -211,7 +211,7 @@ impl<'a> ServersUnderTest<'a> {
                     "use fewer threads or a shorter time (--duration), or run `replimeter backlog` to see whether it keeps up",
                 ).into());
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -230,10 +230,14 @@ impl<'a> ServersUnderTest<'a> {
     /// # Errors
     /// When a server fails, or no longer replicates correctly; earlier blocks have been passed to the
     /// listener.
-    pub fn run(&mut self, cell: CellLoad, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
+    pub fn run(
+        &mut self,
+        condition: ConditionLoad,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), MeasureError> {
         let load_group = LoadGroup {
             data: Some(&self.data),
-            ..LoadGroup::new(self.workload, vec![self.writer.clone()], cell.threads)
+            ..LoadGroup::new(self.workload, vec![self.writer.clone()], condition.threads)
         };
         let Listener { on, stop } = listener;
         let mut pool = WorkerPool::open(&[load_group], &self.clock, stop)?;
@@ -256,26 +260,27 @@ impl<'a> ServersUnderTest<'a> {
             }
         };
         let mut applied = true;
-        if !cell.ramp.is_zero() {
+        if !condition.ramp.is_zero() {
             // Separately, so that the meter's readings enclose counted time only.
             one(
-                pool.run_interval(Duration::ZERO, cell.ramp, stop, &mut |second| {
+                pool.run_interval(Duration::ZERO, condition.ramp, stop, &mut |second| {
                     rate(second, on)
                 }),
                 &self.session,
             )?;
             applied = self.catch_up(stop)?.1.is_some();
         }
-        for _ in 0..cell.blocks {
+        for _ in 0..condition.blocks {
             // What is left of the load before would count in this block's resources, and in the time to apply it.
             if !applied {
                 self.wait_until_applied(stop)?;
             }
             self.await_semi_sync(stop)?;
             let before = (self.meter.read(), self.semi_sync()?);
-            let results = pool.run_interval(Duration::ZERO, cell.length, stop, &mut |second| {
-                rate(second, on)
-            });
+            let results =
+                pool.run_interval(Duration::ZERO, condition.length, stop, &mut |second| {
+                    rate(second, on)
+                });
             let result = one(results, &self.session)?.over_threads_time();
             if result.interrupted || stop.load(Ordering::Relaxed) {
                 // An incomplete block is dropped.
@@ -327,7 +332,7 @@ impl<'a> ServersUnderTest<'a> {
                     "check the replica and its receiver, lower the load, or raise the timeout (--server-option)",
                 ).into());
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }

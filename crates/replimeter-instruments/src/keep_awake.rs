@@ -39,7 +39,7 @@ impl KeepAwake {
         };
         for core in (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)) {
             let stop = Arc::clone(&awake.stop);
-            let (ready, told) = std::sync::mpsc::channel();
+            let (ready, reported) = std::sync::mpsc::channel();
             awake.threads.push(thread::spawn(move || {
                 let prepared = prepare(core);
                 let go = prepared.is_ok();
@@ -50,7 +50,8 @@ impl KeepAwake {
                     }
                 }
             }));
-            told.recv()
+            reported
+                .recv()
                 .unwrap_or_else(|_| Err("a spinner ended unexpectedly".to_owned()))?;
         }
         Ok(awake)

@@ -42,9 +42,9 @@ use crate::{
 /// How long replicas may take to apply all writes, in addition to ten times the time of writing.
 const SETTLE: Duration = Duration::from_secs(120);
 /// Interval between checks of their progress.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Interval between readings of the servers' processes.
-const GLANCE: Duration = Duration::from_millis(250);
+const METER_INTERVAL: Duration = Duration::from_millis(250);
 /// How long the client's own limit is measured before each block.
 const LIMIT: Duration = Duration::from_millis(300);
 /// How long semi-synchronous replication may take to recover from a fallback.
@@ -140,7 +140,7 @@ pub struct Block {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub until_applied: Vec<ServerUse>,
     /// The same for each whole second.
-    pub course: Vec<Vec<ServerUse>>,
+    pub timeline: Vec<Vec<ServerUse>>,
     /// Time from the end of the load until every replica had all of it, known within a tenth; `None` where nothing was written
     /// or replicated.
     pub caught_up: Option<Duration>,
@@ -290,7 +290,7 @@ impl<'a> PreparedServers<'a> {
         let meter = Meter::open(servers, clock)?;
         let mut warnings = meter.warnings();
         warnings.append(&mut data.warnings);
-        let watch = ResourceWatch::start(meter, GLANCE);
+        let watch = ResourceWatch::start(meter, METER_INTERVAL);
         Ok(Self {
             plan,
             workloads,
@@ -376,17 +376,17 @@ impl<'a> PreparedServers<'a> {
             let until_then = (block.counted.0 > 0).then(|| Box::new(block));
             return Err(BlockError { error, until_then });
         }
-        let rest = |block: &mut Block, field: &mut Self| -> Result<(), MeasureError> {
+        let rest = |block: &mut Block, prepared: &mut Self| -> Result<(), MeasureError> {
             if phase.writes().is_some() {
-                let caught_up = field.catch_up(10 * (ramp + length), step, stop)?;
-                block.caught_up = (!field.followers.is_empty()).then_some(caught_up);
-                let applied = field.watch.read();
+                let caught_up = prepared.catch_up(10 * (ramp + length), step, stop)?;
+                block.caught_up = (!prepared.followers.is_empty()).then_some(caught_up);
+                let applied = prepared.watch.read();
                 // Not before: closing connections takes time, in which replicas would catch up unobserved.
                 drop(pool);
-                block.until_applied = field.watch.over(block.began, applied.at);
-                block.invalid = field.invalid(before.as_ref())?;
-                field.data.restore(&field.writer, stop)?;
-                field.catch_up(10 * (ramp + length), step, stop)?;
+                block.until_applied = prepared.watch.over(block.began, applied.at);
+                block.invalid = prepared.invalid(before.as_ref())?;
+                prepared.data.restore(&prepared.writer, stop)?;
+                prepared.catch_up(10 * (ramp + length), step, stop)?;
             }
             Ok(())
         };
@@ -443,7 +443,7 @@ impl<'a> PreparedServers<'a> {
             counted,
             uses: self.watch.over(began, began + counted),
             until_applied: Vec::new(),
-            course: self.course(began, counted),
+            timeline: self.timeline(began, counted),
             caught_up: None,
             invalid: None,
             absence: None,
@@ -453,7 +453,7 @@ impl<'a> PreparedServers<'a> {
     }
 
     /// Returns the resource use in each whole second of a block.
-    fn course(&self, began: Nanos, counted: Nanos) -> Vec<Vec<ServerUse>> {
+    fn timeline(&self, began: Nanos, counted: Nanos) -> Vec<Vec<ServerUse>> {
         const SECOND: i64 = 1_000_000_000;
         let seconds = u32::try_from(counted.0 / SECOND).unwrap_or(0).min(3600);
         self.watch
@@ -472,7 +472,7 @@ impl<'a> PreparedServers<'a> {
         }
         let written = Position::written(self.engine, &mut self.session)?;
         let limit = SETTLE + patience;
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         // The first replica that may lack writes, and how many it lacked when it was last asked.
         let (mut index, mut behind) = (0, 0);
         let took = pacing::catch_up(limit, || {
@@ -485,8 +485,8 @@ impl<'a> PreparedServers<'a> {
                     continue;
                 }
                 check_interrupted(stop)?;
-                if told.elapsed() > Duration::from_millis(200) {
-                    told = Instant::now();
+                if reported.elapsed() > Duration::from_millis(200) {
+                    reported = Instant::now();
                     step(BlockProgress::CatchingUp(behind));
                     self.runs(index)?;
                 }
@@ -533,7 +533,7 @@ impl<'a> PreparedServers<'a> {
             return Ok(None);
         }
         let session = &mut self.session;
-        let active = poll(RECOVERY, LOOK, stop, || {
+        let active = poll(RECOVERY, POLL_INTERVAL, stop, || {
             let state = semi_sync::state(session)?.0;
             Ok(state.filter(|state| state.active))
         })?;

@@ -19,7 +19,7 @@ use crate::{across::reproduce, calibrate, cost, exposure, lag, load, loss, scale
 fn page_has_its_sections_and_charts() {
     let document = cost::report::example();
     let charts = cost::charts::charts(&document);
-    let price_list = page(
+    let cost_page = page(
         &cost::report::report(&document),
         charts,
         &Manifest::default(),
@@ -33,12 +33,9 @@ fn page_has_its_sections_and_charts() {
         "id=\"throughput\"",
         "id=\"processor\"",
     ] {
-        assert!(price_list.contains(wanted), "`{wanted}` is missing");
+        assert!(cost_page.contains(wanted), "`{wanted}` is missing");
     }
-    assert!(
-        !price_list.contains("id=\"distance\""),
-        "there are no links"
-    );
+    assert!(!cost_page.contains("id=\"distance\""), "there are no links");
     let document = scale::report::tests::example();
     let charts = scale::charts::charts(&document);
     let scaling = page(

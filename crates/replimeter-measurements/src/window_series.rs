@@ -28,16 +28,16 @@ impl<W: Clone> WindowSeries<W> {
     }
 
     /// Adds one window per server, always in the same order.
-    pub(crate) fn push(&mut self, stretch: &[W]) {
-        let servers = stretch.len();
+    pub(crate) fn push(&mut self, windows: &[W]) {
+        let servers = windows.len();
         if self.under_way == 0 || self.under_way == self.joined {
-            self.windows.extend_from_slice(stretch);
+            self.windows.extend_from_slice(windows);
             self.under_way = 1;
         } else {
             let from = self.windows.len() - servers;
             self.windows[from..]
                 .iter_mut()
-                .zip(stretch)
+                .zip(windows)
                 .for_each(|(window, next)| (self.join)(window, next));
             self.under_way += 1;
         }

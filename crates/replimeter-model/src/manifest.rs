@@ -352,8 +352,8 @@ mod tests {
 
     #[test]
     fn cluster_and_wait_point_are_read_from_settings() {
-        let with = |flavour: &str, pairs: &[(&str, &str)]| ServerRecord {
-            dialect: flavour.to_owned(),
+        let with = |dialect: &str, pairs: &[(&str, &str)]| ServerRecord {
+            dialect: dialect.to_owned(),
             variables: pairs
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))

@@ -12,7 +12,8 @@ pub enum Phase {
     Floor,
     /// As `Floor`, but with point selects in place of the observer's reads: the
     /// reference under the same load.
-    Yardstick,
+    #[serde(rename = "yardstick")]
+    ReferenceSelect,
     /// Warm-up; left out of the statistics.
     WarmUp,
     /// Written after the table was emptied, to confirm that on every server.
@@ -27,7 +28,7 @@ impl Phase {
     pub fn name(self) -> &'static str {
         match self {
             Self::Floor => "floor",
-            Self::Yardstick => "yardstick",
+            Self::ReferenceSelect => "yardstick",
             Self::WarmUp => "warm-up",
             Self::Settle => "settle",
             Self::Measure => "measure",
@@ -39,7 +40,7 @@ impl Phase {
     pub fn from_name(name: &str) -> Option<Self> {
         [
             Self::Floor,
-            Self::Yardstick,
+            Self::ReferenceSelect,
             Self::WarmUp,
             Self::Settle,
             Self::Measure,
@@ -88,7 +89,7 @@ pub struct Sighting {
     /// `stamp`, the stamp plus its error; `tap`, the arrival.
     pub until: Nanos,
     /// Additional facts from the method.
-    pub beside: SightingDetail,
+    pub detail: SightingDetail,
 }
 
 /// Facts that a method observes besides the time of visibility.
@@ -125,7 +126,7 @@ pub struct LagSample {
     /// When the replica showed it; `None` when it did not within the timeout.
     pub sighting: Option<Sighting>,
     /// It was seen, but its time is unknown: a clock was set about then.
-    pub untold: bool,
+    pub unplaced: bool,
 }
 
 impl LagSample {
@@ -201,7 +202,7 @@ impl LagSample {
     /// last read that did not show the row and of the first that did; that one's duration is taken for
     /// both. For methods that do not read it is the bracket itself.
     #[must_use]
-    pub fn between_looks(&self) -> Option<(Nanos, Nanos)> {
+    pub fn between_reads(&self) -> Option<(Nanos, Nanos)> {
         let (low, high) = (self.lower()?, self.upper()?);
         let (Some(retrieval), Some(sighting)) = (self.retrieval(), self.sighting) else {
             return Some((low, high));
@@ -219,7 +220,7 @@ impl LagSample {
     /// binary log to binary log (`tap`). Both times are measured alike, so it may be negative.
     #[must_use]
     pub fn from_primary(&self) -> Option<Nanos> {
-        match self.sighting?.beside {
+        match self.sighting?.detail {
             SightingDetail::Primary(there) => {
                 let sighting = self.sighting?;
                 Some(sighting.after.midpoint(sighting.until) - there)
@@ -232,7 +233,7 @@ impl LagSample {
     /// the row, and the number of reads.
     #[must_use]
     pub fn readable(&self) -> Option<(Nanos, u32)> {
-        match self.sighting?.beside {
+        match self.sighting?.detail {
             SightingDetail::Readable {
                 at,
                 reads,
@@ -258,7 +259,7 @@ mod tests {
         LagSample {
             replica: 0,
             method: Method::Poll,
-            untold: false,
+            unplaced: false,
             write: Write {
                 seq: 1,
                 phase: Phase::Measure,
@@ -275,7 +276,7 @@ mod tests {
                 after: Nanos(210),
                 hit_began: Nanos(240),
                 until: Nanos(300),
-                beside: SightingDetail::Nothing,
+                detail: SightingDetail::Nothing,
             }),
         }
     }
@@ -291,12 +292,12 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_in_the_middle_of_reads() {
+    fn rows_are_seen_in_the_middle_of_reads() {
         let mut sample = sample();
         // Reads of 60: the first from 210 to 240 at most, the second from 240 to 300.
-        assert_eq!(sample.between_looks(), Some((Nanos(240), Nanos(270))));
+        assert_eq!(sample.between_reads(), Some((Nanos(240), Nanos(270))));
         sample.method = Method::Wait;
-        assert_eq!(sample.between_looks(), Some((Nanos(210), Nanos(300))));
+        assert_eq!(sample.between_reads(), Some((Nanos(210), Nanos(300))));
     }
 
     #[test]
@@ -314,7 +315,7 @@ mod tests {
             after: Nanos(0),
             hit_began: Nanos(120),
             until: Nanos(150),
-            beside: SightingDetail::Nothing,
+            detail: SightingDetail::Nothing,
         });
         assert_eq!(sample.lower(), Some(Nanos(100)));
         assert_eq!(

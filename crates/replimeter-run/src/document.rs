@@ -24,7 +24,7 @@ use crate::{
     cli_error::{CliError, unexpected},
     figures::{Figures, SampleFile},
     options::{OutputArgs, OutputForm},
-    run_dir::{PAGE, SAMPLES, SUMMARY, TICKET, write_text},
+    run_dir::{MARKDOWN, PAGE, SAMPLES, SUMMARY, write_text},
 };
 
 /// The record of a run of any measurement.
@@ -150,7 +150,7 @@ pub(super) fn render(
         .and_then(|charts| html::page(&report, charts, manifest, plan))
         .map_err(|error| CliError::failed(format!("cannot render the page: {error}"), CUT))?;
     write_text(&dir.join(PAGE), &page)
-        .and_then(|()| write_text(&dir.join(TICKET), &markdown::render(&report)))
+        .and_then(|()| write_text(&dir.join(MARKDOWN), &markdown::render(&report)))
 }
 
 /// Prints a document in a form: its report, with the text `below` it for people at a terminal, or as JSON.
@@ -237,7 +237,7 @@ pub fn publish_report(
     });
     let written = page
         .and_then(|page| write_text(&dir.join(PAGE), &page))
-        .and_then(|()| write_text(&dir.join(TICKET), &markdown::render(report)));
+        .and_then(|()| write_text(&dir.join(MARKDOWN), &markdown::render(report)));
     let below = places(kept, dir, written.is_ok());
     print_document(form, report, || json_text(document), &below, screen)?;
     written

@@ -106,7 +106,7 @@ pub fn each_start<'a, M: Measurement>(
 ) -> Result<(), CliError> {
     let mut targets: Vec<&Target> = cx.plan.targets.iter().collect();
     if targets.len() > 1 {
-        cx.possible()?;
+        cx.check_available()?;
     }
     let several = targets.len() > 1;
     let mut random = Random::new(ORDER);

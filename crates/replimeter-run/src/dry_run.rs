@@ -13,7 +13,7 @@ use replimeter_model::{
 use crate::{
     cli_error::CliError,
     options::OutputArgs,
-    run_dir::{HISTOGRAMS, MANIFEST, PAGE, PLAN, SAMPLES, SUMMARY, TICKET},
+    run_dir::{HISTOGRAMS, MANIFEST, MARKDOWN, PAGE, PLAN, SAMPLES, SUMMARY},
     workloads::workload,
 };
 
@@ -266,7 +266,7 @@ impl<'a> PlanEffects<'a> {
             || format!("a new folder replimeter-runs/TIME-{command}"),
             |path: &Path| format!("the folder {}", path.display()),
         );
-        let mut kept = vec![PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET];
+        let mut kept = vec![PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, MARKDOWN];
         kept.extend(histograms.then_some(HISTOGRAMS));
         self.add("files", format!("{folder} with {}", kept.join(", ")));
         if self.targets.iter().any(is_sandbox) {

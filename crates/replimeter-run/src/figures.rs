@@ -152,30 +152,30 @@ impl Statistic {
     }
 
     /// Returns the statistic of the samples of each start, in time order.
-    fn of_courses(self, starts: &[SampleSeries]) -> Option<Resampled> {
-        if let [course] = starts {
-            return self.of_course(course);
+    fn of_all_series(self, starts: &[SampleSeries]) -> Option<Resampled> {
+        if let [series] = starts {
+            return self.of_series(series);
         }
         if self == Self::Max {
             let largest = starts.iter().filter_map(SampleSeries::max);
-            let samples = starts.iter().map(|course| course.count() as u64).sum();
+            let samples = starts.iter().map(|series| series.count() as u64).sum();
             return Some(Resampled::without_resamples(
                 largest.reduce(f64::max)?,
                 samples,
             ));
         }
-        let of = |course: &SampleSeries| match self.quantile() {
-            Some(p) => course.quantile_of_start(p),
-            None => course.mean_of_start(),
+        let of = |series: &SampleSeries| match self.quantile() {
+            Some(p) => series.quantile_of_start(p),
+            None => series.mean_of_start(),
         };
         let values: Vec<f64> = starts.iter().filter_map(of).collect();
         if values.len() > 1 {
-            let samples = starts.iter().map(|course| course.count() as u64).sum();
+            let samples = starts.iter().map(|series| series.count() as u64).sum();
             return of_starts(&values, samples);
         }
         // Too few samples in each start: the figure is that of all, and has no interval.
         let all = SampleSeries::new(starts.iter().flat_map(SampleSeries::values));
-        let Resampled { value, samples, .. } = self.of_course(&all)?;
+        let Resampled { value, samples, .. } = self.of_series(&all)?;
         Some(Resampled::without_resamples(value, samples))
     }
 
@@ -192,16 +192,16 @@ impl Statistic {
     }
 
     /// Returns the statistic of samples in time order.
-    fn of_course(self, course: &SampleSeries) -> Option<Resampled> {
+    fn of_series(self, series: &SampleSeries) -> Option<Resampled> {
         if let Some(p) = self.quantile() {
-            return course.quantile(p);
+            return series.quantile(p);
         }
         match self {
             Self::Max => Some(Resampled::without_resamples(
-                course.max()?,
-                course.count() as u64,
+                series.max()?,
+                series.count() as u64,
             )),
-            _ => course.mean(),
+            _ => series.mean(),
         }
     }
 
@@ -357,9 +357,14 @@ impl Figures {
     }
 
     /// Adds statistics of the samples of each start, in time order.
-    pub fn course(&mut self, specs: &'static [FigureSpec], of: &[&str], starts: &[SampleSeries]) {
+    pub fn add_series(
+        &mut self,
+        specs: &'static [FigureSpec],
+        of: &[&str],
+        starts: &[SampleSeries],
+    ) {
         for spec in specs {
-            let drawn = spec.statistic.and_then(|one| one.of_courses(starts));
+            let drawn = spec.statistic.and_then(|one| one.of_all_series(starts));
             self.add(spec, of, drawn);
         }
     }

@@ -113,7 +113,7 @@ pub fn of_files<T>(work: impl FnOnce() -> Result<T, CliError>) -> Result<T, CliE
 /// Memory that results are made in from a journal, which anyone can have written; a run takes a tenth.
 const MAX_MEMORY: u64 = 1 << 30;
 /// Calls between two looks at the memory.
-const CALLS_PER_LOOK: u64 = 1000;
+const CALLS_PER_CHECK: u64 = 1000;
 
 /// The calls of a journal, which end with an error when what is made of them takes too much memory.
 struct BoundedCalls<'a, L> {
@@ -143,7 +143,7 @@ impl<L: Iterator<Item = Value>> Iterator for BoundedCalls<'_, L> {
     fn next(&mut self) -> Option<Self::Item> {
         let call = self.lines.next()?;
         self.read += 1;
-        if self.read.is_multiple_of(CALLS_PER_LOOK) && (self.memory)() > self.most {
+        if self.read.is_multiple_of(CALLS_PER_CHECK) && (self.memory)() > self.most {
             let message = format!(
                 "cannot use {}: the results of its first {} calls take more than {} GiB of memory",
                 self.path.display(),
@@ -356,8 +356,8 @@ mod tests {
         let mut bounded = BoundedCalls::new(calls(), path, || MAX_MEMORY + 1);
         bounded.most = MAX_MEMORY;
         let refused = bounded.position(|call| call.is_err());
-        assert_eq!(refused, Some(CALLS_PER_LOOK as usize - 1));
-        bounded.read = CALLS_PER_LOOK - 1;
+        assert_eq!(refused, Some(CALLS_PER_CHECK as usize - 1));
+        bounded.read = CALLS_PER_CHECK - 1;
         let error = bounded.next().unwrap().unwrap_err();
         assert!(error.message.contains("run/journal"), "{error:?}");
     }

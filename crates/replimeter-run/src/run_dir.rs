@@ -24,7 +24,7 @@ pub const SUMMARY: &str = "summary.json";
 /// The HTML page.
 pub const PAGE: &str = "report.html";
 /// The Markdown report.
-pub const TICKET: &str = "report.md";
+pub const MARKDOWN: &str = "report.md";
 
 /// The histograms of the figures.
 pub const HISTOGRAMS: &str = "histograms.hlog";
@@ -41,7 +41,7 @@ pub const PAIRS: &str = "pairs";
 
 /// What run directories contain, of all commands.
 pub const FILES: [&str; 11] = [
-    PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET, HISTOGRAMS, JOURNAL, BALANCER, AB, PAIRS,
+    PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, MARKDOWN, HISTOGRAMS, JOURNAL, BALANCER, AB, PAIRS,
 ];
 
 /// Bytes of a plan, a manifest or a record at most; those of long runs of many servers have some hundred thousand.

@@ -78,7 +78,7 @@ fn delay() -> i64 {
 }
 
 /// Takes the next turn of the disk: returns when it ends.
-fn turn() -> i64 {
+fn reserve_disk() -> i64 {
     let (begin, delay) = (now(), delay());
     let mut free = FREE.load(Relaxed);
     loop {
@@ -106,7 +106,7 @@ fn wait_until(end: i64) {
 }
 
 fn flush(number: c_long, file: c_int) -> c_int {
-    let end = turn();
+    let end = reserve_disk();
     // SAFETY: the caller's own call.
     let result = unsafe { syscall(number, c_long::from(file)) };
     if result == 0 {

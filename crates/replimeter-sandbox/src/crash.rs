@@ -25,7 +25,7 @@ use crate::{
 /// Timeout for a restart, or for a cluster's agreement on its members.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval between polls.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Connects a Galera node to its cluster; without it, it is a standalone server.
 const OF_A_CLUSTER: &str = "--wsrep";
@@ -136,7 +136,7 @@ impl Sandbox {
         }
         let member = self.member(name)?;
         let mut bootstrapped = false;
-        self.look(member, stop, |session| {
+        self.poll_member(member, stop, |session| {
             let Some(state) = galera::node_state(session)? else {
                 return Ok(Some("it is not a Galera node".to_owned()));
             };
@@ -171,7 +171,7 @@ impl Sandbox {
         let alone = survivors.len() == 1;
         let mut forced = false;
         let mut elected = None;
-        self.look(first, stop, |session| {
+        self.poll_member(first, stop, |session| {
             let Some(state) = group::group_state(session)? else {
                 return Ok(Some("it is not a member".to_owned()));
             };
@@ -222,7 +222,7 @@ impl Sandbox {
     }
 
     /// Polls a server until `check` returns `Ok(None)`.
-    fn look(
+    fn poll_member(
         &self,
         member: &Member,
         stop: &AtomicBool,
@@ -243,7 +243,7 @@ impl Sandbox {
                     log: process::log_tail(&member.log()),
                 });
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 

@@ -59,7 +59,7 @@ pub enum SandboxError {
     },
     /// A managed sandbox in a wrong state.
     #[error("sandbox {name}: {state}")]
-    Kept {
+    Managed {
         /// Its name.
         name: String,
         /// Its state.
@@ -169,7 +169,7 @@ impl SandboxError {
                     .to_owned()
             }
             Self::Impossible { hint, .. }
-            | Self::Kept { hint, .. }
+            | Self::Managed { hint, .. }
             | Self::Name { hint, .. }
             | Self::Refused { hint, .. } => hint.clone(),
             Self::Disk { source, .. } if source.kind() == io::ErrorKind::StorageFull => {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How long the reaper searches for processes.
-const LOOK: Duration = Duration::from_secs(10);
+const MAX_SEARCH: Duration = Duration::from_secs(10);
 /// How long the search must find none.
 const QUIET: Duration = Duration::from_millis(300);
 
@@ -97,14 +97,14 @@ pub fn watch(token: &str, tool: &mut dyn Read) {
     }
     let began = Instant::now();
     let mut quiet_since = began;
-    while began.elapsed() < LOOK && quiet_since.elapsed() < QUIET {
+    while began.elapsed() < MAX_SEARCH && quiet_since.elapsed() < QUIET {
         if kill_by_token(token) > 0 {
             quiet_since = Instant::now();
         }
         thread::sleep(Duration::from_millis(20));
     }
     // A server that ends holds its group for a while.
-    while !remove_groups_of(token) && began.elapsed() < LOOK {
+    while !remove_groups_of(token) && began.elapsed() < MAX_SEARCH {
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -36,7 +36,7 @@ pub struct Sandbox {
     nodes: Vec<Node>,
     links: Vec<ServerLinks>,
     /// Lead clients to the servers.
-    _doors: Vec<Link>,
+    _client_links: Vec<Link>,
     install: Install,
     record: SandboxRecord,
     user: SystemUser,
@@ -59,7 +59,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// Like [`start`](Self::start).
-    pub fn possible(settings: &Settings) -> Result<(), SandboxError> {
+    pub fn check_available(settings: &Settings) -> Result<(), SandboxError> {
         settings
             .spec
             .cpus
@@ -103,7 +103,7 @@ impl Sandbox {
             members: Vec::new(),
             nodes: Vec::new(),
             links: Vec::new(),
-            _doors: Vec::new(),
+            _client_links: Vec::new(),
             install: installs.primary.clone(),
             record: record(settings, &installs, &place.path),
             user: settings.home.user().clone(),
@@ -139,7 +139,7 @@ impl Sandbox {
         sandbox.record.hosts_refused = sandbox.shares.refusal();
         sandbox.record.client_has_own_cores = sandbox.shares.client_has_own_cores();
         let running = starter.start()?;
-        (sandbox.links, sandbox._doors) = (running.links, running.doors);
+        (sandbox.links, sandbox._client_links) = (running.links, running.client_links);
         sandbox.record.start_us = began.elapsed().as_secs_f64() * 1e6;
         settle(&sandbox.entry.folder);
         for start::Started {

@@ -94,8 +94,8 @@ impl Sandboxes {
     ///
     /// # Errors
     /// When no server here supports the request.
-    pub fn possible(&self, spec: &SandboxSpec) -> Result<(), SourceError> {
-        Ok(Sandbox::possible(&self.settings(spec))?)
+    pub fn check_available(&self, spec: &SandboxSpec) -> Result<(), SourceError> {
+        Ok(Sandbox::check_available(&self.settings(spec))?)
     }
 
     /// Starts a sandbox.
@@ -129,8 +129,8 @@ impl Sandboxes {
     /// # Errors
     /// When none has this name, or its supervisor does not answer.
     pub fn open(&self, name: &SandboxName) -> Result<Box<dyn Servers>, SourceError> {
-        let kept = self.find(name)?;
-        let members = kept
+        let managed = self.find(name)?;
+        let members = managed
             .nodes()?
             .into_iter()
             .map(|(node, role, source)| source::Member {
@@ -142,16 +142,16 @@ impl Sandboxes {
             })
             .collect();
         // Links may have been changed since it was started.
-        let links = kept.ask(&SupervisorRequest::Status)?.links;
+        let links = managed.ask(&SupervisorRequest::Status)?.links;
         let links: Vec<String> = links.iter().map(words).collect();
         Ok(Box::new(ManagedServers {
-            label: format!("{} ({name})", kept.details().shape),
+            label: format!("{} ({name})", managed.details().shape),
             members,
             record: SandboxRecord {
                 link: (!links.is_empty()).then(|| links.join(", ")),
-                ..kept.record().clone()
+                ..managed.record().clone()
             },
-            kept,
+            managed,
         }))
     }
 }
@@ -251,7 +251,7 @@ impl Faults for RunSandbox {
 
 /// A managed sandbox.
 struct ManagedServers {
-    kept: ManagedSandbox,
+    managed: ManagedSandbox,
     label: String,
     members: Vec<source::Member>,
     record: SandboxRecord,
@@ -272,11 +272,11 @@ impl Servers for ManagedServers {
 
     /// Names ended servers and cut links: a replica behind one looks like any other that receives nothing.
     fn advice(&self) -> Option<String> {
-        let state = self.kept.ask(&SupervisorRequest::Status).ok()?;
-        if let Some(advice) = self.kept.ended_servers(&state) {
+        let state = self.managed.ask(&SupervisorRequest::Status).ok()?;
+        if let Some(advice) = self.managed.ended_servers(&state) {
             return Some(advice);
         }
-        let name = &self.kept.details().name;
+        let name = &self.managed.details().name;
         let cut: Vec<&str> = state
             .links
             .iter()

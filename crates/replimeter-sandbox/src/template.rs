@@ -73,7 +73,7 @@ impl TemplateBuilder<'_> {
         let (scratch, data) = self.scratch(&path)?;
         copy::empty_folder(&data, self.home.user())?;
         let log = scratch.join("log");
-        let (mut command, input) = engine::initialise(install, &data, &shaping, &scratch)
+        let (mut command, input) = engine::initialize(install, &data, &shaping, &scratch)
             .map_err(SandboxError::disk("prepare the bootstrap in", &scratch))?;
         process::log_to(&mut command, &log).map_err(SandboxError::disk("open the log", &log))?;
         if let Some(input) = input {

@@ -41,7 +41,7 @@ pub struct LagSummary {
     time: MeasuredTime,
     rounds: u64,
     missing: u64,
-    untold: u64,
+    unplaced: u64,
     from_ack: Series,
     from_send: Series,
     // Without windows over the run, and so without intervals: windows need most of the memory.
@@ -54,7 +54,7 @@ pub struct LagSummary {
     retrieval: SignedHistogram,
     from_primary: Series,
     /// Rows by `from_primary`, or lag from ack without it, in bins of 0.1 ms.
-    tenths: BTreeMap<i64, u64>,
+    bins: BTreeMap<i64, u64>,
     gap: SignedHistogram,
     not_at_once: u64,
 }
@@ -75,7 +75,7 @@ impl LagSummary {
                 self.from_ack.record(at, ack);
                 self.from_send.record(at, send);
                 self.from_intended.record(at, intended);
-                match (sample.method, sample.between_looks()) {
+                match (sample.method, sample.between_reads()) {
                     (Method::Wait, _) => self.lower_ends.record(at, ack - error),
                     (_, Some((low, high))) => {
                         let zero = sample.write.ack;
@@ -92,15 +92,15 @@ impl LagSummary {
                     self.from_primary.record(at, difference);
                 }
                 *self
-                    .tenths
-                    .entry(tenth(from_primary.unwrap_or(ack)))
+                    .bins
+                    .entry(bin_of(from_primary.unwrap_or(ack)))
                     .or_default() += 1;
                 if let Some((gap, reads)) = sample.readable() {
                     self.gap.record(gap);
                     self.not_at_once += u64::from(reads > 1);
                 }
             }
-            _ if sample.untold => self.untold += 1,
+            _ if sample.unplaced => self.unplaced += 1,
             _ => self.missing += 1,
         }
     }
@@ -136,7 +136,7 @@ impl LagSummary {
     /// Returns half of the mean duration of the reads that showed a row. The server looks at one
     /// moment of a read, and the brackets assume its middle: by as much may all times be earlier or
     /// later. 0 without reads.
-    fn look_error(&self) -> Nanos {
+    fn read_error(&self) -> Nanos {
         Nanos(self.retrieval.mean().map_or(0, |mean| (mean / 2.0) as i64))
     }
 
@@ -198,7 +198,7 @@ impl LagSummary {
                     let between = self.from_ack.between_starts(p, value);
                     between.filter(|_| self.from_ack.enough_clusters(p))
                 },
-                self.look_error(),
+                self.read_error(),
             )
         };
         let upper_ends = self.lower_ends.histogram().count() > 0;
@@ -210,7 +210,7 @@ impl LagSummary {
         LagRow {
             rounds: self.rounds,
             timed_out: self.missing,
-            unplaced: self.untold,
+            unplaced: self.unplaced,
             from_ack: self.from_ack.distribution(),
             from_send: self.from_send.distribution(),
             from_intended: self.from_intended.distribution(),
@@ -222,10 +222,10 @@ impl LagSummary {
             retrieval: distribution(&self.retrieval),
             from_primary: self.from_primary.distribution(),
             histogram_100us: self
-                .tenths
+                .bins
                 .iter()
-                .map(|(tenth, count)| HistogramBin {
-                    bin: *tenth,
+                .map(|(bin, count)| HistogramBin {
+                    bin: *bin,
                     count: *count,
                 })
                 .collect(),
@@ -246,7 +246,7 @@ impl LagSummary {
 }
 
 /// Returns a difference in units of 0.1 ms, rounded.
-fn tenth(difference: Nanos) -> i64 {
+fn bin_of(difference: Nanos) -> i64 {
     (difference.0 + 50_000).div_euclid(100_000)
 }
 
@@ -347,7 +347,7 @@ mod tests {
         LagSample {
             replica: 0,
             method: Method::Poll,
-            untold: false,
+            unplaced: false,
             write: Write {
                 seq: round as u64,
                 phase: Phase::Measure,
@@ -364,7 +364,7 @@ mod tests {
                 after: send + Nanos(120_000),
                 hit_began: send + Nanos(160_000),
                 until: send + Nanos(200_000 + round),
-                beside: SightingDetail::Primary(send + Nanos(1_000)),
+                detail: SightingDetail::Primary(send + Nanos(1_000)),
             }),
         }
     }
@@ -401,7 +401,7 @@ mod tests {
                     let lag = Nanos((late * level * (0.1 * random.normal()).exp()) as i64);
                     (sighting.after, sighting.hit_began) = (row.write.ack, row.write.ack);
                     sighting.until = row.write.ack + lag;
-                    sighting.beside = SightingDetail::Nothing;
+                    sighting.detail = SightingDetail::Nothing;
                 }
                 summary.record(&row);
             }
@@ -442,7 +442,7 @@ mod tests {
                 after: visible - Nanos(round * 104_729 % 500_000),
                 hit_began: wait.write.ack,
                 until: visible + Nanos(30_000),
-                beside: SightingDetail::Nothing,
+                detail: SightingDetail::Nothing,
             });
             summary.record(&wait);
         }
@@ -483,7 +483,7 @@ mod tests {
                     after: visible - Nanos(1_000),
                     hit_began: wait.write.ack,
                     until: visible + Nanos(300_000),
-                    beside: SightingDetail::Nothing,
+                    detail: SightingDetail::Nothing,
                 });
                 summary.record(&wait);
             }
@@ -527,7 +527,7 @@ mod tests {
             (-50_001, -1),
             (-149_999, -1),
         ] {
-            assert_eq!(tenth(Nanos(nanos)), want, "{nanos}");
+            assert_eq!(bin_of(Nanos(nanos)), want, "{nanos}");
         }
     }
 

@@ -270,8 +270,8 @@ mod tests {
         for _ in 0..5400 {
             over.record(Nanos(0), Nanos(10_000_000));
         }
-        for look in 0..60 {
-            over.record(Nanos(50 + look * 100), Nanos(100_000_000));
+        for poll in 0..60 {
+            over.record(Nanos(50 + poll * 100), Nanos(100_000_000));
         }
         let mean = over.mean().unwrap();
         assert!((mean - 300.0).abs() < 1e-6, "{mean}");
@@ -290,8 +290,8 @@ mod tests {
         for _ in 0..1_000 {
             over.record(Nanos(0), Nanos(10_000_000));
         }
-        for look in 0..100 {
-            over.record(Nanos(5_000_000 + look % 3), Nanos(100_000_000));
+        for poll in 0..100 {
+            over.record(Nanos(5_000_000 + poll % 3), Nanos(100_000_000));
         }
         let p99 = over.quantile(0.99).unwrap().0;
         assert!((4_997_000..=5_005_000).contains(&p99), "{p99}");
@@ -301,8 +301,8 @@ mod tests {
     #[test]
     fn time_below_a_count_is_carried_over() {
         let mut over = OverTime::default();
-        for look in 0..1000 {
-            over.record(Nanos(look / 500), Nanos(70_000));
+        for poll in 0..1000 {
+            over.record(Nanos(poll / 500), Nanos(70_000));
         }
         assert_eq!(over.histogram().count(), 700);
         assert!((over.mean().unwrap() - 0.5).abs() < 0.01);
@@ -329,8 +329,8 @@ mod tests {
     #[test]
     fn share_of_a_run_without_events_has_an_upper_bound() {
         let mut share = TimeMean::default();
-        for look in 0..1000 {
-            share.record(Nanos(look * 10_000_000), 0.0, Nanos(10_000_000));
+        for poll in 0..1000 {
+            share.record(Nanos(poll * 10_000_000), 0.0, Nanos(10_000_000));
         }
         let [low, high] = share.share_interval().unwrap();
         assert!(low == 0.0 && high > 0.0 && high < 0.005, "{high}");
@@ -339,8 +339,8 @@ mod tests {
     #[test]
     fn short_run_has_no_interval() {
         let mut share = TimeMean::default();
-        for look in 0..5 {
-            share.record(Nanos(look * 20_000_000), 1.0, Nanos(20_000_000));
+        for poll in 0..5 {
+            share.record(Nanos(poll * 20_000_000), 1.0, Nanos(20_000_000));
         }
         assert_eq!(share.share_interval(), None);
     }

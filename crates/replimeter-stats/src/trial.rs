@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_tested_together() {
+    fn other_figures_are_tested_as_one_family() {
         let rule = Rule {
             pairs: 100,
             equal_within: 0.0,

@@ -170,7 +170,7 @@ struct Cell {
 pub struct Waterfall {
     marks: Vec<(Mark, String, SignedHistogram)>,
     chain: Vec<StageDurations>,
-    beside: Vec<StageDurations>,
+    parallel: Vec<StageDurations>,
     cells: BTreeMap<i32, Cell>,
     transactions: u64,
     covered: u64,
@@ -194,15 +194,15 @@ impl Waterfall {
             .iter()
             .map(|(mark, clock)| (*mark, (*clock).to_owned(), SignedHistogram::new(1)))
             .collect();
-        let mut beside = Vec::new();
+        let mut parallel = Vec::new();
         if has(Mark::InBinlog) && !has(Mark::Ack) {
-            beside.push(StageDurations::new(Mark::InBinlog, Mark::Ack));
+            parallel.push(StageDurations::new(Mark::InBinlog, Mark::Ack));
             marks.push((Mark::Ack, "client".to_owned(), SignedHistogram::new(1)));
         }
         Self {
             marks,
             chain: legs,
-            beside,
+            parallel,
             cells: BTreeMap::new(),
             transactions: 0,
             covered: 0,
@@ -236,7 +236,7 @@ impl Waterfall {
                 errors.record(point.error);
             }
         }
-        for leg in &mut self.beside {
+        for leg in &mut self.parallel {
             if let (Some(from), Some(to)) = (points.at(leg.from), points.at(leg.to)) {
                 let (duration, error) = length(from, to);
                 leg.record(duration, error);
@@ -301,7 +301,7 @@ impl Waterfall {
             end_to_end: distribution(&self.end_to_end),
             stages: self.chain.iter().map(StageDurations::record_of).collect(),
             parallel_stages: self
-                .beside
+                .parallel
                 .iter()
                 .filter(|leg| leg.durations.count() > 0)
                 .map(StageDurations::record_of)

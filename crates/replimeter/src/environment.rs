@@ -69,11 +69,11 @@ fn udf_library() -> Vec<PathBuf> {
     }
     let program = env::current_exe().ok();
     let folder = program.as_deref().and_then(std::path::Path::parent);
-    let beside = folder.map(|folder| folder.join(NAME));
+    let next_to_program = folder.map(|folder| folder.join(NAME));
     let installed = folder
         .and_then(std::path::Path::parent)
         .map(|prefix| prefix.join("lib/replimeter").join(NAME));
-    beside.into_iter().chain(installed).collect()
+    next_to_program.into_iter().chain(installed).collect()
 }
 
 /// Returns whether the function library exists.

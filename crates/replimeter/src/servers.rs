@@ -23,9 +23,9 @@ impl ServerSource for Targets {
         environment::sandboxes()?.available(spec)
     }
 
-    fn possible(&self, target: &Target) -> Result<(), SourceError> {
+    fn check_available(&self, target: &Target) -> Result<(), SourceError> {
         match target {
-            Target::Sandbox(spec) => environment::sandboxes()?.possible(spec),
+            Target::Sandbox(spec) => environment::sandboxes()?.check_available(spec),
             Target::Running(name) => environment::sandboxes()?.find(name).map(drop),
             Target::Nodes(_) => Ok(()),
         }

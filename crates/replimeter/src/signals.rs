@@ -88,15 +88,15 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, CliError> {
     let failed =
         |error: std::io::Error| CliError::failed(format!("cannot handle signals: {error}"), "");
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP]).map_err(failed)?;
-    let told = Arc::clone(&stop);
+    let flag = Arc::clone(&stop);
     let handle = move || {
         let mut first: Option<Instant> = None;
         for signal in signals.forever() {
             match first {
-                _ if signal == SIGTSTP => suspend(&told),
+                _ if signal == SIGTSTP => suspend(&flag),
                 None => {
                     first = Some(Instant::now());
-                    told.store(true, Ordering::Relaxed);
+                    flag.store(true, Ordering::Relaxed);
                     say("\nstopping and cleaning up; repeat to stop immediately\n");
                     // The run waits for no server longer than this.
                     give_up_on_silent_servers();

@@ -21,7 +21,7 @@ struct Pairs {
     /// Pairs for `compare`.
     compare: Vec<Pair>,
     /// Several runs for `report`.
-    together: Vec<Vec<String>>,
+    several: Vec<Vec<String>>,
     /// Experiments 1 to 5 of a reproduction, for `report`.
     reproduced: Vec<String>,
     /// Those whose outputs are recorded in full.
@@ -91,7 +91,7 @@ pub fn rendered() -> &'static [Rendered] {
     RENDERED.get_or_init(|| {
         let Pairs {
             compare,
-            together,
+            several,
             reproduced,
             ..
         } = Pairs::read();
@@ -107,7 +107,7 @@ pub fn rendered() -> &'static [Rendered] {
                 .map(|pair| Box::new(move || of_pair(&pair)) as Box<_>),
         );
         work.extend(
-            together
+            several
                 .into_iter()
                 .map(|names| Box::new(move || of_several(&names)) as Box<_>),
         );

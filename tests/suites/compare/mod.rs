@@ -231,7 +231,7 @@ fn runs_decide_and_not_what_is_in_them() {
         rows.map(|row| row["change"].clone()).collect()
     };
     // 3,000 samples of a start are still one start, and those of servers that ran already one time of them.
-    for (a, b, told) in [
+    for (a, b, verdict) in [
         ("one", "other", "cannot be told from one start each"),
         ("one", "slower", "cannot be told from one start of A"),
         (
@@ -243,7 +243,7 @@ fn runs_decide_and_not_what_is_in_them() {
         let ended = compared(&[a, b], 0).stderr_contains("inconclusive");
         let document = ended.json();
         assert!(changes(&document).iter().all(|one| one == "unknown"), "{a}");
-        assert_eq!(row(&document, "lag.p50")["verdict"], told);
+        assert_eq!(row(&document, "lag.p50")["verdict"], verdict);
         assert_eq!(document["conditions"][0]["outcome"], "inconclusive");
     }
     // Two runs differ, and nothing says whether by their settings.

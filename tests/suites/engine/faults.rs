@@ -102,14 +102,14 @@ pub(super) fn too_few_open_files_are_refused(nodes: &[Node]) {
     let [primary, replica] = [0, 1].map(|index| url(&nodes[index], ADMIN));
     let servers = ["--primary", &primary, "--replica", &replica];
     let load = ["load", "--workload", "insert", "--threads", "60"];
-    let beside = [
+    let background = [
         "lag",
         "--load",
         "insert:60@primary",
         "--load",
         "insert:60@primary",
     ];
-    for (line, threads, needed) in [(&load[..], 60, 316), (&beside[..], 120, 376)] {
+    for (line, threads, needed) in [(&load[..], 60, 316), (&background[..], 120, 376)] {
         let ended = limited(&tool, nodes, &[line, &servers].concat()).with_code(3);
         let wanted =
             format!("{threads} threads need {needed} open files, and this process may have 300");

@@ -274,10 +274,10 @@ fn every_command_runs(engine: Engine) {
     await_clean(&sandbox);
 }
 
-pub(super) fn commands_run_whatever_the_defaults_of_mariadb() {
+pub(super) fn commands_run_with_any_defaults_of_mariadb() {
     every_command_runs(Engine::MariaDb);
 }
 
-pub(super) fn commands_run_whatever_the_defaults_of_mysql() {
+pub(super) fn commands_run_with_any_defaults_of_mysql() {
     every_command_runs(Engine::MySql);
 }

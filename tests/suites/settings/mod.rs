@@ -13,8 +13,8 @@ pub(crate) const TESTS: &[Test] = &[
     test!(applier_without_privileges_is_refused),
     test!(matrix::sessions_have_their_own_settings),
     test!(matrix::sessions_have_their_own_settings_on_mysql),
-    test!(matrix::commands_run_whatever_the_defaults_of_mariadb).long(),
-    test!(matrix::commands_run_whatever_the_defaults_of_mysql).long(),
+    test!(matrix::commands_run_with_any_defaults_of_mariadb).long(),
+    test!(matrix::commands_run_with_any_defaults_of_mysql).long(),
 ];
 
 /// Runs a command on servers as their administrator; `role` is how a server is named, by its index.

@@ -111,7 +111,7 @@ pub(super) fn synchronous_reads_remove_galera_staleness() {
     );
     // The timelines have the counters of every node.
     let windows = windows(&document);
-    let told = |name: &str| {
+    let has_counters = |name: &str| {
         windows.iter().any(|window| {
             window["counters"]
                 .as_object()
@@ -123,7 +123,7 @@ pub(super) fn synchronous_reads_remove_galera_staleness() {
     assert!(
         ["node1 wsrep_", "node2 wsrep_", "node3 wsrep_"]
             .into_iter()
-            .all(told),
+            .all(has_counters),
         "{windows:#?}"
     );
     wait_until("the schema is removed from every server", LIMIT, || {

@@ -50,7 +50,7 @@ pub(super) fn staleness_counts_versions_under_load() {
     let series = document["results"]["timelines"].as_array().unwrap();
     let windows = series
         .iter()
-        .find(|course| course["load"] == "insert:2@writer")
+        .find(|timeline| timeline["load"] == "insert:2@writer")
         .unwrap()["windows"]
         .as_array()
         .unwrap();

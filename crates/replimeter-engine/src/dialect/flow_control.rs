@@ -123,7 +123,7 @@ impl FlowControlCounters {
                 Ok(GALERA.iter().filter_map(read).collect())
             }
             Self::Group => {
-                let Some(line) = flavour_survives(session.value(OPERATION, GROUP_QUERY))?.flatten()
+                let Some(line) = if_permitted(session.value(OPERATION, GROUP_QUERY))?.flatten()
                 else {
                     return Ok(Vec::new());
                 };
@@ -149,7 +149,7 @@ impl FlowControlCounters {
                     });
                 }
                 let channels =
-                    flavour_survives(dialect::channels(engine, session))?.unwrap_or_default();
+                    if_permitted(dialect::channels(engine, session))?.unwrap_or_default();
                 let behind = channels.iter().filter_map(|channel| {
                     let names = ["Seconds_Behind_Source", "Seconds_Behind_Master"];
                     names
@@ -172,7 +172,7 @@ impl FlowControlCounters {
 }
 
 /// Returns `None` for an error caused by a missing privilege.
-fn flavour_survives<T>(result: Result<T, ServerError>) -> Result<Option<T>, ServerError> {
+fn if_permitted<T>(result: Result<T, ServerError>) -> Result<Option<T>, ServerError> {
     use crate::ErrorKind::{Privilege, Statement};
     match result {
         Ok(value) => Ok(Some(value)),

@@ -69,12 +69,12 @@ impl WrittenId {
         if self == Self::AskedFor {
             return session.value(OPERATION, "SELECT WSREP_LAST_WRITTEN_GTID()");
         }
-        session.told(OPERATION, told)
+        session.session_state(OPERATION, gtid_in)
     }
 }
 
 /// Returns the GTID in one session-state change of the answer.
-fn told(change: &SessionStateInfo<'_>) -> Option<String> {
+fn gtid_in(change: &SessionStateInfo<'_>) -> Option<String> {
     match change.decode().ok()? {
         SessionStateChange::SystemVariables(variables) => {
             let gtid = variables

@@ -222,7 +222,7 @@ impl Session {
     }
 
     /// Returns what `read` finds first in what the last answer says about the session.
-    pub(crate) fn told<T>(
+    pub(crate) fn session_state<T>(
         &mut self,
         operation: &str,
         read: impl FnMut(&SessionStateInfo<'_>) -> Option<T>,

@@ -150,12 +150,12 @@ mod tests {
     use super::*;
 
     /// Returns readings 100 ms apart, with `written` and `applied` transactions between two.
-    fn stretch(count: u64, written: u64, applied: u64, behind: u64) -> PhaseReadings {
-        let mut stretch = PhaseReadings::new(BacklogPhase::WithLoad);
+    fn phase(count: u64, written: u64, applied: u64, behind: u64) -> PhaseReadings {
+        let mut phase = PhaseReadings::new(BacklogPhase::WithLoad);
         for index in 0..count {
             let at = Nanos(index as i64 * 100_000_000);
             let (written, applied) = (behind + written * index, applied * index);
-            stretch.push(BacklogReading {
+            phase.push(BacklogReading {
                 at,
                 primary_at: at,
                 written,
@@ -163,36 +163,36 @@ mod tests {
                 behind: written - applied,
             });
         }
-        stretch
+        phase
     }
 
     #[test]
     fn write_and_apply_rates_are_computed() {
-        let stretch = stretch(50, 100, 150, 10_000);
+        let phase = phase(50, 100, 150, 10_000);
         let near = |rate: Rate, wanted: f64| (rate.mean.unwrap() - wanted).abs() < 1e-6;
-        assert!(near(stretch.written(), 1000.0) && near(stretch.applied(), 1500.0));
-        assert_eq!(stretch.converges(), Some(true));
-        assert_eq!(stretch.length(), Nanos(4_900_000_000));
+        assert!(near(phase.written(), 1000.0) && near(phase.applied(), 1500.0));
+        assert_eq!(phase.converges(), Some(true));
+        assert_eq!(phase.length(), Nanos(4_900_000_000));
     }
 
     #[test]
     fn growing_backlog_or_single_reading_does_not_converge() {
-        assert_eq!(stretch(50, 150, 100, 10_000).converges(), Some(false));
-        assert_eq!(stretch(50, 100, 100, 10_000).converges(), None);
-        assert_eq!(stretch(1, 100, 100, 10_000).converges(), None);
-        assert_eq!(stretch(3, 0, 1000, 2000).converges(), Some(true), "halved");
+        assert_eq!(phase(50, 150, 100, 10_000).converges(), Some(false));
+        assert_eq!(phase(50, 100, 100, 10_000).converges(), None);
+        assert_eq!(phase(1, 100, 100, 10_000).converges(), None);
+        assert_eq!(phase(3, 0, 1000, 2000).converges(), Some(true), "halved");
     }
 
     #[test]
     fn readings_are_thinned_and_keep_first_and_last() {
-        let stretch = stretch(50_000, 2, 1, 5);
-        assert!(stretch.readings.len() <= MAX_READINGS);
-        let all = stretch.all();
+        let phase = phase(50_000, 2, 1, 5);
+        assert!(phase.readings.len() <= MAX_READINGS);
+        let all = phase.all();
         assert_eq!(
             (all[0].applied, all.last().map(|last| last.applied)),
             (0, Some(49_999))
         );
-        let windows = stretch.windows(Nanos(0));
+        let windows = phase.windows(Nanos(0));
         assert!(windows.len() <= WINDOWS);
         assert_eq!(
             windows.iter().map(|window| window.applied).sum::<u64>(),

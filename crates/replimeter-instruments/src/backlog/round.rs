@@ -33,7 +33,7 @@ use crate::{
 /// The minimum and maximum interval between readings.
 const READINGS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
 /// Interval between progress reports and checks of the replica's state.
-const LOOK: Nanos = Nanos(1_000_000_000);
+const CHECK_INTERVAL: Nanos = Nanos(1_000_000_000);
 /// Interval at which the session with the run's lock is used.
 const KEEP_ALIVE: Nanos = Nanos(10_000_000_000);
 /// Maximum time to catch up, as a multiple of the build-up time.
@@ -50,7 +50,7 @@ pub(super) struct Round<'a, 'l> {
     listener: &'a mut Listener<'l>,
     /// When the first reading began.
     pub(super) origin: Nanos,
-    next_look: Nanos,
+    next_check: Nanos,
     next_keep_alive: Nanos,
     pub(super) warnings: Vec<Warning>,
 }
@@ -70,7 +70,7 @@ impl<'a, 'l> Round<'a, 'l> {
             workers,
             listener,
             origin: clock.now(),
-            next_look: Nanos(0),
+            next_check: Nanos(0),
             next_keep_alive: clock.now() + KEEP_ALIVE,
             warnings: Vec::new(),
         }
@@ -164,7 +164,7 @@ impl Round<'_, '_> {
     ) -> Result<(), MeasureError> {
         let stop = self.listener.stop;
         let mut ran = load.run_while(stop, |_| {
-            self.walk_beside_load(cluster, probe, applier, round_readings)
+            self.run_with_load(cluster, probe, applier, round_readings)
         });
         self.warnings.append(&mut ran.warnings);
         ran.failure.map_or(Ok(()), Err)?;
@@ -187,7 +187,7 @@ impl Round<'_, '_> {
     }
 
     /// Builds up the backlog, starts the applier, and lets it work under the load.
-    fn walk_beside_load(
+    fn run_with_load(
         &mut self,
         cluster: &mut Cluster,
         probe: &mut PositionProbe,
@@ -271,7 +271,7 @@ impl Round<'_, '_> {
         &mut self,
         cluster: &mut Cluster,
         probe: &mut PositionProbe,
-        stretch: &mut PhaseReadings,
+        readings: &mut PhaseReadings,
         phase: BacklogPhase,
         mut goes_on: impl FnMut(&BacklogReading, Option<BacklogReading>, Nanos) -> bool,
     ) -> Result<(), MeasureError> {
@@ -279,15 +279,15 @@ impl Round<'_, '_> {
         let every = Nanos::from(self.every());
         let mut next = began;
         loop {
-            let before = stretch.last();
+            let before = readings.last();
             let reading = probe.read(self.clock)?;
-            stretch.push(reading);
+            readings.push(reading);
             let now = self.clock.now();
             if !goes_on(&reading, before, now - began) || self.stopped() {
                 return Ok(());
             }
-            if now >= self.next_look {
-                self.next_look = now + LOOK;
+            if now >= self.next_check {
+                self.next_check = now + CHECK_INTERVAL;
                 (self.listener.progress)(Progress {
                     replica: cluster.replicas[self.index].server.node.name.clone(),
                     workers: self.workers,
@@ -296,7 +296,7 @@ impl Round<'_, '_> {
                     behind: reading.behind,
                 });
                 // The applier needs time to start; a replica without work is not checked.
-                if phase != BacklogPhase::Growing && now - began >= LOOK {
+                if phase != BacklogPhase::Growing && now - began >= CHECK_INTERVAL {
                     still_applying(&cluster.replicas[self.index])?;
                 }
             }

@@ -37,7 +37,7 @@ impl RoundReadings {
         let caught_up = without_load.last().filter(|_| moments.caught);
         let windows = [growing, with_load, without_load]
             .into_iter()
-            .flat_map(|stretch| stretch.windows(origin))
+            .flat_map(|phase| phase.windows(origin))
             .collect();
         Some(BacklogRow {
             shape: String::new(),

@@ -33,7 +33,7 @@ use self::{
 };
 
 /// Timeout of a query during a run.
-const IMPATIENT: Duration = Duration::from_secs(1);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One server and its state.
 pub struct DiscoveredServer {
@@ -78,7 +78,7 @@ impl DiscoveredServer {
     #[must_use]
     pub fn with_short_timeouts(&self) -> Node {
         Node {
-            answer: IMPATIENT,
+            answer: SHORT_TIMEOUT,
             ..self.node.clone()
         }
     }

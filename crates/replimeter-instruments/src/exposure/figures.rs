@@ -53,7 +53,7 @@ struct HeldPoll {
 /// between it and the next one, so polls that a stalled replica delays count with the length of its stall.
 #[derive(Default)]
 pub(super) struct PollSummary {
-    looks: u64,
+    polls: u64,
     held: Option<HeldPoll>,
     /// Transactions, bytes, and whether there is any.
     exposed: Stalls<3>,
@@ -63,7 +63,7 @@ pub(super) struct PollSummary {
     transactions: OverTime,
     bytes: OverTime,
     age: OverTime,
-    look: SignedHistogram,
+    poll_duration: SignedHistogram,
 }
 
 impl PollSummary {
@@ -86,7 +86,7 @@ impl PollSummary {
             None => Nanos(0),
         };
         self.held = Some(HeldPoll { before, ..poll });
-        self.looks += 1;
+        self.polls += 1;
     }
 
     fn count(&mut self, poll: HeldPoll, time: Nanos) {
@@ -118,7 +118,7 @@ impl PollSummary {
             self.end(held.at);
         }
         let percent = |share: f64| share * 100.0;
-        row.polls = self.looks;
+        row.polls = self.polls;
         row.committed = self.committed;
         row.bytes_committed = self.bytes_committed;
         let StallMeans {
@@ -132,7 +132,7 @@ impl PollSummary {
         row.age = self.age.distribution();
         row.exposed_percent = percent(means[2].unwrap_or_default());
         row.exposed_percent_ci95 = intervals[2].map(|ends| ends.map(|end| percent(end.min(1.0))));
-        row.poll_duration_us = distribution(&self.look);
+        row.poll_duration_us = distribution(&self.poll_duration);
     }
 }
 
@@ -167,7 +167,8 @@ enum ExposureReading {
     /// The primary's log cannot be followed since this time.
     Unfollowed { at: Nanos },
     /// A poll, in a run that began at this time.
-    Look {
+    #[serde(rename = "look")]
+    Poll {
         began: Nanos,
         asked: Nanos,
         last: Nanos,
@@ -223,7 +224,7 @@ impl ExposureSummary {
         answered: u64,
         semi_sync: Option<bool>,
     ) -> ExposureSample {
-        record::reading(|| ExposureReading::Look {
+        record::reading(|| ExposureReading::Poll {
             began,
             asked,
             last,
@@ -241,7 +242,7 @@ impl ExposureSummary {
             age,
             semi_sync,
         });
-        self.figures.look.record(last - asked);
+        self.figures.poll_duration.record(last - asked);
         ExposureSample {
             at_us: (last - began).as_micros(),
             poll_duration_us: (last - asked).as_micros(),
@@ -333,7 +334,7 @@ mod tests {
                     }
                     ExposureReading::Settled => exposed.drop_settled(),
                     ExposureReading::Unfollowed { at } => exposed.unfollowed(at),
-                    ExposureReading::Look {
+                    ExposureReading::Poll {
                         began,
                         asked,
                         last,

@@ -164,17 +164,17 @@ pub fn run(
             scope.spawn(move || load.write(writer, number, style, clock));
         }
         let (answer, answers) = mpsc::channel();
-        let mut beats = Vec::new();
+        let mut polls = Vec::new();
         for poller in pollers {
-            let (beat, beaten) = mpsc::channel();
-            beats.push(beat);
+            let (poll, due) = mpsc::channel();
+            polls.push(poll);
             let answer = answer.clone();
-            scope.spawn(move || poller.answer(&beaten, &answer, clock, real_time));
+            scope.spawn(move || poller.answer(&due, &answer, clock, real_time));
         }
-        let result = poll_loop.run(&beats, &answers, listener);
+        let result = poll_loop.run(&polls, &answers, listener);
         load.stop.store(true, Ordering::Relaxed);
         stream.halt.store(true, Ordering::Relaxed);
-        drop(beats);
+        drop(polls);
         if let Err(error) = result {
             poll_loop.outcome.failure.get_or_insert(error);
         }

@@ -172,12 +172,12 @@ impl<'a> PollLoop<'a> {
 
     pub(super) fn run(
         &mut self,
-        beats: &[mpsc::Sender<u64>],
+        polls: &[mpsc::Sender<u64>],
         answers: &mpsc::Receiver<ReplicaAnswer>,
         listener: &mut Listener<'_>,
     ) -> Result<(), MeasureError> {
         let (clock, plan) = (self.clock, self.plan);
-        let (look, every, end) = (
+        let (interval, every, end) = (
             Nanos::from(plan.poll_interval.0),
             Nanos::from(plan.report_interval.0),
             Nanos::from(plan.duration.0),
@@ -186,18 +186,20 @@ impl<'a> PollLoop<'a> {
         let mut window = WindowSummary::default();
         let mut window_since = Nanos(0);
         let mut committed = 0;
-        for beat in 1u64.. {
-            let due = began + Nanos(look.0.saturating_mul(beat.cast_signed())) + within(look, beat);
+        for poll in 1u64.. {
+            let due = began
+                + Nanos(interval.0.saturating_mul(poll.cast_signed()))
+                + within(interval, poll);
             if clock.now() < due
                 && !wait_until(clock, due, || listener.stop.load(Ordering::Relaxed))
             {
                 break;
             }
-            if clock.now() - due > look + look {
+            if clock.now() - due > interval + interval {
                 // A missed poll is skipped; the next one sees the same transactions.
                 continue;
             }
-            let sample = self.look(beat, beats, answers, began, listener)?;
+            let sample = self.poll(poll, polls, answers, began, listener)?;
             if let Some(sample) = &sample {
                 listener.tell(Event::Sample(sample))?;
                 window.add(sample);
@@ -254,17 +256,17 @@ impl<'a> PollLoop<'a> {
     /// Polls once: queries all replicas at the same time, then compares their answers with the
     /// transactions that the primary had logged at the time of the last answer. Skipped while the log
     /// cannot be followed.
-    fn look(
+    fn poll(
         &mut self,
-        beat: u64,
-        beats: &[mpsc::Sender<u64>],
+        poll: u64,
+        polls: &[mpsc::Sender<u64>],
         answers: &mpsc::Receiver<ReplicaAnswer>,
         began: Nanos,
         listener: &mut Listener<'_>,
     ) -> Result<Option<ExposureSample>, MeasureError> {
         let asked = self.clock.now();
-        beats.iter().for_each(|one| _ = one.send(beat));
-        let (mut open, mut answered, mut last) = (beats.len(), 0, asked);
+        polls.iter().for_each(|one| _ = one.send(poll));
+        let (mut open, mut answered, mut last) = (polls.len(), 0, asked);
         let late = asked + Nanos::from(LATE);
         while open > 0 {
             let left = late - self.clock.now();
@@ -273,11 +275,11 @@ impl<'a> PollLoop<'a> {
                 break;
             };
             // A late answer to an earlier poll is still used.
-            if answer.beat == beat {
+            if answer.poll == poll {
                 open -= 1;
                 last = last.max(answer.at);
             }
-            answered += u64::from(self.take(answer, beat, listener)?);
+            answered += u64::from(self.take(answer, poll, listener)?);
         }
         self.logged(last, listener)?;
         self.exposed.drop_settled();
@@ -296,7 +298,7 @@ impl<'a> PollLoop<'a> {
     fn take(
         &mut self,
         answer: ReplicaAnswer,
-        beat: u64,
+        poll: u64,
         listener: &mut Listener<'_>,
     ) -> Result<bool, MeasureError> {
         let name = &self.names[answer.replica];
@@ -306,7 +308,7 @@ impl<'a> PollLoop<'a> {
                 if std::mem::replace(&mut self.failing[answer.replica], false) {
                     listener.tell(Event::Note(&format!("{name}: reconnected")))?;
                 }
-                Ok(answer.beat == beat)
+                Ok(answer.poll == poll)
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.failing[answer.replica], true) {
@@ -386,8 +388,8 @@ impl<'a> PollLoop<'a> {
 
 /// Returns a time within a poll interval that differs from poll to poll: polls at fixed times would
 /// always hit the same phase of a periodic load.
-fn within(look: Nanos, beat: u64) -> Nanos {
-    Nanos((Random::new(beat).uniform() * look.0 as f64) as i64)
+fn within(interval: Nanos, poll: u64) -> Nanos {
+    Nanos((Random::new(poll).uniform() * interval.0 as f64) as i64)
 }
 
 /// The window of the run that polls are added to.
@@ -462,8 +464,8 @@ mod tests {
 
     #[test]
     fn polls_are_spread_over_their_intervals() {
-        let look = Nanos(1000);
-        let moments: Vec<i64> = (0..1000).map(|beat| within(look, beat).0).collect();
+        let interval = Nanos(1000);
+        let moments: Vec<i64> = (0..1000).map(|poll| within(interval, poll).0).collect();
         assert!(moments.iter().all(|moment| (0..1000).contains(moment)));
         let mean = moments.iter().sum::<i64>() / 1000;
         assert!((450..550).contains(&mean), "{mean}");

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct ReplicaAnswer {
     pub(super) replica: usize,
     /// The poll that it belongs to.
-    pub(super) beat: u64,
+    pub(super) poll: u64,
     /// When it arrived.
     pub(super) at: Nanos,
     pub(super) received: Result<Position, ServerError>,
@@ -42,7 +42,7 @@ impl ReplicaPoller {
     /// Answers every poll until the sender is dropped.
     pub(super) fn answer(
         self,
-        beats: &Receiver<u64>,
+        polls: &Receiver<u64>,
         answers: &Sender<ReplicaAnswer>,
         clock: &Clock,
         real_time: bool,
@@ -52,14 +52,14 @@ impl ReplicaPoller {
         let mut before: Option<Position> = None;
         let mut asked: Option<Instant> = None;
         let mut failed: Option<(Instant, ServerError)> = None;
-        for beat in beats {
+        for poll in polls {
             if let Some((at, error)) = &failed
                 && at.elapsed() < PAUSE
             {
                 let received = Err(error.clone());
                 let _ = answers.send(ReplicaAnswer {
                     replica: self.replica,
-                    beat,
+                    poll,
                     at: clock.now(),
                     received,
                 });
@@ -90,7 +90,7 @@ impl ReplicaPoller {
             if answers
                 .send(ReplicaAnswer {
                     replica: self.replica,
-                    beat,
+                    poll,
                     at,
                     received,
                 })

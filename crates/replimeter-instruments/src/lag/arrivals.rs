@@ -14,7 +14,7 @@ struct Transaction {
     seq: Option<u64>,
     /// Time of arrival on each stream, the primary's first.
     at: Vec<Option<Nanos>>,
-    told: Vec<bool>,
+    reported: Vec<bool>,
 }
 
 /// A row that arrived on a replica's stream.
@@ -64,7 +64,7 @@ impl Arrivals {
         self.known.entry(commit_id).or_insert_with(|| Transaction {
             seq: None,
             at: vec![None; streams],
-            told: vec![false; streams],
+            reported: vec![false; streams],
         })
     }
 
@@ -92,8 +92,8 @@ impl Arrivals {
             return;
         };
         for stream in 1..self.streams {
-            if let (Some(on_replica), false) = (entry.at[stream], entry.told[stream]) {
-                entry.told[stream] = true;
+            if let (Some(on_replica), false) = (entry.at[stream], entry.reported[stream]) {
+                entry.reported[stream] = true;
                 self.matched.push(MatchedRow {
                     seq,
                     replica: stream - 1,
@@ -102,7 +102,7 @@ impl Arrivals {
                 });
             }
         }
-        if entry.told.iter().skip(1).all(|told| *told) {
+        if entry.reported.iter().skip(1).all(|reported| *reported) {
             // Its entry in `order` is dropped when it becomes the oldest.
             self.known.remove(&commit_id);
         }

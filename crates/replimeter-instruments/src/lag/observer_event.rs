@@ -18,11 +18,11 @@ pub(super) enum ObserverEvent {
         at: Nanos,
     },
     /// A row is visible, but its time cannot be determined.
-    Untold { slot: usize, seq: u64 },
+    Unplaced { slot: usize, seq: u64 },
     /// The progress of single transactions.
-    Told(Box<StageObservation>),
+    Stages(Box<StageObservation>),
     /// A warning for the report.
-    Odd(Warning),
+    Warning(Warning),
     /// A point select, for the reference.
     PointSelect { began: Nanos, ended: Nanos },
 }

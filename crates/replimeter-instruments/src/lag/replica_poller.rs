@@ -194,7 +194,7 @@ impl BracketTracker {
                     after,
                     hit_began: began,
                     until: ended,
-                    beside: SightingDetail::Nothing,
+                    detail: SightingDetail::Nothing,
                 });
             }
         }

@@ -291,7 +291,7 @@ impl RunPhase<'_> {
         let mut prepared = self.prepare(&slots, &script, next_id, cluster, listener.stop)?;
         let warnings = std::mem::take(&mut prepared.warnings);
         let (sighted, sightings) = mpsc::channel();
-        let (words, writes) = mpsc::channel();
+        let (events, writes) = mpsc::channel();
         let schedule = SharedSchedule::new(
             &script,
             self.clock,
@@ -319,7 +319,7 @@ impl RunPhase<'_> {
             };
             let writers = std::mem::take(&mut prepared.writers);
             let (observers, waiters) = start.observers(prepared, &waiting);
-            let channels = WriterChannels { words, waiters };
+            let channels = WriterChannels { events, waiters };
             let writers: Vec<_> = writers
                 .into_iter()
                 .map(|writer| {
@@ -408,16 +408,16 @@ impl<'scope> ThreadStarter<'scope, '_> {
         }
         let mut channels = Vec::new();
         for (waiters, seen) in prepared.waiters.into_iter().zip(waiting) {
-            let mut turns = Vec::new();
+            let mut senders = Vec::new();
             for waiter in waiters {
                 let (row, rows) = mpsc::channel();
-                turns.push(row);
+                senders.push(row);
                 let sighted = sighted.clone();
                 threads.push(scope.spawn(move || {
                     waiter.run(clock, shared_state, real_time, &rows, seen, &sighted)
                 }));
             }
-            channels.push(turns);
+            channels.push(senders);
         }
         (threads, channels)
     }

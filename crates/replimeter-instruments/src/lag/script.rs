@@ -145,7 +145,7 @@ impl Script {
     /// Returns the phase of a row: in the floor every other row is for the reference.
     pub(super) fn phase_of(step: &Step, row: u64) -> Phase {
         if step.phase == Phase::Floor && row % 2 == 1 {
-            Phase::Yardstick
+            Phase::ReferenceSelect
         } else {
             step.phase
         }
@@ -153,15 +153,15 @@ impl Script {
 
     /// Returns the step of a write (numbered from 0 over the whole script) and its row in this
     /// step, from 1; `warmed` has the number of writes of a warm-up by time.
-    pub(super) fn row_at(&self, turn: u64, warmed: &Warmed) -> Option<(&Step, u64)> {
-        let warmed = warmed.turns();
-        let turn = match &self.warm_up {
-            Some((step, _)) if turn < warmed => return Some((step, turn + 1)),
-            _ => turn.saturating_sub(warmed),
+    pub(super) fn row_at(&self, number: u64, warmed: &Warmed) -> Option<(&Step, u64)> {
+        let warmed = warmed.writes();
+        let number = match &self.warm_up {
+            Some((step, _)) if number < warmed => return Some((step, number + 1)),
+            _ => number.saturating_sub(warmed),
         };
-        let index = self.ends.partition_point(|end| *end <= turn);
+        let index = self.ends.partition_point(|end| *end <= number);
         let before = index.checked_sub(1).map_or(0, |last| self.ends[last]);
-        Some((self.steps.get(index)?, turn - before + 1))
+        Some((self.steps.get(index)?, number - before + 1))
     }
 
     /// Returns the total number of rows; `None` when a time ends the part.
@@ -210,30 +210,30 @@ impl Gaps {
 pub(super) struct Warmed {
     length: Option<Nanos>,
     /// `u64::MAX` until it is over.
-    turns: AtomicU64,
+    writes: AtomicU64,
 }
 
 impl Warmed {
     pub(super) fn new(script: &Script) -> Self {
         let length = script.warm_up.as_ref().map(|(_, span)| Nanos::from(span.0));
         Self {
-            turns: AtomicU64::new(if length.is_some() { u64::MAX } else { 0 }),
+            writes: AtomicU64::new(if length.is_some() { u64::MAX } else { 0 }),
             length,
         }
     }
 
     /// Ends the warm-up before this write if it begins after the warm-up time.
-    pub(super) fn see(&self, turn: u64, since_first: Nanos) {
+    pub(super) fn see(&self, number: u64, since_first: Nanos) {
         if self.length.is_some_and(|length| since_first >= length) {
             // Of several writers, the first that finds it over determines where it ends.
             let _ =
-                self.turns
-                    .compare_exchange(u64::MAX, turn, Ordering::AcqRel, Ordering::Acquire);
+                self.writes
+                    .compare_exchange(u64::MAX, number, Ordering::AcqRel, Ordering::Acquire);
         }
     }
 
-    fn turns(&self) -> u64 {
-        self.turns.load(Ordering::Acquire)
+    fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Acquire)
     }
 }
 
@@ -279,15 +279,15 @@ mod tests {
     #[test]
     fn every_row_number_has_its_step() {
         let script = Script::measure(&plan("warm-up = 2\nrounds = 3"));
-        let turns: Vec<_> = (0..6)
-            .map(|turn| {
-                let found = script.row_at(turn, &Warmed::new(&script));
+        let writes: Vec<_> = (0..6)
+            .map(|number| {
+                let found = script.row_at(number, &Warmed::new(&script));
                 found.map(|(step, row)| (step.phase, row))
             })
             .collect();
         let (warm, counted) = (Phase::WarmUp, Phase::Measure);
         assert_eq!(
-            turns,
+            writes,
             [
                 Some((warm, 1)),
                 Some((warm, 2)),
@@ -348,9 +348,9 @@ mod tests {
         let script = Script::measure(&plan("warm-up = '1ms'\nrounds = 2"));
         let warmed = Warmed::new(&script);
         let mut phases = Vec::new();
-        for turn in 0..8 {
-            warmed.see(turn, Nanos(300_000 * turn.cast_signed()));
-            let found = script.row_at(turn, &warmed);
+        for number in 0..8 {
+            warmed.see(number, Nanos(300_000 * number.cast_signed()));
+            let found = script.row_at(number, &warmed);
             phases.extend(found.map(|(step, row)| (step.phase, row)));
         }
         let (warm, counted) = (Phase::WarmUp, Phase::Measure);

@@ -15,7 +15,7 @@ use super::{
 use crate::{clock::Clock, clock_offset};
 
 /// Interval between measurements of both clocks.
-const LOOK: Nanos = Nanos(1_000_000_000);
+const CLOCK_INTERVAL: Nanos = Nanos(1_000_000_000);
 /// What is added to it while rows are in flight.
 const MORE_IN_FLIGHT: Nanos = Nanos(9_000_000_000);
 /// How long queries continue after a row was seen: the replica reports its commit slightly later.
@@ -117,7 +117,7 @@ impl StageWatcher {
         shared_state: &SharedState,
         sighted: &Sender<ObserverEvent>,
     ) -> Result<(), ServerError> {
-        let mut next_look = clock.now() + LOOK;
+        let mut next_check = clock.now() + CLOCK_INTERVAL;
         // Until when to query although every row was seen.
         let mut until = clock.now();
         while !shared_state.halted() {
@@ -130,8 +130,8 @@ impl StageWatcher {
             let idle = now >= until;
             // While rows are in flight nothing else is observed during a measurement, so seldom, and never of clocks that do not move apart.
             let moves = self.clocks.iter().any(clock_offset::ServerClock::moves);
-            if now >= next_look && idle || now >= next_look + MORE_IN_FLIGHT && moves {
-                next_look = now + LOOK;
+            if now >= next_check && idle || now >= next_check + MORE_IN_FLIGHT && moves {
+                next_check = now + CLOCK_INTERVAL;
                 self.clocks[0].remeasure(&mut self.primary, clock)?;
                 self.clocks[1].remeasure(&mut self.replica, clock)?;
             }
@@ -142,14 +142,14 @@ impl StageWatcher {
             let began = clock.now();
             let answer = self.source.ask(&mut self.replica)?;
             let ended = clock.now();
-            let told = StageObservation {
+            let observation = StageObservation {
                 replica: self.index,
                 began,
                 ended,
                 answer,
                 clocks: self.clocks(ended),
             };
-            let _ = sighted.send(ObserverEvent::Told(Box::new(told)));
+            let _ = sighted.send(ObserverEvent::Stages(Box::new(observation)));
         }
         Ok(())
     }

@@ -46,7 +46,10 @@ pub(super) struct StampReader {
     every: Nanos,
 }
 
-fn told(clock: Option<ServerClock>, session: &Session) -> Result<ServerClock, ServerError> {
+fn required_clock(
+    clock: Option<ServerClock>,
+    session: &Session,
+) -> Result<ServerClock, ServerError> {
     clock.ok_or_else(|| {
         session.precondition(
             OPERATION,
@@ -72,8 +75,8 @@ impl StampReader {
     ) -> Result<Self, ServerError> {
         let (mut ours, mut theirs) = (Session::open(primary)?, Session::open(replica)?);
         let clocks = [
-            told(ServerClock::measure(&mut ours, primary, clock)?, &ours)?,
-            told(ServerClock::measure(&mut theirs, replica, clock)?, &theirs)?,
+            required_clock(ServerClock::measure(&mut ours, primary, clock)?, &ours)?,
+            required_clock(ServerClock::measure(&mut theirs, replica, clock)?, &theirs)?,
         ];
         let federated = if federated {
             Some(Federated::create(discovered, primary)?)
@@ -113,7 +116,7 @@ impl StampReader {
         shared_state: &SharedState,
         sighted: &Sender<ObserverEvent>,
     ) -> Result<(), ServerError> {
-        let (mut next_read, mut next_look) = (clock.now(), clock.now() + EVERY);
+        let (mut next_read, mut next_check) = (clock.now(), clock.now() + EVERY);
         while !shared_state.halted() {
             let now = clock.now();
             let sent = shared_state.sent();
@@ -126,13 +129,13 @@ impl StampReader {
                 }
             }
             let last = ending && self.seen.low() >= sent;
-            if !self.unconverted.is_empty() && (last || clock.now() >= next_look) {
+            if !self.unconverted.is_empty() && (last || clock.now() >= next_check) {
                 // After the user's stop there may be no time for it.
                 if !stopped {
-                    self.look_at_the_clocks(clock, sighted)?;
+                    self.remeasure_clocks(clock, sighted)?;
                 }
                 self.convert(clock.now(), sighted);
-                next_look = clock.now() + EVERY;
+                next_check = clock.now() + EVERY;
             }
             thread::sleep(IDLE_INTERVAL);
         }
@@ -140,7 +143,7 @@ impl StampReader {
     }
 
     /// Measures both clocks again and warns when one was set.
-    fn look_at_the_clocks(
+    fn remeasure_clocks(
         &mut self,
         clock: &Clock,
         sighted: &Sender<ObserverEvent>,
@@ -151,7 +154,7 @@ impl StampReader {
             .zip([&mut self.primary, &mut self.replica])
         {
             if let Some(step) = own.remeasure(session, clock)? {
-                let _ = sighted.send(ObserverEvent::Odd(Warning::new(
+                let _ = sighted.send(ObserverEvent::Warning(Warning::new(
                     WarningCode::ClockStepped,
                     format!(
                         "{session}: its clock was set by {:.6} s (± {:.0} µs) during the run; the figures exclude stamps around that time",
@@ -204,7 +207,7 @@ impl StampReader {
                         slot: *slot,
                         sighting,
                     },
-                    None => ObserverEvent::Untold {
+                    None => ObserverEvent::Unplaced {
                         slot: *slot,
                         seq: rows[1].id,
                     },
@@ -234,13 +237,13 @@ impl StampReader {
         let (on_primary, bound) = place(&self.clocks[0], of(here)?)?;
         let (at, own) = place(&self.clocks[1], of(there)?)?;
         let within = bound + own;
-        let beside = SightingDetail::Primary(on_primary);
+        let detail = SightingDetail::Primary(on_primary);
         Some(Sighting {
             seq: there.id,
             after: at - within,
             hit_began: at,
             until: at + within,
-            beside,
+            detail,
         })
     }
 }

@@ -142,16 +142,16 @@ impl Waiter {
             let ended = clock.now();
             reads += u32::from(applied.is_some());
             if shown {
-                let (hit_began, until, beside) = match applied {
+                let (hit_began, until, detail) = match applied {
                     None => (began, ended, SightingDetail::Nothing),
                     Some((wait_began, returned)) => {
                         let at_once = reads == 1;
-                        let beside = SightingDetail::Readable {
+                        let detail = SightingDetail::Readable {
                             at: ended,
                             reads,
                             returned: (!at_once).then_some(returned),
                         };
-                        (wait_began, if at_once { returned } else { ended }, beside)
+                        (wait_began, if at_once { returned } else { ended }, detail)
                     }
                 };
                 return Ok(Some(Sighting {
@@ -159,7 +159,7 @@ impl Waiter {
                     after,
                     hit_began,
                     until,
-                    beside,
+                    detail,
                 }));
             }
             after = began;

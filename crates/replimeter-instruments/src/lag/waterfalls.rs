@@ -74,13 +74,13 @@ impl ReplicaWaterfall {
     }
 
     /// Adds an observation of the replica.
-    pub(super) fn record_observation(&mut self, told: &StageObservation) {
+    pub(super) fn record_observation(&mut self, observation: &StageObservation) {
         let Some(joiner) = &mut self.joiner else {
             return;
         };
-        let [primary, own] = told.clocks;
+        let [primary, own] = observation.clocks;
         joiner.set_clocks(primary, own);
-        joiner.answer(told.began, told.ended, &told.answer);
+        joiner.answer(observation.began, observation.ended, &observation.answer);
         for (_, points) in joiner.take() {
             self.record(points);
         }

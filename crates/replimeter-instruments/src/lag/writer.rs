@@ -58,7 +58,7 @@ pub(super) enum WriterEvent {
 #[derive(Clone)]
 pub(super) struct WriterChannels {
     /// The collector.
-    pub(super) words: Sender<WriterEvent>,
+    pub(super) events: Sender<WriterEvent>,
     /// For each replica its waiting connections, which receive the rows in rotation.
     pub(super) waiters: Vec<Vec<Sender<WrittenRow>>>,
 }
@@ -129,7 +129,7 @@ impl Writer {
 
 /// The next write of the schedule.
 struct NextWrite {
-    turn: u64,
+    number: u64,
     /// Its intended start, if there are intervals.
     at: Nanos,
     gaps: Option<Gaps>,
@@ -188,7 +188,7 @@ impl<'a> SharedSchedule<'a> {
             writers: AtomicUsize::new(writers),
             next_id: AtomicU64::new(held.ids.end),
             next: Mutex::new(NextWrite {
-                turn: 0,
+                number: 0,
                 at: began,
                 gaps: script.gaps(),
             }),
@@ -240,14 +240,14 @@ impl<'a> SharedSchedule<'a> {
     }
 
     /// Takes the next write; returns its number and its intended start.
-    fn take_turn(&self) -> (u64, Nanos) {
+    fn take_next(&self) -> (u64, Nanos) {
         let mut next = lock(&self.next);
-        let (turn, at) = (next.turn, next.at);
-        next.turn += 1;
+        let (number, at) = (next.number, next.at);
+        next.number += 1;
         next.follow(at);
         match next.gaps {
-            Some(_) => (turn, at),
-            None => (turn, self.clock.now()),
+            Some(_) => (number, at),
+            None => (number, self.clock.now()),
         }
     }
 
@@ -273,9 +273,9 @@ impl ActiveWriter<'_> {
                 self.empty_if_due()?;
             }
             let held = schedule.while_writing();
-            let (turn, mut beat) = schedule.take_turn();
-            schedule.warmed.see(turn, beat - schedule.began);
-            let Some((step, row)) = schedule.script.row_at(turn, &schedule.warmed) else {
+            let (number, mut intended) = schedule.take_next();
+            schedule.warmed.see(number, intended - schedule.began);
+            let Some((step, row)) = schedule.script.row_at(number, &schedule.warmed) else {
                 break;
             };
             if schedule.time_is_over(step) {
@@ -292,29 +292,29 @@ impl ActiveWriter<'_> {
                         shared_state.writer_halted()
                     });
                     self.empty(step)?;
-                    beat = clock.now();
-                    lock(&schedule.next).follow(beat);
+                    intended = clock.now();
+                    lock(&schedule.next).follow(intended);
                     schedule.while_writing()
                 }
                 None => held,
             };
             let phase = Script::phase_of(step, row);
-            if phase == Phase::Yardstick {
+            if phase == Phase::ReferenceSelect {
                 // The observers do not read rows during a reference round: the last row must have been
                 // seen.
                 schedule.wait_until_seen();
             }
-            shared_state.set_reference_select(phase == Phase::Yardstick);
+            shared_state.set_reference_select(phase == Phase::ReferenceSelect);
             match schedule.script.pace {
                 Pace::Interval(_) => {
-                    shared_state.watch_from(beat - LEAD);
-                    wait_until(clock, beat, || shared_state.writer_halted());
+                    shared_state.watch_from(intended - LEAD);
+                    wait_until(clock, intended, || shared_state.writer_halted());
                 }
                 Pace::Visible => {
                     schedule.wait_until_seen();
-                    beat = clock.now();
+                    intended = clock.now();
                 }
-                Pace::Ack => beat = clock.now(),
+                Pace::Ack => intended = clock.now(),
             }
             if shared_state.writer_halted() {
                 break;
@@ -324,7 +324,7 @@ impl ActiveWriter<'_> {
                 phase,
                 u32::try_from(row).unwrap_or(u32::MAX),
                 step.size.min(schedule.limit),
-                beat,
+                intended,
             )?;
             drop(held);
         }
@@ -337,7 +337,7 @@ impl ActiveWriter<'_> {
         phase: Phase,
         row: u32,
         size: u64,
-        beat: Nanos,
+        intended: Nanos,
     ) -> Result<(), ServerError> {
         let SharedSchedule {
             clock,
@@ -367,17 +367,17 @@ impl ActiveWriter<'_> {
         if !matches!(phase, Phase::WarmUp | Phase::Settle) {
             self.schedule
                 .counted_since
-                .fetch_min(beat.0, Ordering::AcqRel);
+                .fetch_min(intended.0, Ordering::AcqRel);
         }
         let commit_id = match self.writer.written {
-            Some(written) => Some(self.told(written)?),
+            Some(written) => Some(self.last_commit_id(written)?),
             None => None,
         };
         if let Some(commit_id) = &commit_id {
             for waiters in &self.channels.waiters {
                 // The waiting connections of a replica take the rows in rotation.
-                let turn = usize::try_from(id).unwrap_or(0) % waiters.len().max(1);
-                if let Some(waiter) = waiters.get(turn) {
+                let index = usize::try_from(id).unwrap_or(0) % waiters.len().max(1);
+                if let Some(waiter) = waiters.get(index) {
                     let _ = waiter.send(WrittenRow {
                         seq: id,
                         commit_id: Arc::clone(commit_id),
@@ -392,19 +392,19 @@ impl ActiveWriter<'_> {
             step: step.index,
             row_in_step: row,
             size_bytes: size,
-            intended: beat,
+            intended,
             send,
             ack,
         };
         let _ = self
             .channels
-            .words
+            .events
             .send(WriterEvent::Wrote(write, commit_id));
         Ok(())
     }
 
     /// Returns the GTID of the row just written.
-    fn told(&mut self, written: WrittenId) -> Result<Arc<str>, ServerError> {
+    fn last_commit_id(&mut self, written: WrittenId) -> Result<Arc<str>, ServerError> {
         written
             .of_last_write(&mut self.writer.session)?
             .map(Arc::from)
@@ -424,8 +424,8 @@ impl ActiveWriter<'_> {
             .emptying
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let turn = lock(&schedule.next).turn;
-        let Some((step, _)) = schedule.script.row_at(turn, &schedule.warmed) else {
+        let number = lock(&schedule.next).number;
+        let Some((step, _)) = schedule.script.row_at(number, &schedule.warmed) else {
             return Ok(());
         };
         if !schedule.row_budget().full() {
@@ -437,7 +437,7 @@ impl ActiveWriter<'_> {
         self.empty(step)?;
         // This pause is not a stall of the servers and must not count as lag.
         lock(&schedule.next).at = schedule.clock.now() + LEAD;
-        let _ = self.channels.words.send(WriterEvent::Emptied);
+        let _ = self.channels.events.send(WriterEvent::Emptied);
         Ok(())
     }
 

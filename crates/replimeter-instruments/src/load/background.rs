@@ -26,7 +26,7 @@ use crate::{MeasureError, clock::Clock};
 /// How long a load runs before it counts, and before the other measurement starts.
 const RAMP: Duration = Duration::from_secs(1);
 /// Interval between checks for the end of the warm-up.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 /// How long operations in progress at the end may take; a measurement waits for them.
 const TO_COMPLETE: Duration = Duration::from_secs(3);
@@ -124,7 +124,7 @@ impl BackgroundLoad {
             && !stop.load(Ordering::Relaxed)
             && pool.failure().is_none()
         {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         pool.count_from_now();
         let running = RunningLoad {

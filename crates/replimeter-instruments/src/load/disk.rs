@@ -31,8 +31,8 @@ impl Disk {
 
     /// Returns the bytes that the server can still write.
     fn free(&self) -> Option<u64> {
-        let told = rustix::fs::statvfs(&self.folder).ok()?;
-        Some(told.f_bavail.saturating_mul(told.f_frsize))
+        let file_system = rustix::fs::statvfs(&self.folder).ok()?;
+        Some(file_system.f_bavail.saturating_mul(file_system.f_frsize))
     }
 
     /// Refuses a data set that does not fit.

@@ -3,7 +3,7 @@
 use replimeter_model::random::Random;
 
 /// Number of uniform numbers whose sum approximates a bell curve (as in sysbench).
-const BELL: u32 = 12;
+const GAUSSIAN_DRAWS: u32 = 12;
 /// The share of sysbench's `special` numbers, and the width of their part of the range.
 const SPECIAL_SHARE: f64 = 0.75;
 const SPECIAL_WIDTH: f64 = 0.01;
@@ -70,14 +70,14 @@ impl Distribution {
                 let place = random.fraction();
                 let width = width as f64;
                 if place < 1.0 - SPECIAL_SHARE {
-                    bell(random) * width
+                    gaussian(random) * width
                 } else {
                     // The middle hundredth, placed as in sysbench: its first quarter stays empty.
                     let special = width * SPECIAL_WIDTH;
                     (place * (special + 1.0) + width / 2.0 - special / 2.0).trunc()
                 }
             }
-            DistributionKind::Gaussian => bell(random) * (width as f64 + 1.0),
+            DistributionKind::Gaussian => gaussian(random) * (width as f64 + 1.0),
             DistributionKind::Pareto(power) => {
                 random.fraction().powf(*power) * (width as f64 + 1.0)
             }
@@ -88,8 +88,8 @@ impl Distribution {
     }
 }
 
-fn bell(random: &mut Random) -> f64 {
-    (0..BELL).map(|_| random.fraction()).sum::<f64>() / f64::from(BELL)
+fn gaussian(random: &mut Random) -> f64 {
+    (0..GAUSSIAN_DRAWS).map(|_| random.fraction()).sum::<f64>() / f64::from(GAUSSIAN_DRAWS)
 }
 
 /// The Zipf distribution on 1…n by rejection-inversion (Hörmann & Derflinger, ACM

@@ -200,16 +200,16 @@ impl EventLoop {
         let mut events = Vec::with_capacity(EVENTS);
         let mut armed: Option<Nanos> = None;
         // When the last turn began and when it was done.
-        let mut turn = [state.clock.now(); 2];
-        let mut next_tick = turn[1] + Nanos::from(TICK);
+        let mut pass = [state.clock.now(); 2];
+        let mut next_tick = pass[1] + Nanos::from(TICK);
         while running.left > 0 {
             let due = state.timers.borrow().peek().map(|Reverse((due, _))| *due);
             let timeout =
-                if !state.ready.borrow().is_empty() || due.is_some_and(|due| due <= turn[1]) {
+                if !state.ready.borrow().is_empty() || due.is_some_and(|due| due <= pass[1]) {
                     Duration::ZERO
                 } else {
                     if due.is_some() && due != armed {
-                        state.arm(due, turn[1]);
+                        state.arm(due, pass[1]);
                         armed = due;
                     }
                     TICK
@@ -222,8 +222,8 @@ impl EventLoop {
                 // Interrupted by a signal.
                 events.clear();
             }
-            let blocked = now - turn[1] > NO_WAIT;
-            let earlier = turn[1] - turn[0];
+            let blocked = now - pass[1] > NO_WAIT;
+            let earlier = pass[1] - pass[0];
             let count = events.len() as i64;
             for (position, event) in (0..).zip(&events) {
                 let index = event.data.u64();
@@ -236,7 +236,7 @@ impl EventLoop {
                     let ready = if blocked {
                         now
                     } else {
-                        turn[0] + Nanos(earlier.0 * (2 * position + 1) / (2 * count))
+                        pass[0] + Nanos(earlier.0 * (2 * position + 1) / (2 * count))
                     };
                     let delay = state.clock.now() - ready;
                     state.delays.borrow_mut().record(delay);
@@ -249,9 +249,9 @@ impl EventLoop {
             ready
                 .into_iter()
                 .for_each(|index| running.poll(index as usize));
-            turn = [now, state.clock.now()];
-            if turn[1] >= next_tick {
-                next_tick = turn[1] + Nanos::from(TICK);
+            pass = [now, state.clock.now()];
+            if pass[1] >= next_tick {
+                next_tick = pass[1] + Nanos::from(TICK);
                 match control() {
                     LoopControl::Continue => {}
                     LoopControl::Wake => state.wake(),

@@ -261,8 +261,8 @@ impl FillJob<'_> {
                 }
             }
             if Instant::now() >= next {
-                let told = tell();
-                failed = failed.or(told.err());
+                let reported = tell();
+                failed = failed.or(reported.err());
                 next += TELL;
             }
         }

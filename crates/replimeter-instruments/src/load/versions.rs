@@ -94,7 +94,7 @@ pub struct Versions {
     clock: Clock,
     shards: Vec<Mutex<HashMap<u64, KnownVersion>>>,
     listening: AtomicBool,
-    told: Sender<VersionEvent>,
+    events: Sender<VersionEvent>,
     heard: Mutex<Receiver<VersionEvent>>,
     beyond: AtomicU64,
     foreign: AtomicU64,
@@ -104,12 +104,12 @@ impl Versions {
     /// Creates an empty state.
     #[must_use]
     pub fn new(clock: &Clock) -> Arc<Self> {
-        let (told, heard) = channel();
+        let (events, heard) = channel();
         Arc::new(Self {
             clock: *clock,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             listening: AtomicBool::new(false),
-            told,
+            events,
             heard: Mutex::new(heard),
             beyond: AtomicU64::new(0),
             foreign: AtomicU64::new(0),
@@ -149,9 +149,9 @@ impl Versions {
         self.shard(row).get(&row).copied()
     }
 
-    fn tell(&self, told: VersionEvent) {
+    fn tell(&self, event: VersionEvent) {
         if self.listening.load(Ordering::Acquire) {
-            let _ = self.told.send(told);
+            let _ = self.events.send(event);
         }
     }
 
@@ -394,13 +394,13 @@ mod tests {
         versions.shown(7, 2);
         versions.shown(7, 1);
         assert_eq!(versions.known(7).unwrap().shown, 2);
-        let mut told = 0;
-        versions.drain(|_| told += 1);
-        assert_eq!(told, 3);
+        let mut drained = 0;
+        versions.drain(|_| drained += 1);
+        assert_eq!(drained, 3);
         versions.set_listening(false);
         versions.wrote(write(8, 1, 30), 0);
-        versions.drain(|_| told += 1);
-        assert_eq!((told, versions.known(8).unwrap().version), (3, 1));
+        versions.drain(|_| drained += 1);
+        assert_eq!((drained, versions.known(8).unwrap().version), (3, 1));
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub(crate) fn account(
         if was_seen && !there {
             account.seen_then_lost += 1;
         }
-        match entry.fate {
+        match entry.outcome {
             WriteOutcome::Acknowledged(at) => {
                 let after_cut = u64::from(cut.is_some_and(|cut| at > cut));
                 account.acknowledged += 1;
@@ -102,7 +102,7 @@ pub(crate) fn account(
             }
             WriteOutcome::Unknown | WriteOutcome::Refused => {
                 account.unacknowledged += 1;
-                account.refused += u64::from(entry.fate == WriteOutcome::Refused);
+                account.refused += u64::from(entry.outcome == WriteOutcome::Refused);
                 account.unacknowledged_present += u64::from(there);
                 account.seen_unacknowledged_lost += u64::from(was_seen && !there);
             }
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn every_write_outcome_is_counted_once() {
-        let entry = |id, fate| JournalEntry { id, fate };
+        let entry = |id, outcome| JournalEntry { id, outcome };
         let ack = |at| WriteOutcome::Acknowledged(Nanos(at));
         let journal = [
             entry(1, ack(10)),

@@ -74,13 +74,13 @@ pub(super) fn check(
 /// Waits for the old primary to return, and reads what only it has.
 pub(super) fn restart_primary(
     cluster: &Cluster,
-    scene: &CrashContext<'_>,
+    context: &CrashContext<'_>,
     faults: &mut dyn Faults,
     journal: &[JournalEntry],
     present: &IdSet,
     new: &Executed,
 ) -> Result<(Instant, ErrantTransactions), MeasureError> {
-    let node = faults.restart(&cluster.primary.node.name, scene.stop)?;
+    let node = faults.restart(&cluster.primary.node.name, context.stop)?;
     let answered = Instant::now();
     let mut session = Session::open(&patient(&node))?;
     let facts = ServerFacts::read(&mut session)?;
@@ -98,8 +98,10 @@ pub(super) fn restart_primary(
         .filter(|entry| own.contains(entry.id) && !present.contains(entry.id))
     {
         errant.rows += 1;
-        errant.acknowledged +=
-            u64::from(matches!(entry.fate, writers::WriteOutcome::Acknowledged(_)));
+        errant.acknowledged += u64::from(matches!(
+            entry.outcome,
+            writers::WriteOutcome::Acknowledged(_)
+        ));
     }
     Ok((answered, errant))
 }

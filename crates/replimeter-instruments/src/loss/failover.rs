@@ -42,13 +42,13 @@ pub(super) struct Successor {
 /// Waits for the load and ends the primary.
 pub(super) fn fail_primary(
     cluster: &mut Cluster,
-    scene: &CrashContext<'_>,
+    context: &CrashContext<'_>,
     load: &WriterLoad,
     until: Nanos,
     faults: &mut dyn Faults,
 ) -> Result<PrimaryFailure, MeasureError> {
-    let (clock, plan) = (scene.clock, scene.plan);
-    let stopped = || scene.stop.load(Ordering::Relaxed);
+    let (clock, plan) = (context.clock, context.plan);
+    let stopped = || context.stop.load(Ordering::Relaxed);
     if !wait_until(clock, until, stopped) {
         return Err(MeasureError::Interrupted);
     }
@@ -67,7 +67,7 @@ pub(super) fn fail_primary(
             .into());
     }
     let cut = if plan.crash == CrashKind::Partition {
-        (scene.say)("cutting the links");
+        (context.say)("cutting the links");
         faults.isolate(&cluster.primary.node.name)?;
         let cut = clock.now();
         let gap = plan.kill_delay.0.max(SETTLE);
@@ -79,7 +79,7 @@ pub(super) fn fail_primary(
         None
     };
     let fallen_back = fallen_back(&mut cluster.primary)?;
-    (scene.say)("killing the primary");
+    (context.say)("killing the primary");
     let at = clock.now();
     faults.kill(&cluster.primary.node.name)?;
     Ok(PrimaryFailure {
@@ -102,11 +102,11 @@ fn fallen_back(primary: &mut DiscoveredServer) -> Result<u64, ServerError> {
 /// Waits for the replicas, promotes one and writes to it.
 pub(super) fn take_over(
     cluster: &mut Cluster,
-    scene: &CrashContext<'_>,
+    context: &CrashContext<'_>,
     fell: Nanos,
     faults: &mut dyn Faults,
 ) -> Result<Successor, MeasureError> {
-    let (clock, stop) = (scene.clock, scene.stop);
+    let (clock, stop) = (context.clock, context.stop);
     let (wished, drained) = if cluster.mode.has_members() {
         (
             cluster
@@ -116,8 +116,8 @@ pub(super) fn take_over(
             None,
         )
     } else {
-        (scene.say)("waiting for the replicas to apply received transactions");
-        let severed = scene.plan.crash == CrashKind::Partition;
+        (context.say)("waiting for the replicas to apply received transactions");
+        let severed = context.plan.crash == CrashKind::Partition;
         let facts = cluster.primary.facts.clone();
         let direct = cluster
             .replicas
@@ -154,7 +154,7 @@ pub(super) fn take_over(
             )
             .into());
     };
-    (scene.say)("promoting");
+    (context.say)("promoting");
     let name = faults.promote(&wished, &cluster.primary.node.name, stop)?;
     let promoted = clock.now();
     let node = patient(&discovered(cluster, &name)?.node);

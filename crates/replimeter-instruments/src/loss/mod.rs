@@ -68,20 +68,20 @@ pub struct CrashContext<'a> {
 /// When a server fails unexpectedly, or the user stops the run.
 pub fn crash(
     cluster: &mut Cluster,
-    scene: &CrashContext<'_>,
+    context: &CrashContext<'_>,
     number: u64,
     faults: &mut dyn Faults,
 ) -> Result<CrashRecord, MeasureError> {
-    (scene.say)("creating the table");
-    prepare(cluster, scene.set_timeout)?;
+    (context.say)("creating the table");
+    prepare(cluster, context.set_timeout)?;
     let CrashedLoad {
         began,
-        fallen,
+        failed,
         successor,
         journal,
         seen,
-    } = fail_over(cluster, scene, number, faults)?;
-    (scene.say)("counting");
+    } = fail_over(cluster, context, number, faults)?;
+    (context.say)("counting");
     let promoted = discovered(cluster, &successor.name)?;
     let mut session = Session::open(&patient(&promoted.node))?;
     let present = present(&mut session, &promoted.facts, cluster.mode)?;
@@ -90,25 +90,25 @@ pub fn crash(
         journal: journal.clone(),
         seen: seen.iter().collect(),
         present: present.iter().collect(),
-        cut: fallen.cut,
-        end: fallen.at,
+        cut: failed.cut,
+        end: failed.at,
     });
-    let account = account(&journal, &seen, &present, fallen.cut, fallen.at);
-    let micros = |moment: Nanos| (moment - fallen.at).as_micros();
+    let account = account(&journal, &seen, &present, failed.cut, failed.at);
+    let micros = |moment: Nanos| (moment - failed.at).as_micros();
     let mut record = account.record(CrashRecord {
         number,
-        load_us: (fallen.cut.unwrap_or(fallen.at) - began).as_micros(),
+        load_us: (failed.cut.unwrap_or(failed.at) - began).as_micros(),
         promoted: successor.name,
         drained_us: successor.drained.map(micros),
         promoted_us: micros(successor.promoted),
         recovery_us: micros(successor.wrote),
-        fallen_back: fallen.fallen_back,
+        fallen_back: failed.fallen_back,
         ..CrashRecord::default()
     });
-    (scene.say)("waiting for the old primary to restart");
+    (context.say)("waiting for the old primary to restart");
     let new = executed(&promoted.facts, &mut session)?;
     let returning = Instant::now();
-    match restart_primary(cluster, scene, faults, &journal, &present, &new) {
+    match restart_primary(cluster, context, faults, &journal, &present, &new) {
         Ok((answered, errant)) => {
             record.return_us = Some((answered - returning).as_secs_f64() * 1e6);
             record.errant = Some(errant);
@@ -124,7 +124,7 @@ pub fn crash(
 struct CrashedLoad {
     /// When the load began.
     began: Nanos,
-    fallen: PrimaryFailure,
+    failed: PrimaryFailure,
     successor: Successor,
     /// The writers' journal.
     journal: Vec<JournalEntry>,
@@ -135,11 +135,11 @@ struct CrashedLoad {
 /// Starts the writers, ends the primary during their load, and has another server take over.
 fn fail_over(
     cluster: &mut Cluster,
-    scene: &CrashContext<'_>,
+    context: &CrashContext<'_>,
     number: u64,
     faults: &mut dyn Faults,
 ) -> Result<CrashedLoad, MeasureError> {
-    let (plan, clock) = (scene.plan, scene.clock);
+    let (plan, clock) = (context.plan, context.clock);
     let node = patient(&cluster.primary.node);
     let writers = (0..plan.writers)
         .map(|_| Writer::open(&node))
@@ -153,7 +153,7 @@ fn fail_over(
     };
     let load = WriterLoad::default();
     let began = clock.now();
-    (scene.say)("writing");
+    (context.say)("writing");
     let (result, journal, seen) = thread::scope(|scope| {
         let load = &load;
         let writers: Vec<_> = (0..)
@@ -162,9 +162,9 @@ fn fail_over(
             .collect();
         let watcher = scope.spawn(|| watcher.watch(&load.stop));
         let until = began + Nanos::from(plan.duration.0) + jitter(plan.seed, number);
-        let result = fail_primary(cluster, scene, load, until, faults).and_then(|fallen| {
-            let successor = take_over(cluster, scene, fallen.at, faults)?;
-            Ok((fallen, successor))
+        let result = fail_primary(cluster, context, load, until, faults).and_then(|failed| {
+            let successor = take_over(cluster, context, failed.at, faults)?;
+            Ok((failed, successor))
         });
         // The writers of a dead primary have already ended.
         load.stop.store(true, Ordering::Relaxed);
@@ -174,13 +174,13 @@ fn fail_over(
             .collect();
         (result, journal, watcher.join().ok())
     });
-    let (fallen, successor) = result?;
+    let (failed, successor) = result?;
     let (Some(journal), Some(seen)) = (journal, seen) else {
         return Err(MeasureError::Thread);
     };
     Ok(CrashedLoad {
         began,
-        fallen,
+        failed,
         successor,
         journal: journal.into_iter().flatten().collect(),
         seen,

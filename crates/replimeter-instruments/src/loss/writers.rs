@@ -47,7 +47,8 @@ pub(crate) enum WriteOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JournalEntry {
     pub(crate) id: u64,
-    pub(crate) fate: WriteOutcome,
+    #[serde(rename = "fate")]
+    pub(crate) outcome: WriteOutcome,
 }
 
 /// The connection of one writer.
@@ -124,17 +125,19 @@ impl WriterLoad {
         let mut journal = Vec::new();
         let began = clock.now();
         // The writers' intervals are evenly interleaved.
-        let beat = style.rate.map(|rate| 1e9 / rate.max(1) as f64);
+        let interval = style.rate.map(|rate| 1e9 / rate.max(1) as f64);
         let mut refusals = 0;
         for round in 0u64.. {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            if let Some(beat) = beat {
-                let turn = (round * u64::from(style.writers) + u64::from(number)) as f64;
-                if !wait_until(clock, began + Nanos((beat * turn) as i64), || {
-                    self.stop.load(Ordering::Relaxed)
-                }) {
+            if let Some(interval) = interval {
+                let number_of_all = (round * u64::from(style.writers) + u64::from(number)) as f64;
+                if !wait_until(
+                    clock,
+                    began + Nanos((interval * number_of_all) as i64),
+                    || self.stop.load(Ordering::Relaxed),
+                ) {
                     break;
                 }
             }
@@ -145,7 +148,7 @@ impl WriterLoad {
             let values = [Bound::Number(id), Bound::Bytes(&payload)];
             let answer = session.execute(OPERATION, &statement, values);
             let now = clock.now();
-            let fate = match answer {
+            let outcome = match answer {
                 Ok(_) => {
                     self.acknowledged.fetch_add(1, Ordering::Relaxed);
                     refusals = 0;
@@ -159,7 +162,7 @@ impl WriterLoad {
                         if style.journal {
                             journal.push(JournalEntry {
                                 id,
-                                fate: if refused {
+                                outcome: if refused {
                                     WriteOutcome::Refused
                                 } else {
                                     WriteOutcome::Unknown
@@ -173,7 +176,7 @@ impl WriterLoad {
                 }
             };
             if style.journal {
-                journal.push(JournalEntry { id, fate });
+                journal.push(JournalEntry { id, outcome });
             }
         }
         journal

@@ -129,12 +129,12 @@ mod tests {
         rows.add(2);
         let [first, second] = [1, 2].map(|id| rows.row(id).unwrap().visible);
         assert!(first <= second && first >= before + Nanos(20_000_000));
-        let mut looks = 0;
+        let mut polls = 0;
         while rows.visible_above(0).is_empty() {
-            looks += 1;
+            polls += 1;
             assert!(!rows.is_visible(2) || clock.now() >= second);
         }
-        assert!(clock.now() >= first && looks > 0);
+        assert!(clock.now() >= first && polls > 0);
         crate::pacing::wait_until(&clock, second, || false);
         assert_eq!(rows.visible_above(0), [1, 2]);
         assert_eq!(rows.visible_above(1), [2]);

@@ -65,7 +65,7 @@ impl NotVisible {
 pub(super) fn server(node: &Node) -> Result<u32, NotVisible> {
     if let Some(path) = &node.endpoint.socket {
         let path = &fs::canonicalize(path).map_err(|_| NotVisible::Hidden)?;
-        let sockets = look_unix(path)?;
+        let sockets = unix_sockets(path)?;
         return owner(|process, inode| {
             sockets
                 .get(&inode)
@@ -74,16 +74,16 @@ pub(super) fn server(node: &Node) -> Result<u32, NotVisible> {
     }
     let addresses = node.addresses().map_err(|_| NotVisible::Elsewhere)?;
     let port = node.endpoint.port;
-    let look = move || look(&addresses, port);
+    let listeners = move || listeners(&addresses, port);
     let sockets = match &node.namespace {
-        None => look(),
-        Some(namespace) => namespace.run(look).unwrap_or(Err(NotVisible::Hidden)),
+        None => listeners(),
+        Some(namespace) => namespace.run(listeners).unwrap_or(Err(NotVisible::Hidden)),
     }?;
     owner(|_, inode| sockets.contains(&inode))
 }
 
 /// Returns the numbers of the sockets that listen at the address, if it belongs to this machine.
-fn look(addresses: &[SocketAddr], port: u16) -> Result<HashSet<u64>, NotVisible> {
+fn listeners(addresses: &[SocketAddr], port: u16) -> Result<HashSet<u64>, NotVisible> {
     let addresses: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
     // Only an address of this machine can be bound.
     let ours = |ip: &IpAddr| TcpListener::bind(SocketAddr::new(*ip, 0)).is_ok();
@@ -118,7 +118,7 @@ fn look(addresses: &[SocketAddr], port: u16) -> Result<HashSet<u64>, NotVisible>
 
 /// Returns the Unix sockets whose file has this name, the listening one and those of connections, by their numbers; each with the path
 /// to which its process bound it.
-fn look_unix(path: &Path) -> Result<HashMap<u64, PathBuf>, NotVisible> {
+fn unix_sockets(path: &Path) -> Result<HashMap<u64, PathBuf>, NotVisible> {
     let entries = procfs::net::unix().map_err(|_| NotVisible::Hidden)?;
     Ok(entries
         .into_iter()
@@ -193,12 +193,15 @@ mod tests {
     fn own_listener_is_found_but_is_not_a_server() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let sockets = look(&[address], address.port()).unwrap();
+        let sockets = listeners(&[address], address.port()).unwrap();
         assert_eq!(sockets.len(), 1);
         let found = owner(|_, inode| sockets.contains(&inode));
         assert!(matches!(found, Err(NotVisible::NoServer(_))));
         drop(listener);
-        assert_eq!(look(&[address], address.port()), Err(NotVisible::Hidden));
+        assert_eq!(
+            listeners(&[address], address.port()),
+            Err(NotVisible::Hidden)
+        );
     }
 
     #[test]
@@ -210,7 +213,7 @@ mod tests {
         let this = Process::myself().unwrap();
         for path in [&bound, &link.join("s.sock")] {
             assert!(
-                look_unix(path)
+                unix_sockets(path)
                     .unwrap()
                     .into_values()
                     .any(|found| found == bound)
@@ -224,7 +227,7 @@ mod tests {
     fn remote_address_is_not_local() {
         // Reserved for documentation (RFC 5737).
         let address = "192.0.2.7:3306".parse().unwrap();
-        assert_eq!(look(&[address], 3306), Err(NotVisible::Elsewhere));
+        assert_eq!(listeners(&[address], 3306), Err(NotVisible::Elsewhere));
     }
 
     #[test]

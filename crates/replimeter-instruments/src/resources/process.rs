@@ -70,7 +70,7 @@ impl Process {
         } else {
             None
         };
-        self.look_at_tasks(pid);
+        self.read_tasks(pid);
         Some(ProcessCounters {
             cpu_ns,
             user_ticks: stat.utime,
@@ -84,7 +84,7 @@ impl Process {
 
     /// Adds the switches of every thread since the last reading. Threads that began and ended in
     /// between are missed, as are the switches of a thread between the last reading and its end.
-    fn look_at_tasks(&mut self, pid: i32) {
+    fn read_tasks(&mut self, pid: i32) {
         let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else {
             return;
         };

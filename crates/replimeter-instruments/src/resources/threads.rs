@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn threads_are_counted_by_the_beginning_of_their_names() {
         let (done, ended) = mpsc::channel::<()>();
-        let (tell, told) = mpsc::channel();
+        let (tell, heard) = mpsc::channel();
         let spinner = thread::Builder::new().name("spun-1".to_owned());
         let thread = spinner.spawn(move || {
             let began = thread_cpu();
@@ -77,7 +77,7 @@ mod tests {
             let _ = tell.send(());
             let _ = ended.recv();
         });
-        told.recv().unwrap();
+        heard.recv().unwrap();
         let read = ThreadGroup::new("spun-".to_owned()).read().unwrap();
         assert!(read.cpu_ns >= 20_000_000 && read.switches > 0, "{read:?}");
         assert!(ThreadGroup::new("no-such".to_owned()).read().is_none());

@@ -65,7 +65,7 @@ impl ResourceWatch {
         let watched = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("resources".to_owned())
-            .spawn(move || look(&watched))
+            .spawn(move || poll(&watched))
             .ok();
         Self { shared, thread }
     }
@@ -148,7 +148,7 @@ impl State {
     }
 }
 
-fn look(shared: &Shared) {
+fn poll(shared: &Shared) {
     let mut asked = Instant::now();
     let mut next = Instant::now();
     let mut state = open(shared);

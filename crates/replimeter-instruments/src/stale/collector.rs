@@ -21,9 +21,9 @@ use super::{
 use crate::{MeasureError, clock::Clock, kill::kill_all, preflight::Cluster, table::keep_alive};
 
 /// Interval between collections.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Length of a window.
-const STRETCH: Nanos = Nanos(500_000_000);
+const WINDOW: Nanos = Nanos(500_000_000);
 /// Interval between checks of the run's lock.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Interval between progress reports.
@@ -78,7 +78,7 @@ impl<'a> Collector<'a> {
         listener: &mut Listener<'_>,
     ) -> Outcome {
         let mut outcome = Outcome::default();
-        let (mut alive, mut told) = (Instant::now(), Instant::now());
+        let (mut alive, mut reported) = (Instant::now(), Instant::now());
         let mut halted: Option<Instant> = None;
         let mut killed = false;
         let end = |outcome: &mut Outcome, error: MeasureError| {
@@ -96,7 +96,7 @@ impl<'a> Collector<'a> {
                     end(&mut outcome, MeasureError::Sink(reason));
                 }
             }
-            if let Err(reason) = self.stretch(shared, listener) {
+            if let Err(reason) = self.close_window(shared, listener) {
                 end(&mut outcome, MeasureError::Sink(reason));
             }
             if over {
@@ -112,8 +112,8 @@ impl<'a> Collector<'a> {
                 let connections = connections.iter().map(|(node, opened)| (node, *opened));
                 kill_all(connections, KILL_TIMEOUT);
             }
-            if told.elapsed() > PROGRESS_INTERVAL {
-                told = Instant::now();
+            if reported.elapsed() > PROGRESS_INTERVAL {
+                reported = Instant::now();
                 if let Err(reason) = (listener.on)(Event::Progress(self.progress(shared))) {
                     end(&mut outcome, MeasureError::Sink(reason));
                 }
@@ -124,7 +124,7 @@ impl<'a> Collector<'a> {
                     end(&mut outcome, error.into());
                 }
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         if self.window.rounds > 0
             && let Err(reason) = self.close(shared, listener)
@@ -202,9 +202,13 @@ impl<'a> Collector<'a> {
     }
 
     /// Closes the window when its time is over.
-    fn stretch(&mut self, shared: &Shared<'_>, listener: &mut Listener<'_>) -> Result<(), String> {
+    fn close_window(
+        &mut self,
+        shared: &Shared<'_>,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), String> {
         let start = Nanos((self.window.start_us * 1e3) as i64);
-        if self.clock.now() - self.began - start < STRETCH {
+        if self.clock.now() - self.began - start < WINDOW {
             return Ok(());
         }
         self.close(shared, listener)

@@ -31,7 +31,7 @@ const TRIES: u32 = 20;
 const AFTER_REFUSAL: Duration = Duration::from_millis(5);
 /// When a missing write is first checked on the writer, after its acknowledgement; then after twice the
 /// time.
-const DOUBT: Nanos = Nanos(50_000_000);
+const FIRST_RECHECK: Nanos = Nanos(50_000_000);
 
 const WRITING: &str = "cannot write a row";
 const READING: &str = "cannot read from the reader";
@@ -282,7 +282,7 @@ pub(super) struct Reader {
     synced: Option<ReadConnection>,
     /// Whether to wait without a GTID, because the reader is the writer, which has no wait for its own
     /// transactions.
-    for_nothing: bool,
+    waits_without_position: bool,
     limit: Duration,
     rows: RowAllocation,
     origin: PrimaryCheck,
@@ -300,7 +300,7 @@ impl Reader {
         facts: &ServerFacts,
         guarantee: &Guarantee,
         rows: RowAllocation,
-        [for_nothing, wants_synced]: [bool; 2],
+        [waits_without_position, wants_synced]: [bool; 2],
         [patience, timeout]: [Duration; 2],
     ) -> Result<Self, ServerError> {
         let none = Guarantee {
@@ -321,7 +321,7 @@ impl Reader {
             facts: facts.clone(),
             plain,
             synced,
-            for_nothing,
+            waits_without_position,
             limit: timeout.max(Duration::from_secs(1)),
             rows,
             origin: PrimaryCheck {
@@ -361,13 +361,17 @@ impl Reader {
         on_synced: bool,
         commit_id: Option<&str>,
     ) -> Result<ReadAttempt, ServerError> {
-        let for_nothing = self.for_nothing;
+        let waits_without_position = self.waits_without_position;
         let reading = match &mut self.synced {
             Some(synced) if on_synced => synced,
             _ => &mut self.plain,
         };
         if let (Some(wait), Some(commit_id)) = (&reading.wait, commit_id) {
-            let commit_id = if for_nothing { "" } else { commit_id };
+            let commit_id = if waits_without_position {
+                ""
+            } else {
+                commit_id
+            };
             if !wait.wait(&mut reading.session, commit_id, self.limit)? {
                 return Ok(ReadAttempt::Refused);
             }
@@ -412,7 +416,7 @@ impl Reader {
         }
         let mut read: Option<StaleRead> = None;
         let at = self.rows.index(order.row);
-        let mut doubt = DOUBT;
+        let mut recheck = FIRST_RECHECK;
         loop {
             let first = read.is_none();
             let begin = shared.clock.now();
@@ -463,8 +467,8 @@ impl Reader {
                 return Ok(None);
             }
             let waited = end - order.ack;
-            if verdict == Verdict::Stale && waited >= doubt.min(self.patience) {
-                doubt = waited + waited;
+            if verdict == Verdict::Stale && waited >= recheck.min(self.patience) {
+                recheck = waited + waited;
                 if self.origin.changed(order) {
                     shared.set_unshown(self.index, Nanos(0));
                     one.verdict = Verdict::Foreign;

@@ -15,7 +15,7 @@ use crate::load::{VersionEvent, VersionRead, VersionWrite, Versions};
 /// Ages up to here are distinguished; older ones are counted together.
 const OLDEST: i64 = 100_000_000_000;
 /// Interval between collections of the load's events.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Returns the lower end of the class that an age belongs to: 1, 2 and 5 times the powers of ten from
 /// 10 µs on.
@@ -43,8 +43,8 @@ pub(super) fn judge_load(
     out: &Sender<StaleRound>,
 ) {
     let hear = || {
-        versions.drain(|told| {
-            let round = match told {
+        versions.drain(|event| {
+            let round = match event {
                 VersionEvent::Wrote(write) => Some(wrote(&write)),
                 VersionEvent::Read(read) => (read.place < readers).then(|| judged(&read)),
             };
@@ -55,7 +55,7 @@ pub(super) fn judge_load(
     };
     versions.set_listening(true);
     while !shared.halted() && shared.clock.now() < end {
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
         hear();
     }
     versions.set_listening(false);

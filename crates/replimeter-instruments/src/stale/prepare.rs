@@ -87,7 +87,7 @@ pub(super) fn prepare(
     for (index, (reader, guarantee)) in part.readers.iter().zip(part.guarantees).enumerate() {
         let (server, _) = reader.of(cluster);
         let node = patient(&server.node);
-        let for_nothing = *reader == ReaderRef::Writer
+        let waits_without_position = *reader == ReaderRef::Writer
             && !waits::supported_on_writer(
                 server.facts.engine,
                 cluster.primary.membership.galera().is_some(),
@@ -99,7 +99,7 @@ pub(super) fn prepare(
             &server.facts,
             guarantee,
             rows,
-            [for_nothing, synced],
+            [waits_without_position, synced],
             [patience, plan.timeout.0],
         )?;
         connections.extend(

@@ -27,7 +27,7 @@ pub static SELECT: LazyLock<String> =
     LazyLock::new(|| format!("SELECT k FROM `{SCHEMA}`.`{}` WHERE id = ?", *TABLE));
 
 /// Maximum number of rounds that are searched for older versions of a row.
-const LOOK_BACK: u64 = 200_000;
+const LOOKBACK: u64 = 200_000;
 /// Rows per INSERT.
 const BATCH: u64 = 1000;
 
@@ -75,7 +75,7 @@ impl RowAllocation {
     /// Returns how many versions of the row are newer than `seen`, up to and including `wanted`.
     #[must_use]
     pub fn behind(&self, row: u64, seen: u64, wanted: u64) -> u32 {
-        let from = seen.max(wanted.saturating_sub(LOOK_BACK));
+        let from = seen.max(wanted.saturating_sub(LOOKBACK));
         let versions = (from + 1..=wanted)
             .filter(|round| self.row_of(*round) == row)
             .count();

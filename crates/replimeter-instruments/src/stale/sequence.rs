@@ -23,7 +23,7 @@ const MIN_ROUNDS: u64 = 10;
 /// A warm-up by rounds may take at most the time limit divided by this number.
 const WARM_UP: i64 = 10;
 /// The rounds for the overhead may take at most the time limit divided by this number.
-const PRICE: i64 = 5;
+const OVERHEAD: i64 = 5;
 
 /// How a round ended.
 pub(super) enum Ended {
@@ -101,7 +101,7 @@ impl<R: Rounds> Sequence<'_, R> {
             let pairs = plan.part(pairs);
             let began = self.shared.clock.now();
             for pair in 0..pairs {
-                if self.spent(began, share(PRICE)) {
+                if self.spent(began, share(OVERHEAD)) {
                     break;
                 }
                 // Alternating order, so that a drift affects both alike.

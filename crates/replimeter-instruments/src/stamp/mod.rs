@@ -415,7 +415,7 @@ pub struct JoinedStamps {
     /// Rows that the replica does not have.
     pub missing: u64,
     /// Rows whose lag is unknown because a server's clock was set at about that time.
-    pub untold: u64,
+    pub unplaced: u64,
     /// Rows whose stamps on the replica are identical.
     pub equal: u64,
 }
@@ -425,7 +425,7 @@ impl JoinedStamps {
     /// stamps of its own. A few equal microseconds may be a coincidence.
     #[must_use]
     pub fn shipped(&self) -> bool {
-        let found = self.lags.len() as u64 + self.untold;
+        let found = self.lags.len() as u64 + self.unplaced;
         self.equal >= NO_COINCIDENCE as u64 && self.equal == found
     }
 
@@ -485,7 +485,7 @@ pub fn join(
                 udf,
                 bound,
             }),
-            _ => joined.untold += 1,
+            _ => joined.unplaced += 1,
         }
     }
     joined

@@ -17,7 +17,7 @@ use super::log::{ArrivalEntry, ArrivalLog, LogCursor, SpillFile};
 
 /// How far ahead a transaction is searched that is not next: replicas may commit in another order
 /// than the primary, within the range of their parallel appliers.
-const LOOK_AHEAD: usize = 1 << 14;
+const LOOKAHEAD: usize = 1 << 14;
 /// Maximum skipped arrivals kept per source.
 const MAX_SKIPPED: usize = 1 << 16;
 /// Maximum transactions that are both in the primary's executed set and in its stream.
@@ -480,7 +480,7 @@ impl SourceProgress {
         if number > log.highest {
             return Ok(None);
         }
-        for _ in 0..LOOK_AHEAD {
+        for _ in 0..LOOKAHEAD {
             let Some(entry) = self.head(log, spill)? else {
                 return Ok(None);
             };

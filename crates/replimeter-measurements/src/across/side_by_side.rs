@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_all_runs_stand_together_by_mode() {
+    fn figures_of_all_runs_are_listed_by_mode() {
         let (target, machine) = (TargetRecord::default(), HostRecord::default());
         let side = |index, command, figures| RunSide {
             letter: letter(index),

@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 use super::lag::target;
 
 /// How long tests wait for servers before an error; short, so that tests see the timeout.
-const IMPATIENT: Duration = Duration::from_secs(3);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
@@ -154,7 +154,7 @@ Terms of the report:
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let workloads = workloads(&cx.work.load)?;
-        each_target(cx, |cx, target| one(cx, target, &workloads))
+        each_target(cx, |cx, target| measure_start(cx, target, &workloads))
     }
 
     fn accumulator(_: &Planned<BacklogSettings>) -> Accumulator {
@@ -246,7 +246,7 @@ Terms of the report:
 }
 
 /// Measures one target.
-fn one(
+fn measure_start(
     cx: &mut RunContext<'_, Backlog>,
     target: &Target,
     workloads: &[Workload],
@@ -309,9 +309,9 @@ fn measure(
     let panics = fault == Some("panic-while-measuring");
     let timeouts = match fault {
         Some("impatient-backlog") => Timeouts {
-            answer: IMPATIENT,
-            order: IMPATIENT,
-            release: IMPATIENT,
+            answer: SHORT_TIMEOUT,
+            order: SHORT_TIMEOUT,
+            release: SHORT_TIMEOUT,
         },
         _ if temporary => Timeouts {
             release: Duration::ZERO,

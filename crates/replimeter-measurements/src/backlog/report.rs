@@ -134,8 +134,8 @@ fn blocks(document: &BacklogDocument) -> Vec<Block> {
         time(first.grown_us),
         time(first.resolution_us)
     );
-    let courses = document.results.rows.iter();
-    let courses = courses.filter_map(|row| course(name(document, row), row));
+    let timelines = document.results.rows.iter();
+    let timelines = timelines.filter_map(|row| timeline(name(document, row), row));
     vec![
         Block::table(
             "catching-up",
@@ -146,7 +146,7 @@ fn blocks(document: &BacklogDocument) -> Vec<Block> {
         Block::new(
             "backlog-over-time",
             "Backlog over time",
-            Content::Timelines(courses.collect()),
+            Content::Timelines(timelines.collect()),
         )
         .shown(Visibility::WithoutCharts),
     ]
@@ -156,7 +156,7 @@ fn blocks(document: &BacklogDocument) -> Vec<Block> {
 const WIDTH: usize = 50;
 
 /// Returns the backlog over time in one line.
-fn course(name: String, row: &BacklogRow) -> Option<Timeline> {
+fn timeline(name: String, row: &BacklogRow) -> Option<Timeline> {
     let most = row
         .windows
         .iter()
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn backlog_timeline_is_one_line() {
-        let line = course("replica1".to_owned(), &row()).unwrap();
+        let line = timeline("replica1".to_owned(), &row()).unwrap();
         assert_eq!(line.heights, [Some(1.0); WIDTH]);
         assert!(line.scale.contains("maximum 1,000"), "{}", line.scale);
     }

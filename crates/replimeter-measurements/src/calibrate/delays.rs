@@ -21,7 +21,7 @@ pub(super) struct Condition {
     pub(super) delay: TimeSpan,
     pub(super) all: Series,
     /// One histogram per repetition.
-    pub(super) turns: Vec<SignedHistogram>,
+    pub(super) repetitions: Vec<SignedHistogram>,
     pub(super) rounds: u64,
     pub(super) missing: u64,
     pub(super) unplaced: u64,
@@ -51,66 +51,71 @@ impl Accumulator {
         match sample.write.phase {
             Phase::Floor => record_floor(&mut self.floors, sample),
             Phase::Measure => {
-                let (delay, turn) = (self.delay, self.turn);
-                let own = |cell: &&mut Condition| {
-                    (cell.replica, cell.method, cell.delay)
+                let (delay, repetition) = (self.delay, self.repetition);
+                let own = |condition: &&mut Condition| {
+                    (condition.replica, condition.method, condition.delay)
                         == (sample.replica, sample.method, delay)
                 };
-                let Some(cell) = self.cells.iter_mut().find(own) else {
+                let Some(condition) = self.conditions.iter_mut().find(own) else {
                     return;
                 };
-                cell.rounds += 1;
-                match (lag_of(sample), cell.turns.get_mut(turn)) {
-                    (Some(lag), Some(of_turn)) => {
+                condition.rounds += 1;
+                match (lag_of(sample), condition.repetitions.get_mut(repetition)) {
+                    (Some(lag), Some(of_repetition)) => {
                         // The parts are separated in time; the autocorrelation is estimated as if they were
                         // not.
-                        cell.all
-                            .record(Nanos(self.every.0 * cell.rounds.cast_signed()), lag);
-                        of_turn.record(lag);
+                        condition
+                            .all
+                            .record(Nanos(self.every.0 * condition.rounds.cast_signed()), lag);
+                        of_repetition.record(lag);
                     }
-                    _ if sample.untold => cell.unplaced += 1,
-                    _ => cell.missing += 1,
+                    _ if sample.unplaced => condition.unplaced += 1,
+                    _ => condition.missing += 1,
                 }
             }
             _ => {}
         }
     }
 
-    pub(super) fn cell(
+    pub(super) fn condition(
         &self,
         replica: usize,
         method: Method,
         delay: TimeSpan,
     ) -> Option<&Condition> {
-        self.cells
-            .iter()
-            .find(|cell| (cell.replica, cell.method, cell.delay) == (replica, method, delay))
+        self.conditions.iter().find(|condition| {
+            (condition.replica, condition.method, condition.delay) == (replica, method, delay)
+        })
     }
 }
 
-pub(super) fn cells(work: &CalibratePlan, replicas: usize, methods: &[Method]) -> Vec<Condition> {
+pub(super) fn conditions(
+    work: &CalibratePlan,
+    replicas: usize,
+    methods: &[Method],
+) -> Vec<Condition> {
     let Conditions::LinkDelays(delays) = &work.conditions else {
         return Vec::new();
     };
-    let cells = delays.iter().flat_map(|delay| {
+    let conditions = delays.iter().flat_map(|delay| {
         methods.iter().flat_map(move |method| {
             (0..replicas).map(|replica| Condition {
                 replica,
                 method: *method,
                 delay: *delay,
                 all: Series::default(),
-                turns: vec![SignedHistogram::default(); work.repetitions as usize],
+                repetitions: vec![SignedHistogram::default(); work.repetitions as usize],
                 rounds: 0,
                 missing: 0,
                 unplaced: 0,
             })
         })
     });
-    cells.collect()
+    conditions.collect()
 }
 
 /// Measures all delays in order and in reverse, so that a drift of the servers affects all delays alike.
-pub(super) fn turns(
+pub(super) fn measure_repetitions(
     cx: &mut RunContext<'_, Calibrate>,
     faults: &mut dyn Faults,
     cluster: &mut Cluster,
@@ -119,19 +124,19 @@ pub(super) fn turns(
 ) -> Result<(), CliError> {
     let work = cx.work;
     let mut held = RowBudget::default();
-    for turn in 0..work.repetitions as usize {
+    for repetition in 0..work.repetitions as usize {
         let mut delays = link_delays.to_vec();
-        if turn % 2 == 1 {
+        if repetition % 2 == 1 {
             delays.reverse();
         }
         for (index, delay) in delays.iter().enumerate() {
             faults.set_delay(delay.0)?;
-            cx.take(Call::Turn {
+            cx.take(Call::Repetition {
                 delay: *delay,
-                repetition: turn,
+                repetition,
             })?;
             // The floor does not depend on the link.
-            let floor_rounds = if turn == 0 && index == 0 {
+            let floor_rounds = if repetition == 0 && index == 0 {
                 work.lag.floor_rounds
             } else {
                 0

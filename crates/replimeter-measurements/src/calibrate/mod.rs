@@ -42,7 +42,7 @@ use replimeter_run::{
 use replimeter_stats::{lag::FloorSummary, series::distribution, signed::SignedHistogram};
 use serde::{Deserialize, Serialize};
 
-use self::delays::{Condition, cells, turns};
+use self::delays::{Condition, conditions, measure_repetitions};
 use super::lag::{floor, run_progress};
 
 /// An event of the measurement.
@@ -57,11 +57,11 @@ pub(crate) enum Call {
         methods: Vec<Method>,
     },
     /// A part with one delay begins, in this repetition (from 0).
-    Turn { delay: TimeSpan, repetition: usize },
+    Repetition { delay: TimeSpan, repetition: usize },
     /// One observation of a row by one method.
     Sample(LagSample),
     /// The part is over.
-    TurnEnded(Box<Outcome>),
+    RepetitionEnded(Box<Outcome>),
     /// A part against the reference begins.
     Reference {
         condition: reference::Condition,
@@ -76,12 +76,12 @@ pub(crate) struct Accumulator {
     label: String,
     mode: Mode,
     names: Vec<String>,
-    cells: Vec<Condition>,
+    conditions: Vec<Condition>,
     /// Parts against the reference.
     parts: Vec<reference::Part>,
     floors: Vec<(Method, FloorSummary)>,
     delay: TimeSpan,
-    turn: usize,
+    repetition: usize,
     /// The interval between writes.
     every: Nanos,
     lateness: SignedHistogram,
@@ -210,7 +210,7 @@ Terms of the report:
         let faults = servers
             .faults()
             .ok_or_else(|| unexpected("these servers support no fault injection"))?;
-        let result = turns(cx, faults, &mut cluster, &possible, link_delays);
+        let result = measure_repetitions(cx, faults, &mut cluster, &possible, link_delays);
         // The servers are removed anyway.
         table.abandon();
         drop(cluster);
@@ -223,11 +223,11 @@ Terms of the report:
             label: String::new(),
             mode: Mode::None,
             names: Vec::new(),
-            cells: Vec::new(),
+            conditions: Vec::new(),
             parts: Vec::new(),
             floors: Vec::new(),
             delay: TimeSpan::from_secs(0),
-            turn: 0,
+            repetition: 0,
             every: match plan.plan.lag.pace {
                 Pace::Interval(interval) => Nanos::from(interval.0),
                 // The plan always has a write interval.
@@ -251,16 +251,16 @@ Terms of the report:
                 replicas,
                 methods,
             } => {
-                accumulator.cells = cells(work, replicas.len(), &methods);
+                accumulator.conditions = conditions(work, replicas.len(), &methods);
                 (accumulator.label, accumulator.mode, accumulator.names) = (label, mode, replicas);
             }
-            Call::Turn { delay, repetition } => {
+            Call::Repetition { delay, repetition } => {
                 rows.switch(Samples::new(
                     format!("{} +{delay}", accumulator.label),
                     1,
                     accumulator.names.clone(),
                 ));
-                (accumulator.delay, accumulator.turn) = (delay, repetition);
+                (accumulator.delay, accumulator.repetition) = (delay, repetition);
             }
             Call::Sample(sample) => {
                 accumulator.record(&sample);
@@ -286,7 +286,7 @@ Terms of the report:
                 }
                 rows.add(observation.sample);
             }
-            Call::TurnEnded(outcome) => {
+            Call::RepetitionEnded(outcome) => {
                 accumulator.lateness.merge(&outcome.lateness);
                 // Most warnings are the same in each part; a clock that was set is one of a later part, too.
                 for warning in outcome.warnings {
@@ -303,7 +303,10 @@ Terms of the report:
     }
 
     fn is_empty(accumulator: &Accumulator) -> bool {
-        accumulator.cells.iter().all(|cell| cell.rounds == 0)
+        accumulator
+            .conditions
+            .iter()
+            .all(|condition| condition.rounds == 0)
             && accumulator.parts.iter().all(reference::Part::is_empty)
     }
 
@@ -315,7 +318,7 @@ Terms of the report:
             label,
             mode,
             names,
-            cells,
+            conditions,
             parts,
             floors,
             lateness,
@@ -323,9 +326,9 @@ Terms of the report:
             ..
         } = &accumulator;
         run.ended.warnings.extend_from_slice(warnings);
-        let series = cells
+        let series = conditions
             .iter()
-            .map(|cell| (cell.tag(names), cell.all.histogram().clone()));
+            .map(|condition| (condition.tag(names), condition.all.histogram().clone()));
         let series = series.chain(parts.iter().map(reference::Part::histogram));
         let floor = |(method, summary): &_| floor(label, *method, summary);
         let target = match run.work.conditions {
@@ -396,7 +399,7 @@ fn observe(
 /// Ends a part with this name.
 fn end(cx: &mut RunContext<'_, Calibrate>, outcome: Outcome, label: &str) -> Result<(), CliError> {
     let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
-    cx.take(Call::TurnEnded(Box::new(outcome)))?;
+    cx.take(Call::RepetitionEnded(Box::new(outcome)))?;
     failure.map_or(Ok(()), |failure| Err(failure.for_shape(label, true)))
 }
 
@@ -418,8 +421,8 @@ mod tests {
         let planned = file.plan().unwrap();
         let mut accumulator = Calibrate::accumulator(&planned);
         accumulator.names = vec!["replica1".to_owned()];
-        accumulator.cells = cells(&planned.plan, 1, &[Method::Stamp]);
-        let sample = |untold| LagSample {
+        accumulator.conditions = conditions(&planned.plan, 1, &[Method::Stamp]);
+        let sample = |unplaced| LagSample {
             replica: 0,
             method: Method::Stamp,
             write: Write {
@@ -434,7 +437,7 @@ mod tests {
                 ack: Nanos(1),
             },
             sighting: None,
-            untold,
+            unplaced,
         };
         accumulator.record(&sample(true));
         accumulator.record(&sample(false));
@@ -450,7 +453,7 @@ mod tests {
                 warnings: vec![Warning::new(code, "", "")],
                 ..Outcome::default()
             };
-            let call = Call::TurnEnded(Box::new(outcome));
+            let call = Call::RepetitionEnded(Box::new(outcome));
             Calibrate::take(&mut accumulator, &planned.plan, call, &mut rows);
         }
         assert_eq!(accumulator.warnings.len(), 2, "each once");

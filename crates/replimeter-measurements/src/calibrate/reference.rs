@@ -355,9 +355,9 @@ mod tests {
                 after: hit_began - us(100.0),
                 hit_began,
                 until: hit_began + us(1.0),
-                beside: SightingDetail::Nothing,
+                detail: SightingDetail::Nothing,
             }),
-            untold: false,
+            unplaced: false,
         };
         Observation {
             sample,

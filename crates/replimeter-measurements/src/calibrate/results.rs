@@ -24,19 +24,19 @@ fn error(
     (Some(error), ci.map(|half| [error - half, error + half]))
 }
 
-fn row(accumulator: &Accumulator, cell: &Condition, names: &[String]) -> CalibrateRow {
-    let injected_us = cell.delay.0.as_secs_f64() * 1e6;
-    let measured = cell.all.distribution();
+fn row(accumulator: &Accumulator, condition: &Condition, names: &[String]) -> CalibrateRow {
+    let injected_us = condition.delay.0.as_secs_f64() * 1e6;
+    let measured = condition.all.distribution();
     let base = accumulator
-        .cell(cell.replica, cell.method, TimeSpan::from_secs(0))
-        .filter(|base| base.delay != cell.delay);
+        .condition(condition.replica, condition.method, TimeSpan::from_secs(0))
+        .filter(|base| base.delay != condition.delay);
     let mut row = CalibrateRow {
-        replica: names[cell.replica].clone(),
-        method: cell.method.name().to_owned(),
+        replica: names[condition.replica].clone(),
+        method: condition.method.name().to_owned(),
         injected_us,
-        rounds: cell.rounds,
-        timed_out: cell.missing,
-        unplaced: cell.unplaced,
+        rounds: condition.rounds,
+        timed_out: condition.missing,
+        unplaced: condition.unplaced,
         ..CalibrateRow::default()
     };
     if let Some(base) = base {
@@ -61,18 +61,18 @@ fn row(accumulator: &Accumulator, cell: &Condition, names: &[String]) -> Calibra
             row.error_p99_us_ci95,
         ) = (p50, p50_ci, p99, p99_ci);
         let p50 = |histogram: &SignedHistogram| histogram.quantile(0.5).map(Nanos::as_micros);
-        let turns: Vec<f64> = cell
-            .turns
+        let repetitions: Vec<f64> = condition
+            .repetitions
             .iter()
-            .zip(&base.turns)
+            .zip(&base.repetitions)
             .filter_map(|(with, without)| Some(p50(with)? - p50(without)? - injected_us))
             .collect();
-        let range = turns
+        let range = repetitions
             .iter()
             .fold([f64::MAX, f64::MIN], |[low, high], error| {
                 [low.min(*error), high.max(*error)]
             });
-        row.error_p50_range = (!turns.is_empty()).then_some(range);
+        row.error_p50_range = (!repetitions.is_empty()).then_some(range);
     }
     row.measured = measured;
     row
@@ -80,14 +80,14 @@ fn row(accumulator: &Accumulator, cell: &Condition, names: &[String]) -> Calibra
 
 /// Returns the rows by replica, method and delay.
 pub(super) fn results(accumulator: &Accumulator, names: &[String]) -> Vec<CalibrateRow> {
-    let mut cells: Vec<&Condition> = accumulator
-        .cells
+    let mut conditions: Vec<&Condition> = accumulator
+        .conditions
         .iter()
-        .filter(|cell| cell.rounds > 0)
+        .filter(|condition| condition.rounds > 0)
         .collect();
-    cells.sort_by_key(|cell| (cell.replica, cell.method, cell.delay));
-    cells
+    conditions.sort_by_key(|condition| (condition.replica, condition.method, condition.delay));
+    conditions
         .into_iter()
-        .map(|cell| row(accumulator, cell, names))
+        .map(|condition| row(accumulator, condition, names))
         .collect()
 }

@@ -163,12 +163,12 @@ Starts its own servers for each mode, and removes them; it never touches yours."
         } else {
             work.link_delays.len().max(1)
         };
-        let cells = (of * distances) as u32;
+        let conditions = (of * distances) as u32;
         let times = work
             .self_test
             .map_or(work.shapes.len() as u32, |comparisons| 2 * comparisons);
         let once = work.duration.0 + work.warm_up.0 * work.starts;
-        effects.time_without_starts(once * cells * times);
+        effects.time_without_starts(once * conditions * times);
         Ok(())
     }
 
@@ -199,7 +199,11 @@ Starts its own servers for each mode, and removes them; it never touches yours."
             Some(comparisons) => starts.self_test(cx, &entries[0], comparisons),
         };
         if Self::is_empty(&cx.accumulator) {
-            let invalid = cx.accumulator.all.iter().any(|cell| cell.invalid() > 0);
+            let invalid = cx
+                .accumulator
+                .all
+                .iter()
+                .any(|condition| condition.invalid() > 0);
             return result.and(match invalid {
                 true => Err(CliError::invalid(
                     "no valid blocks: semi-synchronous replication fell back in every block",
@@ -263,7 +267,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
         });
         warnings.extend(cut.map(CliError::warning));
         let labels: Vec<&str> = modes.iter().map(|mode| mode.label.as_str()).collect();
-        let took = Nanos(all.iter().map(|cell| cell.counted().0).sum());
+        let took = Nanos(all.iter().map(|condition| condition.counted().0).sum());
         Concluded {
             nothing: rows.iter().all(|row| row.throughput.mean.is_none()),
             target: run.target(

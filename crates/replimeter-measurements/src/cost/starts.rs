@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     clock::Clock,
-    cost::{CellLoad, Event, Listener, ServersUnderTest},
+    cost::{ConditionLoad, Event, Listener, ServersUnderTest},
     load::{FillProgress, Workload},
 };
 use replimeter_model::{
@@ -218,7 +218,7 @@ impl Starts<'_> {
                 side: start.side,
             })?;
             let (blocks, length) = self.work.blocks();
-            let condition = CellLoad {
+            let condition = ConditionLoad {
                 threads,
                 ramp: self.work.warm_up.0,
                 blocks,
@@ -263,7 +263,7 @@ impl Starts<'_> {
         if known.any(|known| known.shape == label) {
             return Ok(());
         }
-        cx.known(&label, servers.record(), bench.records().to_vec())?;
+        cx.record_sandbox(&label, servers.record(), bench.records().to_vec())?;
         let found = bench.meter_warnings().into_iter();
         found.for_each(|warning| cx.warn([warning]));
         if let Some(server) = bench.records().first() {

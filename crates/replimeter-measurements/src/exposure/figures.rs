@@ -59,9 +59,9 @@ pub(super) fn figures(
     let exposed = over_time(&|poll| if poll[1] > 0.0 { 100.0 } else { 0.0 }).mean();
     let of = [shape.as_str()];
     let mut figures = Figures::default();
-    figures.course(TRANSACTIONS, &of, &[over_time(&|poll| poll[1])]);
-    figures.course(BYTES, &of, &[over_time(&|poll| poll[2])]);
-    figures.course(AGE, &of, &[over_time(&|poll| poll[3])]);
+    figures.add_series(TRANSACTIONS, &of, &[over_time(&|poll| poll[1])]);
+    figures.add_series(BYTES, &of, &[over_time(&|poll| poll[2])]);
+    figures.add_series(AGE, &of, &[over_time(&|poll| poll[3])]);
     figures.add(&PERCENT, &of, exposed);
     Ok(figures)
 }

@@ -50,7 +50,7 @@ pub(crate) enum Call {
 pub(crate) struct Accumulator {
     label: String,
     mode: Mode,
-    course: WindowSeries<ExposureWindow>,
+    timeline: WindowSeries<ExposureWindow>,
     outcome: Option<Outcome>,
 }
 
@@ -175,7 +175,7 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
         Accumulator {
             label: String::new(),
             mode: Mode::None,
-            course: WindowSeries::new(MAX_WINDOWS, ExposureWindow::extend),
+            timeline: WindowSeries::new(MAX_WINDOWS, ExposureWindow::extend),
             outcome: None,
         }
     }
@@ -195,7 +195,7 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
             }
             // The outcome includes the figures of all polls.
             Call::Sample(sample) => rows.add(sample),
-            Call::Window(window) => accumulator.course.push(&[window]),
+            Call::Window(window) => accumulator.timeline.push(&[window]),
             Call::Outcome(outcome) => accumulator.outcome = Some(*outcome),
         }
     }
@@ -224,7 +224,7 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
                     shape: label,
                     ..outcome.row
                 }],
-                windows: accumulator.course.windows,
+                windows: accumulator.timeline.windows,
                 written: outcome.written,
             },
             ..Concluded::default()
@@ -254,9 +254,9 @@ mod tests {
 
     #[test]
     fn long_run_is_merged_into_few_complete_windows() {
-        let mut course = WindowSeries::new(MAX_WINDOWS, ExposureWindow::extend);
+        let mut timeline = WindowSeries::new(MAX_WINDOWS, ExposureWindow::extend);
         for second in 0..10_007u64 {
-            course.push(&[ExposureWindow {
+            timeline.push(&[ExposureWindow {
                 start_us: second as f64 * 1e6,
                 end_us: (second + 1) as f64 * 1e6,
                 polls: 100,
@@ -266,7 +266,7 @@ mod tests {
                 ..ExposureWindow::default()
             }]);
         }
-        let windows = &course.windows;
+        let windows = &timeline.windows;
         assert!(windows.len() <= MAX_WINDOWS, "{}", windows.len());
         assert_eq!(
             windows.iter().map(|window| window.committed).sum::<u64>(),

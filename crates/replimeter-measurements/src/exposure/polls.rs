@@ -19,19 +19,19 @@ impl Columns for PollSamples {
             /// The sandbox's shape, or `endpoints:N`
             shape: Word = |_, labels| &labels.shape;
             /// End of the poll, since the start of the run
-            at_us: Real = |look, _| look.at_us;
+            at_us: Real = |poll, _| poll.at_us;
             /// Duration of the poll, from the query to the last reply
-            poll_duration_us: Real = |look, _| look.poll_duration_us;
+            poll_duration_us: Real = |poll, _| poll.poll_duration_us;
             /// Replicas that replied
-            answered: Long = |look, _| look.answered;
+            answered: Long = |poll, _| poll.answered;
             /// Transactions that no replica had received
-            transactions: Long = |look, _| look.transactions;
+            transactions: Long = |poll, _| poll.transactions;
             /// Total bytes of these transactions
-            bytes: Long = |look, _| look.bytes;
+            bytes: Long = |poll, _| poll.bytes;
             /// Age of the oldest of them; null if there are none
-            age_us: Real or null = |look, _| look.age_us;
+            age_us: Real or null = |poll, _| poll.age_us;
             /// Whether the primary was semi-synchronous; null if it is never semi-synchronous
-            semi_sync: Flag or null = |look, _| look.semi_sync;
+            semi_sync: Flag or null = |poll, _| poll.semi_sync;
         },
     };
 }

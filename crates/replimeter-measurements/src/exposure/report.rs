@@ -137,7 +137,7 @@ fn sentences(run: &ExposureDocument) -> Vec<String> {
              counted too.",
             run.settings
                 .poll_interval
-                .map_or_else(String::new, |look| look.to_string()),
+                .map_or_else(String::new, |text| text.to_string()),
             Format::Time.text(row.poll_duration_us.p50_us),
             Format::Time.text(row.poll_duration_us.p99_us),
         ),
@@ -176,11 +176,11 @@ fn sentences(run: &ExposureDocument) -> Vec<String> {
 /// Returns the report of a run.
 #[must_use]
 pub(crate) fn report(run: &ExposureDocument) -> Report {
-    let looks = run.results.rows.iter().map(|row| row.polls).sum();
+    let polls = run.results.rows.iter().map(|row| row.polls).sum();
     let mut report = Report::of(
         run,
         "Transactions exposed to a crash",
-        format!("{} polls", count(looks)),
+        format!("{} polls", count(polls)),
     );
     let mut rows = run.results.rows.iter();
     let what = if rows.any(|row| row.zero_by_construction.is_some()) {

@@ -58,7 +58,7 @@ pub(crate) struct Accumulator {
     mode: Mode,
     warnings: Vec<Warning>,
     outages: Vec<Warning>,
-    course: WindowSeries<FrontWindow>,
+    timeline: WindowSeries<FrontWindow>,
     results: Option<FrontResults>,
     until_us: f64,
 }
@@ -167,7 +167,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
             mode: Mode::None,
             warnings: Vec::new(),
             outages: Vec::new(),
-            course: WindowSeries::new(MAX_WINDOWS, FrontWindow::extend),
+            timeline: WindowSeries::new(MAX_WINDOWS, FrontWindow::extend),
             results: None,
             until_us: 0.0,
         }
@@ -189,7 +189,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
             } => {
                 accumulator.outages = outages;
                 accumulator.until_us = window.end_us;
-                accumulator.course.push(std::slice::from_ref(&window));
+                accumulator.timeline.push(std::slice::from_ref(&window));
                 rows.add(window);
                 accumulator.results = Some(*so_far);
             }
@@ -211,7 +211,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
             target: run.target(accumulator.label, vec![accumulator.mode.to_string()]),
             measured_us: Some(accumulator.until_us),
             results: FrontResults {
-                windows: accumulator.course.windows,
+                windows: accumulator.timeline.windows,
                 ..accumulator.results.unwrap_or_default()
             },
             ..Concluded::default()

@@ -57,7 +57,7 @@ struct Replica {
     from_ack: SignedHistogram,
     /// Widths of the brackets.
     error: SignedHistogram,
-    course: Envelope,
+    timeline: Envelope,
 }
 
 impl ChartData {
@@ -77,7 +77,7 @@ impl ChartData {
     fn record(&mut self, document: &LagDocument, shape: &str, replica: &str, sample: &LagSample) {
         let Some(lag) = sample.from_ack() else { return };
         let floor = match sample.write.phase {
-            Phase::WarmUp | Phase::Yardstick | Phase::Settle => return,
+            Phase::WarmUp | Phase::ReferenceSelect | Phase::Settle => return,
             phase => phase == Phase::Floor,
         };
         // There are few names and millions of samples.
@@ -98,7 +98,7 @@ impl ChartData {
         if !floor {
             let origin = *self.origin.get_or_insert(sample.write.send);
             let after = (sample.write.send - origin).as_micros() / 1e6;
-            of.course.push(after, lag.as_micros());
+            of.timeline.push(after, lag.as_micros());
             self.count += 1;
         }
     }
@@ -125,7 +125,7 @@ impl Replica {
             },
             from_ack: SignedHistogram::default(),
             error: SignedHistogram::new(1),
-            course: Envelope::new(BUCKETS),
+            timeline: Envelope::new(BUCKETS),
         }
     }
 
@@ -164,7 +164,7 @@ fn all(document: &LagDocument, accumulator: &ChartData) -> Vec<Chart> {
     let mut charts = vec![
         distribution(accumulator, unit),
         quantiles(document, accumulator, unit),
-        course(accumulator, unit),
+        timeline(accumulator, unit),
     ];
     charts.extend(sizes(document));
     charts.push(stages(document));
@@ -271,14 +271,14 @@ fn quantiles(document: &LagDocument, accumulator: &ChartData, unit: Unit) -> Cha
     }
 }
 
-fn course(accumulator: &ChartData, unit: Unit) -> Chart {
+fn timeline(accumulator: &ChartData, unit: Unit) -> Chart {
     let (mut series, mut rows, mut reduced) = (Vec::new(), Vec::new(), 1);
     for (index, of) in accumulator.replicas.iter().enumerate() {
         if of.floor {
             continue;
         }
-        let mut points = of.course.points();
-        reduced = reduced.max(of.course.per_bucket());
+        let mut points = of.timeline.points();
+        reduced = reduced.max(of.timeline.per_bucket());
         let drawn = points
             .iter()
             .map(|(at, us)| Point::new((at * 1e6).round() / 1e6, *us));

@@ -95,7 +95,7 @@ impl Subject {
     }
 
     /// Returns values of the rows in time order.
-    fn course(&self, values: fn(&Self) -> &[f64]) -> SampleSeries {
+    fn series(&self, values: fn(&Self) -> &[f64]) -> SampleSeries {
         let values = values(self);
         SampleSeries::new(self.order().into_iter().map(|index| values[index]))
     }
@@ -110,16 +110,16 @@ impl Subject {
 
 /// Adds the figures of the replica; `open` is whether rows had an intended start.
 fn replica(starts: &Starts, open: bool, of: &[&str], figures: &mut Figures) {
-    let courses = |values: fn(&Subject) -> &[f64]| -> Vec<SampleSeries> {
-        starts.values().map(|start| start.course(values)).collect()
+    let series_of = |values: fn(&Subject) -> &[f64]| -> Vec<SampleSeries> {
+        starts.values().map(|start| start.series(values)).collect()
     };
-    figures.course(FROM_ACK, of, &courses(|start| &start.ack));
-    figures.course(FROM_SEND, of, &courses(|start| &start.from_send));
+    figures.add_series(FROM_ACK, of, &series_of(|start| &start.ack));
+    figures.add_series(FROM_SEND, of, &series_of(|start| &start.from_send));
     // In a closed loop this equals the time from the send.
     if open {
-        figures.course(FROM_INTENDED, of, &courses(|start| &start.intended));
+        figures.add_series(FROM_INTENDED, of, &series_of(|start| &start.intended));
     }
-    figures.course(FROM_PRIMARY, of, &courses(|start| &start.primary));
+    figures.add_series(FROM_PRIMARY, of, &series_of(|start| &start.primary));
     let trials: Vec<_> = starts.values().map(Subject::trials).collect();
     figures.add(&TIMED_OUT, of, share(&trials));
 }
@@ -128,9 +128,9 @@ fn replica(starts: &Starts, open: bool, of: &[&str], figures: &mut Figures) {
 fn writes(starts: &Starts, of: &[&str], figures: &mut Figures) {
     let insert: Vec<SampleSeries> = starts
         .values()
-        .map(|start| start.course(|start| &start.insert))
+        .map(|start| start.series(|start| &start.insert))
         .collect();
-    figures.course(WRITE_LATENCY, of, &insert);
+    figures.add_series(WRITE_LATENCY, of, &insert);
 }
 
 fn subjects(samples: &SampleFile) -> Result<Subjects, CliError> {

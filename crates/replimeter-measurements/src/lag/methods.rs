@@ -67,10 +67,10 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
         _ => {
             let selects = match (floor.point_select.p50_us, floor.point_select_at_ack.p50_us) {
                 (None, None) => String::new(),
-                (idle, beside) => format!(
+                (idle, during) => format!(
                     "; a point select takes {} on the idle primary, {} during a commit (p50)",
                     us(idle),
-                    us(beside)
+                    us(during)
                 ),
             };
             format!(

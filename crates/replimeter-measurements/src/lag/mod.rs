@@ -187,7 +187,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let workloads = workloads(&cx.work.load)?;
         each_start(cx, cx.work.starts, cx.work.over, |cx, target, start| {
-            one(cx, target, start, &workloads)
+            measure_start(cx, target, start, &workloads)
         })
     }
 
@@ -238,7 +238,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
 }
 
 /// Measures one start of a target.
-fn one(
+fn measure_start(
     cx: &mut RunContext<'_, Lag>,
     target: &Target,
     start: u32,
@@ -346,7 +346,7 @@ fn measure(
 /// Converts the measurement's progress for display.
 pub(super) fn run_progress(progress: &lag::Progress) -> Progress {
     let (stage, operation) = match progress.phase {
-        Phase::Floor | Phase::Yardstick => (Stage::Prepare, "measuring the floor"),
+        Phase::Floor | Phase::ReferenceSelect => (Stage::Prepare, "measuring the floor"),
         Phase::WarmUp | Phase::Settle => (Stage::WarmUp, "waiting for the first row"),
         Phase::Measure => (Stage::Measure, "measuring"),
     };

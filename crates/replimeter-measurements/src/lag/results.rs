@@ -236,7 +236,7 @@ impl ShapeResults {
     /// Adds a sample.
     fn record(&mut self, sample: &LagSample) {
         match sample.write.phase {
-            Phase::Yardstick | Phase::Settle => {}
+            Phase::ReferenceSelect | Phase::Settle => {}
             Phase::Floor => {
                 record_floor(&mut self.floors, sample);
             }

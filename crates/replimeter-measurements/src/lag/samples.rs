@@ -35,7 +35,7 @@ impl Samples {
 
     fn name(&self, sample: &LagSample) -> &str {
         match sample.write.phase {
-            Phase::Floor | Phase::Yardstick => NULL_REPLICA,
+            Phase::Floor | Phase::ReferenceSelect => NULL_REPLICA,
             _ => self
                 .replicas
                 .get(sample.replica)
@@ -87,17 +87,17 @@ impl Columns for Samples {
             /// Upper end of the bracket; null for a row that timed out
             visible_until_ns: Long or null = |sample, _| sample.upper();
             /// `stamp` and `tap`: time of the same event on the primary
-            primary_ns: Long or null = |sample, _| match sample.sighting?.beside {
+            primary_ns: Long or null = |sample, _| match sample.sighting?.detail {
                 SightingDetail::Primary(at) => Some(at),
                 _ => None,
             };
             /// `wait`: end of the first read after the wait that returned the row; null if no wait was needed
-            readable_ns: Long or null = |sample, _| match sample.sighting?.beside {
+            readable_ns: Long or null = |sample, _| match sample.sighting?.detail {
                 SightingDetail::Readable { at, .. } => Some(at),
                 _ => None,
             };
             /// `wait`: number of reads from the wait until then
-            reads: Short or null = |sample, _| match sample.sighting?.beside {
+            reads: Short or null = |sample, _| match sample.sighting?.detail {
                 SightingDetail::Readable { reads, .. } => Some(reads),
                 _ => None,
             };
@@ -168,7 +168,7 @@ fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> La
     let number = |column| whole(column).unsigned_abs();
     let small = |column| u32::try_from(number(column)).unwrap_or(u32::MAX);
     let nanos = |column| Nanos(whole(column));
-    let told =
+    let time =
         |column: usize| Some(nanos(column)).filter(|_| !columns[column].number(row).is_nan());
     let write = Write {
         seq: number(7),
@@ -181,7 +181,7 @@ fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> La
         send: nanos(10),
         ack: nanos(11),
     };
-    let beside = match (told(15), told(16), told(17)) {
+    let detail = match (time(15), time(16), time(17)) {
         (Some(primary), ..) => SightingDetail::Primary(primary),
         (_, Some(at), Some(_)) => SightingDetail::Readable {
             at,
@@ -191,13 +191,13 @@ fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> La
         _ => SightingDetail::Nothing,
     };
     // A row that timed out has no sighting: its columns are null.
-    let sighting = match (told(12), told(13), told(14)) {
+    let sighting = match (time(12), time(13), time(14)) {
         (Some(after), Some(hit_began), Some(until)) => Some(Sighting {
             seq: write.seq,
             after,
             hit_began,
             until,
-            beside,
+            detail,
         }),
         _ => None,
     };
@@ -206,7 +206,7 @@ fn sample_of(columns: &[Column], row: usize, phase: Phase, method: Method) -> La
         method,
         write,
         sighting,
-        untold: false,
+        unplaced: false,
     }
 }
 
@@ -224,7 +224,7 @@ mod tests {
             } else {
                 Method::Poll
             },
-            untold: false,
+            unplaced: false,
             write: Write {
                 seq,
                 phase: if seq < 3 {
@@ -245,7 +245,7 @@ mod tests {
                 after: send + Nanos(10),
                 hit_began: send + Nanos(20),
                 until: send + Nanos(50),
-                beside: match seq % 3 {
+                detail: match seq % 3 {
                     0 => SightingDetail::Nothing,
                     1 => SightingDetail::Primary(send),
                     _ => SightingDetail::Readable {

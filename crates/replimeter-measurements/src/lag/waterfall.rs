@@ -104,8 +104,8 @@ fn table(unit: Unit, stages: &Stages) -> Table {
     });
     whole.extend([Cell::time(Some(ends), 0.0, unit), "".into()]);
     lines.push(whole);
-    let beside = stages.parallel_stages.iter();
-    lines.extend(beside.map(|stage| of_stage(&format!("({})", stage.name), stage, &|_| None)));
+    let parallel = stages.parallel_stages.iter();
+    lines.extend(parallel.map(|stage| of_stage(&format!("({})", stage.name), stage, &|_| None)));
     Table::new(&headings, 3, lines)
 }
 

@@ -28,11 +28,11 @@ pub(crate) enum Call {
     Shared { data: usize, workload: String },
     /// Every workload ran with this number of threads; the resources of each server, in total and per whole
     /// second.
-    Stretch {
+    Threads {
         threads: u32,
         results: Vec<GroupResult>,
         uses: Vec<ServerUse>,
-        course: Vec<Vec<ServerUse>>,
+        timeline: Vec<Vec<ServerUse>>,
     },
 }
 
@@ -64,21 +64,21 @@ impl Accumulator {
                 data.into_iter()
                     .for_each(|data| data.workloads.push(workload.clone()));
             }
-            Call::Stretch {
+            Call::Threads {
                 threads,
                 results,
                 uses,
-                course,
-            } => self.stretch(threads, results, &uses, course),
+                timeline,
+            } => self.record_threads(threads, results, &uses, timeline),
         }
     }
 
-    fn stretch(
+    fn record_threads(
         &mut self,
         threads: u32,
         results: Vec<GroupResult>,
         uses: &[ServerUse],
-        course: Vec<Vec<ServerUse>>,
+        timeline: Vec<Vec<ServerUse>>,
     ) {
         let operations: u64 = results.iter().map(|result| result.operations).sum();
         let servers: Vec<PerOperation> = uses
@@ -86,7 +86,7 @@ impl Accumulator {
             .map(|used| used.per_operation(operations))
             .collect();
         if !results.is_empty() {
-            self.uses.push(ServerSeconds { threads, course });
+            self.uses.push(ServerSeconds { threads, timeline });
         }
         let workloads = results.len() as f64;
         for result in results {

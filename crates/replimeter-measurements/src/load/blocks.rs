@@ -68,8 +68,8 @@ pub(super) fn measure(
                 }
             })
             .collect();
-        let (stretch, lock) = stretch(cx, &load_groups, *threads, watch, cluster)?;
-        cx.take(stretch)?;
+        let (call, lock) = measure_threads(cx, &load_groups, *threads, watch, cluster)?;
+        cx.take(call)?;
         lock?;
         let failure = cx.accumulator.failure.as_ref();
         if failure.is_some_and(|failure| failure.kind != FailureKind::Invalid)
@@ -130,7 +130,7 @@ fn places(workload: &Workload, reads: ReadTarget, cluster: &Cluster) -> (Vec<Nod
 }
 
 /// Runs every workload with this number of threads; also returns whether the run kept its lock.
-fn stretch(
+fn measure_threads(
     cx: &RunContext<'_, Load>,
     load_groups: &[LoadGroup<'_>],
     threads: u32,
@@ -142,7 +142,7 @@ fn stretch(
     let mut pool = WorkerPool::open(load_groups, &cx.clock, cx.stop)?;
     let before = pool.measure_limit(LIMIT, cx.stop);
     let (mut lock, mut checked) = (Ok(()), Instant::now());
-    let mut told = |second: &LoadProgress| {
+    let mut on_second = |second: &LoadProgress| {
         cx.observers.progress(shown(work, load_groups, second));
         if lock.is_ok() && checked.elapsed() >= KEEP_ALIVE {
             lock = keep_alive(cluster);
@@ -150,15 +150,15 @@ fn stretch(
         }
     };
     let _ = watch.read();
-    let mut results = pool.run_interval(work.warm_up.0, work.duration.0, cx.stop, &mut told);
+    let mut results = pool.run_interval(work.warm_up.0, work.duration.0, cx.stop, &mut on_second);
     // No figures exist after the last reading.
     let _ = watch.read();
-    let (mut uses, mut course) = (Vec::new(), Vec::new());
+    let (mut uses, mut timeline) = (Vec::new(), Vec::new());
     if let Some(first) = results.first() {
         uses = watch.over(first.began, first.began + first.counted);
         let seconds = (first.counted.0 / SECOND.0).max(0);
         let until = first.began + Nanos(seconds * SECOND.0);
-        course = watch.series(
+        timeline = watch.series(
             first.began,
             until,
             u32::try_from(seconds).unwrap_or(u32::MAX),
@@ -175,11 +175,11 @@ fn stretch(
                 .or(before);
         }
     }
-    let call = Call::Stretch {
+    let call = Call::Threads {
         threads,
         results,
         uses,
-        course,
+        timeline,
     };
     // Before the run changes its tables again.
     Ok((call, lock.and_then(|()| keep_alive(cluster))))
@@ -194,14 +194,17 @@ fn shown(work: &LoadRunPlan, load_groups: &[LoadGroup<'_>], second: &LoadProgres
     let whole = (work.warm_up.0 + work.duration.0).as_secs_f64();
     let mut shown =
         Progress::new(stage, operation).done(second.at.0 as f64 / 1e9, Some(whole), "s");
-    for (load_group, told) in load_groups.iter().zip(&second.load_groups) {
+    for (load_group, progress) in load_groups.iter().zip(&second.load_groups) {
         let name = format!("{}:{}", load_group.workload.name, load_group.threads);
-        shown = shown.with(ProgressDetail::Rate(name.into(), told.operations as f64));
-        if let Some(waiting) = told.waiting.filter(|waiting| *waiting > 0) {
+        shown = shown.with(ProgressDetail::Rate(
+            name.into(),
+            progress.operations as f64,
+        ));
+        if let Some(waiting) = progress.waiting.filter(|waiting| *waiting > 0) {
             shown = shown.with(ProgressDetail::Count(waiting, "waiting".into()));
         }
-        if told.failed > 0 {
-            shown = shown.with(ProgressDetail::Count(told.failed, "failed".into()));
+        if progress.failed > 0 {
+            shown = shown.with(ProgressDetail::Count(progress.failed, "failed".into()));
         }
     }
     shown

@@ -52,7 +52,7 @@ use self::{
 };
 
 /// How often the servers' resources are read.
-const GLANCE: Duration = Duration::from_millis(250);
+const METER_INTERVAL: Duration = Duration::from_millis(250);
 
 fn workloads(work: &LoadRunPlan) -> Result<Vec<Workload>, CliError> {
     let workloads: Vec<Workload> = work
@@ -190,7 +190,7 @@ Terms of the report:
         })?;
         let meter = Meter::open(&metered(servers.as_ref(), &cluster), &cx.clock)?;
         cx.take(Call::Warnings(meter.warnings()))?;
-        let watch = ResourceWatch::start(meter, GLANCE);
+        let watch = ResourceWatch::start(meter, METER_INTERVAL);
         let result = measure(cx, &workloads, &mut cluster, &watch, &mut data);
         watch.finish();
         // A load that no replica followed, or that did not wait as configured, does not describe this mode.

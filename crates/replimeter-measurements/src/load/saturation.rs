@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn workloads_that_run_together_add_up() {
+    fn concurrent_workloads_add_up() {
         let row = |threads, mean| LoadRow {
             load: LoadRecord {
                 threads,

@@ -13,7 +13,7 @@ pub(crate) struct ServerSeconds {
     /// The number of threads of each workload in it.
     pub(crate) threads: u32,
     /// By second, then by server.
-    pub(crate) course: Vec<Vec<ServerUse>>,
+    pub(crate) timeline: Vec<Vec<ServerUse>>,
 }
 
 /// One second of a workload, or of a server.
@@ -46,11 +46,11 @@ pub(crate) fn add_all(samples: &mut Rows<Seconds>, rows: &[LoadRow], uses: &[Ser
             });
         }
     }
-    for stretch in uses {
-        for (second, servers) in (1..).zip(&stretch.course) {
+    for part in uses {
+        for (second, servers) in (1..).zip(&part.timeline) {
             for used in servers {
                 samples.add(Second {
-                    threads: stretch.threads,
+                    threads: part.threads,
                     second,
                     used: Some(used.clone()),
                     ..Second::default()
@@ -131,7 +131,7 @@ mod tests {
         };
         let uses = [ServerSeconds {
             threads: 2,
-            course: vec![vec![used]],
+            timeline: vec![vec![used]],
         }];
         let rows = [
             row("a", vec![5, 6], vec![1, 0]),

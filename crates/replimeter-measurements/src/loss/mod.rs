@@ -155,7 +155,7 @@ your own primary would lose.";
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        cx.possible()?;
+        cx.check_available()?;
         // The shapes alternate, so that changes on the machine affect all alike.
         for number in 1..=u64::from(cx.work.crashes) {
             for case in 0..cx.accumulator.cells.len() {
@@ -300,7 +300,7 @@ fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<Cras
         })?;
     }
     let observers = &cx.observers;
-    let scene = CrashContext {
+    let context = CrashContext {
         plan: work,
         clock: &cx.clock,
         say: &|text| {
@@ -313,7 +313,7 @@ fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<Cras
     let faults = servers
         .faults()
         .ok_or_else(|| unexpected("these servers support no fault injection"))?;
-    let crashed = loss::crash(&mut cluster, &scene, number, faults);
+    let crashed = loss::crash(&mut cluster, &context, number, faults);
     drop(cluster);
     cx.close(servers);
     Ok(CrashRecord {

@@ -181,14 +181,14 @@ impl Accumulator {
 
     /// Returns the warnings; `free` if servers have no fixed share of the machine.
     pub(super) fn warnings(&self, cores: u32, free: bool) -> Vec<Warning> {
-        let told = |(warning, times): &(Warning, u32)| match times {
+        let counted = |(warning, times): &(Warning, u32)| match times {
             1 => warning.clone(),
             _ => Warning {
                 message: format!("{} ({times} times; the first)", warning.message),
                 ..warning.clone()
             },
         };
-        let mut warnings: Vec<Warning> = self.found.iter().map(told).collect();
+        let mut warnings: Vec<Warning> = self.found.iter().map(counted).collect();
         for invalid in &self.invalid {
             warnings.push(Warning::new(
                 WarningCode::SemiSyncNotInEffect,
@@ -360,7 +360,7 @@ fn rows(place: &BlockPlace, block: &Block, counts: bool) -> Vec<BlockRow> {
             ..row(&used.name, None, subject)
         });
     }
-    for (second, uses) in (0..).zip(&block.course) {
+    for (second, uses) in (0..).zip(&block.timeline) {
         rows.extend(uses.iter().map(|used| {
             row(
                 &used.name,
@@ -388,7 +388,7 @@ mod tests {
             counted: SECOND,
             uses: Vec::new(),
             until_applied: Vec::new(),
-            course: Vec::new(),
+            timeline: Vec::new(),
             caught_up: None,
             invalid: None,
             absence: None,

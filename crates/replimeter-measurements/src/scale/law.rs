@@ -127,7 +127,7 @@ fn fitted(work: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, Stri
         .iter()
         .map(|(replicas, _, per_s)| Point {
             servers: servers_of(work, kind, *replicas),
-            per_s: per_s * together(work, kind, *replicas),
+            per_s: per_s * executions(work, kind, *replicas),
         })
         .collect();
     usl::fit(&all).map_err(|error| {
@@ -165,7 +165,7 @@ fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points:
         })
         .collect();
     let last = work.replicas.max();
-    let per_s = |replicas: u32| Some(law.at(count(replicas))? / together(work, kind, replicas));
+    let per_s = |replicas: u32| Some(law.at(count(replicas))? / executions(work, kind, replicas));
     fit.curve = (0..=if holds { last + 1 } else { last })
         .filter_map(|replicas| {
             Some(LawPoint {
@@ -177,7 +177,7 @@ fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points:
     let predicted = law.predict(count(last + 1), work.starts).filter(|_| holds);
     fit.prediction = predicted.map(|predicted| Prediction {
         replicas: last + 1,
-        predicted: each(predicted, |value| value / together(work, kind, last + 1)),
+        predicted: each(predicted, |value| value / executions(work, kind, last + 1)),
         ..Prediction::default()
     });
 }
@@ -206,7 +206,7 @@ fn servers_of(work: &ScalePlan, kind: &str, replicas: u32) -> u32 {
 }
 
 /// Returns how often each operation is executed: a write on every server.
-fn together(work: &ScalePlan, kind: &str, replicas: u32) -> f64 {
+fn executions(work: &ScalePlan, kind: &str, replicas: u32) -> f64 {
     if kind == "select" {
         1.0
     } else {

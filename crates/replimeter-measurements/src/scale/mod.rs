@@ -130,8 +130,8 @@ Starts its own servers for every number of replicas, and removes them.";
             effects.load(site::effect(through));
         }
         let numbers = work.replicas.counts().len() as u32 + u32::from(work.check_prediction);
-        let turns = numbers * work.starts * work.blocks * work.phases().len() as u32;
-        effects.time_without_starts((work.duration.0 + work.warm_up.0) * turns);
+        let blocks = numbers * work.starts * work.blocks * work.phases().len() as u32;
+        effects.time_without_starts((work.duration.0 + work.warm_up.0) * blocks);
         Ok(())
     }
 
@@ -213,7 +213,7 @@ Starts its own servers for every number of replicas, and removes them.";
 
 /// Measures every number of replicas in every round, in a new random order each time.
 fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), CliError> {
-    cx.possible()?;
+    cx.check_available()?;
     let work = cx.work;
     if let Some(through) = &work.site {
         site::check(cx.source(), through)?;
@@ -307,7 +307,7 @@ impl Starts {
         let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
         let observers = &cx.observers;
         let mut filled = |filled: &FillProgress| observers.progress(filling(filled).part(place));
-        let mut field = PreparedServers::open(
+        let mut prepared = PreparedServers::open(
             servers.members(),
             work,
             &self.workloads,
@@ -315,11 +315,11 @@ impl Starts {
             &mut filled,
             stop,
         )?;
-        let (rows, bytes) = field.data();
+        let (rows, bytes) = prepared.data();
         cx.take(Call::Filled {
             rows,
             bytes,
-            warnings: field.warnings.clone(),
+            warnings: prepared.warnings.clone(),
         })?;
         let mut site = match (&work.site, cluster) {
             (Some(through), Some(cluster)) => {
@@ -328,12 +328,12 @@ impl Starts {
             _ => None,
         };
         if let Some(site) = &site {
-            field.meter(site.processes());
+            prepared.meter(site.processes());
         }
         let result = self.blocks(
             cx,
             servers,
-            &mut field,
+            &mut prepared,
             site.as_mut(),
             (replicas, round, place),
         );
@@ -348,7 +348,7 @@ impl Starts {
         &self,
         cx: &mut RunContext<'_, Scale>,
         servers: &dyn Servers,
-        field: &mut PreparedServers<'_>,
+        prepared: &mut PreparedServers<'_>,
         mut site: Option<&mut ScaleClients>,
         (replicas, round, place): (u32, u32, &str),
     ) -> Result<(), CliError> {
@@ -356,11 +356,11 @@ impl Starts {
         let phases = work.phases();
         let of = work.blocks as usize * phases.len();
         let (mut block, mut repeated) = (0, 1);
-        for turn in 0..work.blocks {
+        for index in 0..work.blocks {
             let mut phases = phases.clone();
             // In order and in reverse, over blocks and rounds, so that a drift of the servers affects all
             // phases alike.
-            if (turn + round).is_multiple_of(2) {
+            if (index + round).is_multiple_of(2) {
                 phases.reverse();
             }
             for phase in phases {
@@ -379,7 +379,7 @@ impl Starts {
                     if !self.block(
                         cx,
                         servers,
-                        field,
+                        prepared,
                         site.as_deref_mut(),
                         (phase, at),
                         (&part, last),
@@ -399,7 +399,7 @@ impl Starts {
         &self,
         cx: &mut RunContext<'_, Scale>,
         servers: &dyn Servers,
-        field: &mut PreparedServers<'_>,
+        prepared: &mut PreparedServers<'_>,
         mut site: Option<&mut ScaleClients>,
         (phase, place): (ScalePhase, BlockPlace),
         (part, last): (&str, bool),
@@ -412,7 +412,7 @@ impl Starts {
             .as_mut()
             .map(|site| site.of_block(cx.source(), &cx.run_dir, &place));
         let load = load.as_mut().map(|load| load as &mut dyn Clients);
-        let (measured, error) = match field.block(phase, load, &mut step, cx.stop) {
+        let (measured, error) = match prepared.block(phase, load, &mut step, cx.stop) {
             Ok(measured) => (Some(Box::new(measured)), None),
             Err(BlockError { error, until_then }) => (until_then, Some(error)),
         };

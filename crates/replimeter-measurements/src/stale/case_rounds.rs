@@ -168,7 +168,7 @@ pub(super) struct CaseRounds {
     writer: String,
     pub(super) summaries: Vec<StaleSummary>,
     violations: Vec<[Option<Violation>; 2]>,
-    course: WindowSeries<StaleWindow>,
+    timeline: WindowSeries<StaleWindow>,
     /// The time of the windows of earlier starts in µs.
     earlier_us: f64,
     /// Counted rounds, and others, whose row another client had changed in this start.
@@ -188,7 +188,7 @@ impl CaseRounds {
             loads: Vec::new(),
             summaries: vec![StaleSummary::default(); case.readers.len()],
             violations: case.readers.iter().map(|_| [None, None]).collect(),
-            course: WindowSeries::new(MAX_WINDOWS, StaleWindow::extend),
+            timeline: WindowSeries::new(MAX_WINDOWS, StaleWindow::extend),
             earlier_us: 0.0,
             foreign: [0; 2],
             span: None,
@@ -203,7 +203,7 @@ impl CaseRounds {
             .iter_mut()
             .for_each(StaleSummary::begin_start);
         (self.foreign, self.span) = ([0; 2], None);
-        let last = self.course.windows.last();
+        let last = self.timeline.windows.last();
         self.earlier_us = last.map_or(0.0, |last| last.end_us);
     }
 
@@ -462,7 +462,7 @@ impl CaseRounds {
     pub(super) fn window(&mut self, mut window: StaleWindow) {
         window.start_us += self.earlier_us;
         window.end_us += self.earlier_us;
-        self.course.push(&[window]);
+        self.timeline.push(&[window]);
     }
 
     /// Adds the rows, one per reader, the windows and the loads to the results, and warnings about them.
@@ -514,7 +514,7 @@ impl CaseRounds {
             load: case.load.clone(),
             read_consistency: sync_reads.to_owned(),
             session_reset: pool.to_owned(),
-            windows: self.course.windows,
+            windows: self.timeline.windows,
         });
         results.load.extend(self.loads);
     }
@@ -538,7 +538,7 @@ mod tests {
             }
         }
         let times: Vec<f64> = rounds
-            .course
+            .timeline
             .windows
             .iter()
             .map(|one| one.start_us)
@@ -572,7 +572,7 @@ mod tests {
                 ..StaleWindow::default()
             });
         }
-        let windows = accumulator.course.windows;
+        let windows = accumulator.timeline.windows;
         assert!(windows.len() <= MAX_WINDOWS, "{}", windows.len());
         assert_eq!(
             windows.iter().map(|window| window.rounds).sum::<u64>(),

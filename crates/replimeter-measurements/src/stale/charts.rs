@@ -16,7 +16,7 @@ use replimeter_render::{
 /// Returns all charts of a run.
 #[must_use]
 pub(crate) fn charts(run: &StaleDocument) -> Vec<Chart> {
-    vec![shares(run), curve(run), course(run), counters(run)]
+    vec![shares(run), curve(run), timeline(run), counters(run)]
 }
 
 /// Returns every row's share of stale reads.
@@ -116,13 +116,13 @@ fn curve(run: &StaleDocument) -> Chart {
     }
 }
 
-fn name(run: &StaleDocument, course: &StaleTimeline) -> String {
+fn name(run: &StaleDocument, timeline: &StaleTimeline) -> String {
     let several = run.target.modes.len() > 1;
-    let shape = several.then(|| format!("{}, ", course.shape));
-    let sync = read_description(&course.read_consistency, &course.session_reset);
-    let sync = (course.read_consistency != "off").then(|| format!(", {sync}"));
+    let shape = several.then(|| format!("{}, ", timeline.shape));
+    let sync = read_description(&timeline.read_consistency, &timeline.session_reset);
+    let sync = (timeline.read_consistency != "off").then(|| format!(", {sync}"));
     let [shape, sync] = [shape, sync].map(Option::unwrap_or_default);
-    format!("{shape}{}{sync}", course.load)
+    format!("{shape}{}{sync}", timeline.load)
 }
 
 /// Returns a time only if it is positive.
@@ -153,8 +153,8 @@ const LOADS: [TimeOf<LoadWindow>; 4] = [
 ];
 
 /// Returns the longest time that anything in a case took, or has been in flight.
-fn longest(course: &StaleTimeline) -> f64 {
-    let times = course.windows.iter().flat_map(|of| {
+fn longest(timeline: &StaleTimeline) -> f64 {
+    let times = timeline.windows.iter().flat_map(|of| {
         let loads = of.load.iter();
         let loads = loads.flat_map(|load| [load.max_us, Some(load.under_way_us)]);
         let waits = [Some(of.under_way_us), Some(of.unshown_us)];
@@ -172,10 +172,10 @@ fn time_of_case() -> Axis {
 /// Returns a series over the time of a case.
 fn over_time<'a>(
     name: String,
-    course: &'a StaleTimeline,
+    timeline: &'a StaleTimeline,
     value: impl Fn(&'a StaleWindow) -> Option<f64>,
 ) -> Series {
-    let windows = course.windows.iter();
+    let windows = timeline.windows.iter();
     Series::new(
         name,
         windows.map(|window| Point::new(window.end_us, value(window))),
@@ -183,34 +183,34 @@ fn over_time<'a>(
 }
 
 /// Returns request times of rounds and loads over time, with the server counters below.
-fn course(run: &StaleDocument) -> Chart {
+fn timeline(run: &StaleDocument) -> Chart {
     let cases = &run.results.timelines;
     let worst = cases.iter().map(longest).fold(0.0, f64::max);
     // The case with the worst stall is shown first.
-    let first = cases.iter().position(|course| longest(course) >= worst);
+    let first = cases.iter().position(|timeline| longest(timeline) >= worst);
     let first = first.unwrap_or(0);
     // An axis with only hidden series has no range, which makes the browser log an error.
-    let moves = |course: &StaleTimeline| counters_of(course).iter().any(Counter::moves);
+    let moves = |timeline: &StaleTimeline| counters_of(timeline).iter().any(Counter::moves);
     let mut order = std::iter::once(first).chain(0..cases.len());
     let counted = order.find(|index| cases.get(*index).is_some_and(moves));
     let mut series = Vec::new();
-    for (index, course) in cases.iter().enumerate() {
-        let name = name(run, course);
+    for (index, timeline) in cases.iter().enumerate() {
+        let name = name(run, timeline);
         let named = |what: &str| format!("{name} · {what}");
         let group = Some(name.clone());
         // With checked loads, the requests are the load's.
         let mut rows = run.results.rows.iter();
-        let judged = rows.any(|row| row.judged == "load" && row.load == course.load);
+        let judged = rows.any(|row| row.judged == "load" && row.load == timeline.load);
         for (dash, what, pick) in OURS {
             series.push(Series {
                 dash,
                 hidden: judged || (index != first && what != "slowest write"),
                 colour: Some(index),
                 group: group.clone(),
-                ..over_time(named(what), course, pick)
+                ..over_time(named(what), timeline, pick)
             });
         }
-        let loads = course
+        let loads = timeline
             .windows
             .first()
             .map_or(&[][..], |window| &window.load);
@@ -222,16 +222,16 @@ fn course(run: &StaleDocument) -> Chart {
                     hidden: index != first || what == "p50",
                     colour: Some(cases.len() + at),
                     group: group.clone(),
-                    ..over_time(name, course, |window| window.load.get(at).and_then(pick))
+                    ..over_time(name, timeline, |window| window.load.get(at).and_then(pick))
                 });
             }
         }
-        for counter in counters_of(course).into_iter().filter(Counter::moves) {
+        for counter in counters_of(timeline).into_iter().filter(Counter::moves) {
             series.push(Series {
                 second: true,
                 hidden: counted != Some(index),
                 group: group.clone(),
-                ..over_time(named(counter.name), course, |window| counter.at(window))
+                ..over_time(named(counter.name), timeline, |window| counter.at(window))
             });
         }
     }
@@ -249,23 +249,23 @@ fn course(run: &StaleDocument) -> Chart {
         second: counted.map(|_| SecondAxis::Below(Axis::new("counters", Scale::Log))),
         hover: "until {x:.1}: {y}",
         series,
-        table: course_table(run, unit),
+        table: timeline_table(run, unit),
         ..Chart::default()
     }
 }
 
-fn course_table(run: &StaleDocument, unit: Unit) -> Table {
+fn timeline_table(run: &StaleDocument, unit: Unit) -> Table {
     let shown = times_in(unit);
     let load = |of: &LoadWindow| {
         let times = LOADS.map(|(.., pick)| shown(pick(of))).join(" / ");
         format!("{}: {} · {times}", of.load, count(of.operations))
     };
-    let rows = run.results.timelines.iter().flat_map(|course| {
-        let windows = course.windows.iter();
-        windows.map(move |window| (course, window))
+    let rows = run.results.timelines.iter().flat_map(|timeline| {
+        let windows = timeline.windows.iter();
+        windows.map(move |window| (timeline, window))
     });
-    let row = |(course, of): (&StaleTimeline, &StaleWindow)| {
-        let mut row = vec![name(run, course), format!("{:.1}", of.end_us / 1e6)];
+    let row = |(timeline, of): (&StaleTimeline, &StaleWindow)| {
+        let mut row = vec![name(run, timeline), format!("{:.1}", of.end_us / 1e6)];
         row.extend([of.rounds, of.stale].map(count));
         row.extend(OURS.map(|(.., pick)| shown(pick(of))));
         row.push(of.load.iter().map(load).collect::<Vec<_>>().join("; "));
@@ -301,8 +301,8 @@ impl Counter<'_> {
 }
 
 /// Returns the counters of a case, by name.
-fn counters_of(course: &StaleTimeline) -> Vec<Counter<'_>> {
-    let windows = || course.windows.iter();
+fn counters_of(timeline: &StaleTimeline) -> Vec<Counter<'_>> {
+    let windows = || timeline.windows.iter();
     let keys: BTreeSet<&String> = windows().flat_map(|of| of.counters.keys()).collect();
     let counters = keys.into_iter().map(|key| Counter {
         key,
@@ -317,16 +317,16 @@ fn counters_of(course: &StaleTimeline) -> Vec<Counter<'_>> {
 /// Returns the server counters during the run; the report's table also has those that stayed 0.
 fn counters(run: &StaleDocument) -> Chart {
     let (mut series, mut rows) = (Vec::new(), Vec::new());
-    for course in &run.results.timelines {
-        let case = name(run, course);
-        for counter in counters_of(course) {
+    for timeline in &run.results.timelines {
+        let case = name(run, timeline);
+        for counter in counters_of(timeline) {
             if counter.moves() {
                 let name = format!("{case} · {}", counter.name);
-                series.push(over_time(name, course, |window| counter.at(window)));
+                series.push(over_time(name, timeline, |window| counter.at(window)));
             }
             rows.push((
                 case.clone(),
-                course.windows.len() - counter.values.len(),
+                timeline.windows.len() - counter.values.len(),
                 counter,
             ));
         }

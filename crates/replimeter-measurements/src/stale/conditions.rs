@@ -130,7 +130,7 @@ pub(super) fn place<'s>(
 }
 
 /// Measures every case at every level of read consistency.
-pub(super) fn cells<'s, 'a: 's>(
+pub(super) fn measure_cases<'s, 'a: 's>(
     cx: &mut RunContext<'a, Stale>,
     cluster: &mut Cluster,
     readers: &[ReaderRef],
@@ -170,7 +170,7 @@ pub(super) fn cells<'s, 'a: 's>(
                 if work.starts > 1 {
                     what = format!("{what}, start {} of {}", start.number, work.starts);
                 }
-                let cell = CaseCondition {
+                let case_condition = CaseCondition {
                     case,
                     level: *level,
                     pool: *pool,
@@ -180,11 +180,11 @@ pub(super) fn cells<'s, 'a: 's>(
                     placed: &placed,
                 };
                 let mut seen = RoundsSeen::default();
-                let next = measure_cell(
+                let next = measure_case(
                     cx,
                     cluster,
                     readers,
-                    (start.shape, &cell),
+                    (start.shape, &case_condition),
                     sets,
                     next_round,
                     &mut seen,
@@ -198,17 +198,17 @@ pub(super) fn cells<'s, 'a: 's>(
 }
 
 /// Measures one case at one level, or through a site; returns the number of the next round.
-pub(super) fn measure_cell(
+pub(super) fn measure_case(
     cx: &mut RunContext<'_, Stale>,
     cluster: &mut Cluster,
     readers: &[ReaderRef],
-    (shape, cell): (&str, &CaseCondition<'_>),
+    (shape, case_condition): (&str, &CaseCondition<'_>),
     sets: &CaseLoads<'_>,
     first_round: u64,
     seen: &mut RoundsSeen<'_>,
 ) -> Result<u64, CliError> {
     let work = cx.work;
-    let guarantees = stale::guarantees(cluster, readers, cell.level, work.timeout.0)?;
+    let guarantees = stale::guarantees(cluster, readers, case_condition.level, work.timeout.0)?;
     let clock = cx.clock;
     let judging = work.check_load_reads.then(|| ReadJudging {
         versions: Versions::new(&clock),
@@ -220,22 +220,22 @@ pub(super) fn measure_cell(
         readers,
         &guarantees,
         shape,
-        cell,
+        case_condition,
         work.check_load_reads,
     );
     cx.take(Call::Case(case))?;
     let part = MeasuredCase {
         readers,
         guarantees: &guarantees,
-        pool: cell.pool,
+        pool: case_condition.pool,
         first_round,
         real_time: cx.real_time,
         judged: judging.as_ref().map(|judging| &*judging.versions),
     };
-    let load = sets.connect(cx, cell.placed, judging.as_ref());
+    let load = sets.connect(cx, case_condition.placed, judging.as_ref());
     let result = load
         .map_err(CliError::from)
-        .and_then(|load| under_load(cx, cluster, &part, cell, load, seen));
+        .and_then(|load| under_load(cx, cluster, &part, case_condition, load, seen));
     if let Some(site) = &mut seen.site {
         cx.take(Call::Site(site.take_use()))?;
     }
@@ -270,14 +270,14 @@ fn case_of(
     readers: &[ReaderRef],
     guarantees: &[Guarantee],
     shape: &str,
-    cell: &CaseCondition<'_>,
+    case_condition: &CaseCondition<'_>,
     judged: bool,
 ) -> CaseAccumulator {
-    if let Some(site) = cell.site {
-        return case_of_visitor(cluster, shape, cell, site);
+    if let Some(site) = case_condition.site {
+        return case_of_visitor(cluster, shape, case_condition, site);
     }
     let writers = if judged {
-        writers_of(cell.placed)
+        writers_of(case_condition.placed)
     } else {
         vec![cluster.primary.node.name.clone()]
     };
@@ -290,16 +290,16 @@ fn case_of(
     };
     CaseAccumulator {
         shape: shape.to_owned(),
-        load: cell.case.to_string(),
-        load_on: load_on(cell.case, cluster, readers),
-        asked: cell.level,
+        load: case_condition.case.to_string(),
+        load_on: load_on(case_condition.case, cluster, readers),
+        asked: case_condition.level,
         sync_reads: guarantees
             .first()
-            .map_or(cell.level, |guarantee| guarantee.level),
-        pool: cell.pool,
+            .map_or(case_condition.level, |guarantee| guarantee.level),
+        pool: case_condition.pool,
         writers,
         readers: readers.iter().zip(guarantees).map(reader).collect(),
-        judged: judged.then(|| case_rounds::judged(cell.placed)),
+        judged: judged.then(|| case_rounds::judged(case_condition.placed)),
         site: None,
     }
 }
@@ -308,7 +308,7 @@ fn case_of(
 fn case_of_visitor(
     cluster: &Cluster,
     shape: &str,
-    cell: &CaseCondition<'_>,
+    case_condition: &CaseCondition<'_>,
     site: SiteCase,
 ) -> CaseAccumulator {
     let readers: Vec<ReaderRef> = (0..cluster.replicas.len())
@@ -317,8 +317,8 @@ fn case_of_visitor(
     let delay = readers.iter().map(|reader| reader.delay(cluster)).max();
     CaseAccumulator {
         shape: shape.to_owned(),
-        load: cell.case.to_string(),
-        load_on: load_on(cell.case, cluster, &readers),
+        load: case_condition.case.to_string(),
+        load_on: load_on(case_condition.case, cluster, &readers),
         asked: ReadConsistency::Off,
         sync_reads: ReadConsistency::Off,
         pool: SessionReset::Keep,
@@ -340,11 +340,11 @@ fn under_load(
     cx: &mut RunContext<'_, Stale>,
     cluster: &mut Cluster,
     part: &MeasuredCase<'_>,
-    cell: &CaseCondition<'_>,
+    case_condition: &CaseCondition<'_>,
     mut load: BackgroundLoad,
     seen: &mut RoundsSeen<'_>,
 ) -> Result<(Outcome, Vec<GroupResult>), CliError> {
-    let some = !cell.placed.is_empty();
+    let some = !case_condition.placed.is_empty();
     if some {
         cx.stage(Stage::WarmUp, "starting the load");
     }
@@ -352,7 +352,7 @@ fn under_load(
     let ran = load.run_while(stop, |running| {
         let stopped = || stop.load(Ordering::Relaxed) || running.has_failed();
         let recorders = &running.recorders;
-        let result = measure(cx, cluster, part, cell, recorders, &stopped, seen);
+        let result = measure(cx, cluster, part, case_condition, recorders, &stopped, seen);
         if some {
             cx.stage(Stage::CleanUp, "stopping the load");
         }
@@ -390,7 +390,7 @@ fn measure(
     cx: &mut RunContext<'_, Stale>,
     cluster: &mut Cluster,
     part: &MeasuredCase<'_>,
-    cell: &CaseCondition<'_>,
+    case_condition: &CaseCondition<'_>,
     recorders: &[LatencyRecorders],
     stopped: &dyn Fn() -> bool,
     seen: &mut RoundsSeen<'_>,
@@ -418,7 +418,7 @@ fn measure(
                 if let Some(counted) = &mut counted {
                     counted.take_traffic();
                 }
-                let loads = cell.placed.iter().zip(recorders);
+                let loads = case_condition.placed.iter().zip(recorders);
                 let load = loads.map(|(load, recorder)| load_window(load.name(), &recorder.take()));
                 Call::Window(StaleWindow {
                     load: load.collect(),
@@ -429,7 +429,7 @@ fn measure(
                 let total = progress.total.map(|total| total as f64);
                 cx.observers.progress(
                     Progress::new(Stage::Measure, progress.phase.name())
-                        .part(&cell.what)
+                        .part(&case_condition.what)
                         .done(progress.done as f64, total, "rounds")
                         .with(ProgressDetail::Count(progress.stale, "stale".into())),
                 );
@@ -444,7 +444,7 @@ fn measure(
     };
     Ok(stale::run(
         cluster,
-        &cell.plan,
+        &case_condition.plan,
         part,
         &clock,
         visitor,

@@ -124,8 +124,8 @@ pub(super) fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<
         };
         figures.add(&PERCENT, &of, trials(|start| &start.trials));
         figures.add(&MONOTONIC, &of, trials(|start| &start.back));
-        figures.course(STALENESS, &of, &courses(starts, |start| &start.delay));
-        figures.course(READ_LATENCY, &of, &courses(starts, |start| &start.read));
+        figures.add_series(STALENESS, &of, &series_of(starts, |start| &start.delay));
+        figures.add_series(READ_LATENCY, &of, &series_of(starts, |start| &start.read));
         if let Some(after) = fresh_after(document, of) {
             let stated = [(after.p99, after.p99_ci95), (after.p999, after.p999_ci95)];
             for (spec, (value, ends)) in FRESH_AFTER.iter().zip(stated) {
@@ -137,15 +137,15 @@ pub(super) fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<
     }
     for (of, starts) in &accumulator.writes {
         let of = of.each_ref().map(String::as_str);
-        figures.course(WRITE_LATENCY, &of, &courses(starts, |(_, taken)| taken));
+        figures.add_series(WRITE_LATENCY, &of, &series_of(starts, |(_, taken)| taken));
     }
     Ok(figures)
 }
 
 /// Returns the values of each start, in the order of time.
-fn courses<S>(starts: &Starts<S>, values: fn(&S) -> &Vec<f64>) -> Vec<SampleSeries> {
-    let course = |start| SampleSeries::new(values(start).iter().copied());
-    starts.values().map(course).collect()
+fn series_of<S>(starts: &Starts<S>, values: fn(&S) -> &Vec<f64>) -> Vec<SampleSeries> {
+    let series = |start| SampleSeries::new(values(start).iter().copied());
+    starts.values().map(series).collect()
 }
 
 /// Returns the time until reads are fresh, as recorded for rounds.

@@ -37,7 +37,7 @@ const TRIAL: Duration = Duration::from_secs(3);
 /// Operations of a trial from which a load has a rate.
 const LEAST_OPERATIONS: u64 = 10;
 /// How often the end of a trial is looked for.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A load, and where it runs.
 pub(super) struct PlacedLoad<'a> {
@@ -350,7 +350,7 @@ impl<'a> CaseLoads<'a> {
         let ran = load.run_while(stop, |running| {
             let end = clock.now() + Nanos::from(TRIAL);
             while clock.now() < end && !stop.load(Ordering::Relaxed) && !running.has_failed() {
-                thread::sleep(LOOK);
+                thread::sleep(POLL_INTERVAL);
             }
         });
         cx.warn(ran.warnings);

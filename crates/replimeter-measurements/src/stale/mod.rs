@@ -46,7 +46,7 @@ use replimeter_run::{
 use self::{
     accumulator::{Accumulator, Call},
     check::{check, declare_writer},
-    conditions::{Curves, ServerStart, cells},
+    conditions::{Curves, ServerStart, measure_cases},
     load::{CaseLoads, workloads},
 };
 
@@ -166,11 +166,11 @@ Writes only to the schema `replimeter`, which it creates and drops.";
         if let Some(through) = &cx.work.site {
             site::check(cx.source(), through)?;
             return each_start(cx, cx.work.starts, cx.work.over, |cx, target, start| {
-                site::one(cx, target, start, &workloads, &mut curves)
+                site::measure_start(cx, target, start, &workloads, &mut curves)
             });
         }
         each_start(cx, cx.work.starts, cx.work.over, |cx, target, start| {
-            one(cx, target, start, &workloads, &mut curves)
+            measure_start(cx, target, start, &workloads, &mut curves)
         })
     }
 
@@ -253,7 +253,7 @@ Writes only to the schema `replimeter`, which it creates and drops.";
 }
 
 /// Measures every case in one start of a target.
-fn one(
+fn measure_start(
     cx: &mut RunContext<'_, Stale>,
     target: &Target,
     start: u32,
@@ -320,7 +320,7 @@ fn one(
             plan: work,
             curves,
         };
-        result = cells(cx, &mut cluster, &readers, &levels, &mut start, &mut sets);
+        result = measure_cases(cx, &mut cluster, &readers, &levels, &mut start, &mut sets);
         cx.stage(Stage::CleanUp, "removing the data of the loads");
         cx.warn(sets.remove(&cluster, servers.is_temporary()));
     }

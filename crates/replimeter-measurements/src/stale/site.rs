@@ -31,7 +31,7 @@ use replimeter_web::{
 use super::{
     Stale,
     accumulator::Call,
-    conditions::{CaseCondition, Curves, RoundsSeen, ServerStart, measure_cell, place},
+    conditions::{CaseCondition, Curves, RoundsSeen, ServerStart, measure_case, place},
     end,
     load::CaseLoads,
     remedy::{Counted, SiteCase, SiteInUse},
@@ -47,7 +47,7 @@ const ROWS: DataSize = DataSize::Rows(1000);
 /// Connections of a front to each server: the one visitor needs one.
 const CONNECTIONS: u32 = 2;
 /// Interval between readings of the servers' processes.
-const GLANCE: Duration = Duration::from_millis(250);
+const METER_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Checks what the site needs, before a server is started.
 ///
@@ -91,7 +91,7 @@ pub(super) fn effects(
 }
 
 /// Measures every case in one start of a target, through a site.
-pub(super) fn one(
+pub(super) fn measure_start(
     cx: &mut RunContext<'_, Stale>,
     target: &Target,
     start: u32,
@@ -211,7 +211,7 @@ fn cases<'s, 'a: 's>(
                 if work.starts > 1 {
                     what = format!("{what}, start {} of {}", start.number, work.starts);
                 }
-                let cell = CaseCondition {
+                let case_condition = CaseCondition {
                     case,
                     level: ReadConsistency::Off,
                     pool: SessionReset::Keep,
@@ -221,11 +221,11 @@ fn cases<'s, 'a: 's>(
                     placed: &placed,
                 };
                 let mut seen = RoundsSeen::through(site.visited(*keep_alive, cx.clock)?);
-                watched = measure_cell(
+                watched = measure_case(
                     cx,
                     cluster,
                     &readers[..readers.len().min(1)],
-                    (start.shape, &cell),
+                    (start.shape, &case_condition),
                     sets,
                     next_round,
                     &mut seen,
@@ -297,7 +297,7 @@ fn open(
     };
     let behind = site::servers(&mut cluster);
     let site = Site::start(cx, site::listen()?, behind, &spec, through.site.fronts)?;
-    let watch = ResourceWatch::start(meter, GLANCE);
+    let watch = ResourceWatch::start(meter, METER_INTERVAL);
     watch.add(site.processes());
     Ok(MeteredSite { site, watch })
 }

@@ -28,7 +28,7 @@ pub(crate) fn charts(run: &TapDocument) -> Vec<Chart> {
     for window in &run.results.windows {
         replicas.entry(&window.replica).or_default().push(window);
     }
-    vec![course(run, &replicas), rate(&replicas)]
+    vec![timeline(run, &replicas), rate(&replicas)]
 }
 
 /// Windows by replica, in the order of their names.
@@ -39,7 +39,7 @@ fn since_the_beginning() -> Axis {
 }
 
 /// Returns the lag of real traffic over time.
-fn course(run: &TapDocument, replicas: &Replicas<'_>) -> Chart {
+fn timeline(run: &TapDocument, replicas: &Replicas<'_>) -> Chart {
     let windows = run.results.windows.iter();
     let unit = unit_for(windows.clone().filter_map(|of| of.p50_us.or(of.max_us)));
     let mut series = Vec::new();

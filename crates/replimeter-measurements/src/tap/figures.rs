@@ -31,7 +31,7 @@ struct TimedWindow {
 /// The windows of each replica of a shape, in time order.
 type TimedWindows = BTreeMap<[String; 2], Vec<TimedWindow>>;
 
-fn stretches(samples: &SampleFile) -> Result<TimedWindows, CliError> {
+fn windows(samples: &SampleFile) -> Result<TimedWindows, CliError> {
     let names = [
         "shape",
         "replica",
@@ -41,12 +41,12 @@ fn stretches(samples: &SampleFile) -> Result<TimedWindows, CliError> {
         "matched",
         "inverted",
     ];
-    let mut stretches = TimedWindows::new();
+    let mut windows = TimedWindows::new();
     samples.read(&names, |columns, rows| {
         for row in 0..rows {
             let number = |column: usize| columns[column].number(row);
             let of = [columns[0].word(row), columns[1].word(row)].map(str::to_owned);
-            stretches.entry(of).or_default().push(TimedWindow {
+            windows.entry(of).or_default().push(TimedWindow {
                 seconds: (number(3) - number(2)) / 1e6,
                 transactions: number(4),
                 matched: number(5),
@@ -54,11 +54,11 @@ fn stretches(samples: &SampleFile) -> Result<TimedWindows, CliError> {
             });
         }
     })?;
-    Ok(stretches)
+    Ok(windows)
 }
 
 pub(super) fn figures(document: &TapDocument, samples: &SampleFile) -> Result<Figures, CliError> {
-    let stretches = stretches(samples)?;
+    let windows = windows(samples)?;
     let mut figures = Figures::default();
     for row in &document.results.rows {
         let of = [row.shape.as_str(), &row.replica];
@@ -71,15 +71,15 @@ pub(super) fn figures(document: &TapDocument, samples: &SampleFile) -> Result<Fi
                 figures.stated(specs, &of, times);
             }
         }
-        let Some(stretches) = stretches.get(&of.map(str::to_owned)) else {
+        let Some(windows) = windows.get(&of.map(str::to_owned)) else {
             continue;
         };
         let rate = |pair: fn(&TimedWindow) -> (f64, f64)| {
-            of_rates_in_time(&stretches.iter().map(pair).collect::<Vec<_>>())
+            of_rates_in_time(&windows.iter().map(pair).collect::<Vec<_>>())
         };
-        let per_s = rate(|stretch| (stretch.transactions, stretch.seconds));
+        let per_s = rate(|window| (window.transactions, window.seconds));
         figures.add(&TRANSACTIONS, &of, per_s);
-        let percent = rate(|stretch| (stretch.inverted * 100.0, stretch.matched));
+        let percent = rate(|window| (window.inverted * 100.0, window.matched));
         figures.add(&INVERTED, &of, percent);
     }
     Ok(figures)

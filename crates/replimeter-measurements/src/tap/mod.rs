@@ -56,7 +56,7 @@ pub(crate) struct Accumulator {
     label: String,
     mode: Mode,
     delays: Vec<Duration>,
-    course: WindowSeries<TapWindow>,
+    timeline: WindowSeries<TapWindow>,
     outcome: Option<Outcome>,
 }
 
@@ -230,7 +230,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
             label: String::new(),
             mode: Mode::None,
             delays: Vec::new(),
-            course: WindowSeries::new(MAX_WINDOWS, TapWindow::extend),
+            timeline: WindowSeries::new(MAX_WINDOWS, TapWindow::extend),
             outcome: None,
         }
     }
@@ -248,7 +248,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
                 (accumulator.label, accumulator.mode, accumulator.delays) = (label, mode, delays);
             }
             Call::Windows(windows) => {
-                accumulator.course.push(&windows);
+                accumulator.timeline.push(&windows);
                 windows.into_iter().for_each(|window| rows.add(window));
             }
             Call::Outcome(outcome) => accumulator.outcome = Some(*outcome),
@@ -284,7 +284,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
             results: TapResults {
                 rows: rows.collect(),
                 floor: outcome.floor,
-                windows: accumulator.course.windows,
+                windows: accumulator.timeline.windows,
                 streams: outcome.streams,
                 clocks: outcome.clocks,
                 cpu_us_per_transaction: (outcome.transactions > 0)
@@ -372,9 +372,9 @@ mod tests {
 
     #[test]
     fn long_run_is_merged_into_few_complete_windows() {
-        let mut course = WindowSeries::new(MAX_WINDOWS, TapWindow::extend);
+        let mut timeline = WindowSeries::new(MAX_WINDOWS, TapWindow::extend);
         for second in 0..10_007u64 {
-            let stretch = |name: &str| TapWindow {
+            let window = |name: &str| TapWindow {
                 replica: name.to_owned(),
                 start_us: second as f64 * 1e6,
                 end_us: (second + 1) as f64 * 1e6,
@@ -382,15 +382,15 @@ mod tests {
                 max_us: Some(second as f64),
                 ..TapWindow::default()
             };
-            course.push(&[stretch("a"), stretch("b")]);
+            timeline.push(&[window("a"), window("b")]);
         }
         assert!(
-            course.windows.len() <= MAX_WINDOWS,
+            timeline.windows.len() <= MAX_WINDOWS,
             "{}",
-            course.windows.len()
+            timeline.windows.len()
         );
         let of = |name: &'static str| {
-            course
+            timeline
                 .windows
                 .iter()
                 .filter(move |window| window.replica == name)

@@ -66,11 +66,11 @@ pub fn answer(document: &CompareDocument) -> String {
             out,
             "No difference shown between A and B in {judged} figures."
         );
-        let told = document
+        let not_shown = document
             .results
             .iter()
             .filter(|row| row.change == Change::NotShown);
-        if let Some((row, seen)) = told
+        if let Some((row, seen)) = not_shown
             .filter(|row| !is_insensitive(row))
             .find_map(|row| Some((row, detectable_difference(row)?)))
         {
@@ -95,7 +95,7 @@ pub fn answer(document: &CompareDocument) -> String {
             }
         };
         let _ = write!(out, "{} of {judged} {what}", found.len());
-        let told: Vec<String> = found
+        let sentences: Vec<String> = found
             .iter()
             .take(3)
             .map(|row| format!("{} is {} in B{}", full(row), size_of(row), meaning(row)))
@@ -103,7 +103,7 @@ pub fn answer(document: &CompareDocument) -> String {
         let _ = write!(
             out,
             ": {}. Intervals are {:.0} %.",
-            told.join("; "),
+            sentences.join("; "),
             document.level * 100.0
         );
     }

@@ -541,9 +541,9 @@ mod tests {
             member("db2"),
             server("far", "h:3", Some("db1:1")),
         ];
-        let (told, lines) = words("endpoints:1", &with_replica);
+        let (text, lines) = words("endpoints:1", &with_replica);
         assert_eq!(
-            (told.as_str(), lines),
+            (text.as_str(), lines),
             (
                 "db1, db2 are members of one cluster; far receives from db1",
                 2

@@ -296,9 +296,9 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     }
 
     /// Checks that every target is possible before the first is measured.
-    pub fn possible(&self) -> Result<(), CliError> {
+    pub fn check_available(&self) -> Result<(), CliError> {
         let mut targets = self.plan.targets.iter();
-        Ok(targets.try_for_each(|target| self.servers.possible(target))?)
+        Ok(targets.try_for_each(|target| self.servers.check_available(target))?)
     }
 
     /// Returns the source of servers.
@@ -398,7 +398,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         servers: &dyn Servers,
         cluster: &mut Cluster,
     ) -> Result<(), CliError> {
-        self.known(label, servers.record(), cluster.records())?;
+        self.record_sandbox(label, servers.record(), cluster.records())?;
         self.warn(std::mem::take(&mut cluster.warnings));
         // What was started for the run has no other users.
         if !servers.is_temporary() {
@@ -408,7 +408,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     }
 
     /// Writes a sandbox and its servers into the manifest.
-    pub fn known(
+    pub fn record_sandbox(
         &mut self,
         label: &str,
         sandbox: Option<&SandboxRecord>,

@@ -27,7 +27,7 @@ pub(super) const LOCK_ROOT: &str =
 
 /// Completes the command for `--bootstrap` and writes its input: the server is run directly, not
 /// through `mariadb-install-db`, whose child processes a killed tool would leave behind.
-pub(super) fn initialise(
+pub(super) fn initialize(
     command: &mut Command,
     install: &Install,
     scratch: &Path,

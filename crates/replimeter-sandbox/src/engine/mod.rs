@@ -106,7 +106,7 @@ pub(crate) fn parse_options(
 
 /// Returns the command that initializes an empty data directory, with its input from `scratch` if
 /// it needs any.
-pub(crate) fn initialise(
+pub(crate) fn initialize(
     install: &Install,
     data: &Path,
     options: &[ServerOption],
@@ -115,9 +115,9 @@ pub(crate) fn initialise(
     let mut command = install.command();
     paths(&mut command, install, data, None);
     let input = match install.engine {
-        Engine::MariaDb => Some(mariadb::initialise(&mut command, install, scratch)?),
+        Engine::MariaDb => Some(mariadb::initialize(&mut command, install, scratch)?),
         Engine::MySql => {
-            mysql::initialise(&mut command);
+            mysql::initialize(&mut command);
             None
         }
     };

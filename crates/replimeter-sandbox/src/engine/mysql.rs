@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::REPLICATION_USER;
 
-pub(super) fn initialise(command: &mut Command) {
+pub(super) fn initialize(command: &mut Command) {
     command.args(["--initialize-insecure", "--secure-file-priv=NULL"]);
 }
 

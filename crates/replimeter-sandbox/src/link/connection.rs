@@ -73,7 +73,7 @@ pub(super) fn serve(
         buffer: vec![0; MAX_CHUNK_BYTES],
         lavish: None,
     };
-    while let ControlFlow::Continue(next) = connection.turn() {
+    while let ControlFlow::Continue(next) = connection.advance() {
         if connection.wait(&next).is_err() {
             reset(client);
             reset(target);
@@ -89,7 +89,7 @@ pub(super) fn reset(stream: &TcpStream) {
 
 impl Connection<'_> {
     /// Moves everything that can be moved now.
-    fn turn(&mut self) -> ControlFlow<(), NextEvent> {
+    fn advance(&mut self) -> ControlFlow<(), NextEvent> {
         // Held for the whole pass: once cut() has returned, nothing is delivered.
         let shared = self.shared;
         let state = shared.state();

@@ -114,13 +114,13 @@ pub(super) fn ask(
 ) -> Result<SupervisorResponse, SandboxError> {
     let answer = connect(folder)
         .and_then(|mut stream| exchange(&mut stream, question))
-        .map_err(|error| SandboxError::Kept {
+        .map_err(|error| SandboxError::Managed {
             name: name.to_owned(),
             state: format!("its supervisor does not answer: {error}"),
             hint: format!("end it with `replimeter sandbox down {name}` if it hangs"),
         })?;
     match answer.error {
-        Some(state) => Err(SandboxError::Kept {
+        Some(state) => Err(SandboxError::Managed {
             name: name.to_owned(),
             state,
             hint: "run `replimeter sandbox list`".to_owned(),
@@ -144,7 +144,7 @@ pub(super) fn end(folder: &Path, name: &str) -> Result<(), SandboxError> {
             // One that is starting does not listen yet.
             let connected = connect(folder);
             if matches!(&connected, Err(error) if error.kind() == io::ErrorKind::PermissionDenied) {
-                return Err(SandboxError::Kept {
+                return Err(SandboxError::Managed {
                     name: name.to_owned(),
                     state: "it belongs to another user".to_owned(),
                     hint: "end it as the user who started it".to_owned(),
@@ -173,7 +173,7 @@ pub(super) fn end(folder: &Path, name: &str) -> Result<(), SandboxError> {
             let _ = pidfd_send_signal(supervisor, Signal::KILL);
         }
         if began.elapsed() > ENDING {
-            return Err(SandboxError::Kept {
+            return Err(SandboxError::Managed {
                 name: name.to_owned(),
                 state: "its supervisor does not end".to_owned(),
                 hint: format!(

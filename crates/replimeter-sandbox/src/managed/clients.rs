@@ -176,7 +176,7 @@ impl ManagedSandbox {
         path: Option<OsString>,
     ) -> SandboxError {
         let Some((program, arguments)) = command.split_first() else {
-            return SandboxError::Kept {
+            return SandboxError::Managed {
                 name: String::new(),
                 state: "no command was given".to_owned(),
                 hint: String::new(),

@@ -147,7 +147,7 @@ fn died(child: &mut Child) -> SandboxError {
     let status = child
         .wait()
         .map_or_else(|error| error.to_string(), |status| status.to_string());
-    SandboxError::Kept {
+    SandboxError::Managed {
         name: "supervisor".to_owned(),
         state: format!("it ended without an error message ({status})"),
         hint: "check whether it was killed or the machine ran out of memory".to_owned(),

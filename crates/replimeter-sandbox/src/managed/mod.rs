@@ -107,13 +107,13 @@ impl NamedSandbox {
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
-            Self::Running(kept) => kept.record.name.as_str(),
+            Self::Running(managed) => managed.record.name.as_str(),
             Self::Changing(name) | Self::Dead(name) => name,
         }
     }
 }
 
-fn look(folder: &Path) -> Result<NamedSandbox, SandboxError> {
+fn inspect(folder: &Path) -> Result<NamedSandbox, SandboxError> {
     let name = folder
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
@@ -124,7 +124,7 @@ fn look(folder: &Path) -> Result<NamedSandbox, SandboxError> {
     let Ok(text) = fs::read_to_string(folder.join(RECORD)) else {
         return Ok(NamedSandbox::Changing(name));
     };
-    let record: ManagedRecord = serde_json::from_str(&text).map_err(|error| SandboxError::Kept {
+    let record: ManagedRecord = serde_json::from_str(&text).map_err(|error| SandboxError::Managed {
         name: name.clone(),
         state: format!("its record cannot be read: {}", plain(&error)),
         hint: format!(
@@ -132,7 +132,7 @@ fn look(folder: &Path) -> Result<NamedSandbox, SandboxError> {
         ),
     })?;
     let credentials =
-        option_file::read(&folder.join(CREDENTIALS)).map_err(|error| SandboxError::Kept {
+        option_file::read(&folder.join(CREDENTIALS)).map_err(|error| SandboxError::Managed {
             name: name.clone(),
             state: error.to_string(),
             hint: "run the command as the user who started it".to_owned(),
@@ -154,17 +154,17 @@ fn look(folder: &Path) -> Result<NamedSandbox, SandboxError> {
 /// When the folder cannot be read.
 pub fn list(home: &Home) -> Result<Vec<NamedSandbox>, SandboxError> {
     // One that is being removed, or unreadable, does not hide the others.
-    let look = |folder: &PathBuf| {
+    let inspect = |folder: &PathBuf| {
         let name = folder
             .file_name()
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
-        look(folder).unwrap_or(NamedSandbox::Changing(name))
+        inspect(folder).unwrap_or(NamedSandbox::Changing(name))
     };
     let mut found: Vec<NamedSandbox> = home
         .named()?
         .iter()
-        .map(look)
+        .map(inspect)
         .filter(|found| home.place(found.name()).exists())
         .collect();
     found.sort_by(|one, other| one.name().cmp(other.name()));
@@ -178,7 +178,7 @@ impl ManagedSandbox {
     /// When it does not exist, or is not ready; lists the existing ones.
     pub fn find(home: &Home, name: &SandboxName) -> Result<Self, SandboxError> {
         let folder = home.sandbox_path(name);
-        let refuse = |state: &str, hint: String| SandboxError::Kept {
+        let refuse = |state: &str, hint: String| SandboxError::Managed {
             name: name.to_string(),
             state: state.to_owned(),
             hint,
@@ -209,8 +209,8 @@ impl ManagedSandbox {
                 ),
             });
         }
-        match look(&folder)? {
-            NamedSandbox::Running(kept) => Ok(*kept),
+        match inspect(&folder)? {
+            NamedSandbox::Running(managed) => Ok(*managed),
             NamedSandbox::Changing(_) => Err(refuse(
                 "it is being started or taken down",
                 "wait a moment and try again".to_owned(),
@@ -254,20 +254,20 @@ impl ManagedSandbox {
     /// When a server's network namespace cannot be entered: on the other way, through a link, the
     /// link would be part of every time.
     pub fn nodes(&self) -> Result<Vec<(Node, Role, Option<String>)>, SandboxError> {
-        let node = |kept: &ManagedNode| {
-            let namespace = kept
+        let node = |managed: &ManagedNode| {
+            let namespace = managed
                 .namespace
                 .as_deref()
                 .map(Namespace::open)
                 .transpose()
-                .map_err(|error| SandboxError::Kept {
+                .map_err(|error| SandboxError::Managed {
                     name: self.record.name.to_string(),
-                    state: format!("the network of {} cannot be entered: {error}", kept.name),
+                    state: format!("the network of {} cannot be entered: {error}", managed.name),
                     hint: "run the command as the user who started it".to_owned(),
                 })?;
             let node = Node {
-                name: kept.name.clone(),
-                endpoint: endpoint(&self.user, kept.port),
+                name: managed.name.clone(),
+                endpoint: endpoint(&self.user, managed.port),
                 user: self.user.clone(),
                 password: Some(self.password.clone()),
                 login: None,
@@ -276,7 +276,7 @@ impl ManagedSandbox {
                 namespace,
                 identity: RecordedIdentity::default(),
             };
-            Ok((node, kept.role, kept.source.clone()))
+            Ok((node, managed.role, managed.source.clone()))
         };
         self.record.nodes.iter().map(node).collect()
     }

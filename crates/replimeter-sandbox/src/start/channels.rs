@@ -71,7 +71,7 @@ impl Starter<'_> {
             // The receivers must exist first: without them, the primary's first write waits until
             // the timeout.
             self.on_all(&started[1..], |server| self.await_receiver(server))?;
-            self.turn_on_semi_sync(&started[0])?;
+            self.enable_semi_sync(&started[0])?;
             self.await_semi_sync(&started[0], started.len() as u64 - 1)?;
         }
         Ok(())
@@ -131,7 +131,7 @@ impl Starter<'_> {
         })
     }
 
-    fn turn_on_semi_sync(&self, primary: &Started) -> Result<(), SandboxError> {
+    fn enable_semi_sync(&self, primary: &Started) -> Result<(), SandboxError> {
         let mut session = Session::open(&primary.member.node)?;
         let words = self.words(&mut session)?;
         let operation = "cannot enable semi-synchronous replication";

@@ -59,7 +59,7 @@ pub(crate) struct Running {
     /// The replication links.
     pub(crate) links: Vec<ServerLinks>,
     /// Links that lead clients to the servers.
-    pub(crate) doors: Vec<Link>,
+    pub(crate) client_links: Vec<Link>,
 }
 
 /// The reserved ports of one server; 0 for those that its mode does not need.
@@ -87,7 +87,7 @@ pub(crate) struct Starter<'a> {
     /// The replication links made so far.
     links: Mutex<Vec<ServerLinks>>,
     /// Links that lead clients to the servers.
-    doors: Mutex<Vec<Link>>,
+    client_links: Mutex<Vec<Link>>,
     /// The first server that died while it was waited for.
     died: Mutex<Option<SandboxError>>,
     /// Each server's share of the machine.
@@ -149,7 +149,7 @@ impl<'a> Starter<'a> {
             stop,
             identity,
             links: Mutex::default(),
-            doors: Mutex::default(),
+            client_links: Mutex::default(),
             died: Mutex::default(),
             shares: Arc::new(CpuShares::make(
                 &settings.spec,
@@ -180,7 +180,9 @@ impl<'a> Starter<'a> {
 
     /// Returns the links that lead clients to the servers.
     fn open_doors(&self) -> MutexGuard<'_, Vec<Link>> {
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+        self.client_links
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the error of the first server that died while it was waited for.
@@ -214,14 +216,14 @@ impl<'a> Starter<'a> {
                         .links
                         .into_inner()
                         .unwrap_or_else(PoisonError::into_inner);
-                    let doors = self
-                        .doors
+                    let client_links = self
+                        .client_links
                         .into_inner()
                         .unwrap_or_else(PoisonError::into_inner);
                     return Ok(Running {
                         started,
                         links,
-                        doors,
+                        client_links,
                     });
                 }
             }

@@ -181,14 +181,14 @@ impl Npmle {
             };
             let low = lows.get(rank(0.025)).copied().unwrap_or(own.point);
             let high = highs.get(rank(0.975)).copied().unwrap_or(own.point);
-            let stretch = factor?.max(1.0).sqrt();
+            let scale = factor?.max(1.0).sqrt();
             Some([-1.0, 1.0].map(|side| {
                 let reach_us = if side < 0.0 {
                     own.point.micros_since(low)
                 } else {
                     high.micros_since(own.point)
                 };
-                let end = own.point.as_micros() + side * reach_us.max(0.0) * stretch;
+                let end = own.point.as_micros() + side * reach_us.max(0.0) * scale;
                 end.clamp(smallest, largest) + side * systematic.as_micros()
             }))
         })
@@ -273,7 +273,7 @@ impl Npmle {
             inflation: median.and_then(|median| inflation(0.5, median.point)),
             ..Distribution::default()
         };
-        let innermost = EstimateBounds {
+        let bounds = EstimateBounds {
             p50_us: within(0.5),
             p90_us: within(0.9),
             p99_us: within(0.99),
@@ -281,6 +281,6 @@ impl Npmle {
             likelihood_gap: self.fit.gap,
             systematic_us: systematic.as_micros(),
         };
-        (distribution, innermost)
+        (distribution, bounds)
     }
 }

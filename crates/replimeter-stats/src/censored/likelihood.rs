@@ -2,7 +2,7 @@
 
 /// Returns the intervals that begin at a low end, end at a high end and contain no other end (Peto
 /// 1973); ascending and disjoint.
-pub(super) fn innermost(pairs: impl Iterator<Item = (i32, i32)>) -> Vec<(i32, i32)> {
+pub(super) fn turnbull_intervals(pairs: impl Iterator<Item = (i32, i32)>) -> Vec<(i32, i32)> {
     // Of equal ends the high one comes first: (a, b] and (b, c] do not overlap.
     let mut ends: Vec<(i32, bool)> = pairs
         .flat_map(|(low, high)| [(low, true), (high, false)])

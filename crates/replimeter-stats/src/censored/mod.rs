@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use replimeter_model::time::Nanos;
 
 pub use estimate::{Npmle, Quantile};
-use likelihood::{Problem, innermost};
+use likelihood::{Problem, turnbull_intervals};
 
 use crate::grid;
 
@@ -95,7 +95,7 @@ impl Brackets {
             return None;
         }
         pairs.sort_unstable();
-        let intervals = innermost(pairs.iter().map(|(pair, _)| *pair));
+        let intervals = turnbull_intervals(pairs.iter().map(|(pair, _)| *pair));
         let problem = Problem::new(&pairs, &intervals);
         let even = vec![1.0 / intervals.len() as f64; intervals.len()];
         let fit = problem.fit(&problem.weights, even, TOLERANCE, MAX_STEPS);

@@ -253,13 +253,13 @@ fn unknown_moment_within_reads_is_covered() {
     let (mut plain, mut wider) = (0, 0);
     for run in 0..40 {
         let mut random = Random::new(run);
-        let look = if run % 2 == 0 { 0.0 } else { 20.0 };
+        let earlier = if run % 2 == 0 { 0.0 } else { 20.0 };
         let mut all = Brackets::default();
         for _ in 0..2_000 {
             let time = truth(random.uniform());
             let phase = random.uniform() * 20.0;
             // The middle of the last read that looked too early.
-            let missed = ((time - look - phase) / 20.0).ceil() * 20.0 + phase - 10.0;
+            let missed = ((time - earlier - phase) / 20.0).ceil() * 20.0 + phase - 10.0;
             let ns = |us: f64| Nanos((us * 1e3) as i64);
             all.record(Some(ns(missed)), ns(missed + 20.0));
         }

@@ -210,10 +210,10 @@ pub fn of_units(units: &[Resampled]) -> Option<Resampled> {
     let rank = RESAMPLES / 40;
     let reached = (sorted[RESAMPLES - 1 - rank] - sorted[rank]) / (2.0 * Z95);
     if reached > 0.0 && reached < whole.sqrt() {
-        let stretch = whole.sqrt() / reached;
+        let widening = whole.sqrt() / reached;
         draws
             .iter_mut()
-            .for_each(|draw| *draw = middle + (*draw - middle) * stretch);
+            .for_each(|draw| *draw = middle + (*draw - middle) * widening);
     }
     Some(Resampled {
         value: middle,

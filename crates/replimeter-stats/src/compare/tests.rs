@@ -12,7 +12,7 @@ struct SimulatedRuns {
     /// Spread of samples: the standard deviation of their logarithm.
     spread: f64,
     /// Probability that a slow period begins, and its average length.
-    stretches: Option<(f64, f64)>,
+    slow_periods: Option<(f64, f64)>,
     /// Spread of runs: the standard deviation of their level.
     between: f64,
 }
@@ -21,31 +21,31 @@ const WORLDS: [SimulatedRuns; 5] = [
     SimulatedRuns {
         dependence: 0.0,
         spread: 0.5,
-        stretches: None,
+        slow_periods: None,
         between: 0.0,
     },
     SimulatedRuns {
         dependence: 0.5,
         spread: 0.8,
-        stretches: None,
+        slow_periods: None,
         between: 0.0,
     },
     SimulatedRuns {
         dependence: 0.9,
         spread: 0.5,
-        stretches: None,
+        slow_periods: None,
         between: 0.0,
     },
     SimulatedRuns {
         dependence: 0.3,
         spread: 0.3,
-        stretches: Some((0.004, 15.0)),
+        slow_periods: Some((0.004, 15.0)),
         between: 0.0,
     },
     SimulatedRuns {
         dependence: 0.97,
         spread: 0.3,
-        stretches: None,
+        slow_periods: None,
         between: 0.0,
     },
 ];
@@ -56,7 +56,7 @@ fn samples(random: &mut Random, world: SimulatedRuns, count: usize, level: f64) 
     let fresh = (1.0 - world.dependence.powi(2)).sqrt();
     let one = |_: usize| {
         state = world.dependence * state + fresh * random.normal();
-        if let Some((begins, long)) = world.stretches {
+        if let Some((begins, long)) = world.slow_periods {
             slow = random.uniform() < if slow { 1.0 - 1.0 / long } else { begins };
         }
         level * (world.spread * state).exp() * if slow { 3.0 } else { 1.0 }
@@ -206,7 +206,7 @@ fn block_length_follows_the_dependence() {
         let world = SimulatedRuns {
             dependence,
             spread: 1.0,
-            stretches: None,
+            slow_periods: None,
             between: 0.0,
         };
         politis_white(
@@ -233,7 +233,7 @@ fn too_short_run_is_refused() {
     let slow = SimulatedRuns {
         dependence: 0.995,
         spread: 0.5,
-        stretches: None,
+        slow_periods: None,
         between: 0.0,
     };
     let series = SampleSeries::new(samples(&mut random, slow, 600, 100.0));

@@ -175,10 +175,10 @@ fn parts_with_different_shares_are_no_clusters() {
         (0..40).map(|_| (100, window())).collect()
     };
     let (high, low) = (part(0.3), part(0.02));
-    let together = inflation(&[Residuals::of(&[high.clone(), low.clone()].concat())]).unwrap();
+    let joined = inflation(&[Residuals::of(&[high.clone(), low.clone()].concat())]).unwrap();
     let apart = inflation(&[Residuals::of(&high), Residuals::of(&low)]).unwrap();
     let alternating = inflation(&[Residuals::of_strata(&[&high, &low])]).unwrap();
-    assert!(together > 100.0, "{together}");
+    assert!(joined > 100.0, "{joined}");
     assert!(apart < 2.5 && alternating < 2.5, "{apart} {alternating}");
 }
 
@@ -202,7 +202,7 @@ fn stall_of_all_strata_is_one_cluster() {
 }
 
 #[test]
-fn short_run_and_run_without_events_are_told_apart() {
+fn short_run_differs_from_run_without_events() {
     assert_eq!(inflation(&[Residuals::of(&[(50, 5); 8])]), None);
     assert_eq!(inflation(&[Residuals::of(&[(50, 0); 60])]), Some(1.0));
     assert_eq!(inflation(&[Residuals::of(&[(0, 0); 60])]), None);

@@ -181,19 +181,19 @@ fn law_intervals_cover_at_their_nominal_rate() {
 }
 
 /// Returns the sum of squares of a fit's residuals, and the least of those of its neighbors.
-fn squares_beside(points: &[Point], found: &Fit) -> (f64, f64) {
+fn neighboring_squares(points: &[Point], found: &Fit) -> (f64, f64) {
     let squares = |coefficients: &[f64; 3]| {
         normal(points, coefficients).map_or(f64::INFINITY, |state| state.2)
     };
     let changes = (0..3).flat_map(|at| [(at, 0.99), (at, 1.01)]);
-    let beside = changes.map(|(at, change)| {
+    let neighbors = changes.map(|(at, change)| {
         let mut near = found.coefficients;
         near[at] *= change;
         squares(&near)
     });
     (
         squares(&found.coefficients),
-        beside.fold(f64::INFINITY, f64::min),
+        neighbors.fold(f64::INFINITY, f64::min),
     )
 }
 
@@ -206,8 +206,8 @@ fn hostile_points_do_not_stop_the_fit_early() {
     let points: Vec<Point> = points
         .map(|(servers, per_s)| Point { servers, per_s })
         .collect();
-    let (best, beside) = squares_beside(&points, &fit(&points).unwrap());
-    assert!(beside >= best * (1.0 - 1e-6), "{beside} {best}");
+    let (best, neighbors) = neighboring_squares(&points, &fit(&points).unwrap());
+    assert!(neighbors >= best * (1.0 - 1e-6), "{neighbors} {best}");
 }
 
 proptest! {
@@ -218,8 +218,8 @@ proptest! {
     ) {
         let points: Vec<Point> = (1..).zip(&rates).map(|(servers, per_s)| Point { servers, per_s: *per_s }).collect();
         if let Ok(found) = fit(&points) {
-            let (best, beside) = squares_beside(&points, &found);
-            prop_assert!(beside >= best * (1.0 - 1e-6));
+            let (best, neighbors) = neighboring_squares(&points, &found);
+            prop_assert!(neighbors >= best * (1.0 - 1e-6));
             let scaled: Vec<Point> = points.iter().map(|point| Point { per_s: point.per_s * factor, ..*point }).collect();
             if let Ok(scaled) = fit(&scaled) {
                 let (one, other) = (found.sigma.value.unwrap(), scaled.sigma.value.unwrap());

@@ -16,7 +16,7 @@ const POSTED: &str = "form";
 /// reserved and only used when it is sent.
 const MAX_RATE: u64 = 100_000;
 /// Interval between looks whether it has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Time after the planned end in which it must end: its timeout for an answer, and more.
 const LATE: Duration = Duration::from_secs(45);
 /// The most that is read of its percentiles, in bytes.
@@ -115,7 +115,7 @@ impl Ab {
                 *ended = program.ended();
             }
             waiting();
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         running
             .into_iter()

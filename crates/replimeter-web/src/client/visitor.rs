@@ -27,7 +27,7 @@ const SESSION: u64 = 20;
 /// replica needs to apply the post, and a pause of a tenth leaves the staleness known to a tenth.
 const PAUSE: i64 = 10;
 /// Interval between looks whether the run ends.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The answer to a post.
 #[derive(Deserialize)]
@@ -137,7 +137,7 @@ impl Visitor for PostingVisitor {
 /// Waits until the run ends.
 async fn halt(halted: &dyn Fn() -> bool) {
     while !halted() {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

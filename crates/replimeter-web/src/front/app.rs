@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::{
     Site,
     page::{STYLE, Shown},
-    pool::{Done, Pool, Refusal, Reply, Took, WAIT_LIMIT, Work},
+    pool::{Pool, Refusal, Reply, TimeSpent, WAIT_LIMIT, Work, WorkResult},
     posts::{Form, Post},
     remedy::{PRIMARY, Route},
     traffic::{Answered, PageState, add_error},
@@ -74,7 +74,7 @@ struct Read {
 /// Who answered a request, and for how long.
 struct Served {
     server: usize,
-    took: Took,
+    took: TimeSpent,
     /// Whether the primary answered because no replica could be asked for the visitor's post, or had not applied it.
     fell_back: bool,
 }
@@ -212,8 +212,10 @@ impl Site {
         }
         let (result, took) = self.pools[PRIMARY].ask(Work::Insert(form), None).await;
         let (post, commit_id) = match result {
-            Ok(Done::Inserted { post, commit_id }) => (post, commit_id),
-            Ok(Done::Posts(_)) => return Err(Failed::Unavailable("internal error".to_owned())),
+            Ok(WorkResult::Inserted { post, commit_id }) => (post, commit_id),
+            Ok(WorkResult::Posts(_)) => {
+                return Err(Failed::Unavailable("internal error".to_owned()));
+            }
             Err(Refusal::Failed(error)) if is_of_data(&error) => {
                 let text = "the title has characters that the table's character set lacks";
                 return Err(Failed::Invalid(StatusCode::BAD_REQUEST, text.to_owned()));
@@ -315,12 +317,14 @@ impl Site {
 
     /// Reads from the server that the remedy chooses, and from another one if that fails.
     async fn read(&self, visitor: &Visitor, work: impl Fn() -> Work) -> Result<Read, Failed> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let read_number = self.read_number.fetch_add(1, Ordering::Relaxed);
         let is_in = |server: usize| self.pools[server].out().is_none();
         let mut failure = None;
         // A server that fails is out of use, so that each is asked once.
         for _ in 0..self.pools.len() {
-            let route = self.rule.route(visitor, self.clock.now(), turn, is_in);
+            let route = self
+                .rule
+                .route(visitor, self.clock.now(), read_number, is_in);
             let Some(Route {
                 server,
                 after,
@@ -331,18 +335,18 @@ impl Site {
             };
             let (result, took) = self.pools[server].ask(work(), after).await;
             let read = |result: Reply, server, waited: Nanos, fell_back| match result {
-                (Ok(Done::Posts(posts)), took) => Ok(Read {
+                (Ok(WorkResult::Posts(posts)), took) => Ok(Read {
                     posts,
                     served: Served {
                         server,
-                        took: Took {
+                        took: TimeSpent {
                             wait: took.wait + waited,
                             ..took
                         },
                         fell_back,
                     },
                 }),
-                (Ok(Done::Inserted { .. }), _) => {
+                (Ok(WorkResult::Inserted { .. }), _) => {
                     Err(Failed::Unavailable("internal error".to_owned()))
                 }
                 (Err(refusal), _) => Err(self.unavailable(server, &refusal)),
@@ -352,7 +356,7 @@ impl Site {
                     let instead = self.pools[PRIMARY].ask(work(), None).await;
                     return read(instead, PRIMARY, took.wait, true);
                 }
-                Err(refusal @ (Refusal::Failed(_) | Refusal::Out(_))) if !is_in(server) => {
+                Err(refusal @ (Refusal::Failed(_) | Refusal::OutOfUse(_))) if !is_in(server) => {
                     failure = Some(self.unavailable(server, refusal));
                 }
                 _ => return read((result, took), server, Nanos(0), instead),
@@ -372,7 +376,7 @@ impl Site {
         let name = self.pools[server].name();
         Failed::Unavailable(match refusal {
             Refusal::Busy => format!("{name}: too many requests wait for a connection"),
-            Refusal::Out(reason) => format!("{name} is not used: {reason}"),
+            Refusal::OutOfUse(reason) => format!("{name} is not used: {reason}"),
             Refusal::NotApplied => format!("{name} did not apply the post within {WAIT_LIMIT:?}"),
             // A server's own text can quote what a visitor sent.
             Refusal::Failed(ServerError {

@@ -140,7 +140,7 @@ struct Site {
     pages: Pages,
     clock: Clock,
     /// Counts reads.
-    turn: AtomicUsize,
+    read_number: AtomicUsize,
     /// Number of posts that the front began with.
     rows: u64,
     random: Mutex<Random>,
@@ -302,7 +302,7 @@ impl Site {
             let spec_of = PoolSpec {
                 node: node.clone(),
                 facts: facts.clone(),
-                tells_gtid: waits && index == PRIMARY,
+                returns_commit_id: waits && index == PRIMARY,
                 can_wait: waits && index != PRIMARY,
             };
             let name = format!("{name}{}", node.name);
@@ -329,7 +329,7 @@ impl Site {
             pools,
             pages: Pages::new(),
             clock,
-            turn: AtomicUsize::new(0),
+            read_number: AtomicUsize::new(0),
             rows: spec.rows,
             random: Mutex::new(Random::new(seed)),
             cookies: CookieNames::of(spec.run),

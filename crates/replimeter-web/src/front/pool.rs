@@ -49,7 +49,7 @@ pub(super) enum Work {
 }
 
 /// What it answered.
-pub(super) enum Done {
+pub(super) enum WorkResult {
     Inserted {
         post: u64,
         commit_id: Option<String>,
@@ -63,7 +63,7 @@ pub(super) enum Refusal {
     /// Too many requests wait already, or the front ends.
     Busy,
     /// The server is not in use.
-    Out(String),
+    OutOfUse(String),
     /// It had not applied the awaited transaction in time.
     NotApplied,
     Failed(ServerError),
@@ -71,7 +71,7 @@ pub(super) enum Refusal {
 
 /// What a server took for a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Took {
+pub(super) struct TimeSpent {
     /// The wait for a transaction.
     pub(super) wait: Nanos,
     /// The statement.
@@ -79,7 +79,7 @@ pub(super) struct Took {
 }
 
 /// An answer, and the time that the server took for it.
-pub(super) type Reply = (Result<Done, Refusal>, Took);
+pub(super) type Reply = (Result<WorkResult, Refusal>, TimeSpent);
 
 struct Job {
     work: Work,
@@ -93,7 +93,7 @@ pub(super) struct PoolSpec {
     pub(super) node: Node,
     pub(super) facts: ServerFacts,
     /// Whether writes return their GTIDs.
-    pub(super) tells_gtid: bool,
+    pub(super) returns_commit_id: bool,
     /// Whether reads can wait for a GTID.
     pub(super) can_wait: bool,
 }
@@ -139,7 +139,7 @@ impl PoolSpec {
             ..self.node.clone()
         })?;
         let commit_id = self
-            .tells_gtid
+            .returns_commit_id
             .then(|| WrittenId::prepare(&mut session, &self.facts));
         let commit_id = commit_id.transpose()?;
         let wait = self
@@ -206,9 +206,9 @@ impl Pool {
 
     /// Asks the server, after it has applied `after`.
     pub(super) async fn ask(&self, work: Work, after: Option<String>) -> Reply {
-        let refused = |refusal| (Err(refusal), Took::default());
+        let refused = |refusal| (Err(refusal), TimeSpent::default());
         if let Some(reason) = self.out() {
-            return refused(Refusal::Out(reason));
+            return refused(Refusal::OutOfUse(reason));
         }
         let (reply, answered) = oneshot::channel();
         {
@@ -316,7 +316,7 @@ impl Shared {
             if job.reply.is_closed() {
                 continue;
             }
-            let mut took = Took::default();
+            let mut took = TimeSpent::default();
             let result = self.perform(index, &mut connection, &job, &mut took);
             let is_unanswered =
                 matches!(&result, Err(Refusal::Failed(error)) if error.kind == ErrorKind::Timeout);
@@ -367,8 +367,8 @@ impl Shared {
         index: usize,
         connection: &mut Option<Connection>,
         job: &Job,
-        took: &mut Took,
-    ) -> Result<Done, Refusal> {
+        took: &mut TimeSpent,
+    ) -> Result<WorkResult, Refusal> {
         // A read whose connection broke is repeated once, since others can close idle connections.
         let attempts = if matches!(job.work, Work::Insert(_)) {
             1
@@ -378,7 +378,7 @@ impl Shared {
         let mut last = Refusal::Busy;
         for _ in 0..attempts {
             if let Some(reason) = self.out() {
-                return Err(Refusal::Out(reason));
+                return Err(Refusal::OutOfUse(reason));
             }
             let returned = self.returned.load(Ordering::Relaxed);
             let known = connection.take().filter(|open| open.returned == returned);
@@ -404,7 +404,12 @@ impl Shared {
 }
 
 impl Connection {
-    fn perform(&mut self, job: &Job, clock: &Clock, took: &mut Took) -> Result<Done, Refusal> {
+    fn perform(
+        &mut self,
+        job: &Job,
+        clock: &Clock,
+        took: &mut TimeSpent,
+    ) -> Result<WorkResult, Refusal> {
         let session = &mut self.session;
         let began = clock.now();
         if let (Some(commit_id), Some(wait)) = (&job.after, &self.wait) {
@@ -416,17 +421,19 @@ impl Connection {
         }
         let began = clock.now();
         let done = match &job.work {
-            Work::Insert(form) => posts::insert(session, form).map(|post| Done::Inserted {
+            Work::Insert(form) => posts::insert(session, form).map(|post| WorkResult::Inserted {
                 post,
                 commit_id: None,
             }),
-            Work::Select(form, first) => posts::select(session, form, *first).map(Done::Posts),
-            Work::Newest(own) => posts::newest(session, *own).map(Done::Posts),
+            Work::Select(form, first) => {
+                posts::select(session, form, *first).map(WorkResult::Posts)
+            }
+            Work::Newest(own) => posts::newest(session, *own).map(WorkResult::Posts),
         };
         took.statement = clock.now() - began;
         match (done, self.commit_id) {
             // The post exists, even if its GTID cannot be read.
-            (Ok(Done::Inserted { post, .. }), Some(commit_id)) => Ok(Done::Inserted {
+            (Ok(WorkResult::Inserted { post, .. }), Some(commit_id)) => Ok(WorkResult::Inserted {
                 post,
                 commit_id: commit_id.of_last_write(session).ok().flatten(),
             }),

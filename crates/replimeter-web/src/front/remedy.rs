@@ -47,28 +47,28 @@ impl Rule {
         &self,
         visitor: &Visitor,
         now: Nanos,
-        turn: usize,
+        read_number: usize,
         is_available: impl Fn(usize) -> bool,
     ) -> Option<Route> {
         let on = |server| is_available(server).then_some(Route::to(server));
-        let in_turn = || {
+        let in_rotation = || {
             let readers = self.readers.iter().copied();
             let mut available: Vec<usize> =
                 readers.filter(|server| is_available(*server)).collect();
             let number = available.len().max(1);
             if number > 1 {
-                Random::numbered(self.seed ^ (turn / number) as u64).shuffle(&mut available);
+                Random::numbered(self.seed ^ (read_number / number) as u64).shuffle(&mut available);
             }
-            Some(Route::to(*available.get(turn % number)?))
+            Some(Route::to(*available.get(read_number % number)?))
         };
         match self.remedy {
-            Remedy::None => in_turn(),
+            Remedy::None => in_rotation(),
             Remedy::PrimaryAlways => on(PRIMARY),
             Remedy::Sticky => {
                 let known = visitor
                     .reader
                     .filter(|reader| self.readers.contains(reader));
-                known.and_then(on).or_else(in_turn)
+                known.and_then(on).or_else(in_rotation)
             }
             Remedy::PrimaryFor => {
                 let limit = Nanos::from(self.primary_for);
@@ -78,7 +78,7 @@ impl Rule {
                 if visitor.post.as_ref().is_some_and(recent) {
                     on(PRIMARY)
                 } else {
-                    in_turn()
+                    in_rotation()
                 }
             }
             Remedy::WaitForGtid => match &visitor.post {
@@ -89,7 +89,7 @@ impl Rule {
                     instead: true,
                     ..route
                 }),
-                post => in_turn().map(|route| Route {
+                post => in_rotation().map(|route| Route {
                     after: post
                         .as_ref()
                         .and_then(|post| post.commit_id.clone())
@@ -115,8 +115,11 @@ mod tests {
     }
 
     fn servers(rule: &Rule, visitor: &Visitor, up: &[usize]) -> Vec<Option<usize>> {
-        let route = |turn| rule.route(visitor, NOW, turn, |server| up.contains(&server));
-        (0..3).map(|turn| Some(route(turn)?.server)).collect()
+        let route =
+            |read_number| rule.route(visitor, NOW, read_number, |server| up.contains(&server));
+        (0..3)
+            .map(|read_number| Some(route(read_number)?.server))
+            .collect()
     }
 
     const NOW: Nanos = Nanos(10_000_000_000);
@@ -133,9 +136,9 @@ mod tests {
     }
 
     #[test]
-    fn readers_take_reads_in_turn_and_absent_ones_none() {
+    fn readers_take_reads_in_rotation_and_absent_ones_none() {
         let (none, new) = (rule(Remedy::None), Visitor::default());
-        let route = |turn| none.route(&new, NOW, turn, |_| true).unwrap().server;
+        let route = |read_number| none.route(&new, NOW, read_number, |_| true).unwrap().server;
         let mut first = 0;
         for round in 0..100 {
             let pair = [route(2 * round), route(2 * round + 1)];
@@ -183,7 +186,11 @@ mod tests {
     #[test]
     fn gtid_is_awaited_on_replicas_only() {
         let mut rule = rule(Remedy::WaitForGtid);
-        let after = |rule: &Rule, turn| rule.route(&posted(1), NOW, turn, |_| true).unwrap().after;
+        let after = |rule: &Rule, read_number| {
+            rule.route(&posted(1), NOW, read_number, |_| true)
+                .unwrap()
+                .after
+        };
         assert_eq!(after(&rule, 0).as_deref(), Some("0-1-2"));
         rule.readers = vec![0, 1];
         let both = [after(&rule, 0), after(&rule, 1)];

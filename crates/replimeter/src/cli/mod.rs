@@ -201,7 +201,7 @@ pub(crate) struct ReportArgs {
 }
 
 /// Default file of the page of several runs.
-const TOGETHER: &str = "replimeter-report.html";
+const SIDE_BY_SIDE: &str = "replimeter-report.html";
 /// Mark near the beginning of every page that Replimeter writes, and of no other file.
 const MARK: &str = "· Replimeter</title>";
 
@@ -217,7 +217,10 @@ impl ReportArgs {
                 None => Ok(None),
             };
         }
-        let page = self.page.clone().unwrap_or_else(|| PathBuf::from(TOGETHER));
+        let page = self
+            .page
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(SIDE_BY_SIDE));
         let page = std::path::absolute(&page).unwrap_or(page);
         let mut beginning = Vec::new();
         // A file that cannot be read has no mark, and is not overwritten.

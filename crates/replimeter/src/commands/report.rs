@@ -79,13 +79,13 @@ pub(crate) fn run(
         read.push(recorded);
     }
     match page {
-        Some(page) => together(&page, &read, form),
+        Some(page) => side_by_side(&page, &read, form),
         None => Ok(()),
     }
 }
 
 /// Writes one page of several runs.
-fn together(page: &Path, read: &[Recorded], form: OutputForm) -> Result<(), CliError> {
+fn side_by_side(page: &Path, read: &[Recorded], form: OutputForm) -> Result<(), CliError> {
     let sides: Vec<RunSide<'_>> = read
         .iter()
         .enumerate()

@@ -112,7 +112,7 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
             continue;
         }
         line.say(format!("starting {} as {name}", args.shape));
-        let told = serde_json::to_string(&StartSandbox {
+        let order = serde_json::to_string(&StartSandbox {
             name: name.clone(),
             target: target.clone(),
         })
@@ -121,15 +121,15 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
             &program,
             &["sandbox", "keep"],
             &environment::for_supervisor(),
-            &told,
+            &order,
             stop,
         )
         .map_err(SourceError::from)?
         {
             LaunchReport::Ready(_) => {
                 line.clear();
-                let kept = ManagedSandbox::find(&home, &name).map_err(SourceError::from)?;
-                return show_new(&kept, args.form.chosen);
+                let managed = ManagedSandbox::find(&home, &name).map_err(SourceError::from)?;
+                return show_new(&managed, args.form.chosen);
             }
             LaunchReport::Failed {
                 interrupted: true,
@@ -175,9 +175,9 @@ fn spec(target: &TargetSettings) -> Result<SandboxSpec, CliError> {
     }
 }
 
-fn show_new(kept: &ManagedSandbox, form: OutputForm) -> Result<(), CliError> {
-    let listed = listed(&NamedSandbox::Running(Box::new(kept.clone())));
-    let report = sandboxes::started(&listed, kept.record().start_us);
+fn show_new(managed: &ManagedSandbox, form: OutputForm) -> Result<(), CliError> {
+    let listed = listed(&NamedSandbox::Running(Box::new(managed.clone())));
+    let report = sandboxes::started(&listed, managed.record().start_us);
     show(form, &report, || vec![listed])
 }
 
@@ -207,15 +207,15 @@ fn listed(found: &NamedSandbox) -> ListedSandbox {
         nodes: Vec::new(),
         links: Vec::new(),
     };
-    let kept = match found {
+    let managed = match found {
         NamedSandbox::Dead(_) => {
             return empty("dead: its supervisor was killed, and its servers with it");
         }
         NamedSandbox::Changing(_) => return empty("starting or stopping"),
-        NamedSandbox::Running(kept) => kept,
+        NamedSandbox::Running(managed) => managed,
     };
-    let answer = kept.ask(&SupervisorRequest::Status);
-    let reachable = kept.nodes().unwrap_or_default();
+    let answer = managed.ask(&SupervisorRequest::Status);
+    let reachable = managed.nodes().unwrap_or_default();
     let state_of = |name: &str| match &answer {
         Ok(answer) => match answer
             .nodes
@@ -241,8 +241,8 @@ fn listed(found: &NamedSandbox) -> ListedSandbox {
         since,
         nodes,
         ..
-    } = kept.details();
-    let (user, _) = kept.credentials();
+    } = managed.details();
+    let (user, _) = managed.credentials();
     let nodes = nodes.iter().map(|node| ListedNode {
         name: node.name.clone(),
         role: node.role,
@@ -264,7 +264,7 @@ fn listed(found: &NamedSandbox) -> ListedSandbox {
         .to_owned(),
         shape: Some(shape.clone()),
         since: Some(since.clone()),
-        topology: Some(kept.folder().join(TOPOLOGY)),
+        topology: Some(managed.folder().join(TOPOLOGY)),
         nodes: nodes.collect(),
         links: answer
             .as_ref()
@@ -323,23 +323,23 @@ fn find(name: &SandboxName) -> Result<ManagedSandbox, SourceError> {
 }
 
 fn env(args: &EnvArgs) -> Result<(), CliError> {
-    let kept = find(&args.name)?;
+    let managed = find(&args.name)?;
     let mut variables: Vec<(String, String)> = Vec::new();
     if let Some(name) = &args.node {
-        let environment = kept.environment(kept.node(name).map_err(SourceError::from)?);
+        let environment = managed.environment(managed.node(name).map_err(SourceError::from)?);
         variables.extend(
             environment
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), value)),
         );
     } else {
-        let (user, password) = kept.credentials();
+        let (user, password) = managed.credentials();
         variables.push(("REPLIMETER_SANDBOX".to_owned(), args.name.to_string()));
         variables.push((
             "REPLIMETER_TOPOLOGY".to_owned(),
-            kept.folder().join(TOPOLOGY).display().to_string(),
+            managed.folder().join(TOPOLOGY).display().to_string(),
         ));
-        for node in &kept.details().nodes {
+        for node in &managed.details().nodes {
             variables.push((
                 format!("{}_URL", node.name.to_uppercase()),
                 endpoint(user, node.port).to_string(),
@@ -356,19 +356,19 @@ fn env(args: &EnvArgs) -> Result<(), CliError> {
 }
 
 fn exec(args: &ExecArgs) -> Result<(), CliError> {
-    let kept = find(&args.name)?;
-    let node = kept.node(&args.node).map_err(SourceError::from)?;
+    let managed = find(&args.name)?;
+    let node = managed.node(&args.node).map_err(SourceError::from)?;
     // The client's own message would not name the sandbox. Other commands can be of use.
-    if let Ok(state) = kept.ask(&SupervisorRequest::Status)
-        && let Some(advice) = kept.ended_servers(&state)
+    if let Ok(state) = managed.ask(&SupervisorRequest::Status)
+        && let Some(advice) = managed.ended_servers(&state)
     {
         say(&format!("{advice}\n"));
     }
-    Err(SourceError::from(kept.exec(node, &args.command, environment::path())).into())
+    Err(SourceError::from(managed.exec(node, &args.command, environment::path())).into())
 }
 
 fn link(args: &LinkArgs) -> Result<(), CliError> {
-    let kept = find(&args.name)?;
+    let managed = find(&args.name)?;
     let nanos = |span: replimeter_model::time_span::TimeSpan| {
         u64::try_from(span.0.as_nanos()).unwrap_or(u64::MAX)
     };
@@ -394,7 +394,7 @@ fn link(args: &LinkArgs) -> Result<(), CliError> {
             change,
         }
     };
-    let ask = |question| kept.ask(question).map_err(SourceError::from);
+    let ask = |question| managed.ask(question).map_err(SourceError::from);
     if let Some(name) = &args.link {
         let SupervisorResponse { links, .. } = ask(&SupervisorRequest::Status)?;
         let known = || links.iter().map(|link| link.name.as_str());
@@ -416,7 +416,7 @@ fn link(args: &LinkArgs) -> Result<(), CliError> {
         ));
     }
     show(args.form.chosen, &sandboxes::links(&links), || {
-        vec![listed(&NamedSandbox::Running(Box::new(kept)))]
+        vec![listed(&NamedSandbox::Running(Box::new(managed)))]
     })
 }
 
@@ -458,9 +458,9 @@ fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
 
 /// Runs the supervisor. It prints one line, then nothing.
 fn keep(stop: &Arc<AtomicBool>) -> Result<(), CliError> {
-    let told = io::stdin().lock().lines().next();
-    let told: StartSandbox = match told.map(|line| line.map(|line| serde_json::from_str(&line))) {
-        Some(Ok(Ok(told))) => told,
+    let line = io::stdin().lock().lines().next();
+    let order: StartSandbox = match line.map(|line| line.map(|line| serde_json::from_str(&line))) {
+        Some(Ok(Ok(order))) => order,
         _ => {
             return Err(CliError::usage(
                 "the supervisor is started by `replimeter sandbox up`",
@@ -468,7 +468,7 @@ fn keep(stop: &Arc<AtomicBool>) -> Result<(), CliError> {
             ));
         }
     };
-    let ended = start_and_keep(told, stop);
+    let ended = start_and_keep(order, stop);
     if let Err(error) = &ended {
         let said = LaunchReport::Failed {
             message: error.to_string(),
@@ -480,19 +480,19 @@ fn keep(stop: &Arc<AtomicBool>) -> Result<(), CliError> {
     Ok(ended.map_err(SourceError::from)?)
 }
 
-fn start_and_keep(told: StartSandbox, stop: &Arc<AtomicBool>) -> Result<(), SandboxError> {
+fn start_and_keep(order: StartSandbox, stop: &Arc<AtomicBool>) -> Result<(), SandboxError> {
     let usage = |failure: CliError| SandboxError::Impossible {
         what: failure.message,
         hint: failure.hint,
     };
-    let spec = spec(&told.target).map_err(usage)?;
+    let spec = spec(&order.target).map_err(usage)?;
     let sandboxes = environment::sandboxes().map_err(|error| usage(error.into()))?;
     let settings = sandboxes.settings(&spec);
     let watched = Arc::clone(stop);
     // Until `up` confirms, its end also ends the sandbox.
     thread::spawn(move || {
-        let told = io::stdin().lock().lines().next();
-        if !matches!(told, Some(Ok(line)) if line == "go on") {
+        let line = io::stdin().lock().lines().next();
+        if !matches!(line, Some(Ok(line)) if line == "go on") {
             watched.store(true, Ordering::Relaxed);
         }
     });
@@ -503,7 +503,7 @@ fn start_and_keep(told: StartSandbox, stop: &Arc<AtomicBool>) -> Result<(), Sand
     };
     managed::supervise(
         &SupervisorConfig {
-            name: told.name,
+            name: order.name,
             spec,
         },
         &settings,

@@ -60,7 +60,7 @@ fn links_planted_during_a_run_are_replaced() {
     let later = FILES.map(str::to_owned);
     let (dir, well) = run_with_links(folder.path(), &later, true);
     assert!(well);
-    for name in [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, TICKET] {
+    for name in [PLAN, MANIFEST, SAMPLES, SUMMARY, PAGE, MARKDOWN] {
         assert!(
             fs::symlink_metadata(dir.join(name)).unwrap().is_file(),
             "{name}"

@@ -27,7 +27,7 @@ use replimeter_run::{
     AnyRun, Entry, Event, Flow, Host, Observer, OutputReader, Recorded, Registry, Screen,
     cli_error::{CliError, FailureKind},
     options::{CommandLineSettings, OutputArgs, OutputForm},
-    run_dir::{MANIFEST, PAGE, PLAN, RunDir, SAMPLES, SUMMARY, TICKET, write_json, write_text},
+    run_dir::{MANIFEST, MARKDOWN, PAGE, PLAN, RunDir, SAMPLES, SUMMARY, write_json, write_text},
     show,
 };
 use serde_json::{Value, json};
@@ -206,13 +206,13 @@ fn measurement_gets_every_output() {
     assert!((80_000.0..160_000.0).contains(&sum), "{sum}");
 
     let text = terminal::render(&run.report(false));
-    let (ticket, page) = (read(TICKET), read(PAGE));
-    for output in [&text, &ticket, &page] {
+    let (markdown, page) = (read(MARKDOWN), read(PAGE));
+    for output in [&text, &markdown, &page] {
         for want in ["2 servers answered.", "Round trips", "replica1"] {
             assert!(output.contains(want), "{output}");
         }
     }
-    assert!(ticket.contains("| replica1 |"), "{ticket}");
+    assert!(markdown.contains("| replica1 |"), "{markdown}");
     assert!(page.contains("by-server") && page.contains("<table"));
 
     let again = Recorded::open(registry(), dir.path(), &GOES_ON).unwrap();
@@ -326,7 +326,7 @@ fn measurement_run_is_observed_and_saved() {
     let document: Value = serde_json::from_str(&recorded.run.json().unwrap()).unwrap();
     assert_eq!(violations(&document), Vec::<String>::new());
     assert_eq!(document["results"]["rows"][1]["trip"]["count"], 400);
-    assert!(dir.join(PAGE).exists() && dir.join(TICKET).exists());
+    assert!(dir.join(PAGE).exists() && dir.join(MARKDOWN).exists());
 }
 
 #[test]

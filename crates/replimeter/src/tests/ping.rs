@@ -101,7 +101,7 @@ impl Measurement for Ping {
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let (servers, questions) = (cx.open(&cx.plan.targets[0])?, *cx.work);
-        cx.known(servers.label(), servers.record(), Vec::new())?;
+        cx.record_sandbox(servers.label(), servers.record(), Vec::new())?;
         let members = servers.members().iter();
         let sessions = members.map(|member| replimeter_engine::Session::open(&member.node));
         let mut sessions = sessions.collect::<Result<Vec<_>, _>>()?;

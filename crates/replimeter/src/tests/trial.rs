@@ -101,7 +101,7 @@ fn tried(instead: [Instead; 2], dir: &Path) -> (Result<(), CliError>, TrialDocum
     let text = fs::read_to_string(dir.join(SUMMARY)).unwrap();
     let document: TrialDocument = serde_json::from_str(&text).unwrap();
     assert!(paper.printed.borrow().contains(&document.headline));
-    assert!(dir.join(PAGE).exists() && dir.join(TICKET).exists());
+    assert!(dir.join(PAGE).exists() && dir.join(MARKDOWN).exists());
     (ended, document)
 }
 

@@ -46,14 +46,14 @@ fn semi_sync_in_effect_is_no_warning() {
 
 #[test]
 fn ineffective_semi_sync_is_reported() {
-    let fallen = semi(|primary, _| primary.active = false);
+    let inactive = semi(|primary, _| primary.active = false);
     assert_found(
-        &fallen,
+        &inactive,
         FindingCode::SemiSyncFallenBack,
         Severity::Warning,
         "primary",
     );
-    assert_eq!(judged(&fallen).results[1].mode, Some(Mode::Async));
+    assert_eq!(judged(&inactive).results[1].mode, Some(Mode::Async));
     let without_replicas = semi(|primary, _| (primary.active, primary.clients) = (false, 0));
     assert_found(
         &without_replicas,

@@ -81,9 +81,9 @@ struct PendingRow {
     write: Option<Write>,
     commit_id: Option<Arc<str>>,
     sightings: Vec<Option<Sighting>>,
-    told: Vec<bool>,
+    reported: Vec<bool>,
     /// Slots that cannot determine their time of this row.
-    untold: Vec<usize>,
+    unplaced: Vec<usize>,
 }
 
 /// Joins writes and sightings of one part of a run.
@@ -230,21 +230,23 @@ impl<'a> Collector<'a> {
             };
             let Some(write) = pending.write else { continue };
             for (index, (slot, sighting)) in self.slots.iter().zip(&pending.sightings).enumerate() {
-                if (sighting.is_some() || pending.untold.contains(&index)) && !pending.told[index] {
-                    pending.told[index] = true;
-                    let untold = sighting.is_none();
+                if (sighting.is_some() || pending.unplaced.contains(&index))
+                    && !pending.reported[index]
+                {
+                    pending.reported[index] = true;
+                    let unplaced = sighting.is_none();
                     let sample = LagSample {
                         replica: slot.replica,
                         method: slot.method,
                         write,
                         sighting: *sighting,
-                        untold,
+                        unplaced,
                     };
                     self.last = sample.from_ack();
                     (listener.on)(Event::Sample(&sample))?;
                 }
             }
-            if pending.told.iter().all(|told| *told) {
+            if pending.reported.iter().all(|reported| *reported) {
                 compare(self.slots, &write, &pending.sightings, listener)?;
                 if write.phase == Phase::Measure {
                     fall(&mut self.waterfalls, self.slots, &write, pending);
@@ -298,15 +300,15 @@ impl<'a> Collector<'a> {
                 for (slot, _) in self
                     .slots
                     .iter()
-                    .zip(&pending.told)
-                    .filter(|(_, told)| !**told)
+                    .zip(&pending.reported)
+                    .filter(|(_, reported)| !**reported)
                 {
                     let sample = LagSample {
                         replica: slot.replica,
                         method: slot.method,
                         write,
                         sighting: None,
-                        untold: false,
+                        unplaced: false,
                     };
                     let _ = (listener.on)(Event::Sample(&sample));
                 }
@@ -369,7 +371,7 @@ fn fall(waterfalls: &mut [ReplicaWaterfall], slots: &[Slot], write: &Write, pend
         pending.sightings[slot].as_ref()
     };
     for (replica, fall) in waterfalls.iter_mut().enumerate() {
-        let in_binlog = of(replica, Method::Tap).and_then(|sighting| match sighting.beside {
+        let in_binlog = of(replica, Method::Tap).and_then(|sighting| match sighting.detail {
             SightingDetail::Primary(at) => Some(at),
             _ => None,
         });

@@ -25,7 +25,10 @@ impl Collector<'_> {
         }
         self.next_check = now + SUSPICIOUS;
         self.slots.iter().enumerate().find_map(|(index, slot)| {
-            let unseen = self.pending.values().filter(|pending| !pending.told[index]);
+            let unseen = self
+                .pending
+                .values()
+                .filter(|pending| !pending.reported[index]);
             let write = unseen.filter_map(|pending| pending.write).next()?;
             self.overdue_on(*slot, &write, now, cluster)
         })

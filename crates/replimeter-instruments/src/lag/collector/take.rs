@@ -28,7 +28,7 @@ impl Collector<'_> {
                     {
                         arrivals.record_write(commit_id, write.seq);
                     }
-                    if write.phase == Phase::Yardstick {
+                    if write.phase == Phase::ReferenceSelect {
                         self.acks.push_back(write.ack);
                     }
                     if write.phase == Phase::Measure {
@@ -54,13 +54,13 @@ impl Collector<'_> {
                 Ok(ObserverEvent::Row { slot, sighting }) => {
                     self.entry(sighting.seq).sightings[slot] = Some(sighting)
                 }
-                Ok(ObserverEvent::Untold { slot, seq }) => self.entry(seq).untold.push(slot),
-                Ok(ObserverEvent::Told(told)) => {
-                    if let Some(fall) = self.waterfalls.get_mut(told.replica) {
-                        fall.record_observation(&told);
+                Ok(ObserverEvent::Unplaced { slot, seq }) => self.entry(seq).unplaced.push(slot),
+                Ok(ObserverEvent::Stages(observation)) => {
+                    if let Some(fall) = self.waterfalls.get_mut(observation.replica) {
+                        fall.record_observation(&observation);
                     }
                 }
-                Ok(ObserverEvent::Odd(warning)) => self.ending.warnings.push(warning),
+                Ok(ObserverEvent::Warning(warning)) => self.ending.warnings.push(warning),
                 Ok(ObserverEvent::Arrived {
                     stream,
                     commit_id,
@@ -97,13 +97,13 @@ impl Collector<'_> {
             let Some(slot) = self.slots.iter().position(tap) else {
                 continue;
             };
-            let beside = SightingDetail::Primary(on_primary);
+            let detail = SightingDetail::Primary(on_primary);
             self.entry(seq).sightings[slot] = Some(Sighting {
                 seq,
                 after: on_replica,
                 hit_began: on_replica,
                 until: on_replica,
-                beside,
+                detail,
             });
             self.tapped[slot].insert(seq);
             self.shared_state
@@ -140,8 +140,8 @@ impl Collector<'_> {
             write: None,
             commit_id: None,
             sightings: vec![None; slots],
-            told: vec![false; slots],
-            untold: Vec::new(),
+            reported: vec![false; slots],
+            unplaced: Vec::new(),
         })
     }
 }

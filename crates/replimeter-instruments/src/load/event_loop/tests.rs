@@ -122,7 +122,7 @@ fn silent_peer_reaches_the_limit() {
 }
 
 #[test]
-fn logins_are_bounded_and_each_gets_its_turn() {
+fn logins_are_bounded_and_each_of_them_runs() {
     let clock = Clock::start();
     let events = EventLoop::new(&clock).unwrap();
     let handles: Vec<TaskHandle> = (0..200).map(|index| events.handle(index)).collect();

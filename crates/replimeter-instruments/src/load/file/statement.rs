@@ -137,14 +137,14 @@ fn versioned(sql: &str, names: &[String], name: &str) -> Result<usize, String> {
         .chars()
         .take_while(char::is_ascii_alphabetic)
         .collect();
-    let told = sql
+    let returns_version = sql
         .to_ascii_uppercase()
         .split_whitespace()
         .collect::<String>()
         .contains("LAST_INSERT_ID(");
     match word.to_ascii_uppercase().as_str() {
         "SELECT" => Ok(row),
-        "UPDATE" if told => Ok(row),
+        "UPDATE" if returns_version => Ok(row),
         "UPDATE" => {
             Err("an UPDATE of a version must return it: SET v = LAST_INSERT_ID(v + 1)".to_owned())
         }

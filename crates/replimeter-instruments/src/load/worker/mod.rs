@@ -174,12 +174,12 @@ impl Worker {
             let (intended, began) = match shared.rate {
                 None => (last, last),
                 Some(open) => {
-                    let turn = shared.take_due_time(open);
-                    if !self.sleep_until(context, turn).await {
+                    let due = shared.take_due_time(open);
+                    if !self.sleep_until(context, due).await {
                         shared.return_due_time();
                         break;
                     }
-                    (turn, clock.now())
+                    (due, clock.now())
                 }
             };
             let (from, until) = shared.span();

@@ -161,12 +161,12 @@ impl Shared {
             }
             Arrivals::Poisson => {
                 let mut poisson = lock(&self.poisson);
-                let turn = poisson.next;
+                let due = poisson.next;
                 let distance = poisson.random.exponential() * 1e9 / open.rate.max(1) as f64;
                 poisson.next += distance;
                 poisson.ahead += 1;
                 self.tickets.fetch_add(1, Ordering::AcqRel);
-                began + Nanos(turn as i64)
+                began + Nanos(due as i64)
             }
         }
     }

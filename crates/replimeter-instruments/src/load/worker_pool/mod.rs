@@ -46,7 +46,7 @@ const HURRIED: Duration = Duration::from_secs(3);
 /// How long they may take after their connections were ended.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 /// Interval between checks for the end of a window.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How the operations of a pool end.
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +156,7 @@ impl WorkerPool {
             let nearest = (ticks.next.0.min(until.0) - self.clock.now().0)
                 .max(0)
                 .unsigned_abs();
-            thread::sleep(Duration::from_nanos(nearest).min(LOOK));
+            thread::sleep(Duration::from_nanos(nearest).min(POLL_INTERVAL));
         }
         let now = self.clock.now();
         let counted = now > from;
@@ -206,7 +206,7 @@ impl WorkerPool {
                 && Instant::now() < deadline
                 && !stop.load(Ordering::Relaxed)
             {
-                let next = deadline.min(Instant::now() + LOOK);
+                let next = deadline.min(Instant::now() + POLL_INTERVAL);
                 worker_group.receive_reports(generation, next, &mut reports);
             }
             let pings = reports.iter().map(|report| Some(report.as_ref()?.pings));

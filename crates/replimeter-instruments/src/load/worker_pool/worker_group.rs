@@ -23,7 +23,7 @@ use replimeter_stats::signed::SignedHistogram;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{
-    AFTER_KILL, LOOK,
+    AFTER_KILL, POLL_INTERVAL,
     free_connections::{TOO_MANY_HINT, check_room},
     load_group::{GroupProgress, LoadGroup},
     loop_thread::{LoopCommand, LoopReport, LoopThread},
@@ -219,7 +219,7 @@ impl WorkerGroup {
         self.order(0, LoopCommand::Connect);
         let mut reports: Vec<_> = self.commands.iter().map(|_| None).collect();
         while reports.iter().any(Option::is_none) {
-            self.receive_reports(0, Instant::now() + LOOK, &mut reports);
+            self.receive_reports(0, Instant::now() + POLL_INTERVAL, &mut reports);
             if stop.load(Ordering::Relaxed) {
                 self.abandon();
                 return Err(MeasureError::Interrupted);

@@ -22,10 +22,10 @@ struct Judgment {
 
 /// Returns a row for each pair, all tested together, and the number of tested figures. `basis` is `None` where nothing is tested.
 pub(super) fn rows(pairs: &[Pair], basis: Option<Basis>) -> (Vec<CompareRow>, u64) {
-    let labelled = pairs
+    let labeled = pairs
         .iter()
         .zip(labels(pairs.iter().map(|pair| &pair.of[..])));
-    let (mut rows, judged): (Vec<CompareRow>, Vec<Option<Judgment>>) = labelled
+    let (mut rows, judged): (Vec<CompareRow>, Vec<Option<Judgment>>) = labeled
         .map(|(pair, label)| {
             let (row, judgment) = row(pair, label);
             (row, judgment.filter(|_| basis.is_some()))

@@ -70,7 +70,7 @@ fn chart(experiment: &Experiment) -> Option<Chart> {
         2 => Some(replicas(experiment)),
         3 => histogram(experiment),
         4 => stale(experiment),
-        5 => price(experiment),
+        5 => overhead(experiment),
         _ => None,
     }
 }
@@ -240,7 +240,7 @@ fn stale(experiment: &Experiment) -> Option<Chart> {
 }
 
 /// Returns the chart of mean latency relative to no replication, for the same binary.
-fn price(experiment: &Experiment) -> Option<Chart> {
+fn overhead(experiment: &Experiment) -> Option<Chart> {
     let published = experiment
         .published
         .lines
@@ -307,7 +307,7 @@ mod tests {
             reproduce::replicas_published(),
             reproduce::histogram_published(),
             reproduce::stale_published(),
-            reproduce::price_published(),
+            reproduce::overhead_published(),
         ];
         for (number, table) in (1..).zip(tables) {
             let mut experiment = Experiment {

@@ -16,7 +16,7 @@ use replimeter_render::{
 };
 
 /// The published histogram: lag to the nearest 0.1 ms, and rows.
-const TENTHS: [(&str, &str); 13] = [
+const BINS: [(&str, &str); 13] = [
     ("0.1", "392"),
     ("0.2", "468"),
     ("0.3", "75"),
@@ -35,14 +35,14 @@ const TENTHS: [(&str, &str); 13] = [
 /// Returns the published table.
 #[must_use]
 pub fn histogram_published() -> Table {
-    let lines = TENTHS.map(|(tenth, rows)| vec![tenth.to_owned(), rows.to_owned()]);
+    let lines = BINS.map(|(lag, rows)| vec![lag.to_owned(), rows.to_owned()]);
     table(&["lag, ms", "rows"], lines)
 }
 
 /// Returns the measured histogram and the findings; it is that of the stamps, as published. `together` is the run in which all
 /// other methods observed the rows, too.
 #[must_use]
-pub fn histogram(alone: &LagDocument, together: Option<&LagDocument>) -> (Table, Vec<Claim>) {
+pub fn histogram(alone: &LagDocument, with_others: Option<&LagDocument>) -> (Table, Vec<Claim>) {
     let Some(row) = of_stamps(alone) else {
         return (Table::default(), Vec::new());
     };
@@ -90,12 +90,12 @@ pub fn histogram(alone: &LagDocument, together: Option<&LagDocument>) -> (Table,
             "nothing stalled the replica in this run, or it stalled often",
         ),
     ];
-    let beside = together.and_then(|run| Some((run, of_stamps(run)?)));
-    if let Some((together, row)) = beside {
-        let median_together = median_of(lag_of(row));
-        let disturbed = ratio(median_together, median);
+    let both = with_others.and_then(|run| Some((run, of_stamps(run)?)));
+    if let Some((with_others, row)) = both {
+        let median_with_others = median_of(lag_of(row));
+        let disturbed = ratio(median_with_others, median);
         // Starts differ, so those of each run must show by how much.
-        let starts = [alone, together].map(|run| run.target.fresh_starts);
+        let starts = [alone, with_others].map(|run| run.target.fresh_starts);
         let (verdict, why) = if starts.into_iter().any(|starts| starts < 2) {
             let why = "a run has fewer than two starts, and starts differ as well as methods";
             (Verdict::Open, why)
@@ -108,7 +108,7 @@ pub fn histogram(alone: &LagDocument, together: Option<&LagDocument>) -> (Table,
             format!(
                 "{} times the median with all other methods: {}",
                 shown(disturbed, |ratio| format!("{ratio:.2}")),
-                shown(median_together, time)
+                shown(median_with_others, time)
             ),
             verdict,
             why,
@@ -163,13 +163,13 @@ mod tests {
     use crate::across::reproduce::tests::verdicts;
 
     fn published(p50_us: f64) -> LagDocument {
-        let tenths = TENTHS.iter().map(|(tenth, rows)| HistogramBin {
-            bin: (tenth.parse::<f64>().unwrap() * 10.0).round() as i64,
+        let bins = BINS.iter().map(|(lag, rows)| HistogramBin {
+            bin: (lag.parse::<f64>().unwrap() * 10.0).round() as i64,
             count: rows.parse().unwrap(),
         });
         let row = LagRow {
             method: "stamp-udf".to_owned(),
-            histogram_100us: tenths.collect(),
+            histogram_100us: bins.collect(),
             far_percent: Some(0.7),
             far_percent_ci95: Some([0.3, 1.5]),
             from_primary: Distribution {
@@ -202,7 +202,7 @@ mod tests {
         assert!(claims[0].ours.starts_with("93.5 % ["), "{claims:#?}");
         assert!(claims[2].ours.starts_with("0.7 % ["), "{claims:#?}");
         assert!(claims[3].ours.starts_with("1.50 ["), "{claims:#?}");
-        assert_eq!(ours.lines.len(), TENTHS.len());
+        assert_eq!(ours.lines.len(), BINS.len());
         assert!(
             histogram(&LagDocument::default(), None).1.is_empty(),
             "a run without rows has no finding"

@@ -23,7 +23,7 @@ pub use self::report::claims_of;
 pub use self::{
     gate::{GatedRun, gate},
     histogram::{histogram, histogram_published},
-    overhead::{link_for_published, price, price_published},
+    overhead::{link_for_published, overhead, overhead_published},
     replicas::{replicas, replicas_published},
     report::report,
     stale::{stale, stale_published},
@@ -333,12 +333,12 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn example() -> ReproduceDocument {
-        let (ours, claims) = price(&report::example(), None);
+        let (ours, claims) = overhead(&report::example(), None);
         let experiment = Experiment {
             number: 5,
             title: "The price <b>".to_owned(),
             question: "What does waiting cost?".to_owned(),
-            published: price_published(),
+            published: overhead_published(),
             ours,
             claims,
             ..Experiment::default()

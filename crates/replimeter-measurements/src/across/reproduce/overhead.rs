@@ -22,7 +22,7 @@ const AS_LONG: std::ops::RangeInclusive<f64> = 100.0..=168.0;
 
 /// Returns the published table.
 #[must_use]
-pub fn price_published() -> Table {
+pub fn overhead_published() -> Table {
     fixed(
         &report::PUBLISHED_HEADINGS,
         &[
@@ -45,7 +45,7 @@ pub fn price_published() -> Table {
 /// Returns the measured table, and the findings of each engine. In `slower` an insert without replication takes about as long as
 /// the published one.
 #[must_use]
-pub fn price(document: &CostDocument, slower: Option<&CostDocument>) -> (Table, Vec<Claim>) {
+pub fn overhead(document: &CostDocument, slower: Option<&CostDocument>) -> (Table, Vec<Claim>) {
     let mut engines: Vec<&str> = Vec::new();
     for row in &document.results.rows {
         if row.mode.mode == Mode::SemiSync && !engines.contains(&&*row.engine) {

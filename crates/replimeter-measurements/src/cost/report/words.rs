@@ -34,10 +34,10 @@ fn amount(estimate: &Estimate) -> Option<String> {
 
 /// Returns the estimate with its sign reversed.
 fn turned(estimate: &Estimate) -> Estimate {
-    let turn = |value: Option<f64>| value.map(|value| -value);
+    let negative = |value: Option<f64>| value.map(|value| -value);
     Estimate {
-        value: turn(estimate.value),
-        ci95: [turn(estimate.ci95.high), turn(estimate.ci95.low)].into(),
+        value: negative(estimate.value),
+        ci95: [negative(estimate.ci95.high), negative(estimate.ci95.low)].into(),
     }
 }
 

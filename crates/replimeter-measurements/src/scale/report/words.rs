@@ -86,7 +86,7 @@ fn predicted(prediction: &Prediction) -> String {
 }
 
 /// Returns the throughput of a phase with each number of replicas.
-fn course(
+fn throughputs_of(
     run: &ScaleDocument,
     what: &str,
     phase: ScalePhase,
@@ -137,13 +137,14 @@ fn stops(at: &Estimate) -> String {
 pub(crate) fn answer(run: &ScaleDocument) -> String {
     let inserts = [INSERTS, INSERTS_OF_NONE];
     let selects = [SELECTS, SELECTS_OF_NONE];
-    let courses = [
+    let throughputs = [
         ("Inserts alone", ScalePhase::Insert, inserts),
         ("Inserts while selecting", ScalePhase::Mixed, inserts),
         ("Selects while inserting", ScalePhase::Mixed, selects),
     ];
-    let courses = courses.map(|(what, phase, picks)| course(run, what, phase, picks));
-    let mut parts: Vec<String> = courses.into_iter().flatten().collect();
+    let throughputs =
+        throughputs.map(|(what, phase, picks)| throughputs_of(run, what, phase, picks));
+    let mut parts: Vec<String> = throughputs.into_iter().flatten().collect();
     let fits = run.results.fits.iter();
     let fits = fits.filter(|fit| fit.refused.is_none() && fit.phase == ScalePhase::Select.name());
     parts.extend(fits.filter_map(|fit| fit.peak_replicas.as_ref()).map(stops));

@@ -13,7 +13,7 @@ use replimeter_model::{
 
 use crate::starts::spread;
 
-use self::words::{bound, of_start, price, sentences, verdicts, witnesses};
+use self::words::{bound, of_start, overhead, sentences, verdicts, witnesses};
 use replimeter_render::{
     cell::throughput,
     figures::{Unit, count, time},
@@ -372,7 +372,7 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
         .shown(Visibility::WithoutCharts),
     );
     let mut synced = verdicts(run);
-    synced.extend(rows.iter().filter_map(|row| price(run, row)));
+    synced.extend(rows.iter().filter_map(|row| overhead(run, row)));
     let guarantees = match waiting(run) {
         "remedy" => "Remedies",
         _ => "Synchronous reads",

@@ -53,11 +53,11 @@ fn difference(name: &str, with: &Distribution, without: &Distribution) -> Option
 }
 
 /// Returns the overhead of synchronous reads.
-pub(super) fn price(run: &StaleDocument, row: &StaleRow) -> Option<String> {
-    let price = row.overhead.as_ref()?;
+pub(super) fn overhead(run: &StaleDocument, row: &StaleRow) -> Option<String> {
+    let overhead = row.overhead.as_ref()?;
     let parts = [
-        difference("read", &price.read_with, &price.read_without),
-        difference("write", &price.write_with, &price.write_without),
+        difference("read", &overhead.read_with, &overhead.read_without),
+        difference("write", &overhead.write_with, &overhead.write_without),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() {
@@ -67,7 +67,7 @@ pub(super) fn price(run: &StaleDocument, row: &StaleRow) -> Option<String> {
         "{}: overhead of synchronous reads ({}), from {} rounds alternating with and without: {}.",
         label(run, row),
         row.guarantee,
-        count(price.read_with.count + price.read_without.count),
+        count(overhead.read_with.count + overhead.read_without.count),
         parts.join("; ")
     ))
 }
@@ -76,14 +76,14 @@ pub(super) fn price(run: &StaleDocument, row: &StaleRow) -> Option<String> {
 pub(super) fn witnesses(run: &StaleDocument, waited: bool) -> Content {
     let rows = run.results.rows.iter();
     let rows = rows.filter(|row| (row.read_consistency != "off") == waited);
-    let told = rows.flat_map(|row| {
+    let texts = rows.flat_map(|row| {
         let all = [&row.witness, &row.monotonic_witness].into_iter().flatten();
-        all.map(move |witness| told(run, row, witness).join("\n"))
+        all.map(move |witness| lines_of(run, row, witness).join("\n"))
     });
-    Content::Verbatim(told.collect::<Vec<_>>().join("\n\n"))
+    Content::Verbatim(texts.collect::<Vec<_>>().join("\n\n"))
 }
 
-fn told(run: &StaleDocument, row: &StaleRow, witness: &Witness) -> Vec<String> {
+fn lines_of(run: &StaleDocument, row: &StaleRow, witness: &Witness) -> Vec<String> {
     let mut lines = vec![format!(
         "{}: {} violated in round {}:",
         label(run, row),
@@ -191,18 +191,18 @@ pub(super) fn bound(percent: f64) -> String {
 }
 
 /// Returns the name of a case.
-fn case(course: &StaleTimeline) -> String {
-    let sync = match course.read_consistency.as_str() {
+fn case(timeline: &StaleTimeline) -> String {
+    let sync = match timeline.read_consistency.as_str() {
         "off" => String::new(),
-        reads => format!(", {}", read_description(reads, &course.session_reset)),
+        reads => format!(", {}", read_description(reads, &timeline.session_reset)),
     };
-    format!("{} · {}{sync}", course.shape, course.load)
+    format!("{} · {}{sync}", timeline.shape, timeline.load)
 }
 
 /// Returns the windows in which no request was answered, or a write was not visible, with the server
 /// counters.
-fn stalls(course: &StaleTimeline, judged: bool) -> Vec<String> {
-    let case = case(course);
+fn stalls(timeline: &StaleTimeline, judged: bool) -> Vec<String> {
+    let case = case(timeline);
     type DurationText = fn(&StaleWindow) -> f64;
     let kinds: [(DurationText, &str); 2] = [
         (
@@ -220,7 +220,7 @@ fn stalls(course: &StaleTimeline, judged: bool) -> Vec<String> {
     ];
     let mut sentences = Vec::new();
     for (long, words) in kinds {
-        let worst = course
+        let worst = timeline
             .windows
             .iter()
             .max_by(|a, b| long(a).total_cmp(&long(b)));
@@ -229,7 +229,7 @@ fn stalls(course: &StaleTimeline, judged: bool) -> Vec<String> {
                 "{case}: {words} {} ({:.1} s after the start); in that window: {}.",
                 time(long(worst)),
                 worst.end_us / 1e6,
-                said(course, worst)
+                said(timeline, worst)
             ));
         }
     }
@@ -242,8 +242,8 @@ fn server(counter: &str) -> &str {
 }
 
 /// Returns the server counters in a window, and the servers that did not answer.
-fn said(course: &StaleTimeline, window: &StaleWindow) -> String {
-    let servers: BTreeSet<&str> = course
+fn said(timeline: &StaleTimeline, window: &StaleWindow) -> String {
+    let servers: BTreeSet<&str> = timeline
         .windows
         .iter()
         .flat_map(|window| window.counters.keys())
@@ -283,23 +283,23 @@ fn stall(window: &StaleWindow) -> f64 {
 }
 
 /// Returns the window in which a load was slowest, if it was much slower than in most.
-fn slowed(course: &StaleTimeline) -> Vec<String> {
-    let case = case(course);
-    let loads = course.windows.first().map_or(0, |window| window.load.len());
+fn slowed(timeline: &StaleTimeline) -> Vec<String> {
+    let case = case(timeline);
+    let loads = timeline
+        .windows
+        .first()
+        .map_or(0, |window| window.load.len());
     let mut sentences = Vec::new();
     for at in 0..loads {
-        let stretches: Vec<(&StaleWindow, &LoadWindow)> = course
+        let windows: Vec<(&StaleWindow, &LoadWindow)> = timeline
             .windows
             .iter()
             .filter_map(|window| Some((window, window.load.get(at)?)))
             .collect();
-        let mut tails: Vec<f64> = stretches
-            .iter()
-            .filter_map(|(_, load)| load.p99_us)
-            .collect();
+        let mut tails: Vec<f64> = windows.iter().filter_map(|(_, load)| load.p99_us).collect();
         tails.sort_by(f64::total_cmp);
         let longest = |load: &LoadWindow| load.max_us.unwrap_or(0.0).max(load.under_way_us);
-        let worst = stretches
+        let worst = windows
             .iter()
             .max_by(|(_, one), (_, other)| longest(one).total_cmp(&longest(other)));
         let (Some((window, load)), Some(typical)) = (worst, tails.get(tails.len() / 2)) else {
@@ -335,7 +335,7 @@ pub(super) fn sentences(run: &StaleDocument) -> Vec<String> {
         run.results
             .timelines
             .iter()
-            .flat_map(|course| stalls(course, judged)),
+            .flat_map(|timeline| stalls(timeline, judged)),
     );
     sentences.extend(run.results.timelines.iter().flat_map(slowed));
     sentences.extend(run.results.load.iter().filter_map(|load| gap(run, load)));
@@ -434,14 +434,14 @@ mod tests {
             p50_us_ci95: Some(ends),
             ..Distribution::default()
         };
-        let told = difference(
+        let texts = difference(
             "a write at",
             &known(1_000.0, [900.0, 1_300.0]),
             &known(1_200.0, [800.0, 1_500.0]),
         );
         // −200 − √(100² + 300²) to −200 + √(300² + 400²).
         assert_eq!(
-            told.unwrap(),
+            texts.unwrap(),
             "a write at p50 1,000 µs instead of 1,200 µs (-200 µs [-520, 300])"
         );
     }
@@ -458,13 +458,13 @@ mod tests {
             },
             ..StaleRow::default()
         };
-        let told = waits_of(&StaleDocument::default(), &row);
-        assert_eq!(told.len(), 1, "{told:?}");
+        let texts = waits_of(&StaleDocument::default(), &row);
+        assert_eq!(texts.len(), 1, "{texts:?}");
         assert!(
-            told[0].ends_with(
+            texts[0].ends_with(
                 "one round waited 250.0 ms for its write, more than 0.1 % of the time, so 99.9 % fresh has no figure: measure for longer."
             ),
-            "{told:?}"
+            "{texts:?}"
         );
     }
 
@@ -479,7 +479,7 @@ mod tests {
             unshown_us,
             ..StaleWindow::default()
         };
-        let course = StaleTimeline {
+        let timeline = StaleTimeline {
             shape: "galera:3".to_owned(),
             load: "none".to_owned(),
             read_consistency: "off".to_owned(),
@@ -489,12 +489,12 @@ mod tests {
             ],
             ..StaleTimeline::default()
         };
-        let told = stalls(&course, false);
-        assert_eq!(told.len(), 1, "{told:?}");
+        let texts = stalls(&timeline, false);
+        assert_eq!(texts.len(), 1, "{texts:?}");
         assert!(
-            told[0].contains("stalled for 5,000 ms")
-                && told[0].ends_with("node3 did not answer, node1 queue 7."),
-            "{told:?}"
+            texts[0].contains("stalled for 5,000 ms")
+                && texts[0].ends_with("node3 did not answer, node1 queue 7."),
+            "{texts:?}"
         );
     }
 }

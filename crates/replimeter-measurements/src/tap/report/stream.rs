@@ -178,18 +178,18 @@ pub(crate) fn openmetrics(windows: &[TapWindow], totals: &mut Totals) -> String 
         "Lag of transactions that arrived in the last window.",
         lags,
     );
-    let labelled = |window: &TapWindow| format!("{{{}}}", label(&window.replica));
+    let labeled = |window: &TapWindow| format!("{{{}}}", label(&window.replica));
     family(
         &mut out,
         ("pending", "gauge", None),
         "Transactions that have not yet arrived from the replica.",
-        replicas.clone().map(|of| (labelled(of), of.pending)),
+        replicas.clone().map(|of| (labeled(of), of.pending)),
     );
     family(
         &mut out,
         ("behind_seconds", "gauge", Some("seconds")),
         "Age of the oldest pending transaction.",
-        replicas.map(|of| (labelled(of), of.behind_us.unwrap_or(0.0) / 1e6)),
+        replicas.map(|of| (labeled(of), of.behind_us.unwrap_or(0.0) / 1e6)),
     );
     out.push_str("# EOF\n");
     out

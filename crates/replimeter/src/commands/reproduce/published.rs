@@ -298,9 +298,9 @@ pub(super) const PUBLISHED: [Published; 5] = [
             },
         ],
         gated_by_quota: true,
-        table: reproduce::price_published,
+        table: reproduce::overhead_published,
         found: |run, others| {
-            Some(reproduce::price(
+            Some(reproduce::overhead(
                 run.document().downcast_ref()?,
                 document(others, 1),
             ))
